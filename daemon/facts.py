@@ -22,12 +22,12 @@ from .adherence import adherence
 from .advice.advisor import Advice
 from .advice.model_roles import ModelStatus
 from .advice.recommender import Recommendations
+from .advice.spare import spare_nodes
 from .counterfactual import Counterfactual
 from .cycles import CycleHealth
 from .degraded import Degradation
 from .job_facts import fared, flavour_facts, job_facts, queues
 from .learning.training_scheduler import TrainingStatus
-from .spare import spare_nodes
 from .waste import Assessment
 from .waste.domains import domain_states
 

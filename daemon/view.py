@@ -20,6 +20,7 @@ from .advice.model_roles import ModelStatus
 from .advice.node_scores import NodeScores
 from .advice.outlook_worker import OutlookWorker
 from .advice.recommender import RecommendationRow
+from .advice.spare import spare_nodes
 from .advice.wait_outlook import WaitOutlook, WaitOutlooks
 from .config import ConfigError, Settings
 from .efficiency import EnergyBook
@@ -29,7 +30,6 @@ from .pricing import Costing
 from .pseudonyms import pseudonymised
 from .range_clients import RangesOfSettings
 from .service import Service
-from .spare import spare_nodes
 from .waste import Assessment, GpuVerdict, NodeVerdict
 from .waste.enclosures import EnclosureVerdict
 from .web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, View, WasteRow

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...storage.recommendations import Recommendation
-from ...storage.records import ModelCard, Node, NodeState, SchedulerSnapshot
+from ...storage.records import ModelCard, SchedulerSnapshot
 from ..agents.kinds import FAILURES
 from ..durations import span
 from ..policies import named
@@ -23,6 +23,7 @@ from ..settings.advice import AdviceSettings, CounterfactualSettings
 from .diagnosis import Diagnosis
 from .inference import DecisionContext, ModelAdvice, ModelResult, ServedModel, ask_model, expected, reasons
 from .policy_advice import PolicyAdvice, RenderOptions, instead_of
+from .spare import is_empty
 from .wait_estimate import StartForecast, StartForecasts, WaitChange
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,8 @@ class Advice:
     """Starts that were foretold, by policy and by whether they came within their interval, earlier or later."""
     withdrawn: bool = False
     """Whether it was taken back since, because the cluster has not been seen for too long."""
+    needed_s: Mapping[str, float] = field(default_factory=dict)
+    """When a job that waits is expected to start, by node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +114,9 @@ class Advisor:
         aside = [row for answer in shadows for row in self._told(answer, context)]
         policies = tuple(dict.fromkeys((first.policy.name, *(answer.policy.name for answer in shadows))))
         told = _foretold(told, self._forecasts(state, first.policy))
-        return Advice(now_s, (*told, *aside), self._power_down(snapshot, first.needed_at(), now_s), first.policy.name,
-                      heard, snapshot.time_s, policies, self._came)
+        needed = first.needed_at()
+        return Advice(now_s, (*told, *aside), self._power_down(snapshot, needed, now_s), first.policy.name,
+                      heard, snapshot.time_s, policies, self._came, needed_s=needed)
 
     def _forecasts(self, state: ClusterState, policy: Policy) -> Mapping[tuple[str, float], StartForecast]:
         """Return when jobs start under the policy in charge; nothing where an agent fails at the futures."""
@@ -155,7 +159,7 @@ class Advisor:
         spare: dict[str, int] = {}
         reasons = {}
         for node in sorted(snapshot.nodes, key=lambda node: (needed.get(node.name, float("inf")), node.name)):
-            if not _empty(node) or needed.get(node.name, float("inf")) < now_s + self._settings.power_down_after:
+            if not is_empty(node) or needed.get(node.name, float("inf")) < now_s + self._settings.power_down_after:
                 continue
             if any(spare.get(partition, 0) < self._settings.spare_nodes for partition in node.partitions):
                 spare |= {partition: spare.get(partition, 0) + 1 for partition in node.partitions}
@@ -172,8 +176,3 @@ def _foretold(rows: Sequence[Recommendation],
     return [row if (known := forecasts.get((row.job_id, row.submit_s))) is None or row.action != "hold"
             or not known.spread
             else replace(row, start_interval_s=(known.low_s, known.high_s)) for row in rows]
-
-
-def _empty(node: Node) -> bool:
-    empty = not node.gpus_allocated and not node.cpus_allocated if node.vacant is None else node.vacant
-    return node.state is NodeState.UP and not node.reservation and empty

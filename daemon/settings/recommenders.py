@@ -134,6 +134,18 @@ class GpuSlicesSettings(RecommenderSettings):
     """What a job is left above the most that it used, as a share of that."""
 
 
+class PowerDownSettings(RecommenderSettings):
+    """How much of the past is looked at, and what a node costs that is down."""
+
+    every: Duration = 600.0
+    past: Annotated[Duration, Field(gt=0)] = 28 * 86400.0
+    """When nodes were in use is read back as far."""
+    wake: Duration = 600.0
+    """Time that a node takes to come up again, in which nothing is saved."""
+    standby: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 20.0
+    """Watts of a node that is powered down."""
+
+
 class ReclaimSettings(RecommenderSettings):
     """Who is listed."""
 
@@ -150,6 +162,7 @@ class RecommendersSettings(StrictSettings):
     gpu_slices: GpuSlicesSettings = GpuSlicesSettings()
     moves: MovesSettings = MovesSettings()
     power_caps: PowerCapsSettings = PowerCapsSettings()
+    power_down: PowerDownSettings = PowerDownSettings()
     reclaim: ReclaimSettings = ReclaimSettings()
 
     def of(self, subject: str) -> RecommenderSettings:

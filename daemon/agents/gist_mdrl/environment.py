@@ -299,6 +299,10 @@ MOST_SEQUENCES = 243
 """Up to so many sequences are played one by one; of more, as many are drawn, always the same."""
 
 
+HALVES = (slice(0, None, 2), slice(1, None, 2))
+"""Of the sequences: weights that did best on one half are judged on the other."""
+
+
 def sequences(partition: GpuPartition) -> list[tuple[int, ...]]:
     """Return every sequence of single-server flavours, or some where there are too many."""
     kinds, jobs = len(partition.flavors), partition.jobs

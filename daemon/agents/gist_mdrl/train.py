@@ -16,6 +16,7 @@ from ..schedules import Linear
 from .agent import UNNAMED, GistAgent, Hyperparameters, Options
 from .environment import (
     CLOSEST,
+    HALVES,
     Arrival,
     Environment,
     GpuPartition,
@@ -28,6 +29,7 @@ from .environment import (
 from .network import Weights, q_values
 
 TRAINING = "training.safetensors"
+_TESTED = {"all": slice(None), "0": HALVES[0], "1": HALVES[1]}
 
 
 def device_named(name: str) -> str:
@@ -153,10 +155,10 @@ class Training:
         self._jobs = np.random.default_rng([seed, 1])
         self._exploration = Linear(*values.exploration, values.exploration_episodes)
         self._learning_rate = Linear(*values.learning_rate, values.learning_episodes)
-        self._best: tuple[float, Weights] | None = None
+        self._best: dict[str, tuple[float, Weights]] = {}
         self.episodes = 0
         self._plan = {"schema": self.agent.schema(), "options": asdict(options), "values": asdict(values),
-                      "reading": asdict(reading), "seed": seed}
+                      "reading": asdict(reading), "seed": seed, "tested": list(_TESTED)}
 
     def run(self) -> Iterator[Episode]:
         """Yield episodes without end, learning in each."""
@@ -177,9 +179,13 @@ class Training:
 
     def conclude(self) -> GistAgent:
         """Return the agent as it is to serve: with its last weights, or, where its options say so, its best."""
-        if self._best is not None:
-            self.agent.weights = self._best[1]
+        if self._best:
+            self.agent.weights = self._best["all"][1]
         return self.agent
+
+    def best_without(self, half: int) -> Weights:
+        """Return the weights that did best on the other half of the sequences; the last ones where none are kept."""
+        return self._best[str(1 - half)][1] if self._best else self.agent.weights
 
     def _due(self) -> bool:
         """Tell whether it is time for a test; before exploration has come down what is best soon is not."""
@@ -188,10 +194,12 @@ class Training:
 
     def _test(self) -> None:
         """Play every sequence without exploration; keep the weights if they did better than any before."""
-        worth = float(np.mean([play(self._environment, flavors, self.agent.act).utilization
-                               for flavors in sequences(self.agent.partition)]))
-        if self._best is None or worth > self._best[0]:
-            self._best = worth, {name: array.copy() for name, array in self.agent.weights.items()}
+        worths = [play(self._environment, flavors, self.agent.act).utilization
+                  for flavors in sequences(self.agent.partition)]
+        for tested, some in _TESTED.items():
+            worth = float(np.mean(worths[some]))
+            if tested not in self._best or worth > self._best[tested][0]:
+                self._best[tested] = worth, {name: array.copy() for name, array in self.agent.weights.items()}
 
     def _begin(self) -> PlacementDecision:
         if self._draw is not None:
@@ -219,9 +227,9 @@ class Training:
         told = {"plan": schema_hash(self._plan), "episodes": self.episodes, "updates": self._learner.updates,
                 "random": self.agent.random.bit_generator.state, "jobs": self._jobs.bit_generator.state}
         arrays = self._learner.state() | _under("memory", self.agent.memory.state())
-        if self._best is not None:
-            told["best"] = self._best[0]
-            arrays |= _under("best", self._best[1])
+        told["best"] = {tested: worth for tested, (worth, _) in self._best.items()}
+        for tested, (_, weights) in self._best.items():
+            arrays |= _under(f"best.{tested}", weights)
         write_unfinished(folder / TRAINING, told, arrays)
 
     def resume(self, folder: Path) -> None:
@@ -233,7 +241,7 @@ class Training:
         self.episodes = told["episodes"]
         self._learner.restore(arrays, told["updates"])
         self.agent.memory.restore(_below("memory", arrays))
-        self._best = (told["best"], _below("best", arrays)) if "best" in told else None
+        self._best = {tested: (worth, _below(f"best.{tested}", arrays)) for tested, worth in told["best"].items()}
         self.agent.random.bit_generator.state, self._jobs.bit_generator.state = told["random"], told["jobs"]
         self.agent.weights = self._learner.weights
 

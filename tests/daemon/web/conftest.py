@@ -37,6 +37,7 @@ from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.notices import Notice
 from idlewatt.storage.power_caps import PowerCap
 from idlewatt.storage.power_classes import WASTED, PowerClass
+from idlewatt.storage.power_down import PowerDown
 from idlewatt.storage.reclaim import Reclaimable, Started
 from idlewatt.storage.recommendations import Alternative, Instead, Placement, Recommendation
 from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Request
@@ -233,6 +234,8 @@ def recommended() -> dict[str, tuple]:
             "power_caps": (PowerCap("4711", NOW - 1500, "a100", "ann", NOW, ("dgx01",), 2, 400.0, 300.0, 0.12,
                                     (0.08, 0.16), 0.02, (0.01, 0.03), (3, 4), 0.5,
                                     ("ssh dgx01 nvidia-smi -i 0,1 -pl 300",)),),
+            "power_down": (PowerDown("", 0.0, "a100", NOW, ("dgx02",), 8, 900.0, NOW + 3600, NOW + 7200, None,
+                                     (2.6e6, 1.5e8), 5.8e6, 21, "no known job needs it"),),
             "reclaim": (Reclaimable("4712", NOW - 9000, NOW - 8000, "a100", "bob", "lab", "sweep", NOW, NOW - 4000, 2,
                                     2, True, "batch", 176.0, ("dgx01",), 16, 2**36, (Started("4721", "erin", 2),)),),
             "moves": (Relief("4721", NOW - 1500, "a100", "bob", NOW, Placement(("dgx01",), (8,)), (to_dgx02,), 2),)}

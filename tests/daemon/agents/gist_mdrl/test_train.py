@@ -104,3 +104,21 @@ def test_the_papers_agent_learns_something_in_150_episodes():
     training = Training(A100, LITERAL, Hyperparameters(exploration_episodes=60), seed=0)
     utilization = utilizations(training, 150)
     assert np.mean(utilization[-50:]) > np.mean(utilization[:50]) + 0.05
+
+
+def test_each_half_of_the_sequences_can_be_judged_with_weights_chosen_on_the_other():
+    training = Training(A100, Options(keeps_best=True), replace(SMALL, exploration_episodes=2, tested_every=2), seed=1)
+    met = [[], []]
+    for _ in training.run():
+        if training.episodes > 2 and training.episodes % 2 == 0:
+            worths = [play(Environment(A100), flavors, training.agent.act).utilization
+                      for flavors in itertools.product(range(3), repeat=4)]
+            for half in (0, 1):
+                met[half].append(np.mean(worths[half::2]))
+        if training.episodes == 14:
+            break
+    for half in (0, 1):
+        training.agent.weights = training.best_without(half)
+        worths = [play(Environment(A100), flavors, training.agent.act).utilization
+                  for flavors in itertools.product(range(3), repeat=4)]
+        assert np.mean(worths[1 - half::2]) >= max(met[1 - half])

@@ -1,6 +1,6 @@
 import pytest
 
-from idlewatt.daemon.spare import spare_nodes
+from idlewatt.daemon.advice.spare import spare_nodes
 from idlewatt.daemon.waste import NodeVerdict
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import NodeState

@@ -1,0 +1,93 @@
+"""How soon an empty node is needed again, from how soon as many more nodes were in use in the recorded past.
+
+From each moment of the past at about the same time of day, it is looked how long it took until so many more nodes of
+the same partitions ran jobs than at that moment. Moments at which so many more were not there say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...storage.placements import PlacementColumns
+
+DAY_S, STEP_S = 86400.0, 300.0
+STEPS = int(DAY_S / STEP_S)
+"""Of a day: a node is in use in a step if a job ran on it at any time within."""
+HORIZON = 2 * STEPS
+"""Steps that are looked ahead from a moment."""
+BESIDE_S = (-7200.0, -3600.0, 0.0, 3600.0, 7200.0)
+"""Moments of a past day, against the same time of day."""
+LEAST_DAYS = 7
+"""Moments from fewer days forecast nothing."""
+SHARES = (0.05, 0.5, 0.95)
+"""Of the moments: the ends of an interval that holds in nine of ten, and its middle."""
+
+Floats = NDArray[np.float64]
+InUse = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDemand:
+    """When so many more nodes are needed."""
+
+    after_s: tuple[float, float, float]
+    """From now, in each of ``SHARES`` of the moments; infinite for later than two days."""
+    days: int
+    """From which the moments are."""
+
+
+def in_use(held: PlacementColumns, rows: Mapping[str, int], since_s: float) -> InUse:
+    """Return which nodes ran jobs in which steps of a day, [node, step]; a run without an end goes on."""
+    known = np.array([rows.get(name, -1) for name in held.vocabularies["node"]], np.intp)
+    node = known[held.node] if len(held) else np.empty(0, np.intp)
+    ours = node >= 0
+    first = np.clip(np.floor((held.start_s[ours] - since_s) / STEP_S), 0, STEPS).astype(np.intp)
+    end = np.nan_to_num(held.end_s[ours], nan=np.inf)
+    last = np.ceil(np.clip((end - since_s) / STEP_S, 0, STEPS)).astype(np.intp)
+    change = np.zeros((len(rows), STEPS + 1), np.int32)
+    np.add.at(change, (node[ours], first), 1)
+    np.add.at(change, (node[ours], np.maximum(first, last)), -1)
+    return np.asarray(change.cumsum(axis=1)[:, :-1] > 0)
+
+
+def demands(counts: Sequence[NDArray[np.int_]], since_s: float, now_s: float, nodes: int,
+            more: NDArray[np.intp]) -> list[NodeDemand | None]:
+    """Return for each number of further nodes when so many more than now are needed; None where nothing tells.
+
+    ``counts`` are the nodes in use, a row of steps for each day from ``since_s`` on, of ``nodes`` in all.
+    """
+    used = np.concatenate(counts) if counts else np.empty(0, np.int_)
+    moments = _moments(len(used), since_s, now_s)
+    passed = np.array([_passages(used, moment, nodes, more) for moment in moments]).reshape(len(moments), len(more))
+    days = np.array([moment // STEPS for moment in moments], np.intp)
+    return [_demand(passed[:, column], days) for column in range(len(more))]
+
+
+def _moments(steps: int, since_s: float, now_s: float) -> list[int]:
+    """Return the steps that lie at about this time of day, each with its whole horizon in the past."""
+    ages = (day * DAY_S - beside_s for day in range(1, 2 + steps // STEPS) for beside_s in BESIDE_S)
+    found = (int((now_s - age_s - since_s) // STEP_S) for age_s in ages)
+    return sorted(step for step in found if step >= 0 and step + HORIZON < steps)
+
+
+def _passages(used: NDArray[np.int_], moment: int, nodes: int, more: NDArray[np.intp]) -> Floats:
+    """Return the seconds until so many more nodes were in use: infinite beyond the horizon, NaN beyond all nodes."""
+    highest = np.maximum.accumulate(used[moment + 1:moment + 1 + HORIZON])
+    wanted = used[moment] + more
+    after_s: Floats = (1.0 + np.searchsorted(highest, wanted)) * STEP_S
+    after_s[after_s > len(highest) * STEP_S] = np.inf
+    after_s[wanted > nodes] = np.nan
+    return after_s
+
+
+def _demand(after_s: Floats, days: NDArray[np.intp]) -> NodeDemand | None:
+    told = ~np.isnan(after_s)
+    count = len(np.unique(days[told]))
+    if count < LEAST_DAYS:
+        return None
+    early, middle, late = np.quantile(after_s[told], SHARES, method="inverted_cdf").tolist()
+    return NodeDemand((early, middle, late), count)

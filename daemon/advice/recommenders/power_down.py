@@ -1,0 +1,146 @@
+"""Empty nodes worth powering down: until when nobody needs them, and what that would save.
+
+A node is listed if it is measured and idle, and if no known job needs it (``advice.power_down_after`` and
+``advice.spare_nodes``). Until when is read from the recorded past: how soon so many more nodes were in use, see
+``node_demand``. A known job that needs it earlier comes first. What is saved leaves out the time that the node takes to
+come up. Nothing is powered down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ....storage.history import History
+from ....storage.power_down import PowerDown
+from ....storage.records import Node
+from ...durations import ago
+from ...settings.recommenders import PowerDownSettings
+from ...waste import NodeVerdict
+from ..advisor import Advice
+from ..node_demand import DAY_S, HORIZON, STEP_S, InUse, NodeDemand, demands, in_use
+from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
+from ..spare import is_empty, spare_nodes
+
+MOST_READ = 7
+"""Days of the past that are read in one round: a year-old database is not read at once."""
+STALE_S = 120.0
+
+
+class Recommender:
+    """Remembers which nodes were in use, and forecasts when each idle one is needed."""
+
+    def __init__(self, settings: PowerDownSettings, history: History) -> None:
+        self._settings, self._history = settings, history
+        self._names: tuple[str, ...] = ()
+        self._used: dict[int, InUse] = {}
+        """By day since the epoch."""
+
+    def recommend(self, scene: RecommenderContext) -> Recommendations:
+        """Return the nodes, those that save most first; of an assessment that is too old, none."""
+        found, advice = scene.assessment, scene.advice
+        if found is None or advice is None or advice.withdrawn or scene.now_s - found.time_s > STALE_S:
+            return Recommendations(scene.now_s)
+        verdicts = {verdict.node: verdict for verdict in found.nodes}
+        worth = spare_nodes(advice.power_down, verdicts).worth
+        self._remember(scene)
+        pools: dict[tuple[str, ...], list[Node]] = {}
+        for node in scene.snapshot.nodes:
+            pools.setdefault(node.partitions, []).append(node)
+        rows = [row for nodes in pools.values() for row in self._pool(nodes, worth, verdicts, advice, scene.now_s)]
+        rows.sort(key=lambda row: (-(row.saved_mid_joules or 0.0), -row.watts, row.nodes))
+        return Recommendations(scene.now_s, tuple(rows))
+
+    def _remember(self, scene: RecommenderContext) -> None:
+        """Read the days that are not known yet, the latest first; today goes on, and yesterday may be told late."""
+        names = tuple(node.name for node in scene.snapshot.nodes)
+        if names != self._names:
+            self._names, self._used = names, {}
+        today = int(scene.now_s // DAY_S)
+        wanted = range(today, today - max(1, math.ceil(self._settings.past / DAY_S)), -1)
+        self._used = {day: used for day, used in self._used.items() if day in wanted and day < today - 1}
+        rows = {name: row for row, name in enumerate(names)}
+        for day in [day for day in wanted if day not in self._used][:MOST_READ]:
+            held = self._history.load_placements(day * DAY_S, (day + 1) * DAY_S)
+            self._used[day] = in_use(held, rows, day * DAY_S)
+
+    def _pool(self, nodes: Sequence[Node], worth: Mapping[str, str], verdicts: Mapping[str, NodeVerdict],
+              advice: Advice, now_s: float) -> Iterator[PowerDown]:
+        """Yield the nodes of some partitions: the first is needed when all other empty ones are in use, and so on."""
+        idle = [node for node in nodes if node.name in worth]
+        empty = sum(map(is_empty, nodes))
+        more = np.array([max(1, empty - row) for row in range(len(idle))], np.intp)
+        for node, demand in zip(idle, self._demands(nodes, more, now_s), strict=True):
+            watts = verdicts[node.name].wall_watts
+            if watts is not None:
+                by_job_s = advice.needed_s.get(node.name, math.inf) - now_s
+                yield self._row(node, watts, demand, by_job_s, worth[node.name], now_s)
+
+    def _demands(self, nodes: Sequence[Node], more: np.ndarray[tuple[int], np.dtype[np.intp]],
+                 now_s: float) -> Sequence[NodeDemand | None]:
+        days = _recorded({day: bool(used.any()) for day, used in self._used.items()})
+        ours = np.isin(self._names, [node.name for node in nodes])
+        counts = [self._used[day][ours].sum(axis=0) for day in days]
+        if counts:  # what is still to come of today is no past
+            counts[-1] = counts[-1][:max(0, int((now_s - days[-1] * DAY_S) // STEP_S))]
+        return demands(counts, days[0] * DAY_S if days else now_s, now_s, len(nodes), more)
+
+    def _row(self, node: Node, watts: float, demand: NodeDemand | None, by_job_s: float, reason: str,
+             now_s: float) -> PowerDown:
+        after_s = None if demand is None else [min(one, by_job_s) for one in demand.after_s]
+        saved = None if after_s is None else [self._saved(watts, one) for one in after_s]
+        early, middle, late = (None if not math.isfinite(one) else now_s + one for one in after_s or (math.inf,) * 3)
+        return PowerDown(
+            "", 0.0, node.partitions[0] if node.partitions else "", now_s, (node.name,), node.gpus, watts, early,
+            middle, late,
+            None if saved is None else (saved[0], saved[2]), None if saved is None else saved[1],
+            0 if demand is None else demand.days, reason)
+
+    def _saved(self, watts: float, after_s: float) -> float:
+        down_s = max(0.0, min(after_s, HORIZON * STEP_S) - self._settings.wake)
+        return down_s * max(0.0, watts - self._settings.standby)
+
+
+def _recorded(used: Mapping[int, bool]) -> Sequence[int]:
+    """Return the last days that follow one another, from the day after the first on which anything ran.
+
+    What is before was not recorded, and the first day is not whole.
+    """
+    days = sorted(used)
+    start = next((row for row in range(len(days) - 1, 0, -1) if days[row] - days[row - 1] > 1), 0)
+    first = next((row for row in range(start, len(days)) if used[days[row]]), len(days))
+    return days[first + 1:]
+
+
+def _cells(row: Mapping[str, object]) -> Mapping[str, object]:
+    return {**row, "node": ",".join(map(str, _list(row["nodes"]))), "again": _again(row), "saves": _saves(row)}
+
+
+def _list(value: object) -> list[object]:
+    return list(value) if isinstance(value, (list, tuple)) else []
+
+
+def _again(row: Mapping[str, object]) -> str | None:
+    """Return in what time the node is needed again: ``3h 5m to 1d 2h``."""
+    low, high, now = row["needed_from_s"], row["needed_until_s"], row["issued_s"]
+    if not isinstance(now, (int, float)) or not row["days"]:
+        return None
+    ends = [f"over {ago(HORIZON * STEP_S)}" if not isinstance(end, (int, float)) else ago(end - now)
+            for end in (low, high)]
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+
+
+def _saves(row: Mapping[str, object]) -> str | None:
+    """Return the energy with its interval: ``1.2 kWh (0.4 to 5.6)``."""
+    middle, ends = row["saved_mid_joules"], _list(row["saved_joules"])
+    if not isinstance(middle, (int, float)):
+        return None
+    low, high = (float(str(end)) / 3.6e6 for end in ends)
+    return f"{middle / 3.6e6:.1f} kWh ({low:.1f} to {high:.1f})"
+
+
+register(RecommenderKind("power_down", PowerDown, lambda settings, history: Recommender(settings, history), {
+    "node": "node", "partition": "partition", "watts": "W", "again": "needed again in", "saves": "saves",
+    "reason": "why"}, _cells, "no node is known to be idle and unneeded"))

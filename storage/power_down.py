@@ -1,0 +1,34 @@
+"""An empty node that is worth powering down: until when, and what that would save."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PowerDown:
+    """A measured, idle node that no known job needs; nothing is powered down here."""
+
+    job_id: str
+    """'': no job is meant. A recommendation has one."""
+    submit_s: float
+    partition: str
+    issued_s: float
+    nodes: tuple[str, ...]
+    gpus: int
+    watts: float
+    """What it draws now."""
+    needed_from_s: float | None
+    """In one of twenty like moments of the past it would have been needed again by then; None: too short a past."""
+    needed_mid_s: float | None
+    """In half of them."""
+    needed_until_s: float | None
+    """In nineteen of twenty; None also where it would not have been needed within two days."""
+    saved_joules: tuple[float, float] | None
+    """What powering it down from now until it is needed would save, in nine of ten like moments."""
+    saved_mid_joules: float | None
+    days: int
+    """Days of the past that this rests on."""
+    reason: str
+    snapshot_s: float | None = None
+    """When the scheduler was read that this rests on."""

@@ -1,0 +1,114 @@
+"""Empty nodes: until when nobody needs them, and what powering them down would save."""
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from idlewatt.daemon.advice.advisor import Advice
+from idlewatt.daemon.advice.recommender import RecommenderContext
+from idlewatt.daemon.advice.recommenders import subjects
+from idlewatt.daemon.advice.recommenders.power_down import Recommender
+from idlewatt.daemon.settings.recommenders import PowerDownSettings
+from idlewatt.daemon.waste import Assessment, NodeVerdict
+from idlewatt.storage.history import History
+from idlewatt.storage.power_classes import PowerClass
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
+from idlewatt.storage.telemetry import Telemetry
+
+DAY, HOUR = 86400.0, 3600.0
+NOW = 20_000 * DAY + 12 * HOUR
+NODES = tuple(Node(f"n{number}", ("p",), 8) for number in range(3))
+WORTH = {"n1": "no known job needs it", "n2": "no known job needs it"}
+
+
+@pytest.fixture
+def history(tmp_path):
+    """A past of three weeks: one node in use all day, a second from 15:00 to 18:00, the third never."""
+    with History.open(f"sqlite:///{tmp_path}/idlewatt.db") as past:
+        for day in range(1, 22):
+            midnight = NOW - 12 * HOUR - day * DAY
+            past.record_finished([run(f"{day}a", "n0", midnight, midnight + DAY),
+                                  run(f"{day}b", "n1", midnight + 15 * HOUR, midnight + 18 * HOUR)])
+        past.record_finished([run("today", "n0", NOW - 12 * HOUR, NOW)])
+        yield past
+
+
+def run(job_id, node, start_s, end_s):
+    return Job(job_id, start_s - 60, JobState.COMPLETED, "p", Request(8), start_s=start_s, end_s=end_s,
+               allocations=(Allocation(node, 8),))
+
+
+def verdict(node, watts=900.0, host=PowerClass.NODE_OVERHEAD_EMPTY):
+    return NodeVerdict(node, "p", None, watts, "ipmi", host, watts, 0.0, {})
+
+
+def considered(history, *verdicts, needed=None, rounds=5, age_s=0.0, **advice):
+    recommender = Recommender(PowerDownSettings(), history)
+    n0 = Node("n0", ("p",), 8, gpus_allocated=8)
+    scene = RecommenderContext(
+        NOW, SchedulerSnapshot(NOW, (n0, *NODES[1:]), (Partition("p", ("n0", "n1", "n2")),)), Telemetry(),
+        Advice(NOW, power_down=WORTH, needed_s=needed or {}, **advice),
+        assessment=Assessment(NOW - age_s, nodes=verdicts or (verdict("n1"), verdict("n2"))))
+    for _ in range(rounds):
+        found = recommender.recommend(scene)
+    return found.rows
+
+
+def test_each_node_is_told_until_when_it_is_not_needed_and_what_that_saves(history):
+    never, second = considered(history)
+    assert (never.nodes, second.nodes) == (("n1",), ("n2",))  # whichever is taken first: they are alike
+    assert never.needed_from_s is never.needed_until_s is None  # three at once were never in use
+    assert never.saved_mid_joules == pytest.approx((2 * DAY - 600) * 880, rel=0.01)
+    assert second.needed_from_s == pytest.approx(NOW + HOUR, abs=600)
+    assert second.needed_mid_s == pytest.approx(NOW + 3 * HOUR, abs=600)
+    low, high = second.saved_joules
+    assert 0 < low < second.saved_mid_joules < high
+    assert second.saved_mid_joules == pytest.approx((3 * HOUR - 600) * 880, rel=0.1)
+    assert second.days >= 14
+
+
+def test_a_known_job_comes_before_what_the_past_says(history):
+    rows = considered(history, needed={"n1": NOW + 2 * HOUR})
+    n1 = next(row for row in rows if row.nodes == ("n1",))
+    assert n1.needed_from_s == n1.needed_until_s == NOW + 2 * HOUR
+    assert n1.saved_joules == pytest.approx(((2 * HOUR - 600) * 880,) * 2)
+
+
+def test_without_enough_past_a_node_is_listed_with_its_watts_and_no_promise(tmp_path):
+    with History.open(f"sqlite:///{tmp_path}/idlewatt.db") as empty:
+        empty.record_finished([run("1", "n0", NOW - DAY, NOW)])
+        recommender_rows = considered(empty, rounds=1)
+    assert [(row.watts, row.saved_joules, row.needed_from_s) for row in recommender_rows] == [(900.0, None, None)] * 2
+
+
+@pytest.mark.parametrize("change", [{"age_s": 3600.0}, {"withdrawn": True}])
+def test_nothing_is_said_of_an_old_look_or_of_advice_that_was_taken_back(history, change):
+    assert considered(history, rounds=1, **change) == ()
+
+
+def test_a_node_that_is_not_measured_or_at_work_is_never_listed(history):
+    dark = NodeVerdict("n1", "p", None, None, "", PowerClass.UNMEASURED, 0.0, 0.0, {})
+    busy = verdict("n2", host=PowerClass.HOST_ACTIVE)
+    assert considered(history, dark, busy, rounds=1) == ()
+
+
+def test_a_row_is_json_and_a_line_of_the_table(history):
+    subject = subjects()["power_down"]
+    rows = [TypeAdapter(subject.row).dump_python(row, mode="json") for row in considered(history)]
+    lines = [subject.cells(row) for row in rows]
+    assert lines[0]["again"] == "over 2d 0h"
+    assert lines[1]["again"] == "1h 0m to 5h 0m"
+    assert lines[1]["saves"].startswith("2.5 kWh (0.7 to ")
+    assert subject.cells(rows[0] | {"days": 0, "saved_mid_joules": None, "saved_joules": None})["saves"] is None
+
+
+def test_the_past_is_read_in_parts_and_kept(history, monkeypatch):
+    read = []
+    load = type(history).load_placements
+    monkeypatch.setattr(type(history), "load_placements", lambda self, *of: read.append(of) or load(self, *of))
+    considered(history, rounds=1)
+    assert len(read) == 7
+    read.clear()
+    considered(history, rounds=8)
+    assert len({since for since, _ in read}) == 28
+    assert max(np.unique([since for since, _ in read[-4:]], return_counts=True)[1]) == 2  # today and yesterday anew
