@@ -15,8 +15,8 @@ State = Literal["intended", "done", "pinned", "started", "taking_back",
 OPEN: tuple[State, ...] = ("intended", "done", "pinned", "started", "taking_back")
 """What may still stand on the scheduler; of the others nothing of ours does."""
 CLOSED: tuple[State, ...] = ("taken_back", "edited", "refused", "lapsed", "ended")
-"""``edited``: somebody else changed it, and it is theirs; ``refused`` by the scheduler; ``lapsed``: it was intended and
-never seen there; ``ended`` with its job."""
+"""``edited``: somebody else changed it, and it is theirs, be it that ours overtook it and it was set again; ``refused``
+by the scheduler; ``lapsed``: it was intended and never seen there; ``ended`` with its job."""
 Attribute = Literal["required_nodes", "nice"]
 _CHANGING = ("state", "why", "found", "deadline_s", "done_s", "confirmed_s", "started_s", "taking_back_s", "ended_s")
 
@@ -58,6 +58,12 @@ class FollowChange:
     def open(self) -> bool:
         """Tell whether it may still stand on the scheduler."""
         return self.state in OPEN
+
+    @property
+    def overtaken(self) -> str | None:
+        """Return what its owner had set, ours has overwritten and is to be set again; None where there is nothing."""
+        marked = self.state in ("done", "taking_back") and self.found not in ("", self.before, self.after)
+        return self.found if marked else None
 
     def waited_s(self, now_s: float) -> float:
         """Return for how long its job waited under it."""

@@ -14,6 +14,7 @@ from .sight import ACTIVE, Advised, QueuedJob, Sight, spelled
 
 Fate = Literal["keep", "confirm", "started", "ended", "edited", "lapsed", "take_back", "taken_back"]
 RATE_S = 60.0
+OVERTAKEN = "its owner edited it at the same moment; what it overtook is set again"
 LARGEST_NICE = 2_000_000_000
 PASSED_OVER = ("partition", "user", "policy", "plain", "command", "unknown", "not_pending", "resubmitted", "pinned",
                "open", "waited", "at_once", "per_minute", "changed", "stale", "unreadable")
@@ -58,6 +59,8 @@ def _verdict(change: FollowChange, sight: Sight, rules: FollowSettings) -> Chang
     if not job.pending:
         fate: Fate = "keep" if change.state == "started" else "started"
         return ChangeVerdict(change, fate, "the job has started", found)
+    if change.overtaken is not None and found in (change.after, change.before):
+        return ChangeVerdict(change, "take_back", OVERTAKEN, found)
     if found != change.after:
         return _elsewhere(change, found, sight)
     why = _against(change, sight, rules)

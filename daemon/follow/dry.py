@@ -32,13 +32,14 @@ class DryScheduler:
         nodes = job.nodes or self._nodes.get(job.job_id, ())
         return replace(job, nodes=nodes, nice=job.nice + self._nice.get(job.job_id, 0))
 
-    def change(self, job_id: str, attribute: Attribute, value: str) -> None:
-        """Remember a change of a job that waits."""
+    def change(self, job_id: str, attribute: Attribute, value: str) -> str | None:
+        """Remember a change of a job that waits; nothing of anybody's is overtaken by it, so None is returned."""
         checked(attribute, value)
         job = self._real.jobs([job_id]).get(job_id)
         if job is None or not job.pending:
-            return
+            return None
         if attribute == "required_nodes":
             self._nodes[job_id] = tuple(value.split(",")) if value else ()
         else:
             self._nice[job_id] = int(value) - job.nice
+        return None

@@ -12,13 +12,15 @@ from pathlib import Path
 from ...storage.follow import FollowChange, State
 from ...storage.follow_ledger import FollowLedger
 from ..settings.follow import FollowSettings
-from .decision import ChangeVerdict, WantedChange, verdicts, wishes
-from .sight import BelievedAdvice, Sight
+from .decision import OVERTAKEN, ChangeVerdict, WantedChange, verdicts, wishes
+from .sight import BelievedAdvice, QueuedJob, Sight
 from .slurm import Scheduler, SlurmError, SlurmRefused
 
 log = logging.getLogger(__name__)
 
 DAY_S = 86400.0
+MOST_OVERTAKEN = 3
+"""So often what its owner edits in the very moment is set again; one who edits that often is at it still."""
 Ask = Callable[[float], BelievedAdvice]
 
 
@@ -107,24 +109,43 @@ class Follower:
 
     def _follow(self, wish: WantedChange) -> None:
         """Note a change, make it, note that, and see whether it stands."""
-        job = self._scheduler.jobs([wish.job.job_id]).get(wish.job.job_id)
-        if job != wish.job:
+        if self._job(wish.job.job_id) != wish.job:
             self.tally.passed_over["changed"] += 1  # since it was looked at: the next look sees what it is now
             log.info("passed over", extra={"target": wish.job.job_id, "reason": "it changed meanwhile"})
             return
         change = self._intend(wish)
-        if self._clock() >= change.deadline_s:
-            return  # stopped for long between two steps: nobody reckons with it any more
+        job = self._job(change.job_id)  # the note had to reach the disk, which may have taken long
+        if job is None or not job.pending or job.value(change.attribute) != change.before:
+            found = "" if job is None else job.value(change.attribute)
+            self._note(change, "edited", "somebody else changed it before ours was made", found, ended_s=self._clock())
+        elif self._clock() < change.deadline_s:  # else stopped for long: nobody reckons with it any more
+            self._make(change)
+
+    def _make(self, change: FollowChange) -> None:
+        """Make a change that is noted; an edit that it overtakes is noted with it, for whoever takes it back."""
         try:
-            self._scheduler.change(change.job_id, change.attribute, change.after)
+            stood = self._scheduler.change(change.job_id, change.attribute, change.after)
         except SlurmRefused as refusal:
-            self._note(change, "refused", str(refusal), wish.before, ended_s=self._clock())
-            log.warning("refused", extra={"target": change.job_id, "reason": str(refusal)})
+            self._refused(change, str(refusal))
             return
         except SlurmError:
             self.tally.errors["slurm"] += 1
             raise
-        self._see(self._note(change, "done", "", "", done_s=self._clock()))
+        overtook = stood not in (None, change.before, change.after)
+        self._see(self._note(change, "done", OVERTAKEN if overtook else "", stood or "" if overtook else "",
+                             done_s=self._clock()))
+
+    def _refused(self, change: FollowChange, words: str) -> None:
+        """Note that Slurm refused a change, if it did: what it says, and what it has, may differ."""
+        job = self._job(change.job_id)
+        if job is not None and job.pending and job.value(change.attribute) == change.after:
+            self._see(self._note(change, "done", words, "", done_s=self._clock()))
+            return
+        self._note(change, "refused", words, change.before, ended_s=self._clock())
+        log.warning("refused", extra={"target": change.job_id, "reason": words})
+
+    def _job(self, job_id: str) -> QueuedJob | None:
+        return self._scheduler.jobs([job_id]).get(job_id)
 
     def _intend(self, wish: WantedChange) -> FollowChange:
         advised, job = wish.advised, wish.job
@@ -144,29 +165,43 @@ class Follower:
         if not change.open:  # a guard has given it up meanwhile
             if job is not None and job.pending and job.value(change.attribute) == change.after:
                 self._scheduler.change(change.job_id, change.attribute, change.before)
-        elif job is not None and job.pending and job.value(change.attribute) == change.after:
+        elif (change.overtaken is None and job is not None and job.pending
+              and job.value(change.attribute) == change.after):
             self._note(change, "pinned", "", change.after, confirmed_s=self._clock())
             log.info("followed", extra={"target": change.job_id, "what": f"{change.attribute} {change.after}"})
         else:
             self._judge(verdicts(sight, self._rules))
 
     def _take_back(self, verdict: ChangeVerdict) -> None:
-        """Give a job its former value, if the present one is still ours."""
-        change = self._note(verdict.change, "taking_back", verdict.why, verdict.found, taking_back_s=self._clock())
-        job = self._scheduler.jobs([change.job_id]).get(change.job_id)
-        if job is None or not job.pending or job.value(change.attribute) != change.after:
+        """Give a job its former value, or its owner's that ours overtook, if the present one is still ours."""
+        owners = verdict.change.overtaken
+        change = self._note(verdict.change, "taking_back", verdict.why, owners or verdict.found,
+                            taking_back_s=self._clock())
+        job = self._job(change.job_id)
+        if job is None or not job.pending or job.value(change.attribute) != verdict.found:
             return  # the next look tells what became of it
         try:
-            self._scheduler.change(change.job_id, change.attribute, change.before)
+            change = self._give(change, verdict.found, owners or change.before)
         except SlurmRefused as refusal:
             self.tally.errors["taking_back"] += 1
             log.error("not taken back", extra={"target": change.job_id, "reason": str(refusal)})
             return
-        job = self._scheduler.jobs([change.job_id]).get(change.job_id)
+        job = self._job(change.job_id)
         if job is None or not job.pending or job.value(change.attribute) != change.after:
             found = job.value(change.attribute) if job is not None else ""
-            self._note(change, "taken_back", change.why, found, ended_s=self._clock())
+            self._note(change, "taken_back" if change.overtaken is None else "edited", change.why, found,
+                       ended_s=self._clock())
             log.info("taken back", extra={"target": change.job_id, "reason": change.why})
+
+    def _give(self, change: FollowChange, standing: str, value: str) -> FollowChange:
+        """Set a value in place of ours, and again each one of its owner's that this overtakes; return how it stands."""
+        for _ in range(MOST_OVERTAKEN):
+            stood = self._scheduler.change(change.job_id, change.attribute, value)
+            if stood in (None, standing, value):
+                break
+            change = self._note(change, "taking_back", OVERTAKEN, stood or "", taking_back_s=self._clock())
+            standing, value = value, stood or ""
+        return change
 
     def _note(self, change: FollowChange, state: State, why: str, found: str, **moments: float) -> FollowChange:
         """Write how a change stands; one that is over already stays so, and is returned as over."""

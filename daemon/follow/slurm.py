@@ -15,7 +15,7 @@ from ...exporters.hostlist import expand
 from ...exporters.text import clean
 from ...storage.follow import Attribute
 from ..settings.follow import CommandSettings
-from .sight import QueuedJob
+from .sight import QueuedJob, spelled
 
 _FORMAT = "%F|%i|%T|%P|%u|%n|%y|%V"
 """Array, id, state, partition, user, required nodes, nice, submission: none of them is a user's free text."""
@@ -26,6 +26,12 @@ NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 JOB = re.compile(r"[1-9][0-9]{0,9}(_[0-9]{1,9})?")
 """A job, an array or a task of one."""
 _NICE = re.compile(r"-?[0-9]{1,10}")
+_TOLD = {"required_nodes": re.compile(r"^   ReqNodeList=(\S+) ExcNodeList=", re.MULTILINE),
+         "nice": re.compile(r"^   Priority=\d+ Nice=(-?\d+) Account=", re.MULTILINE)}
+"""Where scontrol tells an attribute. Free text of a user's may look alike: what is found twice is not believed."""
+_SILENT = re.compile("contact|timed out|connect|zero bytes|communication|network|transmi|unexpected message|"
+                     "authentication|credential|socket", re.IGNORECASE)
+"""Words of errors after which Slurm may have done, or may yet do, what it was told."""
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
@@ -38,6 +44,10 @@ class SlurmRefused(SlurmError):
     """Slurm does not do what it was told."""
 
 
+class SlurmFailed(SlurmError):
+    """A command ended with an error; the text is what it said."""
+
+
 class Scheduler(Protocol):
     """What is needed of Slurm."""
 
@@ -47,8 +57,8 @@ class Scheduler(Protocol):
     def jobs(self, job_ids: Iterable[str]) -> dict[str, QueuedJob]:
         """Return those of the jobs that are known."""
 
-    def change(self, job_id: str, attribute: Attribute, value: str) -> None:
-        """Change an attribute of a pending job."""
+    def change(self, job_id: str, attribute: Attribute, value: str) -> str | None:
+        """Change an attribute of a pending job; return what it was right before, None where that is not known."""
 
 
 class Slurm:
@@ -75,18 +85,27 @@ class Slurm:
         found = (parse(line) for line in told.splitlines() if not wanted.isdisjoint(line.split("|", 2)[:2]))
         return {job.job_id: job for job in found}
 
-    def change(self, job_id: str, attribute: Attribute, value: str) -> None:
-        """Change an attribute of a job; raises Refused where Slurm does not, SlurmError if it is silent."""
-        self._run("scontrol", "update", f"jobid={job_id}", f"{_ARGUMENT[attribute]}={checked(attribute, value)}",
-                  job=job_id)
+    def change(self, job_id: str, attribute: Attribute, value: str) -> str | None:
+        """Change an attribute of a job; return what it was right before, None where that is not understood.
 
-    def _run(self, program: str, *arguments: str, job: str = "") -> str:
-        if job and not JOB.fullmatch(job):
-            raise SlurmRefused(f"{job[:40]!r} is no number of a job")
+        Slurm has no compare-and-set. One scontrol reads and changes in a breath, so that an edit of the owner's that
+        it overtakes is known, but for one in the milliseconds between the two. Raises SlurmRefused where Slurm does
+        not do it, SlurmError where it is silent and may have done it.
+        """
+        if not JOB.fullmatch(job_id):
+            raise SlurmRefused(f"{job_id[:40]!r} is no number of a job")
+        update = f"update jobid={job_id} {_ARGUMENT[attribute]}={checked(attribute, value)}"
+        try:
+            told = self._run("scontrol", said=f"show job {job_id}\n{update}\n")
+        except SlurmFailed as error:
+            raise (SlurmError if _SILENT.search(str(error)) else SlurmRefused)(str(error)) from error
+        return stood(told, attribute)
+
+    def _run(self, program: str, *arguments: str, said: str = "") -> str:
         path = str(self._settings.bin_dir / program) if self._settings.bin_dir else program
         try:
             done = subprocess.run(  # noqa: S603 - fixed programs, checked arguments
-                (path, *arguments), env=self._environment, stdin=subprocess.DEVNULL, capture_output=True,
+                (path, *arguments), env=self._environment, input=said.encode(), capture_output=True,
                 timeout=self._settings.timeout, check=False, preexec_fn=_die_with_parent)  # noqa: PLW1509
         except subprocess.TimeoutExpired as error:
             raise SlurmError(f"{program} did not answer within {self._settings.timeout:g} s") from error
@@ -94,13 +113,26 @@ class Slurm:
             raise SlurmError(f"{path}: {error.strerror}") from error
         if done.returncode:
             words = clean(" ".join(done.stderr.decode(errors="replace").split())[:300])
-            raise (SlurmRefused if job else SlurmError)(f"{program}: {words or f'exit status {done.returncode}'}")
+            raise SlurmFailed(f"{program}: {words or f'exit status {done.returncode}'}")
         return done.stdout.decode(errors="replace")
 
 
 def _die_with_parent() -> None:
     """Let a command that is running be killed with us: it must change nothing once nobody watches."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def stood(told: str, attribute: Attribute) -> str | None:
+    """Return an attribute as scontrol shows it of one job, '' where it is not set; None where it is not understood."""
+    found = _TOLD[attribute].findall(told)
+    if len(found) != 1:
+        return None
+    if attribute == "nice":
+        return str(int(found[0]))
+    try:
+        return "" if found[0] == "(null)" else spelled(tuple(expand(found[0])))
+    except ValueError:
+        return None
 
 
 def checked(attribute: Attribute, value: str) -> str:

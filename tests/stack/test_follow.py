@@ -22,9 +22,9 @@ from idlewatt.storage.follow_ledger import FollowLedger
 pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(900)]
 
 FIRST, SECOND = "dgx-a100-01", "dgx-a100-02"
-MOMENTS = 44
+MOMENTS = 46
 """Before and after each step of a look that pins and one that takes back; more than there are."""
-AROUND_COMMANDS = (11, 12, 13, 14, 16, 18, 20, 28, 30, 32)
+AROUND_COMMANDS = (11, 12, 13, 16, 18, 20, 22, 30, 32, 34)
 LEFT = ("intended", "done", "pinned", "taking_back")
 
 
@@ -272,8 +272,35 @@ def test_what_its_owner_edits_meanwhile_is_the_owners(site, theirs):
     assert (site.pins(site.job), site.states()) == (theirs, ["edited"])
 
 
-@pytest.mark.parametrize(("look", "why"), [(1, "pinned"), (2, "changed")])
-def test_an_edit_between_the_look_and_the_pin_is_seen(site, look, why):
+class Busy(Slurm):
+    """A Slurm on which the owner of a job edits it right before or after a command of ours."""
+
+    def __init__(self, site, nodes, *, before=True, silent=False):
+        super().__init__(site.rules.slurm)
+        self._site, self._nodes, self._before, self._silent = site, nodes, before, silent
+        self.edits = 1
+
+    def change(self, job_id, attribute, value):
+        if self._before:
+            self._edit(job_id)
+        stood = super().change(job_id, attribute, value)
+        if not self._before:
+            self._edit(job_id)
+        return stood
+
+    def _edit(self, job_id):
+        if self.edits:
+            self.edits -= 1
+            self._site.chain.run("scontrol", "update", f"jobid={job_id}", f"ReqNodeList={self._nodes}")
+
+    def jobs(self, job_ids):
+        if self._silent and not self.edits:
+            raise SlurmError("away")
+        return super().jobs(job_ids)
+
+
+@pytest.mark.parametrize(("look", "why", "states"), [(1, "pinned", []), (2, "changed", []), (3, "", ["edited"])])
+def test_an_edit_between_the_look_and_the_pin_is_seen(site, look, why, states):
     looks = itertools.count(1)
 
     class Edited(Slurm):
@@ -284,7 +311,53 @@ def test_an_edit_between_the_look_and_the_pin_is_seen(site, look, why):
             return found
 
     tally = site.look(slurm=Edited(site.rules.slurm))
-    assert (site.pins(site.job), site.states(), tally.passed_over) == (FIRST, [], {why: 1})
+    assert (site.pins(site.job), site.states(), list(tally.passed_over)) == (FIRST, states, [why] if why else [])
+
+
+def test_an_edit_that_our_pin_overtakes_is_set_again(site):
+    site.look(slurm=Busy(site, FIRST))
+    assert (site.pins(site.job), site.states(), site.last().found) == (FIRST, ["edited"], FIRST)
+    assert site.last().why == "its owner edited it at the same moment; what it overtook is set again"
+
+
+@pytest.mark.parametrize("theirs", [FIRST, ""])
+def test_an_edit_between_our_pin_and_its_reading_back_is_the_owners(site, theirs):
+    site.look(slurm=Busy(site, theirs, before=False))
+    assert (site.pins(site.job), site.states(), site.last().found) == (theirs, ["edited"], theirs)
+
+
+def test_an_edit_that_our_taking_back_overtakes_is_set_again(site):
+    site.look()
+    site.advice = BelievedAdvice()
+    site.look(slurm=Busy(site, FIRST))
+    assert (site.pins(site.job), site.states(), site.last().found) == (FIRST, ["edited"], FIRST)
+
+
+def test_an_edit_that_was_overtaken_is_set_again_by_whoever_comes_next(site):
+    with pytest.raises(SlurmError):
+        site.look(slurm=Busy(site, FIRST, silent=True))
+    assert (site.pins(site.job), site.states(), site.last().found) == (SECOND, ["done"], FIRST)
+    restarted(site)
+    assert (site.pins(site.job), site.states()) == (FIRST, ["edited"])
+
+
+def test_an_edit_within_the_one_command_is_lost_but_nothing_of_ours_is_left(site, tmp_path):
+    """What Slurm without compare-and-set leaves open: two requests of one scontrol, milliseconds apart."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("squeue", "sinfo"):
+        (folder / name).symlink_to(shutil.which(name))
+    scontrol, once = shutil.which("scontrol"), tmp_path / "once"
+    (folder / "scontrol").write_text(
+        f'#!/bin/bash\nread -r show\nread -r update\necho "$show" | {scontrol}\n'
+        f'[ -e {once} ] || {scontrol} update jobid={site.job} ReqNodeList={FIRST}\ntouch {once}\n'
+        f'echo "$update" | {scontrol}\n')
+    (folder / "scontrol").chmod(0o755)
+    site.look(slurm=Slurm(site.rules.slurm.model_copy(update={"bin_dir": folder})))
+    assert (site.pins(site.job), site.states()) == (SECOND, ["pinned"])
+    site.advice = BelievedAdvice()
+    site.look()
+    assert (site.pins(site.job), site.states()) == ("", ["taken_back"])
 
 
 def test_what_slurm_refuses_is_noted_and_nothing_is_left(site, tmp_path):

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from idlewatt.daemon.follow import config
-from idlewatt.daemon.follow.slurm import QueuedJob, SlurmError, SlurmRefused, checked
+from idlewatt.daemon.follow.slurm import QueuedJob, Slurm, SlurmError, SlurmRefused, checked, stood
 from idlewatt.daemon.follow.slurm import parse as parse_line
-from idlewatt.daemon.settings.follow import FollowSettings
+from idlewatt.daemon.settings.follow import CommandSettings, FollowSettings
 from idlewatt.daemon.strict_yaml import ConfigError
 
 ALLOW = "allow:\n  partitions: [gpu]\n  users: ['*']\n"
@@ -60,3 +60,33 @@ def test_no_value_goes_into_a_command_unchecked(attribute, value):
     with pytest.raises(SlurmRefused):
         checked(attribute, value)
     assert checked("required_nodes", "") == ""
+
+
+SHOWN = """scontrol: show job 7
+JobId=7 JobName=wrap
+   Priority=1 Nice={nice} Account=(null) QOS=normal
+   ReqNodeList={nodes} ExcNodeList=(null)
+   Comment={comment}
+scontrol: update jobid=7 ReqNodeList=a
+"""
+
+
+@pytest.mark.parametrize(("nodes", "comment", "stands"), [
+    ("(null)", "", ""), ("n[2-3],n1", "", "n1,n2,n3"), ("a", "ReqNodeList=b ExcNodeList=(null)", "a"),
+    ("a", "\n   ReqNodeList=b ExcNodeList=(null)", None), ("n[", "", None)])
+def test_what_stood_right_before_a_change_is_read_and_no_users_text_passes_for_it(nodes, comment, stands):
+    shown = SHOWN.format(nice=-100, nodes=nodes, comment=comment)
+    assert (stood(shown, "required_nodes"), stood(shown, "nice")) == (stands, "-100")
+    assert stood("", "nice") is None
+
+
+@pytest.mark.parametrize(("words", "error"), [
+    ("slurm_update error: Unable to contact slurm controller (connect failure)", SlurmError),
+    ("slurm_update error: Socket timed out on send/recv operation", SlurmError),
+    ("Invalid user id for job 7", SlurmRefused)])
+def test_silence_is_told_from_a_refusal(words, error, tmp_path):
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho '{words}' >&2\nexit 1\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    with pytest.raises(SlurmError, match="scontrol: ") as caught:
+        Slurm(CommandSettings(bin_dir=tmp_path)).change("7", "required_nodes", "a")
+    assert caught.type is error
