@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 
 _MOST_RESERVATIONS = 1000
 # Nodes: sinfo's JSON lists them up to 22.05 and groups them after; scontrol's lists them from 23.02 on.
+_UNKNOWN_FIELD = "Invalid field requested"
+"""What sacct says of a field that its version does not know."""
 _NODE_COMMANDS = (("sinfo", "--all", "--json"), ("scontrol", "--all", "--json", "show", "nodes"))
 
 
@@ -79,6 +81,7 @@ class SlurmCli:
     def __init__(self, config: SlurmCommands) -> None:
         self._config, self._commands = config, Commands()
         self._node_commands: tuple[tuple[str, ...], ...] = _NODE_COMMANDS
+        self._accounted: tuple[str, ...] = SACCT_FIELDS + TOLD_OF_SOFTWARE
         # Times without a zone cannot be told apart when clocks go back; Slurm cuts task lists at 64 characters.
         self._environment = os.environ | {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard", "SLURM_BITSTR_LEN": "0"}
         if config.slurm_conf:
@@ -165,9 +168,20 @@ class SlurmCli:
         # sacct's own default starts at midnight and shows only the last run of a requeued job.
         window = [f"--starttime={print_time(since_s)}"]
         window += [] if until_s is None else [f"--endtime={print_time(until_s)}"]
-        text = self._text("sacct", "--allusers", "--duplicates", "--parsable", f"--delimiter={mark}", "--allocations",
-                          *window, f"--format={','.join(SACCT_FIELDS + TOLD_OF_SOFTWARE)}")
+        try:
+            text = self._accounts(mark, window)
+        except SourceError as error:
+            if self._accounted == SACCT_FIELDS or _UNKNOWN_FIELD not in str(error):
+                raise
+            log.warning("sacct is older than Slurm 21.08 and knows no %s: jobs of the accounts are recorded without "
+                        "what they run", " or ".join(TOLD_OF_SOFTWARE))
+            self._accounted = SACCT_FIELDS
+            text = self._accounts(mark, window)
         return parse_sacct(text, mark)
+
+    def _accounts(self, mark: str, window: list[str]) -> str:
+        return self._text("sacct", "--allusers", "--duplicates", "--parsable", f"--delimiter={mark}", "--allocations",
+                          *window, f"--format={','.join(self._accounted)}")
 
     def close(self) -> None:
         """End the commands that are running."""

@@ -33,7 +33,7 @@ for template in "$templates"/*; do
 done
 printf "%s\n" "${CGROUP_CONF-}" > "$root/etc/cgroup.conf"
 chmod 600 "$root/etc/slurmdbd.conf"   # slurmdbd insists
-[ ! -e "$root/etc/gpu-map" ] || chmod 755 "$root/etc/gpu-map"
+for program in gpu-map oci-runtime; do [ ! -e "$root/etc/$program" ] || chmod 755 "$root/etc/$program"; done
 head -c 32 /dev/urandom > "$root/etc/jwt.key"
 chmod 600 "$root/etc/jwt.key"
 for gpu in 0 1 2 3 4 5 6 7; do mknod -m 666 "$root/dev/nvidia$gpu" c 1 3; done
