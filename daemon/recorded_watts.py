@@ -28,6 +28,7 @@ from .replay.workload import Workload
 from .replay.workload_builder import WorkloadBuilder
 from .settings.waste import WasteSettings
 from .waste.catalogue import named
+from .waste.gpu_classes import looks_hung
 
 PAST_S = 14 * 86400.0
 """Older readings tell of other drivers, fans and jobs."""
@@ -259,8 +260,16 @@ def _type(model: str, spent: _Spent, runs: Sequence[_Run]) -> NodeWatts:
     host, busy = (_mean(spent, part, rows, watts) for part, watts in (("host", usual.host),
                                                                       ("host_busy", usual.host_busy)))
     idle = _mean(spent, "free", rows, usual.idle)
-    context, limit = _line([run for run in runs if model in ("", run.model)]) or _of_classes(spent, rows, usual, runs)
+    alike = [run for run in runs if model in ("", run.model) and not _hung(run, idle)]
+    context, limit = _line(alike) or _of_classes(spent, rows, usual, runs)
     return NodeWatts(idle, context, limit, host, busy)
+
+
+def _hung(run: _Run, idle: float) -> bool:
+    """Tell whether a run was busy at the watts of an idle context, be it that the recorder did not see it yet."""
+    known, settings = next(iter(named(run.model)), None), WasteSettings()
+    limit = None if known is None or known.limit is None else known.limit.watts
+    return looks_hung(run.watts, run.load, idle + settings.context_extra_watts, limit, settings)
 
 
 def _mean(spent: _Spent, part: str, rows: Sequence[int], usual: float) -> float:
@@ -278,7 +287,10 @@ def _seconds(spent: _Spent, part: str) -> Floats:
 
 
 def _line(runs: Sequence[_Run]) -> tuple[float, float] | None:
-    """Return the watts of an idle context and of full load, as a line through runs; None where none can be drawn."""
+    """Return the watts of an idle context and of full load, as a line through runs; None where none can be drawn.
+
+    What hangs says nothing of full load, and must not be among them: it is busy at the watts of an idle context.
+    """
     known = [run for run in runs if run.load == run.load]
     if len(known) < FEWEST:
         return None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
+from ..storage.power_classes import PowerClass
 from ..storage.reading import HistoryReader
 from .policies import named
-from .recorded_watts import site_watts
+from .recorded_watts import SiteWatts, site_watts
 from .recorded_window import RecordedWindow, measured, past
 from .replay.engine import Run
 from .replay.power import joules, joules_of_nodes
@@ -32,6 +33,24 @@ WATCHED = 0.95
 MOMENT_S = 60.0
 """A job that starts within this did not wait: that it starts at once in the replay too says nothing."""
 QUANTILES = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+
+OF_REPLAYS = {"jobs_gpus": ("productive", "allocated_underused"), "free_gpus": ("idle_unallocated",),
+              "busy_hosts": ("host_active",), "empty_hosts": ("node_overhead_empty", "unavailable")}
+"""The parts of which the error of watts is told, and the classes of a replay that are theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class WattsPart:
+    """Joules of one part of the nodes with one type of GPUs, jobs being where they really ran."""
+
+    part: str
+    """One of ``OF_REPLAYS``."""
+    gpu_model: str
+    modelled: float
+    known: float
+    """As modelled, were it known what each job drew."""
+    measured: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +88,17 @@ class Fidelity:
     watts_steps: tuple[float, ...] = ()
     """The error of each of some parts, one after the other, by what was known when it began; + is too much."""
 
+    watts_known_error_ratio: float | None = None
+    """The same as ``schedule``'s, were it known what each job drew: the rest is what new jobs were taken for."""
+    watts_parts: tuple[WattsPart, ...] = ()
+    """What it consists of; empty where energy is not recorded by node."""
+
+    def part_error(self, part: str) -> float | None:
+        """Return the error of a part of ``OF_REPLAYS`` over the energy of all parts; None where it is not told."""
+        measured = sum(one.measured for one in self.watts_parts)
+        return sum(one.modelled - one.measured for one in self.watts_parts if one.part == part) / measured \
+            if measured > 0 else None
+
     def row(self) -> dict[str, float | int | str | None]:
         """Return the figures flat."""
         return {"policy": self.policy, "jobs": self.jobs, "jobs_missed": self.jobs_missed,
@@ -79,6 +109,8 @@ class Fidelity:
                 "schedule_energy_error_ratio": self.schedule_energy_error_ratio, "watts": self.watts,
                 "watts_part_error_ratio": self.watts_part_error_ratio,
                 "watts_node_error_ratio": self.watts_node_error_ratio,
+                "watts_known_error_ratio": self.watts_known_error_ratio,
+                **{f"watts_{part}_error_ratio": self.part_error(part) for part in OF_REPLAYS},
                 "watts_steps_error_ratio": float(np.mean(self.watts_steps)) if self.watts_steps else None,
                 **self.speeds.row()}
 
@@ -103,16 +135,66 @@ def check(history: HistoryReader, since_s: float, until_s: float, policy: str,
     as_it_ran = joules(window.occupation(middle, until_s), window.cluster.gpus, window.power).total
     started = np.where(window.started < since_s, np.nan, window.started)
     error = (run.start - started)[~np.isnan(started)]
-    known = error[~np.isnan(error)]
+    told = error[~np.isnan(error)]
     waiting = wait_error(window.workload.submit, started, run.start)
+    known = _known(window, site_watts(history, middle, until_s))
+    as_they_drew = joules(known.occupation(middle, until_s), known.cluster.gpus, known.power).total
+    parts = tuple(_parts(history, window, known, middle, until_s))
     tell(4, STEPS)
     return Fidelity(
-        policy, len(known), len(error) - len(known),
-        {name: float(np.quantile(known, q)) for name, q in QUANTILES.items()} if len(known) else {},
-        float(np.abs(known).mean()) if len(known) else None, real, simulated, off(simulated, real),
+        policy, len(told), len(error) - len(told),
+        {name: float(np.quantile(told, q)) for name, q in QUANTILES.items()} if len(told) else {},
+        float(np.abs(told).mean()) if len(told) else None, real, simulated, off(simulated, real),
         off(as_it_ran, real), *waiting, coverage(run, speeds, window.unplaced), watts.summary,
         _part_error(history, window, middle, until_s), _node_error(history, window, middle, until_s),
-        tuple(_steps(history, middle, until_s)))
+        tuple(_steps(history, middle, until_s)), off(as_they_drew, real), parts)
+
+
+def _known(window: RecordedWindow, watts: SiteWatts) -> RecordedWindow:
+    """Return a window whose jobs draw what they really drew; nodes draw what they did."""
+    users, names = ([getattr(job, column) for job in window.jobs] for column in ("user", "name"))
+    return replace(window, workload=watts.told(window.workload, users, names))
+
+
+def _parts(history: HistoryReader, window: RecordedWindow, known: RecordedWindow, since_s: float,
+           until_s: float) -> Iterator[WattsPart]:
+    """Yield what nodes with each type of GPUs drew by part, modelled and measured, where all is told by node."""
+    found = _of_nodes(history, window, since_s, until_s)
+    if found is None:
+        return
+    begin_s, real = found
+    cluster, model = window.cluster, np.array(window.cluster.model)
+    modelled, drew = (joules_of_nodes(one.occupation(begin_s, until_s), cluster.gpus, one.power)
+                      for one in (window, known))
+    for name in sorted(set(model.tolist())):
+        for part, columns in OF_REPLAYS.items():
+            ours, theirs = (sum(float(one[column][model == name].sum()) for column in columns)
+                            for one in (modelled, drew))
+            yield WattsPart(part, name, ours, theirs, float(real[part][model == name].sum()))
+
+
+def _of_nodes(history: HistoryReader, window: RecordedWindow, since_s: float, until_s: float) \
+        -> tuple[float, dict[str, Floats]] | None:
+    """Return from when on, as far back as is read at once, and the joules of each node by part; None if too few."""
+    cluster = window.cluster
+    begin_s = max(since_s, until_s - WINDOW_S * MOST_READ / max(1, len(cluster)))
+    windows = history.waste_of_nodes(begin_s, until_s, MOST_READ)
+    if sum(length for (_, length), _ in windows) < WATCHED * (until_s - begin_s):
+        return None
+    row = {name: number for number, name in enumerate(cluster.names)}
+    drawn = {part: np.zeros(len(row)) for part in OF_REPLAYS}
+    for _, found in windows:
+        for node in found.keys() & row.keys():
+            for power_class, amount in found[node].items():
+                drawn[_part_of(power_class)][row[node]] += amount
+    return begin_s, drawn
+
+
+def _part_of(power_class: PowerClass) -> str:
+    """Return the part of ``OF_REPLAYS`` that a class is of; what nobody can judge counts as the hosts'."""
+    if power_class is PowerClass.HOST_ACTIVE:
+        return "busy_hosts"
+    return {"free": "free_gpus", "host": "empty_hosts"}.get(power_class.model_part, "jobs_gpus")
 
 
 def _steps(history: HistoryReader, since_s: float, until_s: float) -> Iterator[float]:
@@ -137,17 +219,12 @@ def _part_error(history: HistoryReader, window: RecordedWindow, since_s: float, 
 
 def _node_error(history: HistoryReader, window: RecordedWindow, since_s: float, until_s: float) -> float | None:
     """Return the same over nodes, as far back from the end as is read at once."""
-    cluster = window.cluster
-    begin_s = max(since_s, until_s - WINDOW_S * MOST_READ / max(1, len(cluster)))
-    windows = history.waste_of_nodes(begin_s, until_s, MOST_READ)
-    if sum(length for (_, length), _ in windows) < WATCHED * (until_s - begin_s):
+    found = _of_nodes(history, window, since_s, until_s)
+    if found is None:
         return None
-    drawn = {name: 0.0 for name in cluster.names}
-    for _, found in windows:
-        for node in found.keys() & drawn.keys():
-            drawn[node] += sum(found[node].values())
-    modelled = joules_of_nodes(window.occupation(begin_s, until_s), cluster.gpus, window.power)
-    return _apart(np.sum(list(modelled.values()), axis=0), np.array(list(drawn.values())))
+    begin_s, drawn = found
+    modelled = joules_of_nodes(window.occupation(begin_s, until_s), window.cluster.gpus, window.power)
+    return _apart(np.sum(list(modelled.values()), axis=0), np.sum(list(drawn.values()), axis=0))
 
 
 def _apart(modelled: Floats, real: Floats) -> float | None:

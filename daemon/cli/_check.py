@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ..simulator_error import Fidelity
 
 INCUMBENT = "fifo+first-fit+easy"
+_PART = {"jobs_gpus": "GPUs of jobs", "free_gpus": "free GPUs", "busy_hosts": "hosts of nodes with a job",
+         "empty_hosts": "hosts of empty nodes"}
 WEEK = "7d"
 
 
@@ -70,6 +72,18 @@ def readable(found: Fidelity) -> Iterator[Row]:
     yield {"what": "energy, measured", "figure": energy(found.measured_joules)}
     yield {"what": "error of energy", "figure": _signed(found.energy_error_ratio)}
     yield {"what": "of it the model of watts", "figure": _signed(found.schedule_energy_error_ratio)}
+    yield {"what": "were it known what each job drew", "figure": _signed(found.watts_known_error_ratio)}
+    yield from _parts(found)
+
+
+def _parts(found: Fidelity) -> Iterator[Row]:
+    """Yield what the error of the watts consists of, each part over the energy of all."""
+    measured = sum(one.measured for one in found.watts_parts)
+    for one in found.watts_parts:
+        if measured > 0:
+            off, known = ((joules - one.measured) / measured for joules in (one.modelled, one.known))
+            yield {"what": f"  {_PART[one.part]}, {one.gpu_model or 'no GPUs'}",
+                   "figure": f"{_signed(off)}; known jobs {_signed(known)}"}
 
 
 def _signed(ratio: float | None) -> str | None:

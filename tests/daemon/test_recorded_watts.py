@@ -148,6 +148,28 @@ def test_the_check_says_how_far_the_watts_are_off_on_windows_that_they_know_noth
     assert found.watts == "as recorded of 2 nodes with 2 types of GPUs and of 24 runs"
 
 
+def test_the_error_is_told_by_part_and_as_it_were_if_each_jobs_watts_were_known(history):
+    found = simulator_error.check(history, SINCE, UNTIL, POLICY)
+    assert abs(found.watts_known_error_ratio) < 0.01
+    assert {(one.part, one.gpu_model) for one in found.watts_parts} == {
+        (part, model) for part in simulator_error.OF_REPLAYS for model in ("a100", "v100")}
+    assert sum(one.measured for one in found.watts_parts) == pytest.approx(found.measured_joules)
+    told = [found.row()[f"watts_{part}_error_ratio"] for part in simulator_error.OF_REPLAYS]
+    assert sum(told) == pytest.approx(found.schedule_energy_error_ratio)
+    assert told[1:] == pytest.approx([0.0, 0.0, 0.0], abs=1e-3)
+
+
+def test_what_hangs_does_not_bend_the_line_to_full_load(history):
+    nodes = history.nodes()
+    placed = history.load_placements(SINCE, UNTIL)
+    spent = recorded_watts._spent(history, nodes, placed, SINCE, UNTIL)
+    runs = [recorded_watts._Run(str(number), ("a", "b"), "v100", 3600.0, 3600.0, 80.0 + 180.0 * load, load)
+            for number, load in enumerate((0.0, 0.2, 0.4, 0.6, 0.8, 1.0))]
+    hung = [recorded_watts._Run(f"h{number}", ("a", "c"), "v100", 36e3, 36e3, 82.0, 1.0) for number in range(3)]
+    found = recorded_watts._type("v100", spent, runs + hung)
+    assert (found.context, found.limit) == pytest.approx((80.0, 260.0))
+
+
 def test_each_part_is_told_by_what_was_known_when_it_began(history):
     found = simulator_error.check(history, SINCE, UNTIL, POLICY)
     assert len(found.watts_steps) == simulator_error.SPLITS
@@ -162,6 +184,7 @@ def test_a_history_of_partitions_alone_gives_the_watts_of_all_nodes_together(tmp
         found = simulator_error.check(history, SINCE, UNTIL, POLICY)
     assert abs(found.schedule_energy_error_ratio) < 0.02
     assert found.watts_node_error_ratio is None
+    assert (found.watts_parts, found.row()["watts_busy_hosts_error_ratio"]) == ((), None)
 
 
 def doubled(monkeypatch):
