@@ -96,6 +96,11 @@ def test_fine_tuning_goes_on_from_the_agents_of_partitions_that_are_there_alike(
     assert "partition a is learned anew: its flavours or servers are others now" in caplog.text
 
 
+def test_a_partition_that_was_renamed_between_trainings_is_learned_anew_and_that_is_said(course, tmp_path, caplog):
+    training._training(replace(course, start=tmp_path), forms(stretch())[0]["a"], 0, [stretch()], None)
+    assert "partition a is learned anew: the model to go on from has no agent for it" in caplog.text
+
+
 def test_the_names_of_flavours_are_kept_with_the_weights(course):
     next(training.train(replace(course, flavours=tuple(TABLE[:3]))))
     loaded = live.load(course.folder / "best").agents["a"]
