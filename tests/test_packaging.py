@@ -46,6 +46,6 @@ def test_the_version_is_the_same_wherever_it_stands():
     assert re.findall(r"^(?:version|appVersion): (.*)$", chart, re.MULTILINE) == [version, version]
     assert re.findall(r"newTag: (.*)", image) == [version]
     named = {found for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
-             for found in re.findall(r"idlewatt_([\d.]+)_amd64\.deb", page.read_text())}
+             for found in re.findall(r"idlewatt[_-]([\d.]+)(?:_amd64\.deb|-py3-none-any)", page.read_text())}
     assert named == {version}
     assert f"## From {released[1].rpartition('.')[0]} to {minor}\n" in (ROOT / "docs/upgrading.md").read_text()

@@ -70,11 +70,11 @@ def asks_in(*styles: str) -> Callable[[Callable[..., None]], Callable[..., None]
 def _with_options(styles: tuple[str, ...], command: Callable[..., None]) -> Callable[..., None]:
     options = (
         click.option("--url", type=Address(), default=DEFAULT_URL, envvar="IDLEWATT_URL", show_default=True,
-                     show_envvar=True, help="Where the daemon listens; user:password@ before the host for basic auth."),
+                     show_envvar=True, help="Address of the daemon; user:password@ before the host for basic auth."),
         click.option("--ca-file", envvar="IDLEWATT_CA_FILE", type=click.Path(exists=True),
                      help="Certificate authority of the daemon's certificate."),
         click.option("--format", "style", type=click.Choice(styles), default=styles[0],
-                     show_default=True, help="For people, or for programs."),
+                     show_default=True, help="Output format."),
     )
     return functools.reduce(lambda decorated, option: option(decorated), reversed(options), _warned(command))
 

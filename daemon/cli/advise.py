@@ -36,24 +36,25 @@ def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--user", help="Only this user's jobs.")
 @click.option("--policy", help="A policy that is not in charge, to show its advice too.")
 @click.option("--state", type=click.Choice(ACTIONS), help="Only what can start now, is held, or is not known.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many.")
+@click.option("--limit", type=click.IntRange(1), help="At most this many.")
 @click.option("--job", help="Only this job, with all that is said of it.")
 @click.option("--wide", is_flag=True, help="More than fits 80 columns.")
-@click.option("--commands", is_flag=True, help="Only the commands that tell the scheduler to follow, one a line.")
+@click.option("--commands", is_flag=True, help="Only the commands that make the scheduler follow the advice, one per "
+                                               "line.")
 @_on_subjects
 def command(url: str, ca_file: str | None, style: str, subject: str | None = None, commands: bool = False,
             wide: bool = False, **filters: Any) -> None:
     """Show for every pending job where to start it now, or why to hold it and until when.
 
-    Or, by one of the flags at the end, what there is to say beyond starts: what is worth most first.
+    With one of the flags at the end, show other advice instead, the most valuable first.
 
-    Where the scheduler tells which GPUs are free, those to take follow a node's number of GPUs in brackets. The cost is
-    that of communication between them, less is closer together; in brackets that of the next best placement. The speed
-    is that on GPUs which are left over here and there, times so much, by Pollux's tables (OSDI'21, nodes of four GPUs);
-    it is known for jobs whose name tells one of the applications measured there.
+    If the scheduler says which GPUs are free, the ones to take stand in brackets after the node's number of GPUs. The
+    cost is that of communication between them: the lower, the closer together; the cost of the next best placement is
+    in brackets. The speed is relative to scattered leftover GPUs, by Pollux's tables (OSDI'21, nodes of four GPUs); it
+    is known for jobs whose name identifies one of the applications measured there.
 
-    Components of a heterogeneous job start together. Slurm takes no 124+1, and no ReqNodeList on the first of them:
-    --commands prints what it takes.
+    The components of a heterogeneous job start together. Slurm accepts neither 124+1 nor a ReqNodeList on the first of
+    them: --commands prints what it accepts.
 
     \b
     Examples:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 @click.command("check-config", short_help="Check a configuration file, or print a sample.")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--sample", is_flag=True, help="Print the documented sample configuration instead.")
+@click.option("--sample", is_flag=True, help="Print a documented sample configuration instead.")
 @click.option("--probe", is_flag=True,
-              help="Also read every source once and show what came; exit 3 when one gave nothing.")
-@click.option("--meters", is_flag=True, help="Ask the servers once, and tell which power meter is taken for what.")
+              help="Also read every source once and show the results; exit with 3 if one gave nothing.")
+@click.option("--meters", is_flag=True, help="Ask the servers once and show how each power meter is interpreted.")
 def command(file: Path | None, sample: bool, probe: bool, meters: bool) -> None:
-    """Check a configuration FILE and list every fault with its line; exit 2 when there is one.
+    """Check a configuration FILE and list every error with its line; exit with 2 if there is one.
 
     \b
     Examples:

@@ -11,7 +11,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.command("completion", short_help="Print a shell's completion script.")
 @click.argument("shell", type=click.Choice(_SHELLS))
 def command(shell: str) -> None:
-    """Print the script by which a shell completes idlewatt's commands and options; packages install it.
+    """Print the script that completes idlewatt's commands and options in a shell; packages install it.
 
     \b
     Examples:

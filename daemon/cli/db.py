@@ -26,7 +26,8 @@ Opened = TypeVar("Opened", bound="HistoryReader")
 
 def _which_database(command: Callable[..., None]) -> Callable[..., None]:
     command = click.option("--database-url", "url", cls=Renamed, former=("--url",), envvar="IDLEWATT_DATABASE_URL",
-                           show_envvar=True, help="The database itself instead, e.g. sqlite:////var/lib/idlewatt/idlewatt.db.")(command)
+                           show_envvar=True, help="The database itself instead, e.g. "
+                                                  "sqlite:////var/lib/idlewatt/idlewatt.db.")(command)
     return click.option("--config.file", "config_file", type=click.Path(path_type=Path), default=DEFAULT_CONFIG,
                         show_default=True, help="Configuration that names the database.")(command)
 
@@ -66,15 +67,15 @@ def _opened(open_it: Callable[[str], Opened], url: str) -> Iterator[Opened]:
         raise DaemonUnreachable(str(error)) from error
 
 
-@click.group("db", short_help="Look after the database.")
+@click.group("db", short_help="Maintain the database.")
 def command() -> None:
     """Look after the database: its schema, its size, its free space."""
 
 
-@command.command("upgrade", short_help="Bring the schema to this version.")
+@command.command("upgrade", short_help="Upgrade the database schema.")
 @_which_database
 def upgrade(config_file: Path, url: str | None) -> None:
-    """Bring the schema to this version; the daemon does so itself when it starts.
+    """Upgrade the database schema to this version; the daemon also does so when it starts.
 
     \b
     Example:
@@ -89,10 +90,10 @@ def upgrade(config_file: Path, url: str | None) -> None:
     click.echo("the schema is up to date")
 
 
-@command.command("vacuum", short_help="Give the space of deleted rows back.")
+@command.command("vacuum", short_help="Reclaim the space of deleted rows.")
 @_which_database
 def vacuum(config_file: Path, url: str | None) -> None:
-    """Give the space of deleted rows back to the file system; stop the daemon first.
+    """Return the space of deleted rows to the file system; stop the daemon first.
 
     \b
     Example:
@@ -110,7 +111,7 @@ def vacuum(config_file: Path, url: str | None) -> None:
 @command.command("stats", short_help="Show what the database holds.")
 @_which_database
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
-              help="For people, or for programs.")
+              help="Output format.")
 def stats(config_file: Path, url: str | None, style: str) -> None:
     """Show what the database holds; works beside a running daemon.
 
@@ -129,18 +130,19 @@ def stats(config_file: Path, url: str | None, style: str) -> None:
     show(rows, columns, style)
 
 
-@command.command("import", short_help="Import past accounting.")
+@command.command("import", short_help="Import past jobs from Slurm's accounting.")
 @_which_database
 @click.argument("what", metavar="sacct|FILE")
 @click.option("--since", type=Since(), default="365d", show_default=True,
               help="From this time on, for sacct: 90d, 2y, 2026-01-01; a file is read whole.")
 @click.option("--trusted", is_flag=True,
-              help="Take a table split by a single character, in which a job's name may forge rows of other users.")
+              help="Accept a table with a single-character delimiter, in which a job's name may forge rows of other "
+                   "users.")
 def bring_in(config_file: Path, url: str | None, what: str, since: str, *, trusted: bool) -> None:
-    """Bring the past in from Slurm's accounts, beside a running daemon: training and reports then use it.
+    """Import past jobs from Slurm's accounting, while the daemon runs; training and reports then use them.
 
-    FILE is what sacct printed elsewhere, as JSON or as a table whose delimiter was drawn at random. Interrupt it as
-    you like: the same command goes on where it was, and nothing is there twice.
+    FILE is the output of sacct elsewhere, as JSON or as a table with a delimiter that was drawn at random. You may
+    interrupt the import: the same command resumes it, and nothing is imported twice.
 
     \b
     Examples:

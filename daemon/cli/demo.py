@@ -74,26 +74,26 @@ class _Site(TypedDict):
               help="DGX A100 and DGX-1V; racks of GB200 NVL72; servers with MI300X; or HGX H100, MI300X, Gaudi 3 and "
                    "DGX A100 side by side.")
 @click.option("--nodes", type=click.IntRange(1, 1000),
-              help="Servers, as many of each kind.  [4; 36 trays of gb200-nvl72; 8 of mixed]")
+              help="Number of servers, the same of each kind.  [4; 36 trays of gb200-nvl72; 8 of mixed]")
 @click.option("--port", type=click.IntRange(1, 65535), default=9723, show_default=True,
-              help="Where the daemon listens.")
+              help="Port of the daemon.")
 @click.option("--dir", "folder", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for configuration, database and log.  [a temporary folder]")
-@click.option("--once", is_flag=True, help="Show one summary when the daemon is ready, and end.")
+@click.option("--once", is_flag=True, help="Show one summary when the daemon is ready, and exit.")
 @click.option("--scheduler", type=click.Choice(tuple(TARGETS)), default="slurm", show_default=True,
-              help="Who runs the cluster's jobs.")
+              help="Scheduler of the cluster.")
 @click.option("--days", type=click.FloatRange(0.05, 60),
-              help="Begin so many days ago, live through them in minutes, and open a Prometheus on them.")
+              help="Simulate this many past days first, in minutes, and show them in a Prometheus.")
 @click.option("--prometheus-port", type=click.IntRange(1, 65535), default=9090, show_default=True,
-              help="Where the Prometheus of --days listens.")
+              help="Port of the Prometheus of --days.")
 def command(scheduler: str, days: float | None, prometheus_port: int, **site: Unpack[_Site]) -> None:
     """Watch a simulated GIST AI-X cluster: two DGX A100 and two DGX-1V with idle, hung and underused jobs.
 
-    The daemon runs as it would on a real cluster; only the far end of the wire is simulated. Ctrl-C ends everything.
+    The daemon runs as it would on a real cluster; only the cluster is simulated. Ctrl-C ends everything.
 
-    With --days it has a past, for the dashboards in Grafana: two weeks of history are simulated in about a minute, then
-    the demo goes on in real time. A Prometheus is started on it; where none is installed, the past is left in --dir as
-    OpenMetrics, with the command that makes it into blocks.
+    With --days the cluster has a past, for the dashboards in Grafana: two weeks are simulated in about a minute,
+    and then the demo continues in real time. A Prometheus serves the past; if none is installed, the past is left
+    in --dir as OpenMetrics, with the command that turns it into blocks.
 
     \b
     Examples:

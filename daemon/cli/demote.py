@@ -14,7 +14,7 @@ from ._store import decide, decided, found, store, uses_models
 @click.option("--reason", default="an operator said so", show_default=True, help="Why, for the record.")
 @uses_models
 def command(model: str, reason: str, config_file: Path, folder: Path | None) -> None:
-    """Take MODEL out of charge: the heuristic advises again, and the model goes on in shadow.
+    """Take MODEL out of charge: the heuristic advises again, and the model continues in the shadow.
 
     \b
     Example:

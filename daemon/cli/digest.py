@@ -9,12 +9,12 @@ import click
 from ._client import Since, ask, asks_in
 
 
-@click.command("digest", short_help="Report on a week, as the digest by mail does.")
+@click.command("digest", short_help="Report on a week, as the e-mail digest does.")
 @asks_in("text", "html", "json")
 @click.option("--since", type=Since(), default="7d", show_default=True, help="From this time on: 7d, 30d, 2026-10-01.")
 @click.option("--account", help="Only this account; the whole cluster without it.")
 def command(url: str, ca_file: str | None, style: str, since: str, account: str | None) -> None:
-    """Report what was taken and wasted since a day (UTC), what changed, and the best and the worst of it.
+    """Report the energy used and wasted since a day (UTC), what changed, and the best and worst cases.
 
     \b
     Examples:

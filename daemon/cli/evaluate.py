@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 @click.option("--incumbent", help="The policy that everybody is compared with.  [the configuration's]")
 @click.option("--seed", type=click.IntRange(0), help="Random seed.  [that of its training, so that both say the same]")
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
-              help="For people, or for programs.")
+              help="Output format.")
 @uses_models
 def command(model: str, source: str | None, incumbent: str | None, seed: int | None, style: str, config_file: Path,
             folder: Path | None, **trace: str | None) -> None:
-    """Replay history that MODEL has not seen under it, the incumbent, heuristics, chance, and one who knows the future.
+    """Compare MODEL with the incumbent, heuristics, chance and an oracle on history that it has not seen.
 
-    MODEL is kind@version, or a kind for its newest. The figures go onto its card.
+    MODEL is kind@version, or a kind for its newest version. The results are written to its card.
 
     \b
     Examples:

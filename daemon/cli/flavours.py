@@ -12,12 +12,12 @@ _COLUMNS = {"name": "flavour", "where": "partition", "gpus": "GPUs", "limit": "l
             "pending": "waiting", "running": "running"}
 
 
-@click.command("flavours", short_help="List flavours, and jobs of none.")
+@click.command("flavours", short_help="List job flavours.")
 @asks_daemon
 @click.option("--since", type=Since(), default="90d", show_default=True,
               help="From this time on, by submission: 7d, 2026-10-01.")
 def command(url: str, ca_file: str | None, style: str, since: str) -> None:
-    """List the flavours of the configuration, or the sizes with the limits that the history's jobs asked for.
+    """List the configured flavours, or the sizes and time limits that the jobs of the history asked for.
 
     \b
     Examples:

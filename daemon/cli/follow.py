@@ -21,7 +21,7 @@ _PLAIN = ("intended_s", "done_s", "confirmed_s", "started_s", "taking_back_s", "
           "state", "why", "dry_run", "process")
 
 
-@click.command("follow", short_help="Let Slurm start jobs where they are advised to.")
+@click.command("follow", short_help="Make Slurm follow the advice.")
 @click.option("--config.file", "config_file", type=click.Path(path_type=Path),
               default="/etc/idlewatt-follow/config.yml", show_default=True,
               help="Configuration of what may be done where; --sample prints a documented one.")
@@ -29,26 +29,26 @@ _PLAIN = ("intended_s", "done_s", "confirmed_s", "started_s", "taking_back_s", "
 @click.option("--web.listen-address", "address", cls=Renamed, former=("--listen-address",),
               default="127.0.0.1:9724", show_default=True, help="host:port to listen on for metrics; '' for none.")
 @click.option("--ledger", "mode", flag_value="ledger", help="Show what was changed, before and after.")
-@click.option("--release", "mode", flag_value="release", help="Take back everything that stands, and end.")
+@click.option("--release", "mode", flag_value="release", help="Undo every change that is still in force, and exit.")
 @click.option("--release-stale", "mode", flag_value="stale",
-              help="Take back what a dead process left or a living one is late with, and end; for a timer.")
-@click.option("--check", "mode", flag_value="check", help="Check the configuration against Slurm, and end.")
-@click.option("--sample", "mode", flag_value="sample", help="Print a documented configuration, and end.")
+              help="Undo what a dead process left behind or a live one is late to undo, and exit; for a timer.")
+@click.option("--check", "mode", flag_value="check", help="Check the configuration against Slurm, and exit.")
+@click.option("--sample", "mode", flag_value="sample", help="Print a documented configuration, and exit.")
 @click.option("--since", cls=Renamed, former=("--last",), type=Since(), default="7d", show_default=True,
               help="From this time on: 7d, 2026-10-01; with --ledger.")
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
-              help="For people, or for programs; with --ledger.")
+              help="Output format; with --ledger.")
 @click.option("--log.level", "level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
-              show_default=True, help="Least severe lines that are logged.")
+              show_default=True, help="Lowest severity to log.")
 @click.option("--log.format", "log_style", type=click.Choice(["logfmt", "json"]), default="logfmt", show_default=True,
-              help="Form of a log line.")
+              help="Format of log lines.")
 def command(config_file: Path, dry_run: bool, address: str, mode: str | None, since: str,
             **options: str) -> None:
-    """Let Slurm start pending jobs on the nodes that the daemon advises, within an allow-list; out of the box dry.
+    """Make Slurm start pending jobs on the nodes that the daemon advises, within an allow-list; a dry run by default.
 
-    Only fresh advice of the policy in charge is followed, and only while nothing is degraded. A change of ours is
-    taken back when its job has not started in time, when the advice changes or ends, and at the end of this process.
-    Running jobs, and jobs whose owner named nodes, are left alone.
+    Only fresh advice of the policy in charge is followed, and only while nothing is degraded. A
+    change is undone when its job has not started in time, when the advice changes or ends, and when this process ends.
+    Running jobs and jobs whose owner named nodes are left alone.
 
     \b
     Examples:

@@ -23,7 +23,7 @@ _KEPT = ("etc/grafana/provisioning/datasources/idlewatt.yaml",)
 """The operator's file: written once, never overwritten."""
 
 
-@click.group("grafana", short_help="Print dashboards, data source, rules and alerts.")
+@click.group("grafana", short_help="Set up dashboards, data source, rules and alerts.")
 def command() -> None:
     """Show idlewatt in Grafana: dashboards, data source, recording rules and alerts."""
 
@@ -31,16 +31,16 @@ def command() -> None:
 @command.command("install", short_help="Write dashboards, provisioning and rules.")
 @click.option("--dir", "root", type=click.Path(file_okay=False, path_type=Path), default=Path("/"), show_default=True,
               help="Folder to write below instead, to look first or for packages.")
-@click.option("--page", default=PAGE, show_default=True, help="Where idlewatt's own page is, for links to it.")
+@click.option("--page", default=PAGE, show_default=True, help="Address of idlewatt's own page, for links to it.")
 @click.option("--currency", default="USD", show_default=True,
-              help="What prices are in, as costs.currency has it: EUR, GBP, KRW, ...")
+              help="Currency of prices, as costs.currency has it: EUR, GBP, KRW, ...")
 @click.option("--runbook-url", metavar="URL", default=_RUNBOOKS, show_default=True,
-              help="Where the links of the alerts lead: a folder of runbooks, such as in your wiki.")
+              help="Address of the folder of runbooks to which alerts link, such as one in your wiki.")
 def install(root: Path, page: str, currency: str, runbook_url: str) -> None:
     """Write dashboards, provisioning and rules in the layout of Debian's and Grafana's own packages.
 
-    Nothing is started or reloaded. Grafana finds new dashboards within a minute; Prometheus needs the rule_files line
-    that is printed, and a reload.
+    Nothing is started or reloaded. Grafana finds new dashboards within a minute; Prometheus needs a reload and the
+    rule_files line that is printed.
 
     \b
     Examples:

@@ -36,9 +36,9 @@ _HIDDEN = (Path("/root"), Path("/home"), Path("/run/user"), Path("/tmp"), Path("
 def command(root: Path, program: str | None) -> None:
     """Install the systemd units, their account, its folders and a sample configuration.
 
-    Agents are trained by night either by the daemon (training.enabled in the configuration) or by idlewatt-train.timer,
-    never by both; out of the box by neither. idlewatt-follow.service, which alone changes anything on Slurm, stays off,
-    and dry once it is on, until you say otherwise.
+    Agents can be trained at night either by the daemon (training.enabled in the configuration) or by
+    idlewatt-train.timer, but never by both; neither is on by default. Only idlewatt-follow.service changes anything in
+    Slurm: it is off by default, and once it is on, it makes dry runs until you say otherwise.
 
     \b
     Example:

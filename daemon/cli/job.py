@@ -25,9 +25,9 @@ GIB = 2**30
 @asks_in("text", "json")
 @click.option("--wide", is_flag=True, help="More than fits 80 columns: longer timelines.")
 def command(url: str, ca_file: str | None, style: str, job_id: str, wide: bool) -> None:
-    """Report on a job: where it ran, what it used and took, why it waited, and what to ask for next time.
+    """Report on a job: where it ran, what it used, why it waited, and what to request next time.
 
-    Of an array every task is told; of a job that was requeued every run, the last one first.
+    For an array, every task is shown; for a job that was requeued, every run, the last one first.
 
     \b
     Examples:

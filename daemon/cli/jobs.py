@@ -35,14 +35,15 @@ _PLAIN = {name: name for name in (
 @click.option("--since", type=Since(), help="From this time on, recorded jobs with their energy: 7d, 12h, 2026-10-01.")
 @click.option("--until", type=Since(), help="Until this time; with --since.")
 @click.option("--sort", type=click.Choice(["ended", "wasted", "energy", "gpu_hours"]),
-              help="The most first; recorded jobs, of the last 7 days without --since.")
-@click.option("--search", help="Part of the id, the user or the name; with --since.")
-@click.option("--software", help="Part of the container image, the framework or the CUDA version; with --since.")
-@click.option("--min-kwh", type=click.FloatRange(0), help="Those that took at least so much; with --since.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many.")
+              help="Sort recorded jobs by this, largest first; of the last 7 days without --since.")
+@click.option("--search", help="Only jobs with this in their id, user or name; with --since.")
+@click.option("--software", help="Only jobs with this in their container image, framework or CUDA version; with "
+                                 "--since.")
+@click.option("--min-kwh", type=click.FloatRange(0), help="Only jobs that used at least this much; with --since.")
+@click.option("--limit", type=click.IntRange(1), help="At most this many.")
 @click.option("--wide", is_flag=True, help="More than fits 80 columns.")
 def command(url: str, ca_file: str | None, style: str, wide: bool, **filters: Any) -> None:
-    """List pending, running and lately finished jobs, or with --since what recorded ones took.
+    """List pending, running and recently finished jobs or, with --since, what recorded jobs used.
 
     \b
     Examples:

@@ -24,11 +24,12 @@ Pause = Callable[[float], object]
 
 @click.command("live", short_help="Watch watts, pending jobs and sources in the terminal.")
 @click.option("--url", type=Address(), default=DEFAULT_URL, envvar="IDLEWATT_URL", show_default=True, show_envvar=True,
-              help="Where the daemon listens; user:password@ before the host for basic auth.")
+              help="Address of the daemon; user:password@ before the host for basic auth.")
 @click.option("--ca-file", envvar="IDLEWATT_CA_FILE", type=click.Path(exists=True),
               help="Certificate authority of the daemon's certificate.")
-@click.option("--every", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between looks.")
-@click.option("--once", is_flag=True, help="Show one summary, and end.")
+@click.option("--every", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between "
+                                                                                              "refreshes.")
+@click.option("--once", is_flag=True, help="Show one summary and exit.")
 def command(url: str, ca_file: str | None, every: float, once: bool) -> None:
     """Watch the watts by class, the pending jobs with their advice, and the sources. Ctrl-C ends it.
 

@@ -28,9 +28,9 @@ STATES = {"promote": "in charge", "shadow": "shadow", "demote": "demoted", "refu
 @click.command("models", short_help="List trained models and how they were judged.")
 @uses_models
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
-              help="For people, or for programs.")
+              help="Output format.")
 def command(config_file: Path, folder: Path | None, style: str) -> None:
-    """List trained models and the heuristics that were tried: held-out figures with intervals, who is in charge, why.
+    """List trained models and tried heuristics, with held-out results and intervals, who is in charge, and why.
 
     \b
     Examples:

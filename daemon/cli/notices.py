@@ -21,7 +21,7 @@ _CONFIG = click.option("--config.file", "config_file", type=click.Path(path_type
                        show_default=True, help="Configuration of the daemon, which names the database.")
 
 
-@click.group("notices", short_help="Show what was said to whom.", invoke_without_command=True)
+@click.group("notices", short_help="Show the notices to users.", invoke_without_command=True)
 @asks_in("table", "json", "csv")
 @click.option("--since", type=Since(), default="7d", show_default=True, help="From this time on: 7d, 12h, 2026-10-01.")
 @click.option("--user", help="Only this user.")
@@ -29,7 +29,7 @@ _CONFIG = click.option("--config.file", "config_file", type=click.Path(path_type
 @click.option("--wide", is_flag=True, help="More than fits 80 columns: to whom, what, and why not.")
 def command(url: str, ca_file: str | None, style: str, since: str, user: str | None, state: str | None,
             wide: bool) -> None:
-    """Show the ledger of notices: what was said, or would have been, to whom about which job.
+    """Show the ledger of notices: what was sent (or would have been), to whom, and about which job.
 
     \b
     Examples:
@@ -52,12 +52,12 @@ def _row(row: Row) -> Row:
     return {**row, "when": day(row["sent_s"] or row["updated_s"])}
 
 
-@command.command("opt-out", short_help="Tell a user nothing any more.")
+@command.command("opt-out", short_help="Stop notices to a user.")
 @click.argument("user")
-@click.option("--undo", is_flag=True, help="Tell the user again.")
+@click.option("--undo", is_flag=True, help="Resume notices to the user.")
 @_CONFIG
 def opt_out(user: str, undo: bool, config_file: Path) -> None:
-    """Tell USER nothing any more, from the next look of the daemon on; administrators still hear of the user's jobs.
+    """Stop notices to USER, from the daemon's next check on; administrators still hear of the user's jobs.
 
     \b
     Examples:
@@ -76,12 +76,12 @@ def opt_out(user: str, undo: bool, config_file: Path) -> None:
             raise click.ClickException(f"{plain(user)} had not opted out")
 
 
-@command.command("opted-out", short_help="List who wants to hear nothing.")
+@command.command("opted-out", short_help="List users who opted out.")
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
-              help="For people, or for programs.")
+              help="Output format.")
 @_CONFIG
 def opted_out(style: str, config_file: Path) -> None:
-    """List the users who want to hear nothing, one a line.
+    """List the users who opted out of notices, one per line.
 
     \b
     Examples:

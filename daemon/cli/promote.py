@@ -14,9 +14,9 @@ from ._store import decide, found, store, uses_models
 @click.option("--reason", default="", help="Why, for the record; needed for a model that has not earned it.")
 @uses_models
 def command(model: str, reason: str, config_file: Path, folder: Path | None) -> None:
-    """Put MODEL, kind@version or a kind for its newest, in charge; who is in charge now goes on in shadow.
+    """Put MODEL (kind@version, or a kind for its newest) in charge; the model in charge now continues in the shadow.
 
-    A running daemon takes it over at its next round of advice, and asks the heuristic where the model abstains.
+    A running daemon uses it from its next round of advice on, and asks the heuristic where the model abstains.
 
     \b
     Examples:

@@ -19,9 +19,9 @@ _PLAIN = ("job_id", "submit_s", "start_s", "user", "account", "partition", "name
 @click.option("--user", help="Only jobs of this user.")
 @click.option("--whole", is_flag=True, help="Only jobs of which every GPU is idle.")
 def command(url: str, ca_file: str | None, style: str, partition: str | None, user: str | None, whole: bool) -> None:
-    """List jobs that hold idle GPUs: since when, what ending them frees, and whom it would let start.
+    """List jobs that hold idle GPUs, since when, what ending them would free, and which jobs could then start.
 
-    Nothing is ended: idlewatt cancels no job. Whoever does, decides; this is the list.
+    Nothing is cancelled: this is only a list, and the decision is yours.
 
     \b
     Examples:

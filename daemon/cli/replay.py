@@ -58,20 +58,20 @@ def _state_folder() -> Path:
 @click.option("--cluster", "cluster_text", metavar="NODESxGPUS|FILE.yaml",
               help="What a trace ran on: 64x8, 2x8:a100,2x8:v100 or a YAML file. The history knows its own.")
 @click.option("--policy", "policies", multiple=True, metavar="ORDER[+PLACEMENT][+BACKFILL]",
-              help="A policy; repeat it to compare. random-feasible is always there, and orders that are told true "
-                   "run times, the best of which stands beside the limit.")
+              help="A policy; repeat the option to compare. random-feasible is always included, and so are orders "
+                   "that know true run times; the best of those is shown beside the limit.")
 @click.option("--baseline", help="Policy that the others are compared with; the first one by default.")
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
-              help="For people, or for programs.")
+              help="Output format.")
 @click.option("--report", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write a self-contained HTML page with plots.")
 @click.option("--jobs-out", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write a table of jobs per policy, .csv or .parquet; the policy goes before the suffix.")
 @click.option("--groups-out", type=click.Path(dir_okay=False, writable=True, path_type=Path),
-              help="Write likewise a table of users and partitions: how each of them fared.")
+              help="Write a table of how users and partitions fared, in the same formats.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 @click.option("--preemption-cost", "preemption_s", type=Seconds(), default=0.0, help="Work lost at a preemption: 30s.")
-@click.option("--power-down-after", "power_down_s", type=Seconds(), help="Power empty nodes down after so long: 30m.")
+@click.option("--power-down-after", "power_down_s", type=Seconds(), help="Power empty nodes down after this time: 30m.")
 @click.option("--power", "power_text", metavar="MODEL|by-model|FILE.yaml",
               help="Watts: of a GPU model (a100, v100, h100), of each node by its own model, or from a file with idle, "
                    "context, limit, host, standby, load, curve and models.  [as recorded, by node, GPU type, user and "
@@ -87,17 +87,18 @@ def _state_folder() -> Path:
 @click.option("--config.file", "config_file", type=click.Path(path_type=Path), default=DEFAULT_CONFIG,
               show_default=True, help="Configuration that names the database of `history`.")
 @click.option("--engine", type=click.Choice(["processes", "ray"]), default="processes", show_default=True,
-              help="What policies run on side by side.")
+              help="How policies run side by side.")
 @click.option("--workers", type=click.IntRange(1), default=lambda: os.cpu_count() or 1, show_default="all cores",
-              help="Replays at the same time.")
+              help="Number of replays at the same time.")
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), default=_state_folder,
-              show_default="~/.local/state/idlewatt/replay", help="Where outcomes are kept, so that a sweep goes on.")
+              show_default="~/.local/state/idlewatt/replay", help="Folder that keeps outcomes, so that a sweep can "
+                                                                  "resume.")
 @click.option("--check", is_flag=True, help="Replay what really happened and show how far the simulator is off.")
 def command(source: str, cluster_text: str | None, policies: tuple[str, ...], style: str, check: bool,
             **options: Any) -> None:
     """Replay a history under policies: a trace file, `history`, or the URL of a database.
 
-    Outcomes are kept: the same command after Ctrl-C goes on where it was.
+    Outcomes are kept: after Ctrl-C the same command resumes where it stopped.
 
     \b
     Examples:
@@ -105,10 +106,10 @@ def command(source: str, cluster_text: str | None, policies: tuple[str, ...], st
       idlewatt replay history --since 30d --policy limit-aged+best-fit+easy --report replay.html
       idlewatt replay history --since 7d --check
 
-    Watts are modelled: a free GPU draws `idle`, an allocated one from `context` to `limit` along `curve` at its
-    `load`, each node `host` besides, and `standby` once it is powered down. Wasted are idle GPUs, the idle part of
-    allocated ones, and the hosts of empty nodes. What jobs make of their GPUs is not in a history: allocated GPUs
-    that idle or hang count as underused, stranded and planned ones as idle.
+    Power is modelled: a free GPU draws `idle`; an allocated one draws from `context` to `limit` along `curve` at its
+    `load`; each node draws `host` in addition, and `standby` once it is powered down. Idle GPUs, the idle part of
+    allocated ones, and the hosts of empty nodes count as wasted. A history does not say how jobs use their GPUs:
+    allocated GPUs that idle or hang count as underused, and stranded and planned ones as idle.
     """
     where = JobSource(source, options["config_file"], options["trace_format"], options["since"],
                       options["speeds"])

@@ -25,15 +25,15 @@ _PLAIN = ("month", "name", "energy_joules", "wasted_joules", "gpu_seconds", "act
           "cost_wasted", "cost_gpu_hours", "carbon_grams", "currency")
 
 
-@click.command("report", short_help="Report what a month took and wasted.")
+@click.command("report", short_help="Report a month's energy, waste and cost.")
 @asks_in("table", "html", "csv", "json")
-@click.option("--month", required=True, help="Which month (UTC), e.g. 2026-10.")
+@click.option("--month", required=True, help="Month (UTC), e.g. 2026-10.")
 @click.option("--against", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="Compare the month's runs with Slurm's ConsumedEnergy in this file of sacct --json.")
 @click.option("--by", type=click.Choice(["account", "user", "partition", "node", "day", "class"]), default="account",
-              show_default=True, help="What to add up.")
+              show_default=True, help="What to group by.")
 def command(url: str, ca_file: str | None, style: str, month: str, by: str, against: Path | None) -> None:
-    """Report what a month took and wasted, and what that cost; the rows add up to the cluster.
+    """Report the energy that a month used and wasted, and its cost; the rows add up to the cluster's total.
 
     \b
     Examples:

@@ -12,23 +12,24 @@ from ..reproduce import PAPERS
 from ._renamed import Renamed
 
 
-@click.command("reproduce", short_help="Rebuild what a paper published.")
+@click.command("reproduce", short_help="Reproduce a paper's published results.")
 @click.argument("name", type=click.Choice(PAPERS))
 @click.option("--traces", envvar="IDLEWATT_TRACES", type=click.Path(exists=True, file_okay=False, path_type=Path),
-              help="Folder of the packaged traces (or IDLEWATT_TRACES); most reports leave out what needs it without.")
+              help="Folder of the packaged traces (or IDLEWATT_TRACES); reports leave out what needs them otherwise.")
 @click.option("--dir", "out", cls=Renamed, former=("--out",), type=click.Path(file_okay=False, path_type=Path),
               metavar="DIR", help="Folder for the report and the trained agents.  [default: NAME-report]")
-@click.option("--quick", is_flag=True, help="Train and try little: minutes for a look, not the reported figures.")
+@click.option("--quick", is_flag=True, help="Train and test only a little: takes minutes, and does not give the "
+                                            "reported figures.")
 @click.option("--seed", type=click.IntRange(0, 9000), help="Random seed of the first training; other trainings follow.")
 @click.option("--real", "real", type=click.Path(dir_okay=False, path_type=Path), metavar="CONFIG",
-              help="Of gist: its experiment of Fig. 6 on a real Slurm, as docs/research.md describes.")
+              help="For gist: run its experiment of Fig. 6 on a real Slurm, as docs/research.md describes.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE",
               help="Change one setting of the paper, see daemon/reproduce/NAME/setting.py; may be repeated.")
 def command(name: str, traces: Path | None, out: Path | None, quick: bool, seed: int | None,
             real: Path | None, changes: tuple[str, ...]) -> None:
-    """Rebuild what the paper NAME published, train its agents, and write its claims beside what came of them.
+    """Reproduce what the paper NAME published, train its agents, and write its claims beside the results here.
 
-    Ctrl-C ends it; where trainings are kept, the same command then goes on with them. Training needs torch, plots need
+    Ctrl-C ends it; where trainings are kept, the same command then resumes them. Training needs torch, plots need
     matplotlib: pip install 'idlewatt[train,reproduce]'.
 
     \b

@@ -17,19 +17,19 @@ import click
 @click.option("--web.config.file", "web_config", type=click.Path(path_type=Path),
               help="TLS, client certificates and users, in the format of Prometheus' exporter toolkit.")
 @click.option("--web.telemetry-path", "telemetry_path", default="/metrics", show_default=True,
-              help="Where the metrics are.")
+              help="Path of the metrics.")
 @click.option("--web.enable-lifecycle", "lifecycle", is_flag=True, help="Allow reloads by POST /-/reload.")
 @click.option("--web.systemd-socket", "systemd_socket", is_flag=True,
               help="Take the sockets that systemd hands over instead of listening.")
 @click.option("--log.level", "level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
-              show_default=True, help="Least severe lines that are logged.")
+              show_default=True, help="Lowest severity to log.")
 @click.option("--log.format", "style", type=click.Choice(["logfmt", "json"]), default="logfmt", show_default=True,
-              help="Form of a log line.")
+              help="Format of log lines.")
 @click.option("--clock.speed", "speed", type=click.FloatRange(min=0, min_open=True), default=1.0, hidden=True,
               help="Watch a simulated cluster whose time runs so many times as fast.")
 @click.option("--clock.start", "start_s", type=float, hidden=True, help="Wall time at which both clocks were equal.")
 def command(level: str, style: str, **options: Any) -> None:
-    """Watch the cluster, record its jobs, publish wasted watts and advice.
+    """Watch the cluster, record its jobs, and publish wasted watts and advice.
 
     \b
     SIGHUP or POST /-/reload reads the configuration again. Exit codes: 0 stopped as asked, 1 the database or an

@@ -37,24 +37,24 @@ class Port(click.ParamType):  # type: ignore[type-arg]
 
 @click.command("setup", short_help="Find the site's sources and write a configuration.")
 @click.option("--cluster-name", "cluster", cls=Renamed, former=("--cluster",), default="", metavar="NAME",
-              help="Name of the cluster, as people shall read it.")
+              help="Name of the cluster, for people to read.")
 @click.option("--nodelist", "hostlist", cls=Renamed, former=("--nodes",), metavar="HOSTLIST",
               help="Servers, such as dgx-a100-[01-02],login1; by default those that Slurm knows.")
 @click.option("--slurm-rest", "rest", multiple=True, metavar="URL",
-              help="Where slurmrestd listens, if at no usual place.")
+              help="Address of slurmrestd, if it is not a usual one.")
 @click.option("--prometheus", "prometheus_url", metavar="URL",
               help="A Prometheus that scrapes the exporters; it is read instead of them.")
 @click.option("--exporter-port", "ports", cls=Renamed, former=("--port",), type=Port(), multiple=True,
               metavar="KIND=PORT",
               help="Port of an exporter, where it is not the usual one: dcgm=9401.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path),
-              help="File to write; only a missing one or the untouched sample. Standard output by default.")
+              help="File to write, which must not exist yet or be the untouched sample. Standard output by default.")
 def command(cluster: str, hostlist: str | None, rest: tuple[str, ...], prometheus_url: str | None,
             ports: tuple[tuple[str, int], ...], output: Path | None) -> None:
     """Find Slurm, Prometheus and the exporters of the servers, and write a configuration that reads them.
 
-    What was looked for in vain is said on standard error and stands in the file as comments. Exit 1 when nothing was
-    found. `idlewatt check-config --probe FILE` reads everything once more.
+    What was not found is listed on standard error and in comments of the file. Exit with 1 if nothing was found.
+    `idlewatt check-config --probe FILE` reads everything once more.
 
     \b
     Examples:

@@ -11,9 +11,9 @@ import click
 @click.option("--slurm-conf", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="SLURM_CONF for scontrol; else Slurm's default.")
 def command(slurm_conf: Path | None) -> None:
-    """Print what decides about starts and their order, to be put into the configuration.
+    """Print Slurm's settings that decide which jobs start and in which order, for the configuration.
 
-    Run it where scontrol works, for instance on the controller; slurmrestd tells none of this.
+    Run it where scontrol works, for instance on the controller; slurmrestd reports none of them.
 
     \b
     Example:

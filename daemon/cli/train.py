@@ -66,26 +66,27 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
 @click.option("--until", "until_s", type=MomentType(),
               help="Until this time; later records are ignored: 7d, 2026-11-01T03:00, or seconds.")
 @click.option("--budget", "budget_s", type=Seconds(), default="10m", show_default=True,
-              help="Time to train for, at most.")
-@click.option("--steps", type=click.IntRange(1), help="Train for so many steps in place of a time: the same weights "
-              "again on any machine.")
+              help="Longest time to train.")
+@click.option("--steps", type=click.IntRange(1), help="Train for this many steps instead of a time: gives the same "
+                                                      "weights on any machine.")
 @click.option("--incumbent", help="The policy to start from and to beat.  [the configuration's]")
-@click.option("--objective", metavar="NAME[=WEIGHT],…", help="What it is after: utilization, makespan, jct, wait, "
-              "energy or a mixture of them.  [the configuration's, else the kind's]")
-@click.option("--start", "start_from", metavar="MODEL", help="Go on from this model (fine-tuning), where its kind can.")
+@click.option("--objective", metavar="NAME[=WEIGHT],…", help="Goal: utilization, makespan, jct, wait, energy or a "
+                                                             "mixture of them.  [the configuration's, else the kind's]")
+@click.option("--start", "start_from", metavar="MODEL", help="Start from this model (fine-tuning), if its kind can.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", show_default=True,
-              help="Where an agent that trains with torch shall; auto is CUDA where there is one.")
-@click.option("--resume", is_flag=True, help="Go on with the training that was interrupted, on what it began with.")
-@click.option("--tensorboard", is_flag=True, help="Write the curve for TensorBoard, too (needs idlewatt[train]).")
-@click.option("--nightly", is_flag=True, help="Do what the configuration's `training` says, and put it in charge if "
-              "it has earned it; for idlewatt-train.timer.")
+              help="Device for agents that train with torch; auto is CUDA if there is one.")
+@click.option("--resume", is_flag=True, help="Resume the interrupted training, with the data that it began with.")
+@click.option("--tensorboard", is_flag=True, help="Also write the learning curve for TensorBoard (needs "
+                                                  "idlewatt[train]).")
+@click.option("--nightly", is_flag=True, help="Train as the configuration's `training` says, and put the model in "
+                                              "charge if it has earned it; for idlewatt-train.timer.")
 @uses_models
 def command(nightly: bool, every: bool, resume: bool, config_file: Path, folder: Path | None,
             **options: object) -> None:
     """Train an agent on a history, judge it on the history's last weeks, and keep it among the models.
 
-    Ctrl-C keeps the best so far; --resume goes on from there.
+    Ctrl-C keeps the best model so far; --resume continues from there.
 
     \b
     Examples:

@@ -25,14 +25,14 @@ _WIDE = {"measured": "measured", "worst": "most wasted as", "carbon": "kg CO2e"}
 
 @click.command("waste", short_help="Show watts by class, partition, node, user, job or flavour.")
 @asks_daemon
-@click.option("--by", type=click.Choice([*_BY, "day"]), default="class", show_default=True, help="What to add up.")
+@click.option("--by", type=click.Choice([*_BY, "day"]), default="class", show_default=True, help="What to group by.")
 @click.option("--since", type=Since(),
               help="From this time on, energy instead of power now, in whole days (UTC): 7d, 2026-10-01.")
 @click.option("--until", type=Since(), help="Until this time; with --since.")
 @click.option("--account", help="Only this account; with --since.")
 @click.option("--class", "classes", multiple=True, type=click.Choice([row.value for row in WASTED]),
-              help="Only this counts as wasted, more than once if need be; with --since.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many; with --since.")
+              help="Count only this class as wasted; may be repeated; with --since.")
+@click.option("--limit", type=click.IntRange(1), help="At most this many; with --since.")
 @click.option("--wide", is_flag=True, help="More than fits 80 columns; with --since.")
 @click.option("--partition", help="Only this partition.")
 @click.option("--node", help="Only this node.")

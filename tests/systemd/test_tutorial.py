@@ -41,7 +41,7 @@ def typed(machine, block: str) -> str:
     """Run a block as somebody would who types it into a shell of root, in the folder of the package."""
     said = machine.run("env", "HOME=/root", "bash", "-e", "-o", "pipefail", "-c", f"cd /root\n{block}")
     if "no advice yet" in said:   # "you ask again a little later"
-        machine.wait_for(lambda: "no advice yet" not in machine.run("sh", "-c", block), 600)
+        machine.wait_for(lambda: "no advice yet" not in machine.run("sh", "-c", block), 1800)
         return machine.run("sh", "-c", block)
     return said
 
