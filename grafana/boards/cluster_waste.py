@@ -9,6 +9,7 @@ from .panels import (
     CURRENCY,
     MEMBERS,
     PARTITION,
+    PRICE,
     Panel,
     Row,
     any_of,
@@ -33,7 +34,9 @@ UNKNOWN_J = f'sum(increase(idlewatt_energy_joules_total{{{PARTITION}, class="unm
 # That nothing was wasted is only said where all was measured; more than nothing is at least that.
 WASTED_KWH = f"(({WASTED_J} > 0) or ({WASTED_J} unless on () ({UNKNOWN_J} > 0))) / 3.6e6"
 WASTED_RATE = f"rate(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__rate_interval])"
-WASTED_COST = (f"{cost_by_quarters(f'idlewatt_wasted_energy_joules_total{{{PARTITION}}}')} and on () ({WASTED_KWH})")
+_BY_QUARTERS = cost_by_quarters(f"idlewatt_wasted_energy_joules_total{{{PARTITION}}}")
+# A daemon that began within this quarter of an hour has the price of now.
+WASTED_COST = f"({_BY_QUARTERS} and on () ({WASTED_KWH})) or ({WASTED_KWH}) * on () avg({PRICE})"
 BY_PARTITION = f"sum by (partition) (increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range]))"
 COST_WORDS = ("The same in money, at the price that idlewatt published at each time, with the site's PUE where that is "
               "set. No amount while no price in this currency is known.")

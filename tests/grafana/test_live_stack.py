@@ -40,7 +40,7 @@ def targets(port):
 def daemon(chain, tmp_path_factory) -> Iterator[Daemon]:
     folder = tmp_path_factory.mktemp("daemon")
     daemon = Daemon(folder, {
-        "cluster": "dgx", "cycles": BEAT, "waste": WASTE,
+        "cluster": "dgx", "cycles": BEAT, "waste": WASTE, "costs": {"currency": "USD", "per_kwh": 0.15},
         "advice": {"policy": "limit-aged+best-fit+easy", "spare_nodes": 0},
         "storage": {"url": f"sqlite:///{folder}/idlewatt.db"},
         "sources": [
