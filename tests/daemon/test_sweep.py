@@ -1,3 +1,4 @@
+import functools
 import json
 import os
 from dataclasses import replace
@@ -16,6 +17,12 @@ def plan(**changes):
     run = random.integers(10, 900, 80)
     work = Workload.of(np.cumsum(random.integers(0, 60, 80)), run, random.integers(1, 9, 80), limit=2 * run)
     return SweepPlan(Cluster.from_spec("2x8"), work, **changes)
+
+
+@functools.cache
+def replayed():
+    """Return an outcome to be kept, which nobody changes."""
+    return sweep.replay(plan(), "fifo")
 
 
 def carried_out(made, folder, policies=("fifo", "oracle"), engine="processes"):
@@ -48,7 +55,7 @@ def test_everything_that_an_outcome_depends_on_is_in_its_key():
                                     lambda file: file.write_bytes(b"")])
 @pytest.mark.parametrize("suffix", [".json", ".npz"])
 def test_half_an_outcome_is_none(tmp_path, damage, suffix):
-    shelf, outcome = Shelf(tmp_path), sweep.replay(plan(), "fifo")
+    shelf, outcome = Shelf(tmp_path), replayed()
     shelf.put("key", outcome)
     assert shelf.get("key").figures == json.loads(json.dumps(outcome.figures))
     damage(tmp_path / f"key{suffix}")
@@ -57,7 +64,7 @@ def test_half_an_outcome_is_none(tmp_path, damage, suffix):
 
 def test_the_oldest_outcomes_make_room(tmp_path, monkeypatch):
     monkeypatch.setattr(sweep, "KEPT", 2)
-    shelf, outcome = Shelf(tmp_path), sweep.replay(plan(), "fifo")
+    shelf, outcome = Shelf(tmp_path), replayed()
     for age, key in enumerate(("a", "b", "c")):
         shelf.put(key, outcome)
         os.utime(tmp_path / f"{key}.json", (1000 + age, 1000 + age))
