@@ -25,8 +25,11 @@ FROZEN = "defer,sched_interval=-1,bf_interval=3600"
 The backfill, which ran a moment ago, looks every second whether an hour has passed, or the interval has changed; with
 -1 it would look only every 30 s.
 """
-ACTING = ("defer,sched_interval=1,bf_interval=1,bf_max_job_test=1000,bf_continue,sched_min_interval=0,"
+ACTING = ("defer,sched_interval=1,bf_interval=1,bf_max_time=30,bf_max_job_test=1000,bf_continue,sched_min_interval=0,"
           "batch_sched_delay=0")
+"""A round a second, but of the usual length: ``bf_max_time`` is as long as the interval unless told, so that a round
+ended wherever the clock went on to the next second, and looked at a part of the queue.
+"""
 HEEDLESS = ACTING + ",bf_min_age_reserve=1000000"
 """Jobs are taken in order, and one that fits starts, whomever it delays."""
 SETTLES_WITHIN_S = 120.0
