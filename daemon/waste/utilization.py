@@ -42,8 +42,6 @@ class RecordedRun:
     limit_s: float | None
     end_s: float | None
     seen_s: float
-    told: bool = False
-    """Whether the scheduler said that it ended."""
 
 
 def run_time(run: RecordedRun, now_s: float, since_s: float, *, basis: str) -> float:
@@ -97,7 +95,6 @@ class UtilizationWindow:
                 run = self._runs[key] = RecordedRun(job.partition, gpus, job.start_s, job.limit_s, None, now_s)
             run.seen_s = now_s
             run.end_s = None if job.state.active else (job.end_s if job.end_s is not None else run.end_s or now_s)
-            run.told = not job.state.active
         for run in self._runs.values():
             # Gone without a word: it ended when it was last seen.
             if run.end_s is None and run.seen_s < now_s:
@@ -107,7 +104,9 @@ class UtilizationWindow:
         """Drop what ended before the window, also where its limit reaches into it: memory is a day of jobs."""
         since = now_s - self._settings.utilization_window
         settled: dict[str, list[tuple[float, ...]]] = {partition: [] for partition in self._past}
-        for key in [key for key, run in self._runs.items() if run.told and run.seen_s < now_s - SETTLED_S]:
+        # Those that went without a word as well: a scheduler that forgets its jobs soon would let them pile up.
+        for key in [key for key, run in self._runs.items()
+                    if run.end_s is not None and run.seen_s < now_s - SETTLED_S]:
             run = self._runs.pop(key)
             settled.setdefault(run.partition, []).append(_row(run))
         for partition, rows in settled.items():

@@ -47,6 +47,16 @@ def test_drained_nodes_shrink_what_could_be_used(site):
     assert found.rated_watts == 6500.0
 
 
+def test_who_went_without_a_word_is_kept_as_a_row_after_an_hour_and_counts_the_same(site):
+    window = UtilizationWindow(WasteSettings(utilization_window="1d"))
+    observe(site, window, 0.0, [])
+    observe(site, window, HOUR, [site.running(indexes=range(8), start_s=0.0)])
+    before = observe(site, window, 1.5 * HOUR, []).actual
+    assert window._runs
+    after = observe(site, window, 3 * HOUR, []).actual
+    assert (before, after, window._runs) == (pytest.approx(2 / 3), pytest.approx(1 / 3), {})
+
+
 def test_the_window_slides_and_forgets(site):
     window = UtilizationWindow(WasteSettings(utilization_window="1d"))
     job = site.running(indexes=range(8))
