@@ -132,6 +132,8 @@ class Node:
     """Parts of GPUs by the scheduler's name of the resource: how many there are, how many are taken."""
     vacant: bool | None = None
     """Whether nothing but what runs on every node is there; None where amounts tell."""
+    gpus_bound: bool = True
+    """Whether each GPU goes with the cores of a socket; False where the scheduler shows that it was told of none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,10 +203,10 @@ def _planned_only(state: ClusterState) -> list[Turn]:
     for row, hold in state.holds.items():
         job = state.records[row]
         beyond = job.array_limit is not None and ARRAY_LIMIT in hold.words
-        if job.group:
-            found.append(Turn(row, job, barred=hold))
-        elif hold.cause == HELD and (beyond or job.reason is WaitReason.NODES_UNAVAILABLE):
+        if hold.cause == HELD and (beyond or job.reason is WaitReason.NODES_UNAVAILABLE):
             found.append(Turn(row, job, later=True))
+        elif job.group:
+            found.append(Turn(row, job, barred=hold))
     return sorted(found, key=lambda turn: (-float(state.arrays.jobs[turn.row].priority), turn.row))
 
 

@@ -148,6 +148,7 @@ def parse_node(raw: Fields) -> Node:
         reason=raw.text("reason"),
         threads_per_core=raw.integer("threads") or 1,
         sockets=raw.integer("sockets") or 0,
+        gpus_bound="(S:" in ",".join(raw.texts("gres")),
         owner=raw.text("owner") if raw.is_text("owner") else str(raw.integer("owner") or ""),
         wakes=wakes(raw.texts("state") + raw.texts("state_flags")),
     )

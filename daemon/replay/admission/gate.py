@@ -140,8 +140,6 @@ class Gate:
         says = unfit(job, self.wish(job), known)
         return Hold(PARTITION, f"not eligible yet: the scheduler says {says}") if says else None
 
-    # Nodes.
-
     def kind(self, job: Job) -> tuple[object, ...]:
         """Return what jobs have alike that find the same nodes."""
         key = job.key, job.partition
@@ -189,8 +187,7 @@ class Gate:
             return way.usable
         ours = set(_names(job.request.reservation))
         ends = {name: one.end_s for name, one in self.reservations.items()}
-        met = tuple(name for name, one in self.reservations.items()
-                    if name not in ours and one.overlaps(begin_s, begin_s + way.limit_s))
+        met = self.meets(job, begin_s, begin_s + way.limit_s)
         key = ("from", way.partition, job.request.reservation, met)
         if key not in self._cache:
             blocked = self.ground.mask(ends.get(node.reservation, np.inf if node.reservation else 0) > begin_s
@@ -209,9 +206,13 @@ class Gate:
 
     def in_the_way(self, job: Job, limit_s: float) -> tuple[str, ...]:
         """Return the reservations that a job may not use and would meet."""
+        return self.meets(job, self.now_s, self.now_s + limit_s)
+
+    def meets(self, job: Job, begin_s: float, end_s: float) -> tuple[str, ...]:
+        """Return the reservations that are not its own and that a job would meet from one moment to another."""
         ours = set(_names(job.request.reservation))
         return tuple(one.name for one in self.reservations.values()
-                     if one.name not in ours and one.overlaps(self.now_s, self.now_s + limit_s))
+                     if one.name not in ours and one.overlaps(begin_s, end_s))
 
     def reserved(self, job: Job, limit_s: float) -> Mask:
         """Return which nodes are kept for others for as long as a job may run, or are not those of its reservation."""
@@ -227,8 +228,6 @@ class Gate:
                     mine |= self.ground.named(self.reservations[name].nodes)
             blocked |= ~mine & (not flexible)
         return np.asarray(blocked)
-
-    # Starts.
 
     def find(self, job: Job) -> Placement | Hold:
         """Return where a job could start on what is free now, or why it cannot; limits and licences are not asked."""

@@ -17,6 +17,9 @@ from ....storage.records import Job, JobState, NodeState, SchedulerSnapshot
 from ..cluster import PLENTY
 from .wish import Wish
 
+HISTORIES, MAIN_ROUND, FRESH = 3, 1, 2
+LOOKED_AT = 511
+"""Weight of a node in Slurm once a job that could use it was tried, of nodes whose ``Weight`` is 1."""
 Mask = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 
@@ -49,8 +52,15 @@ class Ground:
         self._idle = False
         self.as_planned = False
         """Nodes are picked as Slurm picks them for those who wait, not the fullest first."""
-        self.weights = np.where(self.gpus > 0, 254, 0)
-        """What Slurm prefers nodes by, the least first, as it was left by the last job looked at; copies share it."""
+        self.weights = np.full((HISTORIES, len(self.nodes)), LOOKED_AT)
+        """What Slurm prefers nodes by, the least first, as left by the last job looked at; copies share it.
+
+        By what happened before, of which nobody tells: nothing of late, the main scheduler's round, or the controller
+        has just read its configuration.
+        """
+        self.weights[FRESH] = 0
+        self.history = 0
+        """That of them which counts."""
         self._features: dict[tuple[str, int], Mask] = {}
         self._suited: dict[tuple[object, ...], Mask] = {}
         self._members: dict[str, Mask] = {}
@@ -126,12 +136,15 @@ class Ground:
 
     def shared(self, wish: Wish, user: str) -> Mask:
         """Return which nodes a job may share with those who are there now."""
-        if wish.exclusive:
-            return ~self.busy
-        able = self.mask(owner in ("", user) for owner in self.owners) if any(self.owners) else None
+        return ~self.busy if wish.exclusive else self.unowned(wish, user)
+
+    def unowned(self, wish: Wish, user: str) -> Mask:
+        """Return which nodes are kept by no other user now, and used by none where the job shares with no other."""
         if wish.alone:
-            able = self.mask(not there - {user} for there in self.users)
-        return np.ones(len(self.nodes), bool) if able is None else able
+            return self.mask(not there - {user} for there in self.users)
+        if any(self.owners):
+            return self.mask(owner in ("", user) for owner in self.owners)
+        return np.ones(len(self.nodes), bool)
 
     def empty(self) -> Ground:
         """Return the same nodes with nothing on them, to see what could ever start."""
@@ -240,13 +253,24 @@ class Ground:
     def sockets_for(self, wish: Wish) -> Counts:
         """Return how many sockets of each node have enough GPUs free, if GPUs are spread over sockets in order.
 
-        Of later it is not known which GPUs are free: where any will do for any socket, it is their number that counts.
+        Where gres.conf binds no GPU to cores any will do for any socket, and it is their number that counts, as it is
+        of later, of which it is not known which are free.
         """
         if self.as_planned:
             return np.asarray(np.minimum(self.free_gpus // wish.per_socket, [node.sockets or 2 for node in self.nodes]))
         told = _longs(_sockets_with(node.gpus, node.sockets or 2, () if self._idle else node.gpu_indexes_allocated,
-                                    wish.per_socket) for node in self.nodes)
+                                    wish.per_socket) if node.gpus_bound else node.sockets or 2 for node in self.nodes)
         return np.asarray(np.minimum(told, self.free_gpus // wish.per_socket))
+
+    def gpus_by_socket(self, wish: Wish) -> Counts:
+        """Return the GPUs that a job takes of each node for the sockets that its cores are on.
+
+        Where none is bound to cores Slurm takes for each socket what is left, be it less than was asked for.
+        """
+        asked = wish.sockets * wish.per_socket
+        bound = self.mask(node.gpus_bound for node in self.nodes)
+        told = np.minimum(self.sockets_for(wish), wish.sockets) * wish.per_socket
+        return np.asarray(np.where(bound, told, np.minimum(self.free_gpus, asked)))
 
     def _dealt(self, wish: Wish, rows: Counts, gpus: Counts) -> Counts:
         """Return the tasks on each node: a core's worth on each, and then as many as there is room for, in order."""
@@ -270,8 +294,9 @@ class Ground:
         gpus[rows] = placement.gpus
         cpus = self.cpus_for(wish, self._dealt(wish, rows, gpus), gpus)
         memory = self.memory_for(wish, cpus, gpus, len(rows))
-        if wish.gpus and not (wish.per_node or wish.per_task or wish.exclusive):
-            # How Slurm splits them is not foreseen: what it may take of each node is not there for others.
+        split = wish.gpus and not (wish.per_node or wish.per_task or wish.exclusive)
+        if split and (self._most_gpus(wish, len(rows))[rows] < np.minimum(self.free_gpus[rows], wish.gpus)).any():
+            # Where CPUs or memory run out before GPUs, what Slurm may take of each node is not there for others.
             gpus[rows] = np.minimum(self.free_gpus[rows], wish.gpus - len(rows) + 1)
         self.free_gpus[rows] -= gpus[rows]
         self.free_cpus[rows] -= np.minimum(cpus[rows], self.free_cpus[rows])

@@ -8,6 +8,8 @@ fewest CPUs free. A job without GPUs finds the weights that the last job with GP
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,28 +18,47 @@ from .wish import Wish
 
 Rows = NDArray[np.int64]
 MOST_NODES = 1 << 30
+MOST_TRIES = 20
 HEAVIEST = 255
 
 
-def weigh(ground: Ground, wish: Wish, fits: Mask) -> Counts:
-    """Return the weights of nodes as Slurm leaves them after it has looked at a job."""
+def weigh(ground: Ground, wish: Wish, fits: Mask, histories: slice = slice(None)) -> Counts:
+    """Return the weights of nodes as Slurm leaves them after it has looked at a job, and keep them."""
     if wish.gpus:
         near = ground.free_gpus
         if wish.per_node and not wish.per_socket and not wish.exclusive:
             near = np.minimum(near, wish.per_node)
         elif not wish.per_socket and not wish.exclusive:
             near = np.minimum(near, wish.gpus)
-        ground.weights[fits] = HEAVIEST - near[fits]
-    return ground.weights
+        ground.weights[histories, fits] = (ground.weights[histories, fits] | HEAVIEST) - near[fits]
+    return np.asarray(ground.weights[ground.history])
+
+
+def thinned(search: Callable[[Mask], list[int] | None], fits: Mask, room: Counts, least: int) -> list[int] | None:
+    """Return what a search finds, without the nodes that have least room where it finds nothing among all.
+
+    Slurm does so against knapsack problems (``choose_nodes`` of cons_tres).
+    """
+    left = fits.copy()
+    for _ in range(MOST_TRIES):
+        found = search(left)
+        if found is not None or int(left.sum()) <= least:
+            return found
+        for row in np.flatnonzero(left & (room <= room[left].min())).tolist():
+            left[row] = False
+            if int(left.sum()) <= least:
+                break
+    return None
 
 
 def picked(ground: Ground, wish: Wish, fits: Mask, gpus: Counts) -> list[int] | None:
     """Return the nodes that Slurm takes where no switches are told; None where it looks again in another way."""
     search = _Search(ground, wish, fits, gpus)
-    sets = _sets(np.flatnonzero(fits), weigh(ground, wish, fits))
+    weights = weigh(ground, wish, fits)
+    sets = _sets(np.flatnonzero(fits), weights)
     while sets and not search.done and search.left > 0:
-        weight = min(int(ground.weights[rows[0]]) for rows in sets)
-        alike = [rows for rows in sets if ground.weights[rows[0]] == weight]
+        weight = min(int(weights[rows[0]]) for rows in sets)
+        alike = [rows for rows in sets if weights[rows[0]] == weight]
         best = min(alike, key=search.rank)
         sets = [rows for rows in sets if rows is not best]
         search.take(best)

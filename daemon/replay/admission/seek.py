@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from ....storage.recommendations import Placement
 from ....storage.records import Job
 from .ground import Counts, Ground, Mask
-from .pick import picked, weigh
+from .pick import picked, thinned, weigh
+from .switches import below_switches
 from .wish import Wish, choices, counts
 
 Rows = NDArray[np.int64]
@@ -66,8 +67,11 @@ def _placed(ground: Ground, job: Job, wish: Wish, usable: Mask, features: str) -
     if None in wanted:
         return None
     chosen = [row for row in wanted if row is not None]
-    alike = ground.as_planned and not chosen and (wish.contiguous or not ground.site.tree)
-    rows = picked(ground, wish, fits, gpus) if alike else None
+    if ground.as_planned and not chosen and ground.site.tree and not wish.contiguous:
+        room = ground.free_cpus + gpus
+        rows = thinned(lambda left: below_switches(ground, wish, left, gpus), fits, room, wish.least)
+        return None if rows is None else _placement(ground, wish, rows, tasks, gpus)
+    rows = picked(ground, wish, fits, gpus) if ground.as_planned and not chosen else None
     if rows is None or not _does(wish, np.array(rows), tasks, gpus):
         rows = _filled(ground, wish, fits, tasks, gpus, chosen)
     return None if rows is None else _placement(ground, wish, rows, tasks, gpus)
@@ -138,7 +142,7 @@ def _in_turn(ground: Ground, free: Rows, number: int) -> Rows:
     if ground.site.tree:
         leaves, sizes = np.unique(ground.leaf[free], return_counts=True)
         size = sizes[np.searchsorted(leaves, ground.leaf[free])]
-        weights = ground.weights[free]
+        weights = ground.weights[ground.history][free]
         return free[np.lexsort((free, ground.leaf[free], np.where(size < number, len(ground.nodes), size), weights))]
     if number > 1:
         return free
@@ -163,8 +167,7 @@ def _placement(ground: Ground, wish: Wish, rows: list[int], tasks: Counts, gpus:
     if wish.exclusive:
         return Placement(names, tuple(int(ground.gpus[row]) for row in rows))
     if wish.per_socket:
-        sockets = np.minimum(ground.sockets_for(wish)[rows], wish.sockets)
-        return Placement(names, tuple((sockets * wish.per_socket).tolist()))
+        return Placement(names, tuple(ground.gpus_by_socket(wish)[rows].tolist()))
     if wish.per_node or wish.gpus == 0:
         return Placement(names, (wish.per_node,) * len(rows))
     most = [int(gpus[row]) for row in rows]

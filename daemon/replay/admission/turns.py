@@ -8,16 +8,18 @@ or is held otherwise is not planned.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ....storage.recommendations import Placement
 from ....storage.records import Job
-from .gate import GROUP, ROOM, Gate, Hold, PartitionNodes
-from .ground import Ground, Mask
+from .gate import GROUP, HELD, LIMIT, ROOM, Gate, Hold, PartitionNodes
+from .ground import FRESH, HISTORIES, LOOKED_AT, MAIN_ROUND, Ground, Mask
+from .node_space import NodeSpace
+from .pick import weigh
 from .releases import Releases
 from .wish import choices
 
@@ -25,21 +27,16 @@ RESOLUTION_S = 60.0
 """Slurm's ``bf_resolution``: plans begin and end at whole minutes."""
 WINDOW_S = 86400.0
 """Slurm's ``bf_window``: nothing is planned beyond a day."""
-MOST_TRIES = 50
-"""Moments at which one job is planned anew because others have its nodes."""
+MOST_TRIES, MOST_EXACT_TRIES = 50, 1000
+"""Moments at which one job is planned anew because others have its nodes: in long queues, and in others."""
 MOST_PLANS = 200
 """Jobs for which nodes are kept; whoever stands behind them all waits, as behind the last that Slurm looks at."""
+COUNTED = re.compile(r" (?:GPUs|CPUs|nodes|bytes)")
+"""Limits on what Slurm counts once it knows the nodes; those on jobs and times come first."""
+MOST_EXACT = 100
+"""Jobs in a queue up to which each is looked for from now on, as in Slurm; in longer ones from where its like ended."""
 MOST_ROUNDS = 5
-"""Times that the queue is walked; more than once only where heterogeneous jobs have started or have been put off."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodesKept:
-    """Nodes kept for a job that has to wait."""
-
-    begin_s: float
-    end_s: float
-    nodes: Mask
+"""Times that the queue is walked, as long as somebody starts: plans go otherwise around what runs than what waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,75 +58,139 @@ class Turns:
     def __init__(self, gate: Gate, planning: bool) -> None:
         self.gate = gate
         self._planning = planning
-        self._plans: list[NodesKept] = []
-        self._moments: list[float] = []
-        """When plans begin or end, and reservations end, in order."""
+        self._space = NodeSpace(len(gate.ground.nodes), gate.now_s, gate.now_s + WINDOW_S)
+        self._plans = 0
+        """Jobs that nodes are kept for in this round."""
         self._soonest: dict[object, float] = {}
         """When jobs of a kind could begin, as found so far in this round."""
         self._fits: dict[object, Mask] = {}
-        self._together: dict[str, float] = {}
-        """When the components of a heterogeneous job can start together, as found a round ago."""
+        self._exact = True
+        self._weighing = False
+        """Whether somebody is in line whose nodes depend on who was looked at before: a job without GPUs."""
         self._releases = Releases(gate.ground, gate.snapshot.jobs, gate.now_s)
 
     def walk(self, line: Sequence[Turn]) -> dict[int, Placement | Hold]:
         """Return by row what starts where, and why the rest does not; round after round while that changes."""
         told = dict[int, Placement | Hold]()
+        self._weighing = any(self.gate.wish(turn.job).gpus == 0 for turn in line)
+        if self._weighing:
+            self._main_round(line)
         for _ in range(MOST_ROUNDS):
-            self._plans, self._soonest, known = [], {}, dict(self._together)
-            self._moments = sorted(one.end_s for one in self.gate.reservations.values())
-            left = [turn for turn in line if not isinstance(told.get(turn.row), Placement)]
-            begins = dict[str, list[tuple[Turn, float | None, Placement | Hold]]]()
-            for turn in left:
-                if isinstance(told.get(turn.row), Placement):
-                    continue  # it started in another of its partitions
-                if len(self._plans) >= MOST_PLANS:
-                    told[turn.row] = Hold(ROOM, "")
-                elif turn.job.group:
-                    parts = begins.setdefault(turn.job.group, [])
-                    parts.append(self._component(turn, any(begin_s is None for _, begin_s, _ in parts)))
-                else:
-                    told[turn.row] = _sooner(told.get(turn.row), self._take(turn))
-            joined = [self._join(group, parts) for group, parts in begins.items()]
-            told |= {row: found for some in joined for row, found in some.items()
-                     if isinstance(found, Placement) or not self._put_off(told.get(row))}
-            if known == self._together and not any(
-                    isinstance(found, Placement) for some in joined for found in some.values()):
+            if not self._round(line, told) or not self._exact:
                 break
         return told
 
-    @staticmethod
-    def _put_off(told: Placement | Hold | None) -> bool:
-        """Tell whether a component was found to wait for another; that stays the reason when it is planned later."""
-        return isinstance(told, Hold) and told.cause == GROUP
+    def _round(self, line: Sequence[Turn], told: dict[int, Placement | Hold]) -> bool:
+        """Walk the queue once; tell whether somebody has started, so that the next round may find more."""
+        now_s = self.gate.now_s
+        self._space = NodeSpace(len(self.gate.ground.nodes), now_s, now_s + WINDOW_S)
+        self._plans, self._soonest = 0, {}
+        self._exact = len(line) <= MOST_EXACT
+        before = len(_started(told))
+        if self._planning:
+            self._main(line, told)
+        begins = dict[str, list[tuple[Turn, float | None, Placement | Hold]]]()
+        for turn in [turn for turn in line if not isinstance(told.get(turn.row), Placement)]:
+            if isinstance(told.get(turn.row), Placement):
+                continue  # it started in another of its partitions
+            if self._plans >= MOST_PLANS:
+                told[turn.row] = Hold(ROOM, "")
+            elif turn.job.group:
+                parts = begins.setdefault(turn.job.group, [])
+                parts.append(self._component(turn, [begin_s for _, begin_s, _ in parts]))
+            else:
+                told[turn.row] = _sooner(told.get(turn.row), self._take(turn))
+        for parts in begins.values():
+            told |= self._join(parts)
+        return len(_started(told)) > before
+
+    def _main(self, line: Sequence[Turn], told: dict[int, Placement | Hold]) -> None:
+        """Start whom the main scheduler starts, which goes before and knows no plans.
+
+        Who finds no room stops all behind it in its partition, and on its partition's nodes; who names its nodes, only
+        on these; who waits in a reservation, nobody. Heterogeneous jobs are left to the backfill and stop the others.
+        """
+        ground, stopped = self.gate.ground, set[str]()
+        nodes = np.zeros(len(ground.nodes), bool)
+        for turn in line:
+            job = turn.job
+            absent = turn.later or (turn.barred is not None and turn.barred.cause == HELD)
+            if absent or job.partition in stopped or isinstance(told.get(turn.row), Placement):
+                continue
+            found = Hold(ROOM, "") if job.group else self._book(job, turn.wanted, nodes)
+            if isinstance(found, Placement):
+                told[turn.row] = found
+            elif found.cause == ROOM and not job.group and (
+                    len(job.request.required_nodes) >= self.gate.wish(job).least):
+                nodes = nodes | ground.named(job.request.required_nodes)
+            elif found.cause == ROOM and (job.group or not job.request.reservation):
+                stopped.add(job.partition)
+                nodes = nodes | ground.members(job.partition)
 
     def _take(self, turn: Turn) -> Placement | Hold:
         """Start the next in line, best where it is wanted, or say why not and plan it."""
-        found = Hold(ROOM, "") if turn.later else self._start(turn.job, turn.wanted)
-        if self._planning and isinstance(found, Hold) and found.cause == ROOM:
+        found = self._lacks(turn) or Hold(ROOM, "") if turn.later else self._start(turn.job, turn.wanted)
+        if isinstance(found, Placement) or found.cause != ROOM:
+            return found
+        if self._planning and self._lacks(turn) is None:
             self._keep(turn.job, self._begin(turn.job, self.gate.now_s))
+        elif self._weighing:
+            self._look_at(turn.job)
         return found
 
-    def _component(self, turn: Turn, hopeless: bool) -> tuple[Turn, float | None, Placement | Hold]:
+    def _lacks(self, turn: Turn) -> Hold | None:
+        """Return what a job lacks beside nodes, so that nothing is kept for it."""
+        return turn.barred or self.gate.license_bars(turn.job) or self.gate.limits_bar(turn.job)
+
+    def _look_at(self, job: Job) -> None:
+        """Let a job that is tried leave its weights behind."""
+        ground, wish = self.gate.ground, self.gate.wish(job)
+        for way in self.gate.ways(job):
+            able = way.usable & ground.suited(job, wish, job.request.features)
+            weigh(ground, wish, ground.capacity(wish, able, wish.least)[0])
+
+    def _main_round(self, line: Sequence[Turn]) -> None:
+        """Leave the weights behind that the main scheduler does: it goes by what nodes have where nobody starts.
+
+        It tries a partition's jobs until one does not start, and no heterogeneous ones.
+        """
+        ground, failed = self.gate.ground, set[str]()
+        for turn in line:
+            wish, ways = self.gate.wish(turn.job), self.gate.ways(turn.job)
+            if turn.job.group or turn.later or not ways or ways[0].partition in failed:
+                continue
+            starts = isinstance(self.gate.find(turn.job), Placement)
+            seen, members = ground if starts else ground.empty(), ground.members(ways[0].partition)
+            ground.weights[MAIN_ROUND, members] = LOOKED_AT
+            able = members & seen.suited(turn.job, wish, turn.job.request.features)
+            weigh(seen, wish, seen.capacity(wish, able, wish.least)[0], slice(MAIN_ROUND, MAIN_ROUND + 1))
+            if not starts:
+                failed.add(ways[0].partition)
+
+    def _component(self, turn: Turn, others: Sequence[float | None]) -> tuple[Turn, float | None, Placement | Hold]:
         """Keep nodes whole for a component, from now on if it could start now; return when and where that is.
 
         Slurm starts heterogeneous jobs at the end of a round only. Until then none of their components shares a node
-        with anybody behind it, another component included. Once one of them is found not to start within the day none
-        of those behind it is looked at.
+        with anybody behind it, another component included. It is looked for from when those before it can start, and
+        not at all once one of them was found not to start within the day. The next round knows nothing of this one.
         """
-        job, now_s = turn.job, self.gate.now_s
-        lacking = turn.barred or self.gate.license_bars(job) or self.gate.limits_bar(job)
-        if lacking is not None or hopeless:
+        job, now_s, lacking = turn.job, self.gate.now_s, self._lacks(turn)
+        known = [begin_s for begin_s in others if begin_s is not None]
+        if turn.barred is not None and turn.barred.cause == HELD:
+            return turn, 0.0, turn.barred  # it is not in Slurm's queue, which looks for the others all the same
+        counted = lacking is not None and lacking.cause == LIMIT and COUNTED.search(lacking.words) is not None
+        if (lacking is not None and not counted) or len(known) < len(others):
             return turn, None, lacking or Hold(ROOM, "")
-        found = self._begin(job, self._together.get(job.group, now_s))
+        found = self._begin(job, max((now_s, *known)))
         if found is None or (found[0] > now_s and not self._planning):
-            return turn, None, Hold(ROOM, "")
+            return turn, None, lacking or Hold(ROOM, "")
+        if lacking is not None:
+            return turn, found[0], lacking  # Slurm finds the limit last, and keeps nothing
         self._keep(job, found)
-        return turn, found[0], found[1] if found[0] <= now_s else Hold(ROOM, "")
+        return turn, found[0], found[1] if found[0] <= now_s and not turn.later else Hold(ROOM, "")
 
-    def _join(self, group: str, parts: Sequence[tuple[Turn, float | None, Placement | Hold]],
-              ) -> dict[int, Placement | Hold]:
-        """Start the components of a heterogeneous job if all of them can now; else note when they could."""
-        begins = [begin_s for _, begin_s, _ in parts]
+    def _join(self, parts: Sequence[tuple[Turn, float | None, Placement | Hold]]) -> dict[int, Placement | Hold]:
+        """Start the components of a heterogeneous job if all of them can now."""
         missing = next((turn.job.job_id for turn, _, found in parts if isinstance(found, Hold)), None)
         if missing is None:
             before = self.gate, self._releases.copy()
@@ -141,8 +202,6 @@ class Turns:
             self.gate, self._releases = before
             missing = next(turn.job.job_id for turn, _, _ in parts if isinstance(found[turn.row], Hold))
             return {row: one if isinstance(one, Hold) else _waits_for(missing) for row, one in found.items()}
-        if self._planning and all(begin_s is not None for begin_s in begins):
-            self._together[group] = max(begin_s for begin_s in begins if begin_s is not None)
         return {turn.row: found if isinstance(found, Hold) else _waits_for(missing) for turn, _, found in parts}
 
     def _keep(self, job: Job, found: tuple[float, Placement, float] | None) -> None:
@@ -150,29 +209,46 @@ class Turns:
         if found is None:
             return
         begin_s, where, limit_s = found
-        plan = NodesKept(begin_s // RESOLUTION_S * RESOLUTION_S, (begin_s + limit_s) // RESOLUTION_S * RESOLUTION_S,
-                         self.gate.ground.named(where.nodes))
-        self._plans.append(plan)
-        for moment in (plan.begin_s, plan.end_s):
-            insort(self._moments, moment)
+        nodes = self.gate.ground.named(where.nodes)
+        if self.gate.wish(job).gpus == 0:
+            nodes = nodes | self._otherwise(job, begin_s)
+        self._space.add(*self._rounded(begin_s, limit_s), nodes)
+        self._plans += 1
+
+    @staticmethod
+    def _rounded(begin_s: float, limit_s: float) -> tuple[float, float]:
+        return begin_s // RESOLUTION_S * RESOLUTION_S, (begin_s + limit_s) // RESOLUTION_S * RESOLUTION_S
+
+    def _otherwise(self, job: Job, begin_s: float) -> Mask:
+        """Return the nodes that a job without GPUs may have as well, by what Slurm did before, which nobody tells."""
+        ground, known = self.gate.ground, dict(self._soonest)
+        nodes = np.zeros(len(ground.nodes), bool)
+        try:
+            for ground.history in range(1, HISTORIES):
+                self._soonest.clear()
+                found = self._begin(job, begin_s)
+                if found is not None and found[0] <= begin_s:
+                    nodes |= ground.named(found[1].nodes)
+        finally:
+            ground.history, self._soonest = 0, known
+        return nodes
 
     def _start(self, job: Job, wanted: Placement | None) -> Placement | Hold:
         limit_s = max((way.limit_s for way in self.gate.ways(job)), default=0.0)
-        return self._book(job, wanted, self._kept(self.gate.now_s, self.gate.now_s + limit_s))
+        return self._book(job, wanted, self._space.kept(self.gate.now_s, self.gate.now_s + limit_s))
 
     def _book(self, job: Job, wanted: Placement | None, avoid: Mask | None) -> Placement | Hold:
         """Start a job and note when it gives back what it takes; or return why it does not start."""
         before = self.gate.ground.copy()
         found = self.gate.admit(job, wanted, avoid)
         if isinstance(found, Placement):
-            limit_s = max(way.limit_s for way in self.gate.ways(job))
+            ways = self.gate.ways(job)
+            limit_s = max(way.limit_s for way in ways)
+            for way in ways[:1] if self._weighing else ():
+                self.gate.ground.weights[::FRESH, self.gate.ground.members(way.partition)] = LOOKED_AT
+                self._look_at(job)
             self._releases.add(self.gate.now_s + limit_s, before, self.gate.ground)
         return found
-
-    def _kept(self, begin_s: float, end_s: float) -> Mask | None:
-        """Return the nodes that plans keep at some time from one moment to another."""
-        met = [plan.nodes for plan in self._plans if plan.end_s > begin_s and plan.begin_s <= end_s]
-        return np.logical_or.reduce(met) if met else None
 
     def _begin(self, job: Job, from_s: float) -> tuple[float, Placement, float] | None:
         """Return when and where a job can begin, in the first of its partitions in which it can, and its limit."""
@@ -180,6 +256,8 @@ class Turns:
         return next((found for way in ways if (found := self._begin_on(job, way, from_s)) is not None), None)
 
     def _begin_on(self, job: Job, way: PartitionNodes, from_s: float) -> tuple[float, Placement, float] | None:
+        if self._exact:
+            return self._sought(job, way, from_s)
         # Its like was looked at before, when less was kept and more was free: it cannot begin sooner.
         alike = (*self.gate.kind(job), way.partition, way.limit_s, self.gate.switches(job))
         found = self._sought(job, way, max(from_s, self._soonest.get(alike, from_s)))
@@ -187,27 +265,35 @@ class Turns:
         return found
 
     def _sought(self, job: Job, way: PartitionNodes, from_s: float) -> tuple[float, Placement, float] | None:
-        able = self._able(job, way)
-        for _ in range(MOST_TRIES):
-            if from_s > self.gate.now_s + WINDOW_S:
+        able, last_s = self._able(job, way), self.gate.now_s + WINDOW_S
+        # Slurm keeps off whom others share nodes with now, whenever it plans for.
+        alone = self.gate.ground.unowned(self.gate.wish(job), job.user)
+        for _ in range(MOST_EXACT_TRIES if self._exact else MOST_TRIES):
+            if from_s > last_s:
                 return None
-            kept, usable = self._kept(from_s, from_s + way.limit_s), self.gate.usable_from(job, way, from_s)
-            usable = usable if kept is None else usable & ~kept
-            later_s = self._next_change(from_s)
+            usable, end_s = self.gate.usable_from(job, way, from_s) & alone, from_s + way.limit_s
+            later_s = self._later(job, usable, from_s, end_s)
+            usable = usable & ~self._space.kept(from_s, end_s)
             found = self._first(job, replace(way, usable=usable)) if able(usable) else None
-            if found is None or (later_s is not None and max(found[0], from_s) > later_s):
-                if later_s is None:
-                    return None
+            begin_s = np.inf if found is None else max(found[0], from_s)
+            if later_s is not None and begin_s > later_s:
                 from_s = later_s
                 continue
-            begin_s, nodes = max(found[0], from_s), self.gate.ground.named(found[1].nodes)
-            if begin_s > self.gate.now_s + WINDOW_S:
+            if found is None or begin_s > last_s:
                 return None
-            if not any((plan.nodes & nodes).any() for plan in self._plans
-                       if plan.end_s > begin_s and plan.begin_s < begin_s + way.limit_s):
+            kept = self._space.kept(*self._rounded(begin_s, way.limit_s))
+            if begin_s <= self.gate.now_s or not (kept & self.gate.ground.named(found[1].nodes)).any():
                 return begin_s, found[1], way.limit_s
             from_s = begin_s
         return None
+
+    def _later(self, job: Job, usable: Mask, begin_s: float, end_s: float) -> float | None:
+        """Return when to try again: once a plan or, where the job meets one, any reservation gives nodes back."""
+        moments = [self._space.later(usable, begin_s, end_s)]
+        if self.gate.meets(job, begin_s, end_s):
+            moments += [one.end_s // RESOLUTION_S * RESOLUTION_S + RESOLUTION_S
+                        for one in self.gate.reservations.values() if one.end_s > begin_s]
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def _able(self, job: Job, way: PartitionNodes) -> Callable[[Mask], bool]:
         """Return what tells whether a job would fit on some nodes if nothing ran there, as far as can be told soon."""
@@ -221,11 +307,6 @@ class Turns:
         fits, gpus = self._fits[key], gate.ground.gpus
         return lambda usable: (int((usable & fits).sum()) >= wish.least
                                and int(gpus[usable & fits].sum()) >= wish.gpus)
-
-    def _next_change(self, after_s: float) -> float | None:
-        """Return when a plan begins or ends next, or a reservation ends; None when nothing changes any more."""
-        place = bisect_right(self._moments, after_s)
-        return self._moments[place] if place < len(self._moments) else None
 
     def _first(self, job: Job, way: PartitionNodes) -> tuple[float, Placement] | None:
         """Return when a job could start at the earliest on nodes that it may use, and where."""
@@ -251,3 +332,7 @@ def _sooner(before: Placement | Hold | None, now: Placement | Hold) -> Placement
 
 def _waits_for(component: str) -> Hold:
     return Hold(GROUP, f"its component {component} cannot start now, and all start together")
+
+
+def _started(told: Mapping[int, Placement | Hold]) -> list[int]:
+    return [row for row, found in told.items() if isinstance(found, Placement)]

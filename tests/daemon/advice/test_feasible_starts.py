@@ -49,7 +49,7 @@ def test_what_a_limit_refuses_does_not_keep_others_from_starting():
     told = advised([node("a")], waits("1", 4, 4), waits("2", 4, 4), waits("3", 2, 2), associations=accounts)
     assert (told["1"][:2], told["3"][:2]) == (("start", "a:4"), ("start", "a:2"))
     assert told["2"] == ("hold", "ahead", "those who come first leave too little: the limit of account proj is "
-                                          "6 GPUs in all: 4 in use, it needs 4")
+                                          "6 GPUs in all: 6 in use, it needs 4")
 
 
 def test_what_those_who_come_first_use_up_is_said_to_be_theirs():
@@ -224,19 +224,31 @@ def test_who_can_start_only_after_a_reservation_is_planned_then():
     assert told == {"1": "nodes", "2": "ahead", "3": "a:8"}
 
 
-def test_what_slurm_may_take_of_each_node_of_a_split_job_is_not_there_for_those_behind():
-    """Four GPUs on two nodes are 3 and 1, or 1 and 3: which is known when it runs."""
+def test_gpus_of_a_split_job_are_taken_as_slurm_splits_them():
+    """Of four GPUs on two nodes the first gives all that it can, but for one on each of the others."""
     split = waits("1", 4, priority=9.0)
     split = replace(split, request=replace(split.request, nodes=2))
-    told = walked([node("a", gpus=4), node("b", gpus=4)], split, waits("2", 2, 2, priority=1.0),
+    told = walked([node("a", gpus=4), node("b", gpus=4)], split, waits("2", 3, 3, priority=1.0),
                   waits("3", 1, 1, priority=1.0), policy=GREEDY)
-    assert (told["2"], told["3"]) == ("ahead", "a:1")
+    assert told == {"1": "a:3,b:1", "2": "b:3", "3": "a:1"}
+
+
+PLANS = "priority+best-fit+whole-nodes"
+
+
+def test_a_limit_of_those_who_start_first_leaves_nothing_kept_for_who_breaks_it():
+    """Slurm finds the limit before it would keep nodes."""
+    accounts = (Association("proj"), Association("small", ceilings=Ceilings(group=(("gpu", 5.0),))))
+    told = walked([node("a"), node("b", gpus_allocated=8, cpus_allocated=2)], runs("9", "b", 8),
+                  waits("1", 4, 4, priority=9.0, account="small"), waits("2", 8, 8, priority=8.0, account="small"),
+                  waits("3", 4, 4, priority=1.0, limit_s=90_000.0), policy=PLANS, associations=accounts)
+    assert (told["1"], told["3"]) == ("a:4", "a:4")
 
 
 @pytest.mark.parametrize("policy", [GREEDY, "priority+best-fit+whole-nodes"])
-@pytest.mark.parametrize(("barred", "fits", "behind"), [("4+1", "4+0", "ahead"), ("4+0", "4+1", "a:1")])
+@pytest.mark.parametrize(("barred", "fits", "behind"), [("4+1", "4+0", "ahead"), ("4+0", "4+1", "ahead")])
 def test_half_a_heterogeneous_job_never_starts(policy, barred, fits, behind):
-    """One component breaks a limit; the other keeps its node if it is looked at before, as in Slurm."""
+    """One component breaks a limit on GPUs, which Slurm sees last; the other keeps its node all the same."""
     accounts = (Association("proj"), Association("small", ceilings=Ceilings(group=(("gpu", 1.0),))))
     parts = [waits(name, 2, 2, group="4", priority=priority, account="small" if name == barred else "proj")
              for name, priority in (("4+0", 9.0), ("4+1", 8.0))]

@@ -86,6 +86,8 @@ def test_gpus_split_over_nodes_as_the_scheduler_splits_them(free, asked, placed)
     ({"memory_allocated_bytes": 510 * GIB}, asks(1, 1, 1, memory_per_cpu_bytes=GIB), "a:1"),
     ({"gpu_indexes_allocated": (0, 1, 2, 4, 5, 6), "gpus_allocated": 6}, asks(2, gpus_per_socket=2), "room"),
     ({"gpu_indexes_allocated": (0, 1, 2, 4), "gpus_allocated": 4}, asks(2, gpus_per_socket=2), "a:2"),
+    ({"gpu_indexes_allocated": (0, 1, 2, 4, 5), "gpus_allocated": 5, "gpus_bound": False},
+     asks(4, gpus_per_socket=2, tasks=4, cpus=4), "a:3"),  # as a real Slurm 22.05 gave it
     ({}, asks(4, gpus_per_socket=2, tasks=4, cpus=4), "a:4"),
     ({}, asks(4, gpus_per_socket=2, tasks=2, cpus=2), "a:2"),
     ({"gpu_indexes_allocated": (0, 1, 2, 4, 5), "gpus_allocated": 5, "cpus_allocated": 2},

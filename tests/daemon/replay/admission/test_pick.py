@@ -3,6 +3,7 @@
 import pytest
 
 from idlewatt.daemon.replay.admission.gate import Gate
+from idlewatt.daemon.replay.admission.ground import FRESH
 from idlewatt.storage.details import Details
 from idlewatt.storage.records import Job, JobState, Node, Partition, Request, SchedulerSnapshot
 from idlewatt.storage.rules import SchedulerRules, SchedulerSettings
@@ -51,7 +52,34 @@ def test_nodes_with_more_of_the_wanted_gpus_free_come_first_and_of_these_the_tig
     assert planned(cluster(), job) == nodes
 
 
-def test_a_job_without_gpus_comes_first_to_nodes_without_and_else_to_those_the_last_job_left_behind():
+def test_a_job_without_gpus_comes_first_to_nodes_that_nobody_looked_at_or_to_those_the_last_job_left_behind():
     gate = cluster()
     assert planned(gate, asks(2, 2, 1, "a100", 8, tasks=2, most_nodes=2)) == "a100-1,a100-2"
+    assert planned(gate, asks(cpus=16, tasks=16)) == "a100-1"
+    gate.ground.history = FRESH
+    planned(gate, asks(1))  # looks at every node with GPUs
     assert planned(gate, asks(cpus=16, tasks=16)) == "cpu-1"
+
+
+TREE = [("a100-2", 8, 128, 0, 0, "leaf2"), ("a100-3", 8, 128, 26, 7, "leaf1"), ("h100-1", 4, 96, 0, 0, "leaf1"),
+        ("h100-2", 4, 96, 0, 0, "leaf1")]
+
+
+@pytest.mark.parametrize(("job", "nodes"), [
+    (asks(7, 2, model="a100", most_nodes=3), ""),     # --gpus=a100:7 -N2-3: one node counts as enough, and is not
+    (asks(7, 2, model="a100", most_nodes=2), "a100-2,a100-3"),              # --gpus=a100:7 -N2
+    (asks(4, 2, 2, tasks=2, cpus=2, most_nodes=2), "h100-1,h100-2"),        # --gpus-per-node=2 -N2: the tightest leaf
+    (asks(1), "a100-2"),                                                    # --gpus=1: the smallest leaf of those alike
+])
+def test_below_switches_nodes_are_gathered_by_weight_and_taken_leaf_by_leaf(job, nodes):
+    """As a real Slurm 22.05 with topology/tree planned them."""
+    known = tuple(Node(name, ("all",), gpus, name.split("-")[0], cpus, 500_000 * MIB, gpus_allocated=taken,
+                       cpus_allocated=used, threads_per_core=2, sockets=2, leaf=leaf, spine="spine")
+                  for name, gpus, cpus, used, taken, leaf in TREE)
+    rules = SchedulerRules(
+        site=SchedulerSettings("none", (), enforced=(), memory_counts=True, cores_whole=True, tree=True))
+    gate = Gate(SchedulerSnapshot(0.0, known, (Partition("all", tuple(node.name for node in known)),), (), rules), 0.0)
+    ground = gate.ground.copy()
+    ground.as_planned = True
+    found = gate.sought(job, gate.ways(job)[0], ground)
+    assert (",".join(found.nodes) if found else "") == nodes
