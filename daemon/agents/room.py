@@ -7,6 +7,7 @@ which nobody fits are left out, and after a start a kind is looked at again only
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +41,21 @@ class Spot:
     """Whether one of its nodes was empty."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A kept answer: where jobs of a kind would go, and what tells whether they still would."""
+
+    spot: Spot | None
+    held: frozenset[int] = frozenset()
+    last: tuple[int, int] = (0, 0)
+    """Free GPUs and number of its node that was the last to be preferred."""
+    leaf: int = 0
+    """Of its first node."""
+
+
+NOWHERE = _Place(None)
+
+
 class Room:
     """What is free while jobs are placed one by one."""
 
@@ -49,6 +65,10 @@ class Room:
         self._seen, self.free, self.busy = seen, nodes.free.copy(), nodes.busy.copy()
         self._island = None if nodes.island is None else nodes.island.copy()
         self.kinds, self.kind = _kinds(asks)
+        self._may = seen.eligible[self.kinds[:, POOL]] & nodes.open
+        whole = self.kinds[:, WHOLE] == 1
+        self._whole = whole if whole.any() else None
+        self._one_leaf = not nodes.leaf.any()
         self._full, self._last = self._needs(CHUNK), self._needs(REST)
         self._fits = self._everywhere(self._full)
         rests = bool((self.kinds[:, RESTS] > 0).any())
@@ -56,7 +76,7 @@ class Room:
         self._near = self._with_room()
         self._alone = (self.kinds[:, CHUNKS] + self.kinds[:, RESTS] == 1).tolist()
         self._reserved, self._keeps = np.zeros(len(self.free), bool), False
-        self._spots: dict[tuple[int, bool], Spot | None] = {}
+        self._places: dict[tuple[int, bool], _Place] = {}
         self._soonest: dict[tuple[int, int], float] = {}
         self._best: dict[tuple[int, ...], int] = {}
         self._ready: dict[int, tuple[Floats, int]] = {}
@@ -68,12 +88,22 @@ class Room:
     def spot(self, kind: int, *, beside: bool = False) -> Spot | None:
         """Return the closest place for a job of this kind now; ``beside`` keeps off what is reserved."""
         key = (kind, beside and self._keeps)
-        if key not in self._spots:
-            full = self._beside(self._fits[kind, self._near], key[1])
-            self._spots[key] = self._one(kind, full) if self._alone[kind] else self._several(
-                kind, full, full if self._rest_fits is self._fits else
-                self._beside(self._rest_fits[kind, self._near], key[1]))
-        return self._spots[key]
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = self._looked(kind, beside=key[1])
+        return place.spot
+
+    def _looked(self, kind: int, *, beside: bool) -> _Place:
+        """Look for a place."""
+        full = self._beside(self._fits[kind, self._near], beside)
+        spot = self._one(kind, full) if self._alone[kind] else self._several(
+            kind, full, full if self._rest_fits is self._fits else
+            self._beside(self._rest_fits[kind, self._near], beside))
+        if spot is None:
+            return NOWHERE
+        held = spot.nodes.tolist()
+        return _Place(spot, frozenset(held), max(zip(self.free[spot.nodes, 0].tolist(), held, strict=True)),
+                      int(self._seen.nodes.leaf[held[0]]))
 
     @property
     def near(self) -> NDArray[np.intp]:
@@ -113,7 +143,7 @@ class Room:
         self.busy[nodes] -= 1
         self._renew(nodes)
         self._near = np.union1d(self._near, nodes)
-        self._spots.clear()
+        self._places.clear()
 
     def hold(self, shares: Longs) -> None:
         """Let it have that again."""
@@ -197,36 +227,36 @@ class Room:
     def _renew(self, nodes: NDArray[np.intp]) -> None:
         """Look again at nodes on which something has changed."""
         fitted: Masks = np.asarray(self._fits[:, nodes].any(axis=1))
-        self._fits[:, nodes] = self._fitting(self._full, nodes)
+        fits = self._fits[:, nodes] = self._fitting(self._full, nodes)
         if self._rest_fits is not self._fits:
             fitted |= self._rest_fits[:, nodes].any(axis=1)
             self._rest_fits[:, nodes] = self._fitting(self._last, nodes)
-        self._spots = {key: spot for key, spot in self._spots.items()
-                       if spot is None or not fitted[key[0]] or self._stays(key[0], spot, nodes)}
+        changed = list(zip(nodes.tolist(), self.free[nodes, 0].tolist(), self._seen.nodes.leaf[nodes].tolist(),
+                           strict=True))
+        some, now = fitted.tolist(), fits.tolist()
+        self._places = {key: place for key, place in self._places.items() if place.spot is None or not some[key[0]]
+                        or self._stays(key[0], place, list(zip(changed, now[key[0]], strict=True)))}
         self._moved.append(nodes)
         self._soonest.clear()
 
-    def _stays(self, kind: int, spot: Spot, nodes: NDArray[np.intp]) -> bool:
+    def _stays(self, kind: int, place: _Place, changed: Sequence[tuple[tuple[int, int, int], bool]]) -> bool:
         """Tell whether a job is still best placed where it was, though others became fuller."""
+        assert place.spot is not None
         if self._alone[kind]:
-            return self._island is None and not self._preferred(kind, nodes, spot.nodes)
-        if spot.level != LEAF or self.kinds[kind, RESTS]:
+            return self._island is None and not _preferred(place, changed)
+        if place.spot.level != LEAF or self.kinds[kind, RESTS]:
             return False
-        leaf = self._seen.nodes.leaf
-        inside = leaf[nodes] == leaf[spot.nodes[0]]
-        # A leaf that has lost a node may hold the job more tightly now.
-        return bool(self._fits[kind, nodes[~inside]].all()) and not self._preferred(kind, nodes[inside], spot.nodes)
-
-    def _preferred(self, kind: int, nodes: NDArray[np.intp], to: Longs) -> bool:
-        """Tell whether one of these nodes is one of those, or comes before the last of them."""
-        held = set(to.tolist())
-        last = max(zip(self.free[to, 0].tolist(), to.tolist(), strict=True))
-        return any(node in held or (fits and (free, node) < last) for node, fits, free in zip(
-            nodes.tolist(), self._fits[kind, nodes].tolist(), self.free[nodes, 0].tolist(), strict=True))
+        inside = []
+        for one in changed:
+            if one[0][2] == place.leaf:
+                inside.append(one)
+            elif not one[1]:  # a leaf that has lost a node may hold the job more tightly now
+                return False
+        return not _preferred(place, inside)
 
     def _shrink(self) -> None:
         """Look anew for places, but not for those who had none: there is not more room than before."""
-        self._spots = {key: None for key, spot in self._spots.items() if spot is None}
+        self._places = {key: place for key, place in self._places.items() if place.spot is None}
 
     def _with_room(self) -> NDArray[np.intp]:
         found = self._fits.any(axis=0)
@@ -254,14 +284,13 @@ class Room:
     def _fitting(self, needs: Longs, nodes: NDArray[np.intp]) -> Masks:
         """Tell which kinds fit on which of these nodes, [kind, node]."""
         seen, free = self._seen, self.free[nodes]
-        fits = seen.eligible[self.kinds[:, POOL]][:, nodes] & seen.nodes.open[nodes]
+        fits = self._may[:, nodes]
         for what in range(3):
             fits &= free[:, what] >= needs[:, what, None]
-        whole = self.kinds[:, WHOLE] == 1
-        if whole.any():
+        if self._whole is not None:
             idle = (free[:, 0] == seen.nodes.gpus[nodes]) & (free[:, 1] == seen.nodes.cpus[nodes]) & (
                 self.busy[nodes] == 0)
-            fits[whole] &= idle
+            fits[self._whole] &= idle
         return np.asarray(fits)
 
     def _one(self, kind: int, fits: Masks) -> Spot | None:
@@ -283,6 +312,8 @@ class Room:
         able: Rows = full if same else self._near[last]
         if len(full) < chunks or len(able) < needed:
             return None
+        if self._one_leaf:
+            return self._picked(kind, full, able, nodes.leaf, LEAF)  # there are no leaves to choose from
         leaves = room = np.bincount(nodes.leaf[able])
         higher = [(FURTHER, place) for place in nodes.higher]
         for level, switch in ((LEAF, nodes.leaf), (SPINE, nodes.spine), *higher):
@@ -301,11 +332,11 @@ class Room:
         """Return the fullest nodes of those that are able, of the leaves with most room first."""
         ask, leaf = self.kinds[kind], self._seen.nodes.leaf
         rank = self.free[full, 0] - 1024 * leaves[leaf[full]] if level > LEAF else self.free[full, 0]
-        chosen = full[rank.argsort(kind="stable")[:int(ask[CHUNKS])]]
+        chosen = full[_lowest(rank, int(ask[CHUNKS]))]
         if ask[RESTS]:
             others = able[~np.isin(able, chosen)]
             rank = self.free[others, 0] - 1024 * leaves[leaf[others]]
-            chosen = np.concatenate([chosen, others[rank.argsort(kind="stable")[:int(ask[RESTS])]]])
+            chosen = np.concatenate([chosen, others[_lowest(rank, int(ask[RESTS]))]])
         return self._spot(chosen, level, int(ask[CHUNK]))
 
     def _spot(self, nodes: Longs, level: int, gpus: int) -> Spot:
@@ -321,6 +352,20 @@ class Room:
         first = np.searchsorted(node, node)
         before = np.vstack([np.zeros((1, 3), np.int64), freed])[first]
         return node, end[order], freed - before
+
+
+def _lowest(rank: Longs, count: int) -> Rows:
+    """Return the places of the lowest ranks in order; of equals those that come first."""
+    if count >= len(rank):
+        return rank.argsort(kind="stable")
+    keys = rank * len(rank) + np.arange(len(rank))  # no two are equal
+    found: Rows = np.argpartition(keys, count - 1)[:count] if count > 1 else keys.argmin(keepdims=True)
+    return found[keys[found].argsort()]
+
+
+def _preferred(place: _Place, changed: Sequence[tuple[tuple[int, int, int], bool]]) -> bool:
+    """Tell whether one of these nodes is one of a place's, or comes before the last of them."""
+    return any(node in place.held or (fits and (free, node) < place.last) for (node, free, _), fits in changed)
 
 
 def _members(switch: Longs) -> NDArray[np.intp]:
