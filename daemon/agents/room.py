@@ -7,14 +7,15 @@ which nobody fits are left out, and after a start a kind is looked at again only
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..replay.state import ClusterState, Start
 from .observation import Observation
+from .spots import NOWHERE, Place, Spot, kinds_of, lowest, members, preferred
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -28,34 +29,6 @@ ISLAND, NODE, LEAF, SPINE, FURTHER = range(5)
 FAR = 1 << 60
 
 
-@dataclass(frozen=True)
-class Spot:
-    """Where a job could start now."""
-
-    nodes: Longs
-    level: int
-    """How far apart its GPUs would be."""
-    leftover: int
-    """GPUs that stay free on the fullest of its nodes."""
-    opens: bool
-    """Whether one of its nodes was empty."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A kept answer: where jobs of a kind would go, and what tells whether they still would."""
-
-    spot: Spot | None
-    held: frozenset[int] = frozenset()
-    last: tuple[int, int] = (0, 0)
-    """Free GPUs and number of its node that was the last to be preferred."""
-    leaf: int = 0
-    """Of its first node."""
-
-
-NOWHERE = _Place(None)
-
-
 class Room:
     """What is free while jobs are placed one by one."""
 
@@ -64,7 +37,7 @@ class Room:
         nodes = seen.nodes
         self._seen, self.free, self.busy = seen, nodes.free.copy(), nodes.busy.copy()
         self._island = None if nodes.island is None else nodes.island.copy()
-        self.kinds, self.kind = _kinds(asks)
+        self.kinds, self.kind = kinds_of(asks)
         self._may = seen.eligible[self.kinds[:, POOL]] & nodes.open
         whole = self.kinds[:, WHOLE] == 1
         self._whole = whole if whole.any() else None
@@ -74,9 +47,12 @@ class Room:
         rests = bool((self.kinds[:, RESTS] > 0).any())
         self._rest_fits = self._everywhere(self._last) if rests else self._fits
         self._near = self._with_room()
+        self._chunks, self._rests = self.kinds[:, CHUNKS].tolist(), self.kinds[:, RESTS].tolist()
         self._alone = (self.kinds[:, CHUNKS] + self.kinds[:, RESTS] == 1).tolist()
+        self._order: Rows | None = None
+        """The nodes near, the fullest first; None once one of them has changed."""
         self._reserved, self._keeps = np.zeros(len(self.free), bool), False
-        self._places: dict[tuple[int, bool], _Place] = {}
+        self._places: dict[tuple[int, bool], Place] = {}
         self._soonest: dict[tuple[int, int], float] = {}
         self._best: dict[tuple[int, ...], int] = {}
         self._ready: dict[int, tuple[Floats, int]] = {}
@@ -93,8 +69,10 @@ class Room:
             place = self._places[key] = self._looked(kind, beside=key[1])
         return place.spot
 
-    def _looked(self, kind: int, *, beside: bool) -> _Place:
+    def _looked(self, kind: int, *, beside: bool) -> Place:
         """Look for a place."""
+        if self._island is None if self._alone[kind] else self._one_leaf and not self._rests[kind]:
+            return self._fullest(kind, beside=beside)
         full = self._beside(self._fits[kind, self._near], beside)
         spot = self._one(kind, full) if self._alone[kind] else self._several(
             kind, full, full if self._rest_fits is self._fits else
@@ -102,8 +80,25 @@ class Room:
         if spot is None:
             return NOWHERE
         held = spot.nodes.tolist()
-        return _Place(spot, frozenset(held), max(zip(self.free[spot.nodes, 0].tolist(), held, strict=True)),
+        return Place(spot, frozenset(held), max(zip(self.free[spot.nodes, 0].tolist(), held, strict=True)),
                       int(self._seen.nodes.leaf[held[0]]))
+
+    def _fullest(self, kind: int, *, beside: bool) -> Place:
+        """Return the fullest nodes that hold a job, where nothing else tells nodes apart."""
+        if self._order is None:
+            self._order = self._near[np.argsort(self.free[self._near, 0], kind="stable")]
+        fits = self._fits[kind, self._order]
+        if beside:
+            fits &= ~self._reserved[self._order]
+        needed = 1 if self._alone[kind] else self._chunks[kind]
+        nodes = self._order[fits.nonzero()[0][:needed]]
+        if len(nodes) < needed:
+            return NOWHERE
+        held, free = nodes.tolist(), self.free[nodes, 0].tolist()
+        opens = any(map(operator.eq, free, self._seen.nodes.gpus[nodes].tolist()))
+        spot = Spot(nodes, ISLAND if self._alone[kind] else LEAF, free[0] - int(self.kinds[kind, CHUNK]), opens)
+        leaf = 0 if self._one_leaf else int(self._seen.nodes.leaf[held[0]])
+        return Place(spot, frozenset(held), (free[-1], held[-1]), leaf)
 
     @property
     def near(self) -> NDArray[np.intp]:
@@ -142,7 +137,7 @@ class Room:
         self.free[nodes] += shares[:, 1:]
         self.busy[nodes] -= 1
         self._renew(nodes)
-        self._near = np.union1d(self._near, nodes)
+        self._near, self._order = np.union1d(self._near, nodes), None
         self._places.clear()
 
     def hold(self, shares: Longs) -> None:
@@ -206,7 +201,7 @@ class Room:
         times, needed = self.ready(kind), int(self.kinds[kind, CHUNKS] + self.kinds[kind, RESTS])
         if level in (LEAF, SPINE):
             if level not in self._members:
-                self._members[level] = _members(self._seen.nodes.leaf if level == LEAF else self._seen.nodes.spine)
+                self._members[level] = members(self._seen.nodes.leaf if level == LEAF else self._seen.nodes.spine)
             inside = self._members[level]
             if needed > inside.shape[1]:
                 return np.inf
@@ -226,6 +221,7 @@ class Room:
 
     def _renew(self, nodes: NDArray[np.intp]) -> None:
         """Look again at nodes on which something has changed."""
+        self._order = None
         fitted: Masks = np.asarray(self._fits[:, nodes].any(axis=1))
         fits = self._fits[:, nodes] = self._fitting(self._full, nodes)
         if self._rest_fits is not self._fits:
@@ -239,11 +235,11 @@ class Room:
         self._moved.append(nodes)
         self._soonest.clear()
 
-    def _stays(self, kind: int, place: _Place, changed: Sequence[tuple[tuple[int, int, int], bool]]) -> bool:
+    def _stays(self, kind: int, place: Place, changed: Sequence[tuple[tuple[int, int, int], bool]]) -> bool:
         """Tell whether a job is still best placed where it was, though others became fuller."""
         assert place.spot is not None
         if self._alone[kind]:
-            return self._island is None and not _preferred(place, changed)
+            return self._island is None and not preferred(place, changed)
         if place.spot.level != LEAF or self.kinds[kind, RESTS]:
             return False
         inside = []
@@ -252,7 +248,7 @@ class Room:
                 inside.append(one)
             elif not one[1]:  # a leaf that has lost a node may hold the job more tightly now
                 return False
-        return not _preferred(place, inside)
+        return not preferred(place, inside)
 
     def _shrink(self) -> None:
         """Look anew for places, but not for those who had none: there is not more room than before."""
@@ -332,11 +328,11 @@ class Room:
         """Return the fullest nodes of those that are able, of the leaves with most room first."""
         ask, leaf = self.kinds[kind], self._seen.nodes.leaf
         rank = self.free[full, 0] - 1024 * leaves[leaf[full]] if level > LEAF else self.free[full, 0]
-        chosen = full[_lowest(rank, int(ask[CHUNKS]))]
+        chosen = full[lowest(rank, int(ask[CHUNKS]))]
         if ask[RESTS]:
             others = able[~np.isin(able, chosen)]
             rank = self.free[others, 0] - 1024 * leaves[leaf[others]]
-            chosen = np.concatenate([chosen, others[_lowest(rank, int(ask[RESTS]))]])
+            chosen = np.concatenate([chosen, others[lowest(rank, int(ask[RESTS]))]])
         return self._spot(chosen, level, int(ask[CHUNK]))
 
     def _spot(self, nodes: Longs, level: int, gpus: int) -> Spot:
@@ -354,30 +350,6 @@ class Room:
         return node, end[order], freed - before
 
 
-def _lowest(rank: Longs, count: int) -> Rows:
-    """Return the places of the lowest ranks in order; of equals those that come first."""
-    if count >= len(rank):
-        return rank.argsort(kind="stable")
-    keys = rank * len(rank) + np.arange(len(rank))  # no two are equal
-    found: Rows = np.argpartition(keys, count - 1)[:count] if count > 1 else keys.argmin(keepdims=True)
-    return found[keys[found].argsort()]
-
-
-def _preferred(place: _Place, changed: Sequence[tuple[tuple[int, int, int], bool]]) -> bool:
-    """Tell whether one of these nodes is one of a place's, or comes before the last of them."""
-    return any(node in place.held or (fits and (free, node) < place.last) for (node, free, _), fits in changed)
-
-
-def _members(switch: Longs) -> NDArray[np.intp]:
-    """Return [switch, place] the nodes of each switch, filled up with the number of nodes, which is none."""
-    order = np.argsort(switch, kind="stable")
-    of = switch[order]
-    place = np.arange(len(of)) - np.searchsorted(of, of)
-    found = np.full((int(switch.max(initial=0)) + 1, int(place.max(initial=-1)) + 1), len(switch), np.intp)
-    found[of, place] = order
-    return found
-
-
 def somebody_fits(state: ClusterState) -> bool:
     """Tell whether a waiting job might find its GPUs; what is quick to tell comes first."""
     waiting, nodes = state.waiting, state.arrays.nodes.view(np.ndarray)
@@ -385,10 +357,3 @@ def somebody_fits(state: ClusterState) -> bool:
         return False
     chunk = state.arrays.jobs.view(np.ndarray)["chunk"]
     return bool(chunk[waiting].min() <= nodes["free_gpus"][nodes["open"] == 1].max(initial=-1))
-
-
-def _kinds(asks: Longs) -> tuple[Longs, NDArray[np.intp]]:
-    """Return the different asks, and which of them each job's is."""
-    numbers: dict[tuple[int, ...], int] = {}
-    kind = [numbers.setdefault(tuple(ask), len(numbers)) for ask in asks.tolist()]
-    return np.array(list(numbers), np.int64).reshape(-1, asks.shape[1]), np.array(kind, np.intp)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from ...replay.state import ClusterState, Start
 from ..observation import Observation
-from ..room import CHUNK, CHUNKS, ISLAND, RESTS, Masks, Room, Spot
+from ..room import CHUNK, CHUNKS, ISLAND, RESTS, Masks, Room
+from ..spots import Spot
 from .agent import GistAgent
 from .environment import PlacementDecision
 from .network import q_values

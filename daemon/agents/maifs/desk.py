@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ...replay.state import Start
 from ..observation import Observation
-from ..room import CHUNKS, CPUS, MEMORY, NODE, RESTS, Room, Spot
+from ..room import CHUNKS, CPUS, MEMORY, NODE, RESTS, Room
+from ..spots import Spot
 from .levels import AMPLE, ASKED, LEAN, LEVELS, Needs, asks_at, speeds_at
 from .network import ACTION_INPUTS, NODE_INPUTS, NOMINATED, OF_JOB, TASKS
 

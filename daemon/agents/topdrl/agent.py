@@ -19,7 +19,8 @@ from .. import checkpoint
 from ..doubts import STRANGE, groups_of, outside, strange_jobs, wrong_size
 from ..kinds import Objective
 from ..observation import Observation, observe, spread_known
-from ..room import Room, Spot, somebody_fits
+from ..room import Room, somebody_fits
+from ..spots import Spot
 from .network import INPUTS, NET, OF_JOB, Candidates, Places
 
 Floats = NDArray[np.float64]

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ..choice import Net
 from ..observation import Observation, of_application
-from ..room import NODE, Room, Spot
+from ..room import NODE, Room
+from ..spots import Spot
 
 Floats = NDArray[np.float64]
 

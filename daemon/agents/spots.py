@@ -1,0 +1,71 @@
+"""Where a job could start: the nodes, how far apart they are, and what would make another place better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Longs = NDArray[np.int64]
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where a job could start now."""
+
+    nodes: Longs
+    level: int
+    """How far apart its GPUs would be."""
+    leftover: int
+    """GPUs that stay free on the fullest of its nodes."""
+    opens: bool
+    """Whether one of its nodes was empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A kept answer: where jobs of a kind would go, and what tells whether they still would."""
+
+    spot: Spot | None
+    held: frozenset[int] = frozenset()
+    last: tuple[int, int] = (0, 0)
+    """Free GPUs and number of its node that was the last to be preferred."""
+    leaf: int = 0
+    """Of its first node."""
+
+
+NOWHERE = Place(None)
+
+
+def lowest(rank: Longs, count: int) -> Rows:
+    """Return the places of the lowest ranks in order; of equals those that come first."""
+    if count >= len(rank):
+        return rank.argsort(kind="stable")
+    keys = rank * len(rank) + np.arange(len(rank))  # no two are equal
+    found: Rows = np.argpartition(keys, count - 1)[:count] if count > 1 else keys.argmin(keepdims=True)
+    return found[keys[found].argsort()]
+
+
+def preferred(place: Place, changed: Sequence[tuple[tuple[int, int, int], bool]]) -> bool:
+    """Tell whether one of these nodes is one of a place's, or comes before the last of them."""
+    return any(node in place.held or (fits and (free, node) < place.last) for (node, free, _), fits in changed)
+
+
+def members(switch: Longs) -> NDArray[np.intp]:
+    """Return [switch, place] the nodes of each switch, filled up with the number of nodes, which is none."""
+    order = np.argsort(switch, kind="stable")
+    of = switch[order]
+    place = np.arange(len(of)) - np.searchsorted(of, of)
+    found = np.full((int(switch.max(initial=0)) + 1, int(place.max(initial=-1)) + 1), len(switch), np.intp)
+    found[of, place] = order
+    return found
+
+
+def kinds_of(asks: Longs) -> tuple[Longs, NDArray[np.intp]]:
+    """Return the different asks, and which of them each job's is."""
+    numbers: dict[tuple[int, ...], int] = {}
+    kind = [numbers.setdefault(tuple(ask), len(numbers)) for ask in asks.tolist()]
+    return np.array(list(numbers), np.int64).reshape(-1, asks.shape[1]), np.array(kind, np.intp)
