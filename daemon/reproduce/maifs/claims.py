@@ -14,7 +14,7 @@ from ...replay.outcome import FEWEST_PAIRS, Interval, alike_ratio
 from .. import plots
 from ..plots import Plot
 from ..report import Section, Table
-from . import dl2, network
+from . import network
 from .sight import SURVEYED
 from .train import WORTH, MaifsTrainingProgress, order_only
 from .trial import INDEPENDENT, OURS, PROGRAMME, Contest, less
@@ -38,8 +38,6 @@ class Findings:
     """Of the linear programmes' throughput, [window, bound or Synergy's]."""
     complete: Mapping[str, Mapping[str, tuple[float, ...]]]
     """``FIGURES`` on complete virtual clusters, by their name and policy."""
-    dl2: Sequence[tuple[int, float]]
-    """How DL2's agent came about: updates, and log of the ratio to the teacher on windows to choose by."""
     ablations: Sequence[str]
     """Names of the agents without training, or without one part, in the contests."""
     seed: int
@@ -292,22 +290,6 @@ def missing(found: Findings) -> Section:
         f"between nodes takes, which each further switch is assumed to prolong by {PER_CROSSING:.0%}.",
         "The interference is DeepShare's, measured on jobs that all span nodes; for jobs within a node that is an "
         "upper estimate, and only the worst neighbour counts.",
-        _translated(found.dl2),
         f"\"{INDEPENDENT}\", and the other agents without a part, are ours with that taken away after training; "
         "--set ablations=true also trains them so.",
         "The experiments on a Kubernetes cluster are not repeated."])
-
-
-def _translated(curve: Sequence[tuple[int, float]]) -> str:
-    """Say what DL2's agent is here, and what its training brought."""
-    imitated, best = np.exp(curve[0][1]), np.exp(min(score for _, score in curve))
-    more = f"to {best:.3f}, the best of {len(curve) - 1} looks" if best < imitated else "to nothing better"
-    return (f"DL2 sizes jobs by workers and parameter servers; here the GPUs of a job are fixed. \"{dl2.NAME}\" is its "
-            "flat network, with its masks, imitation and actor-critic, on what there is to give: a bundle starts a job "
-            "with half the fair CPUs, a worker is the next grant of CPUs that is worth having, a server that of "
-            "memory. DL2 gives everybody a bundle before its network decides; GPUs do not suffice for that, so the "
-            f"network first decides who has one. It sees the {dl2.USUAL.shape.window} jobs submitted first that may "
-            "have something: of a longer queue it orders no more than these. Types are models and GPUs; "
-            "work and times are logarithms; the arena's heuristics seat whom it starts. Imitation of "
-            f"{TEACHER} brought it to {imitated:.3f} of that one's completion time and makespan on windows to choose "
-            f"by, reinforcement learning {more}.")

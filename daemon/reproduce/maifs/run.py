@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,12 +10,11 @@ from pathlib import Path
 from rich.progress import Progress
 
 from ....storage.traces import TraceError
-from ...agents.kinds import TrainingError
 from ...replay.arrays import Floats
 from ..failures import SettingError
 from ..progress import progress
 from ..report import write_report
-from . import claims, dl2, trial, windows
+from . import claims, trial, windows
 from .agent import Maifs
 from .arena import Policy, Trace
 from .baselines import Synergy, srsf
@@ -61,15 +59,13 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
         raise SettingError("maifs needs --traces, the folder of the packaged traces (or IDLEWATT_TRACES)")
     plan = MaifsRun(setting, out, traces)
     work = _read(traces)  # before training, which a missing trace must not waste
-    importlib.import_module("torch")
     with progress() as bar:
         ours, steps = _trained(plan, trial.OURS, Maifs, bar)
         without = {"ours, untrained": Maifs(initial(setting.seed)),
                    **{name: agent(steps[-1].best) for name, agent in ABLATIONS.items()},
                    **{f"{name}, trained so": _trained(plan, f"{name}, trained so", agent, bar)[0]
                       for name, agent in (ABLATIONS if setting.ablations else {}).items()}}
-        theirs, came_about = _dl2(plan, bar)
-        found = _measured(plan, work, {trial.OURS: ours, dl2.NAME: theirs}, without, steps, came_about, bar)
+        found = _measured(plan, work, ours, without, steps, bar)
     return write_report(out, "sections.md.j2", claims.facts(found))
 
 
@@ -105,33 +101,14 @@ def _source() -> str:
     return f"Philly, days {windows.PHILLY.first} to {windows.PHILLY.held_out - 1}"
 
 
-def _dl2(plan: MaifsRun, bar: Progress) -> tuple[Policy, list[tuple[int, float]]]:
-    """Return DL2's agent, and how it came about."""
-    from . import dl2_train  # torch
-
-    taught = course(plan, Maifs)
-    training = dl2_train.Training(dl2_train.GrantTrainingConfig(
-        taught.draw, taught.judges, taught.teacher, seed=plan.setting.seed, values=dl2.USUAL,
-        updates=plan.setting.updates))
-    task = bar.add_task(f"training {dl2.NAME}", total=plan.setting.updates)
-    try:
-        for step in training.run():
-            bar.update(task, completed=step.update, description=f"training {dl2.NAME}: {step.score:+.4f}")
-    except FloatingPointError as error:
-        raise TrainingError(f"{dl2.NAME}: {error}") from error
-    training.agent.save(plan.folder(dl2.NAME), dl2_train.card_of(training, _source()))
-    return training.agent, [(step.update, step.score) for step in training.steps]
-
-
-def _measured(plan: MaifsRun, work: Work, learned: Mapping[str, Policy], without: Mapping[str, Policy],
-              steps: list[MaifsTrainingProgress], came_about: Sequence[tuple[int, float]],
-              bar: Progress) -> claims.Findings:
-    others = {**learned, **without}
+def _measured(plan: MaifsRun, work: Work, ours: Policy, without: Mapping[str, Policy],
+              steps: list[MaifsTrainingProgress], bar: Progress) -> claims.Findings:
+    others = {trial.OURS: ours, **without}
     contests = [trial.contest(setting, plan.traces, others, plan.setting.windows)
                 for setting in bar.track(work.settings, description="held-out days")]
-    shares = trial.share_of_optimum(learned[trial.OURS], work.bounded.site,
+    shares = trial.share_of_optimum(ours, work.bounded.site,
                                     trial.traces_of(work.bounded, plan.traces, plan.setting.windows))
     complete = {place.name: trial.complete(place, trace, others)
                 for place, trace in bar.track(work.complete, description="complete clusters")}
-    return claims.Findings(contests, steps, shares, complete, came_about,
+    return claims.Findings(contests, steps, shares, complete,
                            [name for name in without if name != trial.INDEPENDENT], plan.setting.seed)

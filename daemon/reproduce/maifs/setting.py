@@ -21,8 +21,6 @@ class Setting:
     ablations: bool = False
     """Whether agents without attention, graph, fungible allocation or joint decision are trained, too, each as long;
     else these parts are only taken away from the trained agent."""
-    updates: Annotated[int, Field(ge=1, le=1_000_000)] = 3000
-    """Of DL2's agent, by reinforcement learning: more find nothing better."""
 
 
 FULL = Setting()

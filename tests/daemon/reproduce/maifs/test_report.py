@@ -1,31 +1,25 @@
 """``idlewatt reproduce maifs`` from end to end, on made-up traces and with hardly any training."""
 
-import sys
-from dataclasses import replace
-
 import numpy as np
-import pytest
 from command import reproduce
 from rounds import write_traces
 
-from idlewatt.daemon.reproduce.maifs import claims, dl2, trial, windows
+from idlewatt.daemon.reproduce.maifs import claims, trial, windows
 from idlewatt.daemon.reproduce.maifs import run as _maifs
 from idlewatt.daemon.reproduce.maifs.windows import PHILLY
 
 
 def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch):
-    pytest.importorskip("torch")
-    monkeypatch.setattr(dl2, "USUAL", replace(dl2.USUAL, shape=dl2.Shape(8, 16), imitated=1, imitation_updates=20))
     few = (trial.WindowSetting(PHILLY, 16, bounded=True),
            trial.WindowSetting(PHILLY, 16, at_once=True, disturbing=True))
     monkeypatch.setattr(trial, "SETTINGS", few)
     monkeypatch.setattr(windows, "COMPLETE", (windows.Place(windows.HELIOS, "vcvGl", 17, 20),))
     monkeypatch.setattr(_maifs, "JUDGES", 1)
     result = reproduce("maifs", "--traces", write_traces(tmp_path), "--dir", tmp_path / "out", rounds=0, windows=1,
-                       ablations="true", updates=5)
+                       ablations="true")
     assert result.exit_code == 0, result.output
     text = (tmp_path / "out/report.md").read_text()
-    for name in ("Synergy proportional, FIFO", "Tiresias", "Optimus", "DL2 agent", "random-feasible",
+    for name in ("Synergy proportional, FIFO", "Tiresias", "Optimus", "random-feasible",
                  "LP for the jobs seated", "ours, two-stage", "ours, untrained",
                  "independent agents, no graph, trained so",
                  "Philly, 16 nodes, all at once, neighbours disturb", "Helios vcvGl, days 0 to 16"):
@@ -37,27 +31,16 @@ def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch
     claimed = text.split("## The abstract's numbers")[1].split("##")[0]
     assert "| independent agents, no graph |" in claimed  # a baseline, not an ablation
     assert "| ours, two-stage |" not in claimed
-    assert "| DL2 agent |" in claimed
-    assert "It sees the 8 jobs submitted first" in text
     assert "| ours, untrained | +0.0% |" in text.split("## What training, and each part, is worth")[1]
     assert "44% in makespan and 46%" in text
     assert (tmp_path / "out/report.html").is_file()
-    for name in ("ours", "DL2-agent"):
-        assert (tmp_path / "out/models" / name / "card.json").is_file()
+    assert (tmp_path / "out/models/ours/card.json").is_file()
 
 
 def test_a_folder_without_the_traces_is_told_so(tmp_path):
     result = reproduce("maifs", "--traces", tmp_path, "--dir", tmp_path / "out", rounds=0)
     assert result.exit_code == 1
     assert "philly_jobs.csv.gz: No such file" in result.output
-
-
-def test_without_torch_it_is_told_before_anything_is_trained(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    result = reproduce("maifs", "--traces", write_traces(tmp_path), "--dir", tmp_path / "out")
-    assert result.exit_code == 1
-    assert "pip install 'idlewatt[train]'" in result.output
-    assert not (tmp_path / "out").exists()
 
 
 def test_each_order_of_tune_is_counted_by_itself_over_the_settings_with_enough_windows():
@@ -69,7 +52,7 @@ def test_each_order_of_tune_is_counted_by_itself_over_the_settings_with_enough_w
                                                           trial.OURS: ours})
 
     found = claims.Findings([contest(PHILLY, 0.9), contest(PHILLY, 1.1), contest(PHILLY, 0.8, 3),
-                             contest(windows.HELIOS, 0.9, 9)], (), np.zeros((1, 2)), {}, (), (), 1)
+                             contest(windows.HELIOS, 0.9, 9)], (), np.zeros((1, 2)), {}, (), 1)
     section = claims.verdict(found)
     assert section.tables[0].rows == [("Philly", name, "1", "1", "0", "0", "0", "2")
                                       for name in ("Synergy tune, LAS", claims.TEACHER)]
@@ -88,7 +71,7 @@ def test_both_traces_are_told_together_where_each_has_enough_windows_and_count_a
         return trial.Contest(trial.WindowSetting(history, 16), {claims.TEACHER: theirs, trial.OURS: ours})
 
     def told(*contests):
-        found = claims.Findings(contests, (), np.zeros((1, 2)), {}, (), (), 1)
+        found = claims.Findings(contests, (), np.zeros((1, 2)), {}, (), 1)
         return [row for section in claims.alike(found) for row in section.tables[0].rows]
 
     both = told(contest(PHILLY, 0.8, 40), contest(windows.HELIOS, 0.9, 10))
