@@ -74,6 +74,12 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
                                                              "mixture of them.  [the configuration's, else the kind's]")
 @click.option("--start", "start_from", metavar="MODEL", help="Start from this model (fine-tuning), if its kind can.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
+@click.option("--seeds", type=click.IntRange(1, 64), default=1, show_default=True,
+              help="Train so often, by --seed and the seeds that follow, each for the whole budget; the one that does "
+                   "best on later history is kept.")
+@click.option("--engine", type=click.Choice(["alone", "processes", "ray"]), default="alone", show_default=True,
+              help="Where seeds are trained: one after the other, in processes of this machine, or on a Ray cluster "
+                   "(RAY_ADDRESS; needs idlewatt[ray]).")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", show_default=True,
               help="Device for agents that train with torch; auto is CUDA if there is one.")
 @click.option("--resume", is_flag=True, help="Resume the interrupted training, with the data that it began with.")
@@ -93,6 +99,7 @@ def command(nightly: bool, every: bool, resume: bool, config_file: Path, folder:
       idlewatt train
       idlewatt train --from jobs.csv --cluster 64x8 --budget 5m
       idlewatt train --agent topdrl --steps 200
+      idlewatt train --agent dl2 --seeds 4 --engine ray
       idlewatt train --objective utilization=0.7,energy=0.3
       idlewatt train --all
       idlewatt train --resume
@@ -171,7 +178,8 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
             training_directory.begin(order)
         with contextlib.ExitStack() as stack:
             tracker = _tracker(training_directory, options["tensorboard"], stack)
-            lesson = TrainingRun(order, parts, training_directory, tracker, _start(models, parts, kind.name, options))
+            lesson = TrainingRun(order, parts, training_directory, tracker, _start(models, parts, kind.name, options),
+                                 options["engine"])
             interrupted = _learn(lesson)
         model = _kept(lesson, models, interrupted)
         if not interrupted.is_set():
@@ -224,7 +232,7 @@ def _ordered(config_file: Path, options: dict[str, Any]) -> TrainingJob:
     return TrainingJob(options["agent"], shown(options["source"]), options["budget_s"], shown(options["cluster"]),
                  options["trace_format"], since_s, until_s, incumbent, options["seed"],
                  objective, options["device"], shown(options["speeds"]), options["steps"],
-                 known.flavours)
+                 known.flavours, options["seeds"])
 
 
 def _since(text: str | None, until_s: float, usual_s: float) -> float:
@@ -241,7 +249,7 @@ def _resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> 
 
     order = training_directory.interrupted()
     context = click.get_current_context()
-    for name in ("source", "cluster", "until_s", "incumbent", "seed", "speeds"):
+    for name in ("source", "cluster", "until_s", "incumbent", "seed", "seeds", "speeds"):
         given = context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
         wanted = shown(options[name]) if name in ("source", "cluster", "speeds") else options[name]
         if given and wanted != getattr(order, name):

@@ -29,6 +29,8 @@ from ..agents.tracking import NoTracker, Tracker
 from ..replay.speed_file import text
 from ..settings.flavours import FlavourSettings
 from ..simulator_error import Fidelity
+from .members import ENGINES, of_seeds
+from .members import train as train_members
 from .models import SPEEDS, ModelStore, StoredModel
 from .promotion import HEURISTICS, PolicyFigures, Verdict, judge
 from .promotion_criteria import ASSUMED, PromotionCriteria
@@ -68,6 +70,8 @@ class TrainingJob:
     """Trained for so many steps in place of the budget; None trains for the budget."""
     flavours: tuple[FlavourSettings, ...] = ()
     """Those that are configured; without any, sizes are flavours."""
+    seeds: int = 1
+    """So many trainings, by ``seed`` and those that follow; the best of them serves."""
 
     def write(self, folder: Path) -> None:
         """Keep the order beside what is made for it."""
@@ -197,6 +201,8 @@ class TrainingRun:
     tracker: Tracker = field(default_factory=NoTracker)
     start: Path | None = None
     """A model to go on from."""
+    engine: str = "alone"
+    """Where several seeds are trained, of ``members.ENGINES``."""
     curve: dict[float, float] = field(default_factory=dict)
     """Held-out score by the share of the budget that was spent."""
     saved: bool = False
@@ -204,18 +210,29 @@ class TrainingRun:
 
     def __iter__(self) -> Iterator[Progress]:
         """Train and yield how far it has come; ``TrainingError`` when it comes to nothing."""
-        course = Course(self.split.fit, self.split.select, self.order.incumbent, self.order.seed, self.order.budget_s,
-                        self.training_directory.course, self.order.objective, self.start, self.order.device,
-                        self.order.steps, self.order.flavours)
-        self.saved = (course.folder / "best").is_dir()
+        folder = self.training_directory.course
+        self.saved = (folder / "best").is_dir()
         try:
-            for step, progress in enumerate(kind_of(self.order.agent).train(course)):
+            for step, progress in enumerate(self._trained(folder)):
                 self._note(step, progress)
                 yield progress
         except ArithmeticError as error:
             raise TrainingError(f"the training of {self.order.agent} came to numbers that are none: {error}") from error
         except CheckpointError as error:
             raise TrainingError(f"what {self.order.agent} would go on from cannot be used: {error}") from error
+
+    def _trained(self, folder: Path) -> Iterator[Progress]:
+        order = self.order
+        if order.seeds == 1 and self.engine == "alone":
+            return kind_of(order.agent).train(self._course(order.seed))
+        seeds = range(order.seed, order.seed + order.seeds)
+        return train_members(of_seeds(kind_of(order.agent).name, self._course, seeds), ENGINES[self.engine], folder)
+
+    def _course(self, seed: int) -> Course:
+        """Return what is trained by a seed, as if it were the only one."""
+        order, fit = self.order, replace(self.split.fit, seed=seed)
+        return Course(fit, self.split.select, order.incumbent, seed, order.budget_s, self.training_directory.course,
+                      order.objective, self.start, order.device, order.steps, order.flavours)
 
     def _note(self, step: int, progress: Progress) -> None:
         self.saved |= progress.saved
@@ -233,7 +250,7 @@ class TrainingRun:
             if self.split.fit.speeds.told:
                 write(best / SPEEDS, text(self.split.fit.speeds).encode())
             return store.keep(best, replace(
-                verify(best), kind=order.agent, trained_s=trained_s, seed=order.seed, code_version=version("idlewatt"),
+                verify(best), kind=order.agent, trained_s=trained_s, code_version=version("idlewatt"),
                 source=_told(order), history_from_s=self.split.since_s, history_until_s=self.split.until_s,
                 known=dict(self.split.known), curve=tuple(sorted(self.curve.items())),
                 speeds=self.split.fit.speeds.told, objective=order.objective.aim))

@@ -1,0 +1,248 @@
+"""One training by several seeds: each is a member; members are trained somewhere, and the best of them serves.
+
+Where that is changes nothing in what comes of it: an engine is a function ``(members) -> news as it comes``, and a
+member learns by its own seed in a folder of its own. The one that does best on later history serves; of equals the
+lowest seed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+import shutil
+import signal
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+
+from ..agents.checkpoint import CARD, CheckpointError, read_card, write, write_card
+from ..agents.kinds import Course, Progress, TrainingError, kinds
+from ..agents.lessons import WAY
+
+BEST = "best"
+ENDED = "ended.json"
+"""Stands in the folder of a member that is through: its score, or why there is none."""
+LOOK_S = 0.5
+"""Whoever waits for workers tells so often that it still does, and hears of Ctrl-C."""
+TRIES = 3
+"""A member whose worker dies is trained again, so often in all."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A training by one seed."""
+
+    agent: str
+    course: Course
+    """With a seed and a folder of its own."""
+
+    @property
+    def seed(self) -> int:
+        """Return what tells it from the others."""
+        return self.course.seed
+
+    @property
+    def folder(self) -> Path:
+        """Return where it keeps itself."""
+        return self.course.folder
+
+
+@dataclass(frozen=True)
+class News:
+    """What is heard of a member."""
+
+    seed: int
+    done: float
+    """0..1."""
+    score: float | None
+    """Of the best that it has saved; None before it has."""
+    ended: bool = False
+
+
+Engine = Callable[[Sequence[Member]], Iterator[News | None]]
+"""Yields None where there is no news."""
+
+
+class Queue:
+    """Members that are still to be trained; one whose worker died comes again, and none is dropped."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._left, self._lost = deque(members), Counter[int]()
+
+    def __len__(self) -> int:
+        """Return how many are left."""
+        return len(self._left)
+
+    def next(self) -> Member:
+        """Return who is next."""
+        return self._left.popleft()
+
+    def again(self, member: Member, why: str) -> None:
+        """Put back whose worker died; ``TrainingError`` when that has happened too often."""
+        self._lost[member.seed] += 1
+        if self._lost[member.seed] >= TRIES:
+            raise TrainingError(f"{member.agent} with seed {member.seed} is not trained: its worker died {TRIES} times "
+                                f"({why}), perhaps for want of memory")
+        self._left.appendleft(member)
+
+
+def train(members: Sequence[Member], engine: Engine, folder: Path) -> Iterator[Progress]:
+    """Train members and yield how far they have come together; ``folder / "best"`` holds the best of them.
+
+    Who was through before an interruption is not trained again. ``TrainingError`` as of the kind's own training.
+    """
+    done, scores = dict.fromkeys((member.seed for member in members), 0.0), dict[int, float]()
+    with closing(_news(members, engine)) as news:
+        for one in news:
+            saved = False
+            if one is not None:
+                done[one.seed] = one.done
+                saved = _better(one, scores)
+            if saved:
+                _adopt(members, scores, folder)
+            yield Progress(sum(done.values()) / len(done), min(scores.values(), default=None), saved)
+
+
+def of_seeds(agent: str, course_of: Callable[[int], Course], seeds: Sequence[int]) -> list[Member]:
+    """Return a member for each seed; its folder is below that of its course."""
+    courses = [course_of(seed) for seed in seeds]
+    return [Member(agent, replace(course, folder=course.folder / f"seed-{course.seed}")) for course in courses]
+
+
+def _news(members: Sequence[Member], engine: Engine) -> Iterator[News | None]:
+    """Yield what is heard of members, first of those that were through already."""
+    left = []
+    for member in members:
+        found = ended(member)
+        if found is None:
+            left.append(member)
+        else:
+            yield found
+    if left:
+        yield from engine(left)
+
+
+def _better(news: News, scores: dict[int, float]) -> bool:
+    """Take a member's score; tell whether another model serves now, or more is to be said of all."""
+    if news.score is None:
+        return False
+    before, changed = _first(scores), scores.get(news.seed) != news.score
+    scores[news.seed] = news.score
+    return news.ended or _first(scores) != before or (changed and before == news.seed)
+
+
+def _first(scores: Mapping[int, float]) -> int | None:
+    """Return the seed that does best, the lowest of equals; None while there is none."""
+    return min(scores, key=lambda seed: (scores[seed], seed), default=None)
+
+
+def _adopt(members: Sequence[Member], scores: Mapping[int, float], folder: Path) -> None:
+    """Make the best member's model that of all, whole or not at all, with every seed's score on its card."""
+    first = _first(scores)
+    source = next(member.folder for member in members if member.seed == first) / BEST
+    draft = folder / f".{BEST}.{os.getpid()}"
+    shutil.rmtree(draft, ignore_errors=True)
+    shutil.copytree(source, draft)
+    card = read_card(draft / CARD)
+    told = {f"{WAY}seed_{seed}": score for seed, score in sorted(scores.items()) if math.isfinite(score)}
+    write_card(draft, replace(card, metrics={**card.metrics, **told}))
+    shutil.rmtree(folder / BEST, ignore_errors=True)
+    draft.replace(folder / BEST)
+
+
+def carry_out(member: Member) -> Iterator[News]:
+    """Train a member, and note in its folder that it is through; what it left there is gone on with."""
+    score = None
+    for progress in kinds()[member.agent].train(member.course):
+        score = progress.score
+        yield News(member.seed, progress.done, score)
+    note(member, score)
+    found = ended(member)
+    assert found is not None
+    yield found
+
+
+def note(member: Member, score: float | None) -> None:
+    """Note that a member is through; one that was killed before it could tell has its score on its card."""
+    if score is None and (member.folder / BEST / CARD).exists():
+        score = read_card(member.folder / BEST / CARD).metrics.get("objective_select")
+    write(member.folder / ENDED, json.dumps({"score": score}).encode())
+
+
+def ended(member: Member) -> News | None:
+    """Return how a member did that is through; None for one that is not. ``TrainingError`` says what it failed of."""
+    try:
+        told = json.loads((member.folder / ENDED).read_bytes())
+        failed, score = told.get("failed"), told.get("score")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, AttributeError) as error:
+        raise TrainingError(f"{member.folder / ENDED}: damaged: {error}; remove it to train that seed again") from error
+    if failed is not None:
+        (member.folder / ENDED).unlink()  # to be tried again another time
+        raise TrainingError(failed)
+    return News(member.seed, 1.0, score, ended=True)
+
+
+def alone(members: Sequence[Member]) -> Iterator[News | None]:
+    """Train one member after the other in this process."""
+    for member in members:
+        with closing(carry_out(member)) as news:
+            yield from news
+
+
+def processes(members: Sequence[Member], workers: int | None = None) -> Iterator[News | None]:
+    """Train members in processes of this machine, so many at a time; one whose process dies goes on in another."""
+    queue, running = Queue(members), dict[int, tuple[Member, SpawnProcess]]()
+    try:
+        while queue or running:
+            while queue and len(running) < (workers or os.cpu_count() or 1):
+                member, process = _started(queue.next())
+                running[process.sentinel] = member, process
+            for sentinel in wait(list(running), LOOK_S):
+                member, process = running.pop(sentinel)  # type: ignore[call-overload]
+                process.join()
+                news = ended(member)
+                if news is None:
+                    queue.again(member, f"status {process.exitcode}")
+                yield news
+            yield None
+    finally:
+        for _, process in running.values():
+            process.kill()
+            process.join()
+
+
+def _started(member: Member) -> tuple[Member, SpawnProcess]:
+    process = multiprocessing.get_context("spawn").Process(target=_in_a_process, args=(member,), daemon=True)
+    process.start()
+    return member, process
+
+
+def _in_a_process(member: Member) -> None:
+    """Train a member in a process of its own; why it cannot be is left in its folder."""
+    # Ctrl-C reaches all that run in a terminal: who started us hears of it, and ends us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        for _ in carry_out(member):
+            pass
+    except (TrainingError, CheckpointError, ArithmeticError) as error:
+        member.folder.mkdir(parents=True, exist_ok=True)
+        write(member.folder / ENDED, json.dumps({"failed": str(error)}).encode())
+
+
+def on_ray(members: Sequence[Member]) -> Iterator[News | None]:
+    """Train members on a Ray cluster."""
+    from .members_ray import side_by_side  # an extra
+
+    return side_by_side(members)
+
+
+ENGINES: dict[str, Engine] = {"alone": alone, "processes": processes, "ray": on_ray}
+"""Where members are trained: one after the other here, in processes of this machine, on a Ray cluster."""
