@@ -45,7 +45,7 @@ def lowest(rank: Longs, count: int) -> Rows:
     if count >= len(rank):
         return rank.argsort(kind="stable")
     keys = rank * len(rank) + np.arange(len(rank))  # no two are equal
-    found: Rows = np.argpartition(keys, count - 1)[:count] if count > 1 else keys.argmin(keepdims=True)
+    found: Rows = np.argpartition(keys, count - 1)[:count]
     return found[keys[found].argsort()]
 
 
