@@ -14,7 +14,7 @@ import os
 import shutil
 import signal
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
@@ -115,7 +115,7 @@ def of_seeds(agent: str, course_of: Callable[[int], Course], seeds: Sequence[int
     return [Member(agent, replace(course, folder=course.folder / f"seed-{course.seed}")) for course in courses]
 
 
-def _news(members: Sequence[Member], engine: Engine) -> Iterator[News | None]:
+def _news(members: Sequence[Member], engine: Engine) -> Generator[News | None, None, None]:
     """Yield what is heard of members, first of those that were through already."""
     left = []
     for member in members:
@@ -156,7 +156,7 @@ def _adopt(members: Sequence[Member], scores: Mapping[int, float], folder: Path)
     draft.replace(folder / BEST)
 
 
-def carry_out(member: Member) -> Iterator[News]:
+def carry_out(member: Member) -> Generator[News, None, None]:
     """Train a member, and note in its folder that it is through; what it left there is gone on with."""
     score = None
     for progress in kinds()[member.agent].train(member.course):
@@ -205,9 +205,11 @@ def processes(members: Sequence[Member], workers: int | None = None) -> Iterator
             while queue and len(running) < (workers or os.cpu_count() or 1):
                 member, process = _started(queue.next())
                 running[process.sentinel] = member, process
-            for sentinel in wait(list(running), LOOK_S):
-                member, process = running.pop(sentinel)  # type: ignore[call-overload]
-                process.join()
+            wait(list(running), LOOK_S)
+            for sentinel, (member, process) in list(running.items()):
+                if process.is_alive():
+                    continue
+                del running[sentinel]
                 news = ended(member)
                 if news is None:
                     queue.again(member, f"status {process.exitcode}")

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..agents.kinds import TrainingError
 from .members import BEST, LOOK_S, Member, News, Queue, carry_out, ended, note
@@ -21,7 +22,8 @@ def side_by_side(members: Sequence[Member]) -> Iterator[News | None]:
     if started:
         ray.init(log_to_driver=False, include_dashboard=False)
     # Lost members are counted here, where each is told by name; Ray would try again without a word.
-    task, queue, running = ray.remote(max_retries=0)(train_apart), Queue(members), {}
+    task, queue = ray.remote(max_retries=0)(train_apart), Queue(members)
+    running: dict[Any, Member] = {}
     try:
         while queue or running:
             while queue:
