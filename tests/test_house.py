@@ -15,7 +15,6 @@ MOST_LINES, MOST_OF_FUNCTION, MOST_ARGUMENTS = 400, 50, 8
 LONG_FILES = set[str]()
 LONG_FUNCTIONS: set[str] = set()
 MANY_ARGUMENTS = {
-    "dl2_kernel._follow", "dl2_kernel._go_on", "dl2_kernel._note_for", "dl2_kernel.by_window", "dl2_kernel.rebuild",
     "flat_kernel.by_window",  # compiled kernels of a paper's rival
     "PowerClass.__new__",  # a row of the table of classes
 }
