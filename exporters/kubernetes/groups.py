@@ -38,8 +38,7 @@ Key = tuple[str, str, str, str]
 """Namespace, kind, name, uid ('' where it is not told)."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchFacts:
+class BatchFacts(msgspec.Struct, frozen=True, gc=False):
     """A job of the group batch; times in seconds since the epoch."""
 
     namespace: str

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from ..bulk import uncollected
 from ..fetch import Refused
 from ..source import FAULTS, Clock, SourceError
 from ..text import quoted
@@ -189,16 +190,20 @@ class Reflector(Generic[Kept]):
         query = {"limit": str(PAGE), **({"continue": token} if token else {})}
         try:
             body = self._api.read(self.path, query)
-            if self._wholesale is not None:
-                with suppress(msgspec.MsgspecError):  # one strange object: then each is read by itself
-                    return _at_once(body, self._wholesale)
-            page = _LIST.decode(body)
+            with uncollected():
+                return self._items(body)
         except Refused as refused:
             if refused.status == 410:
                 raise Expired("its list was forgotten while it was read") from refused
             raise
         except msgspec.MsgspecError as error:
             raise SourceError(f"{self.path}: no list: {error!s:.120}") from error
+
+    def _items(self, body: bytes) -> tuple[ListMeta, list[_Listed[Kept]]]:
+        if self._wholesale is not None:
+            with suppress(msgspec.MsgspecError):  # one strange object: then each is read by itself
+                return _at_once(body, self._wholesale)
+        page = _LIST.decode(body)
         return page.metadata, [(name, found) for name, _, found in map(self._read, some(page.items))]
 
     def _read(self, raw: Text) -> tuple[Name, str, tuple[str, Kept] | str]:

@@ -13,6 +13,7 @@ import msgspec
 
 from ...storage.records import Job, Node, Partition, SchedulerSnapshot
 from ...storage.rules import SchedulerRules
+from ..bulk import uncollected
 from ..fetch import Refused
 from ..source import Clock, Role, SourceError, TargetHealth
 from ..text import clean
@@ -113,7 +114,9 @@ class KubernetesSource:
         for name in _REQUIRED:
             self._await(name)
         now_s = min(self._clock(), *(self._known_s(self._reflectors[name]) for name in _REQUIRED))
-        return self._snapshot(now_s)
+        optional = {kind.name: self._optional(kind.name) for kind in _OPTIONAL}
+        with uncollected():
+            return self._snapshot(now_s, optional)
 
     def completed(self, since_s: float) -> Sequence[Job]:
         """Return the runs that have ended since a time, as far as this source has seen them or their pods are left."""
@@ -217,8 +220,7 @@ class KubernetesSource:
         return TargetHealth(name, reflector.synced.is_set() and not reflector.error, 0.0, error, reflector.heard_s,
                             skipped=len(skipped))
 
-    def _snapshot(self, now_s: float) -> SchedulerSnapshot:
-        optional = {kind.name: self._optional(kind.name) for kind in _OPTIONAL}
+    def _snapshot(self, now_s: float, optional: Mapping[str, list[Any]]) -> SchedulerSnapshot:
         devices = Devices.of(optional["claims"], optional["slices"])
         facts = devices.equipped(self._reflectors["nodes"].kept())
         # Those that have gone before those that are there: none may be in neither.

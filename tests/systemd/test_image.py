@@ -32,7 +32,7 @@ mount -t proc none "$0/proc" && mount --rbind /dev "$0/dev"
 exec chroot --userspec=9723:9723 "$0" /usr/bin/setpriv --no-new-privs /usr/bin/env -i \\
     NUMBA_CACHE_DIR=/var/cache/idlewatt MALLOC_ARENA_MAX=2 PYTHONDONTWRITEBYTECODE=1 "${@:2}"
 """
-pytestmark = [pytest.mark.long, pytest.mark.skipif(
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600), pytest.mark.skipif(
     os.geteuid() != 0 or any(shutil.which(name) is None for name in NEEDED), reason="needs root, buildah, debootstrap")]
 
 
