@@ -1,7 +1,8 @@
-"""What each Slurm job really uses of a server's CPUs and memory, from the exporters that read its cgroup.
+"""What each Slurm job, or pod, really uses of a server's CPUs and memory, from the exporters that read its cgroup.
 
-Four exporters are understood: cgroup_exporter (treydock) and its Jobstats forks, CEEMS, and slurm-job-exporter. Their
-CPU time is a counter; what is made of it, cores in use, is a difference that the reader of two pages takes.
+Five exporters are understood: cgroup_exporter (treydock) and its Jobstats forks, CEEMS, slurm-job-exporter, and
+cAdvisor, which is in every kubelet. Their CPU time is a counter; what is made of it, cores in use, is a difference that
+the reader of two pages takes.
 """
 
 from __future__ import annotations
@@ -20,23 +21,28 @@ from .targets import Target
 CPU_SECONDS: Mapping[str, float] = {
     "cgroup_cpu_total_seconds": 1.0,
     "ceems_compute_unit_cpu_user_seconds_total": 1.0, "ceems_compute_unit_cpu_system_seconds_total": 1.0,
-    "slurm_job_core_usage_total": 1e-9}
+    "slurm_job_core_usage_total": 1e-9, "container_cpu_usage_seconds_total": 1.0}
 """Counters of CPU time with their unit in seconds."""
 _BY_CORE = "slurm_job_core_usage_total"
 """One series for each core: all of them are the job's. Any other that comes twice is the same, read twice."""
 _CPU_TIME = (("cgroup_cpu_total_seconds",),
              ("ceems_compute_unit_cpu_user_seconds_total", "ceems_compute_unit_cpu_system_seconds_total"),
-             ("slurm_job_core_usage_total",))
+             ("slurm_job_core_usage_total",), ("container_cpu_usage_seconds_total",))
 """What adds up to the CPU time of a job, by exporter: half of it would look like cores that nobody uses."""
-_MEMORY = ("cgroup_memory_used_bytes", "ceems_compute_unit_memory_used_bytes", "slurm_job_memory_usage")
-"""With the page cache: a job that reads its data from there needs it, too."""
+_MEMORY = ("cgroup_memory_used_bytes", "ceems_compute_unit_memory_used_bytes", "slurm_job_memory_usage",
+           "container_memory_working_set_bytes")
+"""With the page cache, as far as it is in use: a job that reads its data from there needs it, too."""
+OF_PODS = ("container_cpu_usage_seconds_total", "container_memory_working_set_bytes")
+"""One series for the cgroup of the pod, and mostly one for each of its containers."""
 METRICS = (*CPU_SECONDS, *_MEMORY)
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_+.-]{1,64}")
 _JOB_CGROUP = re.compile(r"/job_(\d{1,10})")
 
+_POD = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
 Values = dict[tuple[str, str], float]
-"""By metric and core, '' for all cores; NaN is not measured."""
+"""By metric and core, or container, '' for all of them; NaN is not measured."""
 
 
 def parse(samples: Samples, target: Target, time_s: float) -> Telemetry:
@@ -51,14 +57,23 @@ def jobs(samples: Samples, node_of: Callable[[Mapping[str, str]], str],
     found: dict[tuple[str, str], Values] = {}
     times: dict[tuple[str, str], float] = {}
     for (name, labels), value in samples:
-        job_id, time_s = _job_id(labels), time_of(labels)
+        job_id, time_s = _pod(labels) if name in OF_PODS else _job_id(labels), time_of(labels)
         if job_id is None or time_s is None:
             continue
         key = job_id, node_of(labels)
         times.setdefault(key, time_s)
-        number, core = measured(value), labels.get("core", "") if name == _BY_CORE else ""
-        found.setdefault(key, {}).setdefault((name, core), float("nan") if number is None else number)
+        number, part = measured(value), labels.get("core", "") if name == _BY_CORE else ""
+        if name in OF_PODS:
+            part = labels.get("container", "")
+        found.setdefault(key, {}).setdefault((name, part), float("nan") if number is None else number)
     return tuple(_readings(found, times))
+
+
+def _pod(labels: Mapping[str, str]) -> str | None:
+    """Return namespace and name of the pod whose cgroup, or whose container's, this is; None for what is of no pod."""
+    namespace, pod = labels.get("namespace", ""), labels.get("pod", "")
+    known = _POD.fullmatch(namespace) and _POD.fullmatch(pod) and labels.get("container") != "POD"  # its pause
+    return f"{namespace}/{pod}" if known else None
 
 
 def _job_id(labels: Mapping[str, str]) -> str | None:
@@ -78,7 +93,9 @@ def _job_id(labels: Mapping[str, str]) -> str | None:
 def _readings(found: Mapping[tuple[str, str], Values], times: Mapping[tuple[str, str], float]) -> Iterator[JobReading]:
     for (job_id, node), series in found.items():
         values = dict[str, float]()
-        for (name, _core), value in series.items():
+        for (name, part), value in series.items():
+            if part and (name, "") in series:
+                continue  # the cgroup of the whole pod counts on where a container begins anew
             values[name] = values.get(name, 0.0) + value
         parts = next((names for names in _CPU_TIME if values.keys() >= set(names)), ())
         seconds = sum(values[name] * CPU_SECONDS[name] for name in parts) if parts else float("nan")
@@ -90,7 +107,7 @@ def _readings(found: Mapping[tuple[str, str], Values], times: Mapping[tuple[str,
 
 @register("cgroup")
 class CgroupConfig(PageConfig):
-    """Pages of cgroup_exporter, Jobstats' forks of it, CEEMS or slurm-job-exporter: CPUs and memory in use by job."""
+    """Pages of cgroup_exporter, Jobstats' forks, CEEMS, slurm-job-exporter, cAdvisor: CPUs and memory in use by job."""
 
     kind: Literal["cgroup"] = "cgroup"
 

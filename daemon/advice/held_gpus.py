@@ -15,7 +15,11 @@ class HeldGpus:
     def __init__(self, gpus: Iterable[GpuReading], nodes: Iterable[Node]) -> None:
         by_node: dict[str, dict[int, GpuReading]] = {}
         mixed = set[str]()
+        self._named: dict[tuple[str, str], list[GpuReading]] = {}
+        """By node and whom an exporter names there, or the vendor's id."""
         for gpu in gpus:
+            for name in (gpu.uuid, *gpu.jobs):
+                self._named.setdefault((gpu.node, name), []).append(gpu)
             if by_node.setdefault(gpu.node, {}).setdefault(gpu.index, gpu).uuid != gpu.uuid:
                 mixed.add(gpu.node)  # two vendors count from 0 each: an index says nothing
             by_node[gpu.node][gpu.index] = gpu
@@ -27,9 +31,14 @@ class HeldGpus:
     def of(self, part: Allocation) -> list[GpuReading | None]:
         """Return the GPUs of a job on a node, None for each that is not known.
 
-        Where the scheduler names none of them they are known only if they are all that there are.
+        Where the scheduler names none of them, they are those on which an exporter names a pod of the job, if it is
+        as many as the job holds; else they are known only if they are all that there are.
         """
         places = self._places.get(part.node, [])
         if part.gpu_indexes:
             return [places[place] if 0 <= place < len(places) else None for place in part.gpu_indexes]
+        named = {gpu.uuid: gpu for name in (*part.gpu_uuids, *part.members)
+                 for gpu in self._named.get((part.node, name), ())}
+        if named and len(named) == part.gpus:
+            return [named[uuid] for uuid in sorted(named)]
         return list(places) if part.gpus == len(places) else [None] * min(part.gpus, MOST_GPUS)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ...storage.pod_readings import by_job
 from ...storage.records import Allocation, Job, JobState, SchedulerSnapshot
 from ...storage.telemetry import GpuReading, JobReading, NodeReading, Telemetry
 from ...storage.underuse import CauseTally
@@ -56,7 +57,7 @@ class _Round:
     def __init__(self, snapshot: SchedulerSnapshot, telemetry: Telemetry, held: Held) -> None:
         self.held = held
         self.cpus = {node.name: node.cpus for node in snapshot.nodes}
-        self.jobs = {(reading.job_id, reading.node): reading for reading in telemetry.jobs}
+        self.jobs = by_job(telemetry.jobs, snapshot.jobs)
         self.nodes: dict[str, list[NodeReading]] = {}
         for reading in telemetry.nodes:
             self.nodes.setdefault(reading.node, []).append(reading)

@@ -47,7 +47,7 @@ SPEED, SLOWER = 60.0, 20.0
 """Simulated seconds per second: two racks have nine times as many pages to be read in each."""
 HARDWARE = ("dgx", "gb200-nvl72", "mi300x", "mixed")
 """As ``exporters.simulated.hardware`` has them, which a command that only prints its help does not load."""
-TARGETS = {"slurm": ("dcgm", "node", "ipmi", "cgroup"), "kubernetes": ("dcgm_pods", "node", "ipmi")}
+TARGETS = {"slurm": ("dcgm", "node", "ipmi", "cgroup"), "kubernetes": ("dcgm_pods", "node", "ipmi", "cgroup_pods")}
 """The pages that are read, by scheduler: the cgroups of pods are not those of Slurm's jobs."""
 COMPILING_S = 30.0
 """How long policies take to compile that nobody has compiled here before."""

@@ -106,6 +106,8 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     """The vendor's ids of what its claims were given."""
     parts: tuple[GpuPart, ...] = ()
     """Of GPUs, as annotations tell them."""
+    known_as: tuple[str, ...] = ()
+    """Other pods by whose names exporters know what it holds."""
 
     @property
     def over(self) -> bool:

@@ -219,12 +219,13 @@ def _allocation(name: str, pods: Sequence[PodFacts], scene: Scene) -> Allocation
     if len(pods) == 1:
         pod, amount = pods[0], pods[0].amount
         return Allocation(name, node.whole(amount) if node else amount.gpus, None, math.ceil(amount.cpus),
-                          int(amount.memory_bytes), (pod.full_name,) if amount.any_gpu else (), pod.devices,
-                          pod.parts)
+                          int(amount.memory_bytes), (pod.full_name, *pod.known_as) if amount.any_gpu else (),
+                          pod.devices, pod.parts)
     return Allocation(
         name, sum(node.whole(pod.amount) if node else pod.amount.gpus for pod in pods), None,
         math.ceil(sum(pod.amount.cpus for pod in pods)), int(sum(pod.amount.memory_bytes for pod in pods)),
-        members=tuple(sorted(pod.full_name for pod in pods if pod.amount.any_gpu)),
+        members=tuple(sorted({name for pod in pods if pod.amount.any_gpu
+                              for name in (pod.full_name, *pod.known_as)})),
         gpu_uuids=tuple(sorted({uuid for pod in pods for uuid in pod.devices})),
         parts=tuple(part for pod in pods for part in pod.parts))
 

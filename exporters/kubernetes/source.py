@@ -38,6 +38,7 @@ from .queues import (
 )
 from .reflector import Reflector, WatchPatience, Wholesale
 from .request import Grounds
+from .reservations import with_reservations
 from .runs import JobRuns, Scene
 from .steer import Levers, first_waiting
 
@@ -224,8 +225,8 @@ class KubernetesSource:
         devices = Devices.of(optional["claims"], optional["slices"])
         facts = devices.equipped(self._reflectors["nodes"].kept())
         # Those that have gone before those that are there: none may be in neither.
-        gone, pods = (devices.laid_over(found()) for found in (self._reflectors["pods"].gone,
-                                                               self._reflectors["pods"].kept))
+        gone, pods = (with_reservations(devices.laid_over(found())) for found in (
+            self._reflectors["pods"].gone, self._reflectors["pods"].kept))
         queues = Queues(by_name(optional["localqueues"]), {one.name: one for one in optional["clusterqueues"]},
                         dict(optional["resourceflavors"]), by_name((*optional["volcano"], *optional["kai"])),
                         tuple(facts), frozenset(filter(None, optional["cohorts"])))

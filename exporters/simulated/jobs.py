@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -122,6 +123,11 @@ class SimulatedJob:
     def gpus_per_node(self) -> int:
         """Return the GPUs held on each of its nodes."""
         return self.flavor.gpus // self.nodes
+
+    @property
+    def service(self) -> bool:
+        """Tell whether it has no limit, and never ends by itself."""
+        return self.flavor.limit_s == math.inf
 
     @property
     def takes_whole_nodes(self) -> bool:

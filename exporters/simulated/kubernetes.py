@@ -24,7 +24,11 @@ from .api_store import (
 from .cluster import SimulatedCluster
 from .hardware import Model
 from .jobs import USERS, SimulatedJob
+from .shards import PER_GPU
 
+RESERVATIONS = "kai-resource-reservation"
+_HASH = "5d9c7b8f6"
+"""Of the template of every service."""
 KEPT_S = 300.0
 """How long a job stays after its end (ttlSecondsAfterFinished)."""
 USER = "example.com/user"
@@ -36,6 +40,8 @@ PRODUCT = "nvidia.com/gpu.product"
 def pod_labels(cluster: SimulatedCluster, job_id: int, server: int) -> str:
     """Return the labels by which dcgm-exporter names the pod that holds a GPU."""
     job = cluster.running[job_id]
+    if job_id in cluster.shards:  # the kubelet knows of no fractions
+        return f',container="main",namespace="{RESERVATIONS}",pod="{_reservation(cluster, server)}"'
     place = [number for number, _ in job.allocation].index(server)
     return f',container="main",namespace="{job.user.account}",pod="{pod_name(job, place)}"'
 
@@ -55,16 +61,17 @@ def sync(cluster: SimulatedCluster, store: Store) -> None:
     recent = itertools.takewhile(lambda job: (job.end_s or 0.0) > cluster.now_s - KEPT_S, reversed(cluster.finished))
     known = [*itertools.chain(*cluster.pending.values()), *cluster.running.values(), *recent]
     contents: dict[Resource, Iterator[Object]] = {
-        NAMESPACES: (_meta(account) for account in _accounts()),
+        NAMESPACES: (_meta(name) for name in (*_accounts(), *([RESERVATIONS] if cluster.shards else ()))),
         NODES: (_node(cluster, number) for number in range(len(cluster.servers))),
         FLAVORS: (_meta(name) | {"spec": {"nodeLabels": {PRODUCT: _product(model)}}}
                   for name, model in _models(cluster)),
         CLUSTER_QUEUES: (_cluster_queue(cluster, name, model) for name, model in _models(cluster)),
         LOCAL_QUEUES: (_meta(name, account) | {"spec": {"clusterQueue": name}}
                        for account in _accounts() for name, _ in _models(cluster)),
-        JOBS: (_job(job) for job in known),
-        WORKLOADS: (_workload(cluster, job) for job in known),
-        PODS: (_pod(cluster, job, place) for job in known for place in range(len(job.allocation))),
+        JOBS: (_job(job) for job in known if not job.service),
+        WORKLOADS: (_workload(cluster, job) for job in known if not job.service),
+        PODS: (pod for pods in ((_pod(cluster, job, place) for job in known for place in range(len(job.allocation))),
+                                _reservations(cluster)) for pod in pods),
     }
     for resource, objects in contents.items():
         store.sync(resource, objects)
@@ -121,8 +128,8 @@ def _labels(job: SimulatedJob) -> dict[str, str]:
     return {"kueue.x-k8s.io/queue-name": job.partition.lower(), USER: job.user.name}
 
 
-def _owner(kind: str, name: str, uid: str) -> list[Object]:
-    return [{"apiVersion": "batch/v1", "kind": kind, "name": name, "uid": uid, "controller": True}]
+def _owner(kind: str, name: str, uid: str, version: str = "batch/v1") -> list[Object]:
+    return [{"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": True}]
 
 
 def _uid(job: SimulatedJob) -> str:
@@ -130,7 +137,8 @@ def _uid(job: SimulatedJob) -> str:
 
 
 def _template(job: SimulatedJob) -> Object:
-    amounts = {"cpu": str(job.cpus_per_node), "memory": str(job.memory_per_node), GPU: str(job.gpus_per_node)}
+    amounts = {"cpu": str(job.cpus_per_node), "memory": str(job.memory_per_node)}
+    amounts |= {GPU: str(job.gpus_per_node)} if job.gpus_per_node else {}
     return {"containers": [{"name": "main", "image": f"registry.example/{job.name}:1",
                             "resources": {"requests": amounts, "limits": amounts}}], "restartPolicy": "Never"}
 
@@ -188,6 +196,35 @@ def _pod(cluster: SimulatedCluster, job: SimulatedJob, place: int) -> Object:
                  "startedAt": _moment(job.start_s), "finishedAt": _moment(job.end_s)}
         status["containerStatuses"] = [{"name": "main", "ready": False, "restartCount": 0, "imageID": "",
                                         "image": f"registry.example/{job.name}:1", "state": {"terminated": state}}]
-    return _meta(name, job.user.account, labels=_labels(job), creationTimestamp=_moment(job.start_s),
-                 ownerReferences=_owner("Job", job_name(job), _uid(job))) | {
-        "spec": _template(job) | {"nodeName": node}, "status": status}
+    more: Object = {"labels": _labels(job), "ownerReferences": _owner("Job", job_name(job), _uid(job))}
+    if job.service:
+        more = {"labels": _labels(job) | {"pod-template-hash": _HASH}, "ownerReferences": _owner(
+            "ReplicaSet", f"{job_name(job)}-{_HASH}", _uid(job), "apps/v1")}
+    if job.job_id in cluster.shards:
+        more["annotations"] = {"gpu-fraction": f"{cluster.shards[job.job_id] / PER_GPU:g}"}
+        more["labels"] |= _group(cluster, job.allocation[place][0])
+    spec = _template(job) | {"nodeName": node} | ({"restartPolicy": "Always"} if job.service else {})
+    return _meta(name, job.user.account, creationTimestamp=_moment(job.start_s), **more) | {
+        "spec": spec, "status": status}
+
+
+def _reservation(cluster: SimulatedCluster, server: int) -> str:
+    return f"gpu-reservation-{cluster.servers[server].name}"
+
+
+def _group(cluster: SimulatedCluster, server: int) -> dict[str, str]:
+    return {"runai-gpu-group": f"{cluster.servers[server].name}-shared"}
+
+
+def _reservations(cluster: SimulatedCluster) -> Iterator[Object]:
+    """Yield the pods by which KAI holds the GPUs that it shares."""
+    for server in sorted({number for job_id in cluster.shards for number, _ in cluster.running[job_id].allocation}):
+        since_s = cluster.shape.start_s
+        amounts = {GPU: "1"}
+        yield _meta(_reservation(cluster, server), RESERVATIONS, labels=_group(cluster, server),
+                    creationTimestamp=_moment(since_s)) | {
+            "spec": {"nodeName": cluster.servers[server].name, "containers": [
+                {"name": "main", "image": "registry.example/reservation:1",
+                 "resources": {"requests": amounts, "limits": amounts}}]},
+            "status": {"phase": "Running", "startTime": _moment(since_s),
+                       "conditions": [_condition("PodScheduled", since_s)]}}

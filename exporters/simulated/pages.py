@@ -188,6 +188,21 @@ class Pages:
             lines += _single(f"cgroup_{name}", text, [(_job_labels(job), float(value(job))) for job in jobs])
         return "\n".join(lines) + "\n"
 
+    def cgroup_pods(self, server: int) -> str:
+        """Return what a kubelet's cAdvisor shows of the pods on a server: each pod, and its container."""
+        jobs = [job for _, job in sorted(self._cluster.running.items()) if server in dict(job.allocation)]
+        families = (("cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.", "counter",
+                     self._cpu_seconds),
+                    ("memory_working_set_bytes", "Current working set in bytes.", "gauge",
+                     lambda job: job.memory_per_node * MEMORY_SHARE // 1))
+        lines: list[str] = []
+        for name, text, kind, value in families:
+            pods = [(self._holder(self._cluster, job.job_id, server).removeprefix(","), value(job)) for job in jobs]
+            rows = [(f"{{{labels}}}", float(amount)) for pod, amount in pods
+                    for labels in (pod.replace('container="main"', 'container=""'), pod)]
+            lines += _single(f"container_{name}", text, rows, kind)
+        return "\n".join(lines) + "\n"
+
     def _cpu_seconds(self, job: SimulatedJob) -> float:
         return job.cpus_per_node * CPU_BUSY[job.behaviour] * (self._cluster.now_s - (job.start_s or 0.0))
 

@@ -7,7 +7,8 @@
 ``/slurmdb/v0.0.38/jobs``
 ``/api/v1/query``                      a Prometheus that knows ``job_throughput``, and nothing else
 ``/targets/dcgm`` (node, ipmi, cgroup) the pages as Prometheus HTTP service discovery, with ``node`` labels
-``/NODE/dcgm_pods``                    dcgm-exporter's page as it is under Kubernetes: pods in place of jobs
+``/NODE/dcgm_pods``,                   dcgm-exporter's page as it is under Kubernetes, with pods in place of jobs, and
+``/NODE/cgroup_pods``                  the cAdvisor of a kubelet
 ``/NODE/amd``, ``/NODE/gaudi``         the pages of other vendors' GPUs, where a node has them
 ``/NODE/redfish/v1/...``,              the BMC of a Grace tray, and the controller of its rack's shelves; as targets
 ``/RACK/redfish/v1/...``               they are called ``redfish`` and ``shelves``
@@ -57,11 +58,11 @@ class SimulatedSite:
     def __init__(self, cluster: SimulatedCluster, clock: Callable[[], float], mig: bool = False) -> None:
         self._cluster, self._clock, self._lock = cluster, clock, threading.Lock()
         self._number = {server.name: number for number, server in enumerate(cluster.servers)}
-        pages = Pages(cluster, mig)
+        pages, of_pods = Pages(cluster, mig), Pages(cluster, mig, kubernetes.pod_labels)
         self._pages: Mapping[str, Callable[[int], str]] = {
             "amd": partial(accelerators.amd, cluster), "gaudi": partial(accelerators.gaudi, cluster),
-            "dcgm": pages.dcgm, "dcgm_pods": Pages(cluster, mig, kubernetes.pod_labels).dcgm,
-            "node": pages.node, "ipmi": pages.ipmi, "cgroup": pages.cgroup}
+            "dcgm": pages.dcgm, "dcgm_pods": of_pods.dcgm, "node": pages.node, "ipmi": pages.ipmi,
+            "cgroup": pages.cgroup, "cgroup_pods": of_pods.cgroup_pods}
         self.kubernetes = Api(Store(), root="/kubernetes", bookmark_s=1.0, before=self._refresh)
         self._refreshed = float("-inf")
         self._slurm: Mapping[str, Callable[[SimulatedCluster], slurm.Answer]] = {

@@ -47,7 +47,7 @@ def share_a_gpu(cluster: Sharing) -> dict[int, int]:
     cluster.capacity.taken[number, gpu] = True
     cluster.capacity.free_gpus[number] -= 1
     for job_id, (user, name, units, behaviour) in enumerate(_SHARING, _FIRST_ID):
-        job = _job(cluster, job_id, user, name, units, behaviour)
+        job = _job(cluster, job_id, user, name, units, behaviour, cluster.servers[number].model.partition)
         cluster.capacity.free_cpus[number] -= job.cpus
         cluster.capacity.free_memory[number] -= job.memory_bytes
         cluster.gpus.occupy(job, number, (gpu,))
@@ -57,11 +57,11 @@ def share_a_gpu(cluster: Sharing) -> dict[int, int]:
 
 
 def _job(cluster: Sharing, job_id: int, user: str, name: str, units: int, behaviour: Behaviour,
-         ) -> SimulatedJob:
+         partition: str) -> SimulatedJob:
     flavor = Flavor(f"shard-{units}", 0, 4 * units, 32 * GIB * units, 720 * HOUR_S, 0.0)
-    return SimulatedJob(job_id, next(one for one in USERS if one.name == user), name, "H100", flavor, 1, flavor.cpus,
-                        flavor.memory_bytes, behaviour, 0.3 * units, flavor.limit_s, False, cluster.now_s - 1800.0,
-                        cluster.now_s - 1800.0, state=JobState.RUNNING)
+    return SimulatedJob(job_id, next(one for one in USERS if one.name == user), name, partition, flavor, 1,
+                        flavor.cpus, flavor.memory_bytes, behaviour, 0.3 * units, flavor.limit_s, False,
+                        cluster.now_s - 1800.0, cluster.now_s - 1800.0, state=JobState.RUNNING)
 
 
 def told_of_job(job: SimulatedJob, units: int) -> dict[str, Any]:

@@ -82,7 +82,8 @@ def _job(cluster: SimulatedCluster, job: SimulatedJob) -> Answer:
         "node_count": job.nodes, "tasks": job.nodes, "partition": job.partition,
         "memory_per_node": job.memory_per_node // MIB, "minimum_cpus_per_node": job.cpus_per_node,
         "required_nodes": hostlist(job.required_nodes), "start_time": int(job.start_s or 0),
-        "state_reason": _reason(job), "submit_time": int(job.submit_s), "time_limit": int(job.flavor.limit_s // 60),
+        "state_reason": _reason(job), "submit_time": int(job.submit_s),
+        "time_limit": None if job.service else int(job.flavor.limit_s // 60),
         "tres_per_node": f"gres:gpu:{model.gres_type}:{job.gpus_per_node}",
         "tres_req_str": asked, "tres_alloc_str": asked if started else "",
         "user_id": _USER_ID[job.user.name], "user_name": job.user.name,
@@ -104,7 +105,7 @@ def _end(job: SimulatedJob) -> int:
     """Return the end; of a running job Slurm shows when its limit will end it."""
     if job.end_s is not None:
         return int(job.end_s)
-    return int(job.start_s + job.flavor.limit_s) if job.start_s is not None else 0
+    return int(job.start_s + job.flavor.limit_s) if job.start_s is not None and not job.service else 0
 
 
 def _tres(job: SimulatedJob, model: Model) -> str:

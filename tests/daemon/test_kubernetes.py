@@ -1,7 +1,10 @@
 """The daemon under Kubernetes: what it records and shows, and that watts do not depend on the scheduler."""
 
+import math
 import re
 import time
+from collections import Counter
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -11,15 +14,21 @@ from idlewatt.daemon.view import DaemonView
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.exporters.kubernetes import reflector
 from idlewatt.exporters.simulated import kubernetes as site
+from idlewatt.exporters.simulated import shards
 from idlewatt.exporters.simulated.api_server import Fault
+from idlewatt.exporters.simulated.jobs import USERS, Behaviour
 from idlewatt.exporters.simulated.kubernetes import USER
 from idlewatt.exporters.simulated.slurm_shapes import SETTINGS
+from idlewatt.storage.owners import OwnerKind
 from idlewatt.storage.power_classes import WASTED, PowerClass
+from idlewatt.storage.records import JobState
+from idlewatt.storage.waiting import WaitReason
 
 
 def configured(url: str, folder, scheduler: str) -> dict[str, str]:
     """Return what differs from the rig's own configuration: GPUs and wall meters, and this scheduler."""
-    pages = {"dcgm": "dcgm_pods" if scheduler == "kubernetes" else "dcgm", "ipmi": "ipmi"}
+    tail = "_pods" if scheduler == "kubernetes" else ""
+    pages = {"dcgm": f"dcgm{tail}", "cgroup": f"cgroup{tail}", "ipmi": "ipmi"}
     kinds = {"kubernetes": f"{{kind: kubernetes, url: '{url}/kubernetes', user: 'label:{USER}'}}",
              "slurm": f"{{kind: slurm_rest, url: '{url}', settings: {SETTINGS}}}"}
     read = "".join(f"{{kind: {kind}, http_sd_configs: [{{url: '{url}/targets/{page}'}}]}}, "
@@ -72,6 +81,18 @@ def gpus(service):
             for gpu in service.known.assessment.gpu_verdicts}
 
 
+def numbered(job_id):
+    """Return what both schedulers call a job alike."""
+    return job_id.rpartition("-")[2]
+
+
+def sized(service):
+    """Return what CPUs and memory each job uses of its servers, and should have."""
+    return {(numbered(row.job_id), row.state, row.nodes, row.gpus, row.cpus, row.cpus_advised, row.memory_bytes,
+             row.memory_advised_bytes, row.basis, row.cpus_used, row.memory_used_bytes, row.starts_sooner_s)
+            for row in service.known.recommended["allocation"].rows}
+
+
 def runs(service, now_s):
     """Return what was recorded of runs that have ended."""
     return sorted((job.job_id.rpartition("-")[2], job.state, job.submit_s, job.start_s, job.end_s, job.user)
@@ -81,36 +102,52 @@ def runs(service, now_s):
 def same_scenario(rig, kube, step, steps, seconds):
     """Run the same cluster under both schedulers and compare what both daemons say of it at each step."""
     slurm, seen = rig.service(**configured(rig.server.url, rig.folder, "slurm")), set()
+    resized = set()
     for _ in range(steps):
         step(seconds, slurm, kube)
         assert watts(kube) == watts(slurm), f"at {rig.now_s}"
         assert gpus(kube) == gpus(slurm)
+        for service in (slurm, kube):
+            service.recommend("allocation")
+        assert sized(kube) == sized(slurm)
+        resized |= {row for row in sized(kube) if row[4] != row[5]}
         seen |= {power_class for _, power_class in watts(kube)}
     for service in (slurm, kube):
         service.record()
-    return slurm, seen
+    return slurm, seen, resized
 
 
 def test_the_same_scenario_has_the_same_watts_by_class_whatever_the_scheduler(rig, kube, step):
-    slurm, seen = same_scenario(rig, kube, step, 44, 90.0)
+    slurm, seen, resized = same_scenario(rig, kube, step, 44, 90.0)
     assert {PowerClass.ALLOCATED_IDLE, PowerClass.ALLOCATED_UNDERUSED, PowerClass.STRANDED, PowerClass.PRODUCTIVE,
             PowerClass.HOST_ACTIVE} <= seen
     assert len(runs(kube, rig.now_s)) >= 5
     assert runs(kube, rig.now_s) == runs(slurm, rig.now_s)
+    assert resized, "of nobody's CPUs it was said that others should have them"
 
 
 @pytest.mark.long
 def test_a_day_has_the_same_watts_by_class_whatever_the_scheduler(rig, kube, step):
-    slurm, seen = same_scenario(rig, kube, step, 1440, 60.0)
+    slurm, seen, _ = same_scenario(rig, kube, step, 1440, 60.0)
     assert PowerClass.ALLOCATED_HUNG in seen
     assert runs(kube, rig.now_s) == runs(slurm, rig.now_s)
 
 
 def advised(service):
-    """Return what each job is advised, by the policy in charge."""
-    return {row.job_id.rpartition("-")[2]: (row.action, row.placement and row.placement.nodes,
-                                            row.placement and row.placement.gpus)
+    """Return what each job is advised, by the policy in charge, and when it is foretold to start."""
+    return {numbered(row.job_id): (row.action, row.placement and row.placement.nodes,
+                                   row.placement and row.placement.gpus, row.cause, row.expected_start_s,
+                                   row.start_interval_s)
             for row in service.known.advice.recommendations if not row.shadow}
+
+
+INTERVAL = -1
+
+
+def waits(service):
+    """Return why jobs wait, by the word of the scheduler and in what class of reasons."""
+    return {numbered(job.job_id): (job.reason, job.reason.bars) for job in service.known.snapshot.jobs
+            if job.state is JobState.PENDING}
 
 
 def further(service):
@@ -119,30 +156,78 @@ def further(service):
         service.recommend(subject)
     moves, reclaim = (service.known.recommended[subject].rows for subject in ("moves", "reclaim"))
 
-    def number(job_id):
-        return job_id.rpartition("-")[2]
-
-    return ([(number(row.job_id), row.placement, [(number(move.job_id), move.origin, move.destination)
-                                                  for move in row.moves]) for row in moves],
-            {(number(row.job_id), row.gpus_idle, row.gpus_held, row.starts and tuple(
-                number(one.job_id) for one in row.starts)) for row in reclaim},
+    return ([(numbered(row.job_id), row.placement, [(numbered(move.job_id), move.origin, move.destination)
+                                                    for move in row.moves]) for row in moves],
+            {(numbered(row.job_id), row.gpus_idle, row.gpus_held, row.starts and tuple(
+                numbered(one.job_id) for one in row.starts)) for row in reclaim},
             set(service.known.advice.power_down))
 
 
 def test_the_same_scenario_has_the_same_advice_whatever_the_scheduler(rig, kube, step):
     slurm, compared, told = rig.service(**configured(rig.server.url, rig.folder, "slurm")), 0, set()
+    reasons = set()
     for _ in range(6):
         step(600.0, slurm, kube)
         for service in (slurm, kube):
             service.advise()
         assert advised(kube) == advised(slurm), f"at {rig.now_s}"
+        assert waits(kube) == waits(slurm), f"at {rig.now_s}"
+        reasons |= {reason for reason, _ in waits(kube).values()}
         assert further(kube) == further(slurm), f"at {rig.now_s}"
         compared += len(advised(kube))
         for words, service in (("kubectl --namespace=", kube), ("scontrol update ", slurm)):
             told |= {words for row in service.known.advice.recommendations if row.command.startswith(words)}
             assert all(row.command.startswith(words) for row in service.known.advice.recommendations if row.command)
     assert compared > 10
+    assert reasons == {WaitReason.RESOURCES, WaitReason.PRIORITY}
     assert told == {"kubectl --namespace=", "scontrol update "}
+
+
+def serving(cluster):
+    """Begin a service without a limit that holds two GPUs and does nothing with them."""
+    job = cluster.submissions.make(next(user for user in USERS if user.name == "carol"), "A100", 0, Behaviour.IDLE,
+                                   1.0, cluster.now_s)
+    job.flavor, job.run_s = replace(job.flavor, limit_s=math.inf), math.inf
+    cluster.start(job, [next(number for number, server in enumerate(cluster.servers)
+                             if server.name == "dgx-a100-02")])
+    return job
+
+
+def parted(service):
+    """Return the parts of GPUs that jobs hold; of which GPU only Slurm says, elsewhere it is read from exporters."""
+    return {(numbered(job.job_id), held.node, part.share) for job in service.known.snapshot.jobs
+            for held in job.allocations for part in held.parts}
+
+
+def spent(service):
+    """Return the joules of each job and of nobody, by class."""
+    sums = Counter()
+    for share in service.accountant.drain_all()[2]:
+        for power_class, joules in share.joules.items():
+            sums[numbered(share.job_id), share.node, power_class] += joules
+    return {key: pytest.approx(joules, rel=1e-6) for key, joules in sums.items() if joules}
+
+
+def test_what_never_ends_and_what_shares_a_gpu_cost_the_same_whatever_the_scheduler(rig, kube, step, monkeypatch):
+    """An endless job is a Deployment there, and shards of a GPU are KAI's fractions of it."""
+    monkeypatch.setattr(shards, "sharded", lambda server: server.name == "dgx-v100-01")
+    rig.cluster.shards = shards.share_a_gpu(rig.cluster)
+    service, slurm = serving(rig.cluster), rig.service(**configured(rig.server.url, rig.folder, "slurm"))
+    for _ in range(8):
+        step(120.0, slurm, kube)
+        assert watts(kube) == watts(slurm), f"at {rig.now_s}"
+        assert gpus(kube) == gpus(slurm)
+        assert parted(kube) == parted(slurm)
+    assert sorted(share for *_, share in parted(kube)) == [0.25, 0.5]
+    for one in (slurm, kube):
+        one.advise()
+    # Intervals of starts may differ: an endless job of Slurm may end whenever others like it did, a service never does.
+    assert {job: said[:INTERVAL] for job, said in advised(kube).items()} == {
+        job: said[:INTERVAL] for job, said in advised(slurm).items()}
+    assert further(kube) == further(slurm)
+    kinds = {numbered(job.job_id): job.owner_kind for job in kube.known.snapshot.jobs}
+    assert kinds[str(service.job_id)] is OwnerKind.SERVICE
+    assert spent(kube) == spent(slurm)
 
 
 def test_nothing_is_unmeasured_and_jobs_are_shown_with_namespace_and_queue(kube, step):

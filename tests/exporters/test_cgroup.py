@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from idlewatt.exporters.cgroup import METRICS, CgroupConfig, parse
 from idlewatt.exporters.exposition import Exposition
+from idlewatt.exporters.limits import Look
 from idlewatt.exporters.targets import Target
 from idlewatt.storage.telemetry import JobReading
 
@@ -17,7 +18,7 @@ SCOPE = "/system.slice/slurmstepd.scope"
 
 def read(page: str | bytes, target: Target = TARGET):
     raw = page if isinstance(page, bytes) else page.encode()
-    return parse(Exposition(METRICS).samples(raw), target, 100.0).jobs
+    return parse(Exposition(METRICS).samples(raw, Look(100.0)), target, 100.0).jobs
 
 
 def jobstats(job: int, seconds: object, used: object, step: str = "") -> str:
@@ -104,3 +105,27 @@ def test_pages_are_read_over_http_and_a_job_seen_by_two_exporters_counts_once(lo
     source = CgroupConfig(kind="cgroup", static_configs=groups).build(clock)
     assert source.read().jobs == (JobReading("5", "n1", clock.now, 10, 20),)
     source.close()
+
+
+def cadvisor(pod: str, seconds: object, used: object, container: str = "", namespace: str = "team") -> str:
+    """Return what a kubelet writes of a pod, or of a container of it."""
+    labels = f'{{container="{container}",id="/kubepods/pod1",image="",name="",namespace="{namespace}",pod="{pod}"}}'
+    return (f"container_cpu_usage_seconds_total{labels} {seconds} 99000\n"  # of when the kubelet looked, in ms
+            f"container_memory_working_set_bytes{labels} {used} 99000\n")
+
+
+def test_a_pod_is_what_its_own_cgroup_says_and_its_containers_are_not_counted_again():
+    page = cadvisor("train-0", 70, 3e9) + cadvisor("train-0", 60, 2e9, "main") + cadvisor("train-0", 9, 1e9, "sidecar")
+    assert read(page) == (JobReading("team/train-0", "dgx-01", 100.0, 70, 3e9),)
+
+
+def test_where_only_containers_are_told_they_add_up_but_for_the_pause():
+    page = "".join((cadvisor("train-0", 60, 2e9, "main"), cadvisor("train-0", 9, 1e9, "sidecar"),
+                    cadvisor("train-0", 1, 1, "POD")))
+    assert read(page) == (JobReading("team/train-0", "dgx-01", 100.0, 69, 3e9),)
+
+
+def test_what_is_of_no_pod_or_has_a_name_that_no_pod_has_is_left_out():
+    page = cadvisor("", 5, 5, namespace="") + cadvisor("p", 5, 5, namespace="") + cadvisor("../x", 5, 5) \
+        + cadvisor("p" * 300, 5, 5) + 'container_cpu_usage_seconds_total{id="/"} 9\n'
+    assert read(page) == ()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ....storage.pod_readings import by_job
 from ....storage.records import Allocation, Job, JobState, Node, SchedulerSnapshot
 from ....storage.telemetry import JobReading, Telemetry
 from ....storage.uses import ACCOUNTS, Use
@@ -104,7 +105,7 @@ class _Round:
     """What was read at one moment, so that it can be asked job by job."""
 
     def __init__(self, snapshot: SchedulerSnapshot, telemetry: Telemetry) -> None:
-        self._jobs = {(reading.job_id, reading.node): reading for reading in telemetry.jobs}
+        self._jobs = by_job(telemetry.jobs, snapshot.jobs)
         self._busy = {reading.node: reading for reading in telemetry.nodes if reading.cpu_busy_ratio is not None}
         self.nodes = {node.name: node for node in snapshot.nodes}
         self._crowd = Counter(part.node for job in snapshot.jobs if job.state.active for part in job.allocations)

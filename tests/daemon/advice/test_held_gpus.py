@@ -31,3 +31,15 @@ def test_a_gpu_that_cannot_be_is_not_known(part):
 
 def test_absurd_amounts_take_no_memory():
     assert len(of(Allocation("n1", 2**60), range(4), gpus=2**60)) <= 1000
+
+
+def test_gpus_on_which_an_exporter_names_a_pod_of_the_job_are_its_own_if_they_are_as_many():
+    def readings(*names):
+        return HeldGpus([GpuReading(f"G{index}", "n1", index, 0.0, jobs=jobs) for index, jobs in enumerate(names)],
+                        [Node("n1", ("a",), 4)])
+
+    pod, pods = ("team/a-0",), Allocation("n1", 2, members=("team/a-0", "team/a-1"))
+    assert [gpu.index for gpu in readings(pod, (), ("team/a-1",), ("team/b",)).of(pods)] == [0, 2]
+    assert readings(pod, (), (), ("team/b",)).of(pods) == [None, None]
+    assert readings(pod, pod, pod, ()).of(pods) == [None, None]
+    assert [gpu.index for gpu in readings((), (), (), ()).of(Allocation("n1", 1, gpu_uuids=("G3",)))] == [3]
