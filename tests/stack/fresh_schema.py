@@ -38,6 +38,7 @@ def _fill(engine: Engine) -> None:
         connection = engine.raw_connection()
         try:
             there = connection.driver_connection
+            assert isinstance(there, sqlite3.Connection)
             if there.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
                 with contextlib.closing(sqlite3.connect(":memory:")) as schema:
                     schema.deserialize(_schema())
