@@ -1,9 +1,14 @@
-"""Moments, as people read them: in local time, with a date when it is not today's."""
+"""Moments, as people read them, in local time with a date when it is not today's, and as they name them."""
 
 from __future__ import annotations
 
-from datetime import datetime
+import math
+from datetime import UTC, datetime
+from typing import cast
 
+from ..storage.durations import seconds
+
+_LAST_S = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 AHEAD_S = 60.0
 """By how much a fact may be younger than now: clocks of one site differ by seconds."""
 
@@ -14,6 +19,26 @@ def moment(time_s: float, now_s: float) -> str:
     if then.date() == now.date():
         return f"{then:%H:%M}"
     return f"{then.day} {then:%b %H:%M}" if then.year == now.year else f"{then:%Y-%m-%d %H:%M}"
+
+
+def moment_of(text: str, now_s: float) -> float:
+    """Return the moment that an age, a day or seconds since the epoch name; ValueError says why it is none."""
+    try:
+        found = now_s - cast(float, seconds(text))
+    except ValueError:
+        try:
+            found = float(text) if text.replace(".", "", 1).isdigit() else _timestamp(text)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{text[:40]!r} is no age (7d), no day (2026-10-01) and no time in seconds") from error
+    if not math.isfinite(found) or found > _LAST_S:
+        raise ValueError(f"{text[:40]!r} is too far in the future")
+    return max(0.0, found)
+
+
+def _timestamp(text: str) -> float:
+    """Return the seconds of an ISO date, which is UTC unless it says otherwise; ValueError."""
+    found = datetime.fromisoformat(text)
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def believed(time_s: float | None, now_s: float, max_age_s: float) -> bool:

@@ -125,12 +125,12 @@ def verdict(found: Fidelity, terms: TermsSettings) -> str:
 
 def _watched(reader: HistoryReader, begins: str) -> tuple[float, float]:
     """Return from a day or an age before the end on when the daemon measured energy; by the clock if it never did."""
-    from ..web.energy_api import moment
+    from ..moments import moment_of
 
     energy = next(table for table in reader.stats() if table.table == "waste")
     if energy.oldest_s is None or energy.newest_s is None or energy.oldest_s == energy.newest_s:
-        return moment(begins, time.time()), time.time()
-    return max(energy.oldest_s, moment(begins, energy.newest_s)), energy.newest_s
+        return moment_of(begins, time.time()), time.time()
+    return max(energy.oldest_s, moment_of(begins, energy.newest_s)), energy.newest_s
 
 
 def _day(seconds: float) -> str:

@@ -47,12 +47,11 @@ class Since(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the words; refuse those that the daemon would not understand before it is asked."""
-        from ..web.api import BadData
-        from ..web.energy_api import moment
+        from ..moments import moment_of
 
         try:
-            moment(value, time.time())
-        except BadData as error:
+            moment_of(value, time.time())
+        except ValueError as error:
             self.fail(str(error), param, ctx)
         return value
 

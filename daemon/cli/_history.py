@@ -84,9 +84,9 @@ class JobSource:
 
     def since(self) -> float | None:
         """Return the moment from which on the history is replayed."""
-        from ..web.energy_api import moment
+        from ..moments import moment_of
 
-        return None if self.begins is None else moment(self.begins, time.time())
+        return None if self.begins is None else moment_of(self.begins, time.time())
 
     def _recorded(self, cluster_text: str | None, progress: Progress) -> tuple[Cluster, WorkloadBuilder]:
         from ..recorded_speeds import applied

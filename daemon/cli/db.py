@@ -149,11 +149,12 @@ def bring_in(config_file: Path, url: str | None, what: str, since: str, *, trust
       idlewatt db import sacct --since 1y
       TZ=UTC sacct --allusers --allocations --json --starttime=2026-01-01 > past.json; idlewatt db import past.json
     """
-    from ..web.energy_api import moment
+    from ..moments import moment_of
     from ._importing import bring
 
     now_s = time.time()
-    bring(_url(config_file, url), what, max(0.0, now_s - moment(since, now_s)), _commands(config_file), trusted=trusted)
+    back_s = max(0.0, now_s - moment_of(since, now_s))
+    bring(_url(config_file, url), what, back_s, _commands(config_file), trusted=trusted)
 
 
 def _commands(config_file: Path) -> SlurmCommands:

@@ -115,13 +115,13 @@ def _show(config_file: Path, since: str, style: str) -> None:
     from ...storage.errors import StoreError
     from ...storage.follow_ledger import FollowLedger
     from ..follow import config
+    from ..moments import moment_of
     from ..strict_yaml import ConfigError
-    from ..web.energy_api import moment
     from ._client import DaemonUnreachable
 
     try:
         with FollowLedger.reader(config.load(config_file).ledger) as ledger:
-            changes = ledger.changes(moment(since, time.time()))
+            changes = ledger.changes(moment_of(since, time.time()))
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     except StoreError as error:

@@ -37,16 +37,15 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the seconds since the epoch; a trace may count from its own beginning."""
-        from ..web.api import BadData
-        from ..web.energy_api import moment
+        from ..moments import moment_of
 
         try:
             return float(value)
         except ValueError:
             pass  # an age or a date, then
         try:
-            return moment(value, time.time())
-        except BadData:
+            return moment_of(value, time.time())
+        except ValueError:
             self.fail(f"{value!r} is neither an age (7d) nor a date such as 2026-11-01T03:00 nor a number of seconds",
                       param, ctx)
 
@@ -78,7 +77,7 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
               help="Train so often, by --seed and the seeds that follow, each for the whole budget; the one that does "
                    "best on later history is kept.")
 @click.option("--engine", type=click.Choice(["alone", "processes", "ray"]), default="alone", show_default=True,
-              help="Where seeds are trained: one after the other, in processes of this machine, or on a Ray cluster "
+              help="How seeds are trained: one after the other, in processes of this machine, or on a Ray cluster "
                    "(RAY_ADDRESS; needs idlewatt[ray]).")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", show_default=True,
               help="Device for agents that train with torch; auto is CUDA if there is one.")
@@ -236,9 +235,9 @@ def _ordered(config_file: Path, options: dict[str, Any]) -> TrainingJob:
 
 
 def _since(text: str | None, until_s: float, usual_s: float) -> float:
-    from ..web.energy_api import moment
+    from ..moments import moment_of
 
-    return until_s - usual_s if text is None else moment(text, until_s)
+    return until_s - usual_s if text is None else moment_of(text, until_s)
 
 
 def _resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> TrainingJob:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from pydantic import TypeAdapter
 from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import NotFound
 
-from ...storage.durations import seconds
 from ...storage.energy_prices import EnergyPrice
 from ...storage.energy_queries import DIMENSIONS, MOST_COUNTED, ORDERS, Dimension, Order, RunFilter
 from ...storage.notices import STATES, Notice
@@ -22,6 +19,7 @@ from ..advice.wait_outlook import WaitOutlook
 from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow, digest_pages
 from ..efficiency.digest import Saved, digest
 from ..flavour_rows import FlavourRow
+from ..moments import moment_of
 from ..pricing import KWH_J
 from .api import ENDPOINTS, LONGEST_FILTER, BadData, dumps
 from .view import NodeRow, View
@@ -30,7 +28,6 @@ MOST_ROWS = 10_000
 ROWS = 100
 FURTHEST = 1_000_000
 DEFAULT_SINCE = "7d"
-_LAST_S = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 Arguments = MultiDict[str, str]
 
 SPAN = {"since": "From when on: an age (`7d`, `12h`), a day (`2026-10-01`) or seconds since the epoch.",
@@ -101,24 +98,12 @@ def _check(name: str, value: str, choices: Mapping[str, Sequence[str]]) -> None:
         raise BadData(f"{name} must be one of {', '.join(choices[name])}, not {value[:40]!r}")
 
 
-def _timestamp(text: str) -> float:
-    """Return the seconds of an ISO date, which is UTC unless it says otherwise; ValueError."""
-    found = datetime.fromisoformat(text)
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-
-
 def moment(text: str, now_s: float) -> float:
     """Return the moment that an age, a day or seconds since the epoch name; raise BadData."""
     try:
-        found = now_s - cast(float, seconds(text))
-    except ValueError:
-        try:
-            found = float(text) if text.replace(".", "", 1).isdigit() else _timestamp(text)
-        except (ValueError, OverflowError) as error:
-            raise BadData(f"{text[:40]!r} is no age (7d), no day (2026-10-01) and no time in seconds") from error
-    if not math.isfinite(found) or found > _LAST_S:
-        raise BadData(f"{text[:40]!r} is too far in the future")
-    return max(0.0, found)
+        return moment_of(text, now_s)
+    except ValueError as error:
+        raise BadData(str(error)) from error
 
 
 def wanted(arguments: Arguments, now_s: float) -> RunFilter:

@@ -405,7 +405,8 @@ def test_the_timers_unit_refuses_where_the_daemon_trains(machine, site):
 
 QUEUE = "/var/lib/idlewatt-follow/queue"
 SQUEUE = f'#!/bin/sh\necho "7|7|PENDING|gpu|ada|$(cat {QUEUE} 2> /dev/null)|0|2026-11-22T16:16:55"\n'
-SCONTROL = f'#!/bin/sh\necho "${{3#ReqNodeList=}}" > {QUEUE}\n'
+SCONTROL = f"#!/bin/sh\nsed -n 's/^update .*ReqNodeList=//p' > {QUEUE}\n"
+"""It is told what to do on its standard input."""
 
 
 @contextmanager

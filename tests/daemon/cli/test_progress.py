@@ -60,7 +60,7 @@ def watched(monkeypatch):
     monkeypatch.setattr(_progress, "Timer", AtOnce)
 
     def run(*arguments) -> str:
-        done = CliRunner(env={"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}).invoke(main, map(str, arguments))
+        done = CliRunner(env={"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "160"}).invoke(main, map(str, arguments))
         assert done.exit_code in (0, 3), done.output
         assert "to go" not in done.stdout
         return done.stderr

@@ -314,7 +314,7 @@ def test_replayed_energy_has_money_beside_it_where_a_price_is_configured(replay,
     told = rows(replay(*options, "--format", "json"))["fifo"]
     assert told["cost"] == pytest.approx(told["energy_joules"] / 3.6e6 * 0.5)
     assert (told["currency"], told["wasted_cost"] < told["cost"]) == ("EUR", True)
-    result = replay(*options, "--report", tmp_path / "replay.html")
+    result = replay(*options, "--report", tmp_path / "replay.html", COLUMNS="200")
     assert "energy is priced at 0.25 EUR a kWh, times a PUE of 2" in result.stderr
     assert f"{told['cost']:.2f} EUR" in result.stdout
     assert f"{told['cost']:.2f} EUR" in (tmp_path / "replay.html").read_text()

@@ -183,7 +183,7 @@ def test_ctrl_c_before_anything_was_learned_keeps_nothing(desk, monkeypatch):
     (["--agent", "gambler"], 2, "there is no agent 'gambler'; there are chooser"),
     (["--resume"], 1, "there is no interrupted training"),
     (["--incumbent", "slurm"], 2, "'slurm' is no rule"),
-    (["--until", "yesterday"], 2, "neither a date"),
+    (["--until", "yesterday"], 2, "nor a date"),
     (["--until", f"{SINCE + 3 * 86400:.0f}"], 1, "too short to learn from"),
     (["--cluster", "1x1"], 1, "can never run on this cluster"),
     (["--from", "history"], 1, "the history holds no nodes"),

@@ -71,7 +71,8 @@ def test_no_summary_of_a_command_is_cut():
 MEANING = {
     "--account": "Only this account", "--check": "", "--cluster": "What a trace ran on",
     "--config.file": "Configuration ",
-    "--dir": "Folder ", "--format": "Output format", "--from": "Jobs to ", "--incumbent": "The policy ",
+    "--dir": "Folder ", "--engine": "How ", "--format": "Output format", "--from": "Jobs to ",
+    "--incumbent": "The policy ",
     "--limit": "At most this many", "--node": "Only ", "--once": "Show one summary", "--partition": "Only ",
     "--policy": "A policy", "--reason": "Why, for the record", "--sample": "Print ", "--seed": "Random seed",
     "--since": "From this time on", "--speeds": "How fast jobs run by where they are placed", "--state": "Only ",

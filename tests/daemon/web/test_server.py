@@ -372,9 +372,10 @@ def test_requests_that_come_at_once_are_answered_in_order(serve, view):
 def test_answers_that_nobody_takes_are_bounded(serve, view, monkeypatch):
     monkeypatch.setattr(connections, "MOST_UNSENT", 20 << 20)
     view.job_rows = view.job_rows * 4000
-    clients = silent_clients(port_of(serve(WebApp(view))), 3)
-    taken = []
-    for client in clients:
+    port, clients, taken = port_of(serve(WebApp(view))), [], []
+    for _ in range(3):  # whoever is silent while the others are answered is let go
+        client, = silent_clients(port, 1)
+        clients.append(client)
         client.sendall(b"GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         taken.append(client.recv(1))  # answered; the rest is not taken yet
     sizes = [sum(iter(lambda client=client: len(client.recv(1 << 20)), 0)) for client in clients]
