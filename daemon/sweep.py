@@ -225,8 +225,8 @@ class Sweep:
         side_by_side = importlib.import_module(ENGINES[engine]).side_by_side
         with contextlib.closing(side_by_side(self.plan, left, workers)) as outcomes:
             for outcome in outcomes:
+                self.done[outcome.policy] = outcome  # before it is seen on disk, where somebody may wait to interrupt
                 self.shelf.put(keys[outcome.policy], outcome)
-                self.done[outcome.policy] = outcome
                 tell(len(self.done), len(self.policies))
 
     def outcomes(self) -> list[PolicyOutcome]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...storage.recommendations import Recommendation
-from ...storage.records import ModelCard, SchedulerSnapshot
+from ...storage.records import ModelCard, Node, NodeState, SchedulerSnapshot
 from ..agents.kinds import FAILURES
 from ..durations import span
 from ..policies import named
@@ -23,7 +23,6 @@ from ..settings.advice import AdviceSettings, CounterfactualSettings
 from .diagnosis import Diagnosis
 from .inference import DecisionContext, ModelAdvice, ModelResult, ServedModel, ask_model, expected, reasons
 from .policy_advice import PolicyAdvice, RenderOptions, instead_of
-from .spare import is_empty
 from .wait_estimate import StartForecast, StartForecasts, WaitChange
 
 log = logging.getLogger(__name__)
@@ -176,3 +175,9 @@ def _foretold(rows: Sequence[Recommendation],
     return [row if (known := forecasts.get((row.job_id, row.submit_s))) is None or row.action != "hold"
             or not known.spread
             else replace(row, start_interval_s=(known.low_s, known.high_s)) for row in rows]
+
+
+def is_empty(node: Node) -> bool:
+    """Tell whether a node is up, and neither in use nor kept for anybody."""
+    empty = not node.gpus_allocated and not node.cpus_allocated if node.vacant is None else node.vacant
+    return node.state is NodeState.UP and not node.reservation and empty

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...storage.power_classes import PowerClass
-from ...storage.records import Node, NodeState
 from ..waste import NodeVerdict
 
 
@@ -24,12 +23,6 @@ def spare_nodes(advised: Mapping[str, str], verdicts: Mapping[str, NodeVerdict])
     """Return the advised nodes by what is known of them."""
     unknown = {node: doubt for node in advised if (doubt := _doubt(verdicts.get(node)))}
     return Spare({node: reason for node, reason in advised.items() if node not in unknown}, unknown)
-
-
-def is_empty(node: Node) -> bool:
-    """Tell whether a node is up, and neither in use nor kept for anybody."""
-    empty = not node.gpus_allocated and not node.cpus_allocated if node.vacant is None else node.vacant
-    return node.state is NodeState.UP and not node.reservation and empty
 
 
 def _doubt(verdict: NodeVerdict | None) -> str:

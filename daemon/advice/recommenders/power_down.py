@@ -19,10 +19,10 @@ from ....storage.records import Node
 from ...durations import ago
 from ...settings.recommenders import PowerDownSettings
 from ...waste import NodeVerdict
-from ..advisor import Advice
+from ..advisor import Advice, is_empty
 from ..node_demand import DAY_S, HORIZON, STEP_S, InUse, NodeDemand, demands, in_use
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
-from ..spare import is_empty, spare_nodes
+from ..spare import spare_nodes
 
 MOST_READ = 7
 """Days of the past that are read in one round: a year-old database is not read at once."""
