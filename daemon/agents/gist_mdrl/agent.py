@@ -100,7 +100,8 @@ class Eyes:
             self.names += [f"remaining time of {server}" for server in servers]
         if options.queue:
             self.names += [f"queued {flavor.name}" for flavor in partition.flavors] + ["from the queue"]
-        self._scale = np.tile(np.array(partition.server, np.float32), partition.servers)
+        # Of CPUs and memory nothing may be told: servers have none then, and none is free.
+        self._scale = np.tile(np.maximum(np.array(partition.server, np.float32), 1.0), partition.servers)
 
     def look(self, decision: PlacementDecision) -> Floats:
         """Return the state of a decision, [inputs]. [13] The job itself is not in it: it limits the actions."""

@@ -1,9 +1,14 @@
 """Another table of flavours, other N and M, rates and networks: what comes of them, and what is refused."""
 
+import itertools
+
+import numpy as np
 import pytest
 from command import reproduce
 
+from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL
 from idlewatt.daemon.agents.gist_mdrl.environment import PARTITIONS, sequences
+from idlewatt.daemon.agents.gist_mdrl.train import Training
 from idlewatt.daemon.reproduce.failures import SettingError
 from idlewatt.daemon.reproduce.gist import sensitivity
 from idlewatt.daemon.reproduce.gist.setting import Setting
@@ -33,6 +38,14 @@ def write(tmp_path):
 def test_without_a_file_the_table_is_the_papers():
     assert partitions_of("") is PARTITIONS
     assert len(sequences(PARTITIONS["A100"])) == 81
+
+
+@pytest.mark.parametrize("options", [LITERAL, IMPROVED])
+def test_an_agent_learns_on_a_table_that_tells_of_no_cpus_and_no_memory(write, options):
+    training = Training(partitions_of(write(TABLE))["H100"], options)
+    for episode in itertools.islice(training.run(), 12):
+        assert np.isfinite(episode.reward)
+    assert all(np.isfinite(array).all() for array in training.agent.weights.values())
 
 
 def test_another_table_has_its_own_n_m_and_rates(write):
