@@ -237,14 +237,3 @@ def _in_a_process(member: Member) -> None:
     except (TrainingError, CheckpointError, ArithmeticError) as error:
         member.folder.mkdir(parents=True, exist_ok=True)
         write(member.folder / ENDED, json.dumps({"failed": str(error)}).encode())
-
-
-def on_ray(members: Sequence[Member]) -> Iterator[News | None]:
-    """Train members on a Ray cluster."""
-    from .members_ray import side_by_side  # an extra
-
-    return side_by_side(members)
-
-
-ENGINES: dict[str, Engine] = {"alone": alone, "processes": processes, "ray": on_ray}
-"""Where members are trained: one after the other here, in processes of this machine, on a Ray cluster."""

@@ -29,8 +29,9 @@ from ..agents.tracking import NoTracker, Tracker
 from ..replay.speed_file import text
 from ..settings.flavours import FlavourSettings
 from ..simulator_error import Fidelity
-from .members import ENGINES, of_seeds
+from .members import Engine, alone, of_seeds, processes
 from .members import train as train_members
+from .members_ray import side_by_side
 from .models import SPEEDS, ModelStore, StoredModel
 from .promotion import HEURISTICS, PolicyFigures, Verdict, judge
 from .promotion_criteria import ASSUMED, PromotionCriteria
@@ -43,6 +44,8 @@ SHADOWS = 2
 """Models of a kind that are listened to beside the one in charge; older ones make room."""
 CURVE_POINTS = 100
 """A curve has a point per hundredth of the budget at most."""
+ENGINES: dict[str, Engine] = {"alone": alone, "processes": processes, "ray": side_by_side}
+"""Where seeds are trained: one after the other here, in processes of this machine, on a Ray cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +205,7 @@ class TrainingRun:
     start: Path | None = None
     """A model to go on from."""
     engine: str = "alone"
-    """Where several seeds are trained, of ``members.ENGINES``."""
+    """Where several seeds are trained, of ``ENGINES``."""
     curve: dict[float, float] = field(default_factory=dict)
     """Held-out score by the share of the budget that was spent."""
     saved: bool = False
