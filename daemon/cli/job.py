@@ -54,12 +54,13 @@ def report(row: Row, width: int) -> Iterator[str]:
     """Yield the lines of a report, none longer than ``width`` but for names that are."""
     job, run = row["job"], row["run"]
     state = plain(run["state"] if run and run["state"] != "unknown" else job["state"])
-    yield f"Job {plain(job['job_id'])} {plain(job['name'])} - {state}"
+    named = "" if job["job_id"].rpartition("/")[2] == job["name"] else f" {plain(job['name'])}"
+    yield f"Job {plain(job['job_id'])}{named} - {state}"
     yield _line("Owner", f"{job['user'] or '-'}, account {job['account'] or '-'}, partition {job['partition']}")
     yield _line("Asked for", _asked(job))
     yield _line("Submitted", f"{day(job['submit_s'])} UTC" + _waited(row))
     if row["reasons"]:
-        yield from _folded("Waited for", ", ".join(row["reasons"]), width)
+        yield from _folded("Waits for" if job["state"] == "pending" else "Waited for", ", ".join(row["reasons"]), width)
     parts = bool(run and run["gpus"]) and not any(part["gpus"] for part in job["allocations"])
     for part in job["allocations"]:
         indexes = part["gpu_indexes"]

@@ -162,7 +162,7 @@ class WebApp:
 
     def _page(self, page: Page, request: Request, name: str = "") -> Response:
         root = "../" * (request.path.count("/") - 1)
-        return Response(page(self._seen_by(request), request.args, name, root), mimetype="text/html")
+        return Response(page(self._seen_by(request), request.args, _named(name), root), mimetype="text/html")
 
     def _metrics(self, request: Request) -> Response:
         view = self._seen_by(request)
@@ -212,10 +212,15 @@ class WebApp:
         return _json(answer(endpoint, request.args, self._seen_by(request)))
 
     def _recorded(self, query: Query, request: Request, name: str = "") -> Response:
-        return _json(energy_api.answer(query, self._seen_by(request), request.args, name))
+        return _json(energy_api.answer(query, self._seen_by(request), request.args, _named(name)))
 
     def _describe(self, request: Request) -> Response:
         return _json(self._openapi)
+
+
+def _named(part: str) -> str:
+    """Return a name as it was: of a path the server leaves ``%2F`` as it came."""
+    return part.replace("%2F", "/")
 
 
 def _sent_by_another_site(request: Request) -> bool:

@@ -199,9 +199,9 @@ def _source(name: str) -> str:
 TEMPLATES = Environment(loader=FunctionLoader(_source), autoescape=True, trim_blocks=True, lstrip_blocks=True)
 TEMPLATES.filters |= {"energy": units.energy, "day": day, "money": units.money,
                       "of_currency": units.of_currency, "carbon": units.carbon,
-                      "job_path": units.job_path, "counted": units.counted, "user_path": units.user_path,
-                      "node_path": units.node_path, "watts": watts, "percent": percent, "span": span,
-                      "change": change, "gpus": gpus, "closeness": closeness, "speedup": speedup,
+                      "beside": units.beside, "job_path": units.job_path, "counted": units.counted,
+                      "user_path": units.user_path, "node_path": units.node_path, "watts": watts, "percent": percent,
+                      "span": span, "change": change, "gpus": gpus, "closeness": closeness, "speedup": speedup,
                       "capitalized": _capitalized, "named_reason": named_reason}
 
 

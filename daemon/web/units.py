@@ -40,6 +40,11 @@ def counted(total: int) -> str:
     return f"More than {MOST_COUNTED:,}" if total > MOST_COUNTED else f"{total:,}"
 
 
+def beside(name: str, job_id: str) -> str:
+    """Return a job's name where it stands beside its id: nothing where the id ends in it, as Kubernetes' do."""
+    return "" if job_id.rpartition("/")[2] == name else name
+
+
 def job_path(job_id: str) -> str:
     """Return where a job's page is, from the root of the site."""
     return f"jobs/{_part(job_id)}"
@@ -56,6 +61,8 @@ def node_path(node: str) -> str:
 
 
 def _part(name: str) -> str:
-    """Return a name as part of a path; one of dots alone would lead elsewhere."""
-    found = quote(name, safe="")
-    return found.replace(".", "%2E") if not found.strip(".") else found
+    """Return a name as part of a path; a part of dots alone would lead elsewhere.
+
+    Its slashes stay what they are: servers and proxies leave ``%2F`` as it is, or refuse it.
+    """
+    return "/".join(quote(part, safe="") if part.strip(".") else part.replace(".", "%2E") for part in name.split("/"))

@@ -43,6 +43,11 @@ _WHOLE = tuple((re.compile(words, re.IGNORECASE), meaning) for words, meaning in
 ))
 _CONSIDERED = "SchedulingGated"
 
+_GANG = {
+    "NonPreemptibleOverQuota": WaitReason.QUOTA, "OverLimit": WaitReason.QUOTA,
+    "QueueDoesNotExist": WaitReason.INVALID, "NotEnoughTasks": WaitReason.PREPARING,
+}
+"""Words of KAI and Volcano that say it all; others only that a gang waits, and the message why."""
 _KUEUE = {
     "Deactivated": WaitReason.HELD, "OnHold": WaitReason.HELD, "Misconfigured": WaitReason.INVALID,
     "Inadmissible": WaitReason.INVALID, "NoMatchingFlavor": WaitReason.CONSTRAINT,
@@ -73,6 +78,12 @@ def pod_reason(reason: str, message: str) -> WaitReason:
         return WaitReason.NONE  # nobody has looked at it yet
     decided = _first(_MEANINGS, [text for _, text in parts_of(message)])
     return decided or _first(_WHOLE, [_PREEMPTION.sub("", message[:_LONGEST])]) or WaitReason.OTHER
+
+
+def gang_reason(reason: str, message: str) -> WaitReason:
+    """Return what the group of a gang says of why nobody starts it."""
+    decided = _GANG.get(reason) or pod_reason(reason, message)
+    return WaitReason.RESOURCES if decided is WaitReason.OTHER and reason == "NotEnoughResources" else decided
 
 
 def parts_of(message: str) -> list[tuple[int, str]]:

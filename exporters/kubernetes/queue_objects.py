@@ -164,16 +164,3 @@ class KueueFlavor(ObjectPart, frozen=True):
 
     metadata: Meta = Meta()
     spec: FlavorSpec = FlavorSpec()
-
-
-class PodGroupSpec(ObjectPart, frozen=True):
-    """What a gang asks for."""
-
-    queue: str = ""
-
-
-class PodGroup(ObjectPart, frozen=True):
-    """A gang of Volcano or KAI."""
-
-    metadata: Meta = Meta()
-    spec: PodGroupSpec = PodGroupSpec()

@@ -12,6 +12,7 @@ from ...storage.waiting import WaitReason
 from ..text import clean
 from .asks import WHOLE, Amount, asked
 from .fields import Meta, Owner, Text, condition, quantity, seconds, some
+from .gangs import GangFacts
 from .messages import shortened, wanted_resource, workload_reason
 from .nodes import NodeFacts
 from .pods import PodConstraints, wish_of
@@ -22,14 +23,13 @@ from .queue_objects import (
     KueueFlavor,
     KueueWorkload,
     LocalQueue,
-    PodGroup,
     WorkloadSpec,
 )
 
 _WORKLOAD = msgspec.json.Decoder(KueueWorkload)
 _LOCAL, _CLUSTER = msgspec.json.Decoder(LocalQueue), msgspec.json.Decoder(ClusterQueue)
 _COHORT = msgspec.json.Decoder(Cohort)
-_FLAVOR, _GANG = msgspec.json.Decoder(KueueFlavor), msgspec.json.Decoder(PodGroup)
+_FLAVOR = msgspec.json.Decoder(KueueFlavor)
 _MOST_PODS = 100_000
 
 
@@ -184,12 +184,6 @@ def parse_flavor(raw: Text) -> tuple[str, Mapping[str, str]]:
     return clean(flavor.metadata.name), flavor.spec.node_labels or {}
 
 
-def parse_gang(raw: Text) -> tuple[tuple[str, str], str]:
-    """Return a gang of Volcano or KAI, and its queue."""
-    gang = _GANG.decode(raw)
-    return (clean(gang.metadata.namespace), clean(gang.metadata.name)), clean(gang.spec.queue)
-
-
 @dataclass(slots=True)
 class Queues:
     """Which queues there are, and which nodes each may use."""
@@ -197,7 +191,7 @@ class Queues:
     local: Mapping[tuple[str, str], str] = field(default_factory=dict)
     clusters: Mapping[str, QueueFacts] = field(default_factory=dict)
     flavors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    gangs: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    gangs: Mapping[tuple[str, str], GangFacts] = field(default_factory=dict)
     nodes: tuple[NodeFacts, ...] = ()
     nested: frozenset[str] = frozenset()
     """Cohorts that have more than their queues."""

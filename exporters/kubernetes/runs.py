@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -19,7 +19,7 @@ from ...storage.records import Allocation, Job, JobState
 from ...storage.waiting import WaitReason
 from ..software import Software, software
 from .groups import NOTEBOOKS, SERVICES, JobPods, Key
-from .messages import pod_reason, shortened
+from .messages import gang_reason, pod_reason, shortened
 from .pods import PodFacts
 from .queues import Queues
 from .request import Grounds, parts_of
@@ -171,13 +171,20 @@ class JobRuns:
             return scene.queues.waits_for(work, scene.queues.local.get((work.namespace, work.queue), partition))
         if gates:
             return WaitReason.HELD, f"SchedulingGated: {', '.join(gates)}"[:300]
-        told = [pod.wait for pod in pods if any(pod.wait)]
-        if not told:
+        found = [*_of_gang(group, pods, scene.queues), *((pod_reason(*pod.wait), pod.wait) for pod in pods
+                                                         if any(pod.wait))]
+        if not found:
             return (WaitReason.PREPARING, "pods are being made") if not pods else (WaitReason.NONE, "")
-        found = [(pod_reason(*wait), wait) for wait in told]
         # One pod that no node suits keeps the whole gang waiting.
         reason, (word, message) = next((one for one in found if one[0].bars), found[0])
         return reason, ": ".join(filter(None, (word, shortened(message))))
+
+
+def _of_gang(group: JobPods, pods: Sequence[PodFacts], queues: Queues) -> Iterator[tuple[WaitReason, tuple[str, str]]]:
+    """Yield why the gang of a group waits, where its scheduler says that on the gang."""
+    known = queues.gangs.get((group.namespace, next((pod.gang for pod in pods if pod.gang), "")))
+    if known is not None and (known.reason or known.message):
+        yield gang_reason(known.reason, known.message), (known.reason, known.message)
 
 
 @lru_cache(maxsize=1024)

@@ -22,6 +22,7 @@ from .api import ApiClient
 from .budgets import by_namespace, parse_budget
 from .claims import Devices, parse_claim, parse_slice
 from .fields import ApiGroups, Text, some
+from .gangs import GangFacts, parse_gang
 from .groups import BATCHES, JobPods, batch_of, gather, parse_batch
 from .nodes import NodeFacts, node_of, parse_node
 from .options import KubernetesOptions
@@ -32,7 +33,6 @@ from .queues import (
     parse_cluster_queue,
     parse_cohort,
     parse_flavor,
-    parse_gang,
     parse_local_queue,
     parse_workload,
 )
@@ -77,8 +77,9 @@ _OPTIONAL = (
     _Kind("budgets", "policy", ("v1",), "poddisruptionbudgets", parse_budget, "whether pods may be moved"),
     _Kind("claims", "resource.k8s.io", _DRA, "resourceclaims", parse_claim, "devices that pods claim (DRA)"),
     _Kind("slices", "resource.k8s.io", _DRA, "resourceslices", parse_slice, "devices of nodes (DRA)"),
-    _Kind("volcano", "scheduling.volcano.sh", ("v1beta1",), "podgroups", parse_gang, "Volcano's queues"),
-    _Kind("kai", "scheduling.run.ai", ("v2alpha2",), "podgroups", parse_gang, "KAI's queues"),
+    _Kind("volcano", "scheduling.volcano.sh", ("v1beta1",), "podgroups", parse_gang, "Volcano's queues and reasons"),
+    _Kind("kai", "scheduling.run.ai", ("v2alpha2",), "podgroups", parse_gang, "KAI's queues and reasons"),
+    _Kind("podgroups", "scheduling.k8s.io", ("v1beta1", "v1alpha3"), "podgroups", parse_gang, "why gangs wait"),
 )
 _REQUIRED = ("nodes", "pods")
 
@@ -228,7 +229,7 @@ class KubernetesSource:
         gone, pods = (with_reservations(devices.laid_over(found())) for found in (
             self._reflectors["pods"].gone, self._reflectors["pods"].kept))
         queues = Queues(by_name(optional["localqueues"]), {one.name: one for one in optional["clusterqueues"]},
-                        dict(optional["resourceflavors"]), by_name((*optional["volcano"], *optional["kai"])),
+                        dict(optional["resourceflavors"]), _gangs(optional),
                         tuple(facts), frozenset(filter(None, optional["cohorts"])))
         groups = gather(pods, gone, optional["jobs"], optional["workloads"])
         scene = Scene(Grounds.of(facts, pods), queues, partial(self._partition, queues), self._user,
@@ -270,6 +271,12 @@ class KubernetesSource:
         return _label(group, label) if rule == "label" else group.namespace
 
 
+def _gangs(optional: Mapping[str, list[GangFacts]]) -> dict[tuple[str, str], GangFacts]:
+    """Return the gangs of all schedulers by namespace and name."""
+    found = (gang for kind in ("podgroups", "volcano", "kai") for gang in optional[kind])
+    return {(gang.namespace, gang.name): gang for gang in found}
+
+
 def queue_of(group: JobPods, queues: Queues) -> str:
     """Return the queue of a job: Kueue's, KAI's or Volcano's, '' for none."""
     if group.queue is None:
@@ -288,7 +295,8 @@ def _queue_of(group: JobPods, queues: Queues) -> str:
     pods = (*group.pods, *group.gone)
     volcano = next((pod.volcano_queue for pod in pods if pod.volcano_queue), "")
     gang = next((pod.gang for pod in pods if pod.gang), "")
-    return _label(group, KAI_QUEUE) or volcano or queues.gangs.get((group.namespace, gang), "")
+    known = queues.gangs.get((group.namespace, gang))
+    return _label(group, KAI_QUEUE) or volcano or (known.queue if known else "")
 
 
 def _label(group: JobPods, name: str) -> str:

@@ -60,9 +60,12 @@ BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"
 CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False)
 POD_GROUPS = Resource(*_VOLCANO, "podgroups", "PodGroup")
+KAI_GROUPS = Resource("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup")
+NATIVE_GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 CORE = (NODES, PODS, NAMESPACES, JOBS, PRIORITY_CLASSES, BUDGETS, CLAIMS, SLICES, DEPLOYMENTS)
-ALL = (*CORE, WORKLOADS, LOCAL_QUEUES, CLUSTER_QUEUES, FLAVORS, COHORTS, POD_GROUPS, TOPOLOGIES, HYPER_NODES)
+ALL = (*CORE, WORKLOADS, LOCAL_QUEUES, CLUSTER_QUEUES, FLAVORS, COHORTS, POD_GROUPS, KAI_GROUPS, NATIVE_GROUPS,
+       TOPOLOGIES, HYPER_NODES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,11 @@ import re
 import time
 from dataclasses import replace
 from html.parser import HTMLParser
+from urllib.parse import urljoin
 
 import energies
 import pytest
+import requests
 from energies import HOSTILE, NOW
 from werkzeug.test import Client
 
@@ -167,13 +169,25 @@ def test_the_first_page_stays_while_the_history_cannot_be_read(client, view, mon
     assert client.get("/jobs").status_code == 503
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", ".", "a b?#%", "<x>"])
+@pytest.mark.parametrize("name", ["a/b", "..", ".", "a/../b", "a b?#%", "<x>"])
 def test_a_name_leads_to_its_own_page(name):
     from urllib.parse import unquote
     path = job_path(name)
     assert unquote(path.removeprefix("jobs/")) == name
-    assert path.count("/") == 1
-    assert not path.endswith("..")
+    assert path.count("/") == 1 + name.count("/")
+    assert ".." not in path
+
+
+@pytest.mark.parametrize("path", [job_path("team/train-7"), "jobs/team%2Ftrain-7"])
+def test_the_page_of_a_job_of_kubernetes_is_served_as_its_links_and_those_of_others_write_it(serve, view, path):
+    view.job_rows = (Job("team/train-7", NOW - 60.0, JobState.PENDING, "a100", Request(2), name="train-7"),)
+    root = serve(WebApp(view)).urls[0]
+    page = requests.get(f"{root}{path}", timeout=10)
+    assert page.status_code == 200
+    assert "<h2 id=\"job-title-1\">Job team/train-7 </h2>" in page.text, "its name is said once"
+    style = re.search(r'"([^"]*static/style\.css)"', page.text)
+    assert requests.get(urljoin(page.url, style[1]), timeout=10).status_code == 200
+    assert requests.get(f"{root}api/v1/{path}", timeout=10).json()["data"][0]["job"]["job_id"] == "team/train-7"
 
 
 def test_a_thousand_nodes_and_two_thousand_pending_jobs_are_rendered_in_300_ms(client, view):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from crd_schemas import all_faults
 
 from idlewatt.exporters.simulated.api_server import Api, ApiServer
 from idlewatt.exporters.simulated.api_store import Store
@@ -15,7 +16,10 @@ from idlewatt.exporters.simulated.api_store import Store
 
 @pytest.fixture
 def store():
-    return Store()
+    """What the server serves; whatever a test leaves in it has to be as a real server would have taken it."""
+    store = Store()
+    yield store
+    assert all_faults(store) == []
 
 
 @pytest.fixture

@@ -1,14 +1,21 @@
 """The simulated cluster as Kubernetes: objects that a real server would take, and the same jobs as under Slurm."""
 
-import json
 from threading import Thread
 
-import kubernetes_validate
 import pytest
+from crd_schemas import all_faults, faults_of
 
 from idlewatt.exporters.kubernetes import KubernetesConfig
 from idlewatt.exporters.simulated import kubernetes
-from idlewatt.exporters.simulated.api_store import JOBS, NODES, PODS, Store
+from idlewatt.exporters.simulated.api_store import (
+    CLUSTER_QUEUES,
+    JOBS,
+    LOCAL_QUEUES,
+    NODES,
+    PODS,
+    WORKLOADS,
+    Store,
+)
 from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
 from idlewatt.exporters.simulated.server import SimulatedSite, SimulationServer
 from idlewatt.exporters.slurm import SlurmRestConfig
@@ -43,11 +50,14 @@ def test_its_objects_are_as_an_api_server_would_take_them():
     cluster, store = SimulatedCluster(ClusterShape(start_s=START_S)), Store()
     cluster.advance(START_S + 3600.0)
     kubernetes.sync(cluster, store)
-    for resource in (NODES, PODS, JOBS):
-        names = store.names(resource)
-        assert names
-        for name in names[:20]:
-            kubernetes_validate.validate(json.loads(store.get(resource, name).text), "1.37", strict=True)
+    assert all(store.names(resource) for resource in (NODES, PODS, JOBS, WORKLOADS, CLUSTER_QUEUES, LOCAL_QUEUES))
+    assert all_faults(store, most=20) == []
+
+
+def test_a_field_that_a_definition_does_not_have_is_a_fault():
+    queue = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": {"name": "lq"}}
+    assert [*faults_of(queue | {"spec": {"clusterQueue": "research"}})] == []
+    assert [*faults_of(queue | {"spec": {"clusterqueue": "research"}})]
 
 
 def told(job):
