@@ -17,14 +17,24 @@ LONGEST_S = 3600.0
 
 
 def classes(connection: Connection, run: RunRow, most: int) -> Iterator[tuple[Window, dict[PowerClass, int]]]:
-    """Yield the millijoules of a run by class in up to ``most`` windows, as long as windows are kept fine."""
+    """Yield the millijoules of a run by class in up to ``most`` windows, as long as windows are kept fine.
+
+    Of a window in which it started or ended, the time is that in which it ran: its power is not that of both.
+    """
     table = schema.run_windows
     chosen = _spread(connection, table, run.start_s, run.last_s, most)
     rows = connection.execute(select(table).where(table.c.start_s.in_(chosen)).order_by(table.c.start_s))
     for row, (columns, (names,)) in readable(rows, unpack):
         own = columns[1:, columns[0] == run.number] if columns.size else columns
         if own.size:
-            yield (row.start_s, row.seconds), {PowerClass(names[code]): energy for code, energy in own.T.tolist()}
+            yield _ran(run, row.start_s, row.start_s + row.seconds), {
+                PowerClass(names[code]): energy for code, energy in own.T.tolist()}
+
+
+def _ran(run: RunRow, start_s: float, end_s: float) -> Window:
+    """Return the part of a time in which a run ran; all of it where clocks leave none."""
+    first_s, last_s = max(start_s, run.start_s), end_s if run.end_s is None else min(end_s, run.end_s)
+    return (first_s, last_s - first_s) if last_s > first_s else (start_s, end_s - start_s)
 
 
 def gpus(connection: Connection, places: Mapping[str, tuple[int, ...] | None], since_s: float, until_s: float,

@@ -75,10 +75,20 @@ def _series(name: str, told: GpuRanges, gpu: GpuRange) -> ChartSeries:
 
 def _recorded(history: HistoryReader, places: Mapping[str, tuple[int, ...] | None], run: RunRow) -> tuple[ChartSeries,
                                                                                                           ...]:
-    """Return the GPUs at places from the windows of the history."""
+    """Return the GPUs at places from the windows of the history.
+
+    A window in which the run started or ended tells of others, too: it is not told while there are others.
+    """
     by_gpu: dict[tuple[str, int], list[GpuRollup]] = {}
     for rollup in history.gpus_of(places, run.start_s, run.last_s, MOST_POINTS):
         by_gpu.setdefault((rollup.node, rollup.index), []).append(rollup)
-    return tuple(ChartSeries(f"{node}:{index}", tuple(one.start_s for one in some), tuple(one.seconds for one in some),
-                             tuple(one.power_mean_watts for one in some), tuple(one.activity_mean for one in some))
-                 for (node, index), some in sorted(by_gpu.items())[:MOST_SERIES])
+    return tuple(_windows(f"{node}:{index}", some, run) for (node, index), some in sorted(by_gpu.items())[:MOST_SERIES])
+
+
+def _windows(name: str, some: Sequence[GpuRollup], run: RunRow) -> ChartSeries:
+    end_s = float("inf") if run.end_s is None else run.end_s
+    own = [run.start_s <= one.start_s and one.start_s + one.seconds <= end_s for one in some]
+    told = own if any(own) else [True] * len(some)
+    return ChartSeries(name, tuple(one.start_s for one in some), tuple(one.seconds for one in some),
+                       tuple(one.power_mean_watts if known else None for one, known in zip(some, told, strict=True)),
+                       tuple(one.activity_mean if known else None for one, known in zip(some, told, strict=True)))

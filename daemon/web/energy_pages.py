@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import cast
@@ -25,7 +27,7 @@ from .api import BadData
 from .energy_api import DEFAULT_SINCE, FURTHEST, node_report, wanted, whole
 from .page import TEMPLATES, part_of
 from .units import money
-from .view import View
+from .view import View, WasteRow
 
 Arguments = MultiDict[str, str]
 Page = Callable[[View, Arguments, str, str], str]
@@ -38,9 +40,22 @@ MOST_GPUS = 16
 PATIENCE_S = 0.05
 """How long a page waits for an outlook; it then says that it is coming, and asks again by itself."""
 SPANS = ("1d", "7d", "30d", "90d", "365d")
-KNOWN = ("since", "user", "account", "partition", "state", "search", "software", "min_kwh", "sort", "offset")
+KNOWN = ("since", "until", "user", "account", "partition", "state", "search", "software", "min_kwh", "sort", "offset")
 STATES = tuple(state.value for state in JobState if state.finished or state.active)
 HEIGHT = 220
+
+
+@dataclass(frozen=True, slots=True)
+class GpuNow:
+    """A GPU of a node as it is now."""
+
+    gpu: int
+    classes: Mapping[PowerClass, float | None]
+    """Its watts by class; None where they were not measured."""
+    watts: float | None
+    activity: float | None
+    holders: tuple[tuple[str, str], ...]
+    """Job and user of each that holds it, or a part of it."""
 
 
 def jobs_page(view: View, arguments: Arguments, name: str, root: str) -> str:
@@ -54,7 +69,7 @@ def jobs_page(view: View, arguments: Arguments, name: str, root: str) -> str:
     live = _live(view, given) if not offset else []
     return _render("jobs.html", view, root, live=live[:MOST_LIVE], more_live=len(live) - MOST_LIVE, rows=rows,
                    total=total, offset=offset, given=given, spans=SPANS, orders=ORDERS, states=STATES,
-                   last=offset + len(rows), since=given.get("since", DEFAULT_SINCE), order=order,
+                   asked=_asked(given), last=offset + len(rows), since=given.get("since", DEFAULT_SINCE), order=order,
                    earlier=_query(given, offset - ROWS) if offset else "",
                    later=_query(given, offset + ROWS) if offset + len(rows) < total else "")
 
@@ -63,11 +78,16 @@ def _live(view: View, given: Mapping[str, str]) -> list[Job]:
     """Return the jobs that wait or run now and are looked for by name: in no record is one before it has run."""
     text, state = given.get("search", ""), given.get("state", "")
     holders = {name: given[name] for name in ("user", "account", "partition") if name in given}
-    if not (text or holders or state) or given.get("min_kwh") or given.get("software"):
+    if not (text or holders or state) or any(name in given for name in ("min_kwh", "software", "until")):
         return []
     return [job for job in view.jobs() if not job.state.finished and state in ("", job.state)
             and any(text in word for word in (job.job_id, job.user, job.name))
             and all(getattr(job, name) == value for name, value in holders.items())]
+
+
+def _asked(given: Mapping[str, str]) -> str:
+    """Return the same question to the API, which answers about recorded jobs only when it is told since when."""
+    return urlencode({"since": DEFAULT_SINCE, "limit": str(ROWS), **given})
 
 
 def _query(given: Mapping[str, str], offset: int) -> str:
@@ -204,10 +224,28 @@ def node_page(view: View, arguments: Arguments, name: str, root: str) -> str:
     if report is None:
         raise NotFound(f"no node {name[:40]!r} is known")
     parts = [row for row in view.waste() if row.node == name]
-    gpus = sorted((row for row in parts if row.gpu is not None), key=lambda row: (row.gpu or 0, row.power_class))
     errors = [(gpu, xid) for where, gpu, xid in _errors(view) if where == name]
-    return _render("node.html", view, root, errors=errors, report=report, since=since, spans=SPANS, gpus=gpus,
-                   parts=part_of(parts))
+    return _render("node.html", view, root, errors=errors, report=report, since=since, spans=SPANS,
+                   gpus=list(_gpus(parts)), parts=part_of(parts))
+
+
+def _gpus(parts: Sequence[WasteRow]) -> Iterator[GpuNow]:
+    """Yield each GPU of a node once, whatever classes its watts are in and however many hold parts of it."""
+    by_gpu: dict[int, list[WasteRow]] = {}
+    for row in parts:
+        if row.gpu is not None:
+            by_gpu.setdefault(row.gpu, []).append(row)
+    for gpu, rows in sorted(by_gpu.items()):
+        classes: dict[PowerClass, float | None] = {}
+        for row in sorted(rows, key=lambda one: one.power_class):
+            classes[row.power_class] = _added(classes.get(row.power_class, 0.0), row.power_watts)
+        yield GpuNow(gpu, classes, functools.reduce(_added, classes.values()), rows[0].activity,
+                     tuple(dict.fromkeys((row.job_id, row.user) for row in rows if row.job_id)))
+
+
+def _added(one: float | None, other: float | None) -> float | None:
+    """Return a sum of watts; None where a part of it was not measured."""
+    return None if one is None or other is None else one + other
 
 
 def error_page(view: View, status: int, message: str, root: str) -> str:

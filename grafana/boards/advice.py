@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .board import board
-from .panels import CURRENCY, DAEMON, PRICE, Row, column, lines, listing, number, quiet
+from .panels import CURRENCY, DAEMON, MEAN_PRICE, PRICE, Row, column, lines, listing, number, quiet
 
 AGE = f"clamp_min(max(time() - idlewatt_advice_timestamp_seconds{{{DAEMON}}}), 0)"
 ISSUED = f"sum(increase(idlewatt_advice_issued_total{{{DAEMON}}}[$__range]))"
@@ -16,7 +16,7 @@ DOWN_POWER = f"sum by (cluster, node) (idlewatt_node_power_watts{{{DAEMON}}}) an
 # Zero where the daemon measures and advises none; nothing at all where it does not measure.
 NO_POWER = f"0 * sum(idlewatt_node_power_watts{{{DAEMON}}})"
 NO_ADVICE = f"0 * sum(idlewatt_advice_interval_seconds{{{DAEMON}}})"
-NO_WINDOW = "no closed window replayed yet"
+NO_WINDOW = "no window replayed yet"
 
 ENERGY, WAIT = (f"idlewatt_simulated_{what}_total{{{DAEMON}}}" for what in ("energy_joules", "wait_seconds"))
 ERROR = "max by (cluster) (idlewatt_simulation_{}_error_ratio{{" + DAEMON + "}})"
@@ -43,6 +43,11 @@ def _saved(spent: str) -> str:
 
 def _saved_in_charge(spent: str) -> str:
     return f"sum({_saved(spent)} and on (cluster, policy) {_role('in_charge')})"
+
+
+def _paid(joules: str, of: str) -> str:
+    """Return what joules by cluster cost at the mean price of the time range; of each ``of``."""
+    return f"sum{of} (({joules}) / 3.6e6 * on (cluster) group_left () {MEAN_PRICE})"
 
 
 def _off(spent: str) -> str:
@@ -88,23 +93,28 @@ def _figures() -> Row:
 def _worth() -> Row:
     losing = ((None, "orange"), (0.0, "text"))
     saved, off = f"{_saved_in_charge(ENERGY)} / 3.6e6", f"{_off(ENERGY)} / 3.6e6"
+    kept = _paid(f"{_saved(ENERGY)} and on (cluster, policy) {_role('in_charge')}", "")
     return (
-        (6, number("Energy saved, if followed", "In the closed windows of the time range, by replay of "
+        (5, number("Energy saved, if followed", "In the closed windows of the time range, by replay of "
                    "the same jobs: the scheduler's own policy less the one in charge of the advice. Shown only where "
                    "it is more than the replay is off by: a smaller figure is not distinguishable from 0. Orange: "
                    "following would have cost energy.",
                    f"({saved}) > ({off}) or ({saved}) < -({off})", "kwatth", steps=losing, empty=NO_WINDOW,
                    legend="saved", beside=((f"({off}) >= abs({saved})", "not distinguishable from 0, +-"),))),
-        (6, number("Waiting hours saved, if followed", "The same of the time that all jobs together "
+        (4, number("Cost saved, if followed", "The same in money, at the mean price of the time range that idlewatt "
+                   "published, with the site's PUE where that is set. No amount while the energy is not "
+                   "distinguishable from 0.", f"({kept}) and (abs({saved}) > ({off}))", CURRENCY, steps=losing,
+                   decimals=2, empty="none, or no price")),
+        (5, number("Waiting hours saved, if followed", "The same of the time that all jobs together "
                    "waited for their start. Orange: they would have waited longer.",
                    f"{_saved_in_charge(WAIT)} / 3600", "short", steps=losing, empty=NO_WINDOW)),
-        (6, number("Error of the simulated energy", "(Simulated - measured) / measured energy under the scheduler's "
+        (5, number("Error of the simulated energy", "(Simulated - measured) / measured energy under the scheduler's "
                    "own policy. A saving that is a smaller share than this is none.",
                    f"max({ERROR.format('energy')})", "percentunit", empty=NO_WINDOW)),
-        (6, number("Error of the simulated waiting", "(Simulated - recorded) / recorded waiting under the "
+        (5, number("Error of the simulated waiting", "(Simulated - recorded) / recorded waiting under the "
                    "scheduler's own policy. Large where the scheduler does what no policy of ours describes: "
                    "priorities, reservations, people.",
-                   f"max({ERROR.format('wait')})", "percentunit", empty="no wait, or no window replayed")))
+                   f"max({ERROR.format('wait')})", "percentunit", empty="no wait or window yet")))
 
 
 def _now() -> Row:
@@ -145,11 +155,16 @@ def _held() -> Row:
 
 def _savings() -> Row:
     return (
-        (12, lines("Energy saved against the scheduler's own policy", "By policy, over windows as long as the time "
+        (8, lines("Energy saved against the scheduler's own policy", "By policy, over windows as long as the time "
                    "range that end at each moment; zero is the scheduler's own. What lies below the error of the "
                    "simulation may be nothing.",
                    _gap(ENERGY, "energy", "3.6e6"), "kwatth", signed=True, names=_BAND, empty=NO_WINDOW)),
-        (12, lines("Hours of waiting saved against the scheduler's own policy", "The same, of the time that all jobs "
+        (8, lines("Cost saved against the scheduler's own policy", "The same in money, at the mean price of the time "
+                  "range.",
+                  ((_paid(_saved(ENERGY), " by (policy)"), "{{policy}}"),
+                   (_paid(f"abs(({_incumbent(ENERGY)}) * on (cluster) {ERROR.format('energy')})", ""),
+                    "error of the simulation")), CURRENCY, signed=True, names=_BAND, empty="no price, or no window")),
+        (8, lines("Hours of waiting saved against the scheduler's own policy", "The same, of the time that all jobs "
                    "together waited for their start.",
                    _gap(WAIT, "wait", "3600"), "short", signed=True, names=_BAND, empty=NO_WINDOW)))
 
@@ -157,10 +172,14 @@ def _savings() -> Row:
 _BAND = {"error of the simulation": ("Error of the simulation", "#9e9e9e")}
 
 
+def _incumbent(spent: str) -> str:
+    return f"{_spent(spent)} and on (cluster, policy) {_role('incumbent')}"
+
+
 def _gap(spent: str, what: str, scale: str) -> tuple[tuple[str, str], ...]:
-    incumbent = f"{_spent(spent)} and on (cluster, policy) {_role('incumbent')}"
     return ((f"{_saved(spent)} / {scale}", "{{policy}}"),
-            (f"sum(abs(({incumbent}) * on (cluster) {ERROR.format(what)})) / {scale}", "error of the simulation"))
+            (f"sum(abs(({_incumbent(spent)}) * on (cluster) {ERROR.format(what)})) / {scale}",
+             "error of the simulation"))
 
 
 def _adherence() -> Row:

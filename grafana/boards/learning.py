@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .board import board
-from .panels import DAEMON, Row, column, curves, lines, listing, number, quiet, timeline
+from .panels import CURRENCY, DAEMON, MEAN_PRICE, Row, column, curves, lines, listing, number, quiet, timeline
 
 NO_AGENT = quiet("no agent yet (idlewatt train)")
 NOT_JUDGED = quiet("no agent has been judged yet")
@@ -77,21 +77,24 @@ def _figures() -> Row:
 def _judged() -> Row:
     columns = {"policy": "Policy", "Value #A": "Against the scheduler", "Value #B": "From", "Value #C": "To",
                "Value #D": "Completion", "Value #E": "Completion, p99", "Value #F": "Wait", "Value #G": "Wait, p99",
-               "Value #H": "Energy at the wall", "Value #I": "Utilisation", "Value #J": "Makespan"}
+               "Value #H": "Energy at the wall", "Value #I": "Cost of it", "Value #J": "Utilisation",
+               "Value #K": "Makespan"}
     ratio, seconds = column("percentunit", width=75), column("s")
     looks = (column(width=240), column("percentunit", width=185), *2 * (ratio,), *4 * (seconds,), column("kwatth"),
-             column("percentunit"), seconds)
+             column(CURRENCY), column("percentunit"), seconds)
     return (
         (24, listing("Policies on held-out history", "The last judgement: everybody replayed the same jobs of days "
                      "that no agent was trained on. Completion time against the scheduler's own policy with its 95 % "
                      "interval over stretches of a day or more that share no queue; energy is at the wall, with "
-                     "all nodes on; utilisation is GPU time held while jobs came (Eq. (5) of the GIST AI-X paper), of "
-                     "which more is better. Who is promoted has shown more: evidence that holds for somebody who looks "
-                     "every night.",
+                     "all nodes on, its cost at the mean price of the time range; utilisation is GPU time held while "
+                     "jobs came (Eq. (5) of the GIST AI-X paper), of which more is better. Who is promoted has shown "
+                     "more: evidence that holds for somebody who looks every night.",
                      (*(_heldout("jct_ratio", bound=bound) for bound in ("estimate", "low", "high")),
                       *(_heldout(f"{what}_seconds", statistic=statistic)
                         for what in ("jct", "wait") for statistic in ("mean", "p99")),
                       f"{_heldout('energy_joules', empty_nodes='on')} / 3.6e6",
+                      f'max by (policy) (idlewatt_heldout_energy_joules{{{DAEMON}, empty_nodes="on"}} / 3.6e6 '
+                      f"* on (cluster) group_left () {MEAN_PRICE})",
                       _heldout("utilization_ratio"), _heldout("makespan_seconds")),
                      columns, special=dict(zip(columns.values(), looks, strict=True)), order="Against the scheduler",
                      empty=NOT_JUDGED)),)

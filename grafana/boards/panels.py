@@ -62,6 +62,10 @@ PRICE = _price("$__rate_interval")
 """What a kWh costs with the site's PUE, in the currency that is shown: a price in another one gives no amount."""
 
 
+MEAN_PRICE = f"max by (cluster) ({_price('$__range')})"
+"""The mean of it over the time range, by cluster: for what was replayed, of which no moment is known."""
+
+
 def cost(watts: str, by: str = "") -> str:
     """Return what watts cost over the time range, each step at the price that the daemon published then."""
     return f"sum{by} (sum_over_time(({watts} * {_SAME} {PRICE})[$__range:$__interval])) * $__interval_ms / 3.6e9"
@@ -85,7 +89,7 @@ KINDS = ("useful", "wasted", "apart")
 CLASSES = {row.value: (row.label, row.color) for kind in KINDS for row in PowerClass if row.kind == kind}
 """The classes of power, also states of GPUs and reasons of waste: what people read, and its colour."""
 
-LETTERS = "ABCDEFGHIJ"
+LETTERS = "ABCDEFGHIJK"
 NO_DATA = "no data: see Daemon health"
 
 

@@ -6,10 +6,15 @@ from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import insert
+from werkzeug.test import Client
 
+from idlewatt.daemon import config
+from idlewatt.daemon.service import Service
+from idlewatt.daemon.view import DaemonView
+from idlewatt.daemon.web.app import WebApp
 from idlewatt.storage import schema
 from idlewatt.storage.energy_queries import RunFilter
-from idlewatt.storage.energy_schema import SUMS
+from idlewatt.storage.energy_schema import COST_COLUMNS, SELDOM, SUMS, TOLD
 from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.run_energy import DAY_S, EnergyShare
@@ -31,15 +36,27 @@ def large(tmp_path_factory):
                 connection.execute(insert(schema.run_energy), [run(draw, number) for number in numbers])
         with history._writing() as connection:
             connection.execute(insert(schema.energy_days), [
-                sums(draw) | {"day_s": MONTH + day * DAY_S, "partition": f"p{user % 6}", "account": f"lab{user % 20}",
-                              "user": f"user{user}"} for day in range(31) for user in range(300)])
+                whole(sums(draw)) | {"day_s": MONTH + day * DAY_S, "partition": f"p{user % 6}",
+                                     "account": f"lab{user % 20}", "user": f"user{user}"}
+                for day in range(31) for user in range(300)])
         yield history
 
 
 def sums(draw):
+    """Return what a run took in three classes, with its price and carbon; what it took nothing of is NULL."""
     energy = draw.randrange(10**9)
-    return dict.fromkeys(SUMS, 0) | {"energy_mj": energy, "wasted_mj": energy // 3, "gpu_ms": 10**6,
-                                     "allocated_idle_mj": energy // 3, "productive_mj": energy - energy // 3}
+    idle, host = energy // 3, energy // 5
+    parts = {"allocated_idle": idle, "host_active": host, "productive": energy - idle - host}
+    return dict.fromkeys(SUMS, 0) | dict.fromkeys((*SELDOM, *TOLD)) | {
+        "energy_mj": energy, "wasted_mj": idle, "gpu_ms": 10**6, "priced_mj": energy, "cost_micro": energy // 10,
+        "wasted_cost_micro": idle // 10, "gpu_cost_micro": 10**6, "intensity_mj": energy, "carbon_mg": energy // 10,
+        **{f"{name}_mj": part for name, part in parts.items()},
+        **{f"{name}_cost_micro": part // 10 for name, part in parts.items()}}
+
+
+def whole(sums):
+    """Return sums of a day, of which each has room for what it took nothing of."""
+    return {name: value if name in COST_COLUMNS.values() else value or 0 for name, value in sums.items()}
 
 
 def job(number):
@@ -57,8 +74,8 @@ def run(draw, number):
     return sums(draw) | {
         "job_id": str(number), "submit_s": start_s - 60, "start_s": start_s, "user": f"user{number % 300}",
         "account": f"lab{number % 20}", "partition": f"p{number % 6}", "gpu_model": "NVIDIA A100-SXM4-40GB",
-        "first_s": start_s, "last_s": start_s + 7200, "gpus": 4.0, "seen_ms": 7_200_000, "shared_ms": 0,
-        "power_max_mw": 10**6, "memory_max_bytes": 1 << 34, "idle": []}
+        "first_s": start_s, "last_s": start_s + 7200, "gpus": 4.0, "seen_ms": 7_200_000,
+        "power_max_mw": 10**6, "memory_max_bytes": 1 << 34, "idle": [], "shared_ms": None}
 
 
 def timed(work):
@@ -72,6 +89,7 @@ def timed(work):
 
 WEEK = RunFilter(since_s=MONTH + 24 * DAY_S)
 ALL = RunFilter(since_s=MONTH)
+IDLE = RunFilter(since_s=MONTH, wasted=(PowerClass.ALLOCATED_IDLE,))
 LISTS = {
     "a week, newest first": lambda history: history.runs(WEEK, "ended", 50),
     "a week, most wasted first": lambda history: history.runs(WEEK, "wasted", 50),
@@ -100,6 +118,13 @@ LISTS = {
     "a month by job": lambda history: history.energy_by("job", ALL, 50),
     "a month by day": lambda history: history.energy_by("day", ALL),
     "one job": lambda history: history.runs_of("500000"),
+    "a month, most idle first": lambda history: history.runs(IDLE, "wasted", 50),
+    "a month by job, most idle first": lambda history: history.energy_by("job", IDLE, 50),
+    "a month by partition": lambda history: history.energy_by("partition", ALL),
+    "a month's runs with some software": lambda history: history.runs(
+        RunFilter(since_s=MONTH, software="pytorch"), "ended", 50),
+    "a month's runs with software that nobody has": lambda history: history.runs(
+        RunFilter(since_s=MONTH, software="nothing"), "ended", 50),
 }
 
 
@@ -109,6 +134,40 @@ def test_lists_and_the_month_report_of_a_million_jobs_take_less_than_a_second(la
     with capsys.disabled():
         print(f"\n{what}: {spent:.3f} s")
     assert spent < 1.0
+
+
+PAGES = ("/jobs?since=31d", "/jobs?since=31d&sort=wasted", "/jobs?since=31d&offset=100000",
+         "/jobs?since=31d&search=train-4711", "/jobs?since=31d&user=user7&min_kwh=0.1", "/users?since=31d",
+         "/users/user7?since=31d", "/jobs/500000", "/api/v1/jobs?since=31d&limit=1000",
+         *(f"/api/v1/waste?by={by}&since=2026-10-01&until=2026-11-01&limit=10000"
+           for by in ("account", "user", "partition", "day", "class")),
+         "/api/v1/waste?by=job&since=2026-10-01&until=2026-11-01", "/api/v1/digest?since=7d")
+"""What is looked at, and what ``idlewatt jobs``, ``idlewatt report --month`` and ``idlewatt digest`` ask."""
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_and_answers_of_a_million_jobs_take_less_than_a_second(large, capsys, path):
+    service = Service(config.parse("cluster: dgx\ncosts: {currency: EUR, per_kwh: 0.3}\n"), large,
+                      lambda: MONTH + 31 * DAY_S)
+    view = DaemonView(service, lambda: service.settings)
+    client = Client(WebApp(view))
+    assert client.get(path).status_code == 200
+    spent = timed(lambda: client.get(path).get_data())
+    view.close()
+    with capsys.disabled():
+        print(f"\n{path}: {spent:.3f} s")
+    assert spent < 1.0
+
+
+LONGEST_S = 4.0
+"""Of whole runs by the flavour of their jobs, of which no sums by day are kept; docs/figures.md has what it takes."""
+
+
+def test_a_million_runs_are_added_up_by_flavour_in_seconds(large, capsys):
+    spent = timed(lambda: large.energy_by("flavour", ALL))
+    with capsys.disabled():
+        print(f"\na month by flavour: {spent:.3f} s")
+    assert spent < LONGEST_S
 
 
 def test_a_window_of_1000_nodes_is_written_within_a_second(tmp_path, capsys):

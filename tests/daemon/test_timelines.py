@@ -57,6 +57,13 @@ def test_without_a_prometheus_the_windows_tell(history):
     assert found.series_source == "recorded windows"
 
 
+def test_a_window_in_which_a_job_started_tells_of_others_too_and_is_a_gap(history):
+    history.record_rollups([GpuRollup(START - 100.0, 100.5, "n1", f"GPU-{index}", index, 100.0, 1000.0, 0.0, 0.0,
+                                      10.0, 10.0, 100.0) for index in (0, 1)])
+    assert report(history, None).series[0].watts == (None, 100.0, 100.0)
+    assert report(history, None).series[0].activity == (None, 0.5, 0.5)
+
+
 def test_the_prometheus_that_is_configured_tells_and_it_is_said(history):
     server = Server()
     found = report(history, GpuTimelines(server, lambda: NOW))

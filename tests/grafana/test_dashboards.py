@@ -23,7 +23,7 @@ BOARDS = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))
 RECORDED = ROOT / "tests" / "recorded"
 UNITS = {"watt", "kwatt", "megwatt", "watth", "kwatth", "joule", "percentunit", "celsius", "s", "bytes", "Bps", "hertz",
          "short", "locale", "dateTimeFromNow", "string", made.CURRENCY}
-LETTERS = "ABCDEFGHIJ"
+LETTERS = "ABCDEFGHIJK"
 LEGACY = {"graph", "singlestat", "table-old"}
 THIRD_PARTY = {"ALERTS", "process_resident_memory_bytes"}
 """Metrics of others that a board may name: Prometheus' own, and the client library's."""
@@ -296,23 +296,25 @@ def test_power_and_energy_are_shown_to_scale_t26(board):
                 assert unit == "watt", expression
 
 
-@pytest.mark.parametrize(("error", "shown"), [(0.05, 0), (0.2, 1)])
+@pytest.mark.parametrize(("error", "shown"), [(0.05, (0, 2)), (0.2, (1,))])
 def test_a_policy_that_came_later_has_not_saved_what_was_spent_before_it_came(tmp_path, promtool, error, shown):
     """And what is less than the simulator is off by is called so, with by how much, and is no saving."""
     advice = json.loads((ROOT / "grafana" / "dashboards" / "advice.json").read_text())
-    [targets] = [panel["targets"] for panel in panels(advice) if panel["title"] == "Energy saved, if followed"]
+    targets = [target for title in ("Energy saved, if followed", "Cost saved, if followed")
+               for panel in panels(advice) if panel["title"] == title for target in panel["targets"]]
     energy, role = "idlewatt_simulated_energy_joules_total", "idlewatt_policy_info"
     of = 'cluster="c", job="idlewatt", instance="i"'
     inputs = {f'{energy}{{{of}, policy="theirs"}}': "0+360000000x60",  # 100 kWh a minute for an hour
               f'{energy}{{{of}, policy="agent"}}': "_x29 288000000+288000000x31",  # 80, from half past
+              f'idlewatt_electricity_price{{{of}, currency="USD"}}': "0.1x30 0.3x30",
               f'idlewatt_simulation_energy_error_ratio{{{of}}}': f"{-error}x60",  # of 6,000 kWh
               f'{role}{{{of}, policy="theirs", role="incumbent"}}': "1x60",
               f'{role}{{{of}, policy="agent", role="in_charge"}}': "1x60"}
-    said = [600, 1200]
+    said = [600, 1200, 600 * 0.2]
     (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
         "interval": "1m", "input_series": [{"series": series, "values": values} for series, values in inputs.items()],
-        "promql_expr_test": [{"expr": f"round({filled(target['expr'])}, 100)", "eval_time": "60m",
-                              "exp_samples": [{"labels": "{}", "value": said[which]}] if which == shown else []}
+        "promql_expr_test": [{"expr": f"round({filled(target['expr'])}, {(100, 100, 10)[which]})", "eval_time": "60m",
+                              "exp_samples": [{"labels": "{}", "value": said[which]}] if which in shown else []}
                              for which, target in enumerate(targets)]}]}))
     promtool("test", "rules", tmp_path / "test.yml")
 

@@ -31,7 +31,7 @@ NO_AGENT = {
     "learning: Best agent on held-out history A", "learning: Drift of waiting jobs A",
     "learning: Agent in charge abstains A", "learning: Age of the agent in charge A",
     "learning: Last judgement of agents A",
-    *(f"learning: Policies on held-out history {letter}" for letter in "ABCDEFGHIJ"), "learning: Regret of policies A",
+    *(f"learning: Policies on held-out history {letter}" for letter in "ABCDEFGHIJK"), "learning: Regret of policies A",
     "learning: Rounds without advice A", "learning: Training curves A", "learning: Trainings of agents A",
     "GpuAdviceAgentAbstains: idlewatt_abstaining", "GpuAdviceAgentDemoted: idlewatt_policy_info",
     "GpuAdviceTrainingFailing: idlewatt_training_last_success_timestamp_seconds",
@@ -69,8 +69,9 @@ BY_CHANCE = {
 }
 """Empty until a job of several GPUs runs, or waits, for which there is something to be had; or while all is measured
 and nobody works past the scheduler: that is chance."""
-ENERGY_SAVED = {f"advice: Energy saved, if followed {letter}" for letter in "AB"}
-"""One of the two is answered: the energy saved, or that it cannot be told from nothing; which one is chance."""
+ENERGY_SAVED = {*(f"advice: Energy saved, if followed {letter}" for letter in "AB"),
+                "advice: Cost saved, if followed A"}
+"""Answered are the energy saved and its cost, or that it cannot be told from nothing; which is chance."""
 NO_LIKE = {
     *(f"advice: What more or fewer GPUs would do for a job {letter}" for letter in "ABCD"),
     *(f"advice: Who should have what others do not use {letter}" for letter in "ABCDE"),
@@ -85,7 +86,8 @@ NO_WINDOW = {
     *ENERGY_SAVED, "advice: Waiting hours saved, if followed A",
     "advice: Error of the simulated energy A", "advice: Error of the simulated waiting A",
     *(f"advice: {panel} {letter}" for letter in "AB" for panel in (
-        "Energy saved against the scheduler's own policy", "Hours of waiting saved against the scheduler's own policy",
+        "Energy saved against the scheduler's own policy", "Cost saved against the scheduler's own policy",
+        "Hours of waiting saved against the scheduler's own policy",
         "Policies side by side", "Error of the simulation over time")), "advice: Policies side by side C",
 }
 """Empty until the first closed window has been replayed: what is younger than a quarter of an hour is not closed."""

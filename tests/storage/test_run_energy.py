@@ -1,5 +1,7 @@
 """What runs took: added up once, whatever comes twice, on both databases."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,8 +119,16 @@ def test_money_is_booked_at_the_price_of_its_hour(history):
 def test_the_classes_of_a_run_over_time(history):
     history.record_shares([share(0.0), share(0.0, job_id="2", joules={IDLE: 9.0}), share(300.0, joules={IDLE: 5.0})])
     (run,) = history.runs_of("1")
-    assert history.classes_of(run, 100) == (((0.0, 300.0), {WORK: 1_000_000}), ((300.0, 300.0), {IDLE: 5000}))
-    assert history.classes_of(run, 1) == (((0.0, 300.0), {WORK: 1_000_000}),)
+    assert history.classes_of(run, 100) == (((20.0, 280.0), {WORK: 1_000_000}), ((300.0, 300.0), {IDLE: 5000}))
+    assert history.classes_of(run, 1) == (((20.0, 280.0), {WORK: 1_000_000}),)
+
+
+def test_of_a_window_in_which_a_run_started_the_time_counts_in_which_it_ran(history):
+    history.record_shares([share(0.0, run_s=200.0), share(300.0, run_s=200.0)])
+    (run,) = history.runs_of("1")
+    assert [window for window, _ in history.classes_of(run, 100)] == [(200.0, 100.0), (300.0, 300.0)]
+    ended = replace(run, end_s=450.0)
+    assert [window for window, _ in history.classes_of(ended, 100)] == [(200.0, 100.0), (300.0, 150.0)]
 
 
 def test_shares_wait_on_disk_as_they_are():

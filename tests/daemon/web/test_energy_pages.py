@@ -21,6 +21,7 @@ from idlewatt.daemon.web.units import job_path
 from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.gpu_parts import GpuPart
 from idlewatt.storage.history import History
+from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 
 PATHS = ["/", "/jobs", "/jobs?sort=wasted&since=30d", "/jobs/4711", "/jobs/4712", "/jobs/666", "/jobs/900", "/users",
@@ -119,7 +120,7 @@ def test_a_job_s_page_says_what_a_terminal_says(client):
 def test_energy_by_class_has_its_money_beside_it(client, path):
     page = client.get(path).text
     table = page[page.index('aria-label="Energy by class"'):]
-    costs = re.findall(r'<td class="number">([\d.]+) EUR</td>', table[:table.index("</table>")])
+    costs = re.findall(r'<td class="number wide">([\d.]+) EUR</td>', table[:table.index("</table>")])
     assert len(costs) >= 3
     assert "0.10" in costs if path.startswith("/jobs") else costs
 
@@ -192,7 +193,6 @@ def test_the_page_of_a_job_of_kubernetes_is_served_as_its_links_and_those_of_oth
 
 def test_a_thousand_nodes_and_two_thousand_pending_jobs_are_rendered_in_300_ms(client, view):
     from idlewatt.daemon.web.view import NodeRow, WasteRow
-    from idlewatt.storage.power_classes import PowerClass
     states = (PowerClass.ALLOCATED_IDLE, PowerClass.PRODUCTIVE, PowerClass.ALLOCATED_UNDERUSED)
     view.node_rows = tuple(NodeRow(Node(f"n{number}", ("gpu",), 8), 3000.0, "ipmi", 100.0) for number in range(1000))
     view.waste_rows = tuple(WasteRow("gpu", f"n{node}", states[node % 3], 300.0, node % 3 != 1, gpu,
@@ -211,6 +211,36 @@ def test_a_thousand_nodes_and_two_thousand_pending_jobs_are_rendered_in_300_ms(c
         spent.append(time.process_time() - began)
     print(f"\n{min(spent):.3f} s")
     assert min(spent) < 0.3
+
+
+def test_a_gpu_of_a_node_is_one_row_whatever_classes_its_watts_are_in_and_whoever_holds_it(client, view):
+    mine = [row for row in view.waste_rows if row.node == "dgx01" and row.gpu == 0]
+    other = replace(mine[0], power_class=PowerClass.ALLOCATED_UNDERUSED, power_watts=20.0)
+    shared = replace(other, job_id="4712", user="bob")
+    view.waste_rows += (other, shared)
+    page = client.get("/nodes/dgx01").text
+    assert page.count(">GPU 0</th>") == 1
+    row = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", page.split(">GPU 0</th>")[1].split("</tr>")[0]))
+    watts = sum(one.power_watts for one in mine) + 40.0
+    assert f"{watts:.0f} W" in row
+    assert "4712 bob" in row
+    view.waste_rows = (*(one for one in view.waste_rows if one.gpu != 0), replace(other, power_watts=None))
+    assert "0 W" not in client.get("/nodes/dgx01").text.split(">GPU 0</th>")[1].split("</tr>")[0]
+
+
+def test_the_list_of_jobs_is_asked_the_same_of_the_api_with_all_its_filters(client):
+    _, elements = parsed(client, "/jobs?user=alice&sort=wasted&until=2027-01-15&min_kwh=0.1")
+    (link,) = [attributes["href"] for tag, attributes in elements.seen if "api/v1/jobs" in attributes.get("href", "")]
+    asked = client.get(f"/{link.removeprefix('./')}")
+    assert asked.status_code == 200, asked.text
+    assert {row["user"] for row in asked.json["data"]} <= {"alice"}
+    assert all(f"{name}=" in link for name in ("since", "until", "user", "sort", "min_kwh"))
+
+
+def test_jobs_are_listed_until_a_day(client):
+    text, _ = parsed(client, "/jobs?since=2026-12-01&until=2027-01-01")
+    assert "No such job was recorded in that time." in text
+    assert client.get("/jobs?since=2027-01-02&until=2027-01-01").status_code == 400
 
 
 def test_parts_of_gpus_are_named_on_the_page_in_the_api_and_by_the_command(view, tmp_path):

@@ -22,6 +22,14 @@ def test_page_tells_the_interval_what_stands_before_and_what_would_start_now(cli
     assert "not known: whether that is enforced is not known" in said
 
 
+def test_a_job_of_somebody_else_that_stands_before_it_is_no_empty_link(view, client):
+    (one,) = view.told
+    view.told = (replace(one, ahead=tuple(replace(other, job_id="") for other in one.ahead)),)
+    said = text(client, "/jobs/4722")
+    assert "a job of somebody else, running, 4 GPUs" in said
+    assert 'href="../jobs/"' not in client.get("/jobs/4722").text
+
+
 def test_page_says_when_nothing_is_known_of_the_start(view, client):
     view.told, view.standing = (), replace(view.standing, no_advice="no advice: the scheduler was not read for 1 h")
     assert "When it starts is not known: no advice: the scheduler was not read for 1 h." in text(client, "/jobs/4722")
