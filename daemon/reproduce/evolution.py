@@ -1,18 +1,227 @@
-"""Evolution strategies (Salimans et al., arXiv 1703.03864): training by nothing but scores of whole replays."""
+"""Evolution strategies (Salimans et al., arXiv 1703.03864): training by nothing but scores of whole replays.
+
+One trainer serves every paper here; what its replays are, and what weights are worth on them, a :class:`Bench` tells.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from itertools import count, islice, repeat
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
+from ...storage.records import ModelCard
+from ..agents.adam import Adam
+from ..agents.checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
 from ..replay.arrays import Floats
 
+STATE = "training.safetensors"
 
-def rising(score: Callable[[Floats], float], weights: Floats, noise: float | Floats, steps: Floats) -> Floats:
+Score = Callable[[Floats], float]
+"""Returns what some weights are worth; the lower the better."""
+
+
+class Bench(Protocol):
+    """The replays of a paper, by which weights are scored."""
+
+    @property
+    def described(self) -> Mapping[str, object]:
+        """Return all that the replays are made of, as JSON can hold it."""
+
+    def initial(self) -> Floats:
+        """Return the weights that training sets out from."""
+
+    def learned_from(self, numbers: Sequence[int]) -> Score:
+        """Return the score on the replays of these numbers: every candidate of a round has the same."""
+
+    def chosen_by(self) -> Score:
+        """Return the score that chooses among weights, on replays that nothing is learned from."""
+
+
+class Momentum(Adam):
+    """A mean of past gradients, and nothing else."""
+
+    def direction(self, gradient: Floats) -> Floats:
+        """Take a gradient in; return the direction to step against."""
+        self.steps += 1
+        self.first = 0.8 * self.first + 0.2 * gradient
+        return self.first
+
+
+def one_stream(seed: int) -> Iterator[np.random.Generator]:
+    """Yield for every round the same generator, which draws on."""
+    return repeat(np.random.default_rng(seed))
+
+
+def stream_of_each(seed: int) -> Iterator[np.random.Generator]:
+    """Yield for every round a generator of its own."""
+    return (np.random.default_rng([seed, number]) for number in count())
+
+
+@dataclass(frozen=True)
+class EvolutionConfig:
+    """How weights are evolved; the same seed gives the same weights."""
+
+    seed: int
+    rounds: int
+    pairs: int
+    at_once: int
+    """Replays that every candidate of a round is tried on: common random numbers."""
+    chosen_every: int
+    """Rounds."""
+    noise: float | Floats
+    """How far weights are moved to try them."""
+    rate: float | Floats
+    """Of learning, at first; it falls to 0."""
+    pool: int | None = None
+    """Replays that are drawn from; without, every round has new ones."""
+    optimiser: type[Adam] = Adam
+    chance: Callable[[int], Iterator[np.random.Generator]] = one_stream
+    first: float | Floats = 1.0
+    """1 for the weights that are learned at first, 0 for the others."""
+    first_rounds: float = 0.0
+    """Share of the rounds in which only these are learned."""
+    goes_back: bool = False
+    """To the best so far after each look that found nothing better."""
+
+    @property
+    def described(self) -> Mapping[str, object]:
+        """Return the numbers that make it this training."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, (int, float))}
+
+
+@dataclass(frozen=True)
+class EvolutionProgress:
+    """How far a training has come."""
+
+    curve: Sequence[tuple[int, float]]
+    """(round, score) of all looks so far."""
+    best: Floats
+    """Weights with the lowest score so far."""
+    first: Floats
+    """Weights that training set out from."""
+
+    @property
+    def round(self) -> int:
+        """Return how many rounds there have been."""
+        return self.curve[-1][0]
+
+    @property
+    def score(self) -> float:
+        """Return the score of the present weights."""
+        return self.curve[-1][1]
+
+    @property
+    def least(self) -> float:
+        """Return the score of the best."""
+        return min(score for _, score in self.curve)
+
+
+def rising(score: Score, weights: Floats, noise: float | Floats, steps: Floats) -> Floats:
     """Return where a score rises, in units of the noise, from antithetic pairs; ``steps`` [pair, weight] are normal.
 
     Scores count by their spread over the pairs. Pairs should be scored on the same traces: common random numbers.
     """
     more = np.array([score(weights + noise * step) - score(weights - noise * step) for step in steps])
     return np.asarray((more / (more.std() + 1e-9)) @ steps / len(steps))
+
+
+@dataclass
+class Training:
+    """Where a training stands; goes on exactly where a saved one was left."""
+
+    config: EvolutionConfig
+    first: Floats
+    weights: Floats
+    best: Floats
+    optimiser: Adam
+    round: int = 0
+    curve: list[tuple[int, float]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, config: EvolutionConfig, bench: Bench, folder: Path | None) -> Training:
+        """Return the training that a folder holds, else a new one; ``CheckpointError`` when it is another's."""
+        weights = bench.initial()
+        training = cls(config, weights, weights, weights, config.optimiser.of(weights.size))
+        if folder is None or not (folder / STATE).exists():
+            return training
+        told, arrays = read_unfinished(folder / STATE)
+        if told.get("plan") != _plan(config, bench):
+            raise CheckpointError(f"{folder / STATE}: of a training with other settings; move it away to start anew")
+        return replace(training, weights=arrays["weights"], best=arrays["best"], round=told["round"],
+                       optimiser=config.optimiser(arrays["first"], arrays["second"], told["steps"]),
+                       curve=[(int(number), float(score)) for number, score in told["curve"]])
+
+    def save(self, folder: Path, plan: str) -> None:
+        """Keep all that it needs to go on."""
+        write_unfinished(folder / STATE, {
+            "plan": plan, "round": self.round, "steps": self.optimiser.steps, "curve": self.curve}, {
+            "weights": self.weights, "best": self.best, "first": self.optimiser.first,
+            "second": self.optimiser.second})
+
+    def look(self, chosen_by: Score) -> EvolutionProgress:
+        """Judge the present weights; keep them if none were as good."""
+        score = chosen_by(self.weights)
+        if all(score < known for _, known in self.curve):
+            self.best = self.weights
+        elif self.config.goes_back:
+            self.weights, self.optimiser = self.best, self.config.optimiser.of(self.best.size)
+        self.curve.append((self.round, score))
+        return self.latest()
+
+    def latest(self) -> EvolutionProgress:
+        """Return how far it has come."""
+        return EvolutionProgress(tuple(self.curve), self.best, self.first)
+
+    def step(self, score: Score, steps: Floats) -> None:
+        """Take one step of evolution strategies."""
+        config, left = self.config, 1.0 - self.round / self.config.rounds
+        self.round += 1
+        learned = config.first if self.round <= config.first_rounds * config.rounds else 1.0
+        worse = rising(score, self.weights, config.noise * learned, steps)
+        self.weights = self.weights - config.rate * left * learned * self.optimiser.direction(worse)
+
+
+def train(config: EvolutionConfig, bench: Bench, folder: Path | None = None) -> Iterator[EvolutionProgress]:
+    """Train and yield now and then; goes on with what ``folder`` holds, and keeps itself there."""
+    training, plan = Training.of(config, bench, folder), _plan(config, bench)
+    if training.curve:
+        yield training.latest()
+        if training.round >= config.rounds:
+            return
+    chosen_by = bench.chosen_by()
+    if not training.curve:
+        yield training.look(chosen_by)
+    for numbers, steps in islice(_draws(config, training.weights.size), training.round, config.rounds):
+        training.step(bench.learned_from(numbers), steps)
+        if training.round % config.chosen_every == 0 or training.round == config.rounds:
+            step = training.look(chosen_by)
+            if folder is not None:
+                training.save(folder, plan)
+            yield step
+
+
+def _draws(config: EvolutionConfig, size: int) -> Iterator[tuple[Sequence[int], Floats]]:
+    """Yield for every round the numbers of its replays, and steps to try, [pair, weight]."""
+    for number, random in enumerate(config.chance(config.seed), start=1):
+        numbers: Sequence[int] = range(number * config.at_once, (number + 1) * config.at_once)
+        if config.pool is not None:
+            numbers = random.choice(config.pool, config.at_once, replace=False).tolist()
+        yield numbers, random.standard_normal((config.pairs, size))
+
+
+def _plan(config: EvolutionConfig, bench: Bench) -> str:
+    """Return the digest of what makes it this training and no other."""
+    return schema_hash({**bench.described, "evolution": config.described})
+
+
+def card_of(kind: str, config: EvolutionConfig, step: EvolutionProgress, metric: str, source: str) -> ModelCard:
+    """Return what is known of an agent after its training; ``metric`` names the score."""
+    curve = tuple((number / max(config.rounds, 1), score) for number, score in step.curve)
+    return ModelCard(kind, "1", time.time(), config.seed, version("idlewatt"), "", "", kind=kind, curve=curve,
+                     metrics={metric: step.least}, source=source)

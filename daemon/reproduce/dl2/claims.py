@@ -39,7 +39,7 @@ def facts(contests: Sequence[Contest]) -> dict[str, object]:
 
 def training_curve(contest: Contest) -> Plot:
     """Draw how the agent came about."""
-    rounds, jct = zip(*((float(step.round), step.jct) for step in contest.steps), strict=True)
+    rounds, jct = zip(*((float(number), jct) for number, jct in contest.training.curve), strict=True)
     return plots.lines("Mean completion time on traces to choose by, slots", "rounds", {OURS: (rounds, jct)})
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from rich.progress import Progress
 
+from ..evolution import card_of, train
 from ..failures import ReproductionError
-from ..progress import progress
+from ..progress import progress, resumable
 from ..published.pollux import Artifact
 from ..report import write_report
 from . import claims, pollux_trial, speeds
@@ -19,7 +20,7 @@ from .arena import cluster
 from .kernel import Cluster
 from .setting import Setting
 from .sizefree.agent import SizeFree
-from .sizefree.train import ElasticTrainingConfig, card_of, train
+from .sizefree.train import POOL, ElasticBench, course
 from .trial import Contest, contest
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     artifact = None if traces is None else _artifact(traces)  # what is missing should come up before training
     if setting.updates:
         importlib.import_module("torch")
-    with progress() as bar:
+    with resumable(), progress() as bar:
         sites = {limit: cluster(limit, None if setting.speeds is None else speeds.measured(setting.speeds, limit))
                  for limit in setting.most}
         facts = claims.facts([_contest(out, site, setting, bar) for site in sites.values()])
@@ -53,14 +54,13 @@ def _arena(artifact: Artifact, bar: Progress) -> pollux_trial.PolluxResult:
 
 
 def _contest(out: Path, site: Cluster, setting: Setting, bar: Progress) -> Contest:
-    course = ElasticTrainingConfig(site, seed=setting.seed, rounds=setting.rounds)
+    config, folder = course(setting.seed, setting.rounds), out / "models" / f"workers-{site.most}"
     task = bar.add_task(f"at most {site.most} workers", total=setting.rounds)
-    steps = []
-    for step in train(course):
-        steps.append(step)
-        bar.update(task, completed=step.round, description=f"at most {site.most} workers: {step.jct:.3f} slots")
-    SizeFree(steps[-1].best).save(out / "models" / f"workers-{site.most}", card_of(course, steps))
-    return contest(site, steps, measured=setting.speeds is not None, plans=setting.plans)
+    for step in train(config, ElasticBench(site, setting.seed), folder):
+        bar.update(task, completed=step.round, description=f"at most {site.most} workers: {step.score:.3f} slots")
+    source = f"{POOL} traces of DL2's generator, seed {setting.seed}"
+    SizeFree(step.best).save(folder, card_of("dl2", config, step, "jct_slots", source))
+    return contest(site, step, measured=setting.speeds is not None, plans=setting.plans)
 
 
 def _own_agent(out: Path, site: Cluster, setting: Setting, bar: Progress) -> AblationStudy:

@@ -10,12 +10,12 @@ import numpy as np
 
 from ...replay.arrays import Floats
 from ...replay.outcome import Interval, ratio_interval
+from ..evolution import EvolutionProgress
 from ..failures import ZeroProgressError
 from .arena import Policy, Trace, replay, traces
 from .baselines import baselines
 from .kernel import Cluster
 from .sizefree.agent import SizeFree
-from .sizefree.train import ElasticTrainingProgress
 
 OURS, PLAIN = "ours", "ours, without looking ahead"
 UNTRAINED, RULE = "ours, untrained", "ours, untrained, without looking ahead"
@@ -30,7 +30,7 @@ class Contest:
     most: int
     jct: Mapping[str, Floats]
     """Mean completion time of each trace in slots, by policy."""
-    steps: Sequence[ElasticTrainingProgress]
+    training: EvolutionProgress
     """How the agent came about."""
     measured: bool
     """Speeds are the authors' file, not our fit of it."""
@@ -61,23 +61,23 @@ def over_traces(ours: Floats, theirs: Floats) -> Interval:
     return ratio_interval(np.arange(float(len(ours))), ours, theirs, block_s=1.0, resamples=10_000)
 
 
-def contest(cluster: Cluster, steps: Sequence[ElasticTrainingProgress], *, measured: bool, plans: int) -> Contest:
+def contest(cluster: Cluster, training: EvolutionProgress, *, measured: bool, plans: int) -> Contest:
     """Replay every policy on the same traces; ours tries so many plans in each slot, and is shown without them, too.
 
     ``ZeroProgressError`` names the policy that lets jobs wait for ever.
     """
     jct: dict[str, list[float]] = {}
     for trace in islice(traces(), TRACES):
-        for name, policy in {**baselines(cluster), **learned(steps, plans)}.items():
+        for name, policy in {**baselines(cluster), **learned(training, plans)}.items():
             jct.setdefault(name, []).append(_mean(cluster, trace, policy, name))
         fastest = cluster.rates[trace.model, 1:cluster.most + 1, 1:cluster.most + 1].max(axis=(1, 2))
         jct.setdefault(BOUND, []).append(float((trace.epochs / fastest).mean()))
-    return Contest(cluster.most, {name: np.array(found) for name, found in jct.items()}, steps, measured, plans)
+    return Contest(cluster.most, {name: np.array(found) for name, found in jct.items()}, training, measured, plans)
 
 
-def learned(steps: Sequence[ElasticTrainingProgress], plans: int) -> dict[str, Policy]:
+def learned(training: EvolutionProgress, plans: int) -> dict[str, Policy]:
     """Return ours with and without looking ahead; as it set out, too, where training found something better."""
-    best, first = steps[-1].best, steps[0].best
+    best, first = training.best, training.first
     named = [(OURS, PLAIN, best)] + ([] if np.array_equal(best, first) else [(UNTRAINED, RULE, first)])
     found: dict[str, Policy] = {}
     for ahead, plain, weights in named:

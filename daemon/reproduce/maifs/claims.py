@@ -12,11 +12,12 @@ from ...replay.fungible import SHARES
 from ...replay.locality import PER_CROSSING
 from ...replay.outcome import FEWEST_PAIRS, Interval, alike_ratio
 from .. import plots
+from ..evolution import EvolutionProgress
 from ..plots import Plot
 from ..report import Section, Table
 from . import network
 from .sight import SURVEYED
-from .train import WORTH, MaifsTrainingProgress, order_only
+from .train import WORTH, order_only
 from .trial import INDEPENDENT, OURS, PROGRAMME, Contest, less
 from .windows import LARGE, LARGE_JOBS, LARGE_NODES, LOAD, LONGEST_S, NODES, PHILLY
 
@@ -32,7 +33,7 @@ class Findings:
     """Everything that was measured."""
 
     contests: Sequence[Contest]
-    steps: Sequence[MaifsTrainingProgress]
+    training: EvolutionProgress
     """How the agent came about."""
     shares: Floats
     """Of the linear programmes' throughput, [window, bound or Synergy's]."""
@@ -46,7 +47,7 @@ class Findings:
     @property
     def ratio(self) -> Floats:
         """Return completion time and makespan over the teacher's, on windows to choose by, at each step of training."""
-        return np.exp([step.score for step in self.steps])
+        return np.exp([score for _, score in self.training.curve])
 
     @property
     def learned(self) -> bool:
@@ -56,7 +57,8 @@ class Findings:
     @property
     def only_order(self) -> bool:
         """Tell whether nothing but who goes first is other than what training set out from."""
-        return bool(np.array_equal(*(step.best[order_only() == 0] for step in (self.steps[0], self.steps[-1]))))
+        first, best = (weights[order_only() == 0] for weights in (self.training.first, self.training.best))
+        return bool(np.array_equal(first, best))
 
 
 def facts(found: Findings) -> dict[str, object]:
@@ -266,7 +268,7 @@ def complete(found: Findings) -> Section:
 
 def curve(found: Findings) -> Section:
     """Draw how the agent came about."""
-    rounds, ratio = np.array([step.round for step in found.steps], np.float64), found.ratio
+    rounds, ratio = np.array([number for number, _ in found.training.curve], np.float64), found.ratio
     drawn = plots.lines(f"Completion time and makespan over those of {TEACHER}, on windows to choose by", "rounds",
                         {OURS: (rounds, ratio)})
     told = "It set out from" if found.learned else "Nothing better was found than what it set out from"

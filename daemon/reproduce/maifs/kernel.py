@@ -17,8 +17,6 @@ GPU, CPU, MEMORY = 0, 1, 2
 """Columns of what a node has free."""
 WAITING = -1
 """In ``Jobs.node``: on none."""
-GONE = 1 << 40
-"""In ``Nodes.owner``: no job, but the node is not there."""
 THROUGHPUT, SAVED = 0, 1
 """What ``divide`` gives the next share for: speed, time saved (Optimus)."""
 LEAN, FAIR, BEST = 0, 1, 2
@@ -145,20 +143,6 @@ def take_off(site: Site, jobs: Jobs, nodes: Nodes, job: int) -> None:
         if nodes.members[node, place] == job:
             nodes.members[node, place] = nodes.members[node, last]
     nodes.seated[node] = last
-
-
-@compiled
-def vanish(site: Site, jobs: Jobs, nodes: Nodes, node: int) -> None:
-    """Take everybody off a node that is gone, and never offer it again.
-
-    No replay calls it, for no trace tells of failures: it is how tests let a node vanish in the middle of a decision.
-    """
-    if nodes.owner[node] >= 0:
-        take_off(site, jobs, nodes, nodes.owner[node])
-    while nodes.seated[node] > 0:
-        take_off(site, jobs, nodes, nodes.members[node, 0])
-    nodes.owner[node] = GONE
-    nodes.free[node] = (0, 0, 0)
 
 
 @compiled

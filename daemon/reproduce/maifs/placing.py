@@ -6,7 +6,7 @@ from typing import Any
 
 from ...replay.arrays import Longs
 from ...replay.compiled import compiled, compiled_apart
-from .kernel import BEST, CPU, FAIR, GONE, GPU, MEMORY, Jobs, Nodes, Site, fits, floor_of, put, regrant, take_off, whole
+from .kernel import BEST, CPU, FAIR, GPU, MEMORY, Jobs, Nodes, Site, fits, floor_of, put, regrant, take_off, whole
 
 PROPORTIONAL, GREEDY, TUNE = 0, 1, 2
 """How the heuristics share a node's CPUs and memory."""
@@ -15,9 +15,7 @@ PROPORTIONAL, GREEDY, TUNE = 0, 1, 2
 @compiled
 def select(site: Site, jobs: Jobs, nodes: Nodes, order: Longs, queue: Longs) -> int:
     """Keep who goes first while GPUs last, take the others off; fill ``queue`` with whom to place, return how many."""
-    left, count = 0, 0
-    for node in range(site.nodes):
-        left += 0 if nodes.owner[node] == GONE else site.size
+    left, count = site.nodes * site.size, 0
     for job in order:
         gpus = max(jobs.gpus[job], whole(site, jobs.gpus[job]) * site.size)
         if gpus <= left:
@@ -99,14 +97,8 @@ def _evict_smallest(site: Site, jobs: Jobs, nodes: Nodes, node: int, queue: Long
 
 @compiled
 def seat_whole(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, first: int, count: int) -> int:
-    """Give ``queue[first]`` whole nodes, the emptiest; who sits there is put into the queue; return its new end.
-
-    Where too few nodes are left it waits.
-    """
-    wanted, there = whole(site, jobs.gpus[queue[first]]), 0
-    for node in range(site.nodes):
-        there += nodes.owner[node] < 0
-    for _ in range(wanted if there >= wanted else 0):
+    """Give ``queue[first]`` whole nodes, the emptiest; who sits there is put into the queue; return its new end."""
+    for _ in range(whole(site, jobs.gpus[queue[first]])):
         emptiest = -1
         for node in range(site.nodes):
             if nodes.owner[node] < 0 and (emptiest < 0 or nodes.free[node, GPU] > nodes.free[emptiest, GPU]):

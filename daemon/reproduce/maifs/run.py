@@ -11,8 +11,9 @@ from rich.progress import Progress
 
 from ....storage.traces import TraceError
 from ...replay.arrays import Floats
+from ..evolution import EvolutionProgress, card_of, train
 from ..failures import SettingError
-from ..progress import progress
+from ..progress import progress, resumable
 from ..report import write_report
 from . import claims, trial, windows
 from .agent import Maifs
@@ -21,7 +22,7 @@ from .baselines import Synergy, srsf
 from .network import initial
 from .placing import TUNE
 from .setting import Setting
-from .train import MaifsTrainingConfig, MaifsTrainingProgress, card_of, train
+from .train import WindowBench, course
 
 FIRST_JUDGE, JUDGES = 9_000_000, 64
 """Windows to choose among candidates by: of the days that are learned from, but none of the windows."""
@@ -59,13 +60,13 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
         raise SettingError("maifs needs --traces, the folder of the packaged traces (or IDLEWATT_TRACES)")
     plan = MaifsRun(setting, out, traces)
     work = _read(traces)  # before training, which a missing trace must not waste
-    with progress() as bar:
-        ours, steps = _trained(plan, trial.OURS, Maifs, bar)
+    with resumable(), progress() as bar:
+        ours, training = _trained(plan, trial.OURS, Maifs, bar)
         without = {"ours, untrained": Maifs(initial(setting.seed)),
-                   **{name: agent(steps[-1].best) for name, agent in ABLATIONS.items()},
+                   **{name: agent(training.best) for name, agent in ABLATIONS.items()},
                    **{f"{name}, trained so": _trained(plan, f"{name}, trained so", agent, bar)[0]
                       for name, agent in (ABLATIONS if setting.ablations else {}).items()}}
-        found = _measured(plan, work, ours, without, steps, bar)
+        found = _measured(plan, work, ours, without, training, bar)
     return write_report(out, "sections.md.j2", claims.facts(found))
 
 
@@ -78,23 +79,21 @@ def _read(traces: Path) -> Work:
     return Work(settings, bounded, [(place, windows.complete(place, traces)) for place in windows.COMPLETE])
 
 
-def course(plan: MaifsRun, agent: Callable[[Floats], Policy]) -> MaifsTrainingConfig:
-    """Return what an agent is taught."""
+def bench(plan: MaifsRun, agent: Callable[[Floats], Policy]) -> WindowBench:
+    """Return what an agent is evolved on."""
     judges = [windows.lesson(plan.traces, FIRST_JUDGE + number) for number in range(JUDGES)]
-    return MaifsTrainingConfig(partial(windows.lesson, plan.traces), judges, Synergy(srsf, TUNE), agent,
-                               plan.setting.seed, plan.setting.rounds)
+    return WindowBench(partial(windows.lesson, plan.traces), judges, Synergy(srsf, TUNE), agent, plan.setting.seed)
 
 
 def _trained(plan: MaifsRun, name: str, agent: Callable[[Floats], Policy],
-             bar: Progress) -> tuple[Policy, list[MaifsTrainingProgress]]:
+             bar: Progress) -> tuple[Policy, EvolutionProgress]:
     """Return an agent, and how it came about."""
-    taught, steps = course(plan, agent), []
+    config, folder = course(plan.setting.seed, plan.setting.rounds), plan.folder(name)
     task = bar.add_task(f"training {name}", total=plan.setting.rounds)
-    for step in train(taught):
-        steps.append(step)
+    for step in train(config, bench(plan, agent), folder):
         bar.update(task, completed=step.round, description=f"training {name}: {step.score:+.4f}")
-    Maifs(steps[-1].best).save(plan.folder(name), card_of(taught, steps, _source()))
-    return agent(steps[-1].best), steps
+    Maifs(step.best).save(folder, card_of("maifs", config, step, "log_ratio_to_tune", _source()))
+    return agent(step.best), step
 
 
 def _source() -> str:
@@ -102,7 +101,7 @@ def _source() -> str:
 
 
 def _measured(plan: MaifsRun, work: Work, ours: Policy, without: Mapping[str, Policy],
-              steps: list[MaifsTrainingProgress], bar: Progress) -> claims.Findings:
+              training: EvolutionProgress, bar: Progress) -> claims.Findings:
     others = {trial.OURS: ours, **without}
     contests = [trial.contest(setting, plan.traces, others, plan.setting.windows)
                 for setting in bar.track(work.settings, description="held-out days")]
@@ -110,5 +109,5 @@ def _measured(plan: MaifsRun, work: Work, ours: Policy, without: Mapping[str, Po
                                     trial.traces_of(work.bounded, plan.traces, plan.setting.windows))
     complete = {place.name: trial.complete(place, trace, others)
                 for place, trace in bar.track(work.complete, description="complete clusters")}
-    return claims.Findings(contests, steps, shares, complete,
+    return claims.Findings(contests, training, shares, complete,
                            [name for name in without if name != trial.INDEPENDENT], plan.setting.seed)

@@ -12,7 +12,6 @@ from .kernel import (
     BEST,
     CPU,
     FAIR,
-    GONE,
     GPU,
     LEVELS,
     MEMORY,
@@ -124,8 +123,7 @@ def leaves(site: Site, nodes: Nodes) -> Any:
     """Return how many nodes of each leaf switch are ``PRESENT``, ``VACANT`` and ``OPEN``, [leaf, column]."""
     known = np.zeros((site.leaf.max() + 1, 3))
     for node in range(site.nodes):
-        if nodes.owner[node] != GONE:
-            known[site.leaf[node], PRESENT] += 1.0
+        known[site.leaf[node], PRESENT] += 1.0
         if nodes.owner[node] < 0:
             known[site.leaf[node], OPEN] += 1.0
             known[site.leaf[node], VACANT] += nodes.seated[node] == 0

@@ -1,26 +1,23 @@
-"""How the agent learns: evolution strategies on whole replays, every candidate on the same windows.
+"""What the agent is evolved on: windows, by completion time and makespan relative to Synergy-tune's on the same ones.
 
 It sets out from what Synergy-tune does and from a rule of thumb (:func:`.network.initial`). Who goes first is learned
-before the rest: it decides most, by few weights. A candidate is judged by completion time and makespan, relative to
-Synergy-tune by shortest remaining service on the same window; the former counts thrice, for a few jobs make the latter.
-Half of the windows are as submitted, half have all jobs at the beginning.
+before the rest: it decides most, by few weights. Completion time counts thrice, for a few jobs make the makespan. Half
+of the windows are as submitted, half have all jobs at the beginning.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 
 import numpy as np
 
-from ....storage.records import ModelCard
 from ...replay.arrays import Floats
-from ..evolution import rising
+from ..evolution import EvolutionConfig, Momentum, Score
 from ..failures import ZeroProgressError
 from . import network
-from .agent import Maifs
+from .agent import SCHEMA, Maifs
 from .arena import Policy, ReplayResult, Trace, replay
 from .kernel import Site
 
@@ -35,8 +32,8 @@ Task = tuple[Site, Trace]
 
 
 @dataclass(frozen=True)
-class MaifsTrainingConfig:
-    """Everything that a training is given; the same course gives the same agent."""
+class WindowBench:
+    """Windows to learn from, and those to choose by."""
 
     draw: Callable[[int], Task]
     """Returns the window number ``n`` to learn from; the same number gives the same one."""
@@ -47,26 +44,28 @@ class MaifsTrainingConfig:
     agent: Callable[[Floats], Policy] = Maifs
     """Makes a policy of weights; an ablation makes another one."""
     seed: int = 1
-    rounds: int = 40
-    order_rounds: float = 0.7
-    """Share of the rounds, at first, in which only who goes first is learned."""
-    pairs: int = 6
-    at_once: int = 20
-    """Windows that every candidate of a round is tried on: common random numbers."""
-    chosen_every: int = 5
-    rate: float = 1.0
-    """Of learning, at first and relative to the noise; it falls to 0."""
 
+    @property
+    def described(self) -> Mapping[str, object]:
+        """Return all that the replays are made of."""
+        works = b"".join(trace.work.tobytes() for _, trace in self.judges)
+        return {**SCHEMA, "judges": hashlib.sha256(works).hexdigest()}
 
-@dataclass(frozen=True)
-class MaifsTrainingProgress:
-    """How far a training has come."""
+    def initial(self) -> Floats:
+        """Return the weights that training sets out from."""
+        return network.initial(self.seed)
 
-    round: int
-    score: float
-    """Mean log of completion time and makespan (``WORTH``) over the teacher's, on the windows to choose by."""
-    best: Floats
-    """Weights of the best candidate so far."""
+    def learned_from(self, numbers: Sequence[int]) -> Score:
+        """Return the mean log of completion time and makespan (``WORTH``) over the teacher's on these windows."""
+        return self._on([self.draw(number) for number in numbers])
+
+    def chosen_by(self) -> Score:
+        """Return the same on the windows to choose by."""
+        return self._on(self.judges)
+
+    def _on(self, tasks: Sequence[Task]) -> Score:
+        known = [figures(replay(*task, self.teacher)) for task in tasks]
+        return lambda weights: score(self.agent(weights), tasks, known)
 
 
 def noise() -> Floats:
@@ -98,38 +97,7 @@ def score(policy: Policy, tasks: Sequence[Task], known: Sequence[Floats]) -> flo
     return float(np.mean(found))
 
 
-def train(course: MaifsTrainingConfig) -> Iterator[MaifsTrainingProgress]:
-    """Train and yield now and then, each time going on from the best so far; whoever stops asking keeps that."""
-    random = np.random.default_rng(course.seed)
-    known = [figures(replay(*task, course.teacher)) for task in course.judges]
-    weights = network.initial(course.seed)
-    best, least = weights, score(course.agent(weights), course.judges, known)
-    momentum = np.zeros_like(weights)
-    yield MaifsTrainingProgress(0, least, best)
-    for number in range(1, course.rounds + 1):
-        spread = noise() * (order_only() if number <= course.order_rounds * course.rounds else 1.0)
-        momentum = 0.8 * momentum + 0.2 * _gradient(course, weights, spread, random, number)
-        weights = weights - course.rate * (1 - (number - 1) / course.rounds) * spread * momentum
-        if number % course.chosen_every == 0 or number == course.rounds:
-            now = score(course.agent(weights), course.judges, known)
-            if now < least:
-                best, least = weights, now
-            else:
-                weights, momentum = best, np.zeros_like(best)
-            yield MaifsTrainingProgress(number, now, best)
-
-
-def _gradient(course: MaifsTrainingConfig, weights: Floats, spread: Floats, random: np.random.Generator,
-              number: int) -> Floats:
-    """Return where candidates get worse, from antithetic pairs on the same few windows, in units of the noise."""
-    tasks = [course.draw(number * course.at_once + place) for place in range(course.at_once)]
-    known = [figures(replay(*task, course.teacher)) for task in tasks]
-    return rising(lambda tried: score(course.agent(tried), tasks, known), weights, spread,
-                  random.standard_normal((course.pairs, weights.size)))
-
-
-def card_of(course: MaifsTrainingConfig, steps: Sequence[MaifsTrainingProgress], source: str) -> ModelCard:
-    """Return what is known of an agent after its training."""
-    curve = tuple((step.round / max(course.rounds, 1), step.score) for step in steps)
-    return ModelCard("maifs", "1", time.time(), course.seed, version("idlewatt"), "", "", kind="maifs", curve=curve,
-                     metrics={"log_ratio_to_tune": min(step.score for step in steps)}, source=source)
+def course(seed: int, rounds: int) -> EvolutionConfig:
+    """Return how weights are evolved: a step is as long as the noise."""
+    return EvolutionConfig(seed, rounds, pairs=6, at_once=20, chosen_every=5, noise=noise(), rate=noise(),
+                           optimiser=Momentum, first=order_only(), first_rounds=0.7, goes_back=True)

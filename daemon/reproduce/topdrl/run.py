@@ -10,6 +10,7 @@ from rich.progress import Progress
 
 from ...agents.checkpoint import CARD, read_card
 from ...agents.kinds import TrainingError
+from ..evolution import EvolutionConfig, card_of, train
 from ..progress import progress, resumable
 from ..report import write_report
 from . import claims, predecessor
@@ -18,8 +19,8 @@ from .literal import train as by_gradient
 from .literal.agent import Literal
 from .literal.network import GPUS
 from .setting import Setting
-from .sizefree import train as by_evolution
 from .sizefree.agent import SizeFree
+from .sizefree.train import POOL, QueueBench, course
 from .trial import LITERAL, OURS, Contest, contest
 
 HELD_OUT = 0
@@ -40,9 +41,8 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
 def _measured(setting: Setting, models: Path, traces: Path | None, bar: Progress) -> claims.Findings:
     curves: dict[str, claims.Curve] = {}
     # Seeds are two apart, for each training chooses by episodes of the next one.
-    configs = [by_evolution.QueueTrainingConfig(seed=setting.seed + 2 * number, rounds=setting.rounds)
-               for number in range(setting.seeds)]
-    ours = [_evolved(config, models, curves, bar) for config in configs]
+    ours = [_evolved(course(setting.seed + 2 * number, setting.rounds), models, curves, bar)
+            for number in range(setting.seeds)]
     literal = _literal(by_gradient.CanvasTrainingConfig(rounds=setting.literal_rounds), models, curves, bar)
     task = bar.add_task("held-out episodes", total=len(SIZES) + 1)
     by_size = []
@@ -57,15 +57,15 @@ def _measured(setting: Setting, models: Path, traces: Path | None, bar: Progress
                            curves, predecessor.carry_out())
 
 
-def _evolved(course: by_evolution.QueueTrainingConfig, models: Path, curves: dict[str, claims.Curve],
-             bar: Progress) -> SizeFree:
+def _evolved(config: EvolutionConfig, models: Path, curves: dict[str, claims.Curve], bar: Progress) -> SizeFree:
     """Return the size-free agent of a seed; a training that was interrupted goes on."""
-    folder, name = models / f"seed-{course.seed}", f"ours, seed {course.seed}"
-    task = bar.add_task(name, total=max(course.rounds, 1))
-    for step in by_evolution.train(course, folder):
-        bar.update(task, completed=step.round, description=f"{name}: {step.worth:+.4f}")
-    agent = SizeFree(step.best)
-    agent.save(folder, by_evolution.card_of(course, step))
+    folder, name, bench = models / f"seed-{config.seed}", f"ours, seed {config.seed}", QueueBench(config.seed)
+    task = bar.add_task(name, total=max(config.rounds, 1))
+    for step in train(config, bench, folder):
+        bar.update(task, completed=step.round, description=f"{name}: {step.score:+.4f}")
+    agent = bench.agent(step.best)
+    agent.save(folder, card_of("topdrl", config, step, "worth_log",
+                               f"{POOL} episodes of TopDRL's bench, seed {config.seed}"))
     curves[name] = step.curve
     return agent
 

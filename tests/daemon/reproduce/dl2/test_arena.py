@@ -15,12 +15,13 @@ from idlewatt.daemon.reproduce.dl2.kernel import BUNDLE, SERVER, WORKER, grant
 from idlewatt.daemon.reproduce.dl2.network import Shape
 from idlewatt.daemon.reproduce.dl2.sizefree.agent import SizeFree
 from idlewatt.daemon.reproduce.dl2.sizefree.network import initial
-from idlewatt.daemon.reproduce.dl2.sizefree.train import ElasticTrainingProgress
 from idlewatt.daemon.reproduce.dl2.trial import BOUND, OURS, PLAIN, RULE, UNTRAINED, contest, learned
+from idlewatt.daemon.reproduce.evolution import EvolutionProgress
 from idlewatt.daemon.reproduce.failures import ZeroProgressError
 
 TEN = list(islice(traces(), 10))
 SITE = cluster(8)
+UNTRAINED_ONLY = EvolutionProgress([(0, 0.0)], SizeFree().weights, SizeFree().weights)
 
 
 def mean_over_traces(name):
@@ -46,17 +47,17 @@ def test_the_untrained_agent_already_beats_chance_and_optimus():
 
 
 def test_nobody_is_faster_than_alone():
-    found = contest(SITE, [ElasticTrainingProgress(0, 0.0, SizeFree().weights)], measured=False, plans=2)
+    found = contest(SITE, UNTRAINED_ONLY, measured=False, plans=2)
     for name, jct in found.jct.items():
         assert (jct >= found.jct[BOUND] - 1e-9).all(), name
     assert found.less_than("random-feasible").low > 0
 
 
 def test_an_agent_is_shown_untrained_too_unless_training_found_nothing_better():
-    first, best = ElasticTrainingProgress(0, 2.0, initial(0)), ElasticTrainingProgress(1, 1.0, initial(1))
-    assert set(learned([first, best], 2)) == {OURS, PLAIN, UNTRAINED, RULE}
-    assert set(learned([first, best], 0)) == {OURS, UNTRAINED}
-    assert set(learned([first, ElasticTrainingProgress(1, 3.0, initial(0))], 2)) == {OURS, PLAIN}
+    better = EvolutionProgress([(0, 2.0), (1, 1.0)], initial(1), initial(0))
+    assert set(learned(better, 2)) == {OURS, PLAIN, UNTRAINED, RULE}
+    assert set(learned(better, 0)) == {OURS, UNTRAINED}
+    assert set(learned(EvolutionProgress([(0, 2.0), (1, 3.0)], initial(0), initial(0)), 2)) == {OURS, PLAIN}
 
 
 def test_who_lets_jobs_wait_for_ever_is_named(monkeypatch):
@@ -65,7 +66,7 @@ def test_who_lets_jobs_wait_for_ever_is_named(monkeypatch):
     blind = cluster(1, nodes=1)
     blind.rates[:] = 0.0
     with pytest.raises(ZeroProgressError, match="DRF, at most 1 workers: after 3000 slots 60 jobs"):
-        contest(blind, [ElasticTrainingProgress(0, 0.0, SizeFree().weights)], measured=False, plans=0)
+        contest(blind, UNTRAINED_ONLY, measured=False, plans=0)
 
 
 def test_tetris_fills_a_node_with_what_fits_and_the_least_work_goes_first():

@@ -5,8 +5,8 @@ import pytest
 
 from idlewatt.daemon.reproduce.dl2 import claims, literal, pollux_trial
 from idlewatt.daemon.reproduce.dl2.agent import PUBLISHED
-from idlewatt.daemon.reproduce.dl2.sizefree.train import ElasticTrainingProgress
 from idlewatt.daemon.reproduce.dl2.trial import BOUND, OURS, PLAIN, RULE, UNTRAINED, Contest
+from idlewatt.daemon.reproduce.evolution import EvolutionProgress
 from idlewatt.daemon.reproduce.report import rendered
 
 TEN = np.linspace(0.9, 1.1, 10)
@@ -15,8 +15,8 @@ TEN = np.linspace(0.9, 1.1, 10)
 def contest(plans=4):
     names = (*claims.EXPECTED, *claims.HEURISTICS, *claims.PAPER, PLAIN, RULE, UNTRAINED, "random-feasible", BOUND)
     jct = {name: (6.0 + number) * TEN for number, name in enumerate(dict.fromkeys(names))} | {OURS: 5.0 * TEN}
-    steps = [ElasticTrainingProgress(0, 7.0, np.zeros(1)), ElasticTrainingProgress(15, 6.5, np.zeros(1))]
-    return Contest(8, jct, steps, measured=False, plans=plans)
+    training = EvolutionProgress([(0, 7.0), (15, 6.5)], np.zeros(1), np.zeros(1))
+    return Contest(8, jct, training, measured=False, plans=plans)
 
 
 def study():

@@ -1,5 +1,6 @@
 """Joint decisions: feasible whatever the state and the weights, coordinated, and defined where input is bad."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from rounds import GNMT, RESNET18, SITE, check, drawn, trace
 
 from idlewatt.daemon.agents.checkpoint import WEIGHTS, CheckpointError
+from idlewatt.daemon.reproduce.evolution import card_of, train
 from idlewatt.daemon.reproduce.maifs import graph, kernel, network, placing, sight
 from idlewatt.daemon.reproduce.maifs.agent import Maifs
 from idlewatt.daemon.reproduce.maifs.arena import begin, replay, site_of, watch
@@ -14,7 +16,7 @@ from idlewatt.daemon.reproduce.maifs.baselines import Synergy, srsf
 from idlewatt.daemon.reproduce.maifs.kernel import LEVELS
 from idlewatt.daemon.reproduce.maifs.placing import TUNE
 from idlewatt.daemon.reproduce.maifs.sight import PAIR_INPUTS, SEEN
-from idlewatt.daemon.reproduce.maifs.train import MaifsTrainingConfig, card_of, figures, score, train
+from idlewatt.daemon.reproduce.maifs.train import WindowBench, course, figures, score
 
 STATES = 100_000
 
@@ -116,34 +118,6 @@ def test_tasks_that_nobody_can_take_go_to_nobody():
     assert (given[:, 0] == -1).all()
 
 
-def test_a_node_that_vanishes_while_it_is_decided_is_not_used_and_its_jobs_wait():
-    class Vanishing(Maifs):
-        def choose(self, round, tasks):
-            chosen = super().choose(round, tasks)
-            if round.now == 600 and round.nodes.owner[chosen[0, 0]] < 0:
-                kernel.vanish(round.site, round.jobs, round.nodes, chosen[0, 0])
-            return chosen
-
-    gone = 0
-    for round in watch(SITE, trace(*[(0, 3000, 4, GNMT)] * 4, *[(600, 3000, 1, GNMT)] * 3), Vanishing()):
-        gone = np.flatnonzero(round.nodes.owner == kernel.GONE)
-        sharing = round.jobs.node[round.live[round.jobs.node[round.live] >= 0]]
-        assert not np.isin(sharing, gone).any()
-        assert (round.nodes.free >= 0).all()
-    assert len(gone) >= 1
-    assert not np.isnan(round.jobs.end).any()
-
-
-def test_a_whole_node_that_vanishes_takes_its_job_off_all_of_its_nodes():
-    round = begin(SITE, trace((0, 3000, 16, GNMT)))
-    round.live = np.array([0])
-    Maifs().decide(round)
-    kernel.vanish(round.site, round.jobs, round.nodes, int(round.jobs.node[0]))
-    assert round.jobs.node[0] == kernel.WAITING
-    assert (round.nodes.owner == kernel.GONE).sum() == 1
-    assert (round.nodes.owner == 0).sum() == 0
-
-
 def test_a_full_node_refuses_what_was_accepted_for_it():
     round = begin(SITE, trace((0, 3000, 8, GNMT), (0, 3000, 1, GNMT)))
     taste = np.zeros(3)
@@ -206,21 +180,11 @@ def test_a_job_across_leaf_switches_is_slower_by_what_communication_was_measured
         kernel.take_off(round.site, round.jobs, round.nodes, 4)
 
 
-def test_where_a_node_is_gone_a_task_of_all_nodes_waits():
-    round = at_two_switches(0, 0, 0, 0)
-    round = begin(round.site, trace((0, 9000, 32, GNMT)))
-    kernel.vanish(round.site, round.jobs, round.nodes, 1)
-    assert not len(Maifs().gather(round, 0))
-    assert placing.seat_whole(round.site, round.jobs, round.nodes, np.array([0, 0]), 0, 1) == 1
-    assert round.jobs.node[0] == kernel.WAITING
-
-
 def test_agents_see_types_sensitivity_watts_and_their_leaf_switch():
     site = site_of(4, leaf=2)
     round = begin(site, trace((0, 9000, 2, RESNET18), (0, 90, 1, GNMT), (0, 600, 4, RESNET18)))
     for job in (0, 1):
         sight.accept(site, round.jobs, round.nodes, job, 1, kernel.BEST, np.zeros(3))
-    kernel.vanish(site, round.jobs, round.nodes, 3)
     seen, pair, able = np.empty((2, SEEN)), np.empty((2, 1, PAIR_INPUTS)), np.empty((2, 1, LEVELS))
     asked = sight.Asked(np.array([2]), np.array([1, 2]), np.ones((2, 1), np.int64))
     sight.observe(site, round.jobs, round.nodes, asked, np.zeros(3), sight.Seen(seen, pair, able))
@@ -229,7 +193,7 @@ def test_agents_see_types_sensitivity_watts_and_their_leaf_switch():
     assert seen[0, 9] == pytest.approx((2.4 - 1) * 2 / 8)
     assert seen[1, 8:10].tolist() == [0, 0]
     assert seen[1, 13] < seen[0, 13] < 1  # an empty node draws less, and a full one most
-    assert seen[:, 14].tolist() == [2 / 4, 1 / 4]  # in service at the leaf switch, of all nodes
+    assert seen[:, 14].tolist() == [2 / 4, 2 / 4]  # in service at the leaf switch, of all nodes
     assert seen[:, 15].tolist() == [1 / 2, 1]  # of these empty
     assert pair[0, 0, 8:13] == pytest.approx([np.log(4) / 3, np.log(660) / 10, 1, 0, 0])
     assert pair[0, 0, 13:19] == pytest.approx([0.37 - 1, 0.72 - 1, 0.3, 0.75, 1.4, 0.1 - 1], abs=0.01)
@@ -238,22 +202,21 @@ def test_agents_see_types_sensitivity_watts_and_their_leaf_switch():
 
 def test_a_training_never_ends_worse_than_it_began_and_the_same_course_gives_the_same_agent():
     tasks = [(SITE, drawn(seed, 12)) for seed in range(6)]
-    course = MaifsTrainingConfig(lambda number: tasks[number % 4], tasks[4:], Synergy(srsf, TUNE), rounds=2, pairs=2,
-                    at_once=2, chosen_every=1)
-    first, again = (list(train(course)) for _ in range(2))
+    bench = WindowBench(lambda number: tasks[number % 4], tasks[4:], Synergy(srsf, TUNE))
+    config = replace(course(1, 2), pairs=2, at_once=2, chosen_every=1)
+    first, again = (list(train(config, bench)) for _ in range(2))
     assert [step.round for step in first] == [0, 1, 2]
     assert np.array_equal(first[-1].best, again[-1].best)
-    known = [figures(replay(*task, course.teacher)) for task in course.judges]
-    least = score(Maifs(first[-1].best), course.judges, known)
-    assert least == min(step.score for step in first)
+    known = [figures(replay(*task, bench.teacher)) for task in bench.judges]
+    assert score(Maifs(first[-1].best), bench.judges, known) == first[-1].least
 
 
 def test_an_agent_comes_back_from_disk(tmp_path):
     tasks = [(SITE, drawn(0, 5))]
-    course = MaifsTrainingConfig(lambda number: tasks[0], tasks, Synergy(srsf, TUNE), rounds=0)
-    steps = list(train(course))
-    Maifs(steps[-1].best).save(tmp_path, card_of(course, steps, "made up"))
-    assert Maifs.load(tmp_path).flat == pytest.approx(steps[-1].best, abs=1e-6)
+    bench = WindowBench(lambda number: tasks[0], tasks, Synergy(srsf, TUNE))
+    step = next(train(course(1, 0), bench))
+    Maifs(step.best).save(tmp_path, card_of("maifs", course(1, 0), step, "log_ratio_to_tune", "made up"))
+    assert Maifs.load(tmp_path).flat == pytest.approx(step.best, abs=1e-6)
     (tmp_path / WEIGHTS).write_bytes(b"cut")
     with pytest.raises(CheckpointError, match="digest differs"):
         Maifs.load(tmp_path)

@@ -7,41 +7,43 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.agents.checkpoint import WEIGHTS, CheckpointError
+from idlewatt.daemon.reproduce.evolution import card_of, train
 from idlewatt.daemon.reproduce.topdrl.arena import MIXES, made_up, outcome
 from idlewatt.daemon.reproduce.topdrl.sizefree import kernel
 from idlewatt.daemon.reproduce.topdrl.sizefree.agent import SizeFree
 from idlewatt.daemon.reproduce.topdrl.sizefree.network import initial
-from idlewatt.daemon.reproduce.topdrl.sizefree.train import QueueTrainingConfig, card_of, train
+from idlewatt.daemon.reproduce.topdrl.sizefree.train import QueueBench, course
 
-SHORT = QueueTrainingConfig(rounds=4, pairs=3, at_once=2, pool=4, chosen_by=4, chosen_every=2)
+SHORT, BENCH = replace(course(1, 4), pairs=3, at_once=2, pool=4, chosen_every=2), QueueBench(pool=4, judges=4)
 
 
-def test_a_training_never_ends_worse_than_it_began():
-    steps = list(train(SHORT))
+def test_a_training_never_ends_worse_than_it_began_and_leaves_the_first_layers_as_they_were():
+    steps = list(train(SHORT, BENCH))
     assert [step.round for step in steps] == [0, 2, 4]
-    assert steps[0].worth == 0.0
-    assert [number for number, _ in steps[-1].curve] == [0, 2, 4]
-    least = min(steps, key=lambda step: step.worth)
+    assert steps[0].score == 0.0
+    least = min(steps, key=lambda step: step.score)
     assert np.array_equal(steps[-1].best, least.best)
+    changed = BENCH.agent(steps[-1].best).weights != initial(1)
+    assert not changed[:kernel.OUT].any()
+    assert changed[kernel.OUT:].all()
 
 
 def test_an_interrupted_training_goes_on_as_if_nothing_had_happened(tmp_path):
-    whole = list(train(SHORT))[-1]
-    list(islice(train(SHORT, tmp_path), 2))
-    resumed = list(train(SHORT, tmp_path))
+    whole = list(train(SHORT, BENCH))[-1]
+    list(islice(train(SHORT, BENCH, tmp_path), 2))
+    resumed = list(train(SHORT, BENCH, tmp_path))
     assert [step.round for step in resumed] == [2, 4]
     assert np.array_equal(resumed[-1].best, whole.best)
-    assert resumed[-1].curve == whole.curve
-    assert [step.round for step in train(SHORT, tmp_path)] == [4]
     with pytest.raises(CheckpointError, match="other settings"):
-        next(train(replace(SHORT, noise=0.3), tmp_path))
+        next(train(SHORT, replace(BENCH, throughput=2.0), tmp_path))
 
 
 def test_an_agent_comes_back_from_disk(tmp_path):
-    step = next(train(SHORT))
-    card = SizeFree(step.best).save(tmp_path, card_of(SHORT, step))
+    step = next(train(SHORT, BENCH))
+    agent = BENCH.agent(step.best)
+    card = agent.save(tmp_path, card_of("topdrl", SHORT, step, "worth_log", "made up"))
     assert card.metrics == {"worth_log": 0.0}
-    assert np.array_equal(SizeFree.load(tmp_path).weights, step.best.astype(np.float64))
+    assert np.array_equal(SizeFree.load(tmp_path).weights, agent.weights)
     (tmp_path / WEIGHTS).write_bytes(b"cut")
     with pytest.raises(CheckpointError, match="digest differs"):
         SizeFree.load(tmp_path)
