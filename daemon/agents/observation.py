@@ -6,7 +6,9 @@ decide on this alone; oracles are other policies, and are called so.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,18 +160,21 @@ def _higher(nodes: NDArray[np.void]) -> tuple[Longs, ...]:
 
 
 _ASKS = ("pool", "chunk", "cpus", "memory", "chunks", "rest", "rests", "whole")
+_OF_ALL = (*_ASKS, "gpus", "minimum", "maximum", "widest", "model")
+_OF_WAITING = (*_OF_ALL, "submit", "limit")
+_OF_RUNNING = (*_OF_ALL, "gpus_held", "since", "estimate", "attained", "nodes_held", "held", "cpus_held", "memory_held")
 
 
 def _waiting(state: ClusterState) -> WaitingSeen:
     rows = state.waiting
-    jobs = _plain(state.arrays.jobs)[rows]
+    jobs = _columns(state.arrays.jobs, rows, _OF_WAITING)
     return WaitingSeen(rows, _asks(jobs), _long(jobs["gpus"]), _long(jobs["minimum"]), _long(jobs["maximum"]),
-                       _long(jobs["widest"]), _long(jobs["model"]), jobs["submit"].copy(), jobs["limit"].copy(),
+                       _long(jobs["widest"]), _long(jobs["model"]), jobs["submit"], jobs["limit"],
                        guesses(state, rows))
 
 
-def _asks(jobs: a.Records) -> Longs:
-    found = np.empty((len(jobs), len(_ASKS)), np.int64)
+def _asks(jobs: Mapping[str, NDArray[Any]]) -> Longs:
+    found = np.empty((len(jobs["pool"]), len(_ASKS)), np.int64)
     for column, name in enumerate(_ASKS):
         found[:, column] = jobs[name]
     return found
@@ -177,27 +182,36 @@ def _asks(jobs: a.Records) -> Longs:
 
 def _running(state: ClusterState) -> RunningSeen:
     rows = np.sort(state.running).astype(np.intp)
-    jobs = _plain(state.arrays.jobs)[rows]
-    ran, guess, latest = state.now - jobs["since"], guesses(state, rows), jobs["estimate"].copy()
+    jobs = _columns(state.arrays.jobs, rows, _OF_RUNNING)
+    ran, guess, latest = state.now - jobs["since"], guesses(state, rows), jobs["estimate"]
     left = np.minimum(np.maximum(guess - ran, LEFT * guess), np.maximum(0.0, latest - state.now))
     return RunningSeen(rows, _asks(jobs), _long(jobs["gpus_held"]), _long(jobs["gpus"]), _long(jobs["minimum"]),
                        _long(jobs["maximum"]), _long(jobs["widest"]), _long(jobs["model"]), jobs["since"].copy(),
                        jobs["attained"] + ran * jobs["gpus_held"], left, latest, _shares(state, jobs))
 
 
-def _shares(state: ClusterState, jobs: a.Records) -> Longs:
+def _columns(records: a.Records, rows: NDArray[np.intp], names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
+    """Return some columns of some records: whole records are many times as long as what is asked of them."""
+    plain = _plain(records)
+    return {name: plain[name][rows] for name in names}
+
+
+def _shares(state: ClusterState, jobs: Mapping[str, NDArray[Any]]) -> Longs:
     """Return what running jobs hold where."""
     count = jobs["nodes_held"].astype(np.int64)
-    which = np.repeat(np.arange(len(jobs)), count)
+    which = np.repeat(np.arange(len(count)), count)
     place = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count) + jobs["held"][which]
-    held, jobs = _plain(state.arrays.held)[place], jobs[which]
+    held = _plain(state.arrays.held)
     found = np.empty((len(which), 5), np.int64)
-    found[:, 0], found[:, 1], found[:, 2] = which, held["node"], held["gpus"]
-    chunk = np.maximum(1, jobs["chunk"]).astype(np.int64)
+    found[:, 0], found[:, 1], found[:, 2] = which, held["node"][place], held["gpus"][place]
+    size = jobs["chunk"][which].astype(np.int64)
+    chunk = np.maximum(1, size)
     for column, name in ((3, "cpus_held"), (4, "memory_held")):
-        amount = jobs[name].astype(np.int64)
-        found[:, column] = np.where(jobs["chunk"] > 0, -(-amount * found[:, 2] // chunk), amount)
-    found[:, 3] = np.where(jobs["whole"] == 1, _plain(state.arrays.nodes)["cpus"][found[:, 1]], found[:, 3])
+        amount = jobs[name].astype(np.int64)[which]
+        found[:, column] = np.where(size > 0, -(-amount * found[:, 2] // chunk), amount)
+    whole = jobs["whole"][which] == 1
+    if whole.any():
+        found[whole, 3] = _plain(state.arrays.nodes)["cpus"][found[whole, 1]]
     return found
 
 

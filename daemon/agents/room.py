@@ -14,19 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..replay.state import ClusterState, Start
+from .asks import CHUNK, CHUNKS, POOL, REST, RESTS, WHOLE, kinds_of, needs, suffices
 from .observation import Observation
-from .spots import NOWHERE, Place, Spot, kinds_of, lowest, members, preferred
+from .spots import NOWHERE, Place, Spot, lowest, members, preferred, released
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
 Masks = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 
-POOL, CHUNK, CPUS, MEMORY, CHUNKS, REST, RESTS, WHOLE = range(8)
-"""Columns of ``WaitingSeen.asks``."""
 ISLAND, NODE, LEAF, SPINE, FURTHER = range(5)
 """Levels, columns of ``SpeedTable.spread``."""
 FAR = 1 << 60
+FEW = 2
+"""Kinds, from which on it pays to look for all of them at once."""
 
 
 class Room:
@@ -42,12 +43,13 @@ class Room:
         whole = self.kinds[:, WHOLE] == 1
         self._whole = whole if whole.any() else None
         self._one_leaf = not nodes.leaf.any()
-        self._full, self._last = self._needs(CHUNK), self._needs(REST)
+        self._full, self._last = needs(self.kinds, CHUNK), needs(self.kinds, REST)
         self._fits = self._everywhere(self._full)
         rests = bool((self.kinds[:, RESTS] > 0).any())
         self._rest_fits = self._everywhere(self._last) if rests else self._fits
         self._near = self._with_room()
         self._chunks, self._rests = self.kinds[:, CHUNKS].tolist(), self.kinds[:, RESTS].tolist()
+        self._sizes: list[int] = self.kinds[:, CHUNK].tolist()
         self._alone = (self.kinds[:, CHUNKS] + self.kinds[:, RESTS] == 1).tolist()
         self._order: Rows | None = None
         """The nodes near, the fullest first; None once one of them has changed."""
@@ -63,15 +65,23 @@ class Room:
 
     def spot(self, kind: int, *, beside: bool = False) -> Spot | None:
         """Return the closest place for a job of this kind now; ``beside`` keeps off what is reserved."""
-        key = (kind, beside and self._keeps)
+        key = self.key(kind, beside=beside)
         place = self._places.get(key)
         if place is None:
             place = self._places[key] = self._looked(kind, beside=key[1])
         return place.spot
 
+    def key(self, kind: int, *, beside: bool) -> tuple[int, bool]:
+        """Return what a place is remembered by, until nodes are reserved."""
+        return kind, beside and self._keeps
+
+    def forgotten(self, keys: Sequence[tuple[int, bool]]) -> list[int]:
+        """Return which of some places have to be looked for again, by index."""
+        return [index for index, key in enumerate(keys) if key not in self._places]
+
     def _looked(self, kind: int, *, beside: bool) -> Place:
         """Look for a place."""
-        if self._island is None if self._alone[kind] else self._one_leaf and not self._rests[kind]:
+        if self._plain(kind):
             return self._fullest(kind, beside=beside)
         full = self._beside(self._fits[kind, self._near], beside)
         spot = self._one(kind, full) if self._alone[kind] else self._several(
@@ -83,22 +93,51 @@ class Room:
         return Place(spot, frozenset(held), max(zip(self.free[spot.nodes, 0].tolist(), held, strict=True)),
                       int(self._seen.nodes.leaf[held[0]]))
 
-    def _fullest(self, kind: int, *, beside: bool) -> Place:
-        """Return the fullest nodes that hold a job, where nothing else tells nodes apart."""
-        if self._order is None:
-            self._order = self._near[np.argsort(self.free[self._near, 0], kind="stable")]
-        fits = self._fits[kind, self._order]
-        if beside:
-            fits &= ~self._reserved[self._order]
-        needed = 1 if self._alone[kind] else self._chunks[kind]
-        nodes = self._order[fits.nonzero()[0][:needed]]
-        if len(nodes) < needed:
-            return NOWHERE
+    def look(self, keys: Sequence[tuple[int, bool]]) -> None:
+        """Look for places of several kinds at once; what is asked for later is then known already."""
+        missing = [key for key in keys if key not in self._places and self._plain(key[0])]
+        if len(missing) < FEW:
+            return
+        order = self._fullest_first()
+        fits = self._fits[np.array([kind for kind, _ in missing])[:, None], order]
+        if any(beside for _, beside in missing):
+            fits[[beside for _, beside in missing]] &= ~self._reserved[order]
+        for key, row, there in zip(missing, fits, fits.sum(axis=1).tolist(), strict=True):
+            self._places[key] = self._first_of(key[0], order, row) if there >= self._needed(key[0]) else NOWHERE
+
+    def _plain(self, kind: int) -> bool:
+        """Tell whether nothing but how full nodes are tells places for a kind apart."""
+        return self._island is None if self._alone[kind] else self._one_leaf and not self._rests[kind]
+
+    def _needed(self, kind: int) -> int:
+        return 1 if self._alone[kind] else self._chunks[kind]
+
+    def _first_of(self, kind: int, order: Rows, fits: Masks) -> Place:
+        """Return the first of the nodes in order that hold a job; there are enough."""
+        alone = self._alone[kind]
+        if alone:
+            at = int(fits.argmax())
+            nodes = order[at:at + 1]
+        else:
+            nodes = order[fits.nonzero()[0][:self._chunks[kind]]]
         held, free = nodes.tolist(), self.free[nodes, 0].tolist()
         opens = any(map(operator.eq, free, self._seen.nodes.gpus[nodes].tolist()))
-        spot = Spot(nodes, ISLAND if self._alone[kind] else LEAF, free[0] - int(self.kinds[kind, CHUNK]), opens)
+        spot = Spot(nodes, ISLAND if alone else LEAF, free[0] - self._sizes[kind], opens)
         leaf = 0 if self._one_leaf else int(self._seen.nodes.leaf[held[0]])
         return Place(spot, frozenset(held), (free[-1], held[-1]), leaf)
+
+    def _fullest_first(self) -> Rows:
+        if self._order is None:
+            self._order = self._near[np.argsort(self.free[self._near, 0], kind="stable")]
+        return self._order
+
+    def _fullest(self, kind: int, *, beside: bool) -> Place:
+        """Return the fullest nodes that hold a job, where nothing else tells nodes apart."""
+        order = self._fullest_first()
+        fits = self._fits[kind, order]
+        if beside:
+            fits &= ~self._reserved[order]
+        return self._first_of(kind, order, fits) if np.count_nonzero(fits) >= self._needed(kind) else NOWHERE
 
     @property
     def near(self) -> NDArray[np.intp]:
@@ -113,6 +152,11 @@ class Room:
     def fitting(self, kind: int, *, beside: bool = False) -> Masks:
         """Tell which nodes hold a chunk of this kind now; ``beside`` keeps off what is reserved."""
         fits = self._fits[kind]
+        return np.asarray(fits & ~self._reserved if beside else fits)
+
+    def fitting_each(self, kinds: Sequence[int], *, beside: bool = False) -> Masks:
+        """Tell the same of several kinds, [kind, node]."""
+        fits = self._fits[np.array(kinds, np.intp)]
         return np.asarray(fits & ~self._reserved if beside else fits)
 
     def take(self, kind: int, spot: Spot, row: int) -> Start:
@@ -176,7 +220,7 @@ class Room:
         """Return when some nodes, in rising order, can hold a chunk of this kind at the latest."""
         ask, seen = self.kinds[kind], self._seen
         if self._releases is None:
-            self._releases = self._released()
+            self._releases = released(self._seen.running)
         node, end, freed = self._releases
         if len(nodes) < len(self.free):
             begins, ends = np.searchsorted(node, nodes), np.searchsorted(node, nodes, side="right")
@@ -230,10 +274,26 @@ class Room:
         changed = list(zip(nodes.tolist(), self.free[nodes, 0].tolist(), self._seen.nodes.leaf[nodes].tolist(),
                            strict=True))
         some, now = fitted.tolist(), fits.tolist()
-        self._places = {key: place for key, place in self._places.items() if place.spot is None or not some[key[0]]
-                        or self._stays(key[0], place, list(zip(changed, now[key[0]], strict=True)))}
+        if len(changed) == 1 and self._island is None:
+            self._forget(changed[0], some, [one for one, in now])
+        else:
+            self._places = {key: place for key, place in self._places.items() if place.spot is None or not some[key[0]]
+                            or self._stays(key[0], place, list(zip(changed, now[key[0]], strict=True)))}
         self._moved.append(nodes)
         self._soonest.clear()
+
+    def _forget(self, changed: tuple[int, int, int], some: Sequence[bool], fits: Sequence[bool]) -> None:
+        """Forget who would not be placed where it was, now that one node is fuller."""
+        node, free, _ = changed
+        for key, place in list(self._places.items()):
+            kind = key[0]
+            if place.spot is None or not some[kind]:
+                continue
+            if not self._alone[kind]:
+                if not self._stays(kind, place, [(changed, fits[kind])]):
+                    del self._places[key]
+            elif node in place.held or (fits[kind] and (free, node) < place.last):
+                del self._places[key]
 
     def _stays(self, kind: int, place: Place, changed: Sequence[tuple[tuple[int, int, int], bool]]) -> bool:
         """Tell whether a job is still best placed where it was, though others became fuller."""
@@ -262,27 +322,19 @@ class Room:
         """Return where somebody fits of the nodes near, without those that are kept for others."""
         return fits & ~self._reserved[self._near] if beside else fits
 
-    def _needs(self, gpus: int) -> Longs:
-        """Return the GPUs, CPUs and bytes of each kind's chunk, or rest: its share, rounded up."""
-        ask, size = self.kinds, self.kinds[:, gpus]
-        scale = np.maximum(1, ask[:, CHUNK])
-        whole = (ask[:, CHUNK] == size) | (ask[:, CHUNK] == 0)
-        shares = [np.where(whole, ask[:, what], -(-ask[:, what] * size // scale)) for what in (CPUS, MEMORY)]
-        return np.stack([size, *shares], axis=1)
-
-    def _everywhere(self, needs: Longs) -> Masks:
+    def _everywhere(self, wanted: Longs) -> Masks:
         """Tell which kinds fit where, [kind, node]; where nobody finds the GPUs, nobody looks for the rest."""
-        found = np.zeros((len(needs), len(self.free)), bool)
-        near = np.flatnonzero(self._seen.nodes.open & (self.free[:, 0] >= needs[:, 0].min(initial=0)))
-        found[:, near] = self._fitting(needs, near)
+        found = np.zeros((len(wanted), len(self.free)), bool)
+        near = np.flatnonzero(self._seen.nodes.open & (self.free[:, 0] >= wanted[:, 0].min(initial=FAR)))
+        found[:, near] = self._fitting(wanted, near)
         return found
 
-    def _fitting(self, needs: Longs, nodes: NDArray[np.intp]) -> Masks:
+    def _fitting(self, wanted: Longs, nodes: NDArray[np.intp]) -> Masks:
         """Tell which kinds fit on which of these nodes, [kind, node]."""
         seen, free = self._seen, self.free[nodes]
         fits = self._may[:, nodes]
         for what in range(3):
-            fits &= free[:, what] >= needs[:, what, None]
+            fits &= suffices(free[:, what], wanted[:, what])
         if self._whole is not None:
             idle = (free[:, 0] == seen.nodes.gpus[nodes]) & (free[:, 1] == seen.nodes.cpus[nodes]) & (
                 self.busy[nodes] == 0)
@@ -338,17 +390,6 @@ class Room:
     def _spot(self, nodes: Longs, level: int, gpus: int) -> Spot:
         free = self.free[nodes, 0]
         return Spot(nodes, level, int(free.min()) - gpus, bool((free == self._seen.nodes.gpus[nodes]).any()))
-
-    def _released(self) -> tuple[Longs, Floats, Longs]:
-        """Return the shares of running jobs by (node, end): node, end, and all that the node has given back by then."""
-        running = self._seen.running
-        end = running.latest[running.shares[:, 0]]
-        order = np.lexsort((end, running.shares[:, 1]))
-        node, freed = running.shares[order, 1], running.shares[order, 2:].cumsum(axis=0)
-        first = np.searchsorted(node, node)
-        before = np.vstack([np.zeros((1, 3), np.int64), freed])[first]
-        return node, end[order], freed - before
-
 
 def somebody_fits(state: ClusterState) -> bool:
     """Tell whether a waiting job might find its GPUs; what is quick to tell comes first."""

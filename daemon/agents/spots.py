@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .observation import RunningSeen
+
+Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
 Rows = NDArray[np.intp]
 
@@ -64,8 +67,11 @@ def members(switch: Longs) -> NDArray[np.intp]:
     return found
 
 
-def kinds_of(asks: Longs) -> tuple[Longs, NDArray[np.intp]]:
-    """Return the different asks, and which of them each job's is."""
-    numbers: dict[tuple[int, ...], int] = {}
-    kind = [numbers.setdefault(tuple(ask), len(numbers)) for ask in asks.tolist()]
-    return np.array(list(numbers), np.int64).reshape(-1, asks.shape[1]), np.array(kind, np.intp)
+def released(running: RunningSeen) -> tuple[Longs, Floats, Longs]:
+    """Return the shares of running jobs by (node, end): node, end, and all that the node has given back by then."""
+    end = running.latest[running.shares[:, 0]]
+    order = np.lexsort((end, running.shares[:, 1]))
+    node, freed = running.shares[order, 1], running.shares[order, 2:].cumsum(axis=0)
+    first = np.searchsorted(node, node)
+    before = np.vstack([np.zeros((1, 3), np.int64), freed])[first]
+    return node, end[order], freed - before

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..asks import CHUNK, CHUNKS, CPUS, MEMORY, REST, RESTS
 from ..choice import Net
 from ..observation import Observation, of_application
-from ..room import CHUNK, CHUNKS, CPUS, LEAF, MEMORY, REST, RESTS
+from ..room import LEAF
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]

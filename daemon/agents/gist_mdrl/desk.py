@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...replay.state import ClusterState, Start
+from ..asks import CHUNK, CHUNKS, RESTS
 from ..observation import Observation
-from ..room import CHUNK, CHUNKS, ISLAND, RESTS, Masks, Room
+from ..room import ISLAND, Masks, Room
 from ..spots import Spot
 from .agent import GistAgent
 from .environment import PlacementDecision

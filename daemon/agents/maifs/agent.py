@@ -17,10 +17,11 @@ from ....storage.records import ModelCard
 from ...replay.speed import SpeedTable
 from ...replay.state import Actions, ClusterState
 from .. import checkpoint
+from ..asks import CHUNK, CPUS, MEMORY
 from ..doubts import STRANGE, groups_of, outside, strange_jobs, wrong_size
 from ..kinds import Objective
 from ..observation import grants_known, observe
-from ..room import CHUNK, CPUS, MEMORY, somebody_fits
+from ..room import somebody_fits
 from . import graph
 from .desk import Decide, Desk, Joint, job_inputs, looked_at
 from .levels import LEVELS, Needs

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...replay.state import Start
+from ..asks import CHUNKS, CPUS, MEMORY, RESTS
 from ..observation import Observation
-from ..room import CHUNKS, CPUS, MEMORY, NODE, RESTS, Room
+from ..room import NODE, Room
 from ..spots import Spot
 from .levels import AMPLE, ASKED, LEAN, LEVELS, Needs, asks_at, speeds_at
 from .network import ACTION_INPUTS, NODE_INPUTS, NOMINATED, OF_JOB, TASKS
@@ -25,6 +26,7 @@ OLDEST, SHORTEST = 64, 64
 HOUR_S, MINUTE_S = 3600.0, 60.0
 LEFT_OVER, SAVED, SPEED = (ACTION_INPUTS.index(name) for name in ("GPUs left over", "CPUs saved", "speed"))
 _NODE_SPOT = NODE
+_EACH_LEVEL = np.eye(len(LEVELS))
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,9 @@ class Desk:
         self.asks, self._levels = asks_at(waiting.asks[self.jobs], needs, self._application)
         self._speed = np.log(speeds_at(seen.known, self._application, self.asks))
         self._room = Room(seen, self.asks.reshape(-1, self.asks.shape[2]))
-        self._kind = self._room.kind.reshape(len(self.jobs), len(LEVELS))
+        self._kind: list[list[int]] = self._room.kind.reshape(len(self.jobs), len(LEVELS)).tolist()
+        self._there: list[list[bool]] = self._levels.tolist()
+        self._single: list[list[bool]] = (self.asks[:, :, CHUNKS] + self.asks[:, :, RESTS] == 1).tolist()
         self.inputs = job_inputs(seen, self.jobs, needs)
         told = np.stack([np.log(self._run + MINUTE_S), np.log(np.maximum(1, waiting.gpus[self.jobs])),
                          self._wait / HOUR_S], axis=1)
@@ -69,7 +73,7 @@ class Desk:
         keys = np.where(late, -1e9 - self._wait, told @ order)
         self._queue = deque(np.argsort(keys, kind="stable").tolist())
         self._late = {int(job) for job in np.flatnonzero(late)}
-        self._latest = seen.now + waiting.limit[self.jobs]
+        self._latest: list[float] = (seen.now + waiting.limit[self.jobs]).tolist()
         self._promised_s = np.inf
         self._beside = self._company()
         self._found: dict[tuple[int, ...], tuple[Masks, bool]] = {}
@@ -90,16 +94,14 @@ class Desk:
 
     def _joins(self, job: int) -> bool:
         """Tell whether a job of one node can be placed now."""
-        ask = self.asks[job, ASKED]
-        return bool(ask[CHUNKS] + ask[RESTS] == 1 and self._where(job)[1])
+        return self._single[job][ASKED] and self._where(job)[1]
 
     def _where(self, job: int) -> tuple[Masks, bool]:
         """Return [level, node] where a job of one node fits, and whether it does anywhere."""
-        beside = bool(self._latest[job] > self._promised_s)
-        key = (*self._kind[job].tolist(), beside)
+        beside = self._latest[job] > self._promised_s
+        key = (*self._kind[job], beside)
         if key not in self._found:
-            fits = [self._room.fitting(kind, beside=beside) for kind in key[:-1]]
-            where = np.asarray(np.stack(fits) & self._levels[job][:, None])
+            where = np.asarray(self._room.fitting_each(self._kind[job], beside=beside) & self._levels[job][:, None])
             self._found[key] = where, bool(where.any())
         return self._found[key]
 
@@ -109,19 +111,18 @@ class Desk:
 
     def _alone(self, job: int) -> Generator[Start, None, bool]:
         """Place a job of several nodes, or promise one that finds no room its nodes; tell whether others may follow."""
-        beside = bool(self._latest[job] > self._promised_s)
+        beside = self._latest[job] > self._promised_s
         for level in (AMPLE, ASKED, LEAN):
-            ask = self.asks[job, level]
-            if not self._levels[job, level] or ask[CHUNKS] + ask[RESTS] == 1:
+            if not self._there[job][level] or self._single[job][level]:
                 continue
-            spot = self._room.spot(int(self._kind[job, level]), beside=beside)
+            spot = self._room.spot(self._kind[job][level], beside=beside)
             if spot is not None:
                 yield self._start(job, level, spot)
                 return True
         if job in self._late:
             return False  # nobody overtakes who has waited for so long
         if not np.isfinite(self._promised_s):
-            self._promised_s = self._room.reserve(int(self._kind[job, ASKED]))
+            self._promised_s = self._room.reserve(self._kind[job][ASKED])
             self._shrink()
         return True
 
@@ -144,7 +145,7 @@ class Desk:
         self._shrink()
         if self._beside is not None:
             self._beside[spot.nodes, self._application[job]] += 1
-        start = self._room.take(int(self._kind[job, level]), spot, int(self._seen.waiting.rows[self.jobs[job]]))
+        start = self._room.take(self._kind[job][level], spot, int(self._seen.waiting.rows[self.jobs[job]]))
         ask = self.asks[job, level]
         if level == ASKED:
             return start
@@ -190,7 +191,7 @@ class Desk:
             found[..., 11] = (there @ harm[:, self._application[batch]])[:, :, None]
         found[..., SPEED] = self._speed[batch]
         found[..., SAVED] = (asks[:, ASKED, None, CPUS] - asks[:, :, CPUS]) / total[..., 1]
-        found[..., -len(LEVELS):] = np.eye(len(LEVELS))
+        found[..., -len(LEVELS):] = _EACH_LEVEL
         return found.reshape(len(nodes), -1, len(ACTION_INPUTS))
 
     def _company(self) -> Floats | None:

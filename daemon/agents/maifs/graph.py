@@ -10,6 +10,8 @@ for them. The report's own arena passes them one by one.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,14 +50,14 @@ def settle(utility: Floats, factors: Floats, edges: Masks) -> Longs:
         return best
     payoffs = np.einsum("eir,ejr->eij", factors[sender], factors[receiver]) - CONFLICT * _rivals(utility.shape[1])
     back = np.searchsorted(sender * len(utility) + receiver, receiver * len(utility) + sender)
-    told = np.zeros((len(sender), utility.shape[1]))
+    told, believed = np.zeros((len(sender), utility.shape[1])), utility
     most = _worth(best, utility, payoffs, sender, receiver)
     for _ in range(ITERATIONS):
-        believed = _sum(utility, told, receiver)
         known = believed[sender] - told[back]
         told = (known[:, :, None] + payoffs).max(axis=1)
         told -= told.mean(axis=1, keepdims=True)
-        actions = np.asarray(_sum(utility, told, receiver).argmax(axis=1), np.int64)
+        believed = _sum(utility, told, receiver)
+        actions = np.asarray(believed.argmax(axis=1), np.int64)
         worth = _worth(actions, utility, payoffs, sender, receiver)
         if worth > most:
             best, most = actions, worth
@@ -68,6 +70,7 @@ def _sum(utility: Floats, told: Floats, receiver: NDArray[np.intp]) -> Floats:
     return believed
 
 
+@cache
 def _rivals(actions: int) -> Floats:
     """Return [action, other's] 1 where both take the same job."""
     job = (np.arange(actions) - 1) // len(LEVELS)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ...replay.execution_rate import SLOWEST
 from ...replay.speed import SpeedTable
+from ..asks import CHUNK, CPUS, MEMORY, WHOLE
 from ..observation import of_application
-from ..room import CHUNK, CPUS, MEMORY, WHOLE
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]

@@ -37,27 +37,30 @@ class Places:
         """Look for places in a room; who is ``beside`` keeps off what is reserved."""
         self._room = room
         keys, self._key = np.unique(2 * room.kind + beside, return_inverse=True)
-        self._keys = [divmod(key, 2) for key in keys.tolist()]
+        self._keys = [room.key(key // 2, beside=key % 2 == 1) for key in keys.tolist()]
         self.told = np.zeros((len(keys), 4), np.int64)
         """By key: whether there is a place, how far apart, whether it fills a node, whether it opens one."""
-        self._last: list[Spot | None] = [None] * len(keys)
+        self._known = [False] * len(keys)
 
     def found(self, left: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Tell which of the jobs that are left could start now."""
+        for key in self._room.forgotten(self._keys):
+            self._known[key] = False
         wanted = np.bincount(self._key[left], minlength=len(self._keys)).tolist()
-        for key, (kind, beside) in enumerate(self._keys):
-            if not wanted[key]:
-                continue
-            spot = self._room.spot(kind, beside=bool(beside))
-            if spot is not self._last[key]:
-                self._last[key] = spot
-                self.told[key] = (0, 0, 0, 0) if spot is None else (1, spot.level, spot.leftover == 0, spot.opens)
+        new = [key for key, known in enumerate(self._known) if wanted[key] and not known]
+        self._room.look([self._keys[key] for key in new])
+        for key in new:
+            kind, beside = self._keys[key]
+            spot, self._known[key] = self._room.spot(kind, beside=beside), True
+            self.told[key] = (0, 0, 0, 0) if spot is None else (1, spot.level, spot.leftover == 0, spot.opens)
         return np.asarray(left & (self.told[self._key, 0] == 1))
 
     def spot(self, row: int) -> Spot | None:
         """Return where a job could start now."""
-        kind, beside = self._keys[self._key[row]]
-        return self._room.spot(kind, beside=bool(beside))
+        key = int(self._key[row])
+        self._known[key] = False  # whoever looks again may find another place than the one that is told
+        kind, beside = self._keys[key]
+        return self._room.spot(kind, beside=beside)
 
     def of(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """Return ``told`` of some jobs."""
@@ -129,4 +132,4 @@ class Candidates:
         """Return what is the same for all candidates."""
         free = self._room.free[:, 0]
         freest = (np.bincount(self._seen.nodes.leaf, free) / self._leaves).max(initial=0.0)
-        return float(free.sum() / self._total), float((free == self._gpus).mean()), float(freest)
+        return float(free.sum() / self._total), np.count_nonzero(free == self._gpus) / max(1, len(free)), float(freest)

@@ -1,0 +1,43 @@
+"""What jobs ask for, as columns: which ask for the same, what a node must have for them, and whether it has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Longs = NDArray[np.int64]
+Masks = NDArray[np.bool_]
+
+POOL, CHUNK, CPUS, MEMORY, CHUNKS, REST, RESTS, WHOLE = range(8)
+"""Columns of ``WaitingSeen.asks``."""
+MANY = 64
+"""Nodes, from which on it pays to compare ranks instead of amounts."""
+
+
+def kinds_of(asks: Longs) -> tuple[Longs, NDArray[np.intp]]:
+    """Return the different asks, and which of them each job's is."""
+    numbers: dict[bytes, int] = {}
+    rows = np.ascontiguousarray(asks).view(f"V{asks.itemsize * asks.shape[1]}").ravel().tolist()
+    kind = [numbers.setdefault(ask, len(numbers)) for ask in rows]
+    return np.frombuffer(b"".join(numbers), np.int64).reshape(-1, asks.shape[1]), np.array(kind, np.intp)
+
+
+def needs(kinds: Longs, gpus: int) -> Longs:
+    """Return the GPUs, CPUs and bytes of each kind's chunk, or rest (column ``gpus``): its share, rounded up."""
+    size, scale = kinds[:, gpus], np.maximum(1, kinds[:, CHUNK])
+    whole = (kinds[:, CHUNK] == size) | (kinds[:, CHUNK] == 0)
+    shares = [np.where(whole, kinds[:, what], -(-kinds[:, what] * size // scale)) for what in (CPUS, MEMORY)]
+    return np.stack([size, *shares], axis=1)
+
+
+def suffices(free: Longs, wanted: Longs) -> Masks:
+    """Tell what is enough for whom, [kind, node]."""
+    if len(free) < MANY:
+        return np.asarray(free >= wanted[:, None])
+    # Kinds want few different amounts, whose ranks fit into a byte or two and are compared many times as fast.
+    amounts, rank = np.unique(wanted, return_inverse=True)
+    small: Any = np.uint8 if len(amounts) < 256 else np.uint16 if len(amounts) < 65536 else np.int64
+    found: Any = amounts.searchsorted(free, side="right").astype(small)
+    return np.asarray(found > rank.astype(small)[:, None])
