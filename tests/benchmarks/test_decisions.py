@@ -1,7 +1,7 @@
 """How long agents that choose by small networks take to decide for 128 pending jobs on 1,000 nodes, without torch.
 
-With little room a decision is what a busy site asks for: who of 128 goes first, and where. With much room dozens of jobs
-start in one round, each chosen in the light of those before: that is as many decisions, and each is told by itself.
+With little room a decision is what a busy site asks for: who of 128 goes first, and where. With much room dozens of
+jobs start in one round, each chosen in the light of those before: as many decisions, and each is told by itself.
 """
 
 import sys
