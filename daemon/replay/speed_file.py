@@ -111,6 +111,8 @@ def read(path: Path) -> SiteSpeeds:
 def _said(fault: Mapping[str, Any]) -> str:
     value = fault.get("input")
     told = f", not {value!r}" if isinstance(value, int | float | str) else ""
+    if fault["type"] == "model_type":
+        return f"names of parts with their values are expected{told}"
     return f"{fault['msg'][0].lower()}{fault['msg'][1:]}{told}"
 
 
