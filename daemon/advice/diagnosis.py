@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -43,33 +44,39 @@ class Diagnosis:
             self._rooms[wanted] = self._binding(wanted)
         return self._rooms[wanted] or COMES_LATER
 
-    def why_here(self, job: Job, placement: Placement) -> str:
-        """Return what speaks for a placement, by what it leaves."""
+    def free_gpus(self, node: str, taken: Mapping[str, int]) -> int:
+        """Return the GPUs of a node that are free once some are taken, by node."""
+        position = self._free.index.get(node)
+        return 0 if position is None else int(self._free.gpus[position]) - taken.get(node, 0)
+
+    def why_here(self, job: Job, placement: Placement, taken: Mapping[str, int]) -> str:
+        """Return what speaks for a placement, by what it leaves beside the GPUs that others are to take first."""
         if len(placement.nodes) > 1:
-            return f"fits now on {len(placement.nodes)} nodes{self._in_domains(job, placement)}"
+            return f"fits now on {len(placement.nodes)} nodes{self._in_domains(job, placement, taken)}"
         (name,), (gpus,) = placement.nodes, placement.gpus
-        position = self._free.index.get(name)
-        free = int(self._free.gpus[position]) if position is not None else gpus
+        free = self.free_gpus(name, taken)
         if free <= gpus:
             return "fits exactly: no GPU of the node stays free"
         if free == self._sizes.get(name):
             return f"opens an empty node and leaves {free - gpus} of its GPUs free"
+        if taken.get(name):
+            return f"leaves {counted(free - gpus)} free beside what is advised to start there before it"
         return f"leaves {counted(free - gpus)} free beside running jobs"
 
-    def _in_domains(self, job: Job, placement: Placement) -> str:
+    def _in_domains(self, job: Job, placement: Placement, taken: Mapping[str, int]) -> str:
         """Return how the nodes of a placement lie in NVLink domains; '' where one of them is in none."""
         domains, count = self.topology_cost.domains(placement.nodes), len(placement.nodes)
         if domains is None:
             return ""
         if domains == 1:
             return f" of NVLink domain {self.topology_cost.domain_of(placement.nodes[0])}"
-        room = Counter(map(self.topology_cost.domain_of, self.nodes_with_room(job, max(placement.gpus))))
+        room = Counter(map(self.topology_cost.domain_of, self.nodes_with_room(job, max(placement.gpus), taken)))
         most = max((number for domain, number in room.items() if domain), default=0)
         lost = "none has room for all of it" if most < count else "one alone has room, and is left whole"
         return f" of {domains} NVLink domains: {lost}"
 
-    def nodes_with_room(self, job: Job, gpus: int) -> list[str]:
-        """Return nodes that have room for the job's GPUs on one node now, the one with least left first."""
+    def nodes_with_room(self, job: Job, gpus: int, taken: Mapping[str, int]) -> list[str]:
+        """Return nodes that have room for the job's GPUs on one node once some are taken, by the GPUs free now."""
         wanted = need(job)
         if wanted is None:
             return []
@@ -78,7 +85,8 @@ class Diagnosis:
         fits = self._free.allowed(wanted) & (by_gpus >= sets) & (by_cpus >= sets) & (by_memory >= sets)
         positions = np.flatnonzero(fits)
         best_first = positions[np.argsort(self._free.gpus[positions], kind="stable")]
-        return [self._free.nodes[position].name for position in best_first]
+        names = [self._free.nodes[position].name for position in best_first]
+        return [name for name in names if not taken.get(name) or self.free_gpus(name, taken) >= gpus]
 
     def cost_now(self, placement: Placement) -> float | None:
         """Return what a placement costs in communication on the GPUs that it would be given now."""

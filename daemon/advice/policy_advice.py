@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -59,15 +60,17 @@ class PolicyAdvice:
         jobs, told = self._state.records, set[tuple[str, float]]()
         waiting = [row for row, job in enumerate(jobs) if job.state is JobState.PENDING and row not in self._starts]
         waiting.sort(key=lambda row: (self._when(row), jobs[row].submit_s, jobs[row].job_id))
+        taken = Counter[str]()
         for row in (*self._starts, *waiting):
             job = jobs[row]
-            if job.key in told or job.state is not JobState.PENDING:
-                continue
-            told.add(job.key)
-            said = self._start(job, row, options) if row in self._starts else self._hold(job, row, options)
-            change = options.changes.get(row)
-            yield row, said if change is None else replace(said, wait_change_s=change.mean_s,
-                                                           interval_s=change.interval_s)
+            if job.key not in told and job.state is JobState.PENDING:
+                told.add(job.key)
+                said = self._start(job, row, options, taken) if row in self._starts else self._hold(job, row, options)
+                change = options.changes.get(row)
+                yield row, said if change is None else replace(said, wait_change_s=change.mean_s,
+                                                               interval_s=change.interval_s)
+            if row in self._starts:
+                _count(self._starts[row][0], taken)
 
     def needed_at(self) -> dict[str, float]:
         """Return when each node is first expected to be used by a waiting job."""
@@ -81,10 +84,11 @@ class PolicyAdvice:
         expected = self._expected.get(row)
         return expected.start if expected else float("inf")
 
-    def _start(self, job: Job, row: int, options: RenderOptions) -> Recommendation:
+    def _start(self, job: Job, row: int, options: RenderOptions, taken: Mapping[str, int]) -> Recommendation:
+        """Return advice to start, beside the GPUs of each node that are ``taken`` by what is to start before."""
         placement, indexes = self._starts[row]
-        why = self._consent.words.get(row) or self._diagnosis.why_here(job, placement)
-        alternatives = () if options.shadow else (*self._alternatives(job, placement),
+        why = self._consent.words.get(row) or self._diagnosis.why_here(job, placement, taken)
+        alternatives = () if options.shadow else (*self._alternatives(job, placement, taken),
                                                  *self._scattered(job, placement, options.applications))
         return Recommendation(job.job_id, job.submit_s, job.partition, options.now_s, self.policy.name,
                               options.objective, "start", why, placement,
@@ -94,10 +98,10 @@ class PolicyAdvice:
                               command="" if row in self._consent.unlike
                               else command_for(job, placement, self._state.cluster.names))
 
-    def _alternatives(self, job: Job, placement: Placement) -> Iterator[Alternative]:
+    def _alternatives(self, job: Job, placement: Placement, taken: Mapping[str, int]) -> Iterator[Alternative]:
         """Yield other placements that have room, what they cost in communication, and what else is to say."""
-        names = self._diagnosis.nodes_with_room(job, max(placement.gpus))
-        others = self._other_nodes(job, placement, names) if len(placement.nodes) == 1 else \
+        names = self._diagnosis.nodes_with_room(job, max(placement.gpus), taken)
+        others = self._other_nodes(job, placement, names, taken) if len(placement.nodes) == 1 else \
             self._other_groups(placement, names)
         for other, reason in others:
             yield Alternative(other, reason, self._diagnosis.cost_now(other))
@@ -110,11 +114,12 @@ class PolicyAdvice:
             yield Alternative(other, f"scattered over what is left over; its speed by {SOURCE} for {application}",
                               self._diagnosis.cost_now(other), relative_speed(application, other, placement))
 
-    def _other_nodes(self, job: Job, placement: Placement, names: list[str]) -> Iterator[tuple[Placement, str]]:
+    def _other_nodes(self, job: Job, placement: Placement, names: list[str],
+                     taken: Mapping[str, int]) -> Iterator[tuple[Placement, str]]:
         """Yield other nodes for a job of one node, the next best first."""
         for name in [name for name in names if name not in placement.nodes][:MOST_ALTERNATIVES]:
             other = Placement((name,), placement.gpus)
-            yield other, self._diagnosis.why_here(job, other)
+            yield other, self._diagnosis.why_here(job, other, taken)
 
     def _other_groups(self, placement: Placement, names: list[str]) -> Iterator[tuple[Placement, str]]:
         """Yield the nodes that are closest together, and the fullest ones wherever they are, where they are others."""
@@ -148,6 +153,10 @@ class PolicyAdvice:
         reason = self._rejected.get(row)
         words = f"can never run: {reason}" if reason and self._consent.gate is None else self._diagnosis.why_wait(job)
         return "hold", words if words != COMES_LATER else NOT_THAT_SHAPE, hold.cause
+
+
+def _count(placement: Placement, taken: Counter[str]) -> None:
+    taken.update(dict(zip(placement.nodes, placement.gpus, strict=True)))
 
 
 def instead_of(said: Recommendation) -> Instead:

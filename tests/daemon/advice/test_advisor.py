@@ -74,6 +74,17 @@ def test_what_else_was_weighed_is_told_the_next_best_first():
         (("dgx1",), "opens an empty node and leaves 6 of its GPUs free")]
 
 
+def test_the_second_job_of_an_empty_node_is_not_told_that_it_opens_it():
+    wishes = [pending(name, 2, waits=waits) for name, waits in (("7", 90), ("8", 80), ("9", 70))]
+    first, second, third = advise([node("dgx1"), node("dgx2", 5)], *wishes).recommendations
+    assert [str(said.placement) for said in (first, second, third)] == ["dgx2:2", "dgx1:2", "dgx1:2"]
+    assert [said.reason for said in (first, second, third)] == [
+        "leaves 1 GPU free beside running jobs", "opens an empty node and leaves 6 of its GPUs free",
+        "leaves 4 GPUs free beside what is advised to start there before it"]
+    # One GPU is left on dgx2: that is no other place for either.
+    assert [said.alternatives for said in (second, third)] == [(), ()]
+
+
 def test_a_gang_gets_its_nodes_together():
     found = only([node("dgx1"), node("dgx2"), node("dgx3", 1)], pending("9", request=Request(16, 2, 8)))
     assert (found.action, found.placement.nodes, found.placement.gpus) == ("start", ("dgx1", "dgx2"), (8, 8))

@@ -69,11 +69,19 @@ def test_the_schedulers_own_reason_comes_first(facts, words):
     (8, 2, "opens an empty node and leaves 6 of its GPUs free"),
     (4, 1, "leaves 3 GPUs free beside running jobs")])
 def test_what_a_placement_leaves_speaks_for_it(free, gpus, words):
-    assert ask(node("a", free)).why_here(job(Request(gpus)), Placement(("a",), (gpus,))) == words
+    assert ask(node("a", free)).why_here(job(Request(gpus)), Placement(("a",), (gpus,)), {}) == words
+
+
+def test_what_a_placement_leaves_counts_what_starts_there_before_it():
+    wish, here = job(Request(2)), Placement(("a",), (2,))
+    assert ask(node("a", 8)).why_here(wish, here, {"a": 2}) == (
+        "leaves 4 GPUs free beside what is advised to start there before it")
+    assert ask(node("a", 8)).why_here(wish, here, {"a": 6}) == "fits exactly: no GPU of the node stays free"
+    assert ask(node("a", 8)).why_here(wish, here, {"b": 2}) == "opens an empty node and leaves 6 of its GPUs free"
 
 
 def test_a_placement_on_several_nodes_is_counted():
-    assert ask().why_here(job(Request(16)), Placement(("a", "b"), (8, 8))) == "fits now on 2 nodes"
+    assert ask().why_here(job(Request(16)), Placement(("a", "b"), (8, 8)), {}) == "fits now on 2 nodes"
 
 
 @pytest.mark.parametrize(("names", "words"), [
@@ -85,20 +93,22 @@ def test_a_placement_tells_how_it_lies_in_nvlink_domains(names, words):
     nodes = [node(name, 8, domain=domain, leaf=domain) for name, domain in (
         ("a1", "rack-a"), ("a2", "rack-a"), ("b1", "rack-b"), ("c1", "rack-c"), ("plain", ""))]
     wish = job(Request(16, 2, 8))
-    assert ask(*nodes).why_here(wish, Placement(names, (8, 8))) == words
+    assert ask(*nodes).why_here(wish, Placement(names, (8, 8)), {}) == words
     without = [one for one in nodes if one.name != "a2"]
     if "a2" not in names and "plain" not in names:
-        assert ask(*without).why_here(wish, Placement(names, (8, 8))).endswith("none has room for all of it")
+        assert ask(*without).why_here(wish, Placement(names, (8, 8)), {}).endswith("none has room for all of it")
 
 
 def test_a_node_that_has_gone_meanwhile_is_no_error():
-    assert ask().why_here(job(Request(2)), Placement(("gone",), (2,))) == "fits exactly: no GPU of the node stays free"
+    said = ask().why_here(job(Request(2)), Placement(("gone",), (2,)), {})
+    assert said == "fits exactly: no GPU of the node stays free"
 
 
 def test_nodes_with_room_come_with_the_least_left_first():
     found = ask(node("a", 8), node("b", 2), node("c", 4), node("d", 1))
-    assert found.nodes_with_room(job(Request(2)), 2) == ["b", "c", "a"]
-    assert found.nodes_with_room(job(Request(0)), 0) == []
+    assert found.nodes_with_room(job(Request(2)), 2, {}) == ["b", "c", "a"]
+    assert found.nodes_with_room(job(Request(0)), 0, {}) == []
+    assert found.nodes_with_room(job(Request(2)), 2, {"c": 3, "a": 6}) == ["b", "a"]
 
 
 @pytest.mark.parametrize(("request_", "gpus", "where"), [
