@@ -222,7 +222,9 @@ def configuration(simulation: str, site: DemoPlan) -> dict[str, object]:
             "costs": COSTS,
             "flavours": table_2(TABLE_2_HOUR_S) if site.hardware == "dgx" else [],
             # Ten minutes of theirs are enough to see what a job does not use: it does the same all the time.
-            "recommenders": {"elastic": _elastic(), "allocation": {"every": "1s", "window": "10m"}},
+            # Between two looks at what GPUs and servers do no more may pass than a site would let pass.
+            "recommenders": {"elastic": _elastic(), "allocation": {"every": "1s", "window": "10m"},
+                             "causes": {"every": "1s"}},
             "sources": [*_pages(simulation, site), *_scheduler(simulation, site.scheduler),
                         *links(site.hardware, site.nodes)]}
 

@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterator
 from .cluster import SimulatedCluster
 from .gpus import Floats
 from .hardware import Server
+from .shortfalls import NUMBERS, Shortfall
 
 Holder = Callable[[int, int], dict[str, str]]
 """Returns labels that name who holds a GPU: by its number in the cluster, and the server's."""
 _CPX = 8
 """Partitions of an MI300X in the mode CPX."""
+HOT_CELSIUS = 105.0
+"""At the junction of a GPU that heat slows down (assumed)."""
 GRACE_IDLE_SHARE = 0.4
 """Of what a tray draws beside its GPUs while idle; the rest are network cards, disks and pumps."""
 
@@ -66,6 +69,9 @@ class _Facts:
         self._use, self._limit = float(gpus.utilization[number]), float(gpus.facts.limit_watts[number])
         self._idle = float(gpus.facts.idle_watts[number])
         self._activity = float(gpus.activity[number])
+        self._memory = float(gpus.unit("dram", slice(number, number + 1))[0])
+        self._clock = float(gpus.unit("clock", slice(number, number + 1))[0]) or 1.0
+        self._slowed = int(gpus.shortfall[number]) if self._activity else NUMBERS[Shortfall.NONE]
         self._total, self._used = float(gpus.facts.framebuffer_mib[number]), float(gpus.framebuffer_used_mib[number])
 
     def amd(self, part: int, parts: int) -> dict[str, float]:
@@ -76,10 +82,17 @@ class _Facts:
                     "gpu_gfx_activity": 0.0} | memory
         return {"gpu_package_power": self._watts, "gpu_power_usage": self._watts,
                 "gpu_energy_consumed": self._joules * 1e6, "gpu_gfx_activity": 100 * self._use,
-                "gpu_umc_activity": 45 * self._activity, "gpu_junction_temperature": 32 + self._watts / 16,
+                "gpu_umc_activity": 110 * self._memory, "gpu_junction_temperature": self._celsius,
                 "gpu_memory_temperature": 30 + self._watts / 20,
-                "gpu_violation_ppt_residency_percentage": 0.0,
-                "gpu_violation_socket_thermal_residency_percentage": 0.0} | memory
+                "gpu_violation_ppt_residency_percentage": 90.0 * self._held_down(Shortfall.POWER_BRAKE),
+                "gpu_violation_socket_thermal_residency_percentage": 80.0 * self._held_down(Shortfall.HEAT)} | memory
+
+    def _held_down(self, by: Shortfall) -> bool:
+        return self._slowed == NUMBERS[by]
+
+    @property
+    def _celsius(self) -> float:
+        return HOT_CELSIUS if self._held_down(Shortfall.HEAT) else 32 + self._watts / 16
 
     def amd_labels(self, number: int, part: int, mode: str) -> dict[str, str]:
         """Return the labels of a partition; Slurm's prolog fills in the job."""
@@ -92,7 +105,7 @@ class _Facts:
 
     def clocks(self) -> Iterator[tuple[int, str, float]]:
         """Yield index, kind and MHz of the clocks."""
-        yield 0, "SYSTEM", self._model.sm_clock_mhz if self._use else 132
+        yield 0, "SYSTEM", self._model.sm_clock_mhz * self._clock if self._use else 132
         yield 8, "MEMORY", self._model.memory_clock_mhz if self._use else 900
 
     def gaudi(self) -> dict[str, float]:

@@ -11,14 +11,27 @@ import numpy.typing as npt
 
 from .hardware import Power, Server
 from .jobs import Behaviour, SimulatedJob
+from .shortfalls import LEVELS, NUMBERS, Shortfall, host
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-CPU_BUSY = {Behaviour.PRODUCTIVE: 0.55, Behaviour.UNDERUSED: 0.85, Behaviour.IDLE: 0.01, Behaviour.HUNG: 0.05}
-"""How busy a job keeps its CPUs; who starves the GPUs usually does so because its CPUs cannot keep up."""
+CPU_BUSY = {Behaviour.PRODUCTIVE: 0.55, Behaviour.IDLE: 0.01, Behaviour.HUNG: 0.05}
+"""How busy a job keeps its CPUs; of who underuses its GPUs it depends on why."""
 MEMORY_SHARE = 0.6
 """Share of the requested host memory that is really touched."""
 DRIVER_RESERVE_MIB = 4.0
+ALL = slice(None)
+ONE_WORKS = 0.3
+"""How active a GPU is at least whose neighbours were never used."""
+
+
+def cpus_busy(job: SimulatedJob) -> float:
+    """Return the share of its CPUs that a job keeps busy."""
+    if job.behaviour is not Behaviour.UNDERUSED:
+        return CPU_BUSY[job.behaviour]
+    if job.shortfall is Shortfall.ONE_THREAD:
+        return job.gpus_per_node / job.cpus_per_node
+    return host(job.shortfall).cpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,8 @@ class GpuPhysics:
         """Id of the job that holds the GPU, 0 when free."""
         self._target = np.zeros(count)
         self._spinning = np.zeros(count, dtype=bool)
+        self.shortfall = np.zeros(count, dtype=np.intp)
+        """Number of what keeps the GPU from its work."""
         self.activity = np.zeros(count)
         self.utilization = np.zeros(count)
         self.framebuffer_used_mib = np.full(count, DRIVER_RESERVE_MIB)
@@ -71,6 +86,9 @@ class GpuPhysics:
         self._memory = np.array([float(s.model.memory_bytes) for s in servers])
         self._cpu_load = np.zeros(len(servers))
         self._memory_load = np.zeros(len(servers))
+        self._disk_load, self._wait_load = np.zeros(len(servers)), np.zeros(len(servers))
+        self.disk_busy_s, self.waiting_s = np.zeros(len(servers)), np.zeros(len(servers))
+        """Seconds that the disk of a server has been busy, and that some process has waited for it."""
         self.cpu_busy_s = np.zeros(len(servers))
         """Seconds that the mean CPU of a server has been busy."""
         self.wall_watts = self._wall()
@@ -81,12 +99,15 @@ class GpuPhysics:
         """Let a job begin on some GPUs of a server."""
         gpus = self.first[server] + np.asarray(indexes, dtype=np.intp)
         self.job[gpus] = job.job_id
-        self._target[gpus] = job.activity
+        if job.shortfall is Shortfall.ONE_GPU:
+            self._target[gpus[:1]] = max(job.activity, ONE_WORKS)
+        else:
+            self._target[gpus] = job.activity
+        self.shortfall[gpus] = NUMBERS[job.shortfall]
         self._spinning[gpus] = job.behaviour is Behaviour.HUNG
         held = 0.15 if job.behaviour is Behaviour.IDLE else 0.25 + 0.6 * job.activity
         self.framebuffer_used_mib[gpus] = np.round(self.facts.framebuffer_mib[gpus] * held)
-        self._cpu_load[server] += job.cpus_per_node * CPU_BUSY[job.behaviour]
-        self._memory_load[server] += job.memory_per_node * MEMORY_SHARE
+        self._load(job, server, 1)
 
     def vacate(self, job: SimulatedJob, server: int, indexes: Sequence[int]) -> None:
         """Let a job leave the GPUs it held on a server."""
@@ -94,9 +115,17 @@ class GpuPhysics:
         self.job[gpus] = 0
         self._target[gpus] = 0.0
         self._spinning[gpus] = False
+        self.shortfall[gpus] = 0
         self.framebuffer_used_mib[gpus] = DRIVER_RESERVE_MIB
-        self._cpu_load[server] -= job.cpus_per_node * CPU_BUSY[job.behaviour]
-        self._memory_load[server] -= job.memory_per_node * MEMORY_SHARE
+        self._load(job, server, -1)
+
+    def _load(self, job: SimulatedJob, server: int, sign: int) -> None:
+        """Put what a job makes its server do beside its GPUs on it, or take it away again."""
+        does = host(job.shortfall)
+        self._cpu_load[server] += sign * job.cpus_per_node * cpus_busy(job)
+        self._memory_load[server] += sign * job.memory_per_node * MEMORY_SHARE
+        self._disk_load[server] += sign * does.disk
+        self._wait_load[server] += sign * does.waiting
 
     def advance(self, seconds: float) -> None:
         """Draw power for a tick; the joules grow by exactly the watts shown times the seconds."""
@@ -104,20 +133,28 @@ class GpuPhysics:
         busy = self._target > 0
         self.activity = np.where(busy, np.clip(self._target + 0.03 * noise, 0.01, 1.0), 0.0)
         # Some kernel is resident for longer than the multiprocessors work; a spinning one always is.
-        self.utilization = np.where(self._spinning, 1.0, np.where(busy, np.minimum(1.0, self.activity + 0.1), 0.0))
+        resident = np.minimum(1.0, np.maximum(self.activity + 0.1, self.unit("engine")))
+        self.utilization = np.where(self._spinning, 1.0, np.where(busy, resident, 0.0))
         floor = facts.idle_watts + np.where(self.job > 0, facts.context_watts, 0.0)
         reach = facts.limit_watts * self._power.load_share - floor
         self.watts = floor + self.activity * reach + 0.6 * noise
         self.joules += self.watts * seconds
         self.cpu_busy_s += self.cpu_busy * seconds
+        self.disk_busy_s += np.clip(self._disk_load, 0.0, 1.0) * seconds
+        self.waiting_s += np.clip(self._wait_load, 0.0, 1.0) * seconds
         self.wall_watts = self._wall()
         weight = min(1.0, seconds / self._power.meter_window_s)
         self.meter_watts = self.meter_watts + weight * (self.wall_watts - self.meter_watts)
 
-    @property
-    def engine_active(self) -> Floats:
-        """Return GR_ENGINE_ACTIVE: the engine of a spinning kernel counts as active."""
-        return np.where(self._spinning, 1.0, self.activity)
+    def unit(self, name: str, part: slice = ALL) -> Floats:
+        """Return what a unit of GPUs does (see ``shortfalls.Units``); nothing where no work is done.
+
+        A spinning kernel keeps the engine (GR_ENGINE_ACTIVE) and the multiprocessors, and nothing else.
+        """
+        level, gain = LEVELS[name][self.shortfall[part]].T
+        active = self.activity[part]
+        does: Floats = np.where(active > 0, np.clip(level + gain * active, 0.0, 1.0), 0.0)
+        return np.where(self._spinning[part], 1.0, does) if name in ("engine", "sm") else does
 
     @property
     def cpu_busy(self) -> Floats:

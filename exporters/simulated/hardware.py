@@ -41,6 +41,8 @@ class Model:
     """DCGM's names and labels are those since 4.6."""
     grace: bool = False
     """Two Grace superchips with meters of their own, no power supplies, and a BMC that knows Redfish alone."""
+    nvlink_bytes_per_s: float = 0.0
+    """Of all links of a GPU, both directions together; 0 where no page tells of them."""
     fan_share: float | None = None
     supply_efficiency: float | None = None
     """Where they are not those of all servers (see ``Power``)."""
@@ -69,12 +71,13 @@ GB200 = Model(
     product="NVIDIA GB200", framebuffer_mib=189_471, sm_clock_mhz=2062, memory_clock_mhz=3996,
     idle_watts=166.0, context_watts=40.0, limit_watts=1200.0,
     cpus=144, cores=72, threads=1, memory_bytes=960 * GIB, host_idle_watts=250.0, host_cpu_watts=600.0, gpus=4,
-    since_4_6=True, grace=True, fan_share=0.01, supply_efficiency=1.0)
+    since_4_6=True, grace=True, nvlink_bytes_per_s=1.8e12, fan_share=0.01, supply_efficiency=1.0)
 H100 = Model(
     partition="H100", host_prefix="hgx-h100", gres_type="h100", features="hgx,h100",
     product="NVIDIA H100 80GB HBM3", framebuffer_mib=81_559, sm_clock_mhz=1980, memory_clock_mhz=2619,
     idle_watts=70.0, context_watts=45.0, limit_watts=700.0,
-    cpus=224, cores=56, memory_bytes=2048 * GIB, host_idle_watts=1100.0, host_cpu_watts=600.0, since_4_6=True)
+    cpus=224, cores=56, memory_bytes=2048 * GIB, host_idle_watts=1100.0, host_cpu_watts=600.0, since_4_6=True,
+    nvlink_bytes_per_s=0.9e12)
 MI300X = Model(
     partition="MI300X", host_prefix="mi300x", gres_type="mi300x", features="mi300x",
     product="AMD Instinct MI300X OAM", framebuffer_mib=196_592, sm_clock_mhz=2100, memory_clock_mhz=1300,

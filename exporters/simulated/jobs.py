@@ -13,6 +13,7 @@ from ...storage.flavor import Flavor
 from ...storage.records import JobState
 from ...storage.waiting import WaitReason
 from .hardware import GIB, Model
+from .shortfalls import Shortfall, of_program
 
 HOUR_S = 3600.0
 
@@ -115,6 +116,8 @@ class SimulatedJob:
     state: JobState = JobState.PENDING
     reason: WaitReason = WaitReason.PRIORITY
     exit_code: int = 0
+    shortfall: Shortfall = Shortfall.NONE
+    """Why it is underused; of all others none."""
     required_nodes: tuple[str, ...] = ()
     allocation: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
     """Server number and the GPU indexes held there."""
@@ -189,5 +192,7 @@ class Submissions:
             cpus=flavor.cpus * (cpu_factor if flavor.gpus * 2 <= model.gpus else 1), memory_bytes=flavor.memory_bytes,
             behaviour=behaviour, activity=float(self._rng.uniform(*ACTIVITY[behaviour])),
             run_s=run_share * flavor.limit_s, fails=fails, submit_s=submit_s)
+        if behaviour is Behaviour.UNDERUSED:
+            job.shortfall = of_program(job.name, model, job.gpus_per_node == model.gpus)
         self._next_id += 1
         return job

@@ -8,18 +8,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from prometheus_client.utils import floatToGoString
 
 from ..dcgm_fields import RENAMED
 from .accelerators import fabric_labels, grace_meters, grace_rows
 from .cluster import SimulatedCluster
-from .gpus import CPU_BUSY, MEMORY_SHARE, Floats
+from .gpus import MEMORY_SHARE, Floats, cpus_busy
 from .jobs import SimulatedJob
+from .shortfalls import NUMBERS, Shortfall
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 DRIVER = "535.129.03"
 UPTIME_S = 10 * 86400.0
 """How long before the start the servers were booted."""
+HOT_CELSIUS = 88.0
+"""Of a GPU that heat slows down (assumed)."""
 MIG_INSTANCES = (("3g.20gb", 1), ("3g.20gb", 2))
 """Profile and id of each instance of a GPU in MIG mode; each repeats the whole GPU's watts."""
 
@@ -38,10 +42,35 @@ class _View:
     sm_clock: float
     memory_clock: float
     limit: Floats
+    unit: Callable[[str], Floats]
+    """Returns what a unit does, by name."""
+    shortfall: npt.NDArray[np.intp]
+    nvlink_bytes_per_s: float
 
     @property
     def busy(self) -> Floats:
         return (self.utilization > 0).astype(np.float64)
+
+    @property
+    def clock(self) -> Floats:
+        """Return the share of the usual clock at which each runs that works; one that idles has its usual one."""
+        return np.where(self.unit("engine") > 0, self.unit("clock"), 1.0)
+
+    def held_down(self, by: Shortfall) -> npt.NDArray[np.bool_]:
+        """Tell of which GPUs something holds the clocks down while they work."""
+        held: npt.NDArray[np.bool_] = (self.shortfall == NUMBERS[by]) & (self.unit("engine") > 0)
+        return held
+
+    @property
+    def celsius(self) -> Floats:
+        """Return how hot each is: one that heat slows down stands at its limit."""
+        return np.where(self.held_down(Shortfall.HEAT), HOT_CELSIUS, 26 + self.watts / 10)
+
+    @property
+    def reasons(self) -> Floats:
+        """Return NVML's bits of why clocks are low: idle, heat told by software, or a brake from outside."""
+        slow = np.where(self.held_down(Shortfall.HEAT), 0x20, 0x80 * self.held_down(Shortfall.POWER_BRAKE))
+        return np.where(self.busy > 0, slow, 0x1).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +94,11 @@ def _none(view: _View) -> Floats:
 
 _FIELDS = (
     _Field("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", "%d",
-           lambda v: 210 + (v.sm_clock - 210) * v.busy),
+           lambda v: 210 + (v.sm_clock * v.clock - 210) * v.busy),
     _Field("DCGM_FI_DEV_MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", "%d",
            lambda v: v.memory_clock + _none(v)),
     _Field("DCGM_FI_DEV_MEMORY_TEMP", "gauge", "Memory temperature (in C).", "%d", lambda v: 30 + v.watts / 8),
-    _Field("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", "%d", lambda v: 26 + v.watts / 10),
+    _Field("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", "%d", lambda v: v.celsius),
     _Field("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", "%f", lambda v: v.watts),
     _Field("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", "Total energy consumption since boot (in mJ).", "%d",
            lambda v: v.joules * 1000),
@@ -94,10 +123,10 @@ _FIELDS = (
     _Field("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active.", "%f",
            lambda v: v.engine),
     _Field("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge", "Ratio of cycles the tensor (HMMA) pipe is active.", "%f",
-           lambda v: 0.5 * v.activity),
+           lambda v: v.unit("tensor")),
     _Field("DCGM_FI_PROF_DRAM_ACTIVE", "gauge",
            "Ratio of cycles the device memory interface is active sending or receiving data.", "%f",
-           lambda v: 0.4 * v.activity),
+           lambda v: v.unit("dram")),
     _Field("DCGM_FI_PROF_PCIE_TX_BYTES", "gauge",
            "The rate of data transmitted over the PCIe bus - including both protocol headers and data payloads - "
            "in bytes per second.", "%d", lambda v: 1e5 + 2e8 * v.activity),
@@ -108,8 +137,16 @@ _FIELDS = (
 _NEWER = (
     _Field("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "gauge", "Effective power limit (in W).", "%f", lambda v: v.limit),
     _Field("DCGM_FI_DEV_POWER_MGMT_LIMIT_DEF", "gauge", "Default power limit (in W).", "%f", lambda v: v.limit),
-    _Field("DCGM_FI_PROF_SM_ACTIVE", "gauge", "Ratio of cycles an SM has a warp.", "%f", lambda v: v.engine),
-    _Field("DCGM_FI_PROF_SM_OCCUPANCY", "gauge", "Ratio of resident warps.", "%f", lambda v: 0.5 * v.activity),
+    _Field("DCGM_FI_PROF_SM_ACTIVE", "gauge", "Ratio of cycles an SM has a warp.", "%f", lambda v: v.unit("sm")),
+    _Field("DCGM_FI_PROF_SM_OCCUPANCY", "gauge", "Ratio of resident warps.", "%f", lambda v: v.unit("occupancy")),
+    _Field("DCGM_FI_PROF_PIPE_FP32_ACTIVE", "gauge", "Ratio of cycles the fp32 pipe is active.", "%f",
+           lambda v: v.unit("fp32")),
+    *(_Field(f"DCGM_FI_PROF_NVLINK_{way}_BYTES", "gauge",
+             f"The rate of data {verb} over NVLink, not including protocol headers, in bytes per second.", "%d",
+             lambda v: v.unit("nvlink") * v.nvlink_bytes_per_s / 2) for way, verb in (
+        ("TX", "transmitted"), ("RX", "received"))),
+    _Field("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "gauge", "Current clock event reasons (bitmask of DCGM_CLOCKS_*).",
+           "%d", lambda v: v.reasons),
 )
 """Which the default file of today has not, and that of a site with GPUs of today has."""
 _NEW_NAMES = {old: new for new, old in reversed(RENAMED.items())}
@@ -153,9 +190,10 @@ class Pages:
     def _view(self, server: int) -> _View:
         gpus, model = self._cluster.gpus, self._cluster.servers[server].model
         part = slice(gpus.first[server], gpus.first[server] + model.gpus)
-        return _View(gpus.watts[part], gpus.joules[part], gpus.utilization[part], gpus.engine_active[part],
+        return _View(gpus.watts[part], gpus.joules[part], gpus.utilization[part], gpus.unit("engine", part),
                      gpus.activity[part], gpus.facts.framebuffer_mib[part], gpus.framebuffer_used_mib[part],
-                     model.sm_clock_mhz, model.memory_clock_mhz, gpus.facts.limit_watts[part])
+                     model.sm_clock_mhz, model.memory_clock_mhz, gpus.facts.limit_watts[part],
+                     lambda name: gpus.unit(name, part), gpus.shortfall[part], model.nvlink_bytes_per_s)
 
     def _rows(self, server: int) -> list[tuple[int, str, bool]]:
         """Return GPU index, labels and whether it is a MIG instance, for every row of a field."""
@@ -204,7 +242,7 @@ class Pages:
         return "\n".join(lines) + "\n"
 
     def _cpu_seconds(self, job: SimulatedJob) -> float:
-        return job.cpus_per_node * CPU_BUSY[job.behaviour] * (self._cluster.now_s - (job.start_s or 0.0))
+        return job.cpus_per_node * cpus_busy(job) * (self._cluster.now_s - (job.start_s or 0.0))
 
     def ipmi(self, server: int) -> str:
         """Return what ipmi_exporter shows of a server's BMC; a BMC that hangs fails its collectors."""
@@ -271,6 +309,7 @@ def _node_lines(cluster: SimulatedCluster, server: int) -> Iterator[str]:
                          ("Buffers", 0.01 * (total - used)), ("Cached", 0.09 * (total - used)), ("SwapTotal", 0.0)):
         yield from _single(f"node_memory_{field}_bytes", f"Memory information field {field}_bytes.", [("", value // 1)])
     yield from _network_lines(float(gpus.cpu_busy_s[server]))
+    yield from _file_lines(float(gpus.disk_busy_s[server]), float(gpus.waiting_s[server]))
     if model.grace:
         yield from _meter_lines(cluster, server)
     yield from _single("node_time_seconds", "System time in seconds since epoch (1970).", [("", cluster.now_s)])
@@ -299,6 +338,14 @@ def _cpu_lines(cpus: int, busy_s: float, uptime_s: float) -> Iterator[str]:
     for cpu in range(cpus):
         for mode, text in texts:
             yield f'node_cpu_seconds_total{{cpu="{cpu}",mode="{mode}"}} {text}'
+
+
+def _file_lines(busy_s: float, waiting_s: float) -> Iterator[str]:
+    yield from _single("node_disk_io_time_seconds_total", "Total seconds spent doing I/Os.",
+                       [('{device="nvme0n1"}', round(busy_s, 3))], "counter")
+    yield from _single("node_pressure_io_waiting_seconds_total",
+                       "Total time in seconds that processes have waited due to IO congestion",
+                       [("", round(waiting_s, 6))], "counter")
 
 
 def _network_lines(busy_s: float, devices: Sequence[str] = ("enp225s0f0", "ib0", "ib1", "ib2", "ib3")) -> Iterator[str]:

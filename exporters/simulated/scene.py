@@ -1,8 +1,8 @@
 """The opening scene: what runs and waits at the first moment, so that every kind of waste is there to be seen.
 
 A100-01  four GPUs productive; two held by a job that took all other CPUs: the last two GPUs are stranded
-A100-02  two idle, two spinning, two underused; two free, too few for anything that waits
-V100-01  as A100-01
+A100-02  two idle, two spinning, two starved of data by their CPUs; two free, too few for anything that waits
+V100-01  as A100-01, but two wait for one thread each
 V100-02  empty: its host burns for nothing while a small job waits behind one that needs both servers
 """
 
@@ -11,33 +11,43 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from .hardware import A100, V100, Server
+from .hardware import A100, V100, Model, Server
 from .jobs import USERS, Behaviour, SimulatedJob, Submissions
 from .scheduler import Capacity
+from .shortfalls import Shortfall, first_told
 
 SMALL, MEDIUM, LARGE, FULL = range(4)
 ELAPSED_S = (960.0, 2700.0, 0.0, 0.0)
 """How long jobs of each size have run: just past the fifteen minutes of grace that a young job is given."""
 _USER = {user.name: user for user in USERS}
 
-Script = tuple[tuple[str, int, Behaviour, int], ...]
-"""User, size, behaviour, and how many times the CPUs of the size are asked for."""
+Script = tuple[tuple[str, int, Behaviour | tuple[Shortfall, ...], int], ...]
+"""User, size, behaviour, and how many times the CPUs of the size are asked for.
+
+In place of a behaviour stands why GPUs are underused: the first that a server's pages can tell.
+"""
 _RUNNING: dict[str, Script] = {
     "dgx-a100-01": (("alice", MEDIUM, Behaviour.PRODUCTIVE, 1), ("dave", SMALL, Behaviour.PRODUCTIVE, 2)),
     "dgx-a100-02": (("carol", SMALL, Behaviour.IDLE, 1), ("erin", SMALL, Behaviour.HUNG, 1),
-                    ("carol", SMALL, Behaviour.UNDERUSED, 1)),
-    "dgx-v100-01": (("alice", MEDIUM, Behaviour.PRODUCTIVE, 1), ("dave", SMALL, Behaviour.UNDERUSED, 2)),
+                    ("carol", SMALL, (Shortfall.LOADERS,), 1)),
+    "dgx-v100-01": (("alice", MEDIUM, Behaviour.PRODUCTIVE, 1), ("dave", SMALL, (Shortfall.ONE_THREAD,), 2)),
     "dgx-v100-02": (),
 }
+_NONE: tuple[Shortfall, ...] = ()
 # Bob's large jobs end long before their limits: the show must not be one job's for hours.
-_PENDING = {"A100": (("bob", LARGE, 0.25), ("alice", MEDIUM, 0.6)),
-            "V100": (("bob", FULL, 0.12), ("alice", SMALL, 0.8))}
+_PENDING = {"A100": (("bob", LARGE, 0.25, (Shortfall.FILES,)), ("alice", MEDIUM, 0.6, _NONE)),
+            "V100": (("bob", FULL, 0.12, (Shortfall.LOADERS,)), ("alice", SMALL, 0.8, _NONE))}
+"""User, size, share of the limit that it runs, and why its GPUs will be underused."""
 _OTHERS: dict[int, Script] = {
     0: (("carol", SMALL, Behaviour.IDLE, 1), ("erin", SMALL, Behaviour.HUNG, 1),
-        ("carol", SMALL, Behaviour.UNDERUSED, 1)),
-    1: (("alice", MEDIUM, Behaviour.PRODUCTIVE, 1), ("dave", SMALL, Behaviour.PRODUCTIVE, 2)), 3: ()}
+        ("carol", SMALL, (Shortfall.SMALL_BATCH, Shortfall.ONE_THREAD), 1)),
+    1: (("alice", MEDIUM, Behaviour.PRODUCTIVE, 1),
+        ("dave", SMALL, (Shortfall.LINKS, Shortfall.HEAT, Shortfall.ONE_GPU), 2)),
+    2: (("dave", SMALL, (Shortfall.HEAT, Shortfall.ONE_GPU), 1), ("alice", SMALL, (Shortfall.LOADERS,), 1),
+        ("carol", SMALL, (Shortfall.ONE_GPU,), 1)), 3: ()}
 """Of other servers, by their place among those of their model; a tray of four GPUs takes the first jobs of these."""
-_WAITING = (("bob", FULL, 0.1), ("alice", LARGE, 0.4), ("dave", MEDIUM, 0.6))
+_WAITING = (("bob", FULL, 0.1, (Shortfall.LINKS, Shortfall.FILES)), ("alice", LARGE, 0.4, (Shortfall.FILES,)),
+            ("dave", MEDIUM, 0.6, (Shortfall.MEMORY, Shortfall.POWER_BRAKE, Shortfall.ONE_GPU)))
 
 
 class Stage(Protocol):
@@ -66,13 +76,13 @@ def open_scene(cluster: Stage) -> None:
         if script is None:
             _fill(cluster, number)
             continue
-        for user, size, behaviour, cpu_factor in script:
-            job = _make(cluster, user, server.model.partition, size, behaviour, cpu_factor=cpu_factor)
+        for user, size, does, cpu_factor in script:
+            job = _make(cluster, user, server.model, size, does, cpu_factor=cpu_factor)
             if job.cpus_per_node <= cluster.capacity.free_cpus[number]:
                 cluster.start(job, [number], job.submit_s)
-    for partition in cluster.partitions:
-        for user, size, run_share in _PENDING.get(partition, _WAITING):
-            cluster.submit(_make(cluster, user, partition, size, Behaviour.PRODUCTIVE, run_share=run_share))
+    for model in {server.model.partition: server.model for server in cluster.servers}.values():
+        for user, size, run_share, does in _PENDING.get(model.partition, _WAITING):
+            cluster.submit(_make(cluster, user, model, size, does or Behaviour.PRODUCTIVE, run_share=run_share))
     cluster.schedule()
 
 
@@ -90,10 +100,14 @@ def _short(name: str) -> str:
     return f"{prefix}-{int(number):02}"
 
 
-def _make(cluster: Stage, user: str, partition: str, size: int, behaviour: Behaviour, *,
+def _make(cluster: Stage, user: str, model: Model, size: int, does: Behaviour | tuple[Shortfall, ...], *,
           run_share: float = 0.95, cpu_factor: int = 1) -> SimulatedJob:
-    return cluster.submissions.make(_USER[user], partition, size, behaviour, run_share,
-                                    cluster.now_s - ELAPSED_S[size], cpu_factor=cpu_factor)
+    behaviour = does if isinstance(does, Behaviour) else Behaviour.UNDERUSED
+    job = cluster.submissions.make(_USER[user], model.partition, size, behaviour, run_share,
+                                   cluster.now_s - ELAPSED_S[size], cpu_factor=cpu_factor)
+    if not isinstance(does, Behaviour):
+        job.shortfall = first_told(does, model, job.gpus_per_node == model.gpus)
+    return job
 
 
 def _fill(cluster: Stage, number: int) -> None:

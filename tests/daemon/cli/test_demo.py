@@ -14,6 +14,7 @@ import requests
 import yaml
 from click.testing import CliRunner
 
+from idlewatt.daemon.causes.windows import LONGEST_GAP_S
 from idlewatt.daemon.cli import _hardware, _parts, demo, live
 from idlewatt.daemon.cli._parts import TABLE_2_HOUR_S, table_2
 from idlewatt.daemon.config import load
@@ -44,6 +45,14 @@ def test_the_configuration_names_sources_that_exist(tmp_path, scheduler):
 def test_the_configuration_of_each_hardware_is_one_that_the_daemon_takes(tmp_path, hardware):
     path = demo._write_config(wanted(tmp_path, hardware=hardware), "http://127.0.0.1:22002")
     assert load(path).cluster.startswith("GIST" if hardware == "dgx" else hardware)
+
+
+def test_between_two_looks_at_gpus_no_more_of_the_demos_time_passes_than_causes_can_bear(tmp_path):
+    """Every fifteen seconds of ours were fifteen minutes of theirs: no cause was ever told."""
+    for hardware in demo.HARDWARE:
+        settings = load(demo._write_config(wanted(tmp_path, hardware=hardware), "http://127.0.0.1:22002"))
+        beat = max(settings.recommenders.of("causes").every, settings.cycles.scrape)
+        assert beat * demo.SPEED <= LONGEST_GAP_S / 2
 
 
 def test_other_hardware_has_no_past_and_no_pods():

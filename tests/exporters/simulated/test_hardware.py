@@ -21,7 +21,7 @@ NODES = {"gb200-nvl72": 20, "mi300x": 4, "mixed": 8}
 
 
 class Seen:
-    """A quarter of an hour of a simulated cluster, as its exporters tell it."""
+    """Some minutes of a simulated cluster, as its exporters tell it."""
 
     def __init__(self, hardware: str) -> None:
         self.cluster = SimulatedCluster(ClusterShape(nodes=NODES[hardware], hardware=hardware))
@@ -42,7 +42,8 @@ class Seen:
             settings = WasteSettings.model_validate(
                 {"enclosures": _hardware.enclosures(hardware, NODES[hardware])})
             accountant, hanging = WasteAccountant(settings, interval_s=300), AttachTopology()
-            for _ in range(4):
+            # No job ends in the last look: joules are means over all of it, a BMC tells of its last half minute.
+            for _ in range(5):
                 now[0] += 300
                 found = [source.read() for source in pages]
                 self.telemetry = Telemetry(*(tuple(row for part in found for row in getattr(part, name))
