@@ -155,6 +155,20 @@ def holds(free, group, ask):
                                                   strict=True))
 
 
+@pytest.mark.parametrize(("free", "nodes"), [
+    ([4, 8, 8, 8, 8, 8], [4, 5]),  # one domain has two empty trays, the other three: the tightest that suffices
+    ([8, 4, 4, 4, 8, 8], [4, 5]),  # an empty tray of the other domain comes first, and is left alone
+    ([8, 4, 4, 4, 4, 8], [0, 5])])  # no domain has room: only then is the job split
+def test_a_gang_is_placed_inside_one_nvlink_domain_where_one_has_room(free, nodes):
+    domains = ["clique-a"] * 4 + ["clique-b"] * 2
+    cluster = Cluster.from_records([Node(f"tray{number}", ("p",), 8, domain=domain, leaf=domain, spine="leaf-1")
+                                    for number, domain in enumerate(domains)])
+    site, ask = asked(cluster, free, Ask(0, 8, 0, 0, 2, 0, 0, 0, 0))
+    chosen = np.zeros(len(free) + 1, np.int64)
+    assert call(named("fifo+nearest").rules.place, site, ask, chosen) == 2
+    assert sorted(chosen[:2].tolist()) == nodes
+
+
 def test_leaves_with_the_same_room_are_filled_one_after_the_other():
     leaves = [0, 0, 2, 2, 4, 4]
     chosen = placed([5, 8, 6, 7, 8, 5], 20, "fifo+nearest", nodes=4, leaves=leaves)
