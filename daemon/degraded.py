@@ -68,6 +68,8 @@ class SourceSeen:
     period_s: float = 15.0
     """Time between two reads, on the daemon's clock."""
     targets: tuple[TargetHealth, ...] = ()
+    seldom: Mapping[str, float] = field(default_factory=dict)
+    """Time between two reads of targets that are read less often, by name."""
 
     @property
     def called(self) -> str:
@@ -138,7 +140,7 @@ def _source(source: SourceSeen, now_s: float) -> Iterator[Degradation]:
     status, name = source.status, source.status.name
     if not status.success:
         yield Degradation("source_down", name, f"{source.called} not read", status.last_success_s)
-    elif not believed(status.last_success_s, now_s, _quiet_s(source)):
+    elif not believed(status.last_success_s, now_s, _quiet_s(source.period_s)):
         yield Degradation("source_slow", name, f"{source.called} not read", status.last_success_s)
     elif status.duration_s > max(source.period_s, LEAST_S):
         yield Degradation("source_slow", name, f"{source.called} takes {_time(status.duration_s)} to read, more than "
@@ -159,12 +161,12 @@ def _targets(source: SourceSeen, seen: HealthFacts) -> Iterator[Degradation]:
 
 
 def _slow(target: TargetHealth, source: SourceSeen, now_s: float) -> bool:
-    return target.duration_s > max(source.period_s, LEAST_S) \
-        or not believed(target.last_success_s, now_s, _quiet_s(source))
+    period_s = max(source.period_s, source.seldom.get(target.target, 0.0))
+    return target.duration_s > max(period_s, LEAST_S) or not believed(target.last_success_s, now_s, _quiet_s(period_s))
 
 
-def _quiet_s(source: SourceSeen) -> float:
-    return max(QUIET_S, BEATS * source.period_s)
+def _quiet_s(period_s: float) -> float:
+    return max(QUIET_S, BEATS * period_s)
 
 
 def _cycles(seen: HealthFacts) -> Iterator[Degradation]:

@@ -12,6 +12,8 @@ from .current import Ages
 from .cycles import CycleHealth
 from .degraded import HealthFacts, SourceSeen, unread
 
+ACCOUNTING = "accounting"
+"""What a Slurm source calls the target that is read when runs are recorded, less often than its others."""
 Beats = Mapping[str, CycleHealth]
 
 
@@ -24,7 +26,7 @@ def ages(settings: Settings, speed: float, beats: Beats) -> Ages:
 def sources_seen(sources: Iterable[Watched], settings: Settings, beats: Beats, speed: float) -> tuple[SourceSeen, ...]:
     """Return how the sources and their targets fare, each with the time between two of its reads."""
     return tuple(SourceSeen(watched.status, watched.kind, _period_s(watched.role, settings, beats) * speed,
-                            watched.health()) for watched in sources)
+                            watched.health(), {ACCOUNTING: settings.cycles.record * speed}) for watched in sources)
 
 
 def _period_s(role: Role, settings: Settings, beats: Beats) -> float:

@@ -125,10 +125,11 @@ def _took(row: Row, run: Row) -> Iterator[str]:
     yield _bar("GPU activity", run["activity"], "not measured")
     yield _line("GPU memory", "not measured" if run["memory_max_bytes"] is None
                 else f"{run['memory_max_bytes'] / GIB:.1f} GiB in the fullest GPU")
+    most = " on the node that uses most" if len(row["job"]["allocations"]) > 1 else ""
     if row["cpus_used"] is not None:
-        yield _line("CPUs", f"{row['cpus_used']:.1f} in use")
+        yield _line("CPUs", f"{row['cpus_used']:.1f} in use{most}")
     if row["memory_used_bytes"] is not None:
-        yield _line("Memory", f"{row['memory_used_bytes'] / GIB:.1f} GiB in use")
+        yield _line("Memory", f"{row['memory_used_bytes'] / GIB:.1f} GiB in use{most}")
     for name, joules in sorted(run["classes"].items(), key=lambda item: -item[1]):
         yield _bar(PowerClass(name).label[:26], joules / run["energy_joules"] if run["energy_joules"] else None, "", 26)
 

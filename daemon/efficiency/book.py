@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ...storage.energy_queries import Dimension, Order, RunFilter, RunRow
+from ...storage.packed import Window
 from ...storage.power_classes import WASTED, PowerClass
 from ...storage.reading import HistoryReader, JobDetail
-from ...storage.records import Job
+from ...storage.records import Allocation, Job
 from ...storage.underuse import CauseTally
 from ...storage.uses import Use
 from ..causes import evidence_words, label, remedy, told
@@ -94,7 +96,8 @@ class EnergyBook:
         tallies = () if run is None else self._history.causes_of_run(run.job_id, run.submit_s, run.start_s)
         causes = _causes(tallies, 0.0 if row is None else row.gpus)
         judged = sum(one.gpu_seconds for one in tallies)
-        found = notes(replace(job, allocations=allocations), row, Used(cpus_used, memory_used, causes), self._now())
+        used = Used(cpus_used, memory_used, causes, self._node_gpus(allocations))
+        found = notes(replace(job, allocations=allocations), row, used, self._now())
         series, told_by = (self._timelines.of(self._history, held, run)
                            if drawn and run is not None and held is not None else ((), ""))
         start_s = run.start_s if run is not None else job.start_s
@@ -104,8 +107,16 @@ class EnergyBook:
             judged_ratio=min(1.0, judged / row.gpu_seconds) if row and row.gpu_seconds and judged else None,
             waited_s=None if start_s is None else max(0.0, start_s - ready_s), reasons=_reasons(detail),
             cpus_used=cpus_used, memory_used_bytes=memory_used,
-            classes=_classes(self._history.classes_of(run, MOST_POINTS)) if drawn and run is not None else (),
+            classes=_classes(self._history.classes_of(run, MOST_POINTS), run) if drawn and run is not None else (),
             series=series, series_source=told_by)
+
+    def _node_gpus(self, allocations: Sequence[Allocation]) -> int | None:
+        """Return the GPUs of the largest node of a job that is on several, as telemetry knows them."""
+        nodes = {part.node for part in allocations if part.gpus}
+        if len(nodes) < 2:
+            return None
+        sizes = Counter(node for _, node, _ in self._history.held_gpus(dict.fromkeys(nodes)))
+        return max(sizes.values()) if sizes.keys() == nodes else None
 
     def _use(self, run: RunRow | None) -> Use | None:
         if run is None:
@@ -129,9 +140,14 @@ def _reasons(detail: JobDetail) -> tuple[str, ...]:
     return tuple(found[-8:])
 
 
-def _classes(windows: Sequence[tuple[tuple[float, float], dict[PowerClass, int]]]) -> tuple[ChartSeries, ...]:
-    """Return mean watts of each class that occurs, window by window."""
-    starts, lengths = tuple(start for (start, _), _ in windows), tuple(length for (_, length), _ in windows)
+def _classes(windows: Sequence[tuple[Window, dict[PowerClass, int]]], run: RunRow) -> tuple[ChartSeries, ...]:
+    """Return mean watts of each class that occurs, window by window.
+
+    The first window of a run that was found running is left out: nobody knows how much of it was looked at.
+    """
+    own = [(start, length, energies) for (start, length), energies in windows
+           if start > run.first_s or run.start_s >= run.first_s]
+    starts, lengths = tuple(start for start, _, _ in own), tuple(length for _, length, _ in own)
     return tuple(ChartSeries(one.value, starts, lengths, tuple(
-        energies.get(one, 0) / 1000 / length for (_, length), energies in windows))
-        for one in PowerClass if any(one in energies for _, energies in windows))
+        energies.get(one, 0) / 1000 / length for _, length, energies in own))
+        for one in PowerClass if any(one in energies for _, _, energies in own))

@@ -182,9 +182,10 @@ def _wasted(facts: RunFacts, threshold: float, window_s: float) -> Note | None:
 def scattered(facts: RunFacts, threshold: float, window_s: float = 0.0) -> Note | None:
     """Return that the GPUs of a job lie over more nodes than they need, by at least so many."""
     sizes = [part.gpus for part in facts.job.allocations if part.gpus]
-    most = facts.node_gpus or 8
-    needed = math.ceil(sum(sizes) / most)
-    if len(sizes) < 2 or len(sizes) - needed < threshold or facts.ran_s < window_s:
+    if len(sizes) < 2 or not facts.node_gpus or facts.ran_s < window_s:
+        return None
+    needed = math.ceil(sum(sizes) / facts.node_gpus)
+    if len(sizes) - needed < threshold:
         return None
     fix = "Ask for one node: GPUs then talk by NVLink." if needed == 1 else f"Ask for {needed} nodes."
     return Note(f"{sum(sizes)} GPUs lie over {len(sizes)} nodes.", fix, "scattered")

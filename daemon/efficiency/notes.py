@@ -28,13 +28,15 @@ class Used:
     cpus: float | None = None
     memory_bytes: float | None = None
     causes: tuple[CauseRow, ...] = ()
+    node_gpus: int | None = None
+    """GPUs of the largest of its nodes; None where one of them is not known."""
 
 
 def notes(job: Job, run: JobRow | None, used: Used, now_s: float) -> tuple[Note, ...]:
     """Return what stands out of a run of a job, what matters most first."""
     if run is None:
         return (Note("Nothing was recorded of it."),) if job.state.finished else ()
-    facts = RunFacts(job, run, now_s, used.cpus, used.memory_bytes)
+    facts = RunFacts(job, run, now_s, used.cpus, used.memory_bytes, node_gpus=used.node_gpus)
     found = [*_coverage(run, facts.ran_s)]
     if facts.ran_s < YOUNG_S:
         return (*found, Note("It ran for less than ten minutes: too short to judge."))

@@ -145,7 +145,7 @@ def _power(report: JobReport) -> Chart | None:
     y = charts.upwards(charts.highest([parts.sum(axis=1)]) * 1.05, HEIGHT)
     shapes = tuple(Mark(name.value, name.label, charts.area(x(edges), y(lower), y(upper)))
                    for name, (lower, upper) in zip(names, charts.stacked(parts), strict=True))
-    ticks, unit = charts.time_ticks(x, float(edges[0]))
+    ticks, unit = charts.time_ticks(x, run.start_s)
     return Chart("Power by class", HEIGHT, f"{unit} since the start", ticks, charts.value_ticks(y, "W"), shapes, True)
 
 

@@ -16,6 +16,8 @@ from ...storage.errors import StoreError
 from ...storage.power_classes import PowerClass
 from ...storage.recommendations import ACTIONS, Placement, Recommendation
 from ...storage.records import Job, JobState
+from ...storage.underuse import Underuse
+from ..causes import label
 from ..efficiency import HolderRow
 from ..efficiency.wasters import wasters
 from ..headline import Balance, HeadlineRow, Scope, balance, percent, scope, watts
@@ -202,7 +204,7 @@ TEMPLATES.filters |= {"energy": units.energy, "day": day, "money": units.money,
                       "beside": units.beside, "job_path": units.job_path, "counted": units.counted,
                       "user_path": units.user_path, "node_path": units.node_path, "watts": watts, "percent": percent,
                       "span": span, "change": change, "gpus": gpus, "closeness": closeness, "speedup": speedup,
-                      "capitalized": _capitalized, "named_reason": named_reason}
+                      "capitalized": _capitalized, "cause": label, "named_reason": named_reason}
 
 
 def render(view: View, telemetry_path: str) -> str:
@@ -214,7 +216,7 @@ def render(view: View, telemetry_path: str) -> str:
         version=version("idlewatt"), telemetry_path=telemetry_path.lstrip("/"), refresh_s=REFRESH_S, now=view.now(),
         total=total, missing=_only(status), status=status, troubled=_troubled(status),
         bars=partitions[:MOST_PARTITIONS], more_partitions=max(0, len(partitions) - MOST_PARTITIONS),
-        leader=_leader(view), wasters=wasters, more_wasters=wasting - len(wasters),
+        leader=_leader(view), causes=_causes(view), wasters=wasters, more_wasters=wasting - len(wasters),
         pending=waiting[:MOST_JOBS], more_jobs=max(0, len(waiting) - MOST_JOBS),
         spare=spare[:MOST_NODES], more_spare=max(0, len(spare) - MOST_NODES),
         unknown_spare=sum(bool(row.unknown_use) for row in nodes),
@@ -230,6 +232,11 @@ def _wasters(view: View, rows: Sequence[WasteRow]) -> tuple[Sequence[HolderRow],
     except StoreError:
         found = wasters(rows, view.jobs())
         return found[:MOST_WASTERS], len(found)
+
+
+def _causes(view: View) -> dict[str, Underuse]:
+    """Return why GPUs of running jobs are underused, by job."""
+    return {row.job_id: row for row in view.recommended("causes") if isinstance(row, Underuse)}
 
 
 def _only(status: Status) -> list[str]:

@@ -55,6 +55,17 @@ def test_a_time_that_is_not_todays_has_its_date():
     assert words(slurm(success=False, last_s=AT_TWO - 86400)) == ["Slurm not read since 13 Jul 14:02"]
 
 
+def test_what_is_asked_seldom_is_not_slow_before_it_is_asked_again():
+    """Accounting is read once a minute, beside questions of every fifteen seconds: a minute later it is in time."""
+    parts = [replace(target(n), target=name) for n, name in enumerate(("nodes", "jobs", "partitions", "reservations"))]
+    accounting = replace(target(9, last_s=NOW - 61), target="accounting")
+    seen = slurm(targets=[*parts, accounting])
+    assert words(replace(seen, seldom={"accounting": 60.0})) == []
+    assert words(seen) == ["1 of 5 slurm_rest targets slow"]
+    late = replace(seen, targets=(*parts, replace(accounting, last_success_s=NOW - 241)), seldom={"accounting": 60.0})
+    assert words(late) == ["1 of 5 slurm_rest targets slow"]
+
+
 def test_a_scheduler_that_never_answered_is_said_so():
     assert words(slurm(success=False, last_s=None)) == ["Slurm not read yet"]
 

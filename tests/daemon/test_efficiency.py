@@ -21,8 +21,9 @@ RUN = JobRow("1", 0.0, 0.0, 36_000.0, JobState.COMPLETED, "ada", "lab", "gpu", "
              None)
 
 
-def said(job=JOB, cpus=None, memory=None, **changes):
-    return [f"{note.words} {note.fix}".strip() for note in notes(job, replace(RUN, **changes), Used(cpus, memory), NOW)]
+def said(job=JOB, cpus=None, memory=None, node_gpus=8, **changes):
+    used = Used(cpus, memory, node_gpus=node_gpus)
+    return [f"{note.words} {note.fix}".strip() for note in notes(job, replace(RUN, **changes), used, NOW)]
 
 
 def test_nothing_is_said_of_a_job_that_does_well():
@@ -68,6 +69,12 @@ def test_cpus_memory_limit_and_scattered_gpus():
     parts = tuple(Allocation(node, 2, (0, 1)) for node in "ab")
     assert said(job=replace(JOB, allocations=parts)) == [
         "4 GPUs lie over 2 nodes. Ask for one node: GPUs then talk by NVLink."]
+
+
+@pytest.mark.parametrize("node_gpus", [4, None])
+def test_trays_of_four_gpus_are_no_more_nodes_than_a_job_needs_and_nodes_of_unknown_size_are_not_judged(node_gpus):
+    trays = tuple(Allocation(f"tray{number}", 4, (0, 1, 2, 3)) for number in range(16))
+    assert said(job=replace(JOB, allocations=trays), node_gpus=node_gpus) == []
 
 
 RUNNING = replace(JOB, state=JobState.RUNNING, end_s=None)

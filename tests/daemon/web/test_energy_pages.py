@@ -9,11 +9,12 @@ from urllib.parse import urljoin
 import energies
 import pytest
 import requests
-from energies import HOSTILE, NOW
+from energies import HOSTILE, NOW, START
 from werkzeug.test import Client
 
 from idlewatt.daemon.cli.job import report
 from idlewatt.daemon.efficiency import EnergyBook
+from idlewatt.daemon.efficiency.book import _classes
 from idlewatt.daemon.pricing import Costing
 from idlewatt.daemon.settings.costs import CostSettings
 from idlewatt.daemon.web.app import WebApp
@@ -138,6 +139,39 @@ def test_who_wastes_now_is_on_the_first_page_with_what_to_do(client):
     section = text.split('id="wasters"')[1].split("</section>")[0]
     assert 'href="jobs/4711"' in section or 'href="jobs/' in section
     assert "<code>" in section
+
+
+def test_on_the_first_page_a_known_cause_stands_in_place_of_what_is_said_of_its_class(client, view):
+    def wasters():
+        return parsed(client, "/")[0].split('id="wasters"')[1].split("</section>")[0]
+
+    assert "Waits for data, 62 % of the time; more on its page. <code>idlewatt job 4711</code>" in wasters()
+    view.by_subject = {}
+    assert "another input pipeline" in wasters()
+
+
+def power_of(history, job, **changes):
+    """Return when each window of a run's power begins and how long it lasts, in minutes after the start, and kW."""
+    run = replace(history.runs_of(job)[0], **changes)
+    (first, *_) = _classes(history.classes_of(run, 96), run)
+    return [((start - run.start_s) / 60, length / 60, watts / 1000)
+            for start, length, watts in zip(first.start_s, first.seconds, first.watts, strict=True)]
+
+
+def test_watts_are_those_of_the_part_of_a_window_in_which_the_run_was_there(energies):
+    whole = power_of(energies, "4711")
+    assert len(whole) == 12
+    assert whole[0][:2] == (0, 5)
+    # It began two minutes into the first window, and ended a minute into the last.
+    cut = power_of(energies, "4711", start_s=START + 120.0, end_s=START + 3360.0)
+    assert [window[:2] for window in (cut[0], cut[-1])] == [(0, 3), (53, 1)]
+    assert cut[0][2] == pytest.approx(whole[0][2] * 5 / 3)
+    assert cut[-1][2] == pytest.approx(whole[-1][2] * 5)
+
+
+def test_of_a_run_that_was_found_running_the_first_window_is_not_drawn(energies):
+    """The daemon came somewhere in that window: its joules over all of it would be watts that never were."""
+    assert [window[0] for window in power_of(energies, "4711", start_s=START - 600.0)] == list(range(15, 70, 5))
 
 
 def test_filters_stay_while_paging(client, monkeypatch):
