@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from .values import Duration, Ratio, Seconds, StrictSettings, Watts
+
+MAKERS = frozenset(("nvidia", "tesla", "amd", "instinct", "intel", "habana", "gaudi"))
+"""Words that name a maker: tools and schedulers write them or leave them out, so that they name no GPU model."""
+
+
+def _names_a_model(text: str) -> str:
+    if not set(re.findall(r"[a-z0-9]+", text.lower())) - MAKERS:
+        raise ValueError("names no GPU model, and would be meant for all of them")
+    return text
+
+
+ModelName = Annotated[str, AfterValidator(_names_a_model)]
 
 
 class ModelSettings(StrictSettings):
@@ -19,6 +32,15 @@ class ModelSettings(StrictSettings):
     """Draw with a context resident and nothing running."""
     limit_watts: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Enforced power limit, for exporters that do not tell it."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> ModelSettings:
+        told = [(name, watts) for name in ("bare_watts", "context_watts", "limit_watts")
+                if (watts := getattr(self, name)) is not None]
+        for (less, low), (more, high) in zip(told, told[1:], strict=False):
+            if low > high:
+                raise ValueError(f"{less} of {low:g} is above {more} of {high:g}")
+        return self
 
 
 class EnclosureSettings(StrictSettings):
@@ -73,7 +95,7 @@ class WasteSettings(StrictSettings):
     """The quantile of idle samples that is called the floor."""
     floor_samples: Annotated[int, Field(ge=1)] = 20
     """Idle samples needed before a learned floor is believed."""
-    models: dict[str, ModelSettings] = {}
+    models: dict[ModelName, ModelSettings] = {}
     """Floors and limits by GPU model: whole words of the vendor's name (``A100-SXM4-80GB``, ``B200``: no GB200)."""
     host_overhead_watts: dict[str, Watts] = {}
     """Draw of a node beside its GPUs, by node name pattern (``dgx-*``), for nodes without a wall meter."""

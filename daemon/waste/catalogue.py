@@ -17,10 +17,9 @@ import yaml
 
 from ...storage.records import Node
 from ..settings.values import StrictSettings, Watts
+from ..settings.waste import MAKERS
 
 _WORD = re.compile(r"[a-z0-9]+")
-_NO_DIFFERENCE = frozenset(("nvidia", "tesla", "amd", "instinct", "intel", "habana", "gaudi"))
-"""Words that name a maker: tools and schedulers write them or leave them out."""
 _OF_NO_SERVER = re.compile(r"\d{2,3}g(b|ib)?|sxm\d?|hbm\w*")
 """Words of a GPU type beyond which a server is still the same: memory (3g is a MIG slice, no size) and socket."""
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -105,7 +104,7 @@ def catalogue() -> Catalogue:
 
 def words_of(*names: str) -> frozenset[str]:
     """Return the words of names in lower case, without those that make no difference."""
-    return frozenset(word for name in names for word in _WORD.findall(name.lower())) - _NO_DIFFERENCE
+    return frozenset(word for name in names for word in _WORD.findall(name.lower())) - MAKERS
 
 
 def gpu(model: str) -> GpuModel:

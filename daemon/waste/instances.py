@@ -1,8 +1,8 @@
 """Whose watts of a GPU they are that several jobs hold by instances (MIG): by slices at idle, by activity above it.
 
-The rule, that of NVIDIA's DCGM and of Kepler: what the GPU draws idle is divided by the slices of its instances, what
-it draws above that by how active each instance is, weighed by its slices; where none is active, by slices too. What
-belongs to instances that nobody holds is nobody's.
+What the GPU draws idle is divided by the slices of its instances; what it draws above that, as by Kepler from DCGM, by
+how active each instance is, weighed by its slices; where none is active, by slices too. What belongs to instances that
+nobody holds is nobody's. Slices without an instance have no part, so that all instances make the GPU.
 
 Of shards, MPS, time slicing and fractions nobody tells who drew what. Where the scheduler records how much of the GPU
 each job holds, idle draw is divided by that, what nobody holds of it is nobody's, and the jobs have the rest in that

@@ -1,6 +1,7 @@
 """The catalogue: every figure has a source, names are matched word by word, and what is not known stays unknown."""
 
 import pytest
+from pydantic import ValidationError
 
 from idlewatt.daemon.power_options import described
 from idlewatt.daemon.replay.cluster import Cluster
@@ -61,6 +62,24 @@ def test_a_site_overrides_a_figure_by_whole_words_and_the_longest_name_wins():
     assert floors.bare("u", "NVIDIA GB200") == IdleFloor(166, "catalogue")
     assert floors.bare("u", "NVIDIA H200 NVL") == IdleFloor(60, "configured")
     assert floors.bare("u", "NVIDIA H200") == IdleFloor(70, "configured")
+
+
+@pytest.mark.parametrize(("models", "words"), [
+    ({"A100": {"bare_watts": 120, "context_watts": 95}}, "bare_watts of 120 is above context_watts of 95"),
+    ({"A100": {"bare_watts": 500, "limit_watts": 400}}, "bare_watts of 500 is above limit_watts of 400"),
+    ({"A100": {"bare_watts": -5}}, "greater than or equal to 0"), ({"A100": {"watts": 5}}, "Extra inputs"),
+    ({"": {"bare_watts": 61}}, "names no GPU model"), ({"NVIDIA Tesla": {"bare_watts": 61}}, "names no GPU model")])
+def test_what_a_site_overrides_must_name_a_model_and_be_possible(models, words):
+    with pytest.raises(ValidationError, match=words):
+        WasteSettings.model_validate({"models": models})
+
+
+def test_what_only_looks_like_the_model_of_an_override_keeps_the_catalogues():
+    floors = FloorBook(WasteSettings(models={"A100-SXM4-80GB": {"bare_watts": 99}, "H999X": {"bare_watts": 1}}))
+    assert floors.bare("u", "NVIDIA A100-SXM4-80GB").source == "configured"
+    for other in ("NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB PCIe", "NVIDIA A100X", "NVIDIA H999"):
+        floor = floors.bare("u", other)
+        assert floor is None or floor.source == "catalogue", other
 
 
 def test_a_floor_is_still_learned_over_the_catalogue(site):
