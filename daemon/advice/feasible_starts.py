@@ -136,7 +136,7 @@ def _other_sizes(state: ClusterState, taken: Mapping[int, Placement]) -> dict[in
     """Return the reasons of starts on another number of GPUs than was asked for."""
     work = state.workload
     return {row: f"on {sum(found.gpus)} GPUs in place of {work.gpus[row]}: its like ran on {work.minimum[row]} to "
-                 f"{work.maximum[row]} here; submit it again for that, for no job of Slurm changes its size by itself"
+                 f"{work.maximum[row]} here; submit it again for that, for no job changes its size by itself"
             for row, found in taken.items() if moulded(state, row, found)}
 
 

@@ -17,6 +17,7 @@ from ..replay.admission.gate import UNKNOWN, Gate, Hold
 from ..replay.engine import Policy
 from ..replay.state import ClusterState
 from .feasible_starts import feasible_starts, why_held
+from .request_options import gpu_options, host_options, limit_option
 
 SHORTEST_LIMIT_S = 600.0
 LEAST_CPUS, LEAST_MEMORY = 2, 2**31
@@ -35,7 +36,7 @@ class SmallerRequest:
     change: str
     """What is smaller, in words."""
     options: str
-    """For ``sbatch``, in place of those of the job."""
+    """How it is asked for in place of what the job asks for: options of ``sbatch``, or words on its pods."""
     verdict: str
     """``starts``, ``waits``, or ``unknown`` where a fact is missing that decides."""
     reason: str
@@ -116,8 +117,8 @@ def _last_in_line(job: Job, snapshot: SchedulerSnapshot, now_s: float) -> Job:
 def _fewer_gpus(job: Job) -> Candidates:
     gpus = job.request.gpus // 2
     while gpus:
-        yield f"{gpus} of its {job.request.gpus} GPUs", _gpu_options(_resized(job.request, gpus)), \
-            replace(job, request=_resized(job.request, gpus))
+        fewer = _resized(job.request, gpus)
+        yield f"{gpus} of its {job.request.gpus} GPUs", gpu_options(job, fewer), replace(job, request=fewer)
         gpus //= 2
 
 
@@ -125,16 +126,14 @@ def _resized(request: Request, gpus: int) -> Request:
     """Return a request for fewer GPUs, with CPUs and memory in the same relation, on as few nodes as they need."""
     share, each = gpus / request.gpus, request.gpus_per_node
     nodes = max(1, math.ceil(gpus / each)) if each else min(request.nodes, gpus)
-    details = replace(request.details, tasks=max(1, math.ceil(request.details.tasks * share)),
-                      most_nodes=min(request.details.most_nodes, nodes) if request.details.most_nodes else 0)
+    asked, on_node = request.details, share * request.nodes / nodes
+    details = replace(asked, tasks=max(1, math.ceil(asked.tasks * share)),
+                      most_nodes=min(asked.most_nodes, nodes) if asked.most_nodes else 0,
+                      cpus_per_node=math.ceil(asked.cpus_per_node * on_node),
+                      memory_per_node_bytes=math.ceil(asked.memory_per_node_bytes * on_node))
     return replace(request, gpus=gpus, nodes=nodes, gpus_per_node=None if each is None else gpus // nodes,
                    cpus=math.ceil(request.cpus * share), memory_bytes=math.ceil(request.memory_bytes * share),
                    details=details)
-
-
-def _gpu_options(request: Request) -> str:
-    each = request.gpus_per_node
-    return f"--nodes={request.nodes} --gpus-per-node={each}" if each else f"--gpus={request.gpus}"
 
 
 def _spread(job: Job) -> Candidates:
@@ -146,7 +145,7 @@ def _spread(job: Job) -> Candidates:
             nodes = max(1, request.gpus // each) * parts
             details = replace(request.details, most_nodes=0, tasks_per_node=0, cpus_per_node=0, memory_per_node_bytes=0)
             wider = replace(request, nodes=nodes, gpus_per_node=each // parts, details=details)
-            yield f"its {request.gpus} GPUs on {nodes} nodes", _gpu_options(wider), replace(job, request=wider)
+            yield f"its {request.gpus} GPUs on {nodes} nodes", gpu_options(job, wider), replace(job, request=wider)
 
 
 def _less_beside(job: Job) -> Candidates:
@@ -161,13 +160,8 @@ def _less_beside(job: Job) -> Candidates:
                             memory_per_node_bytes=details.memory_per_node_bytes // parts,
                             memory_per_cpu_bytes=details.memory_per_cpu_bytes)
             words = "half" if parts == 2 else "a quarter of"
-            yield f"{words} its CPUs and memory", _host_options(cpus, memory), \
+            yield f"{words} its CPUs and memory", host_options(job, cpus, memory), \
                 replace(job, request=replace(request, cpus=cpus, memory_bytes=memory, details=fewer))
-
-
-def _host_options(cpus: int, memory: int) -> str:
-    said = ([f"--cpus-per-task={cpus}"] if cpus else []) + ([f"--mem={memory // 2**20}M"] if memory else [])
-    return " ".join(said)
 
 
 def _shorter(job: Job) -> Candidates:
@@ -175,5 +169,5 @@ def _shorter(job: Job) -> Candidates:
     for parts in (2, 4, 8):
         if job.limit_s is not None and job.limit_s / parts >= SHORTEST_LIMIT_S:
             minutes = math.floor(job.limit_s / parts / 60)
-            yield f"a limit of {span(60.0 * minutes)}", f"--time={minutes}", \
+            yield f"a limit of {span(60.0 * minutes)}", limit_option(job, minutes), \
                 replace(job, limit_s=60.0 * minutes, least_limit_s=None)

@@ -19,7 +19,8 @@ def outlook_lines(found: Row | None) -> Iterator[str]:
         return
     yield from _folded("starts", _when(found))
     if found["position"] is not None and found["verdict"] != "starts":
-        yield from _folded("comes first", f"{found['position']} waiting jobs of its partition")
+        jobs = f"{found['position'] or 'no'} waiting job{'s' * (found['position'] != 1)}"
+        yield from _folded("comes first", f"{jobs} of its partition")
     for one in found["ahead"][:MOST_AHEAD]:
         yield from _folded("stands before it", _before(one, found["issued_s"]))
     if len(found["ahead"]) > MOST_AHEAD:

@@ -31,11 +31,15 @@ SMALL = {"MALLOC_ARENA_MAX": "2"}
 """As in the systemd unit: many threads, little memory."""
 
 
-def table_2(hour_s: float) -> list[dict[str, object]]:
-    """Return the flavours of the simulated cluster, as its configuration has them: the paper's Table 2."""
+def table_2(hour_s: float, scheduler: str = "slurm") -> list[dict[str, object]]:
+    """Return the flavours of the simulated cluster, as its configuration has them: the paper's Table 2.
+
+    Queues of Kubernetes are named in small letters.
+    """
     from ...exporters.simulated.jobs import flavors
 
-    return [{"name": one.name, "gpus": one.gpus, "partition": partition, "limit": one.limit_s}
+    return [{"name": one.name, "gpus": one.gpus, "limit": one.limit_s,
+             "partition": partition.lower() if scheduler == "kubernetes" else partition}
             for partition, some in flavors(hour_s).items() for one in some]
 
 

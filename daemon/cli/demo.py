@@ -220,7 +220,7 @@ def configuration(simulation: str, site: DemoPlan) -> dict[str, object]:
             "advice": {"policy": advises(site.hardware), "spare_nodes": SPARE_NODES},
             "counterfactual": {"incumbent": SCHEDULER},
             "costs": COSTS,
-            "flavours": table_2(TABLE_2_HOUR_S) if site.hardware == "dgx" else [],
+            "flavours": table_2(TABLE_2_HOUR_S, site.scheduler) if site.hardware == "dgx" else [],
             # Ten minutes of theirs are enough to see what a job does not use: it does the same all the time.
             # Between two looks at what GPUs and servers do no more may pass than a site would let pass.
             "recommenders": {"elastic": _elastic(), "allocation": {"every": "1s", "window": "10m"},
@@ -238,13 +238,15 @@ def _pages(simulation: str, site: DemoPlan) -> Iterator[dict[str, object]]:
 
 
 def _scheduler(simulation: str, scheduler: str) -> list[dict[str, object]]:
-    """Return the sources that tell of jobs; how fast pods train the simulation does not tell."""
+    """Return the sources that tell of jobs, and of how fast they train."""
     if scheduler == "slurm":
         return [{"kind": "throughput", "url": simulation},
                 {"kind": "slurm_rest", "url": simulation, "settings": SETTINGS}]
     from ...exporters.simulated.kubernetes import USER
+    from ...exporters.simulated.throughput import PODS_QUERY
 
-    return [{"kind": "kubernetes", "url": f"{simulation}/kubernetes", "user": f"label:{USER}"}]
+    return [{"kind": "throughput", "url": simulation, "query": PODS_QUERY},
+            {"kind": "kubernetes", "url": f"{simulation}/kubernetes", "user": f"label:{USER}"}]
 
 
 def _elastic() -> dict[str, object]:
@@ -253,7 +255,7 @@ def _elastic() -> dict[str, object]:
 
     # A job of theirs is over in a minute of ours.
     return {"every": "2s", "settle": "1s", "curves": [
-        {"name": name, "speeds": {gpus: round(speed(name, gpus), 1) for gpus in (2, 4, 8)}}
+        {"name": f"{name}*", "speeds": {gpus: round(speed(name, gpus), 1) for gpus in (2, 4, 8)}}
         for name in ("resnet50", "vit-large")]}
 
 

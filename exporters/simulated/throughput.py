@@ -12,7 +12,8 @@ from ...storage.records import JobState
 from .cluster import SimulatedCluster
 from .jobs import Behaviour, SimulatedJob
 
-QUERY = "job_throughput"
+QUERY, PODS_QUERY = "job_throughput", "label_join(pod_throughput, 'job_id', '/', 'namespace', 'job_name')"
+"""Jobs as Slurm names them, and as they are named of Kubernetes."""
 CURVES = {"resnet50": (1.0, 0.005, 0.0), "vit-large": (1.6, 0.02, 0.001), "detr": (2.4, 0.1, 0.002),
           "bert-ft": (1.2, 0.12, 0.004), "gpt-pretrain": (8.0, 0.1, 0.002), "ppo-sim": (0.6, 0.2, 0.008)}
 """a, b, d by name; those that are missing (notebooks, docking) count nothing."""
@@ -36,8 +37,11 @@ def rates(cluster: SimulatedCluster) -> dict[str, float]:
 
 
 def answer(cluster: SimulatedCluster, query: str) -> dict[str, object]:
-    """Return what ``/api/v1/query`` answers; there is nothing but ``job_throughput``."""
-    found = rates(cluster) if query == QUERY else {}
+    """Return what ``/api/v1/query`` answers; there is nothing but ``job_throughput`` and the same of pods' jobs."""
+    found = rates(cluster) if query in (QUERY, PODS_QUERY) else {}
+    if query == PODS_QUERY:
+        jobs = {str(job.job_id): job for job in cluster.running.values()}
+        found = {f"{jobs[one].user.account}/{jobs[one].name}-{one}": rate for one, rate in found.items()}
     return {"status": "success", "data": {"resultType": "vector", "result": [
         {"metric": {"__name__": QUERY, "job_id": job_id}, "value": [cluster.now_s, repr(rate)]}
         for job_id, rate in found.items()]}}

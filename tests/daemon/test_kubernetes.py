@@ -10,11 +10,12 @@ from threading import Event
 import pytest
 from werkzeug.test import Client
 
+from idlewatt.daemon.advice.wait_outlook import WaitOutlooks
 from idlewatt.daemon.view import DaemonView
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.exporters.kubernetes import reflector
 from idlewatt.exporters.simulated import kubernetes as site
-from idlewatt.exporters.simulated import shards
+from idlewatt.exporters.simulated import shards, throughput
 from idlewatt.exporters.simulated.api_server import Fault
 from idlewatt.exporters.simulated.jobs import USERS, Behaviour
 from idlewatt.exporters.simulated.kubernetes import USER
@@ -33,7 +34,11 @@ def configured(url: str, folder, scheduler: str) -> dict[str, str]:
              "slurm": f"{{kind: slurm_rest, url: '{url}', settings: {SETTINGS}}}"}
     read = "".join(f"{{kind: {kind}, http_sd_configs: [{{url: '{url}/targets/{page}'}}]}}, "
                    for kind, page in pages.items())
-    return {"storage": f"{{url: 'sqlite:///{folder / scheduler}.db'}}", "sources": f"[{read}{kinds[scheduler]}]"}
+    query = {"kubernetes": throughput.PODS_QUERY, "slurm": throughput.QUERY}[scheduler]
+    rates = f"""{{kind: throughput, url: '{url}', query: "{query}"}}, """
+    curve = "{name: 'resnet50*', speeds: {2: 198.0, 4: 392.2, 8: 769.2}}"
+    return {"storage": f"{{url: 'sqlite:///{folder / scheduler}.db'}}", "sources": f"[{read}{rates}{kinds[scheduler]}]",
+            "recommenders": f"{{elastic: {{settle: 1s, curves: [{curve}]}}}}"}
 
 
 def waited_for(met) -> None:
@@ -141,6 +146,29 @@ def advised(service):
             for row in service.known.advice.recommendations if not row.shadow}
 
 
+def scaled(service):
+    """Return what more or fewer GPUs would do for each job, but for what it takes of the scheduler."""
+    service.recommend("elastic")
+    return {(numbered(row.job_id), row.state, row.gpus, row.basis, row.sizes, row.remaining_s, row.free_gpus,
+             row.has_room, *((effect and (effect.gpus, effect.time_ratio, effect.saved_s, tuple(map(
+                 numbered, effect.helps)))) for effect in (row.more, row.fewer)))
+            for row in service.known.recommended["elastic"].rows}
+
+
+def expected(service):
+    """Return the outlook on each waiting job: when it starts, what stands before it, what smaller would start now.
+
+    How a smaller request is written is each scheduler's own.
+    """
+    known = service.known.snapshot
+    told = WaitOutlooks(known, known.time_s, service.settings.advice.policy)
+    outlooks = [told.of(job.job_id) for job in known.jobs if job.state is JobState.PENDING]
+    return {numbered(one.job_id): (one.verdict, one.placement, one.latest_s, one.position,
+                                   {(numbered(other.job_id), other.state, other.free_s) for other in one.ahead},
+                                   [(shape.change, shape.verdict, shape.placement) for shape in one.shapes])
+            for one in outlooks}
+
+
 INTERVAL = -1
 
 
@@ -165,7 +193,7 @@ def further(service):
 
 def test_the_same_scenario_has_the_same_advice_whatever_the_scheduler(rig, kube, step):
     slurm, compared, told = rig.service(**configured(rig.server.url, rig.folder, "slurm")), 0, set()
-    reasons = set()
+    reasons, seen = set(), set()
     for _ in range(6):
         step(600.0, slurm, kube)
         for service in (slurm, kube):
@@ -174,6 +202,10 @@ def test_the_same_scenario_has_the_same_advice_whatever_the_scheduler(rig, kube,
         assert waits(kube) == waits(slurm), f"at {rig.now_s}"
         reasons |= {reason for reason, _ in waits(kube).values()}
         assert further(kube) == further(slurm), f"at {rig.now_s}"
+        assert scaled(kube) == scaled(slurm), f"at {rig.now_s}"
+        assert expected(kube) == expected(slurm), f"at {rig.now_s}"
+        seen |= {"elastic"} if scaled(kube) else set()
+        seen |= {shape[1] for one in expected(kube).values() for shape in one[-1]}
         compared += len(advised(kube))
         for words, service in (("kubectl --namespace=", kube), ("scontrol update ", slurm)):
             told |= {words for row in service.known.advice.recommendations if row.command.startswith(words)}
@@ -181,6 +213,7 @@ def test_the_same_scenario_has_the_same_advice_whatever_the_scheduler(rig, kube,
     assert compared > 10
     assert reasons == {WaitReason.RESOURCES, WaitReason.PRIORITY}
     assert told == {"kubectl --namespace=", "scontrol update "}
+    assert seen >= {"elastic", "starts", "waits"}
 
 
 def serving(cluster):

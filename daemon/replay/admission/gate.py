@@ -19,7 +19,7 @@ from ....storage.records import Job, NodeState, SchedulerSnapshot
 from ....storage.waiting import WaitReason
 from .ground import Ground, Mask
 from .limits import Licences, Limits
-from .partition_terms import unfit
+from .partition_terms import told, unfit
 from .quotas import Quotas
 from .seek import seek
 from .wish import Wish, wish_of
@@ -138,7 +138,7 @@ class Gate:
         if known is None:
             return None
         says = unfit(job, self.wish(job), known)
-        return Hold(PARTITION, f"not eligible yet: the scheduler says {says}") if says else None
+        return Hold(PARTITION, told(job, says, name)) if says else None
 
     def kind(self, job: Job) -> tuple[object, ...]:
         """Return what jobs have alike that find the same nodes."""

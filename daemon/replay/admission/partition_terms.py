@@ -6,6 +6,9 @@ from ....storage.records import Job, Partition
 from .wish import Wish
 
 MOST_NODES = 1 << 30
+PLAIN = {"PartitionDown": "{} is closed", "PartitionTimeLimit": "it may not run for so long in {}",
+         "PartitionNodeLimit": "it needs more nodes than {} has"}
+"""The same where no scheduler has such words; by the partition's name."""
 
 
 def unfit(job: Job, wish: Wish, partition: Partition) -> str:
@@ -23,6 +26,13 @@ def unfit(job: Job, wish: Wish, partition: Partition) -> str:
     if partition.reservation_required and not job.request.reservation:
         return "Reservation"
     return _denied(job, partition)
+
+
+def told(job: Job, word: str, partition: str) -> str:
+    """Return why a job is not let in, in words: Slurm's own where Slurm would say so."""
+    if job.steering is not None and word in PLAIN:
+        return PLAIN[word].format(partition)
+    return f"not eligible yet: the scheduler says {word}"
 
 
 def _denied(job: Job, partition: Partition) -> str:
