@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ...storage.owners import OwnerKind
 from ...storage.records import Job, JobState, Node, Request, SchedulerSnapshot
 from . import arrays as a
 from .admission.gate import Gate, Hold
@@ -21,6 +22,8 @@ FREE, NO_GPU = -1, -2
 """Occupants of slots that hold no job."""
 OVERRUN_S = 60.0
 """How much longer a live job is expected to run that is past its limit."""
+ENDLESS_S = 12 * UNLIMITED_S
+"""How long what never ends is taken to run: beyond all that is foretold."""
 MOST_TASKS = 10_000
 """Array tasks that get a row of their own; those beyond would start far in the future."""
 
@@ -56,17 +59,25 @@ def nodes_of(snapshot: SchedulerSnapshot) -> tuple[Node, ...]:
 
 def expected_run(job: Job, now: float) -> float:
     """Return how long a live job takes in all if it uses its whole limit."""
-    limit = UNLIMITED_S * 12 if job.limit_s is None else job.limit_s
+    limit = ENDLESS_S if job.limit_s is None else job.limit_s
     if job.state.active and job.start_s is not None:
         return max(limit, now + OVERRUN_S - job.start_s)
     return limit
 
 
 def limits(work: Workload, jobs: Sequence[Job], now: float) -> NDArray[np.float64]:
-    """Return the limits of live jobs in seconds, learned ones where they have none and like jobs tell."""
+    """Return the limits of live jobs in seconds, learned ones where they have none and like jobs tell.
+
+    A service has none, whatever became of those before it: it was ended by somebody.
+    """
     lasted = np.array([max(0.0, now - job.start_s) if job.state.active and job.start_s is not None else 0.0
                        for job in jobs])
-    return np.where(np.isfinite(work.limit), work.limit, learned(work, lasted))
+    return np.where(np.isfinite(work.limit) | endless(jobs), work.limit, learned(work, lasted))
+
+
+def endless(jobs: Sequence[Job]) -> NDArray[np.bool_]:
+    """Return which jobs never end by themselves: services without a limit."""
+    return np.array([job.owner_kind is OwnerKind.SERVICE and job.limit_s is None for job in jobs], bool)
 
 
 def settle(arrays: a.State, cluster: Cluster, jobs: Sequence[Job], snapshot: SchedulerSnapshot, gate: Gate,

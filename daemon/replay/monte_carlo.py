@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import arrays as a
+from .live import ENDLESS_S, endless
 from .state import ClusterState
 from .workload import UNLIMITED_S
 
@@ -23,8 +24,8 @@ def drawn(state: ClusterState, chance: np.random.Generator) -> ClusterState:
 
     Run times are log-logistic through their three quantiles: tails as long as those of real jobs, and what is left of
     a job that has lasted so long follows at once. Of whom nothing is known, any use of the limit is as likely as any
-    other (nearly so in real logs: Mu'alem and Feitelson, TPDS 2001). Limits stay as they are: policies go by them, and
-    by predictions, not by what was drawn.
+    other (nearly so in real logs: Mu'alem and Feitelson, TPDS 2001). A service without a limit never ends. Limits stay
+    as they are: policies go by them, and by predictions, not by what was drawn.
     """
     work, ahead, running = state.workload, state.copy(), np.zeros(len(state.workload), bool)
     running[state.running] = True
@@ -36,6 +37,8 @@ def drawn(state: ClusterState, chance: np.random.Generator) -> ClusterState:
     known = np.isfinite(work.prediction)
     quantiles = np.maximum(SHORTEST_S, np.stack([work.prediction_low, work.prediction, work.prediction_high])[:, known])
     took[known] = np.minimum(limit[known], _lasting(lasted[known], share[known], quantiles))
+    if state.records:
+        took[endless(state.records)] = ENDLESS_S
     _let_run(ahead, np.maximum(SHORTEST_S, took - lasted), running)
     return ahead
 

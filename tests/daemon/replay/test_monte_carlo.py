@@ -1,11 +1,14 @@
 """Futures: run times drawn from their quantiles, everything else as it is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from idlewatt.daemon.replay.monte_carlo import drawn
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import FORESIGHT
+from idlewatt.storage.owners import OwnerKind
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 
 NOW, HOUR = 1e9, 3600.0
@@ -47,6 +50,18 @@ def test_nobody_runs_beyond_the_limit():
     ahead = drawn(state, np.random.default_rng(1))
     assert (ahead.arrays.jobs.run[state.waiting] <= HOUR).all()
     assert (ahead.arrays.jobs.end[ahead.running] <= NOW + 0.5 * HOUR + 1).all()
+
+
+def test_a_service_never_ends_whatever_became_of_its_like():
+    service = Job("s", NOW - HOUR, JobState.RUNNING, "all", Request(1), start_s=NOW - HOUR,
+                  owner_kind=OwnerKind.SERVICE, allocations=(Allocation("n000", 1),))
+    snapshot = SchedulerSnapshot(NOW, (Node("n000", ("all",), 1, gpus_allocated=1),), jobs=(service,))
+    state = ClusterState.from_snapshot(snapshot, NOW, foresight=foresight)
+    assert drawn(state, np.random.default_rng(1)).arrays.jobs.end[0] > NOW + 60 * 24 * HOUR
+    assert state.workload.limit[0] == np.inf
+    batch = replace(service, owner_kind=OwnerKind.BATCH)
+    state = ClusterState.from_snapshot(replace(snapshot, jobs=(batch,)), NOW, foresight=foresight)
+    assert drawn(state, np.random.default_rng(1)).arrays.jobs.end[0] < NOW + 30 * 24 * HOUR
 
 
 def test_the_next_to_end_is_found_first_and_the_state_stays_as_it_was():
