@@ -1,4 +1,4 @@
-"""Which parts of GPUs jobs hold, as exporters tell it: what of it the scheduler does not is recorded with the job."""
+"""Which GPUs and parts of them jobs hold, as exporters tell it: it is recorded where the scheduler does not say."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def with_parts(snapshot: SchedulerSnapshot, gpus: Iterable[GpuReading]) -> Sched
     """Return the snapshot with the parts that running jobs hold: MIG instances, and GPUs that several jobs hold.
 
     A part of which the scheduler names no GPU gets the one on which an exporter names the job. Nothing is added to
-    jobs whose parts the scheduler tells whole.
+    jobs whose parts the scheduler tells whole. Whole GPUs that no scheduler names, as Kubernetes does not, are those on
+    which an exporter names the job, if these are as many as it holds and nobody else is named there.
     """
     divided: dict[str, list[GpuReading]] = {}
     for gpu in gpus:
@@ -57,7 +58,18 @@ def _completed(held: Allocation, names: set[str], gpus: Sequence[GpuReading], co
         return replace(held, parts=tuple(
             replace(part, index=own[0].index, uuid=own[0].uuid) if part in loose else part for part in held.parts))
     found = tuple(part for gpu in own for part in _parts(gpu, names, counts))
-    return replace(held, parts=found) if found else held
+    if found:
+        return replace(held, parts=found)
+    indexes = _indexes(held, own, gpus) if held.gpu_indexes is None else ()
+    return replace(held, gpu_indexes=indexes) if indexes else held
+
+
+def _indexes(held: Allocation, own: Sequence[GpuReading], gpus: Sequence[GpuReading]) -> tuple[int, ...]:
+    """Return the numbers of the GPUs on which a job is named; () where these are others than it holds."""
+    numbers = {gpu.index for gpu in own}
+    # Of GPUs of two vendors each is counted from 0: a number says nothing.
+    alone = len(numbers) == len(own) == held.gpus and not any(gpu.index in numbers for gpu in gpus if gpu not in own)
+    return tuple(sorted(numbers)) if alone else ()
 
 
 def _parts(gpu: GpuReading, names: set[str], counts: dict[str, int]) -> list[GpuPart]:

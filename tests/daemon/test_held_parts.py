@@ -48,6 +48,21 @@ def test_a_fraction_gets_the_gpu_on_which_its_pod_is_named():
         [fraction]]
 
 
+def indexes(held, *gpus):
+    [one] = with_parts(SchedulerSnapshot(NOW_S, (), (), (job("a", held),)), gpus).jobs
+    return one.allocations[0].gpu_indexes
+
+
+def test_whole_gpus_that_no_scheduler_names_are_those_on_which_the_pods_are_named():
+    held = Allocation("n", 2, members=("team/a-0", "team/a-1"))
+    named = gpu("GPU-5", 5, "team/a-0"), gpu("GPU-3", 3, "team/a-1"), gpu("GPU-0", 0, "team/b")
+    assert indexes(held, *named) == (3, 5)
+    assert indexes(replace(held, gpu_indexes=(0, 1)), *named) == (0, 1), "the scheduler knows better"
+    assert indexes(held, named[0], named[2]) is None, "one of the two is not named yet"
+    assert indexes(replace(held, gpus=1), *named) is None, "one more than it holds still bears its name"
+    assert indexes(held, *named, gpu("amd-3", 3, "team/b")) is None, "another vendor's GPU has the same number"
+
+
 def test_what_the_scheduler_tells_whole_stays():
     shard = GpuPart("shard", 0, 1.0, 0.25)
     assert parts([job("7", Allocation("n", 0, parts=(shard,)))], gpu("GPU-0", 0, "7", "8")) == [[shard]]
