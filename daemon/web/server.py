@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cheroot import wsgi
-from cheroot.server import HTTPConnection, HTTPRequest
+from cheroot.server import HeaderReader, HTTPConnection, HTTPRequest, comma_separated_headers
 
 from .connections import (
     BACKLOG,
@@ -153,8 +153,41 @@ def awaited(header: bytes) -> int:
     return length if length <= LARGEST_BODY else 0
 
 
+_NAME = re.compile(rb"[A-Za-z0-9!#$%&'*+.^`|~-]+")
+"""What a header is called. One with an underscore would pass for another with a dash, which a proxy has set."""
+
+
+class _Lines(dict[bytes, bytes]):
+    """Headers of which every line is kept: a second one, or a folded one, does not take the place of the first."""
+
+    def __setitem__(self, name: bytes, value: bytes) -> None:
+        joined = name not in self or name in comma_separated_headers
+        super().__setitem__(name, value if joined else self[name] + b", " + value)
+
+
+class _Headers(HeaderReader):
+    """Reads headers so that none can be taken for one that a trusted proxy has set."""
+
+    def __call__(self, rfile: object, hdict: dict[bytes, bytes]) -> dict[bytes, bytes]:
+        """Read headers into a dictionary; ValueError where they are none."""
+        lines = _Lines()
+        super().__call__(rfile, lines)  # type: ignore[no-untyped-call]
+        hdict.update(lines)
+        return hdict
+
+    def _transform_key(self, key_name: bytes) -> bytes:
+        if b"_" not in key_name and not _NAME.fullmatch(key_name):
+            raise ValueError("Illegal header name.")
+        return key_name.title()
+
+    def _allow_header(self, key_name: bytes) -> bool:
+        return b"_" not in key_name
+
+
 class _Request(HTTPRequest):
     """A request without a body but where one is wanted: for no other is waited."""
+
+    header_reader = _Headers()
 
     def read_request_headers(self) -> bool:
         """Parse the headers; answer 413 where a body is announced that is not wanted, or too large."""

@@ -2,10 +2,11 @@
 
 import json
 import re
+import socket
+from urllib.parse import urlsplit
 
 import bcrypt
 import pytest
-import requests
 from werkzeug.test import Client
 
 from idlewatt.daemon.pseudonyms import pseudonymised
@@ -135,10 +136,28 @@ def test_only_an_administrator_reloads(view, tmp_path):
     assert view.reloads == 1
 
 
-def test_a_header_spelled_with_underscores_reaches_nobody_through_a_real_server(app, serve):
-    server = serve(app)
-    answer = requests.get(f"{server.urls[0]}api/v1/jobs", headers={"X_Remote_User": "root"}, timeout=10)
-    assert answer.status_code == 403
+@pytest.mark.parametrize(("headers", "status", "users"), [
+    ("X-Remote-User: alice", 200, {"alice"}),
+    ("X_Remote_User: root", 403, set()),
+    ("X-Remote_User: root", 403, set()),
+    ("X-Remote-User: alice\r\nX_Remote_User: root", 200, {"alice"}),
+    ("X_Remote_User: root\r\nX-Remote-User: alice", 200, {"alice"}),
+    ("X-Remote-User: alice\r\nX-Remote-User: root", 403, set()),
+    ("x-remote-user: root\r\nX-REMOTE-USER: alice", 403, set()),
+    ("X-Remote-User: alice\r\n root", 403, set()),
+    ("X-Remote-User: alice\r\nX-Remote-User : root", 400, set()),
+    ("X-Remote-User: alice\r\nAccept: text/html\r\nAccept: */*\r\nX-Forwarded-For: a\r\nX-Forwarded-For: b", 200,
+     {"alice"})])
+def test_what_a_client_adds_to_the_header_of_its_proxy_is_not_believed(view, tmp_path, serve, headers, status, users):
+    (tmp_path / "web.yml").write_text(ROLES.replace("10.1.0.0/16", "127.0.0.1"))
+    server = serve(WebApp(view, WebConfigFile(tmp_path / "web.yml")))
+    with socket.create_connection(("127.0.0.1", urlsplit(server.urls[0]).port), timeout=10) as client:
+        client.sendall(f"GET /api/v1/jobs HTTP/1.1\r\nHost: idlewatt\r\nConnection: close\r\n{headers}\r\n\r\n"
+                       .encode())
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    assert int(answer.split(b" ", 2)[1]) == status, answer[:300]
+    found = json.loads(answer.split(b"\r\n\r\n", 1)[1])["data"] if users else []
+    assert {row["user"] for row in found} == users
 
 
 @pytest.mark.parametrize(("text", "words"), [
