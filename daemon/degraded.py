@@ -161,7 +161,7 @@ def _targets(source: SourceSeen, seen: HealthFacts) -> Iterator[Degradation]:
 
 
 def _slow(target: TargetHealth, source: SourceSeen, now_s: float) -> bool:
-    period_s = max(source.period_s, source.seldom.get(target.target, 0.0))
+    period_s = max(source.period_s, source.seldom.get(target.target, 0.0), target.beat_s)
     return target.duration_s > max(period_s, LEAST_S) or not believed(target.last_success_s, now_s, _quiet_s(period_s))
 
 

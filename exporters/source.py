@@ -63,6 +63,8 @@ class TargetHealth:
     """The server it speaks for, where the configuration says so."""
     skipped: int = 0
     """Records in its answer that could not be understood, and were left out."""
+    beat_s: float = 0.0
+    """Time between its last two good reads, where it is read less often than its source."""
 
 
 class Source(Protocol):

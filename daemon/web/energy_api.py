@@ -106,6 +106,14 @@ def moment(text: str, now_s: float) -> float:
         raise BadData(str(error)) from error
 
 
+def _since(arguments: Arguments, now_s: float) -> float:
+    """Return from when on something is asked for; raise BadData for what is yet to come."""
+    found = moment(arguments.get("since", DEFAULT_SINCE), now_s)
+    if found > now_s:
+        raise BadData("since lies in the future")
+    return found
+
+
 def wanted(arguments: Arguments, now_s: float) -> RunFilter:
     """Return which runs the arguments ask for."""
     until_s = moment(arguments["until"], now_s) if "until" in arguments else None
@@ -204,18 +212,18 @@ def _saved(view: View) -> Saved | None:
 
 
 def _notices(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
-    since_s = moment(arguments.get("since", DEFAULT_SINCE), view.now())
+    since_s = _since(arguments, view.now())
     states = set(arguments.getlist("state"))
     rows = [row for row in view.notices(since_s, arguments.get("user", "")) if not states or row.state in states]
     return EnergyAnswer(rows[:whole(arguments, "limit", 1000, MOST_ROWS)], len(rows))
 
 
 def _flavours(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
-    return EnergyAnswer(view.flavours(moment(arguments.get("since", DEFAULT_SINCE), view.now())))
+    return EnergyAnswer(view.flavours(_since(arguments, view.now())))
 
 
 def _prices(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
-    since_s = moment(arguments.get("since", DEFAULT_SINCE), view.now())
+    since_s = _since(arguments, view.now())
     until_s = moment(arguments["until"], view.now()) if "until" in arguments else view.now()
     return EnergyAnswer(book.history.energy_prices(since_s, until_s, whole(arguments, "limit", 1000, MOST_ROWS)))
 

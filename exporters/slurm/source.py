@@ -178,7 +178,11 @@ class SlurmSource:
         last = self._clock() if up else before.last_success_s if before else None
         if skipped and (before is None or before.error != error):
             log.warning("%s: of %s, %s", self.name, target, error, extra={"source": self.name})
-        self._health[target] = TargetHealth(target, up, time.perf_counter() - began, error, last, skipped=skipped)
+        beat_s = SELDOM_S if before is None else before.beat_s
+        if up and last is not None and before is not None and before.last_success_s is not None:
+            beat_s = last - before.last_success_s
+        self._health[target] = TargetHealth(target, up, time.perf_counter() - began, error, last, skipped=skipped,
+                                            beat_s=beat_s)
 
 
 def _switched(job: Job, known: Mapping[int, tuple[int, float | None]]) -> Job:

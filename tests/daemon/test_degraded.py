@@ -115,6 +115,14 @@ def test_targets_that_are_up_and_were_read_long_ago_are_slow():
         "3 of 40 ipmi targets slow"]
 
 
+def test_a_target_that_is_read_seldom_is_not_slow_between_its_reads():
+    def accounts(age_s):
+        return source(targets=[target(0), replace(target(1), last_success_s=NOW - age_s, beat_s=300.0)])
+
+    assert words(accounts(299.0)) == []
+    assert words(accounts(1201.0)) == ["1 of 2 ipmi targets slow"]
+
+
 @pytest.mark.parametrize("health", [CycleHealth(3, last_duration_s=90.0, period_s=15.0),
                                     CycleHealth(3, last_duration_s=1.0, period_s=15.0, running_s=90.0)])
 def test_a_cycle_that_overruns_is_said_also_while_it_still_runs(health):

@@ -92,6 +92,7 @@ def test_only_the_classes_that_are_asked_for_count_as_wasted(client):
 
 @pytest.mark.parametrize(("path", "status", "words"), [
     ("jobs?since=tomorrow", 400, "no age"), (f"jobs?since={NOW + 9:.0f}", 400, "future"),
+    *((f"{path}?since=2999-01-01", 400, "future") for path in ("notices", "prices", "flavours", "waste", "digest")),
     ("jobs?since=9e999", 400, "no age"), ("jobs?since=7d&sort=colour", 400, "sort must be one of"),
     ("jobs?since=7d&colour=red", 400, "unknown parameter"),
     ("jobs?since=7d&offset=-1", 400, "offset"), ("jobs?since=7d&limit=100000", 400, "limit"),
