@@ -271,6 +271,11 @@ def test_the_list_of_jobs_is_asked_the_same_of_the_api_with_all_its_filters(clie
     assert all(f"{name}=" in link for name in ("since", "until", "user", "sort", "min_kwh"))
 
 
+def test_how_long_a_job_has_run_counts_from_its_start_however_long_it_was_looked_at(client):
+    assert "2 h so far" in client.get("/jobs?user=bob").text
+    assert "2 h so far" in client.get("/users/bob").text
+
+
 def test_jobs_are_listed_until_a_day(client):
     text, _ = parsed(client, "/jobs?since=2026-12-01&until=2027-01-01")
     assert "No such job was recorded in that time." in text
