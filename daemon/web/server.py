@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cheroot import wsgi
-from cheroot.server import HeaderReader, HTTPConnection, HTTPRequest, comma_separated_headers
+from cheroot.server import HeaderReader, HTTPConnection, HTTPRequest
 
 from .connections import (
     BACKLOG,
@@ -161,19 +161,19 @@ class _Lines(dict[bytes, bytes]):
     """Headers of which every line is kept: a second one, or a folded one, does not take the place of the first."""
 
     def __setitem__(self, name: bytes, value: bytes) -> None:
-        joined = name not in self or name in comma_separated_headers
+        before = self.get(name)
+        joined = before is None or value.startswith(before + b", ")  # some are joined by cheroot itself
         super().__setitem__(name, value if joined else self[name] + b", " + value)
 
 
 class _Headers(HeaderReader):
     """Reads headers so that none can be taken for one that a trusted proxy has set."""
 
-    def __call__(self, rfile: object, hdict: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    def __call__(self, rfile: Any, hdict: Any = None) -> Any:
         """Read headers into a dictionary; ValueError where they are none."""
-        lines = _Lines()
-        super().__call__(rfile, lines)  # type: ignore[no-untyped-call]
-        hdict.update(lines)
-        return hdict
+        found = {} if hdict is None else hdict
+        found.update(super().__call__(rfile, _Lines()))
+        return found
 
     def _transform_key(self, key_name: bytes) -> bytes:
         if b"_" not in key_name and not _NAME.fullmatch(key_name):
