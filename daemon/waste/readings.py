@@ -27,11 +27,14 @@ FORGET_AFTER_S = 3600.0
 WALL_SOURCES = ("ipmi", "redfish", "hwmon", "ceems", "modules", "estimated")
 """The first that is fresh wins; an unknown source comes last. ``modules`` is no wall: it lacks the rest of the tray."""
 
+RENEWED_WITHIN = 2.0
+"""Times the longest time between two looks after which a counter that moves again tells of too long a time."""
+
 
 class WatchedGpu:
     """One physical GPU: its last believed reading and what follows from the readings before."""
 
-    __slots__ = ("activity", "busy", "held_by", "new", "power_source", "reading", "trail", "unheld",
+    __slots__ = ("activity", "busy", "counted", "held_by", "new", "power_source", "reading", "trail", "unheld",
                  "watts", "wrong_unit")
 
     def __init__(self, reading: GpuReading) -> None:
@@ -42,6 +45,8 @@ class WatchedGpu:
         self.power_source = ""
         self.activity: float | None = None
         self.busy: float | None = None
+        self.counted = (reading.time_s, reading.energy_joules)
+        """When its energy counter was first seen at what it shows: exporters may renew it less often than we look."""
         self.wrong_unit = False
         """Whether its energy counter contradicts its power by orders of magnitude."""
         self.trail = SampleStreak()
@@ -53,7 +58,8 @@ class WatchedGpu:
         """Believe a newer reading; return False when it carries watts and none are plausible.
 
         The rate of the GPU's energy counter comes first: the power field samples a quarter of the time on A100 and
-        H100 (arXiv 2312.02741). A counter that fell, stood still or was last seen too long ago gives no rate.
+        H100 (arXiv 2312.02741). A counter that fell, stood still or was last seen too long ago gives no rate; after it
+        stood still its joules are those of all the time since it moved last.
         """
         ceiling = ABSURD * limit_watts if limit_watts else GPU_CEILING_WATTS
         rate = self._rate(reading, longest_s)
@@ -66,14 +72,18 @@ class WatchedGpu:
         self.busy = _ratio(reading.resident)
         if self.busy is None:
             self.busy = self.activity
+        if reading.energy_joules != self.counted[1]:
+            self.counted = reading.time_s, reading.energy_joules
         self.reading, self.new = reading, True
         return not offered or self.watts is not None
 
     def _rate(self, reading: GpuReading, longest_s: float) -> float | None:
-        last, elapsed = self.reading, reading.time_s - self.reading.time_s
-        if last.energy_joules is None or reading.energy_joules is None or not 0.0 < elapsed <= longest_s:
+        last_s, joules = self.counted
+        looked_s, elapsed = reading.time_s - self.reading.time_s, reading.time_s - last_s
+        if joules is None or reading.energy_joules is None or not 0.0 < looked_s <= longest_s \
+                or elapsed > RENEWED_WITHIN * longest_s:
             return None
-        rate = (reading.energy_joules - last.energy_joules) / elapsed
+        rate = (reading.energy_joules - joules) / elapsed
         return rate if rate > 0.0 else None
 
 

@@ -34,6 +34,24 @@ def test_t36_a_counter_that_cannot_be_a_rate_leaves_it_to_the_gauge(site, then, 
     assert (only(fleet).watts, only(fleet).power_source) == (70.0, "power")
 
 
+def test_a_counter_that_is_renewed_less_often_than_it_is_read_is_a_rate_over_the_time_between_its_changes(site):
+    """dcgm-exporter renews every thirty seconds by default; looked at every fifteen, it had twice the watts."""
+    fleet, told = None, []
+    for look in range(5):
+        fleet = fleet_of(site, site.gpu(time_s=985.0 + 15 * look, energy_joules=1000.0 + 3000.0 * (look // 2),
+                                        watts=99.0), now=985.0 + 15 * look, fleet=fleet)
+        told.append((only(fleet).watts, only(fleet).power_source))
+    assert told[1:] == [(99.0, "power"), (100.0, "energy_counter")] * 2
+
+
+def test_a_counter_that_moves_again_after_long_gives_no_rate(site):
+    fleet = None
+    for look in range(7):
+        fleet = fleet_of(site, site.gpu(time_s=985.0 + 15 * look, energy_joules=1000.0 + 3e4 * (look == 6), watts=99.0),
+                         now=985.0 + 15 * look, fleet=fleet)
+    assert (only(fleet).watts, only(fleet).power_source) == (99.0, "power")
+
+
 @pytest.mark.parametrize("watts", [math.nan, -1.0, math.inf, 1201.0])
 def test_implausible_watts_are_unmeasured_and_counted(site, watts):
     fleet = fleet_of(site, site.gpu(watts=watts))
