@@ -46,7 +46,8 @@ def test_a_bare_number_is_somebodys_word(written):
     ("groups:\n- {spread: {}}", "groups.0.name: field required"),
     ("groups:\n- {name: x, speed: 1}", "groups.0.speed: extra inputs"),
     ("groups:\n- {name: x}\n- {name: x}", "two groups are */x"),
-    ("[1, 2]", "the file: names of parts with their values are expected"), ("groups: {", "cannot be read"), ("", "the file")])
+    ("[1, 2]", "the file: names of parts with their values are expected"),
+    ("groups: {", "cannot be read"), ("", "the file")])
 def test_what_is_wrong_with_a_file_is_said_with_its_place(written, content, said):
     with pytest.raises(SpeedError) as error:
         read(written(content))
