@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ._client import DaemonUnreachable, warn_beside
+from ._progress import progress
 
 if TYPE_CHECKING:
     from ...storage.reading import HistoryReader
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from ..replay.workload_builder import WorkloadBuilder
 
 DEFAULT_CONFIG = Path("/etc/idlewatt/config.yml")
-Progress = Callable[[int, int], None]
+PREDICTING = "predicting run times"
+"""What each job's user could know at its submission: a minute for a million jobs."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class JobSource:
         except StoreError as error:
             raise DaemonUnreachable(str(error)) from error
 
-    def read(self, cluster_text: str | None, progress: Progress) -> tuple[Cluster, WorkloadBuilder]:
+    def read(self, cluster_text: str | None) -> tuple[Cluster, WorkloadBuilder]:
         """Return the cluster and its jobs; click exceptions say what is wrong with either."""
         from ...storage.traces import TraceError, read_trace
         from ..recorded_speeds import in_groups
@@ -63,12 +65,15 @@ class JobSource:
 
         try:
             if self.recorded:
-                return self._recorded(cluster_text, progress)
+                return self._recorded(cluster_text)
             if cluster_text is None:
                 raise click.UsageError("a trace does not tell its cluster: give --cluster, e.g. 64x8 or cluster.yaml")
             cluster, speeds = described(cluster_text), self.known_speeds()
             self._there()
-            intake = fitted(from_trace(read_trace(self.name, self.format_name, progress)), cluster)
+            with progress("reading") as heard:
+                trace = read_trace(self.name, self.format_name, heard)
+            with progress(PREDICTING) as heard:
+                intake = fitted(from_trace(trace, heard), cluster)
             return cluster, replace(in_groups(intake, speeds), power=CATALOGUED.on(cluster), watts=CATALOGUED.summary)
         except ClusterError as error:
             raise click.UsageError(str(error)) from error
@@ -88,7 +93,7 @@ class JobSource:
 
         return None if self.begins is None else moment_of(self.begins, time.time())
 
-    def _recorded(self, cluster_text: str | None, progress: Progress) -> tuple[Cluster, WorkloadBuilder]:
+    def _recorded(self, cluster_text: str | None) -> tuple[Cluster, WorkloadBuilder]:
         from ..recorded_speeds import applied
         from ..recorded_watts import in_watts, site_watts
         from ..recorded_window import recorded_cluster
@@ -96,7 +101,10 @@ class JobSource:
 
         with self.history() as reader:
             cluster = described(cluster_text) if cluster_text else recorded_cluster(reader, self.since())
-            intake = fitted(from_columns(reader.load_columns(self.since(), tell=progress)), cluster)
+            with progress("reading") as heard:
+                columns = reader.load_columns(self.since(), tell=heard)
+            with progress(PREDICTING) as heard:
+                intake = fitted(from_columns(columns, heard), cluster)
             watts = site_watts(reader)
             return cluster, in_watts(applied(reader, intake, cluster, self.known_speeds(reader)), cluster, watts)
 

@@ -48,8 +48,7 @@ def read(where: JobSource, order: TrainingJob) -> Material:
     """Return the history of an order; click exceptions say what is wrong with it."""
     click.echo(f"reading {plain(order.source)}", err=True)
     if not where.recorded:
-        with progress("reading") as heard:
-            cluster, intake = where.read(order.cluster, heard)
+        cluster, intake = where.read(order.cluster)
         left_out = [f"{count} rows are left out: {reason}" for reason, count in intake.left_out.items()]
         found = Material(order.source, cluster, intake.workload,
                          (*intake.notes, *left_out, *unplaced(intake.unplaced), *intake.speeds.notes),

@@ -205,8 +205,7 @@ def _taken_in(where: JobSource, cluster_text: str | None, folder: Path, wanted: 
     from ..memory_mapped_workload import MappedWorkload
     from ._conclusion import warnings
 
-    with progress("reading") as tell:
-        cluster, intake = where.read(cluster_text, tell)
+    cluster, intake = where.read(cluster_text)
     if power_text is not None:
         intake = _in_watts_of(power_text, intake, cluster)
     _tell_left_out(intake)

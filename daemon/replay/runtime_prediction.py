@@ -12,7 +12,7 @@ begin looks as if all were short.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .compiled import compiled_with_arrays
+from .quantiles import centre, product_limit, quantiles_of
 
 Column = Sequence[Any] | npt.NDArray[Any]
 """One value of each job."""
@@ -46,6 +47,10 @@ QUARTILES = (0.25, 0.5, 0.75)
 """How far run times spread, whatever becomes of the jobs that fail at once: often every seventh."""
 HABIT = 8
 """Last jobs of a user that tell whether they always ask for the same limit."""
+STRIDE = 20_000
+"""Jobs between two words of how far it has come: some tenths of a second."""
+Told = Callable[[int, int], None]
+"""Hears how much is done, and of how much."""
 
 _VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8,}|\d+(?:\.\d+)?(?:e-?\d+)?", re.IGNORECASE)
 
@@ -129,26 +134,40 @@ class _Runs(NamedTuple):
         return cls(submit, started, ended, np.log(np.maximum(run, 1.0) / unit), unit)
 
 
-def _predicted(groups: Groups, runs: _Runs, limit_s: Column | None, quantiles: Sequence[float]) -> Prediction:
+def silent(done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+def _predicted(groups: Groups, runs: _Runs, limit_s: Column | None, quantiles: Sequence[float],
+               tell: Told = silent) -> Prediction:
     known = np.flatnonzero(np.isfinite(runs.ended_s) & np.isfinite(runs.value))
     ends = known[np.argsort(runs.ended_s[known], kind="stable")]
-    found, level, evidence = _sweep(np.argsort(runs.submit_s, kind="stable"), ends, runs, groups, _rings(groups),
-                                    np.asarray(quantiles, np.float64))
-    found = np.exp(found)
+    order, rings, asked = np.argsort(runs.submit_s, kind="stable"), _rings(groups), np.asarray(quantiles, np.float64)
+    memory = _Memory.of(groups, rings, len(asked))
+    for first in range(0, len(order), STRIDE):
+        _sweep(order[first:first + STRIDE], ends, runs, groups, rings, asked, memory)
+        tell(min(first + STRIDE, len(order)), len(order))
+    found = np.exp(memory.found)
     if limit_s is not None:
         limits = np.asarray(limit_s, np.float64)[:, None]
         found = np.where(np.isnan(found), limits, np.fmin(found, limits))
-    return Prediction(found, level, evidence)
+    return Prediction(found, memory.chosen, memory.evidence)
 
 
 def foresight(*, submit_s: Column, run_s: Column, ended_s: Column, traits: Traits, started_s: Column | None = None,
-              limit_s: Column | None = None) -> dict[str, Floats]:
-    """Return a workload's columns of what is known at submission: run times of like jobs, and their use of limits."""
-    limits = np.full(len(submit_s), np.nan) if limit_s is None else np.asarray(limit_s, np.float64)
+              limit_s: Column | None = None, tell: Told = silent) -> dict[str, Floats]:
+    """Return a workload's columns of what is known at submission: run times of like jobs, and their use of limits.
+
+    ``tell`` hears how many predictions are made, and of how many: a million jobs take a minute.
+    """
+    size = len(submit_s)
+    limits = np.full(size, np.nan) if limit_s is None else np.asarray(limit_s, np.float64)
     limits = np.where(np.isfinite(limits) & (limits > 0), limits, np.nan)
     groups = _groups(traits)
-    runs = _predicted(groups, _Runs.of(submit_s, run_s, ended_s, started_s), limits, QUARTILES).quantiles
-    uses = _predicted(groups, _Runs.of(submit_s, run_s, ended_s, started_s, limits), None, QUARTILES).quantiles
+    runs = _predicted(groups, _Runs.of(submit_s, run_s, ended_s, started_s), limits, QUARTILES,
+                      lambda done, total: tell(done, 2 * size)).quantiles
+    uses = _predicted(groups, _Runs.of(submit_s, run_s, ended_s, started_s, limits), None, QUARTILES,
+                      lambda done, total: tell(size + done, 2 * size)).quantiles
     names = ("prediction_low", "prediction", "prediction_high", "use_low", "use", "use_high")
     known = dict(zip(names, np.concatenate([runs, uses], axis=1).T.copy(), strict=True))
     return known | {"usual": _usual(np.asarray(submit_s, np.float64), limits, traits.user)}
@@ -224,16 +243,44 @@ class _Errors(NamedTuple):
     """[level] since they were worked out."""
 
 
+class _Memory(NamedTuple):
+    """What is known after some submissions."""
+
+    found: Floats
+    """[job, quantile] logarithms"""
+    estimate: Floats
+    """[job, memory]"""
+    told: Floats
+    """[job] the estimate of the memory that was right of late."""
+    chosen: Codes
+    evidence: Codes
+    seen: Codes
+    """[level, group] runs that were learnt."""
+    off: Floats
+    """[memory] errors of late."""
+    learnt: Codes
+    """One number: how many ends were learnt."""
+    errors: _Errors
+
+    @classmethod
+    def of(cls, groups: Groups, rings: Rings, quantiles: int) -> _Memory:
+        """Return what is known before any submission."""
+        levels, size = groups.shape
+        errors = _Errors(np.zeros((levels, ERRORS), np.int32), np.zeros(levels, np.int64),
+                         np.full((levels, quantiles), np.nan), np.zeros(levels, np.int64))
+        return cls(np.full((size, quantiles), np.nan), np.full((size, len(MEMORIES)), np.nan), np.full(size, np.nan),
+                   np.full(size, -1), np.zeros(size, np.int64), np.zeros(rings.starts.shape, np.int64),
+                   np.zeros(len(MEMORIES)), np.zeros(1, np.int64), errors)
+
+
 @compiled_with_arrays
-def _sweep(order: Codes, ends: Codes, runs: _Runs, groups: Groups, rings: Rings,
-           quantiles: Floats) -> tuple[Floats, Codes, Codes]:
-    """Go through submissions in time; what ended before one, or at the same moment, is learnt first."""
-    levels, size = groups.shape
-    found, estimate = np.full((size, len(quantiles)), np.nan), np.full((size, len(MEMORIES)), np.nan)
-    told, chosen, evidence = np.full(size, np.nan), np.full(size, -1), np.zeros(size, np.int64)
-    seen, off, learnt = np.zeros(rings.starts.shape, np.int64), np.zeros(len(MEMORIES)), 0
-    errors = _Errors(np.zeros((levels, ERRORS), np.int32), np.zeros(levels, np.int64),
-                     np.full((levels, len(quantiles)), np.nan), np.zeros(levels, np.int64))
+def _sweep(order: Codes, ends: Codes, runs: _Runs, groups: Groups, rings: Rings, quantiles: Floats,
+           memory: _Memory) -> None:
+    """Go on through submissions in time; what ended before one, or at the same moment, is learnt first."""
+    levels, learnt = len(groups), memory.learnt[0]
+    found, estimate, told, chosen, evidence = (memory.found, memory.estimate, memory.told, memory.chosen,
+                                               memory.evidence)
+    seen, off, errors = memory.seen, memory.off, memory.errors
     for job in order:
         while learnt < len(ends) and runs.ended_s[ends[learnt]] <= runs.submit_s[job]:
             ended = ends[learnt]
@@ -248,15 +295,15 @@ def _sweep(order: Codes, ends: Codes, runs: _Runs, groups: Groups, rings: Rings,
         level = chosen[job] if errors.seen[chosen[job]] >= ENOUGH else levels - 1
         _renew(level, runs.submit_s[job], runs, told, errors, quantiles)
         if np.isnan(errors.quantiles[level, 0]):
-            _quantiles(_last(groups, rings, seen, job, chosen[job]), quantiles, found[job])
+            quantiles_of(_last(groups, rings, seen, job, chosen[job]), quantiles, found[job])
         else:
             found[job] = told[job] + errors.quantiles[level]
-        _centre(told[job], quantiles, found[job])
+        centre(told[job], quantiles, found[job])
         for noted in (chosen[job], levels - 1):
             if noted == levels - 1 or chosen[job] != levels - 1:
                 errors.jobs[noted, errors.seen[noted] % ERRORS] = job
                 errors.seen[noted] += 1
-    return found, chosen, evidence
+    memory.learnt[0] = learnt
 
 
 @compiled_with_arrays
@@ -305,45 +352,8 @@ def _renew(level: int, now: float, runs: _Runs, told: Floats, errors: _Errors, q
             open_ended[count] = True
             count += 1
     if known >= KNOWN:
-        _product_limit(off[:count], open_ended[:count], quantiles, errors.quantiles[level])
+        product_limit(off[:count], open_ended[:count], quantiles, errors.quantiles[level])
         errors.asked[level] = 0
-
-
-@compiled_with_arrays
-def _product_limit(values: Floats, open_ended: Any, quantiles: Floats, out: Floats) -> None:
-    """Fill in quantiles of values of which some are known to be larger than they are told (Kaplan and Meier 1958)."""
-    order = np.argsort(values)
-    larger, filled = 1.0, 0
-    for place in range(len(order)):
-        if not open_ended[order[place]]:
-            larger *= 1.0 - 1.0 / (len(order) - place)
-            while filled < len(quantiles) and 1.0 - larger >= quantiles[filled] - 1e-9:
-                out[filled] = values[order[place]]
-                filled += 1
-    out[filled:] = values[order[-1]]
-
-
-@compiled_with_arrays
-def _centre(told: float, quantiles: Floats, out: Floats) -> None:
-    """Put the estimate itself in the middle, and let no quantile be on its wrong side."""
-    for place in range(len(quantiles)):
-        if quantiles[place] < 0.5:
-            out[place] = min(out[place], told)
-        elif quantiles[place] > 0.5:
-            out[place] = max(out[place], told)
-        else:
-            out[place] = told
-
-
-@compiled_with_arrays
-def _quantiles(values: Floats, quantiles: Floats, out: Floats) -> None:
-    """Fill in quantiles, linear between neighbours; numpy's own takes ten seconds to compile."""
-    ordered = np.sort(values)
-    for index in range(len(quantiles)):
-        place = quantiles[index] * (len(ordered) - 1)
-        below = int(place)
-        above = min(below + 1, len(ordered) - 1)
-        out[index] = ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
 
 @compiled_with_arrays

@@ -14,7 +14,7 @@ from ...storage.columns import JobColumns
 from ...storage.traces import Trace
 from .cluster import Cluster
 from .power import PowerModel
-from .runtime_prediction import Traits, foresight, known_codes, template_codes
+from .runtime_prediction import Told, Traits, foresight, known_codes, silent, template_codes
 from .site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .workload import COLUMNS, Workload
 
@@ -58,8 +58,11 @@ class WorkloadBuilder:
     """What the watts rest on, in words."""
 
 
-def from_trace(trace: Trace) -> WorkloadBuilder:
-    """Return the jobs of an outside trace; ``HistoryError`` when none can be replayed."""
+def from_trace(trace: Trace, tell: Told = silent) -> WorkloadBuilder:
+    """Return the jobs of an outside trace; ``HistoryError`` when none can be replayed.
+
+    ``tell`` hears how many run times are predicted, and of how many.
+    """
     if len(trace) and np.isnan(trace.run_s).all():
         raise HistoryError("its jobs are elastic: they have no run time of their own, so there is nothing to replay")
     limit_s, leaked = _limits(trace)
@@ -72,7 +75,7 @@ def from_trace(trace: Trace) -> WorkloadBuilder:
         user_names=_names(trace, "user"),
         **_foresight(trace.submit_s, trace.run_s, trace.start_s, limit_s, Traits(
             trace.gpus, trace.user, template_codes(trace.name.astype(np.int64), trace.vocabularies["name"]),
-            partition=trace.partition)))
+            partition=trace.partition), tell))
     notes = {"jobs have their very run time for a limit, which nobody knew beforehand: they are given none": leaked,
              "jobs ask for a part of a GPU and get a whole one": shared,
              "jobs do not wait for one that the history does not have": (trace.after >= 0) & (parents < 0)}
@@ -107,8 +110,11 @@ def _parents(trace: Trace) -> NDArray[np.int32]:
     return np.append(rows, -1)[trace.after].astype(np.int32)
 
 
-def from_columns(jobs: JobColumns) -> WorkloadBuilder:
-    """Return the jobs of the daemon's own history that ended; those that never ran are counted."""
+def from_columns(jobs: JobColumns, tell: Told = silent) -> WorkloadBuilder:
+    """Return the jobs of the daemon's own history that ended; those that never ran are counted.
+
+    ``tell`` hears how many run times are predicted, and of how many.
+    """
     run = jobs.end_s - jobs.start_s
     reasons = {"never started": np.isnan(jobs.start_s), "has not ended": np.isnan(jobs.end_s),
                "ended before it started": run < 0}
@@ -121,7 +127,7 @@ def from_columns(jobs: JobColumns) -> WorkloadBuilder:
     order = np.argsort(submit, kind="stable")
     known = _foresight(submit, run[kept], jobs.start_s[kept], jobs.limit_s[kept], Traits(
         jobs.gpus[kept], jobs.user[kept], template_codes(jobs.name.astype(np.int64), words["name"])[kept],
-        known_codes(words["image"])[jobs.image][kept], jobs.partition[kept]))
+        known_codes(words["image"])[jobs.image][kept], jobs.partition[kept]), tell)
     workload = Workload.of(
         submit, run[kept], jobs.gpus[kept], ids=jobs.job_id[kept].tolist(), limit=_unlimited(jobs.limit_s[kept]),
         nodes=np.where(jobs.nodes > 1, jobs.nodes, 0)[kept], cpus=jobs.cpus[kept],
@@ -193,9 +199,9 @@ def _some(names: Sequence[str]) -> str:
     return f"{shown}, …" if len(names) > 3 else shown
 
 
-def _foresight(submit_s: Any, run_s: Any, start_s: Any, limit_s: Any,
-               traits: Traits) -> dict[str, NDArray[np.float64]]:
+def _foresight(submit_s: Any, run_s: Any, start_s: Any, limit_s: Any, traits: Traits,
+               tell: Told) -> dict[str, NDArray[np.float64]]:
     """Return what is known at submission; run times become known at recorded ends, else at submission + run at best."""
     started_s = np.where(np.isnan(start_s), submit_s, start_s)
     return foresight(submit_s=submit_s, run_s=run_s, ended_s=started_s + run_s, traits=traits, started_s=started_s,
-                     limit_s=limit_s)
+                     limit_s=limit_s, tell=tell)

@@ -35,7 +35,7 @@ ln -sfn python3.11 "$place/bin/python"
 sed -i "1s|.*|#!/opt/idlewatt/bin/python|" "$place/bin/idlewatt"
 sed -i '/^command = /d' "$place/pyvenv.cfg"
 find "$libraries" -name direct_url.json -delete
-find "$libraries" -name RECORD -path '*idlewatt-*' -exec sed -i '/direct_url.json/d; s|^\(.*bin/idlewatt\),.*|\1,,|' {} +
-# Nor may a digest of a program that did: these programs are gone.
-find "$libraries" -name RECORD ! -path '*idlewatt-*' -exec sed -i '\|^\(\.\./\)*bin/|d' {} +
+(cd "$libraries" && sed -i '/direct_url.json/d; s|^\(.*bin/idlewatt\),.*|\1,,|' ./idlewatt-*.dist-info/RECORD)
+# Nor may a digest of a program that did: these programs are gone. Paths are from here: that of the build may be of any name.
+(cd "$libraries" && find . -name RECORD ! -path './idlewatt-*' -exec sed -i '\|^\(\.\./\)*bin/|d' {} +)
 "$place/bin/python" -m compileall -q -s "$root" -p / --invalidation-mode unchecked-hash "$libraries" > /dev/null || true

@@ -200,7 +200,7 @@ def doubled(monkeypatch):
 
 
 def planned(url):
-    cluster, intake = JobSource(url).read(None, lambda done, total: None)
+    cluster, intake = JobSource(url).read(None)
     return SweepPlan(cluster, intake.workload, model=intake.power, watts=intake.watts)
 
 

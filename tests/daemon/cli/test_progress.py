@@ -108,6 +108,7 @@ def test_a_replay_tells_how_many_policies_are_done(watched, monkeypatch, tmp_pat
     (tmp_path / "jobs.csv").write_text(JOBS)
     told = watched("replay", tmp_path / "jobs.csv", "--cluster", "1x8", "--workers", "1", "--state-dir", tmp_path)
     assert "replaying policies" in told
+    assert "predicting run times" in told
     assert "to go" in told
 
 

@@ -53,6 +53,17 @@ def test_a_job_is_compared_with_the_most_alike_that_are_enough():
     assert LEVELS[prediction.level[8]] == ("user", "gpus")
 
 
+def test_how_far_it_has_come_is_told_and_changes_no_prediction(monkeypatch):
+    made = {"submit_s": np.arange(50.0) * 1000, "run_s": np.geomspace(1, 1e4, 50), "ended_s": np.arange(50.0) * 1100,
+            "gpus": np.ones(50), "user": np.arange(50) % 3, "limit_s": np.full(50, 2e4)}
+    at_once, told = foresight(**made), []
+    monkeypatch.setattr(runtime_prediction, "STRIDE", 7)
+    by_sevens = foresight(**made, tell=lambda done, total: told.append((done, total)))
+    for name, column in at_once.items():
+        np.testing.assert_array_equal(by_sevens[name], column)
+    assert (told[0], told[-1], len(told)) == ((7, 100), (100, 100), 16)
+
+
 def test_an_unknown_user_is_nobodys_friend():
     prediction = history([10.0, 10, 10, 10, 10], user=np.array([-1, -1, -1, -1, -1]))
     assert LEVELS[prediction.level[4]] == ("gpus",)
