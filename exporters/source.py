@@ -64,7 +64,7 @@ class TargetHealth:
     skipped: int = 0
     """Records in its answer that could not be understood, and were left out."""
     beat_s: float = 0.0
-    """Time between its last two good reads, where it is read less often than its source."""
+    """Least time between two reads of it, where its source reads it less often than the others."""
 
 
 class Source(Protocol):

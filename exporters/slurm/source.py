@@ -21,7 +21,7 @@ from .parse_settings import site_of
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
-SELDOM_S = 60.0
+SELDOM_S, SELDOM = 60.0, frozenset({"qos", "associations"})
 """How often settings and limits are read: they hardly change."""
 
 
@@ -178,11 +178,8 @@ class SlurmSource:
         last = self._clock() if up else before.last_success_s if before else None
         if skipped and (before is None or before.error != error):
             log.warning("%s: of %s, %s", self.name, target, error, extra={"source": self.name})
-        beat_s = SELDOM_S if before is None else before.beat_s
-        if up and last is not None and before is not None and before.last_success_s is not None:
-            beat_s = last - before.last_success_s
         self._health[target] = TargetHealth(target, up, time.perf_counter() - began, error, last, skipped=skipped,
-                                            beat_s=beat_s)
+                                            beat_s=SELDOM_S if target in SELDOM else 0.0)
 
 
 def _switched(job: Job, known: Mapping[int, tuple[int, float | None]]) -> Job:
