@@ -103,13 +103,13 @@ def test_a_past_answers_every_board_rule_and_alert(past):
         assert found == NO_AGENT | NO_ALERT | NO_FOLLOWER | NO_RACK
 
 
-@pytest.fixture(scope="module")
-def live(tmp_path_factory) -> Iterator[Prometheus]:
-    """A Prometheus with our rules that scrapes a daemon on a simulated cluster."""
+@pytest.fixture(scope="module", params=["slurm", "kubernetes"])
+def live(tmp_path_factory, request) -> Iterator[Prometheus]:
+    """A Prometheus with our rules that scrapes a daemon on a simulated cluster under either scheduler."""
     folder, port = tmp_path_factory.mktemp("live"), free_port()
     start_s = float(int(time.time()))
     with ExitStack() as stack:
-        site = demo.DemoPlan(folder, 4, 1, SPEED, port, "slurm")
+        site = demo.DemoPlan(folder, 4, 1, SPEED, port, request.param)
         simulation = stack.enter_context(demo._simulation(site, start_s, []))
         config = demo.configuration(simulation, site)
         # Closed windows within the minute; and a beat that comes late on a busy machine is no gap.

@@ -257,7 +257,8 @@ def test_owners_are_told_by_mail_and_a_hook_runs_in_spite_of_the_hardening(machi
 
 
 def test_a_killed_daemon_is_started_again_faster_and_with_its_data(machine, first_start):
-    before, jobs = running(machine), machine.query("SELECT job_id, submit_s FROM jobs")
+    # A reload just before may still be under way: the unit is not active then.
+    before, jobs = machine.wait_for(lambda: running(machine)), machine.query("SELECT job_id, submit_s FROM jobs")
     began = time.monotonic()
     machine.run("kill", "-KILL", str(before))
     machine.wait_for(lambda: running(machine) not in (None, before))
