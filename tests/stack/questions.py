@@ -62,13 +62,14 @@ BY_CHANCE = {
     "advice: Starts within their interval A", "advice: Communication cost above the advised A",
     *(f"advice: Communication cost of placements, as they are and as advised {letter}" for letter in "AB"),
     "advice: Speed beside scattered GPUs A", "advice: Moves that would let a waiting job start A",
+    *(f"advice: Who should have what others do not use {letter}" for letter in "ABCDE"),
     *(f"cluster-waste: Wasted now {letter}" for letter in "BC"), "health: Degraded for A",
     "partitions: In use outside the scheduler A", "node: In use outside the scheduler on the node A",
     "node: Errors of the node's GPUs A",
     "GpuOutsideScheduler: idlewatt_outside_scheduler_since_timestamp_seconds", "GpuError: idlewatt_gpu_error_info",
 }
-"""Empty until a job of several GPUs runs, or waits, for which there is something to be had; or while all is measured
-and nobody works past the scheduler: that is chance."""
+"""Empty until a job of several GPUs runs, or waits, for which there is something to be had; until a job starves beside
+one that leaves CPUs; or while all is measured and nobody works past the scheduler: that is chance."""
 ENERGY_SAVED = {*(f"advice: Energy saved, if followed {letter}" for letter in "AB"),
                 "advice: Cost saved, if followed A"}
 """Answered are the energy saved and its cost, or that it cannot be told from nothing; which is chance."""
