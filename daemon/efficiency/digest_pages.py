@@ -32,6 +32,8 @@ def subject(row: Row, cluster: str = "") -> str:
     """Return the subject of its mail."""
     whose = f"account {row['account']}" if row["account"] else cluster or "the cluster"
     total = row["total"]
+    if not total["energy_joules"]:
+        return f"nothing was recorded: {whose}, {span(row)}"
     lost = amount(total["cost"], "wasted")
     return (f"{kwh(total['wasted_joules'])}{f' ({lost})' if lost else ''} of {kwh(total['energy_joules'])} wasted: "
             f"{whose}, {span(row)}")
@@ -52,7 +54,8 @@ def _pages(escaped: bool) -> Environment:
     pages = Environment(loader=PackageLoader("idlewatt.daemon"), autoescape=escaped,  # noqa: S701 - plain text
                         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     pages.filters |= {"kwh": kwh, "percent": percent, "span": span, "change": change, "money": amount,
-                      "carbon": carbon, "worth": worth, "plain": _plain, "share": share, "label": label}
+                      "carbon": carbon, "worth": worth, "certainty": certainty, "plain": _plain, "share": share,
+                      "label": label}
     return pages
 
 
@@ -98,6 +101,15 @@ def worth(row: Row) -> str:
         return ""
     saved = abs(row["saved"]["joules"]) * cost["energy"] / (total * cost["priced_ratio"])
     return f"{saved:,.2f} {cost['currency']} at the mean price of these days"
+
+
+def certainty(row: Row) -> str:
+    """Return how far the replay is off that tells what advice would have saved, in words."""
+    error = row["saved"]["error_ratio"]
+    if error is None:
+        return "by replay; its error is not known"
+    told = f"{100 * abs(error):.1f} %"
+    return f"by replay; its error is {told}" if row["saved_certain"] else f"by replay: no more than its error of {told}"
 
 
 def label(name: str) -> str:

@@ -61,7 +61,9 @@ def test_what_advice_would_have_saved_stands_beside_its_error(week):
     assert "would have saved 27.8 kWh (6.94 EUR at the mean price of these days) since counting began" in text
     assert "by replay; its error is 2.0 %" in text
     unsure = Saved.of({"fifo": 1e9, "sjf": 0.999e9}, "fifo", "sjf", 0.02)
-    assert "no more than its error" in digest_pages.text(told(week, saved=unsure))
+    assert "by replay: no more than its error of 2.0 %" in digest_pages.text(told(week, saved=unsure))
+    unknown = Saved.of({"fifo": 1e9, "sjf": 0.999e9}, "fifo", "sjf", None)
+    assert "by replay; its error is not known\n" in digest_pages.text(told(week, saved=unknown))
     assert Saved.of({"fifo": 1e9}, "fifo", "sjf", None) is None
     assert Saved.of({"fifo": 1e9}, "fifo", "fifo", None) is None
 
@@ -73,10 +75,12 @@ def test_a_name_that_is_an_attack_on_html_stays_a_name(week):
     assert "<script" not in page
 
 
-def test_a_week_of_which_nothing_is_known_is_told_as_that(place):
-    text = digest_pages.text(told(place))
-    assert "nothing to compare with was recorded before" in text
-    assert "not measured" in text
+def test_a_week_of_which_nothing_is_known_is_told_as_that_and_not_as_no_waste(place):
+    row = told(place, saved=Saved.of({"fifo": 1e9, "sjf": 0.9e9}, "fifo", "sjf", None))
+    for page in (digest_pages.text(row), digest_pages.html(row)):
+        assert "nothing was recorded: the cluster" in page
+        assert "No energy was recorded in these days." in page
+        assert "0 kWh" not in page
 
 
 def test_a_week_ends_at_its_day_and_hour_of_local_time():
