@@ -50,7 +50,7 @@ def test_a_daemon_that_shall_tell_has_a_cycle_for_it_and_one_that_shall_not_has_
 
 def test_a_digest_is_shown_as_text_page_and_json(serve):
     shell = serve()
-    assert "Wasted by kind" in shell.text("digest", "--since", "7d")
+    assert "No energy was recorded in these days." in shell.text("digest", "--since", "7d")
     assert shell.text("digest", "--format", "html", "--account", "<x>").startswith("<!doctype html>")
     assert shell.json("digest", "--since", "7d")["account"] == ""
 
