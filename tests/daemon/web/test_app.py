@@ -210,8 +210,17 @@ def test_page_without_any_facts_says_what_is_missing(client, view):
     page = client.get("/").text
     assert "Not ready yet: first read of slurm." in page
     assert "No power has been measured yet" in page
-    assert "No job is waiting." in page
+    assert "Nobody knows whether a job is waiting." in page
     assert "No source is configured." in page
+
+
+def test_a_page_without_jobs_says_that_none_waits_only_where_the_scheduler_is_read(client, view):
+    view.job_rows, view.advice = (), ()
+    assert "No job is waiting." in client.get("/").text
+    view.standing = dataclasses.replace(view.standing, no_advice="no advice: Slurm not read since 14:02")
+    page = client.get("/").text
+    assert "No job is waiting." not in page
+    assert "Nobody knows whether a job is waiting." in page
 
 
 def test_page_runs_under_its_own_strict_policy(client):
