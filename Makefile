@@ -26,6 +26,7 @@ bench: $(VENV)/.installed  ## the figures of docs/figures.md, measured here
 	$(BIN)/pytest -q -p no:xdist tests/benchmarks --benchmarks
 
 boards: $(VENV)/.installed  ## the dashboards, from their code
+	$(BIN)/python -m idlewatt.exporters.reference
 	$(BIN)/python -m idlewatt.grafana.boards
 
 manifests: $(VENV)/.installed  ## the rules as a PrometheusRule, for systemd/kubernetes/monitoring

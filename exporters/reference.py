@@ -1,13 +1,21 @@
-"""``python -m idlewatt.exporters.reference``: write the reference of the page, docs/metrics.md, as declared."""
+"""``python -m idlewatt.exporters.reference``: write what others read of the page as declared, in two files.
+
+The reference is docs/metrics.md; grafana/power_classes.json tells the dashboards the classes of power, so that their
+code needs nothing of the package.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from ..storage.power_classes import PowerClass
 from .metrics import METRICS
 from .metrics.declared import Declared
 
-FILE = Path(__file__).parents[1] / "docs" / "metrics.md"
+_ROOT = Path(__file__).parents[1]
+FILE = _ROOT / "docs" / "metrics.md"
+CLASSES_FILE = _ROOT / "grafana" / "power_classes.json"
 UNITS = ("watts", "joules", "seconds", "bytes", "ratio")
 _HEAD = """# Metrics
 
@@ -31,6 +39,13 @@ def reference() -> str:
     return _HEAD + "".join(_row(metric) for metric in METRICS)
 
 
+def power_classes() -> str:
+    """Return the classes of power as the dashboards need them, as JSON."""
+    rows = [{"value": row.value, "label": row.label, "kind": row.kind, "color": row.color, "code": row.code,
+             "held": row.held} for row in PowerClass]
+    return "[\n" + ",\n".join(f"  {json.dumps(row)}" for row in rows) + "\n]\n"
+
+
 def _row(metric: Declared) -> str:
     labels, help_text = ", ".join(f"`{label}`" for label in metric.labels), metric.help.replace("|", "\\|")
     return f"| `{metric.name}` | {metric.kind} | {unit(metric)} | {labels} | {metric.cap:,} | {help_text} |\n"
@@ -38,3 +53,4 @@ def _row(metric: Declared) -> str:
 
 if __name__ == "__main__":
     FILE.write_text(reference(), encoding="utf-8")
+    CLASSES_FILE.write_text(power_classes(), encoding="utf-8")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from ...storage.power_classes import PowerClass
 from .board import board
+from .classes import CLASSES, POWER_CLASSES, any_of
 from .panels import (
-    CLASSES,
     CURRENCY,
     MEMBERS,
     PARTITION,
     PRICE,
     Panel,
     Row,
-    any_of,
     at_least,
     bars,
     by_kind,
@@ -41,6 +39,9 @@ BY_PARTITION = f"sum by (partition) (increase(idlewatt_wasted_energy_joules_tota
 COST_WORDS = ("The same in money, at the price that idlewatt published at each time, with the site's PUE where that is "
               "set. No amount while no price in this currency is known.")
 SHARE = ((None, "green"), (0.15, "orange"), (0.3, "red"))
+
+NOT_HELD = any_of(row for row in POWER_CLASSES.values() if row.kind == "wasted" and not row.held)
+"""The classes of waste that no job has to do with."""
 
 
 def build() -> str:
@@ -146,7 +147,7 @@ def _honest() -> Row:
                   "share: an upper bound, no measurement. What is measured of the same kind is idle + stranded + "
                   "empty nodes.",
                   ((f'sum(idlewatt_wasted_power_watts{{{PARTITION}, '
-                    f'reason=~"{any_of(row for row in PowerClass if row.wasted and not row.held)}"}})', "Measured"),
+                    f'reason=~"{NOT_HELD}"}})', "Measured"),
                    (f"sum by (basis) (idlewatt_paper_inefficient_power_watts{{{PARTITION}}})", "Paper, {{basis}}")),
                   "watt", empty="needs the rated power of all nodes: waste.rated_node_watts")),
         (8, lines("Unmeasured GPUs over time", "Boards without fresh power, or allocated without activity. They are in "

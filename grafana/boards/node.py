@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ...storage.power_classes import GPU_CODES
 from .board import board
-from .panels import CLASSES, CURRENCY, NODE, Row, column, cost, lines, listing, number, quiet, timeline
+from .classes import GPU_WORDS
+from .panels import CURRENCY, NODE, Row, column, cost, lines, listing, number, quiet, timeline
 
 POWER, WASTED = f"idlewatt_node_power_watts{{{NODE}}}", f"idlewatt_node_wasted_power_watts{{{NODE}}}"
 GPUS = f"idlewatt_node_gpus{{{NODE}}}"
-GPU_WORDS = {str(code): CLASSES[state] for state, code in GPU_CODES.items()}
 
 
 def build() -> str:

@@ -31,8 +31,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-# The one thing that the dashboards' code reads of the package: colours and names of classes stand in one table.
-from ...storage.power_classes import PowerClass
+from .classes import KINDS, POWER_CLASSES, any_of
 
 DATA_SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 Panel = Any
@@ -83,12 +82,6 @@ LINKS = {"Job": ("job", "job_id", "jobs"), "Node": ("node", "node", "nodes"), "U
          "Partition": ("partitions", "partition", ""), "Policy": ("learning", "", "")}
 """Where the cells of a column lead: to a dashboard with its variable, and to a page of idlewatt's own."""
 
-KINDS = ("useful", "wasted", "apart")
-"""The kinds of power in the order in which they are stacked."""
-
-CLASSES = {row.value: (row.label, row.color) for kind in KINDS for row in PowerClass if row.kind == kind}
-"""The classes of power, also states of GPUs and reasons of waste: what people read, and its colour."""
-
 LETTERS = "ABCDEFGHIJK"
 NO_DATA = "no data: see Daemon health"
 
@@ -101,12 +94,7 @@ def quiet(nothing: str) -> str:
 def by_kind(label: str, metric: str, selector: str) -> tuple[tuple[str, str], ...]:
     """Return queries by class or state, in the order in which they are stacked: useful, wasted, apart."""
     return tuple((f'sum by ({label}) ({metric}{{{selector}, {label}=~"{kind}"}})', f"{{{{{label}}}}}")
-                 for kind in (any_of(row for row in PowerClass if row.kind == kind) for kind in KINDS))
-
-
-def any_of(rows: Iterable[PowerClass]) -> str:
-    """Return the pattern that matches the labels of the classes."""
-    return "|".join(rows)
+                 for kind in (any_of(row for row in POWER_CLASSES.values() if row.kind == kind) for kind in KINDS))
 
 
 UNKNOWN = (f'idlewatt_power_watts{{{PARTITION}, class="unmeasured"}}', f"idlewatt_unmeasured_gpus{{{PARTITION}}}",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from ...storage.power_classes import GPU_CODES, PowerClass
 from .board import board
+from .classes import CLASSES, GPU_WORDS, POWER_CLASSES, any_of
 from .panels import (
-    CLASSES,
     MEMBERS,
     PARTITION,
     Row,
-    any_of,
     at_least,
     by_kind,
     column,
@@ -22,7 +20,7 @@ from .panels import (
 )
 
 GPUS = f"idlewatt_gpus{{{PARTITION}}}"
-HELD = f'idlewatt_gpus{{{PARTITION}, state=~"{any_of(row for row in PowerClass if row.held)}"}}'
+HELD = f'idlewatt_gpus{{{PARTITION}, state=~"{any_of(row for row in POWER_CLASSES.values() if row.held)}"}}'
 STRANDED = f"idlewatt_stranded_gpus{{{PARTITION}}}"
 PENDING = f"idlewatt_pending_jobs{{{PARTITION}}}"
 OUTSIDE = f"idlewatt_outside_scheduler_since_timestamp_seconds{{{MEMBERS}}}"
@@ -34,17 +32,14 @@ CAUSES = {
     "topology": ("Over too many switches", "#43a047"),
     "insufficient": ("Waiting jobs are larger", "#1e88a8"),
 }
-GPU_WORDS = {str(code): CLASSES[state] for state, code in GPU_CODES.items()}
-"""What the numbers of ``idlewatt_gpu_state`` mean."""
-
 NODE_WORDS = {
-    "0": ("empty", PowerClass.IDLE_UNALLOCATED.color),
-    "1": ("partly used", PowerClass.HOST_ACTIVE.color),
-    "2": ("full", PowerClass.PRODUCTIVE.color),
-    "3": ("has GPUs that are free but unusable", PowerClass.STRANDED.color),
-    "4": ("partly not measured", PowerClass.UNMEASURED.color),
-    "5": ("out of service", PowerClass.UNAVAILABLE.color),
-    "6": ("in use outside the scheduler", PowerClass.OUTSIDE_SCHEDULER.color),
+    "0": ("empty", POWER_CLASSES["idle_unallocated"].color),
+    "1": ("partly used", POWER_CLASSES["host_active"].color),
+    "2": ("full", POWER_CLASSES["productive"].color),
+    "3": ("has GPUs that are free but unusable", POWER_CLASSES["stranded"].color),
+    "4": ("partly not measured", POWER_CLASSES["unmeasured"].color),
+    "5": ("out of service", POWER_CLASSES["unavailable"].color),
+    "6": ("in use outside the scheduler", POWER_CLASSES["outside_scheduler"].color),
 }
 
 

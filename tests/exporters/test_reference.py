@@ -6,13 +6,17 @@ from pathlib import Path
 import pytest
 
 from idlewatt.exporters.metrics import METRICS
-from idlewatt.exporters.reference import FILE, UNITS, reference, unit
+from idlewatt.exporters.reference import CLASSES_FILE, FILE, UNITS, power_classes, reference, unit
 
 GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"
 
 
 def test_the_reference_is_current():
     assert FILE.read_text() == reference(), "write it anew with make docs-reference"
+
+
+def test_the_classes_that_the_dashboards_show_are_current():
+    assert CLASSES_FILE.read_text() == power_classes(), "write them anew with make boards"
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)

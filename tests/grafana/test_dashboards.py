@@ -13,7 +13,7 @@ from idlewatt.exporters.dcgm_fields import METRICS
 from idlewatt.grafana.boards import __main__ as built
 from idlewatt.grafana.boards import panels as made
 from idlewatt.grafana.boards import partitions
-from idlewatt.storage.power_classes import GPU_CODES
+from idlewatt.storage.power_classes import GPU_CODES, PowerClass
 
 ROOT = Path(__file__).parents[2]
 OF_RULES = {'{cluster=~"$cluster"}', '{alertname=~"Gpu.*|WastedPowerHigh|EmptyNodesBurningPower|PowerSourcesDisagree|'
@@ -374,7 +374,8 @@ def test_a_thousand_nodes_or_users_are_never_drawn_at_once(board):
 
 
 def test_numbers_of_gpu_states_mean_what_the_daemon_says():
-    assert {str(code): made.CLASSES[state] for state, code in GPU_CODES.items()} == partitions.GPU_WORDS
+    rows = [PowerClass(state) for state in GPU_CODES]
+    assert {str(row.code): (row.label, row.color) for row in rows} == partitions.GPU_WORDS
 
 
 def test_provisioning_is_grafanas_own_format_and_holds_no_secret():
