@@ -83,7 +83,7 @@ def tables(metadata: MetaData) -> tuple[Table, Table, Table, Table]:
 def prices(metadata: MetaData) -> Table:
     """Return the table ``energy_prices``: what a kWh cost, and what carbon it meant, by quarters of an hour."""
     return Table(
-        "energy_prices", metadata, Column("start_s", Double, primary_key=True),
+        "energy_prices", metadata, Column("start_s", Double, primary_key=True, autoincrement=False),
         Column("per_kwh", Double),  # NULL where nobody knew it
         Column("currency", Text, nullable=False),
         Column("grams_per_kwh", Double))

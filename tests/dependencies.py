@@ -12,7 +12,8 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TOOLS = ("hypothesis", "jsonschema", "openapi-spec-validator", "pytest<9.2", "pytest-timeout", "responses", "trustme")
+TOOLS = ("hypothesis", "jsonschema", "openapi-spec-validator", "psycopg[binary]>=3.1,<4", "pytest<9.2",
+         "pytest-timeout", "responses", "trustme")
 SMOKE = ("tests/test_third_parts.py", "tests/daemon/test_config.py", "tests/daemon/waste", "tests/daemon/web",
          "tests/daemon/replay/test_engine.py", "tests/exporters/test_fetch.py", "tests/exporters/test_exposition.py",
          "tests/exporters/test_publish.py", "tests/storage/test_history.py", "tests/storage/test_migrations.py",

@@ -189,6 +189,7 @@ def own_lines(published: Published) -> list[str]:
     own = CollectorRegistry()
     own.register(PublishedCollector(lambda: published))
     lines = page(own)[0].decode().splitlines()
+    lines = [re.sub(r"e\+0(\d\d)", r"e+\1", line) for line in lines]  # prometheus-client before 0.26 writes e+010
     return [re.sub(r'(version|python_version)="[^"]*"', r'\1="-"', line) for line in lines]
 
 

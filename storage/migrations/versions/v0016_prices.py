@@ -15,7 +15,7 @@ def upgrade() -> None:
             op.add_column(table, sa.Column(name, sa.BigInteger(), nullable=True))
     op.create_table(
         "energy_prices",
-        sa.Column("start_s", sa.Double(), nullable=False),
+        sa.Column("start_s", sa.Double(), nullable=False, autoincrement=False),
         sa.Column("per_kwh", sa.Double()),
         sa.Column("currency", sa.Text(), nullable=False),
         sa.Column("grams_per_kwh", sa.Double()),
