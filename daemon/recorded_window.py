@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..storage.power_classes import PowerClass
 from ..storage.reading import HistoryReader, JobRun
 from ..storage.records import Job, JobState, Node, NodeState, Request
+from .recorded_scheduling import recorded_scheduling
 from .recorded_speeds import held_by
 from .recorded_watts import CATALOGUED, SiteWatts
 from .replay.cluster import Cluster, ClusterError, NodeEvent
@@ -40,7 +41,8 @@ def recorded_cluster(history: HistoryReader, since_s: float | None = None, until
 
     Every node is there from the start; what could not be used at ``since_s`` is drained then, and so is what was
     ``reserved``, unless told otherwise, and what came later. Nodes that were there when recording began are taken to
-    have been there before, up: accounts reach further back than the inventory. ClusterError when no node is recorded.
+    have been there before, up: accounts reach further back than the inventory. The scheduler orders and backfills as it
+    was configured at ``since_s``. ClusterError when no node is recorded.
     """
     changes = () if since_s is None else history.node_changes(since_s, until_s)
     known = {node.name: node for node in history.nodes(since_s)}
@@ -60,7 +62,7 @@ def recorded_cluster(history: HistoryReader, since_s: float | None = None, until
     events += [NodeEvent(change.time_s, change.node.name, _kind(change.node, reserved) if change.present else "down")
                for change in changes]
     cluster = Cluster.from_records([replace(known[name], state=NodeState.UP) for name in sorted(known)])
-    return cluster.with_events(_changing(events))
+    return replace(cluster.with_events(_changing(events)), scheduling=recorded_scheduling(history, since_s))
 
 
 def _kind(node: Node, reserved: Kind) -> Kind:

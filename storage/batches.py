@@ -28,6 +28,7 @@ from . import (
     notices,
     promotions,
     run_energy,
+    scheduler_configuration,
     simulated,
     speeds,
     underuse,
@@ -39,6 +40,7 @@ from .promotions import Abstention, Promotion, ShadowResult
 from .recommendations import Recommendation
 from .records import GpuRollup, IdleFloor, Job, Node, WasteReading
 from .run_energy import EnergyShare
+from .scheduler_configuration import SchedulerConfiguration
 from .simulated import Simulated
 from .speeds import RunSpeed
 from .underuse import CauseTally
@@ -58,6 +60,13 @@ class SnapshotChanges:
     jobs: tuple[Job, ...]
     nodes: tuple[Node, ...]
     time_s: float
+    configuration: SchedulerConfiguration | None = None
+    """None where it is as it was, or was not told."""
+
+    @property
+    def facts(self) -> int:
+        """Return how many there are."""
+        return len(self.jobs) + len(self.nodes) + (self.configuration is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,8 @@ def _seen(connection: Connection, facts: SnapshotChanges, gpus: GpuNumbers) -> N
     nodes.store(connection, facts.nodes, facts.time_s)
     jobs.store_seen(connection, facts.jobs, facts.time_s)
     following.judge(connection, facts.jobs)
+    if facts.configuration is not None:
+        scheduler_configuration.store(connection, facts.configuration, facts.time_s)
 
 
 def _finished(connection: Connection, facts: tuple[Job, ...], gpus: GpuNumbers) -> None:

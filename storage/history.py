@@ -15,9 +15,9 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from . import batches, database, flavours, jobs, nodes, retention, space
+from . import batches, database, flavours, jobs, retention, space
 from .backlog import Backlog
-from .batches import Batch, SnapshotChanges
+from .batches import Batch
 from .errors import StoreError, Superseded
 from .notices import Notice
 from .patience import Patience, bounded
@@ -26,9 +26,10 @@ from .promotions import Abstention, Promotion, ShadowResult
 from .reading import HistoryReader
 from .recommendations import Recommendation
 from .recorders import Claim
-from .records import GpuRollup, IdleFloor, Job, Node, SchedulerSnapshot, WasteReading
+from .records import GpuRollup, IdleFloor, Job, SchedulerSnapshot, WasteReading
 from .retention import Retention
 from .run_energy import EnergyShare
+from .seen import LastSeen
 from .simulated import Simulated
 from .speeds import RunSpeed
 from .spool import Spool
@@ -83,9 +84,7 @@ class History(HistoryReader):
             self._claim = Claim(connection)
         self._turn = threading.RLock()
         self._backlog = backlog
-        self._seen: dict[jobs.Key, Job] = {}
-        self._seen_nodes: tuple[dict[str, object], ...] = ()
-        self._seen_s = float("-inf")
+        self._seen = LastSeen()
         self._gpu_numbers: batches.GpuNumbers = {}
         self._file = 0
         self._closed = False
@@ -144,17 +143,10 @@ class History(HistoryReader):
                          self.dropped + self._backlog.damaged)
 
     def record_snapshot(self, snapshot: SchedulerSnapshot) -> None:
-        """Record what changed: jobs, their states, runs and allocations, and the nodes."""
+        """Record what changed: jobs, their states, runs and allocations, the nodes, and the scheduler's settings."""
         with self._turn:
-            changed = self._changed_jobs(snapshot)
-            changed_nodes: tuple[Node, ...] = ()
-            if snapshot.time_s >= self._seen_s:
-                inventory = tuple(map(nodes.facts, snapshot.nodes))
-                changed_nodes = snapshot.nodes if inventory != self._seen_nodes else ()
-                self._seen = {job.key: jobs.steady(job) for job in snapshot.jobs}
-                self._seen_nodes, self._seen_s = inventory, snapshot.time_s
-            self._record("seen", SnapshotChanges(changed, changed_nodes, snapshot.time_s),
-                         len(changed) + len(changed_nodes))
+            changes = self._seen.changes(snapshot)
+            self._record("seen", changes, changes.facts)
 
     def record_finished(self, finished: Iterable[Job]) -> None:
         """Record jobs as accounting tells them: what was missed is completed, what is known is not doubled."""
@@ -276,12 +268,6 @@ class History(HistoryReader):
             self._presence.close()
             super().close()
 
-    def _changed_jobs(self, snapshot: SchedulerSnapshot) -> tuple[Job, ...]:
-        # An older snapshot may still hold a run that nobody else saw; the recorder sorts it out.
-        known = self._seen if snapshot.time_s >= self._seen_s else {}
-        return tuple(job for job in snapshot.jobs
-                     if jobs.recordable(job) and known.get(job.key) != jobs.steady(job))
-
     def _record_all(self, kind: str, facts: Iterable[object]) -> None:
         some = tuple(facts)
         self._record(kind, some, len(some))
@@ -362,12 +348,8 @@ class History(HistoryReader):
 
     def _drop(self, items: int, reason: str) -> None:
         self.dropped += items
-        self._forget()
+        self._seen.forget()
         log.error("%d facts are not recorded: %s", items, reason)
-
-    def _forget(self) -> None:
-        """Take all for new that is seen again."""
-        self._seen, self._seen_nodes = {}, ()
 
     def _look(self) -> None:
         """Notice that the file is gone, or another one, of which nothing is known."""
@@ -375,7 +357,7 @@ class History(HistoryReader):
         if self._file != self._presence.replaced:
             self._file = self._presence.replaced
             self._gpu_numbers.clear()
-            self._forget()
+            self._seen.forget()
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:

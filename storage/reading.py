@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, Table, fu
 
 from . import (
     advice,
+    charges,
     columns,
     database,
     energy,
@@ -20,6 +21,7 @@ from . import (
     nodes,
     placements,
     promotions,
+    scheduler_configuration,
     schema,
     simulated,
     speeds,
@@ -27,6 +29,7 @@ from . import (
     uses,
 )
 from .advice import AdviceChange, IssuedAdvice
+from .charges import Charge
 from .energy_reading import EnergyReader
 from .flavours import FlavourCount
 from .following import Following
@@ -37,6 +40,7 @@ from .power_classes import PowerClass
 from .promotions import Abstention, Promotion, ShadowResult
 from .recommendations import Placed
 from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, Request, WasteReading
+from .scheduler_configuration import SchedulerConfiguration
 from .simulated import Simulated
 from .speeds import RunSpeed
 from .underuse import CauseTally
@@ -286,6 +290,16 @@ class HistoryReader(EnergyReader, NoticeReader):
         with self._reading() as connection:
             since_s: float | None = connection.execute(select(func.min(schema.node_changes.c.time_s))).scalar_one()
         return since_s
+
+    def scheduler_configuration(self, at_s: float | None = None) -> SchedulerConfiguration | None:
+        """Return what the scheduler went by at a moment, now by default; None where no source ever told."""
+        with self._reading() as connection:
+            return scheduler_configuration.load(connection, at_s)
+
+    def charges(self, since_s: float, until_s: float) -> list[Charge]:
+        """Return the runs that overlap [since, until), with who was charged for how many CPUs."""
+        with self._reading() as connection:
+            return charges.charges(connection, since_s, until_s)
 
     def load_columns(self, since_s: float | None = None, until_s: float | None = None, *,
                      last: int | None = None, tell: database.Tell | None = None) -> columns.JobColumns:

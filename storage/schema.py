@@ -22,7 +22,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from . import energy_schema, follow_schema, notice_schema
+from . import configuration_schema, energy_schema, follow_schema, notice_schema
 
 metadata = MetaData(naming_convention={
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -164,7 +164,7 @@ waste_windows = Table(
 run_energy, run_windows, energy_days, node_days = energy_schema.tables(metadata)
 run_causes, energy_prices = energy_schema.causes(metadata), energy_schema.prices(metadata)
 notices, notice_opt_outs = notice_schema.tables(metadata)
-follow_changes = follow_schema.table(metadata)
+follow_changes, scheduler_configurations = follow_schema.table(metadata), configuration_schema.table(metadata)
 
 # Written by versions before 0008 only: retention moves its rows into gpu_windows.
 rollups = Table(
@@ -395,6 +395,6 @@ CLOCKS = {
     "promotions": "time_s", "abstentions": "first_s", "standings": "since_s", "simulated": "until_s",
     "speeds": "last_s", "uses": "updated_s", "run_causes": "updated_s", "recorders": "since_s", "imports": "done_s",
     "notices": "updated_s", "notice_opt_outs": "since_s", "follow_changes": "intended_s",
-    "energy_prices": "start_s",
+    "energy_prices": "start_s", "scheduler_configurations": "time_s",
 }
 """The column that tells a row's age, by table."""

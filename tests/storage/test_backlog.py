@@ -20,7 +20,9 @@ from idlewatt.storage.notices import Notice
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.promotions import Abstention, Decision, Promotion, ShadowResult
 from idlewatt.storage.records import Allocation, GpuRollup, IdleFloor, JobState, SchedulerSnapshot, WasteReading
+from idlewatt.storage.rules import Qos, SchedulerRules
 from idlewatt.storage.run_energy import EnergyShare
+from idlewatt.storage.scheduler_configuration import SchedulerConfiguration
 from idlewatt.storage.simulated import Simulated
 from idlewatt.storage.speeds import RunSpeed
 from idlewatt.storage.spool import Spool
@@ -33,7 +35,8 @@ def _batches(make) -> dict[str, Batch]:
     run = make.running(120.0, Allocation("a", 2, (0, 1), 8, 1 << 30), name="x\0\ud800|\n", priority=float("nan"))
     ended = make.ended(120.0, 180.0, allocations=(Allocation("a", 2),))
     facts = {
-        "seen": SnapshotChanges((run,), (make.node("a", features=("ib",), islands=((0, 1), (2, 3))),), 130.0),
+        "seen": SnapshotChanges((run,), (make.node("a", features=("ib",), islands=((0, 1), (2, 3))),), 130.0,
+                                SchedulerConfiguration(SchedulerRules(qos=(Qos("high", priority=5.0),)))),
         "finished": (ended,),
         "rollups": (GpuRollup(0.0, 300.0, "a", "GPU-1", 0, 300.0, 1.5),),
         "waste": (WasteReading(0.0, 300.0, "gpu", PowerClass.STRANDED, 7.5, "a"),),

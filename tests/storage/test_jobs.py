@@ -276,7 +276,7 @@ class Recording(RuleBasedStateMachine):
     @rule(delay=st.integers(1, 20))
     def late_glance(self, delay: int) -> None:
         """An old page arrives again: nothing that is on it moves back."""
-        page_s = self.history._seen_s - delay
+        page_s = self.history._seen.time_s - delay
         old = [replace(job, state=JobState.PENDING, start_s=None, end_s=None, allocations=())
                for job in self.jobs.values() if job.key in self.known and self._changed(job) > page_s]
         before = self._states()

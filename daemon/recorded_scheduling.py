@@ -1,0 +1,50 @@
+"""How the site's own scheduler ordered and backfilled at a moment of the past, as far as it told."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ..storage.charges import Charge
+from ..storage.reading import HistoryReader
+from .replay.cluster import ClusterError
+from .replay.priority.site import Scheduling
+
+HALF_LIVES = 10
+"""Of usage that is looked back at: a thousandth of what is older still counts."""
+
+
+def recorded_scheduling(history: HistoryReader, at_s: float | None = None) -> Scheduling:
+    """Return the recorded weights, backfill and shares as of a moment, now by default, and what users had used by then.
+
+    Where nothing is recorded it is what :class:`Scheduling` says of nothing told. ClusterError names a setting that is
+    no number.
+    """
+    told = history.scheduler_configuration(at_s)
+    if told is None:
+        return Scheduling()
+    try:
+        found = Scheduling.of(told.rules, told.partitions)
+    except ValueError as error:
+        raise ClusterError(f"the recorded settings of the scheduler: {error}") from error
+    half_life_s = found.priority.half_life_s
+    if at_s is None or not found.priority.fair_share:
+        return found
+    since_s = at_s - HALF_LIVES * half_life_s if half_life_s > 0 else -math.inf
+    return replace(found, usage=used(history.charges(max(0.0, since_s), at_s), at_s, half_life_s, found.usage_factor))
+
+
+def used(charges: Iterable[Charge], at_s: float, half_life_s: float, factors: Mapping[str, float]) \
+        -> dict[tuple[str, str], float]:
+    """Return decayed CPU-seconds by account and user at a moment; a half-life of 0 is usage that never decays."""
+    total: dict[tuple[str, str], float] = defaultdict(float)
+    rate = math.log(2) / half_life_s if half_life_s > 0 else 0.0
+    for charge in charges:
+        older, younger = at_s - charge.start_s, max(0.0, at_s - (at_s if charge.end_s is None else charge.end_s))
+        if older <= younger:
+            continue
+        seconds = (math.exp(-rate * younger) - math.exp(-rate * older)) / rate if rate else older - younger
+        total[charge.account, charge.user] += charge.cpus * factors.get(charge.qos, 1.0) * seconds
+    return dict(total)

@@ -1,0 +1,114 @@
+"""Replays of the past order jobs as the site's own scheduler was configured to at the time."""
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from idlewatt.daemon.policies import named
+from idlewatt.daemon.recorded_scheduling import recorded_scheduling, used
+from idlewatt.daemon.recorded_window import past
+from idlewatt.daemon.replay import engine
+from idlewatt.daemon.replay.cluster import ClusterError
+from idlewatt.daemon.replay.priority.site import Scheduling
+from idlewatt.storage.charges import Charge
+from idlewatt.storage.history import History
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
+from idlewatt.storage.rules import Association, Qos, SchedulerRules, SchedulerSettings
+
+NOW, HOUR, DAY = 1_795_219_200.0, 3600.0, 86400.0
+INCUMBENT = "multifactor+slurm-placement+slurm-backfill"
+WEIGHTS = (("PriorityType", "priority/multifactor"), ("PriorityWeightQOS", "1000"),
+           ("PriorityWeightFairShare", "100000"), ("PriorityDecayHalfLife", "1-00:00:00"))
+RULES = SchedulerRules(
+    qos=(Qos("low", usage_factor=0.5), Qos("high", priority=10.0)),
+    associations=(Association("lab"), Association("lab", "ann"), Association("lab", "bob")),
+    site=SchedulerSettings(parameters=("bf_interval=7",), priority=WEIGHTS))
+
+
+def job(number, user, qos, submit, start=None, end=None):
+    state = JobState.PENDING if start is None else JobState.COMPLETED
+    held = () if start is None else (Allocation("n0", 8, cpus=64),)
+    return Job(str(number), submit, state, "all", Request(8, 1, cpus=64), user=user, account="lab", qos=qos,
+               start_s=start, end_s=end, limit_s=2 * HOUR, allocations=held)
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path}/idlewatt.db"
+
+
+def write(url, jobs, rules=RULES):
+    with closing(History.open(url)) as history:
+        history.record_snapshot(SchedulerSnapshot(NOW - 3 * DAY, (Node("n0", ("all",), 8, cpus=64),),
+                                                  (Partition("all", ("n0",)),), rules=rules))
+        history.record_finished(jobs)
+
+
+def queue():
+    """One node that ann's job holds until 2 h; then bob's wait, of low standing before of high."""
+    return [job(1, "ann", "low", NOW, NOW, NOW + 2 * HOUR),
+            job(2, "bob", "low", NOW + 60, NOW + 2 * HOUR, NOW + 3 * HOUR),
+            job(3, "bob", "high", NOW + 120, NOW + 3 * HOUR, NOW + 4 * HOUR)]
+
+
+def test_the_past_is_replayed_by_the_weights_that_the_scheduler_told_then(url):
+    write(url, queue(), replace(RULES, site=replace(RULES.site, priority=WEIGHTS[:2])))
+    with History.read_only(url) as reader:
+        window = past(reader, NOW - HOUR, NOW + 5 * HOUR)
+
+    assert window.cluster.scheduling.priority.qos == 1000.0
+    assert window.cluster.scheduling.backfill.interval_s == 7.0
+    result = engine.run(window.cluster, window.workload, named(INCUMBENT))
+    by_id = dict(zip(window.workload.ids, result.start.tolist(), strict=True))
+    assert by_id["3"] < by_id["2"]
+
+
+def test_who_has_used_much_before_the_window_comes_later_in_it(url):
+    before = [job(10 + number, "ann", "low", NOW - 2 * DAY + number * HOUR, NOW - 2 * DAY + number * HOUR,
+                  NOW - 2 * DAY + (number + 1) * HOUR) for number in range(5)]
+    waiting = [job(1, "bob", "low", NOW, NOW, NOW + HOUR),
+               job(2, "ann", "low", NOW + 60, NOW + HOUR, NOW + 2 * HOUR),
+               job(3, "bob", "low", NOW + 120, NOW + 2 * HOUR, NOW + 3 * HOUR)]
+    write(url, before + waiting)
+    with History.read_only(url) as reader:
+        window = past(reader, NOW - HOUR, NOW + 5 * HOUR)
+
+    usage = window.cluster.scheduling.usage
+    assert set(usage) == {("lab", "ann")}
+    booked = 0.5 * 64 * 5 * HOUR  # a low QOS counts half, and a day is one half-life
+    assert booked / 8 < usage["lab", "ann"] < booked / 2
+    result = engine.run(window.cluster, window.workload, named(INCUMBENT))
+    by_id = dict(zip(window.workload.ids, result.start.tolist(), strict=True))
+    assert by_id["3"] < by_id["2"]
+
+
+def test_a_history_without_settings_has_those_of_nothing_told(url):
+    write(url, queue(), SchedulerRules())
+    with History.read_only(url) as reader:
+        assert recorded_scheduling(reader, NOW) == Scheduling()
+
+
+def test_a_setting_that_is_no_number_is_named(url):
+    write(url, queue(), replace(RULES, site=SchedulerSettings(priority=(("PriorityWeightAge", "much"),))))
+    with History.read_only(url) as reader, pytest.raises(ClusterError, match="PriorityWeightAge='much' is no number"):
+        recorded_scheduling(reader, NOW)
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e6), st.sampled_from([0.0, 600.0, 86400.0]))
+def test_usage_of_a_run_is_that_of_its_two_halves_and_never_more_than_it_held(start, took, since, half_life_s):
+    at_s, end = start + took + since, start + took
+    whole = used([Charge("a", "u", "", 4, start, end)], at_s, half_life_s, {}).get(("a", "u"), 0.0)
+    middle = (start + end) / 2
+    halves = used([Charge("a", "u", "", 4, start, middle), Charge("a", "u", "", 4, middle, end)], at_s, half_life_s, {})
+    assert whole == pytest.approx(halves.get(("a", "u"), 0.0), rel=1e-6, abs=1e-5)
+    assert 0.0 <= whole <= 4 * took + 1e-6
+
+
+def test_usage_after_one_half_life_is_half_and_a_run_without_end_counts_until_now():
+    ended, running = Charge("a", "u", "", 2, 0.0, 1.0), Charge("a", "v", "high", 2, 0.0, None)
+    usage = used([ended, running], 601.0, 600.0, {"high": 3.0})
+    assert usage["a", "u"] == pytest.approx(1.0, rel=1e-2)
+    assert usage["a", "v"] == pytest.approx(2 * 3.0 * 600 / 0.6931 * (1 - 2 ** (-601 / 600)), rel=1e-3)
