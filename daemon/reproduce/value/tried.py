@@ -39,7 +39,9 @@ TRIED = (
     Try("multifactor+best-fit+slurm-backfill", "multifactor+best-fit+slurm-backfill"),
     Try("fifo+best-fit+easy", "fifo+best-fit+easy"),
     *(one for order in ("sjf-prediction", "qssf", "prediction-aged") for one in _of(order, SITE, "heuristic")),
-    *(Try(f"{order}+best-fit+greedy", f"{order}+best-fit+greedy") for order in ("fifo", "sjf-prediction", "qssf")),
+    *(one for order in ("sampled", "sampled-aged") for one in _of(order, SITE, "heuristic")),
+    *(Try(f"{order}+best-fit+greedy", f"{order}+best-fit+greedy")
+      for order in ("fifo", "sjf-prediction", "qssf", "sampled")),
     *(Try(f"{INCUMBENT}, limits learned ({quantile})", INCUMBENT, quantile, "learned limits")
       for quantile in ("0.5", "0.75", "0.9", "0.95")),
     *(one for order in ("sjf-prediction", "qssf", "prediction-aged") for one in _of(order, "0.9", "learned limits")),
