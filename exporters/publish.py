@@ -7,7 +7,9 @@ vanished leaves no stale series.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from prometheus_client import PlatformCollector, ProcessCollector
@@ -15,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from . import exposition_lines
 from .metrics import METRICS, Published
 from .metrics.declared import BUCKETS_S, BUILD, LONGEST_LABEL, PREFIX, Declared, Distribution, Scalar, Series
 
@@ -40,6 +43,17 @@ class PublishedCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Return the families as they are now; a metric without any value is left out."""
+        return (_filled(declared, rows) for declared, rows in self._rows())
+
+    def written(self, *, open_metrics: bool) -> bytes:
+        """Return the same families as lines."""
+        return "".join(
+            exposition_lines.head(declared, open_metrics=open_metrics)
+            + (exposition_lines.histogram_lines if declared.kind == "histogram" else exposition_lines.lines)(
+                declared, rows) for declared, rows in self._rows()).encode()
+
+    def _rows(self) -> Iterator[tuple[Declared, Mapping[tuple[str, ...], Any]]]:
+        """Yield every metric that has values with as many of them as its cap allows."""
         published, dropped = self._read(), dict[str, float]()
         given: dict[str, Any] = {"build_info": {tuple(BUILD.values()): 1.0}, "capped_series": dropped}
         for declared in METRICS:
@@ -50,23 +64,38 @@ class PublishedCollector(Collector):
             excess = len(rows) - declared.cap
             if excess > 0:
                 dropped[declared.name] = excess
+                rows = dict(islice(rows.items(), declared.cap))
             if rows:
-                yield _filled(declared, list(rows.items())[:declared.cap])
+                yield declared, rows
+
+
+class _PageRegistry(CollectorRegistry):
+    """Our metrics, and those of the process and its Python."""
+
+    def __init__(self, read: Callable[[], Published]) -> None:
+        super().__init__()
+        self.own, self.process = PublishedCollector(read), CollectorRegistry()
+        self.register(self.own)
+        for collector in (ProcessCollector(registry=self.process), PlatformCollector(registry=self.process)):
+            self.register(collector)
 
 
 def registry(read: Callable[[], Published]) -> CollectorRegistry:
     """Return a registry of our metrics and those of the process and its Python."""
-    own = CollectorRegistry()
-    own.register(PublishedCollector(read))
-    ProcessCollector(registry=own)
-    PlatformCollector(registry=own)
-    return own
+    return _PageRegistry(read)
+
+
+_RENAMED = re.compile(r"escaping=(?!underscores|allow-utf-8)")
+"""Of content types in which all names are written otherwise."""
 
 
 def page(own: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
     """Return the page and its content type: OpenMetrics where ``accept`` asks for it, else the text format 0.0.4."""
     encode, content_type = choose_encoder(accept)
-    return encode(own), content_type
+    if not isinstance(own, _PageRegistry) or _RENAMED.search(content_type):
+        return encode(own), content_type
+    ours = own.own.written(open_metrics=content_type.startswith("application/openmetrics-text"))
+    return ours + encode(own.process), content_type
 
 
 def _distributions(declared: Declared, value: Any) -> dict[tuple[str, ...], Distribution]:
@@ -94,19 +123,25 @@ def _rows(declared: Declared, value: Scalar | Series, partitions: tuple[str, ...
 def _clean(declared: Declared, value: Scalar | Series) -> dict[tuple[str, ...], float]:
     """Return measured values only, under labels that any scraper accepts; of two that become alike the first stays."""
     values: Mapping[Any, float | None] = value if isinstance(value, Mapping) else {(): value}
-    rows: dict[tuple[str, ...], float] = {}
-    for key, number in values.items():
-        labels = (key,) if isinstance(key, str) else key
+    keys = [(key,) if isinstance(key, str) else key for key in values]
+    for labels in keys:
         if len(labels) != len(declared.labels):
             raise ValueError(f"{declared.name} has the labels {declared.labels}, not {labels!r}")
+    if not all(map(_are_plain, zip(*keys, strict=True))):
+        keys = [tuple(map(_text, labels)) for labels in keys]
+    rows: dict[tuple[str, ...], float] = {}
+    for labels, number in zip(keys, values.values(), strict=True):
         if number is not None and not math.isnan(number):
-            rows.setdefault(tuple(map(_text, labels)), number)
+            rows.setdefault(labels, number)
     return rows
 
 
+def _are_plain(column: tuple[str, ...]) -> bool:
+    """Tell whether these values of one label may stay as they are: nearly always, found out for all at once."""
+    return set(map(type, column)) == {str} and max(map(len, column)) <= LONGEST_LABEL and "".join(column).isascii()
+
+
 def _text(label: str) -> str:
-    if type(label) is str and label.isascii() and len(label) <= LONGEST_LABEL:
-        return label  # nearly all of them, at the price of a look
     # A lone surrogate (a user's bytes that were no UTF-8) would fail the whole page.
     return str(label)[:LONGEST_LABEL].encode(errors="replace").decode()
 
@@ -119,9 +154,9 @@ def _family(declared: Declared) -> Any:
     return FAMILIES[declared.kind](declared.name, declared.help, labels=declared.labels)
 
 
-def _filled(declared: Declared, rows: Iterable[tuple[tuple[str, ...], float | Distribution]]) -> Metric:
+def _filled(declared: Declared, rows: Mapping[tuple[str, ...], float | Distribution]) -> Metric:
     family: Any = _family(declared)
-    for labels, value in rows:
+    for labels, value in rows.items():
         if isinstance(value, Distribution):
             bounds = (*map(str, BUCKETS_S), "+Inf")
             family.add_metric(labels, list(zip(bounds, value.counts, strict=True)), value.total)

@@ -1,8 +1,9 @@
 """Real waits: each job once, at its first start, in buckets that only grow."""
 
+import tracemalloc
 from dataclasses import replace
 
-from idlewatt.daemon.waits import LARGEST, MOST_ACCOUNTS, OTHER, WaitHistogram
+from idlewatt.daemon.waits import LARGEST, MOST_ACCOUNTS, OTHER, REMEMBERED_S, WaitHistogram
 from idlewatt.exporters.metrics.declared import BUCKETS_S
 from idlewatt.storage.records import Job, JobState, Request
 
@@ -59,3 +60,31 @@ def test_accounts_are_bounded_and_no_count_moves_from_one_to_another():
 
 def test_a_clock_that_was_set_back_makes_no_negative_wait():
     assert counts(WaitHistogram(BEGAN).noted([started(wait_s=-50.0)]))["a100", "lab", "2-4"] == (1, 0.0)
+
+
+def test_a_start_is_remembered_in_few_bytes():
+    waits, many = WaitHistogram(BEGAN), 20_000
+    first = [started(f"{number}", start_s=BEGAN + number) for number in range(many)]
+    tracemalloc.start()
+    try:
+        waits.noted(first)
+        before = tracemalloc.get_traced_memory()[0]
+        waits.noted([started(f"next-{number}", start_s=BEGAN + many + number) for number in range(many)])
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert counts(waits.noted(first))["a100", "lab", "2-4"][0] == 2 * many
+    assert grown < 20 * many
+
+
+def test_a_start_is_known_again_for_as_long_as_accounting_is_asked_back():
+    waits, job = WaitHistogram(BEGAN), started()
+    waits.noted([job])
+    waits.noted([started("2", start_s=BEGAN + REMEMBERED_S)])
+    assert counts(waits.noted([job]))["a100", "lab", "2-4"][0] == 2
+    waits.noted([started("3", start_s=BEGAN + REMEMBERED_S + 11)])
+    assert counts(waits.noted([job]))["a100", "lab", "2-4"][0] == 4
+
+
+def test_a_job_that_is_told_twice_at_once_counts_once():
+    assert counts(WaitHistogram(BEGAN).noted([started(), started()]))["a100", "lab", "2-4"][0] == 1
