@@ -60,7 +60,7 @@ def site_speeds(history: HistoryReader, until_s: float | None = None,
     runs = _sound(found, until_s, notes)
     kinds = [kind for kind, _ in Counter((run.user, run.template) for run in runs).most_common(MOST_GROUPS)]
     number = {kind: row for row, kind in enumerate(kinds, 1)}
-    watched = _Watched(history, min((run.start_s for run in runs), default=until_s), until_s, number)
+    watched = _WatchedPlacements(history, min((run.start_s for run in runs), default=until_s), until_s, number)
     by_kind: dict[Kind, list[Observed]] = {kind: [] for kind in kinds}
     for run in runs:
         if (run.user, run.template) in number:
@@ -100,7 +100,7 @@ def _sound(runs: Sequence[RunSpeed], until_s: float, notes: list[str]) -> list[R
     return like
 
 
-class _Watched:
+class _WatchedPlacements:
     """Where runs ran, and who ran beside them."""
 
     def __init__(self, history: HistoryReader, since_s: float, until_s: float, number: Mapping[Kind, int]) -> None:

@@ -217,7 +217,7 @@ def _occupied(found: PlacementColumns, row: Mapping[str, int], watched: Callable
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _WatchedRun:
     """A run whose GPUs were watched."""
 
     job_id: str
@@ -240,20 +240,20 @@ def _where(placed: PlacementColumns, nodes: Sequence[Node]) -> dict[tuple[str, f
 
 
 def _runs(history: HistoryReader, since_s: float, until_s: float,
-          where: Mapping[tuple[str, float], str]) -> list[_Run]:
+          where: Mapping[tuple[str, float], str]) -> list[_WatchedRun]:
     rows, _ = history.runs(RunFilter(since_s, until_s), "ended", MOST_RUNS)
     return [_run(row, where.get((row.job_id, row.start_s), "")) for row in rows
             if row.sums["gpu_ms"] > 0 and row.seen_s >= SEEN_S]
 
 
-def _run(row: RunRow, model: str) -> _Run:
+def _run(row: RunRow, model: str) -> _WatchedRun:
     gpu_s, measured_s = row.sums["gpu_ms"] / 1000, row.sums["measured_ms"] / 1000
     joules = sum(row.sums[column] for column in _RUN_COLUMNS) / 1000
-    return _Run(row.job_id, (row.user, template(row.name)), model, gpu_s, row.seen_s, joules / gpu_s,
-                row.sums["active_ms"] / 1000 / measured_s if measured_s > gpu_s / 2 else np.nan)
+    return _WatchedRun(row.job_id, (row.user, template(row.name)), model, gpu_s, row.seen_s, joules / gpu_s,
+                       row.sums["active_ms"] / 1000 / measured_s if measured_s > gpu_s / 2 else np.nan)
 
 
-def _type(model: str, spent: _Spent, runs: Sequence[_Run]) -> NodeWatts:
+def _type(model: str, spent: _Spent, runs: Sequence[_WatchedRun]) -> NodeWatts:
     """Return the watts of nodes with GPUs of a model, '' for all; what was not watched is the catalogue's."""
     rows = [row for row, name in enumerate(spent.model) if model in ("", name)]
     usual = _catalogued(model, None)
@@ -265,7 +265,7 @@ def _type(model: str, spent: _Spent, runs: Sequence[_Run]) -> NodeWatts:
     return NodeWatts(idle, context, limit, host, busy)
 
 
-def _hung(run: _Run, idle: float) -> bool:
+def _hung(run: _WatchedRun, idle: float) -> bool:
     """Tell whether a run was busy at the watts of an idle context, be it that the recorder did not see it yet."""
     known, settings = next(iter(named(run.model)), None), WasteSettings()
     limit = None if known is None or known.limit is None else known.limit.watts
@@ -286,7 +286,7 @@ def _seconds(spent: _Spent, part: str) -> Floats:
     return np.asarray(np.maximum(0.0, spent.gpus * spent.seconds - spent.held))
 
 
-def _line(runs: Sequence[_Run]) -> tuple[float, float] | None:
+def _line(runs: Sequence[_WatchedRun]) -> tuple[float, float] | None:
     """Return the watts of an idle context and of full load, as a line through runs; None where none can be drawn.
 
     What hangs says nothing of full load, and must not be among them: it is busy at the watts of an idle context.
@@ -305,7 +305,8 @@ def _line(runs: Sequence[_Run]) -> tuple[float, float] | None:
     return (max(0.0, context), context + slope) if slope > 1.0 and context + slope > 1.0 else None
 
 
-def _of_classes(spent: _Spent, rows: Sequence[int], usual: NodeWatts, runs: Sequence[_Run]) -> tuple[float, float]:
+def _of_classes(spent: _Spent, rows: Sequence[int], usual: NodeWatts, runs: Sequence[_WatchedRun]) -> tuple[float,
+                                                                                                            float]:
     """Return the same by the classes of the energy of GPUs that were held, which work as much as GPUs usually do."""
     known = np.array([(run.load * run.gpu_s, run.gpu_s) for run in runs if run.load == run.load]).reshape(-1, 2).sum(0)
     load = float(known[0] / known[1]) if known[1] else PowerModel().load
@@ -325,9 +326,9 @@ def _own(like: NodeWatts, spent: _Spent, row: int) -> NodeWatts:
     return like._replace(**own)
 
 
-def _kinds(runs: Sequence[_Run], types: Mapping[str, NodeWatts]) -> dict[Kind, JobWatts]:
+def _kinds(runs: Sequence[_WatchedRun], types: Mapping[str, NodeWatts]) -> dict[Kind, JobWatts]:
     """Return what jobs draw by user and template, each drawn towards its user's, and these towards everybody's."""
-    groups: dict[Kind, list[_Run]] = {}
+    groups: dict[Kind, list[_WatchedRun]] = {}
     for run in runs:
         for kind in (EVERYBODY, (run.kind[0], ""), run.kind):
             groups.setdefault(kind, []).append(run)
@@ -338,7 +339,7 @@ def _kinds(runs: Sequence[_Run], types: Mapping[str, NodeWatts]) -> dict[Kind, J
     return found
 
 
-def _pooled(runs: Sequence[_Run], types: Mapping[str, NodeWatts], parent: JobWatts | None) -> JobWatts:
+def _pooled(runs: Sequence[_WatchedRun], types: Mapping[str, NodeWatts], parent: JobWatts | None) -> JobWatts:
     """Return the mean over runs, drawn towards that of a larger group.
 
     A run of a week says more than one of an hour, but not 168 times as much: it is one way in which a job may go.
@@ -357,14 +358,15 @@ def _between(own: JobWatts, usual: JobWatts, weight: float, other: float) -> Job
                       for ours, theirs in zip(own, usual, strict=True)))
 
 
-def _draw(run: _Run, types: Mapping[str, NodeWatts]) -> float:
+def _draw(run: _WatchedRun, types: Mapping[str, NodeWatts]) -> float:
     watts = types.get(run.model, types[""])
     return float(np.clip((run.watts - watts.context) / max(1.0, watts.limit - watts.context), *SHARES))
 
 
-def _jobs(runs: Sequence[_Run], types: Mapping[str, NodeWatts], kinds: Mapping[Kind, JobWatts]) -> dict[str, JobWatts]:
+def _jobs(runs: Sequence[_WatchedRun], types: Mapping[str, NodeWatts], kinds: Mapping[Kind, JobWatts]) -> dict[str,
+                                                                                                               JobWatts]:
     """Return what jobs draw by their own runs, those that were hardly seen drawn towards their like."""
-    by_job: dict[str, list[_Run]] = {}
+    by_job: dict[str, list[_WatchedRun]] = {}
     for run in runs:
         by_job.setdefault(run.job_id, []).append(run)
     found = {}

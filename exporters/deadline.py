@@ -213,7 +213,7 @@ class _Keeping(HTTPConnectionPool):
         super()._put_conn(conn)
 
 
-class _Pool(_Keeping):
+class _PlainPool(_Keeping):
     ConnectionCls = _Connection
 
 
@@ -221,5 +221,5 @@ class _SecurePool(_Keeping, HTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
 
-POOLS = {"http": _Pool, "https": _SecurePool}
+POOLS = {"http": _PlainPool, "https": _SecurePool}
 """For ``PoolManager.pool_classes_by_scheme``: connections that can be cut, and of which only so many are kept."""

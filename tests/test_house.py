@@ -1,7 +1,8 @@
-"""The walls of the house that no linter knows: sizes, arguments, and where imports may stand inside functions."""
+"""The walls of the house that no linter knows: sizes, arguments, names, and where imports stand inside functions."""
 
 import ast
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,14 @@ MANY_ARGUMENTS = {
     "PowerClass.__new__",  # a row of the table of classes
 }
 """By the last two parts of their names."""
+
+SAME_ROLE = {
+    "ArenaTrace", "Contest", "Findings", "RandomFeasible", "Setting", "Site", "SizeFree",  # of each reproduced paper
+    "Desk", "Training",  # of each agent
+    "Recommender",  # the interface, and what each subject has behind it
+    "_Spec", "_Status",  # parts of Kubernetes' objects, by its own words
+}
+"""Classes whose name stands in several files, each of which has the same role there."""
 
 
 def parsed(path):
@@ -64,6 +73,17 @@ def test_no_function_is_longer_than_a_page(all_functions):
 def test_no_function_takes_more_arguments_than_one_can_remember(all_functions):
     many = {".".join(name.split(".")[-2:]) for name, node in all_functions if arguments(node) > MOST_ARGUMENTS}
     assert many == MANY_ARGUMENTS
+
+
+def test_a_class_name_stands_once_unless_it_has_the_same_role_in_folders_side_by_side():
+    places = defaultdict(list)
+    for path in FILES:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(path.relative_to(ROOT).parts[:2])
+    several = {name: folders for name, folders in places.items() if len(folders) > 1}
+    assert set(several) == SAME_ROLE
+    assert {name for name, folders in several.items() if len(set(folders)) > 1} == set()
 
 
 def test_imports_inside_functions_stand_in_the_commands_or_say_why():

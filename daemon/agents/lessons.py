@@ -53,7 +53,7 @@ class Calling:
 
 
 @dataclass
-class Ground:
+class TraceWindows:
     """The stretches of a course, and how an agent does on them."""
 
     trade: Calling
@@ -170,9 +170,9 @@ def alone(training: Training) -> Mapping[str, Floats]:
 class LearningMethod:
     """A way of learning."""
 
-    set_out: Callable[[Training, Ground], None]
+    set_out: Callable[[Training, TraceWindows], None]
     """Begins with weights, their optimiser and the bounds of what was seen."""
-    step: Callable[[Training, Ground], None]
+    step: Callable[[Training, TraceWindows], None]
     """Takes one step, and counts it."""
     candidates: Callable[[Training], Mapping[str, Floats]] = alone
     """Returns the weights that later history chooses among, by name."""
@@ -180,7 +180,7 @@ class LearningMethod:
 
 def train(calling: Calling, course: Course, way: LearningMethod) -> Iterator[Progress]:
     """Train within the budget and yield how far it has come."""
-    training, ground = Training(calling, course), Ground(calling, course)
+    training, ground = Training(calling, course), TraceWindows(calling, course)
     training.resume()
     _check(ground)
     while not training.best.size or training.done < 1.0:
@@ -199,7 +199,7 @@ def train(calling: Calling, course: Course, way: LearningMethod) -> Iterator[Pro
         yield Progress(training.done, training.worth, saved)
 
 
-def _check(ground: Ground) -> None:
+def _check(ground: TraceWindows) -> None:
     """Raise ``TrainingError`` for history that nothing can be learned from."""
     if not ground.course.select:
         raise TrainingError("no later history to choose by; give a longer one")
@@ -223,7 +223,7 @@ def bounds(rows: Floats) -> Floats:
     return np.stack([low - margin, high + margin], axis=1)
 
 
-def _look(training: Training, ground: Ground, candidates: Mapping[str, Floats]) -> bool:
+def _look(training: Training, ground: TraceWindows, candidates: Mapping[str, Floats]) -> bool:
     """Judge the present candidates on later history; keep the best of them if none were better."""
     better = False
     for name, weights in candidates.items():
@@ -235,7 +235,7 @@ def _look(training: Training, ground: Ground, candidates: Mapping[str, Floats]) 
     return better
 
 
-def _keep(training: Training, ground: Ground) -> None:
+def _keep(training: Training, ground: TraceWindows) -> None:
     """Write the best down as a model that can serve."""
     course, trade = training.course, training.trade
     stretches = [*(piece.stretch for piece in ground.pieces.values()), *course.select]

@@ -21,7 +21,7 @@ from ..replay.engine import Run
 from .adam import Adam
 from .choice import Choices, Net, agreement, imitate, loss
 from .kinds import Course, Progress, Stretch, Trained, TrainingError
-from .lessons import Calling, Ground, LearningMethod, Training, bounds
+from .lessons import Calling, LearningMethod, TraceWindows, Training, bounds
 from .lessons import train as learn
 from .pieces import Piece, replayed
 
@@ -113,7 +113,7 @@ class PieceReplay:
         return self.piece.later(self.done, times)
 
 
-def recorded(trade: Trade, ground: Ground, piece: Piece, rule: Callable[[Floats], int],
+def recorded(trade: Trade, ground: TraceWindows, piece: Piece, rule: Callable[[Floats], int],
              most: float = math.inf) -> PieceReplay:
     """Replay a piece by a rule, and remember up to so many choices."""
     recorder = Recorder(rule, most)
@@ -126,7 +126,7 @@ def train(trade: Trade, course: Course, start: Floats | None = None) -> Iterator
     return learn(trade.calling, course, LearningMethod(partial(_set_out, trade, start), partial(_step, trade)))
 
 
-def _set_out(trade: Trade, start: Floats | None, training: Training, ground: Ground) -> None:
+def _set_out(trade: Trade, start: Floats | None, training: Training, ground: TraceWindows) -> None:
     """Begin with weights that choose as the best known rule does, or with those of a model that does better."""
     course = training.course
     lessons = [ground.piece(number) for number in range(LESSONS)]
@@ -146,7 +146,7 @@ def _set_out(trade: Trade, start: Floats | None, training: Training, ground: Gro
     training.adam = Adam.of(trade.net.size)
 
 
-def _step(trade: Trade, training: Training, ground: Ground) -> None:
+def _step(trade: Trade, training: Training, ground: TraceWindows) -> None:
     """Take one step of policy gradient; it counts although nobody may have had a choice."""
     net, number = trade.net, training.steps
     made: list[tuple[Floats, int]] = []

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..replay.state import ClusterState, Start
 from .asks import CHUNK, CHUNKS, POOL, REST, RESTS, WHOLE, kinds_of, needs, suffices
 from .observation import Observation
-from .spots import NOWHERE, Place, Spot, lowest, members, preferred, released
+from .spots import NOWHERE, KeptPlace, Spot, lowest, members, preferred, released
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -54,7 +54,7 @@ class Room:
         self._order: Rows | None = None
         """The nodes near, the fullest first; None once one of them has changed."""
         self._reserved, self._keeps = np.zeros(len(self.free), bool), False
-        self._places: dict[tuple[int, bool], Place] = {}
+        self._places: dict[tuple[int, bool], KeptPlace] = {}
         self._soonest: dict[tuple[int, int], float] = {}
         self._best: dict[tuple[int, ...], int] = {}
         self._ready: dict[int, tuple[Floats, int]] = {}
@@ -79,7 +79,7 @@ class Room:
         """Return which of some places have to be looked for again, by index."""
         return [index for index, key in enumerate(keys) if key not in self._places]
 
-    def _looked(self, kind: int, *, beside: bool) -> Place:
+    def _looked(self, kind: int, *, beside: bool) -> KeptPlace:
         """Look for a place."""
         if self._plain(kind):
             return self._fullest(kind, beside=beside)
@@ -90,7 +90,7 @@ class Room:
         if spot is None:
             return NOWHERE
         held = spot.nodes.tolist()
-        return Place(spot, frozenset(held), max(zip(self.free[spot.nodes, 0].tolist(), held, strict=True)),
+        return KeptPlace(spot, frozenset(held), max(zip(self.free[spot.nodes, 0].tolist(), held, strict=True)),
                       int(self._seen.nodes.leaf[held[0]]))
 
     def look(self, keys: Sequence[tuple[int, bool]]) -> None:
@@ -112,7 +112,7 @@ class Room:
     def _needed(self, kind: int) -> int:
         return 1 if self._alone[kind] else self._chunks[kind]
 
-    def _first_of(self, kind: int, order: Rows, fits: Masks) -> Place:
+    def _first_of(self, kind: int, order: Rows, fits: Masks) -> KeptPlace:
         """Return the first of the nodes in order that hold a job; there are enough."""
         alone = self._alone[kind]
         if alone:
@@ -124,14 +124,14 @@ class Room:
         opens = any(map(operator.eq, free, self._seen.nodes.gpus[nodes].tolist()))
         spot = Spot(nodes, ISLAND if alone else LEAF, free[0] - self._sizes[kind], opens)
         leaf = 0 if self._one_leaf else int(self._seen.nodes.leaf[held[0]])
-        return Place(spot, frozenset(held), (free[-1], held[-1]), leaf)
+        return KeptPlace(spot, frozenset(held), (free[-1], held[-1]), leaf)
 
     def _fullest_first(self) -> Rows:
         if self._order is None:
             self._order = self._near[np.argsort(self.free[self._near, 0], kind="stable")]
         return self._order
 
-    def _fullest(self, kind: int, *, beside: bool) -> Place:
+    def _fullest(self, kind: int, *, beside: bool) -> KeptPlace:
         """Return the fullest nodes that hold a job, where nothing else tells nodes apart."""
         order = self._fullest_first()
         fits = self._fits[kind, order]
@@ -295,7 +295,7 @@ class Room:
             elif node in place.held or (fits[kind] and (free, node) < place.last):
                 del self._places[key]
 
-    def _stays(self, kind: int, place: Place, changed: Sequence[tuple[tuple[int, int, int], bool]]) -> bool:
+    def _stays(self, kind: int, place: KeptPlace, changed: Sequence[tuple[tuple[int, int, int], bool]]) -> bool:
         """Tell whether a job is still best placed where it was, though others became fuller."""
         assert place.spot is not None
         if self._alone[kind]:

@@ -29,7 +29,7 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KeptPlace:
     """A kept answer: where jobs of a kind would go, and what tells whether they still would."""
 
     spot: Spot | None
@@ -40,7 +40,7 @@ class Place:
     """Of its first node."""
 
 
-NOWHERE = Place(None)
+NOWHERE = KeptPlace(None)
 
 
 def lowest(rank: Longs, count: int) -> Rows:
@@ -52,7 +52,7 @@ def lowest(rank: Longs, count: int) -> Rows:
     return found[keys[found].argsort()]
 
 
-def preferred(place: Place, changed: Sequence[tuple[tuple[int, int, int], bool]]) -> bool:
+def preferred(place: KeptPlace, changed: Sequence[tuple[tuple[int, int, int], bool]]) -> bool:
     """Tell whether one of these nodes is one of a place's, or comes before the last of them."""
     return any(node in place.held or (fits and (free, node) < place.last) for (node, free, _), fits in changed)
 

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 
 from ...storage.power_classes import Kind, PowerClass
-from ._scenes import CONTEXT_W, SCENES, STEPS, Scene
+from ._scenes import CONTEXT_W, SCENES, STEPS, DrawnClass
 
 DOCS = Path(__file__).parents[2] / "docs"
 PLACE, PAGE = DOCS / "pictures/waste", DOCS / "waste-classes.md"
@@ -56,7 +56,7 @@ def _y(watts: float, most: float) -> float:
     return _BOTTOM - (_BOTTOM - _TOP) * watts / most
 
 
-def _areas(scene: Scene, color: str, most: float) -> Iterator[str]:
+def _areas(scene: DrawnClass, color: str, most: float) -> Iterator[str]:
     """Yield the watts: those that are not of the class grey, those of it pale, the wasted ones full."""
     first, last = scene.of_class
     whole = range(STEPS)
@@ -86,7 +86,7 @@ def _axes(most: float) -> Iterator[str]:
                     "start" if look == 0 else "end", "quiet")
 
 
-def _strips(scene: Scene) -> Iterator[str]:
+def _strips(scene: DrawnClass) -> Iterator[str]:
     top = _BOTTOM + 26
     yield _text(_LEFT - 8, top + 14, "held by", "end", "quiet", 11)
     ends = [*(look for look, _ in scene.holders[1:]), STEPS]

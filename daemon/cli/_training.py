@@ -126,7 +126,7 @@ def interruptible() -> Iterator[Event]:
 def watched(agent: str, incumbent: str) -> Iterator[Callable[[Progress], None]]:
     """Show how far a training has come and how good it is: a bar on a terminal, ten lines elsewhere."""
     if not sys.stderr.isatty():
-        yield _Lines(agent, incumbent)
+        yield _ProgressLines(agent, incumbent)
         return
     from rich.console import Console
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -138,7 +138,7 @@ def watched(agent: str, incumbent: str) -> Iterator[Callable[[Progress], None]]:
         yield lambda progress: bar.update(task, completed=progress.done, description=_said(agent, incumbent, progress))
 
 
-class _Lines:
+class _ProgressLines:
     """Prints a line for every tenth of the budget."""
 
     def __init__(self, agent: str, incumbent: str) -> None:

@@ -30,7 +30,7 @@ class _Degradation(_Row):
     words: str = ""
 
 
-class _Status(_Row):
+class _DaemonStatus(_Row):
     ready: bool
     no_advice: str = ""
     degraded: list[_Degradation] = []
@@ -94,7 +94,7 @@ class Adviser:
 def _silence(rows: list[object], despite: tuple[str, ...]) -> str:
     """Return why nothing is believed; '' where it may be."""
     try:
-        status = _Status.model_validate(rows[0])
+        status = _DaemonStatus.model_validate(rows[0])
     except (IndexError, ValidationError):
         return "its status is not understood"
     if not status.ready:

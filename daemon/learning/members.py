@@ -69,7 +69,7 @@ Engine = Callable[[Sequence[Member]], Iterator[News | None]]
 """Yields None where there is no news."""
 
 
-class Queue:
+class MemberQueue:
     """Members that are still to be trained; one whose worker died comes again, and none is dropped."""
 
     def __init__(self, members: Sequence[Member]) -> None:
@@ -199,7 +199,7 @@ def alone(members: Sequence[Member]) -> Iterator[News | None]:
 
 def processes(members: Sequence[Member], workers: int | None = None) -> Iterator[News | None]:
     """Train members in processes of this machine, so many at a time; one whose process dies goes on in another."""
-    queue, running = Queue(members), dict[int, tuple[Member, SpawnProcess]]()
+    queue, running = MemberQueue(members), dict[int, tuple[Member, SpawnProcess]]()
     try:
         while queue or running:
             while queue and len(running) < (workers or os.cpu_count() or 1):

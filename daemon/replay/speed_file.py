@@ -78,7 +78,7 @@ def _cells(part: Mapping[K, _Cell]) -> dict[K, SpeedCell]:
     return {key: cell.cell() for key, cell in part.items()}
 
 
-class _File(_Strict):
+class _SpeedFile(_Strict):
     groups: list[_Group]
     origin: str = ""
     notes: list[str] = []
@@ -95,7 +95,7 @@ def read(path: Path) -> SiteSpeeds:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SpeedError(f"{path}: cannot be read: {error}") from error
     try:
-        found = _File.model_validate(document)
+        found = _SpeedFile.model_validate(document)
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {_said(fault)}"
                            for fault in error.errors()[:10])

@@ -99,8 +99,8 @@ def pooled(runs: Sequence[Observed], published: Profile = NONE) -> Pooled:
     cells = {effect: _cell(*facts) for effect, *facts in zip(
         effects, posterior.tolist(), spread.tolist(), deviation.tolist(), counts, told, strict=True)}
     company = {key: _harm(cell) for (kind, key), cell in cells.items() if kind == "company" and cell is not None}
-    levels = _Levels({key: column for column, (kind, key) in enumerate(effects) if kind == "spread"}, posterior,
-                     variance)
+    levels = _LevelCosts({key: column for column, (kind, key) in enumerate(effects) if kind == "spread"}, posterior,
+                         variance)
     return Pooled(_sizes(cells, reference, len(placed), published), _spreads(cells, levels, placed, published), company,
                   _cpus(cells, reference, len(placed), published), off)
 
@@ -229,7 +229,7 @@ def _sizes(cells: Mapping[Effect, SpeedCell | None], reference: _Reference, runs
 
 
 @dataclass(frozen=True, slots=True)
-class _Levels:
+class _LevelCosts:
     """What it costs to cross levels, as far as somebody knows."""
 
     column: Mapping[int, int]
@@ -245,7 +245,7 @@ class _Levels:
         return SpeedCell(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), source, runs)
 
 
-def _spreads(cells: Mapping[Effect, SpeedCell | None], levels: _Levels, runs: Sequence[Observed],
+def _spreads(cells: Mapping[Effect, SpeedCell | None], levels: _LevelCosts, runs: Sequence[Observed],
              published: Profile) -> dict[str, SpeedCell]:
     """Return speeds by level over that on one node; a level that nobody knows is left out."""
     found = {level: _prior(math.exp(known.mean), known.deviation) for level, known in published.spread.items()}

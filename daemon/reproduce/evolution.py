@@ -132,7 +132,7 @@ def rising(score: Score, weights: Floats, noise: float | Floats, steps: Floats) 
 
 
 @dataclass
-class Training:
+class EvolutionTraining:
     """Where a training stands; goes on exactly where a saved one was left."""
 
     config: EvolutionConfig
@@ -144,7 +144,7 @@ class Training:
     curve: list[tuple[int, float]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, config: EvolutionConfig, bench: Bench, folder: Path | None) -> Training:
+    def of(cls, config: EvolutionConfig, bench: Bench, folder: Path | None) -> EvolutionTraining:
         """Return the training that a folder holds, else a new one; ``CheckpointError`` when it is another's."""
         weights = bench.initial()
         training = cls(config, weights, weights, weights, config.optimiser.of(weights.size))
@@ -189,7 +189,7 @@ class Training:
 
 def train(config: EvolutionConfig, bench: Bench, folder: Path | None = None) -> Iterator[EvolutionProgress]:
     """Train and yield now and then; goes on with what ``folder`` holds, and keeps itself there."""
-    training, plan = Training.of(config, bench, folder), _plan(config, bench)
+    training, plan = EvolutionTraining.of(config, bench, folder), _plan(config, bench)
     if training.curve:
         yield training.latest()
         if training.round >= config.rounds:

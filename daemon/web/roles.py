@@ -6,15 +6,15 @@ import ipaddress
 import re
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
+
+from ..settings.values import StrictSettings
 
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,127}")
 
 
-class Roles(BaseModel):
+class Roles(StrictSettings):
     """Keys of ``idlewatt`` in the web configuration, which is ours and not the toolkit's."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     admins: tuple[str, ...] = ()
     """Users who see all; every other user sees only own jobs."""

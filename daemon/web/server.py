@@ -157,7 +157,7 @@ _NAME = re.compile(rb"[A-Za-z0-9!#$%&'*+.^`|~-]+")
 """What a header is called. One with an underscore would pass for another with a dash, which a proxy has set."""
 
 
-class _Lines(dict[bytes, bytes]):
+class _HeaderLines(dict[bytes, bytes]):
     """Headers of which every line is kept: a second one, or a folded one, does not take the place of the first."""
 
     def __setitem__(self, name: bytes, value: bytes) -> None:
@@ -172,7 +172,7 @@ class _Headers(HeaderReader):
     def __call__(self, rfile: Any, hdict: Any = None) -> Any:
         """Read headers into a dictionary; ValueError where they are none."""
         found = {} if hdict is None else hdict
-        found.update(super().__call__(rfile, _Lines()))
+        found.update(super().__call__(rfile, _HeaderLines()))
         return found
 
     def _transform_key(self, key_name: bytes) -> bytes:
@@ -184,7 +184,7 @@ class _Headers(HeaderReader):
         return b"_" not in key_name
 
 
-class _Request(HTTPRequest):
+class _WebRequest(HTTPRequest):
     """A request without a body but where one is wanted: for no other is waited."""
 
     header_reader = _Headers()
@@ -205,7 +205,7 @@ class _Request(HTTPRequest):
 class _Exchange(HTTPConnection):
     """One request and its answer, both in memory: the worker that handles it never waits for the client."""
 
-    RequestHandlerClass = _Request
+    RequestHandlerClass = _WebRequest
 
     def __init__(self, server: _Server, client: HttpConnection, header: bytes) -> None:
         files = {"rb": io.BytesIO(header), "wb": BufferedAnswer()}

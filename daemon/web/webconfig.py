@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from ..settings.values import StrictSettings
 from .roles import Roles
 
 MOST_BYTES = 1 << 20
@@ -54,11 +55,7 @@ class WebConfigError(Exception):
     """The web configuration cannot be used; the message names the file and every fault."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Tls(_Strict):
+class Tls(StrictSettings):
     """Keys of ``tls_server_config``."""
 
     cert_file: Path
@@ -119,7 +116,7 @@ class Tls(_Strict):
         return context
 
 
-class Http(_Strict):
+class Http(StrictSettings):
     """Keys of ``http_server_config``. HTTP/2 is accepted as a wish: this server speaks HTTP/1.1."""
 
     http2: bool = True
@@ -134,7 +131,7 @@ class Http(_Strict):
         return headers
 
 
-class RateLimit(_Strict):
+class RateLimit(StrictSettings):
     """Keys of ``rate_limit``: one request each ``interval`` after a first ``burst``."""
 
     interval: str = "0s"
@@ -154,7 +151,7 @@ class RateLimit(_Strict):
         return float(number) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[unit]
 
 
-class WebConfig(_Strict):
+class WebConfig(StrictSettings):
     """The whole file."""
 
     tls_server_config: Tls | None = None

@@ -24,7 +24,7 @@ _GRACE_S = 15.0
 """How much longer than it was asked to a watch may last."""
 
 
-class _Adapter(HTTPAdapter):
+class _ApiAdapter(HTTPAdapter):
     """An adapter for one server and ever new queries; its connections can be cut at their deadline."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class ApiClient(Client):
                 ca_file=access.ca_file or tls.ca_file, cert_file=access.cert_file or tls.cert_file,
                 key_file=access.key_file or tls.key_file,
                 insecure_skip_verify=access.insecure or tls.insecure_skip_verify)}), accept="application/json",
-            adapter=_Adapter())
+            adapter=_ApiAdapter())
         self._access = access
         if access.token is not None:
             token = access.token

@@ -37,7 +37,7 @@ Naming = Callable[[JobPods], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class Surroundings:
     """What jobs are laid over."""
 
     grounds: Grounds
@@ -70,7 +70,7 @@ class JobRuns:
     _ended: OrderedDict[tuple[str, float, float | None], Job] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def look(self, groups: Iterable[JobPods], scene: Scene, now_s: float) -> list[Job]:
+    def look(self, groups: Iterable[JobPods], scene: Surroundings, now_s: float) -> list[Job]:
         """Return the jobs that wait or run now; those that have ended since the last look are kept for ``ended``."""
         jobs, seen = [], dict[Key, _Life]()
         for group in groups:
@@ -108,7 +108,7 @@ class JobRuns:
         if job is not None:
             self._note(_over(job, group, now_s))
 
-    def _missed(self, group: JobPods, life: _Life, scene: Scene, now_s: float) -> None:
+    def _missed(self, group: JobPods, life: _Life, scene: Surroundings, now_s: float) -> None:
         """Note a run that began and ended between two looks, or before the first; else that it waits no more."""
         ran = [pod for pod in (*group.pods, *group.gone) if pod.node]
         if not ran:
@@ -121,7 +121,7 @@ class JobRuns:
             self._note(_over(replace(held, state=JobState.RUNNING, start_s=start_s, allocations=_held(ran, scene)),
                              group, now_s))
 
-    def _job(self, group: JobPods, life: _Life, scene: Scene) -> Job | None:
+    def _job(self, group: JobPods, life: _Life, scene: Surroundings) -> Job | None:
         """Return the job of a group, None where it is over."""
         active = [pod for pod in group.pods if pod.holds]
         waiting = [pod for pod in group.pods if not pod.node and not pod.over and pod.deleted_s is None]
@@ -140,7 +140,7 @@ class JobRuns:
         return self._record(group, waiting, life, scene, state=JobState.PENDING, reason=reason, reason_text=text,
                             scheduled_nodes=planned)
 
-    def _record(self, group: JobPods, pods: Sequence[PodFacts], life: _Life, scene: Scene,
+    def _record(self, group: JobPods, pods: Sequence[PodFacts], life: _Life, scene: Surroundings,
                 state: JobState = JobState.UNKNOWN, **others: Any) -> Job:
         """Return a job; ``others`` is what depends on whether it runs."""
         work, first = group.work, pods[0] if pods else None
@@ -161,7 +161,8 @@ class JobRuns:
             owner=f"{group.kind}/{group.name}", steering=scene.levers.steering(group, pods, queue),
             image=runs.image, framework=runs.framework, cuda=runs.cuda, **others)
 
-    def _waits(self, group: JobPods, pods: Sequence[PodFacts], partition: str, scene: Scene) -> tuple[WaitReason, str]:
+    def _waits(self, group: JobPods, pods: Sequence[PodFacts], partition: str, scene: Surroundings) -> tuple[WaitReason,
+                                                                                                             str]:
         """Return why a group waits: for its gates, in its queue, or by the word of the scheduler on its first pod."""
         gates = sorted({gate for pod in pods for gate in pod.gates})
         work = group.work
@@ -213,7 +214,7 @@ def _first(times: Iterable[float | None]) -> float | None:
     return min([time_s for time_s in times if time_s is not None], default=None)
 
 
-def _held(pods: Iterable[PodFacts], scene: Scene) -> tuple[Allocation, ...]:
+def _held(pods: Iterable[PodFacts], scene: Surroundings) -> tuple[Allocation, ...]:
     """Return what pods hold of each node; which GPUs these are the exporters tell, by the pods' names."""
     nodes: dict[str, list[PodFacts]] = {}
     for pod in pods:
@@ -221,7 +222,7 @@ def _held(pods: Iterable[PodFacts], scene: Scene) -> tuple[Allocation, ...]:
     return tuple([_allocation(name, found, scene) for name, found in nodes.items()])
 
 
-def _allocation(name: str, pods: Sequence[PodFacts], scene: Scene) -> Allocation:
+def _allocation(name: str, pods: Sequence[PodFacts], scene: Surroundings) -> Allocation:
     node = scene.grounds.nodes.get(name)
     if len(pods) == 1:
         pod, amount = pods[0], pods[0].amount

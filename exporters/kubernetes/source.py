@@ -39,7 +39,7 @@ from .queues import (
 from .reflector import Reflector, WatchPatience, Wholesale
 from .request import Grounds
 from .reservations import with_reservations
-from .runs import JobRuns, Scene
+from .runs import JobRuns, Surroundings
 from .steer import Levers, first_waiting
 
 log = logging.getLogger(__name__)
@@ -232,8 +232,8 @@ class KubernetesSource:
                         dict(optional["resourceflavors"]), _gangs(optional),
                         tuple(facts), frozenset(filter(None, optional["cohorts"])))
         groups = gather(pods, gone, optional["jobs"], optional["workloads"])
-        scene = Scene(Grounds.of(facts, pods), queues, partial(self._partition, queues), self._user,
-                      partial(queue_of, queues=queues), self._levers(optional, queues))
+        scene = Surroundings(Grounds.of(facts, pods), queues, partial(self._partition, queues), self._user,
+                             partial(queue_of, queues=queues), self._levers(optional, queues))
         jobs = self._runs.look(groups, scene, now_s)
         nodes = self._nodes(facts, pods, jobs, queues)
         told, flavors = queues.told()

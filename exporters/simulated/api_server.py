@@ -286,7 +286,7 @@ def _send(handler: BaseHTTPRequestHandler, code: int, body: bytes, retry_after: 
     handler.wfile.flush()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _ApiHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1
     server: ApiServer
@@ -306,7 +306,7 @@ class ApiServer(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, api: Api, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(("127.0.0.1", port), _ApiHandler)
         self.api, self._scheme = api, "https" if tls else "http"
         if tls:
             self.socket = tls.wrap_socket(self.socket, server_side=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .formats import register
-from .table import Table, number, text
+from .table import TableFormat, number, text
 
-register(Table("crux", {
+register(TableFormat("crux", {
     "id": text("job id"), "submit_s": number("arrival time (sec)"), "gpus": number("size"),
     "run_s": number("duration (sec)"), "partition": text("topology"),
 }))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from .formats import register
-from .table import Table, number, text
+from .table import TableFormat, number, text
 
 # Milliseconds. The stage times are read by the replay of Muri's own results alone.
-register(Table("muri", {
+register(TableFormat("muri", {
     "id": text("job_id"), "gpus": number("num_gpu"), "submit_s": number("submit_time", 1e-3),
     "run_s": number("duration", 1e-3), "name": text("model_name"), "_iteration": number("iteration_time"),
     "_stages": number("resource_time_0"),
 }))
 
 # Seconds.
-register(Table("tiresias", {
+register(TableFormat("tiresias", {
     "id": text("job_id"), "gpus": number("num_gpu"), "submit_s": number("submit_time"), "run_s": number("duration"),
     "name": text("model_name"), "_interval": number("interval"),
 }))

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .formats import register
-from .table import Table, Values, number, text
+from .table import TableFormat, Values, number, text
 
 MEBIBYTE = 1 << 20
 
@@ -25,7 +25,7 @@ def _times(values: Values) -> dict[str, npt.NDArray[np.bool_]]:
     return {"never scheduled": never}
 
 
-register(Table("openb", {
+register(TableFormat("openb", {
     "id": text("name"), "_cpu_milli": number("cpu_milli"), "mem_bytes": number("memory_mib", MEBIBYTE),
     "gpus": number("num_gpu"), "gpu_milli": number("gpu_milli"), "gpu_model": text("gpu_spec", required=False),
     "state": text("pod_phase", required=False), "partition": text("qos", required=False),

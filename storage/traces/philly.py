@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from .formats import register
 from .rows import Row, SetAside, parsed
-from .table import Table, number, seconds_of, text
+from .table import TableFormat, number, seconds_of, text
 from .trace import Chunk, TraceError
 
 BLOCK_BYTES = 1 << 20
@@ -106,7 +106,7 @@ def _word(value: object) -> str | None:
 register(PhillyLog())
 
 # The seconds are from the trace's first job; run2_s is the duration of the copy that labelled the virtual cluster.
-register(Table("philly-compact", {
+register(TableFormat("philly-compact", {
     "id": text("job"), "submit_s": number("submit_s"), "gpus": number("gpus"), "run_s": number("run_s"),
     "partition": text("vc"), "_source": text("vc_src"),
 }))

@@ -9,19 +9,19 @@ The columns may stand in any order, separated by commas, semicolons, tabs or bar
 from __future__ import annotations
 
 from .formats import register
-from .table import Table, number, text
+from .table import TableFormat, number, text
 from .trace import COUNTS, TIMES, WORDS
 
 REQUIRED = ("submit_s", "run_s", "gpus")
 
-register(Table("plain", {
+register(TableFormat("plain", {
     "id": text("job"),
     **{name: number(name, required=name in REQUIRED) for name in (*TIMES, *COUNTS)},
     **{name: text(name, required=False) for name in WORDS},
 }))
 
 # The generator of the synthetic workload with known answers, and other simulators of the field, write this header.
-register(Table("synthetic", {
+register(TableFormat("synthetic", {
     "id": text("job_id"), "submit_s": number("submit"), "run_s": number("duration"), "limit_s": number("walltime"),
     "gpus": number("gpus"),
 }))

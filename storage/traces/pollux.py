@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .formats import register
-from .table import Table, number, text
+from .table import TableFormat, number, text
 
-register(Table("pollux", {
+register(TableFormat("pollux", {
     "id": text("name"), "submit_s": number("time"), "name": text("application"), "gpus": number("num_replicas"),
     "_batch": number("batch_size"),
 }))

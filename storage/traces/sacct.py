@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow.compute as compute
 
 from .formats import register
-from .table import Column, Table, Values, clock, respelt, text
+from .table import Column, TableFormat, Values, clock, respelt, text
 from .trace import TraceError
 
 MINUTE = 60.0
@@ -82,7 +82,7 @@ def _tres(prefix: str, header: str) -> dict[str, Column]:
     return {**columns, f"{prefix}gpus": Column(header, gpus, required=False)}
 
 
-register(Table("sacct", {
+register(TableFormat("sacct", {
     "id": text("JobID"), "name": text("JobName", required=False), "user": text("User", required=False),
     "partition": text("Partition", required=False), "state": text("State"), "submit_s": clock("Submit"),
     "start_s": clock("Start", required=False), "limit_s": Column("TimelimitRaw", limit, required=False),

@@ -66,7 +66,7 @@ def seconds_of(cell: str) -> float:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableFormat:
     """A format with one header line and one job per line."""
 
     name: str

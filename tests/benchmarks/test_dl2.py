@@ -7,7 +7,7 @@ import pytest
 
 from idlewatt.daemon.reproduce.dl2.agent import FlatAgent
 from idlewatt.daemon.reproduce.dl2.arena import cluster, mean_jct, replay, traces
-from idlewatt.daemon.reproduce.dl2.network import Shape
+from idlewatt.daemon.reproduce.dl2.network import NetworkSize
 from idlewatt.daemon.reproduce.dl2.sizefree.agent import SizeFree
 
 BOUND = 50_000.0
@@ -17,7 +17,7 @@ SITE = cluster(8)
 
 def full_handed(seed=0):
     """Return DL2's own agent, untaught, who never ends a slot before nothing fits."""
-    agent = FlatAgent.fresh(Shape(), seed)
+    agent = FlatAgent.fresh(NetworkSize(), seed)
     agent.weights["out.bias"][-1] = -100.0
     return agent
 

@@ -7,8 +7,8 @@ import pytest
 
 from idlewatt.daemon.replay.fungible import drawn
 from idlewatt.daemon.reproduce.maifs import network
-from idlewatt.daemon.reproduce.maifs.agent import Maifs
-from idlewatt.daemon.reproduce.maifs.arena import Trace, begin, site_of
+from idlewatt.daemon.reproduce.maifs.agent import ArenaMaifs
+from idlewatt.daemon.reproduce.maifs.arena import ArenaTrace, begin, site_of
 from idlewatt.daemon.reproduce.maifs.kernel import LEVELS
 from idlewatt.daemon.reproduce.maifs.sight import PAIR_INPUTS, SEEN, TASKS
 
@@ -38,11 +38,12 @@ def test_32_candidates_decide_together_in_two_milliseconds():
 def test_a_decision_from_the_state_of_the_nodes_stays_in_milliseconds(nodes):
     draw = np.random.default_rng(0)
     jobs = 6 * nodes
-    round = begin(site_of(nodes), Trace(np.zeros(jobs), np.full(jobs, 1e4), np.ones(jobs, np.int64), drawn(jobs, draw)))
+    round = begin(site_of(nodes),
+                  ArenaTrace(np.zeros(jobs), np.full(jobs, 1e4), np.ones(jobs, np.int64), drawn(jobs, draw)))
     round.live = np.arange(jobs - TASKS)
-    Maifs().decide(round)
+    ArenaMaifs().decide(round)
     tasks = np.arange(jobs - TASKS, jobs)
-    taken = median_s(lambda: Maifs().choose(round, tasks))
+    taken = median_s(lambda: ArenaMaifs().choose(round, tasks))
     print(f"{nodes} nodes, {jobs} jobs: {taken * 1e3:.2f} ms")
     assert taken < 2 * BOUND_S
 
@@ -50,9 +51,9 @@ def test_a_decision_from_the_state_of_the_nodes_stays_in_milliseconds(nodes):
 def test_a_task_of_several_nodes_is_decided_in_milliseconds_among_a_thousand():
     draw = np.random.default_rng(0)
     site = site_of(1000, leaf=16)
-    round = begin(site, Trace(np.zeros(6001), np.full(6001, 1e4), np.array([1] * 6000 + [128]), drawn(6001, draw)))
+    round = begin(site, ArenaTrace(np.zeros(6001), np.full(6001, 1e4), np.array([1] * 6000 + [128]), drawn(6001, draw)))
     round.live = np.arange(3000)
-    Maifs().decide(round)
-    taken = median_s(lambda: Maifs().gather(round, 6000))
+    ArenaMaifs().decide(round)
+    taken = median_s(lambda: ArenaMaifs().gather(round, 6000))
     print(f"16 of 1000 nodes: {taken * 1e3:.2f} ms")
     assert taken < 2 * BOUND_S

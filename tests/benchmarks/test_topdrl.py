@@ -7,7 +7,7 @@ import pytest
 
 from idlewatt.daemon.reproduce.topdrl import kernel as events
 from idlewatt.daemon.reproduce.topdrl.arena import MIXES, made_up
-from idlewatt.daemon.reproduce.topdrl.literal.agent import Literal, Table
+from idlewatt.daemon.reproduce.topdrl.literal.agent import ActionEpisode, Literal
 from idlewatt.daemon.reproduce.topdrl.sizefree import kernel, network
 
 JOBS, BOUND_S = 128, 0.002
@@ -39,7 +39,7 @@ def test_a_decision_for_128_jobs_takes_less_than_two_milliseconds(gpus):
 
 
 def test_a_decision_of_the_literal_network_takes_less_than_two_milliseconds():
-    table, agent, times = Table(made_up(1, 0, 64, MIXES[0])), Literal(), []
+    table, agent, times = ActionEpisode(made_up(1, 0, 64, MIXES[0])), Literal(), []
     for _ in range(200):
         began = time.perf_counter()
         action = agent.act(table.view())

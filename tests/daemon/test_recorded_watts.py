@@ -163,9 +163,9 @@ def test_what_hangs_does_not_bend_the_line_to_full_load(history):
     nodes = history.nodes()
     placed = history.load_placements(SINCE, UNTIL)
     spent = recorded_watts._spent(history, nodes, placed, SINCE, UNTIL)
-    runs = [recorded_watts._Run(str(number), ("a", "b"), "v100", 3600.0, 3600.0, 80.0 + 180.0 * load, load)
+    runs = [recorded_watts._WatchedRun(str(number), ("a", "b"), "v100", 3600.0, 3600.0, 80.0 + 180.0 * load, load)
             for number, load in enumerate((0.0, 0.2, 0.4, 0.6, 0.8, 1.0))]
-    hung = [recorded_watts._Run(f"h{number}", ("a", "c"), "v100", 36e3, 36e3, 82.0, 1.0) for number in range(3)]
+    hung = [recorded_watts._WatchedRun(f"h{number}", ("a", "c"), "v100", 36e3, 36e3, 82.0, 1.0) for number in range(3)]
     found = recorded_watts._type("v100", spent, runs + hung)
     assert (found.context, found.limit) == pytest.approx((80.0, 260.0))
 

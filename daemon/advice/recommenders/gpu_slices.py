@@ -32,7 +32,7 @@ STALE_S, LONGEST_GAP_S = 120.0, 600.0
 Run = tuple[str, float, float]
 
 
-class Use(NamedTuple):
+class GpuUse(NamedTuple):
     """What was used at one moment, of one GPU."""
 
     activity: float
@@ -60,7 +60,7 @@ class _Watch:
     """A run, since when it is measured without a gap, and what it used."""
 
     since_s: float
-    uses: deque[tuple[float, Use]] = field(default_factory=deque)
+    uses: deque[tuple[float, GpuUse]] = field(default_factory=deque)
 
 
 class Recommender:
@@ -88,7 +88,7 @@ class Recommender:
         rows.sort(key=lambda row: (row.activity, row.job_id))
         return Recommendations(scene.now_s, tuple(rows))
 
-    def _taken(self, watch: _Watch | None, use: Use, now_s: float) -> _Watch:
+    def _taken(self, watch: _Watch | None, use: GpuUse, now_s: float) -> _Watch:
         if watch is None or now_s - watch.uses[-1][0] > LONGEST_GAP_S:
             watch = _Watch(now_s)
         watch.uses.append((now_s, use))
@@ -101,7 +101,7 @@ class Recommender:
         window_s = self._settings.window
         if scene.now_s - watch.since_s < window_s:
             return None
-        most = Use(max(use.activity for _, use in watch.uses), max(use.memory_bytes for _, use in watch.uses))
+        most = GpuUse(max(use.activity for _, use in watch.uses), max(use.memory_bytes for _, use in watch.uses))
         room = 1.0 + self._settings.margin
         now, offers = sizes.of(held, job), sizes.offers(job)
         fitting = [(offer.size, name != SHARED, name) for name, offer in offers.items()
@@ -138,7 +138,7 @@ class _GpuSizes:
                                   one.memory_used_bytes)
                            for gpu in fresh for one in gpu.instances for name in one.jobs if len(one.jobs) == 1}
 
-    def used(self, job: Job) -> Use | None:
+    def used(self, job: Job) -> GpuUse | None:
         """Return the most that any GPU or instance of a job was used; None unless each was measured."""
         if job.request.details.slices:
             names = [name for part in job.allocations for name in part.members]
@@ -146,10 +146,10 @@ class _GpuSizes:
         else:
             readings = self._held.get(job.job_id, [])
             found = [(gpu.activity, gpu.memory_used_bytes) if gpu is not None else (None, None) for gpu in readings]
-        uses = [Use(activity, memory) for activity, memory in found if activity is not None and memory is not None]
+        uses = [GpuUse(activity, memory) for activity, memory in found if activity is not None and memory is not None]
         if len(uses) != _pods(job) or len(uses) != len(found):
             return None
-        return Use(max(use.activity for use in uses), max(use.memory_bytes for use in uses))
+        return GpuUse(max(use.activity for use in uses), max(use.memory_bytes for use in uses))
 
     def of(self, held: str, job: Job) -> Size:
         """Return the size of what a job holds."""

@@ -64,7 +64,7 @@ class TunedShares:
 def tune(node: TunedNode, waiting: Iterable[Tenant] = ()) -> TunedShares:
     """Return the plan for one node; ``waiting`` are jobs that may start there, in the order in which they would."""
     plan = TunedShares({tenant.key: tenant.speed_estimate.has for tenant in node.tenants})
-    pools = (_Pool(node, 0), _Pool(node, 1))
+    pools = (_SparePool(node, 0), _SparePool(node, 1))
     gpus = node.free_gpus
     for tenant in waiting:
         if tenant.gpus <= gpus and _start(tenant, pools, plan):
@@ -76,7 +76,7 @@ def tune(node: TunedNode, waiting: Iterable[Tenant] = ()) -> TunedShares:
     return plan
 
 
-class _Pool:
+class _SparePool:
     """What there is to give of CPUs (0) or memory (1): what nobody holds, then what jobs do not use."""
 
     def __init__(self, node: TunedNode, resource: int) -> None:
@@ -112,7 +112,7 @@ class _Pool:
                     plan.parts[giver] = _changed(plan.parts[giver], self._resource, -given)
 
 
-def _start(tenant: Tenant, pools: tuple[_Pool, _Pool], plan: TunedShares) -> bool:
+def _start(tenant: Tenant, pools: tuple[_SparePool, _SparePool], plan: TunedShares) -> bool:
     """Give a waiting job what it asks for, or at least what it needs; tell whether there was that much.
 
     One that fits into what is free is held for other reasons, which are the policy's.
@@ -129,7 +129,7 @@ def _start(tenant: Tenant, pools: tuple[_Pool, _Pool], plan: TunedShares) -> boo
     return True
 
 
-def _share_out(tenants: Sequence[Tenant], resource: int, pool: _Pool, plan: TunedShares) -> None:
+def _share_out(tenants: Sequence[Tenant], resource: int, pool: _SparePool, plan: TunedShares) -> None:
     """Give running jobs more, the one first that gains most by each unit."""
     takers = [tenant for tenant in tenants
               if tenant.takes and tenant.speed_estimate.best[resource] > _has(tenant, resource)]
@@ -140,13 +140,13 @@ def _share_out(tenants: Sequence[Tenant], resource: int, pool: _Pool, plan: Tune
             pool.take(tenant.key, amount, plan)
 
 
-def _worth(tenant: Tenant, resource: int, pool: _Pool) -> float:
+def _worth(tenant: Tenant, resource: int, pool: _SparePool) -> float:
     """Return GPUs' worth of speed by unit, if it were given all that is there."""
     amount = _useful(tenant, resource, pool)
     return _speed(tenant, resource, amount) * tenant.gpus / amount if amount else 0.0
 
 
-def _useful(tenant: Tenant, resource: int, pool: _Pool) -> int:
+def _useful(tenant: Tenant, resource: int, pool: _SparePool) -> int:
     return min(tenant.speed_estimate.best[resource] - _has(tenant, resource), pool.left(tenant.key))
 
 

@@ -101,7 +101,7 @@ class _Track:
     """Whether what was recorded of the run is all in here."""
 
 
-class _Round:
+class _RoundByJob:
     """What was read at one moment, so that it can be asked job by job."""
 
     def __init__(self, snapshot: SchedulerSnapshot, telemetry: Telemetry) -> None:
@@ -145,7 +145,7 @@ class UsageMeter:
 
     def observe(self, snapshot: SchedulerSnapshot, telemetry: Telemetry) -> None:
         """Take in what was read; what was read before says nothing new."""
-        seen, tracks = _Round(snapshot, telemetry), {}
+        seen, tracks = _RoundByJob(snapshot, telemetry), {}
         for job in snapshot.jobs:
             if job.state.active and job.start_s is not None and seen.on_gpus(job):
                 run = (*job.key, job.start_s)
@@ -183,7 +183,7 @@ class UsageMeter:
             track.fresh, track.recorded = False, True
         return [_use(track) for track in fresh]
 
-    def _sample(self, track: _Track, seen: _Round) -> None:
+    def _sample(self, track: _Track, seen: _RoundByJob) -> None:
         between = [self._between(track, part.node, seen) for part in track.job.allocations]
         measured = [pair for pair in between if pair is not None]
         if len(measured) < len(between) or not measured:
@@ -201,7 +201,7 @@ class UsageMeter:
     def _full(self, track: _Track) -> bool:
         return sum(sample.seconds for sample in track.samples) >= ENOUGH * self._window_s
 
-    def _between(self, track: _Track, name: str, seen: _Round) -> tuple[float, float] | None:
+    def _between(self, track: _Track, name: str, seen: _RoundByJob) -> tuple[float, float] | None:
         """Return seconds and mean cores in use on a node since it was read last; None where that cannot be told."""
         reading, whole = seen.of_job(track.job, name), seen.of_node(name)
         if reading is not None and reading.memory_used_bytes is not None:

@@ -18,7 +18,7 @@ from .network import Shape, Weights, initial, q_values
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class AgentChanges:
     """What is changed in the paper's agent; none of it is, unless asked for, and each is measured apart."""
 
     masked: bool = False
@@ -42,9 +42,9 @@ class Options:
     """Training ends with the best weights on its way, told by playing without exploration, not with its last ones."""
 
 
-LITERAL = Options()
-IMPROVED = Options(masked=True, double=True, dueling=True, steps=5, remaining=True, queue=True,
-                   learns_on_dequeue=True, paid_at_end=True, alike=True, keeps_best=True)
+LITERAL = AgentChanges()
+IMPROVED = AgentChanges(masked=True, double=True, dueling=True, steps=5, remaining=True, queue=True,
+                        learns_on_dequeue=True, paid_at_end=True, alike=True, keeps_best=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ MOST_QUEUED = 4
 class Eyes:
     """What an agent sees of a decision, as numbers of about 0..1."""
 
-    def __init__(self, partition: GpuPartition, options: Options) -> None:
+    def __init__(self, partition: GpuPartition, options: AgentChanges) -> None:
         self._partition, self._options = partition, options
         servers = [f"{'server, by fill, number' if options.alike else 'server'} {server}"
                    for server in range(partition.servers)]
@@ -143,7 +143,7 @@ class Eyes:
 class GistAgent:
     """A deep Q agent of one partition."""
 
-    def __init__(self, partition: GpuPartition, options: Options = LITERAL, values: Hyperparameters = UNNAMED,
+    def __init__(self, partition: GpuPartition, options: AgentChanges = LITERAL, values: Hyperparameters = UNNAMED,
                  *, seed: int = 0) -> None:
         self.partition, self.options, self.values = partition, options, values
         self.eyes = Eyes(partition, options)

@@ -135,7 +135,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EpisodeOutcome:
     """What came of an episode."""
 
     utilization: float
@@ -175,7 +175,7 @@ class Environment:
         self._queue: list[Arrival] = []
         self._line: list[Arrival] = []
         self._now = jobs[0].submit_s
-        self._outcome: Outcome | None = None
+        self._outcome: EpisodeOutcome | None = None
         return self._ask(self._arrivals.pop())
 
     def fork(self) -> Environment:
@@ -197,7 +197,7 @@ class Environment:
         return 0.0 if server is None and not any(room) else -1.0, self._next()
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> EpisodeOutcome:
         """Return what came of the episode, once it has ended."""
         if self._outcome is None:
             raise RuntimeError("the episode has not ended: step() until there is no decision")
@@ -292,7 +292,7 @@ class Environment:
             for left in self._line:
                 if any(self._room(left.flavor)):
                     self._take_from_queue(left)
-        self._outcome = Outcome(at_start, self._utilization(), terminal_start, self._now, tuple(self._started))
+        self._outcome = EpisodeOutcome(at_start, self._utilization(), terminal_start, self._now, tuple(self._started))
 
 
 MOST_SEQUENCES = 243
@@ -312,7 +312,7 @@ def sequences(partition: GpuPartition) -> list[tuple[int, ...]]:
     return [tuple(row) for row in drawn.tolist()]
 
 
-def play(environment: Environment, flavors: Sequence[int], act: Callable[[PlacementDecision], int]) -> Outcome:
+def play(environment: Environment, flavors: Sequence[int], act: Callable[[PlacementDecision], int]) -> EpisodeOutcome:
     """Play one episode to its end."""
     decision: PlacementDecision | None = environment.reset(flavors)
     while decision is not None:

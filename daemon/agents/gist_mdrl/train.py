@@ -13,14 +13,14 @@ import torch
 from ..checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
 from ..memory import Arrays, Returns, Step, Transition, TransitionBatch
 from ..schedules import Linear
-from .agent import UNNAMED, GistAgent, Hyperparameters, Options
+from .agent import UNNAMED, AgentChanges, GistAgent, Hyperparameters
 from .environment import (
     CLOSEST,
     HALVES,
     Arrival,
     Environment,
+    EpisodeOutcome,
     GpuPartition,
-    Outcome,
     PlacementDecision,
     Reading,
     play,
@@ -126,7 +126,7 @@ class Episode:
 
     number: int
     """From 0."""
-    outcome: Outcome
+    outcome: EpisodeOutcome
     reward: float
     """Sum of §5.2's rewards for all decisions, the terminal job's U included."""
     exploration: float
@@ -142,7 +142,7 @@ class Training:
     [16] Eq. 5 sums U over partitions that share nothing, so each partition's agent is trained by itself.
     """
 
-    def __init__(self, partition: GpuPartition, options: Options, values: Hyperparameters = UNNAMED, *,
+    def __init__(self, partition: GpuPartition, options: AgentChanges, values: Hyperparameters = UNNAMED, *,
                  reading: Reading = CLOSEST, seed: int = 0, device: str = "cpu", draw: Draw | None = None) -> None:
         # One network is too small to be worth a second thread, and one thread adds in one order.
         torch.set_num_threads(1)

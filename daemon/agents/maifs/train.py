@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..adam import Adam
 from ..kinds import Course, Progress, Stretch, TrainingError
-from ..lessons import Calling, Ground, LearningMethod, Training, bounds
+from ..lessons import Calling, LearningMethod, TraceWindows, Training, bounds
 from ..lessons import train as learn
 from ..observation import grants_known
 from ..pieces import Piece, replayed
@@ -52,7 +52,7 @@ ACTOR, EVOLUTION = "actor_critic", "evolution"
 
 
 @dataclass
-class Recorder:
+class GrantRecorder:
     """Decides in an agent's stead, and remembers what about, and when."""
 
     decide: Decide
@@ -103,17 +103,17 @@ def _candidates(training: Training) -> dict[str, Floats]:
     return {ACTOR: training.weights, EVOLUTION: training.more[EVOLUTION]}
 
 
-def _agent(ground: Ground, weights: Floats, decide: Decide | None = None) -> Maifs:
+def _agent(ground: TraceWindows, weights: Floats, decide: Decide | None = None) -> Maifs:
     return Maifs(weights, ground.card, ground.course.objective.longest_wait_s, decide)
 
 
-def _recorded(ground: Ground, piece: Piece, weights: Floats, decide: Decide, most: float = math.inf,
-              ) -> tuple[Recorder, Any]:
-    recorder = Recorder(decide, most)
+def _recorded(ground: TraceWindows, piece: Piece, weights: Floats, decide: Decide, most: float = math.inf,
+              ) -> tuple[GrantRecorder, Any]:
+    recorder = GrantRecorder(decide, most)
     return recorder, replayed(piece.stretch, _agent(ground, weights, recorder))
 
 
-def _set_out(start: Floats | None, training: Training, ground: Ground) -> None:
+def _set_out(start: Floats | None, training: Training, ground: TraceWindows) -> None:
     """Begin with weights that decide as the best known way does, or with those of a model that does better."""
     lessons = [ground.piece(number) for number in range(LESSONS)]
     order, teacher, made = _best_known(ground, lessons)
@@ -132,7 +132,7 @@ def _set_out(start: Floats | None, training: Training, ground: Ground) -> None:
     training.more = {EVOLUTION: learned.copy(), "momentum": np.zeros(SIZE)}
 
 
-def _best_known(ground: Ground, lessons: Sequence[Piece]) -> tuple[str, str, list[tuple[Joint, Longs]]]:
+def _best_known(ground: TraceWindows, lessons: Sequence[Piece]) -> tuple[str, str, list[tuple[Joint, Longs]]]:
     """Return the best order of the queue, the best way to share out by it, and what was decided so."""
     def tried(order: str, teacher: str) -> tuple[float, list[tuple[Joint, Longs]]]:
         weights = np.concatenate([ORDERS[order], np.zeros(SIZE - len(ORDERS[order]))])
@@ -225,14 +225,14 @@ def _agreement(weights: Floats, batch: Tensors) -> float:
     return float((odds.argmax(-1) == batch["chosen"])[took].float().mean())
 
 
-def _step(training: Training, ground: Ground) -> None:
+def _step(training: Training, ground: TraceWindows) -> None:
     """Take one step of the actor and its critic, and one of the evolution strategy."""
     _act_and_judge(training, ground)
     _evolve(training, ground)
     training.steps += 1
 
 
-def _act_and_judge(training: Training, ground: Ground) -> None:
+def _act_and_judge(training: Training, ground: TraceWindows) -> None:
     """Try joint actions on some pieces and make those likelier that were worth more than the critic expected."""
     made, worth = list[tuple[Joint, Longs]](), list[Floats]()
     agent = _agent(ground, training.weights)
@@ -274,7 +274,7 @@ def _improved(training: Training, made: Sequence[tuple[Joint, Longs]], gained: F
     return weights
 
 
-def _evolve(training: Training, ground: Ground) -> None:
+def _evolve(training: Training, ground: TraceWindows) -> None:
     """Take one step of an evolution strategy, every candidate on the same pieces."""
     random = np.random.default_rng([training.course.seed, training.steps, 13])
     pieces = [ground.piece(AT_ONCE * training.steps + which) for which in range(AT_ONCE)]

@@ -68,7 +68,7 @@ LEARNED = _learned()
 
 
 @dataclass
-class Member:
+class EvolutionRun:
     """One run of evolution strategies: where it is, and what it has been through."""
 
     weights: Floats
@@ -87,7 +87,7 @@ class Member:
         self.mean = MEMORY * (self.mean if self.mean.size else self.weights) + (1 - MEMORY) * self.weights
 
 
-class Ground:
+class ReplayWindows:
     """The stretches of a course, each set up once, and the threads that replay them."""
 
     def __init__(self, course: Course, pool: ThreadPoolExecutor) -> None:
@@ -160,7 +160,7 @@ class Training:
     spent_s: float = 0.0
     cpu_s: float = 0.0
     curve: list[tuple[float, float]] = field(default_factory=list)
-    now: Member | None = None
+    now: EvolutionRun | None = None
 
     @property
     def turns(self) -> float:
@@ -210,8 +210,8 @@ class Training:
         self.agreement, self.spent_s, self.cpu_s = told["agreement"], told["spent_s"], told.get("cpu_s", 0.0)
         self.curve = [(share, score) for share, score in told["curve"]]
         if told["steps"] >= 0:
-            self.now = Member(arrays["weights"], arrays["mean"],
-                              Adam(arrays["first"], arrays["second"], told["steps"]))
+            self.now = EvolutionRun(arrays["weights"], arrays["mean"],
+                                    Adam(arrays["first"], arrays["second"], told["steps"]))
 
 
 def train(course: Course) -> Iterator[Progress]:
@@ -222,7 +222,7 @@ def train(course: Course) -> Iterator[Progress]:
     training = Training(course)
     training.resume()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        ground = Ground(course, pool)
+        ground = ReplayWindows(course, pool)
         _check(ground)
         while training.turns < MEMBERS:
             began, cpu = time.monotonic(), time.process_time()
@@ -239,7 +239,7 @@ def train(course: Course) -> Iterator[Progress]:
             yield Progress(done, training.worth, saved)
 
 
-def _check(ground: Ground) -> None:
+def _check(ground: ReplayWindows) -> None:
     """Raise ``TrainingError`` for history that nothing can be learned from."""
     first = ground.fit(0)
     for name, arena in (("history", first), ("later history, which chooses,", ground.select[0])):
@@ -252,7 +252,7 @@ def _check(ground: Ground) -> None:
                             "serves as well")
 
 
-def _round(training: Training, ground: Ground) -> bool:
+def _round(training: Training, ground: ReplayWindows) -> bool:
     """Set a member out, or take it some steps further; tell whether there is something else to be kept."""
     member = min(MEMBERS - 1, int(training.turns), len(training.kept))
     if training.now is None or len(training.kept) <= member:
@@ -277,7 +277,7 @@ def worse(regrets: Floats, than: Floats) -> bool:
     return bool(more.mean() > more.std() / np.sqrt(len(more)))
 
 
-def _set_out(training: Training, ground: Ground, member: int) -> Member:
+def _set_out(training: Training, ground: ReplayWindows, member: int) -> EvolutionRun:
     """Return a member that chooses as the incumbent does, by what hindsight taught, or as a heuristic: what is best."""
     course = training.course
     random = np.random.default_rng([course.seed, member])
@@ -288,10 +288,10 @@ def _set_out(training: Training, ground: Ground, member: int) -> Member:
         starts.append(load(course.start).members[member])
     if math.isnan(training.agreement):
         training.agreement = agreement(starts[0], lesson([ground.fit(LESSONS)], course.incumbent))
-    return Member(starts[int(ground.pains(starts, trials).argmin())])
+    return EvolutionRun(starts[int(ground.pains(starts, trials).argmin())])
 
 
-def _step(member: Member, ground: Ground, random: np.random.Generator, step: float) -> None:
+def _step(member: EvolutionRun, ground: ReplayWindows, random: np.random.Generator, step: float) -> None:
     """Take one step of evolution strategies."""
     changes = random.standard_normal((PAIRS, SIZE)) * LEARNED
     arenas = [ground.fit(TOGETHER * member.steps + number) for number in range(TOGETHER)]
@@ -303,7 +303,7 @@ def _step(member: Member, ground: Ground, random: np.random.Generator, step: flo
     member.move(better @ changes / (PAIRS * max(1e-9, float(better.std()))), step)
 
 
-def _worth(training: Training, ground: Ground) -> float:
+def _worth(training: Training, ground: ReplayWindows) -> float:
     """Return what the members are worth together on later history."""
     found = ground.worth(training.members.ravel())
     if not math.isfinite(found):
@@ -311,12 +311,12 @@ def _worth(training: Training, ground: Ground) -> float:
     return found
 
 
-def _keep(training: Training, ground: Ground) -> None:
+def _keep(training: Training, ground: ReplayWindows) -> None:
     """Write the members down as a model that can serve."""
     save(training.course.folder / "best", training.members, _card(training, ground))
 
 
-def _card(training: Training, ground: Ground) -> ModelCard:
+def _card(training: Training, ground: ReplayWindows) -> ModelCard:
     arenas = [*ground.seen(), *ground.select]
     shown = np.concatenate([arena.inputs[arena.counted] for arena in arenas])
     low, high = np.quantile(shown, [0.005, 0.995], axis=0)

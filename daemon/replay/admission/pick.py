@@ -53,7 +53,7 @@ def thinned(search: Callable[[Mask], list[int] | None], fits: Mask, room: Counts
 
 def picked(ground: Ground, wish: Wish, fits: Mask, gpus: Counts) -> list[int] | None:
     """Return the nodes that Slurm takes where no switches are told; None where it looks again in another way."""
-    search = _Search(ground, wish, fits, gpus)
+    search = _NodeSearch(ground, wish, fits, gpus)
     weights = weigh(ground, wish, fits)
     sets = _sets(np.flatnonzero(fits), weights)
     while sets and not search.done and search.left > 0:
@@ -73,7 +73,7 @@ def _sets(rows: Rows, weights: Counts) -> list[Rows]:
     return np.split(rows, np.flatnonzero(apart) + 1)
 
 
-class _Search:
+class _NodeSearch:
     """Nodes taken so far, and what is still to be found."""
 
     def __init__(self, ground: Ground, wish: Wish, fits: Mask, gpus: Counts) -> None:

@@ -29,7 +29,7 @@ _FILE = TypeAdapter(Judged)
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class AgentTask:
     """One agent that is trained on one site with one seed."""
 
     site: int
@@ -53,7 +53,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     for site in sites:
         (traces / site.file).stat()
     kinds = [kind_of(kind).name for kind in setting.kinds.split(",")]
-    tasks = [Task(number, seed, kind, setting.budget_s, traces.resolve(), (out / "judged").resolve())
+    tasks = [AgentTask(number, seed, kind, setting.budget_s, traces.resolve(), (out / "judged").resolve())
              for number in range(len(sites)) for seed in range(setting.seed, setting.seed + setting.seeds)
              for kind in kinds]
     # Each training is a process of its own: threads would wait for one another's Python.
@@ -66,7 +66,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     return write_report(out, "sections.md.j2", claims.facts([site.name for site in sites], found, setting))
 
 
-def _done(tasks: list[Task], pool: Executor) -> Iterator[Judged]:
+def _done(tasks: list[AgentTask], pool: Executor) -> Iterator[Judged]:
     """Yield what came of each task, those first that an earlier run has done."""
     open_tasks = []
     for task in tasks:
@@ -82,14 +82,14 @@ def _done(tasks: list[Task], pool: Executor) -> Iterator[Judged]:
             yield future.result()
 
 
-def _kept(task: Task) -> Judged | None:
+def _kept(task: AgentTask) -> Judged | None:
     try:
         return _FILE.validate_json(task.result.read_bytes())
     except (OSError, ValidationError):
         return None
 
 
-def judged(task: Task) -> Judged:
+def judged(task: AgentTask) -> Judged:
     """Train an agent, judge it on the weeks after, keep the figures and return them."""
     parts = split(material_of(HISTORIES[task.site], task.traces, task.seed), seed=task.seed)
     kind = kind_of(task.kind)
@@ -108,7 +108,7 @@ def judged(task: Task) -> Judged:
     return found
 
 
-def _figures(task: Task, verdict: Verdict) -> Judged:
+def _figures(task: AgentTask, verdict: Verdict) -> Judged:
     agent = verdict.rows[0]
     against = verdict.against.get(verdict.incumbent)
     return Judged(task.site, task.seed, task.kind, verdict.reason, verdict.decision.value, verdict.days, verdict.jobs,

@@ -16,7 +16,7 @@ from ...recorded_speeds import published
 from ...replay.cluster import Cluster
 from ...replay.locality import APPLICATIONS
 from ...replay.site_speeds import SiteSpeeds
-from ..scorer.sites import SITES, Site, stretch_of
+from ..scorer.sites import SITES, TraceSite, stretch_of
 
 MOST_GPUS = 8
 """Of a node. Beyond one node nobody measured sizes: jobs that could come there are rigid."""
@@ -25,11 +25,11 @@ LEAST, MOST = 0.5, 2
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class SiteHistory:
     """A trace as one site's history: what is replayed of it, and on what."""
 
     name: str
-    site: Site
+    site: TraceSite
     nodes: int
     days: float
     """From its first job on."""
@@ -43,14 +43,14 @@ class History:
 _PHILLY, _OTHER, _VENUS = (next(site for site in SITES if part in site.name) for part in ("0e4a51", "7f04ca", "vcvGl"))
 HISTORIES = (
     # Hardly anybody waits in the weeks after: nothing could be told.
-    History("Philly 0e4a51, 32 nodes", _PHILLY, 32, 36.0),
+    SiteHistory("Philly 0e4a51, 32 nodes", _PHILLY, 32, 36.0),
     # On its own 32 nodes nobody waits after the second week, on Venus' 20 there is nothing that a policy could change.
-    History("Philly 7f04ca on 22 nodes", _OTHER, 22, 24.5),
-    History("Venus vcvGl on 16 nodes", _VENUS, 16, 30.0),
+    SiteHistory("Philly 7f04ca on 22 nodes", _OTHER, 22, 24.5),
+    SiteHistory("Venus vcvGl on 16 nodes", _VENUS, 16, 30.0),
 )
 
 
-def material_of(history: History, traces: Path, seed: int) -> Material:
+def material_of(history: SiteHistory, traces: Path, seed: int) -> Material:
     """Return a history, its jobs as fast as applications drawn by ``seed``.
 
     Recorded run times are taken to be those of GPUs as close as they can be: traces do not tell where jobs ran.

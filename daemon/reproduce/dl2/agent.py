@@ -1,6 +1,6 @@
 """DL2's own agent (Peng et al., arXiv 1909.06040): a flat network that sees a window of jobs, 3J + 1 actions.
 
-Where the paper and its published code differ, or say nothing, the choice stands here or in ``Options``. It is no
+Where the paper and its published code differ, or say nothing, the choice stands here or in ``Ablations``. It is no
 ``Kind``: it can be put in charge of no site, whose jobs have a fixed number of GPUs.
 """
 
@@ -16,12 +16,12 @@ from ....storage.records import ModelCard
 from ...agents import checkpoint
 from ...replay.arrays import Floats, Longs
 from .flat_kernel import Trail, by_window
-from .kernel import Cluster, Jobs
-from .network import Shape, Weights, compiled_form, desk, initial
+from .kernel import ArenaCluster, ArrivedJobs
+from .network import NetworkSize, Weights, compiled_form, desk, initial
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Ablations:
     """What of the paper is done; its Table 2 leaves out one after the other."""
 
     warm_up: bool = True
@@ -36,16 +36,16 @@ class Options:
     """Of the next slot's value, as in the paper. The published code has none: its target is the slot's own reward."""
 
 
-PAPER = Options()
+PAPER = Ablations()
 LIKELIEST = (-1.0, 1.0, 0.0, 0.0)
 """Draws that take the likeliest action and explore nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hyperparameters:
-    """Those of the paper and its code, but for the size of the networks (``Shape``) and what is marked as ours."""
+class PaperSettings:
+    """Those of the paper and its code, but for the sizes of the networks (``NetworkSize``) and what is marked ours."""
 
-    shape: Shape = Shape()
+    shape: NetworkSize = NetworkSize()
     imitated: int = 16
     """Traces of the teacher to learn from (ours)."""
     imitation_rate: float = 5e-3
@@ -62,7 +62,7 @@ class Hyperparameters:
     """Of the ratio of the policy to the one that acted (PPO; ours). The code takes the old chances for the new ones."""
 
 
-PUBLISHED = Hyperparameters()
+PUBLISHED = PaperSettings()
 
 
 @dataclass
@@ -70,7 +70,7 @@ class FlatAgent:
     """A policy of the arena whose choice is learned; it acts without torch."""
 
     weights: Weights
-    shape: Shape
+    shape: NetworkSize
     draw: Callable[[tuple[int, int]], Floats] | None = None
     """Uniform numbers, for an agent that samples; without, it takes the likeliest action."""
     exploration: float = 0.0
@@ -81,11 +81,11 @@ class FlatAgent:
     """Taken so far."""
 
     @classmethod
-    def fresh(cls, shape: Shape, seed: int) -> FlatAgent:
+    def fresh(cls, shape: NetworkSize, seed: int) -> FlatAgent:
         """Return one that knows nothing."""
         return cls(initial(shape, shape.actions, np.random.default_rng(seed)), shape)
 
-    def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+    def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Give tasks one by one; masked by the room on nodes before the softmax, not renormalised after."""
         size = 2 * cluster.most * len(jobs.model) + 1, 4
         draws = np.broadcast_to(LIKELIEST, size).copy() if self.draw is None else self.draw(size)
@@ -99,19 +99,19 @@ class FlatAgent:
         return checkpoint.save(folder, card, self.weights, schema(self.shape))
 
     @classmethod
-    def load(cls, folder: Path, shape: Shape) -> FlatAgent:
+    def load(cls, folder: Path, shape: NetworkSize) -> FlatAgent:
         """Return a saved agent; ``CheckpointError`` when its weights are not whole or not for this window."""
         weights, _ = checkpoint.load(folder, schema(shape), like=cls.fresh(shape, 0).weights)
         return cls(weights, shape)
 
 
-def schema(shape: Shape) -> dict[str, object]:
+def schema(shape: NetworkSize) -> dict[str, object]:
     """Return what weights must have been trained for to fit here."""
     return {"agent": "dl2", **asdict(shape), "inputs": ["model", "stay", "left", "share", "workers", "servers"],
             "actions": ["worker", "server", "bundle", "end"]}
 
 
-def trail(shape: Shape, rows: int) -> Trail:
+def trail(shape: NetworkSize, rows: int) -> Trail:
     """Return room to write down so many decisions."""
     return Trail(np.empty((rows, shape.inputs), np.float32), np.empty((rows, shape.actions), np.bool_),
                  np.empty(rows, np.int64), np.empty(rows), np.zeros(1, np.int64))

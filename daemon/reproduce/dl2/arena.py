@@ -15,7 +15,7 @@ import numpy as np
 from ...replay.arrays import Floats, Longs
 from ..failures import ZeroProgressError
 from . import speeds
-from .kernel import BUNDLE, SERVER, WORKER, Cluster, Jobs, waiting
+from .kernel import BUNDLE, SERVER, WORKER, ArenaCluster, ArrivedJobs, waiting
 
 SEED = 9973
 MOST_SLOTS = 3000
@@ -36,7 +36,7 @@ MODEL_OF = (6, 4, 0, 5, 1, 2, 7, 3)
 LONGEST_EPOCHS = 80_000
 
 
-class Trace(NamedTuple):
+class ArenaTrace(NamedTuple):
     """Jobs by arrival."""
 
     arrival: Longs
@@ -45,23 +45,23 @@ class Trace(NamedTuple):
     epochs: Floats
 
 
-class Policy(Protocol):
+class SlotPolicy(Protocol):
     """Decides at a slot."""
 
-    def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+    def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Give jobs their tasks, and nodes what these use, [node, CPU or GPU]."""
 
 
-def cluster(most: int, rates: Floats | None = None, nodes: int = 48) -> Cluster:
+def cluster(most: int, rates: Floats | None = None, nodes: int = 48) -> ArenaCluster:
     """Return the cluster of the paper's simulation; speeds are our fit unless measured ones are given."""
     demand = np.zeros((len(speeds.MODELS), 3, 2), np.int64)
     demand[:, SERVER] = (4, 0)
     demand[:, WORKER] = [(2, 2)] * 4 + [(2, 0), (2, 2), (2, 0), (1, 2)]
     demand[:, BUNDLE] = demand[:, SERVER] + demand[:, WORKER]
-    return Cluster(speeds.fitted(most) if rates is None else rates, demand, most, nodes)
+    return ArenaCluster(speeds.fitted(most) if rates is None else rates, demand, most, nodes)
 
 
-def traces(seed: int = SEED, *, jobs: int = 60, at_once: int = 3) -> Iterator[Trace]:
+def traces(seed: int = SEED, *, jobs: int = 60, at_once: int = 3) -> Iterator[ArenaTrace]:
     """Yield traces without end; those of ``SEED`` are the paper's validation traces."""
     draw = np.random.RandomState(seed)  # the stream that the authors' code draws from
     scaled = [-(-count * at_once // max(ARRIVALS)) for count in ARRIVALS]
@@ -74,19 +74,19 @@ def traces(seed: int = SEED, *, jobs: int = 60, at_once: int = 3) -> Iterator[Tr
         drawn = draw.random_sample((jobs, 2))[:, 0]
         kind = (np.cumsum(SHARES) > SHARES.sum() * drawn[:, None]).argmax(axis=1)
         epochs = np.floor(LENGTHS[kind] / LENGTHS.max() * LONGEST_EPOCHS)
-        yield Trace(np.array(arrival[:jobs], np.int64), np.array(MODEL_OF, np.int64)[kind], epochs)
+        yield ArenaTrace(np.array(arrival[:jobs], np.int64), np.array(MODEL_OF, np.int64)[kind], epochs)
 
 
 @dataclass
 class Slot:
     """One slot, as it went."""
 
-    jobs: Jobs
+    jobs: ArrivedJobs
     used: Longs
     """[node, CPU or GPU]."""
 
 
-def replay(cluster: Cluster, trace: Trace, policy: Policy) -> Floats:
+def replay(cluster: ArenaCluster, trace: ArenaTrace, policy: SlotPolicy) -> Floats:
     """Return the completion time of every job, in slots and fractions of the last one."""
     ends = np.full(len(trace.arrival), np.nan)
     for _ in watch(cluster, trace, policy, ends):
@@ -94,7 +94,7 @@ def replay(cluster: Cluster, trace: Trace, policy: Policy) -> Floats:
     return ends
 
 
-def mean_jct(cluster: Cluster, policy: Policy, tried_on: Iterable[Trace]) -> Floats:
+def mean_jct(cluster: ArenaCluster, policy: SlotPolicy, tried_on: Iterable[ArenaTrace]) -> Floats:
     """Return the mean completion time of each trace in slots; ``HOPELESS`` where some job never ends."""
     found = []
     for trace in tried_on:
@@ -105,13 +105,13 @@ def mean_jct(cluster: Cluster, policy: Policy, tried_on: Iterable[Trace]) -> Flo
     return np.array(found)
 
 
-def progress(cluster: Cluster, jobs: Jobs) -> Floats:
+def progress(cluster: ArenaCluster, jobs: ArrivedJobs) -> Floats:
     """Return the epochs that jobs do in a slot, with the tasks they have."""
     return np.asarray(np.minimum(cluster.rates[jobs.model, jobs.tasks[:, SERVER], jobs.tasks[:, WORKER]],
                                  jobs.remaining))
 
 
-def watch(cluster: Cluster, trace: Trace, policy: Policy, ends: Floats) -> Iterator[Slot]:
+def watch(cluster: ArenaCluster, trace: ArenaTrace, policy: SlotPolicy, ends: Floats) -> Iterator[Slot]:
     """Yield slot by slot until all jobs are done, and fill in their completion times; ``ZeroProgressError``."""
     left = trace.epochs.copy()
     for now in range(MOST_SLOTS):

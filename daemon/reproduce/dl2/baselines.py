@@ -10,13 +10,13 @@ import numpy as np
 
 from ...replay.arrays import Floats, Longs
 from ...replay.speed import fit
-from .arena import Policy
+from .arena import SlotPolicy
 from .kernel import (
     BUNDLE,
     SERVER,
     WORKER,
-    Cluster,
-    Jobs,
+    ArenaCluster,
+    ArrivedJobs,
     at_random,
     bundles_by,
     grant,
@@ -34,7 +34,7 @@ class Drf:
     among_all: bool = False
     """Go on to the next node when the least used one has no room; the authors' code ends the slot."""
 
-    def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+    def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Serve the least served."""
         bundles_by(cluster, jobs, used, np.zeros(len(jobs.model)), True, self.among_all)
 
@@ -45,7 +45,7 @@ class Fifo:
 
     among_all: bool = False
 
-    def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+    def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Serve by arrival."""
         bundles_by(cluster, jobs, used, jobs.number.astype(np.float64), False, self.among_all)
 
@@ -54,7 +54,7 @@ class Fifo:
 class SrtfAsCoded:
     """Sorted by the *fraction* that is left, as the authors' code has it."""
 
-    def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+    def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Serve by the fraction left."""
         bundles_by(cluster, jobs, used, jobs.remaining / jobs.epochs, False, False)
 
@@ -63,7 +63,7 @@ class SrtfAsCoded:
 class Srtf:
     """Shortest remaining time first, at the best speed it can have."""
 
-    def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+    def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Serve by the time left."""
         fastest = cluster.rates[jobs.model, 1:cluster.most + 1, 1:cluster.most + 1].max(axis=(1, 2))
         bundles_by(cluster, jobs, used, jobs.remaining / fastest, False, True)
@@ -73,7 +73,7 @@ class Srtf:
 class TetrisAsCoded:
     """Node after node to whom it suits best, and has most left: the authors' Tetris."""
 
-    def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+    def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Serve node by node."""
         if len(jobs.model):
             tetris(cluster, jobs, used)
@@ -83,7 +83,7 @@ class TetrisAsCoded:
 class Tetris:
     """Node after node to whom suits what is free there, and has least work left: Tetris as published (SIGCOMM'14)."""
 
-    def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+    def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Serve node by node; the work left is what a bundle takes, times how long one alone would take."""
         alone = np.maximum(cluster.rates[jobs.model, 1, 1], 1e-12)
         demand = cluster.demand[jobs.model, BUNDLE].sum(axis=1)
@@ -94,7 +94,7 @@ class Tetris:
 class EqualShare:
     """The same number of bundles for everybody."""
 
-    def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+    def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Go round."""
         for _ in range(cluster.most):
             for job in range(len(jobs.model)):
@@ -109,7 +109,7 @@ class Optimus:
     """[model, servers, workers]; true speeds when None (an oracle)."""
     among_all: bool = False
 
-    def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+    def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Serve the largest saving."""
         known = cluster if self.believed is None else cluster._replace(rates=self.believed)
         optimus(known, jobs, used, np.zeros(len(jobs.model), np.bool_), self.among_all)
@@ -119,7 +119,7 @@ class Optimus:
 class MaxRelativeGain:
     """Most gain in log speed per slot that it takes: proportional fairness."""
 
-    def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+    def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Serve the largest relative gain."""
         max_relative_gain(cluster, jobs, used, np.zeros((len(jobs.model), 3), np.bool_))
 
@@ -131,7 +131,7 @@ class RandomFeasible:
         self._draw = np.random.default_rng(seed)
         self._bundles = bundles
 
-    def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+    def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Serve anybody."""
         kinds = (BUNDLE,) if self._bundles else (SERVER, WORKER)
         choices = np.array([(job, what) for job in range(len(jobs.model)) for what in kinds], np.int64).reshape(-1, 2)
@@ -139,7 +139,7 @@ class RandomFeasible:
         at_random(cluster, jobs, used, choices, draws)
 
 
-def fitted_speeds(cluster: Cluster) -> Floats:
+def fitted_speeds(cluster: ArenaCluster) -> Floats:
     """Return what Optimus believes after it has seen every model on a few sizes: its own curve through them."""
     sizes = np.minimum([(1, 1), (1, 2), (2, 1), (2, 4), (4, 2), (4, 4)], cluster.most + 1)
     believed = np.zeros_like(cluster.rates)
@@ -151,7 +151,7 @@ def fitted_speeds(cluster: Cluster) -> Floats:
     return believed
 
 
-def baselines(cluster: Cluster, seed: int = 0) -> Mapping[str, Policy]:
+def baselines(cluster: ArenaCluster, seed: int = 0) -> Mapping[str, SlotPolicy]:
     """Return every policy by the name it has in the report."""
     found: dict[str, Any] = {
         "DRF": Drf(), "DRF, any node": Drf(among_all=True), "FIFO": Fifo(), "SRTF as coded": SrtfAsCoded(),

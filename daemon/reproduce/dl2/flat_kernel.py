@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...replay.arrays import Floats, Longs
 from ...replay.compiled import compiled, compiled_apart
-from .kernel import BUNDLE, SERVER, WORKER, Bools, Cluster, Jobs, bundle_each, fits, grant, share
+from .kernel import BUNDLE, SERVER, WORKER, ArenaCluster, ArrivedJobs, Bools, bundle_each, fits, grant, share
 
 Singles = NDArray[np.float32]
 
@@ -24,7 +24,7 @@ IMPOSSIBLE = 1e-20
 """Exploration takes no action that the policy gives less chance."""
 
 
-class Net(NamedTuple):
+class PolicyNetwork(NamedTuple):
     """The policy network, as the compiled code reads it."""
 
     first: Singles
@@ -47,7 +47,7 @@ class Trail(NamedTuple):
     """[1] how many of the rows."""
 
 
-class Desk(NamedTuple):
+class DecisionScratch(NamedTuple):
     """Scratch of one decision."""
 
     seen: Longs
@@ -60,7 +60,7 @@ class Desk(NamedTuple):
 
 
 @compiled_apart
-def look(cluster: Cluster, jobs: Jobs, used: Longs, desk: Desk) -> int:
+def look(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, desk: DecisionScratch) -> int:
     """Fill in the window, its state and what is open; return how many tasks are. Jobs that have all are not seen."""
     desk.seen[:] = -1
     desk.state[:] = 0.0
@@ -89,7 +89,7 @@ def look(cluster: Cluster, jobs: Jobs, used: Longs, desk: Desk) -> int:
 
 
 @compiled
-def _somewhere(cluster: Cluster, jobs: Jobs, used: Longs, job: int, what: int) -> bool:
+def _somewhere(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, job: int, what: int) -> bool:
     """Tell whether any node has room."""
     for node in range(used.shape[0]):  # noqa: SIM110 (numba compiles no generators here)
         if fits(cluster, jobs, used, job, what, node):
@@ -110,7 +110,7 @@ def _layer(inputs: Singles, weights: Singles, bias: Singles, outputs: Singles) -
 
 
 @compiled_apart
-def think(net: Net, desk: Desk, scores: Singles) -> None:
+def think(net: PolicyNetwork, desk: DecisionScratch, scores: Singles) -> None:
     """Fill in the chances of all actions: a softmax over those that are open."""
     _layer(desk.state, net.first, net.first_bias, desk.first)
     for unit in range(desk.first.size):
@@ -147,7 +147,7 @@ def choose(chances: Floats, draw: float) -> int:
 
 
 @compiled
-def _aware(jobs: Jobs, desk: Desk, draws: Floats) -> int:
+def _aware(jobs: ArrivedJobs, desk: DecisionScratch, draws: Floats) -> int:
     """Return the action that job-aware exploration would rather see (§4.3), -1 when nothing is amiss.
 
     A job that has only one of the two roles gets the other; so does one that has ten times as many, or rather (as the
@@ -172,7 +172,7 @@ def _aware(jobs: Jobs, desk: Desk, draws: Floats) -> int:
 
 
 @compiled
-def note(trail: Trail, desk: Desk, action: int) -> None:
+def note(trail: Trail, desk: DecisionScratch, action: int) -> None:
     """Write down a decision, as long as there are rows."""
     row = trail.taken[0]
     if row < trail.actions.size:
@@ -185,7 +185,8 @@ def note(trail: Trail, desk: Desk, action: int) -> None:
 
 
 @compiled
-def by_window(cluster: Cluster, jobs: Jobs, used: Longs, net: Net, desk: Desk, scores: Singles, draws: Floats,
+def by_window(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, net: PolicyNetwork, desk: DecisionScratch,
+              scores: Singles, draws: Floats,
               exploration: float, trail: Trail) -> int:
     """Give every job a bundle, then a task per decision until the policy ends the slot or nothing fits.
 
@@ -217,7 +218,8 @@ def _kind(action: int) -> int:
 
 
 @compiled
-def rebuild(cluster: Cluster, jobs: Jobs, used: Longs, taught: Jobs, desk: Desk, trail: Trail) -> None:
+def rebuild(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, taught: ArrivedJobs, desk: DecisionScratch,
+            trail: Trail) -> None:
     """Write down what a teacher did as decisions of the agent, which begins with a bundle for everybody.
 
     A grant that the bundle covers is none of its decisions; one for a job outside of the window is followed silently.

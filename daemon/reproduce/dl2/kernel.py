@@ -16,7 +16,7 @@ SERVER, WORKER, BUNDLE = 0, 1, 2
 """What a job may be given; a bundle is one of each."""
 
 
-class Cluster(NamedTuple):
+class ArenaCluster(NamedTuple):
     """What does not change."""
 
     rates: Floats
@@ -30,7 +30,7 @@ class Cluster(NamedTuple):
     """CPU slots, and as many GPU slots, of a node."""
 
 
-class Jobs(NamedTuple):
+class ArrivedJobs(NamedTuple):
     """The jobs in the system, by arrival."""
 
     number: Longs
@@ -50,15 +50,16 @@ class Jobs(NamedTuple):
 
 
 @compiled_with_arrays
-def waiting(cluster: Cluster, number: Longs, model: Longs, stay: Floats, remaining: Floats, epochs: Floats) -> Jobs:
+def waiting(cluster: ArenaCluster, number: Longs, model: Longs, stay: Floats, remaining: Floats,
+            epochs: Floats) -> ArrivedJobs:
     """Return jobs that have no tasks yet."""
     count = model.size
-    return Jobs(number, model, stay, remaining, epochs, np.zeros((count, 2), np.int64),
-                np.empty((2 * cluster.most * count, 2), np.int64), np.zeros(1, np.int64))
+    return ArrivedJobs(number, model, stay, remaining, epochs, np.zeros((count, 2), np.int64),
+                       np.empty((2 * cluster.most * count, 2), np.int64), np.zeros(1, np.int64))
 
 
 @compiled
-def fits(cluster: Cluster, jobs: Jobs, used: Longs, job: int, what: int, node: int) -> bool:
+def fits(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, job: int, what: int, node: int) -> bool:
     """Tell whether a node has room."""
     model, demand = jobs.model[job], cluster.demand
     return bool(used[node, 0] + demand[model, what, 0] <= cluster.slots
@@ -66,7 +67,7 @@ def fits(cluster: Cluster, jobs: Jobs, used: Longs, job: int, what: int, node: i
 
 
 @compiled
-def grant(cluster: Cluster, jobs: Jobs, used: Longs, job: int, what: int, among_all: bool) -> bool:
+def grant(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, job: int, what: int, among_all: bool) -> bool:
     """Give a job a server, a worker, or one of each on one node; False, and nothing, without room.
 
     The least used node takes it, or with ``among_all`` the least used that has room.
@@ -85,7 +86,7 @@ def grant(cluster: Cluster, jobs: Jobs, used: Longs, job: int, what: int, among_
 
 
 @compiled
-def take(cluster: Cluster, jobs: Jobs, used: Longs, job: int, what: int, node: int) -> None:
+def take(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, job: int, what: int, node: int) -> None:
     """Give a job a task on a node that has room for it."""
     used[node, 0] += cluster.demand[jobs.model[job], what, 0]
     used[node, 1] += cluster.demand[jobs.model[job], what, 1]
@@ -96,7 +97,7 @@ def take(cluster: Cluster, jobs: Jobs, used: Longs, job: int, what: int, node: i
 
 
 @compiled
-def share(cluster: Cluster, jobs: Jobs, job: int) -> Any:
+def share(cluster: ArenaCluster, jobs: ArrivedJobs, job: int) -> Any:
     """Return the dominant share of a job."""
     largest, demand, model = 0, cluster.demand, jobs.model[job]
     for kind in range(2):
@@ -107,7 +108,8 @@ def share(cluster: Cluster, jobs: Jobs, job: int) -> Any:
 
 
 @compiled
-def bundles_by(cluster: Cluster, jobs: Jobs, used: Longs, keys: Floats, fair: bool, among_all: bool) -> None:
+def bundles_by(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, keys: Floats, fair: bool,
+               among_all: bool) -> None:
     """Give bundles to the job with the lowest key; ``fair`` keys are dominant shares, which grow as it is given."""
     while True:
         best = -1
@@ -121,7 +123,7 @@ def bundles_by(cluster: Cluster, jobs: Jobs, used: Longs, keys: Floats, fair: bo
 
 
 @compiled
-def _alignment(cluster: Cluster, jobs: Jobs, used: Longs, job: int, node: int) -> tuple[float, float]:
+def _alignment(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, job: int, node: int) -> tuple[float, float]:
     """Return how well a bundle suits what is free on a node, and the work that a job has left, in Tetris' units."""
     suits, size = 0.0, 0.0
     for kind in range(2):
@@ -132,7 +134,7 @@ def _alignment(cluster: Cluster, jobs: Jobs, used: Longs, job: int, node: int) -
 
 
 @compiled
-def tetris(cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+def tetris(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
     """Fill node after node with bundles by alignment and work left, as coded: *most* work left goes first.
 
     A node is closed by the first job that it has no room for, although another one may still fit.
@@ -155,7 +157,7 @@ def tetris(cluster: Cluster, jobs: Jobs, used: Longs) -> None:
 
 
 @compiled
-def tetris_as_published(cluster: Cluster, jobs: Jobs, used: Longs, works: Floats) -> None:
+def tetris_as_published(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, works: Floats) -> None:
     """Fill node after node with the bundles that fit, by alignment and *least* work left (SIGCOMM'14).
 
     ``works`` [job] is the work left in units of all; as in the paper it weighs as much as alignment, on average.
@@ -179,7 +181,7 @@ def tetris_as_published(cluster: Cluster, jobs: Jobs, used: Longs, works: Floats
 
 
 @compiled
-def _saved(cluster: Cluster, jobs: Jobs, job: int, what: int) -> Any:
+def _saved(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int) -> Any:
     """Return the slots that one more task saves, were the job to keep it to its end."""
     model, servers, workers = jobs.model[job], jobs.tasks[job, SERVER], jobs.tasks[job, WORKER]
     if workers == 0 or servers == 0:
@@ -190,7 +192,7 @@ def _saved(cluster: Cluster, jobs: Jobs, job: int, what: int) -> Any:
 
 
 @compiled
-def optimus(cluster: Cluster, jobs: Jobs, used: Longs, closed: Bools, among_all: bool) -> None:
+def optimus(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, closed: Bools, among_all: bool) -> None:
     """Give the next task to whom it saves most; as coded, a job whose better task is at its maximum gets no more."""
     while True:
         best, most, what = -1, 0.0, 0
@@ -210,7 +212,7 @@ def optimus(cluster: Cluster, jobs: Jobs, used: Longs, closed: Bools, among_all:
 
 
 @compiled
-def _relative(cluster: Cluster, jobs: Jobs, job: int, what: int) -> Any:
+def _relative(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int) -> Any:
     """Return the gain in log speed per slot of a node that is taken; first bundles go before all else."""
     model, servers, workers = jobs.model[job], jobs.tasks[job, SERVER], jobs.tasks[job, WORKER]
     then, also = servers + np.int64(what != WORKER), workers + np.int64(what != SERVER)
@@ -223,7 +225,7 @@ def _relative(cluster: Cluster, jobs: Jobs, job: int, what: int) -> Any:
 
 
 @compiled
-def max_relative_gain(cluster: Cluster, jobs: Jobs, used: Longs, closed: Bools) -> None:
+def max_relative_gain(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, closed: Bools) -> None:
     """Give the next task to whom it helps most, relatively; ``closed`` [job, what] is scratch."""
     while True:
         best, most, what = -1, 0.0, 0
@@ -238,14 +240,14 @@ def max_relative_gain(cluster: Cluster, jobs: Jobs, used: Longs, closed: Bools) 
 
 
 @compiled
-def bundle_each(cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+def bundle_each(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
     """Give every job a bundle, by arrival, as far as there is room: nobody starves."""
     for job in range(jobs.model.size):
         grant(cluster, jobs, used, job, BUNDLE, True)
 
 
 @compiled
-def at_random(cluster: Cluster, jobs: Jobs, used: Longs, choices: Longs, draws: Floats) -> None:
+def at_random(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, choices: Longs, draws: Floats) -> None:
     """Give tasks at random while any fits; ``choices`` are [number, job and what]. Every job first gets a bundle."""
     bundle_each(cluster, jobs, used)
     count = choices.shape[0]

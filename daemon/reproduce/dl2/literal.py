@@ -14,15 +14,15 @@ from ...replay.arrays import Floats
 from ...replay.outcome import Interval
 from .. import plots
 from ..plots import Plot
-from .agent import PAPER, PUBLISHED, Hyperparameters, Options
-from .arena import HOPELESS, Policy, mean_jct, traces
+from .agent import PAPER, PUBLISHED, Ablations, PaperSettings
+from .arena import HOPELESS, SlotPolicy, mean_jct, traces
 from .baselines import Drf, MaxRelativeGain, Optimus, RandomFeasible, Tetris
-from .kernel import Cluster
-from .train import Dl2TrainingConfig, Training, card_of
+from .kernel import ArenaCluster
+from .train import Dl2TrainingConfig, SlotTraining, card_of
 from .trial import TRACES, over_traces
 
-TEACHERS: Mapping[str, Policy] = {"DRF": Drf(), "Tetris (oracle)": Tetris(), "Optimus (oracle)": Optimus(),
-                                  "max-relative-gain (oracle)": MaxRelativeGain()}
+TEACHERS: Mapping[str, SlotPolicy] = {"DRF": Drf(), "Tetris (oracle)": Tetris(), "Optimus (oracle)": Optimus(),
+                                      "max-relative-gain (oracle)": MaxRelativeGain()}
 WHOLE = "as in the paper"
 
 
@@ -31,7 +31,7 @@ class Variant:
     """A way to train the agent."""
 
     name: str
-    options: Options = PAPER
+    options: Ablations = PAPER
     teacher: str = "DRF"
     """The paper's incumbent."""
     claimed: float | None = None
@@ -84,7 +84,7 @@ class AblationStudy:
     outcomes: Sequence[VariantResult]
     chance: Floats
     """Of each of the paper's traces, by giving tasks at random while one fits."""
-    values: Hyperparameters
+    values: PaperSettings
 
     @property
     def whole(self) -> VariantResult:
@@ -133,8 +133,8 @@ Tell = Callable[[str, float], None]
 """Is told what goes on, and how much of it is done, 0..1."""
 
 
-def carry_out(cluster: Cluster, updates: int, seed: int, folder: Path, tell: Tell,
-              values: Hyperparameters = PUBLISHED) -> AblationStudy:
+def carry_out(cluster: ArenaCluster, updates: int, seed: int, folder: Path, tell: Tell,
+              values: PaperSettings = PUBLISHED) -> AblationStudy:
     """Train all of it; what ``folder`` holds of an interrupted run goes on from there, and models are left in it."""
     plain = Dl2TrainingConfig(cluster, Drf(), seed, values=values, updates=0)
     lessons = [_lesson(replace(plain, teacher=TEACHERS[name]), name, tell) for name in TEACHERS]
@@ -158,8 +158,8 @@ def _outcome(course: Dl2TrainingConfig, variant: Variant, tell: Tell) -> Variant
     return VariantResult(variant, training.curve, _on_ten(course.cluster, training.agent), training.spent_s)
 
 
-def _trained(course: Dl2TrainingConfig, name: str, tell: Tell) -> Training:
-    training = Training(course).resume()
+def _trained(course: Dl2TrainingConfig, name: str, tell: Tell) -> SlotTraining:
+    training = SlotTraining(course).resume()
     try:
         for step in training.run():
             tell(f"{name}: {step.jct:.3f} slots", step.update / max(course.updates, 1))
@@ -168,7 +168,7 @@ def _trained(course: Dl2TrainingConfig, name: str, tell: Tell) -> Training:
     return training
 
 
-def _on_ten(cluster: Cluster, policy: Policy) -> Floats:
+def _on_ten(cluster: ArenaCluster, policy: SlotPolicy) -> Floats:
     return mean_jct(cluster, policy, islice(traces(), TRACES))
 
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from ...replay.arrays import Floats, Longs
 from .flat_kernel import Singles
 from .kernel import Bools
-from .network import Shape
+from .network import NetworkSize
 
 SHARPNESS, HIGHEST = 0.9, 4.0
 """Exponent of an error that makes a priority, and the largest."""
 
 
-class Batch(NamedTuple):
+class DecisionBatch(NamedTuple):
     """Decisions as columns, [decision, ...]."""
 
     state: Singles
@@ -33,17 +33,17 @@ class Batch(NamedTuple):
     """1 while the episode goes on, 0 where there is no next slot."""
 
 
-def columns(shape: Shape, rows: int) -> Batch:
+def columns(shape: NetworkSize, rows: int) -> DecisionBatch:
     """Return empty columns."""
-    return Batch(np.zeros((rows, shape.inputs), np.float32), np.zeros((rows, shape.actions), np.bool_),
-                 np.zeros(rows, np.int64), np.zeros(rows, np.float32), np.zeros(rows, np.float32),
-                 np.zeros((rows, shape.inputs), np.float32), np.zeros(rows, np.float32))
+    return DecisionBatch(np.zeros((rows, shape.inputs), np.float32), np.zeros((rows, shape.actions), np.bool_),
+                         np.zeros(rows, np.int64), np.zeros(rows, np.float32), np.zeros(rows, np.float32),
+                         np.zeros((rows, shape.inputs), np.float32), np.zeros(rows, np.float32))
 
 
 class Memory:
     """The latest decisions; the oldest make room."""
 
-    def __init__(self, shape: Shape, capacity: int) -> None:
+    def __init__(self, shape: NetworkSize, capacity: int) -> None:
         self._columns = columns(shape, capacity)
         self._priority = np.zeros(capacity)
         self._added = 0
@@ -52,7 +52,7 @@ class Memory:
         """Return how many are held."""
         return min(self._added, len(self._priority))
 
-    def add(self, batch: Batch, priority: float) -> None:
+    def add(self, batch: DecisionBatch, priority: float) -> None:
         """Keep the decisions of a slot."""
         rows = (self._added + np.arange(len(batch.action))) % len(self._priority)
         column: Any
@@ -62,14 +62,14 @@ class Memory:
         self._priority[rows] = priority
         self._added += len(rows)
 
-    def sample(self, size: int, correction: float, random: np.random.Generator) -> tuple[Longs, Batch, Singles]:
+    def sample(self, size: int, correction: float, random: np.random.Generator) -> tuple[Longs, DecisionBatch, Singles]:
         """Return rows drawn by priority, what is in them, and their weights: 1 at most, ``correction`` is beta."""
         likely = self._priority[:len(self)] / self._priority[:len(self)].sum()
         rows = np.searchsorted(np.cumsum(likely), random.random(size) * (1.0 - 1e-12)).astype(np.int64)
         rows = np.minimum(rows, len(self) - 1)
         weights = (len(self) * likely[rows]) ** -correction
         drawn: Any = (column[rows] for column in self._columns)
-        return rows, Batch(*drawn), (weights / weights.max()).astype(np.float32)
+        return rows, DecisionBatch(*drawn), (weights / weights.max()).astype(np.float32)
 
     def learned(self, rows: Longs, errors: Floats) -> None:
         """Take in how wrong the value of decisions was."""

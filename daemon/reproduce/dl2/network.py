@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .flat_kernel import PER_JOB, Desk, Net
+from .flat_kernel import PER_JOB, DecisionScratch, PolicyNetwork
 
 Weights = dict[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class NetworkSize:
     """The size of the networks: flat, so tied to its window."""
 
     window: int = 20
@@ -34,7 +34,7 @@ class Shape:
         return 3 * self.window + 1
 
 
-def initial(shape: Shape, outputs: int, random: np.random.Generator) -> Weights:
+def initial(shape: NetworkSize, outputs: int, random: np.random.Generator) -> Weights:
     """Return weights as He et al. (2015) draw them, the last layer's 0: every action is as likely."""
     weights: Weights = {}
     before = shape.inputs
@@ -56,14 +56,14 @@ def outputs(weights: Mapping[str, Any], states: Any) -> Any:
     return hidden @ weights["out.weight"] + weights["out.bias"]
 
 
-def compiled_form(weights: Weights) -> Net:
+def compiled_form(weights: Weights) -> PolicyNetwork:
     """Return the policy as the hot path takes it; the arrays are the same, not copies."""
-    return Net(weights["first.weight"], weights["first.bias"], weights["second.weight"], weights["second.bias"],
-               weights["out.weight"], weights["out.bias"])
+    return PolicyNetwork(weights["first.weight"], weights["first.bias"], weights["second.weight"],
+                         weights["second.bias"], weights["out.weight"], weights["out.bias"])
 
 
-def desk(shape: Shape) -> Desk:
+def desk(shape: NetworkSize) -> DecisionScratch:
     """Return scratch for one decision."""
-    return Desk(np.empty(shape.window, np.int64), np.empty(shape.inputs, np.float32),
-                np.empty(shape.actions, np.bool_), np.empty(shape.hidden, np.float32),
-                np.empty(shape.hidden, np.float32), np.empty(shape.actions))
+    return DecisionScratch(np.empty(shape.window, np.int64), np.empty(shape.inputs, np.float32),
+                           np.empty(shape.actions, np.bool_), np.empty(shape.hidden, np.float32),
+                           np.empty(shape.hidden, np.float32), np.empty(shape.actions))

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..published import pollux
-from ..published.pollux import NODE_GPUS, NODES, Allocations, Job, Nodes, free_gpus
-from ..published.pollux_speed import Application, Placement, Split
+from ..published.pollux import NODE_GPUS, NODES, Allocations, Nodes, PolluxJob, free_gpus
+from ..published.pollux_speed import Application, BatchSplit, Placement
 
 STEPS = (1, 2, 4, 8)
 """GPUs that a job may be given at a time."""
@@ -23,7 +23,7 @@ BATCHES = 30
 """Geometric sizes that a free batch is chosen from."""
 
 
-class FreeJob(Job):
+class FreeJob(PolluxJob):
     """A job whose batch follows its GPUs and its epoch, by true goodput; ncf's is fixed, as for Pollux."""
 
     def _refresh(self) -> None:
@@ -42,7 +42,7 @@ def best_batch(application: Application, placement: Placement, epoch: int) -> in
     return int(max(sizes, key=lambda size: _goodput(application, placement, application.split(int(size), gpus), epoch)))
 
 
-def _goodput(application: Application, placement: Placement, split: Split, epoch: int) -> float:
+def _goodput(application: Application, placement: Placement, split: BatchSplit, epoch: int) -> float:
     if not application.smallest_local <= split.atomic <= application.largest_local:
         return 0.0
     return application.goodput(placement, split, epoch)
@@ -57,7 +57,7 @@ class RelativeGain:
     _known: dict[tuple[str, int, int, int], float] = field(default_factory=dict)
     _active: tuple[str, ...] = ()
 
-    def decide(self, now: int, active: Sequence[Job], held: Allocations) -> Allocations:
+    def decide(self, now: int, active: Sequence[PolluxJob], held: Allocations) -> Allocations:
         """Plan anew when jobs came or went; else leave everything."""
         names = tuple(job.name for job in active)
         if names == self._active:
@@ -65,7 +65,7 @@ class RelativeGain:
         self._active = names
         return packed(dict(zip(names, self.sizes(active), strict=True)), held)
 
-    def sizes(self, active: Sequence[Job]) -> list[int]:
+    def sizes(self, active: Sequence[PolluxJob]) -> list[int]:
         """Return the GPUs of each job: one for everybody while there are any, in file order, then by gain."""
         left = NODES * NODE_GPUS
         sizes = [int(place < left) for place in range(len(active))]
@@ -81,20 +81,20 @@ class RelativeGain:
             left -= step
         return sizes
 
-    def _weight(self, job: Job) -> float:
+    def _weight(self, job: PolluxJob) -> float:
         if not self.haste:
             return 1.0
         boundaries = job.application.boundaries
         left = float(boundaries[job.epochs]) - job.progress
         return float((max(left, 1.0) / self._at(job, 1)) ** -self.haste)
 
-    def _gain(self, job: Job, gpus: int, step: int) -> float:
+    def _gain(self, job: PolluxJob, gpus: int, step: int) -> float:
         """Return the gain in log goodput per GPU; 0 beyond what its batch can feed."""
         if gpus == 0 or gpus + step > most(job):
             return 0.0
         return math.log(max(self._at(job, gpus + step), 1e-12) / self._at(job, gpus)) / step
 
-    def _at(self, job: Job, gpus: int) -> float:
+    def _at(self, job: PolluxJob, gpus: int) -> float:
         """Return the goodput on the fewest nodes."""
         batch = 0 if isinstance(job, FreeJob) else job.batch
         key = job.application.name, batch, job.epoch, gpus
@@ -113,7 +113,7 @@ class RandomSizes:
     draw: random.Random
     _active: tuple[str, ...] = ()
 
-    def decide(self, now: int, active: Sequence[Job], held: Allocations) -> Allocations:
+    def decide(self, now: int, active: Sequence[PolluxJob], held: Allocations) -> Allocations:
         """Draw anew when jobs came or went; else leave everything."""
         names = tuple(job.name for job in active)
         if names == self._active:
@@ -132,7 +132,7 @@ class RandomSizes:
         return packed(sizes, held)
 
 
-def most(job: Job) -> int:
+def most(job: PolluxJob) -> int:
     """Return the GPUs that a job's batch, or the largest that it may have, can feed."""
     if job.application.name == "ncf":
         return 1
@@ -164,6 +164,6 @@ def _fewest_nodes(gpus: int, free: list[int]) -> Nodes:
     return sorted(taken)
 
 
-def freed(jobs: Sequence[Job]) -> list[Job]:
+def freed(jobs: Sequence[PolluxJob]) -> list[PolluxJob]:
     """Return the same jobs with free batches."""
     return [FreeJob(job.name, job.submit_s, job.application, job.wanted, job.batch) for job in jobs]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...replay.arrays import Floats
 from ...replay.outcome import Interval, ratio_interval
-from ..published.pollux import LOADS, POLICIES, Artifact, Job, Policy, replay
+from ..published.pollux import LOADS, POLICIES, Artifact, PolluxJob, TickPolicy, replay
 from ..published.pollux_speed import Application
 from ..report import interval
 from .pollux import RandomSizes, RelativeGain, freed
@@ -37,7 +37,7 @@ FRESH, FRESH_SEED = 4, 900
 OURS, PLAIN, RANDOM = "ours (oracle)", "plain (oracle)", "random-feasible"
 REPLAYS = len(HASTES) * MADE_UP + 2 * 3 * (len(LOADS) * len(WORKLOADS) + FRESH) + len(POLICIES) * FRESH
 """Of the whole trial: to choose, on Pollux's workloads and on fresh ones under three policies, and the authors'."""
-Played = Callable[[Sequence[Job], Policy], Floats]
+Played = Callable[[Sequence[PolluxJob], TickPolicy], Floats]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class PolluxResult:
             yield "free" if free else "fixed", name, f"{jct.mean():.3f}", "-" if name == OURS else interval(above)
 
 
-def made_up(applications: Mapping[str, Application], seed: int, jobs: int = 160) -> list[Job]:
+def made_up(applications: Mapping[str, Application], seed: int, jobs: int = 160) -> list[PolluxJob]:
     """Return a workload of eight hours, with the mix of Pollux's workloads but none of their jobs."""
     draw = np.random.default_rng(seed)
     times = np.sort(draw.choice(len(HOURS), jobs, p=HOURS / HOURS.sum()) * 3600 + draw.integers(0, 3600, jobs))
@@ -79,11 +79,11 @@ def made_up(applications: Mapping[str, Application], seed: int, jobs: int = 160)
     for number, submit in enumerate(times.tolist()):
         name = list(SHARES)[draw.choice(len(shares), p=shares / shares.sum())]
         wanted, batch = ROWS[name][int(draw.integers(len(ROWS[name])))]
-        drawn.append(Job(f"{name}-{number}", submit, applications[name], wanted, batch))
+        drawn.append(PolluxJob(f"{name}-{number}", submit, applications[name], wanted, batch))
     return drawn
 
 
-def hours(jobs: Sequence[Job], policy: Policy) -> Floats:
+def hours(jobs: Sequence[PolluxJob], policy: TickPolicy) -> Floats:
     """Return the completion time of every job; the jobs themselves stay as they are."""
     return np.array(list(replay([copy(job) for job in jobs], policy).values())) / 3600.0
 
@@ -97,7 +97,7 @@ def choose(applications: Mapping[str, Application], played: Played = hours) -> f
     return min(HASTES, key=jct)
 
 
-def policies(haste: float) -> dict[str, Policy]:
+def policies(haste: float) -> dict[str, TickPolicy]:
     """Return ours and what both batches can be given out by."""
     return {OURS: RelativeGain(haste), PLAIN: RelativeGain(), RANDOM: RandomSizes(random.Random(0))}
 
@@ -109,7 +109,7 @@ def carry_out(artifact: Artifact, tell: Callable[[int, int], object] = lambda do
     """
     done = count(1)
 
-    def played(jobs: Sequence[Job], policy: Policy) -> Floats:
+    def played(jobs: Sequence[PolluxJob], policy: TickPolicy) -> Floats:
         found = hours(jobs, policy)
         tell(next(done), REPLAYS)
         return found

@@ -17,7 +17,7 @@ from ..published.pollux import Artifact
 from ..report import write_report
 from . import claims, pollux_trial, speeds
 from .arena import cluster
-from .kernel import Cluster
+from .kernel import ArenaCluster
 from .setting import Setting
 from .sizefree.agent import SizeFree
 from .sizefree.train import POOL, ElasticBench, course
@@ -53,7 +53,7 @@ def _arena(artifact: Artifact, bar: Progress) -> pollux_trial.PolluxResult:
     return pollux_trial.carry_out(artifact, lambda done, total: bar.update(task, completed=done, total=total))
 
 
-def _contest(out: Path, site: Cluster, setting: Setting, bar: Progress) -> Contest:
+def _contest(out: Path, site: ArenaCluster, setting: Setting, bar: Progress) -> Contest:
     config, folder = course(setting.seed, setting.rounds), out / "models" / f"workers-{site.most}"
     task = bar.add_task(f"at most {site.most} workers", total=setting.rounds)
     for step in train(config, ElasticBench(site, setting.seed), folder):
@@ -63,7 +63,7 @@ def _contest(out: Path, site: Cluster, setting: Setting, bar: Progress) -> Conte
     return contest(site, step, measured=setting.speeds is not None, plans=setting.plans)
 
 
-def _own_agent(out: Path, site: Cluster, setting: Setting, bar: Progress) -> AblationStudy:
+def _own_agent(out: Path, site: ArenaCluster, setting: Setting, bar: Progress) -> AblationStudy:
     from . import literal  # torch
 
     task = bar.add_task("DL2's own agent", total=1.0)

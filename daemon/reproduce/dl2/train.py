@@ -18,11 +18,11 @@ from ....storage.records import ModelCard
 from ...agents.checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
 from ...agents.kinds import TrainingError
 from ...replay.arrays import Floats, Longs
-from .agent import PAPER, PUBLISHED, FlatAgent, Hyperparameters, Options, trail
-from .arena import Policy, Trace, mean_jct, progress, traces, watch
+from .agent import PAPER, PUBLISHED, Ablations, FlatAgent, PaperSettings, trail
+from .arena import ArenaTrace, SlotPolicy, mean_jct, progress, traces, watch
 from .flat_kernel import Singles, Trail, rebuild
-from .kernel import Bools, Cluster, waiting
-from .memory import Batch, Memory
+from .kernel import ArenaCluster, Bools, waiting
+from .memory import DecisionBatch, Memory
 from .network import Weights, desk, initial, outputs
 
 STATE = "training.safetensors"
@@ -36,12 +36,12 @@ CORRECTION = (0.1, 1.0)
 class Dl2TrainingConfig:
     """Everything that a training is given; the same course gives the same agent."""
 
-    cluster: Cluster
-    teacher: Policy
+    cluster: ArenaCluster
+    teacher: SlotPolicy
     seed: int = 1
     """Of the traces to learn from; those to choose by have the next one. Never the paper's."""
-    options: Options = PAPER
-    values: Hyperparameters = PUBLISHED
+    options: Ablations = PAPER
+    values: PaperSettings = PUBLISHED
     updates: int = 6000
     """Of reinforcement learning, one per slot."""
     judged_every: int = 500
@@ -102,7 +102,7 @@ def joined(trails: Sequence[Trail]) -> tuple[Singles, Bools, Longs]:
     return np.concatenate(states), np.concatenate(allowed), np.concatenate(actions)
 
 
-def imitate(policy: dict[str, torch.Tensor], lessons: tuple[Singles, Bools, Longs], values: Hyperparameters,
+def imitate(policy: dict[str, torch.Tensor], lessons: tuple[Singles, Bools, Longs], values: PaperSettings,
             random: np.random.Generator) -> None:
     """Move a policy towards the teacher's decisions by cross-entropy (§4.2)."""
     taught = tuple(torch.from_numpy(column) for column in lessons)
@@ -120,18 +120,18 @@ def imitate(policy: dict[str, torch.Tensor], lessons: tuple[Singles, Bools, Long
 class ActorCritic:
     """A policy, and the value of a state that its advantages are measured from."""
 
-    def __init__(self, policy: dict[str, torch.Tensor], value: dict[str, torch.Tensor], options: Options,
-                 values: Hyperparameters) -> None:
+    def __init__(self, policy: dict[str, torch.Tensor], value: dict[str, torch.Tensor], options: Ablations,
+                 values: PaperSettings) -> None:
         self.policy, self.value, self._options, self._values = policy, value, options, values
         self.optimizers = (torch.optim.Adam(policy.values(), lr=values.rate),
                            torch.optim.Adam(value.values(), lr=values.critic_rate))
         self.average = 0.0
         """Of rewards, where there is no critic."""
 
-    def update(self, batch: Batch, weights: Singles) -> Floats:
+    def update(self, batch: DecisionBatch, weights: Singles) -> Floats:
         """Take one step; return how wrong the values were. FloatingPointError when the loss is not finite."""
         columns: Any = (torch.from_numpy(np.ascontiguousarray(column)) for column in batch)
-        told: Any = Batch(*columns)
+        told: Any = DecisionBatch(*columns)
         important = torch.from_numpy(weights)
         advantage, critic_loss = self._advantage(told, important)
         log_chances = masked(self.policy, told.state, told.allowed)
@@ -190,7 +190,7 @@ class ActorCritic:
 class Practice:
     """A policy that learns from slots as they pass, and from those it remembers."""
 
-    def __init__(self, values: Hyperparameters, options: Options, updates: int, random: np.random.Generator) -> None:
+    def __init__(self, values: PaperSettings, options: Ablations, updates: int, random: np.random.Generator) -> None:
         shape = values.shape
         self.learner = ActorCritic(tensors(initial(shape, shape.actions, random)),
                                    tensors(initial(shape, 1, random)), options, values)
@@ -205,7 +205,7 @@ class Practice:
         """Return the policy as it is now, which learning changes in place."""
         return arrays(self.learner.policy)
 
-    def learn(self, batch: Batch) -> None:
+    def learn(self, batch: DecisionBatch) -> None:
         """Take in the decisions of a slot, and one step."""
         total, count = self.rewards[0] + float(batch.reward[0]), self.rewards[1] + 1
         self.rewards = total, count
@@ -220,7 +220,7 @@ class Practice:
         self.memory.learned(rows, self.learner.update(drawn, weights))
 
 
-class Training:
+class SlotTraining:
     """An agent and the slots it learns from; goes on where a saved one was left."""
 
     def __init__(self, course: Dl2TrainingConfig) -> None:
@@ -279,7 +279,7 @@ class Training:
         self.curve.append((self.updates, found))
         return Dl2TrainingProgress(self.updates, found, self.best, self.spent_s)
 
-    def _episode(self, trace: Trace) -> Iterator[int]:
+    def _episode(self, trace: ArenaTrace) -> Iterator[int]:
         """Play a trace and learn once a slot; yield the number of updates."""
         course, options = self.course, self.course.options
         told = trail(course.values.shape, 2 * course.cluster.most * len(trace.arrival))
@@ -310,7 +310,7 @@ class Training:
         kept = {f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()}
         write_unfinished(self.course.folder / STATE, told, kept)
 
-    def resume(self) -> Training:
+    def resume(self) -> SlotTraining:
         """Go on where it was kept, if it was; ``CheckpointError`` for another or a damaged training."""
         path = None if self.course.folder is None else self.course.folder / STATE
         if path is None or not path.exists():
@@ -337,21 +337,22 @@ def copied(weights: Weights) -> Weights:
     return {name: array.copy() for name, array in weights.items()}
 
 
-def decided(told: Trail, reward: float) -> Batch | None:
+def decided(told: Trail, reward: float) -> DecisionBatch | None:
     """Take the decisions of a slot off a trail, all of which had a part in its reward; None for none."""
     count = int(told.taken[0])
     told.taken[0] = 0
     if count == 0:
         return None
     states = told.states[:count].copy()
-    return Batch(states, told.allowed[:count].copy(), told.actions[:count].copy(),
-                 told.chances[:count].astype(np.float32), np.full(count, reward, np.float32), np.zeros_like(states),
-                 np.ones(count, np.float32))
+    return DecisionBatch(states, told.allowed[:count].copy(), told.actions[:count].copy(),
+                         told.chances[:count].astype(np.float32), np.full(count, reward, np.float32),
+                         np.zeros_like(states),
+                         np.ones(count, np.float32))
 
 
-def linked(slots: Iterable[Batch | None]) -> Iterator[Batch]:
+def linked(slots: Iterable[DecisionBatch | None]) -> Iterator[DecisionBatch]:
     """Yield the slots of an episode in which something was decided, each once it is known what follows it."""
-    before: Batch | None = None
+    before: DecisionBatch | None = None
     for batch in slots:
         if batch is None:
             continue
@@ -362,7 +363,7 @@ def linked(slots: Iterable[Batch | None]) -> Iterator[Batch]:
         yield before._replace(further=np.zeros_like(before.further))
 
 
-def card_of(training: Training) -> ModelCard:
+def card_of(training: SlotTraining) -> ModelCard:
     """Return what is known of an agent after its training."""
     course = training.course
     curve = tuple((update / max(course.updates, 1), score) for update, score in training.curve)

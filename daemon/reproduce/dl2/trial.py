@@ -12,9 +12,9 @@ from ...replay.arrays import Floats
 from ...replay.outcome import Interval, ratio_interval
 from ..evolution import EvolutionProgress
 from ..failures import ZeroProgressError
-from .arena import Policy, Trace, replay, traces
+from .arena import ArenaTrace, SlotPolicy, replay, traces
 from .baselines import baselines
-from .kernel import Cluster
+from .kernel import ArenaCluster
 from .sizefree.agent import SizeFree
 
 OURS, PLAIN = "ours", "ours, without looking ahead"
@@ -61,7 +61,7 @@ def over_traces(ours: Floats, theirs: Floats) -> Interval:
     return ratio_interval(np.arange(float(len(ours))), ours, theirs, block_s=1.0, resamples=10_000)
 
 
-def contest(cluster: Cluster, training: EvolutionProgress, *, measured: bool, plans: int) -> Contest:
+def contest(cluster: ArenaCluster, training: EvolutionProgress, *, measured: bool, plans: int) -> Contest:
     """Replay every policy on the same traces; ours tries so many plans in each slot, and is shown without them, too.
 
     ``ZeroProgressError`` names the policy that lets jobs wait for ever.
@@ -75,17 +75,17 @@ def contest(cluster: Cluster, training: EvolutionProgress, *, measured: bool, pl
     return Contest(cluster.most, {name: np.array(found) for name, found in jct.items()}, training, measured, plans)
 
 
-def learned(training: EvolutionProgress, plans: int) -> dict[str, Policy]:
+def learned(training: EvolutionProgress, plans: int) -> dict[str, SlotPolicy]:
     """Return ours with and without looking ahead; as it set out, too, where training found something better."""
     best, first = training.best, training.first
     named = [(OURS, PLAIN, best)] + ([] if np.array_equal(best, first) else [(UNTRAINED, RULE, first)])
-    found: dict[str, Policy] = {}
+    found: dict[str, SlotPolicy] = {}
     for ahead, plain, weights in named:
         found |= {ahead: SizeFree(weights, plans)} | ({plain: SizeFree(weights)} if plans else {})
     return found
 
 
-def _mean(cluster: Cluster, trace: Trace, policy: Policy, name: str) -> float:
+def _mean(cluster: ArenaCluster, trace: ArenaTrace, policy: SlotPolicy, name: str) -> float:
     try:
         return float(replay(cluster, trace, policy).mean())
     except ZeroProgressError as error:

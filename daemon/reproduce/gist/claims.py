@@ -13,8 +13,8 @@ from ...agents.gist_mdrl.environment import (
     HOUR_S,
     PARTITIONS,
     V100,
+    EpisodeOutcome,
     GpuPartition,
-    Outcome,
     PlacementDecision,
     Reading,
 )
@@ -23,15 +23,15 @@ from ..plots import Plot
 from ..report import Section, Table
 from . import drawings, sensitivity
 from .baselines import first_fit, naive, random_feasible
-from .exact import QUEUE, Node, Policy, ends, optimum, root, roots, stationary, value
+from .exact import QUEUE, EpisodeMoment, Policy, ends, optimum, root, roots, stationary, value
 from .seeds import mean_of, settled
-from .trial import DAY_S, OPTIONS, Result, Trial, random_episodes
+from .trial import DAY_S, OPTIONS, Trial, TrialResult, random_episodes
 
 TITLE = "GIST AI-X mDRL (Narantuya et al. 2022), reproduced"
 PAPER_NAIVE, PAPER_PROPOSED = 0.62, 0.75
 PAPER_MWH = {"A100": (3.55, 2.15), "V100": (1.91, 1.15)}
 EPISODE_HOURS = 720
-Results = Mapping[Trial, Result]
+Results = Mapping[Trial, TrialResult]
 Exact = Mapping[str, Mapping[str, float]]
 """By policy, what enumeration gives; ``utilization`` for all, the rest where a policy is one."""
 NAIVE = "Naive: random server, else wait"
@@ -50,13 +50,13 @@ def exact_values(partition: GpuPartition = A100) -> dict[str, dict[str, float]]:
     return told
 
 
-def _worth(nodes: Sequence[Node], policy: Policy) -> dict[str, float]:
+def _worth(nodes: Sequence[EpisodeMoment], policy: Policy) -> dict[str, float]:
     worth = value(nodes, policy)
     return {"utilization": worth.utilization, "utilization_at_end": worth.utilization_at_end,
             "terminal_start_days": worth.terminal_start_s / DAY_S, "makespan_days": worth.makespan_s / DAY_S}
 
 
-def _searched(nodes: Sequence[Node], starts: int = 12) -> float:
+def _searched(nodes: Sequence[EpisodeMoment], starts: int = 12) -> float:
     """Return the best that a search over the paper's state finds, begun at random policies: a lower bound."""
     return max(stationary(nodes, _drawn(np.random.default_rng(seed)))[0] for seed in range(starts))
 
@@ -209,7 +209,7 @@ def _by_chance(count: int) -> list[float]:
     return [_chosen(sequence, random).utilization for sequence in random_episodes(count)]
 
 
-def _chosen(sequence: Sequence[int], random: np.random.Generator) -> Outcome:
+def _chosen(sequence: Sequence[int], random: np.random.Generator) -> EpisodeOutcome:
     node = root(A100, sequence)
     while node.outcome is None:
         node = node.after(int(random.integers(0, A100.servers)))
@@ -353,22 +353,22 @@ class _Change:
     def __call__(self, told: Mapping[str, float]) -> str:
         return f"{self.figure(told) / self.figure(self.exact[NAIVE]) - 1:+.0%}"
 
-    def of(self, done: Sequence[Result]) -> str:
+    def of(self, done: Sequence[TrialResult]) -> str:
         return self({name: float(np.mean([result.mean[name] for result in done])) for name in _COLUMNS})
 
 
-def _ours(results: Results, tell: Callable[[Sequence[Result]], str]) -> Iterator[str]:
+def _ours(results: Results, tell: Callable[[Sequence[TrialResult]], str]) -> Iterator[str]:
     """Tell something of both kinds of agents, over both partitions; a dash where none is trained."""
     for agent in _NAMED:
         done = [result for trial, result in results.items() if trial.agent == agent]
         yield tell(done) if done else "–"
 
 
-def _mean_u(done: Sequence[Result]) -> str:
+def _mean_u(done: Sequence[TrialResult]) -> str:
     return mean_of([result.utilization for result in done])
 
 
-def _settling(done: Sequence[Result]) -> str:
+def _settling(done: Sequence[TrialResult]) -> str:
     found = settled([result.curve for result in done])
     return "–" if found is None else str(found)
 
@@ -384,11 +384,11 @@ def _fits_above_naive(results: Results) -> tuple[str, str]:
     return f"{np.mean(np.asarray(fit) > level):.0%}", f"{np.mean(np.asarray(best) > level):.0%}"
 
 
-def _above_naive(done: Sequence[Result]) -> str:
+def _above_naive(done: Sequence[TrialResult]) -> str:
     level = float(np.mean(_by_chance(len(done[0].tested))))
     return f"{np.mean(np.asarray([result.tested for result in done]) > level):.0%}"
 
 
-def _of(results: Results, partition: str, agent: str) -> list[Result]:
+def _of(results: Results, partition: str, agent: str) -> list[TrialResult]:
     return [result for trial, result in sorted(results.items(), key=lambda item: item[0].seed)
             if (trial.partition, trial.agent) == (partition, agent)]

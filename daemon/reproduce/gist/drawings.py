@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...agents.gist_mdrl.environment import Bar, GpuPartition, Outcome
+from ...agents.gist_mdrl.environment import Bar, EpisodeOutcome, GpuPartition
 from .. import plots
 from ..plots import Plot
 from .trial import DAY_S
@@ -15,7 +15,7 @@ from .trial import DAY_S
 SIZES = "smlf"
 
 
-def schedule(title: str, outcome: Outcome, partition: GpuPartition) -> Plot:
+def schedule(title: str, outcome: EpisodeOutcome, partition: GpuPartition) -> Plot:
     """Draw who ran where and when (Fig. 3, on its side): a row per GPU, a bar per job and server."""
     gpus = partition.server[0]
     held = [(run.flavor.name, np.array([run.start_s, run.end_s]) / DAY_S,
@@ -26,7 +26,7 @@ def schedule(title: str, outcome: Outcome, partition: GpuPartition) -> Plot:
     return plots.schedule(title, "days since the first job", servers, held, names)
 
 
-def _rows(outcome: Outcome, partition: GpuPartition) -> Iterator[tuple[Bar, int, int, int]]:
+def _rows(outcome: EpisodeOutcome, partition: GpuPartition) -> Iterator[tuple[Bar, int, int, int]]:
     """Yield each run's (bar, server, first GPU, number of GPUs), on GPUs that nobody else holds then."""
     gpus = partition.server[0]
     held: list[tuple[Bar, int, set[int]]] = []

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ...agents.gist_mdrl.environment import (
     CLOSEST,
     Environment,
+    EpisodeOutcome,
     GpuPartition,
-    Outcome,
     PlacementDecision,
     Reading,
     sequences,
@@ -23,15 +23,15 @@ Policy = Callable[[PlacementDecision], Mapping[Choice, float]]
 """The probability of each choice in a decision."""
 
 
-class Node:
+class EpisodeMoment:
     """A moment of an episode: a decision, or its outcome; what follows is played once and remembered."""
 
     __slots__ = ("decision", "_environment", "_children", "outcome")
 
     def __init__(self, environment: Environment, decision: PlacementDecision | None) -> None:
         self.decision, self._environment = decision, environment
-        self.outcome: Outcome | None = None if decision else environment.outcome
-        self._children: dict[Choice, Node] = {}
+        self.outcome: EpisodeOutcome | None = None if decision else environment.outcome
+        self._children: dict[Choice, EpisodeMoment] = {}
 
     @property
     def choices(self) -> list[Choice]:
@@ -41,13 +41,13 @@ class Node:
                  if free == self._environment.partition.server]
         return [choice for choice in range(QUEUE, len(self.decision.free)) if choice not in empty[1:]]
 
-    def after(self, choice: Choice) -> Node:
+    def after(self, choice: Choice) -> EpisodeMoment:
         """Return the moment that follows a choice."""
         if choice not in self._children:
             assert self.decision is not None
             environment = self._environment.fork()
             _, decision = environment.step(action(environment.partition, self.decision.flavor, choice))
-            self._children[choice] = Node(environment, decision)
+            self._children[choice] = EpisodeMoment(environment, decision)
         return self._children[choice]
 
 
@@ -57,13 +57,13 @@ def action(partition: GpuPartition, flavor: int, choice: Choice) -> int:
     return len(partition.flavors) * servers + flavor if choice == QUEUE else flavor * servers + choice
 
 
-def root(partition: GpuPartition, sequence: Sequence[int], reading: Reading = CLOSEST) -> Node:
+def root(partition: GpuPartition, sequence: Sequence[int], reading: Reading = CLOSEST) -> EpisodeMoment:
     """Return the beginning of the episode with these flavours."""
     environment = Environment(partition, reading)
-    return Node(environment, environment.reset(sequence))
+    return EpisodeMoment(environment, environment.reset(sequence))
 
 
-def roots(partition: GpuPartition, reading: Reading = CLOSEST) -> list[Node]:
+def roots(partition: GpuPartition, reading: Reading = CLOSEST) -> list[EpisodeMoment]:
     """Return the beginning of every sequence."""
     return [root(partition, sequence, reading) for sequence in sequences(partition)]
 
@@ -78,7 +78,7 @@ class Value:
     makespan_s: float
 
 
-def value(nodes: Sequence[Node], policy: Policy) -> Value:
+def value(nodes: Sequence[EpisodeMoment], policy: Policy) -> Value:
     """Return the mean over all sequences of what a policy brings."""
     sums = [0.0, 0.0, 0.0, 0.0]
     for node in nodes:
@@ -89,7 +89,7 @@ def value(nodes: Sequence[Node], policy: Policy) -> Value:
     return Value(*(total / len(nodes) for total in sums))
 
 
-def ends(node: Node, policy: Policy, chance: float = 1.0) -> Iterable[tuple[float, Outcome]]:
+def ends(node: EpisodeMoment, policy: Policy, chance: float = 1.0) -> Iterable[tuple[float, EpisodeOutcome]]:
     """Yield every outcome that a policy can come to, with its probability."""
     if node.outcome is not None:
         yield chance, node.outcome
@@ -99,7 +99,7 @@ def ends(node: Node, policy: Policy, chance: float = 1.0) -> Iterable[tuple[floa
         yield from ends(node.after(choice), policy, chance * share)
 
 
-def optimum(nodes: Sequence[Node]) -> float:
+def optimum(nodes: Sequence[EpisodeMoment]) -> float:
     """Return the best possible sum of utilisation for whoever cannot tell these episodes apart until they differ.
 
     All sequences together give the optimum without foresight, each alone the oracle's.
@@ -115,7 +115,7 @@ def optimum(nodes: Sequence[Node]) -> float:
 Table = dict[tuple[object, int], Choice]
 
 
-def stationary(nodes: Sequence[Node], start: Policy) -> tuple[float, Table]:
+def stationary(nodes: Sequence[EpisodeMoment], start: Policy) -> tuple[float, Table]:
     """Return a lower bound of the best policy that sees only the paper's state, (free resources, flavour).
 
     Coordinate ascent: from ``start``, change one state's choice at a time while that helps.

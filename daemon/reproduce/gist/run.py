@@ -18,12 +18,12 @@ from ..report import write_report
 from . import claims, sensitivity, variant
 from .setting import Setting
 from .table import partitions_of
-from .trial import Result, Trial, all_trials, carry_out_all
+from .trial import Trial, TrialResult, all_trials, carry_out_all
 
 
 def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     """Carry out the trials and write the report; Ctrl-C reports what is done and then goes on its way."""
-    trials, results = _trials(setting), dict[Trial, Result]()
+    trials, results = _trials(setting), dict[Trial, TrialResult]()
     with contextlib.ExitStack() as afterwards:
         try:
             _watch(trials, results, out / "runs", setting)
@@ -59,7 +59,7 @@ def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def _watch(trials: Sequence[Trial], results: dict[Trial, Result], folder: Path, setting: Setting) -> None:
+def _watch(trials: Sequence[Trial], results: dict[Trial, TrialResult], folder: Path, setting: Setting) -> None:
     """Fill ``results`` as trials come in, with a progress bar on the terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:

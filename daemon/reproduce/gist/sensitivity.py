@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..report import Section, Table
 from .seeds import half_width, mean_of
-from .trial import Result, Trial
+from .trial import Trial, TrialResult
 
 CHANGES: Mapping[str, Mapping[str, object]] = {
     "discount 0.9": {"discount": 0.9}, "discount 0.99": {"discount": 0.99},
@@ -32,7 +32,7 @@ def _file(name: str) -> str:
     return "sensitivity-" + name.replace(" ", "_").replace(".", "")
 
 
-def section(results: Mapping[Trial, Result]) -> Section | None:
+def section(results: Mapping[Trial, TrialResult]) -> Section | None:
     """Return the table; None where none of it was trained."""
     by_label: dict[str, list[tuple[int, float]]] = {}
     for trial, result in results.items():

@@ -14,7 +14,7 @@ from ...agents.gist_mdrl.environment import HOUR_S, PARTITIONS, GpuPartition
 from ..failures import SettingError
 
 
-class _Row(BaseModel):
+class _FlavorRow(BaseModel):
     """A flavour as Table 2 has it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -31,7 +31,7 @@ class _Row(BaseModel):
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    flavours: tuple[_Row, ...]
+    flavours: tuple[_FlavorRow, ...]
     servers: Annotated[int, Field(ge=1, le=8)] | dict[str, Annotated[int, Field(ge=1, le=8)]] = 2
     """Of every partition, or by its name."""
     kilowatts: Annotated[float, Field(ge=0)] = 0.0
@@ -53,13 +53,13 @@ def partitions_of(table: str) -> Mapping[str, GpuPartition]:
         if name in names[:number]:
             raise SettingError(f"table {table}: flavours.{number}: flavours.{names.index(name)} is called {name!r} "
                                "already: give each its own name")
-    by_partition: dict[str, list[_Row]] = {}
+    by_partition: dict[str, list[_FlavorRow]] = {}
     for row in told.flavours:
         by_partition.setdefault(row.partition, []).append(row)
     return {name: _partition(table, name, rows, told) for name, rows in by_partition.items()}
 
 
-def _partition(table: str, name: str, rows: Sequence[_Row], told: _Table) -> GpuPartition:
+def _partition(table: str, name: str, rows: Sequence[_FlavorRow], told: _Table) -> GpuPartition:
     servers = told.servers if isinstance(told.servers, int) else told.servers.get(name, 2)
     *single, last = sorted(rows, key=lambda row: (row.gpus, row.hours))
     size = last.gpus // servers

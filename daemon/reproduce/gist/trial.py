@@ -21,14 +21,14 @@ import numpy as np
 from ....storage.records import ModelCard
 from ...agents.checkpoint import write
 from ...agents.gist_mdrl import environment
-from ...agents.gist_mdrl.agent import IMPROVED, LITERAL, UNNAMED, GistAgent, Hyperparameters, Options
+from ...agents.gist_mdrl.agent import IMPROVED, LITERAL, UNNAMED, AgentChanges, GistAgent, Hyperparameters
 from ...agents.gist_mdrl.environment import (
     A100,
     HALVES,
     PARTITIONS,
     Environment,
+    EpisodeOutcome,
     GpuPartition,
-    Outcome,
     play,
     sequences,
 )
@@ -36,15 +36,15 @@ from ...agents.gist_mdrl.network import Weights
 from ...agents.tracking import NoTracker, TensorBoard, Tracker
 
 DAY_S = 86400.0
-OPTIONS = tuple(field.name for field in fields(Options))
+OPTIONS = tuple(field.name for field in fields(AgentChanges))
 RESULT = "result.json"
 
 
-def options_named(name: str) -> Options:
+def options_named(name: str) -> AgentChanges:
     """Return the options of ``literal``, ``improved`` or of the paper's agent with one change."""
     if name in ("literal", "improved"):
         return LITERAL if name == "literal" else IMPROVED
-    return Options(**{name: getattr(IMPROVED, name)})
+    return AgentChanges(**{name: getattr(IMPROVED, name)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _sources() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class TrialResult:
     """What came of a trial."""
 
     key: str
@@ -130,7 +130,7 @@ def random_episodes(count: int, partition: GpuPartition = A100) -> list[tuple[in
     return [tuple(row) for row in drawn.tolist()]
 
 
-def figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
+def figures(outcomes: Sequence[EpisodeOutcome]) -> dict[str, float]:
     """Return the means that the paper speaks of."""
     rows = [(done.utilization, done.utilization_at_end, done.terminal_start_s / DAY_S, done.makespan_s / DAY_S)
             for done in outcomes]
@@ -138,7 +138,7 @@ def figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
     return dict(zip(names, np.mean(rows, axis=0).tolist(), strict=True))
 
 
-def carry_out(trial: Trial, folder: Path, *, tensorboard: bool = False) -> Result:
+def carry_out(trial: Trial, folder: Path, *, tensorboard: bool = False) -> TrialResult:
     """Train, test, and keep weights, card and result in the trial's own folder."""
     from ...agents.gist_mdrl.train import Training  # torch is loaded where it is used
 
@@ -156,15 +156,15 @@ def carry_out(trial: Trial, folder: Path, *, tensorboard: bool = False) -> Resul
               for flavors in random_episodes(trial.tests, agent.partition)]
     agent.save(home, ModelCard(f"gist_mdrl {trial.name}", "1", time.time(), trial.seed, version("idlewatt"), "", "",
                                metrics=mean))
-    result = Result(trial.key(), tuple(curve), tuple(tested), mean, seconds, chosen_here["utilization"])
+    result = TrialResult(trial.key(), tuple(curve), tuple(tested), mean, seconds, chosen_here["utilization"])
     write(home / RESULT, json.dumps(asdict(result)).encode())
     return result
 
 
 def _chosen_elsewhere(agent: GistAgent, best_without: Callable[[int], Weights],
-                      environment: Environment) -> list[Outcome]:
+                      environment: Environment) -> list[EpisodeOutcome]:
     """Return every sequence, played with weights that were not chosen by how they did on it."""
-    ended, served = list[Outcome](), agent.weights
+    ended, served = list[EpisodeOutcome](), agent.weights
     for half, some in enumerate(HALVES):
         agent.weights = best_without(half)
         ended += [play(environment, flavors, agent.act) for flavors in sequences(agent.partition)[some]]
@@ -177,18 +177,18 @@ def _tracked(tracker: Tracker, number: int, utilization: float, agent: GistAgent
     return utilization
 
 
-def done_before(trial: Trial, folder: Path) -> Result | None:
+def done_before(trial: Trial, folder: Path) -> TrialResult | None:
     """Return the result that an earlier run left, if it was of the very same trial."""
     try:
         told = json.loads((folder / trial.name / RESULT).read_bytes())
-        result = Result(**told)
+        result = TrialResult(**told)
     except (OSError, ValueError, TypeError):
         return None  # not done, or not whole: it is simply done again
     return result if result.key == trial.key() else None
 
 
 def carry_out_all(trials: Sequence[Trial], folder: Path, *, workers: int,
-                  tensorboard: bool = False) -> Iterator[tuple[Trial, Result]]:
+                  tensorboard: bool = False) -> Iterator[tuple[Trial, TrialResult]]:
     """Yield each trial with its result as they come; what an earlier run did comes first.
 
     Whoever stops asking, as by Ctrl-C, ends the trials that run; what was yielded is kept.

@@ -12,7 +12,7 @@ from . import sensitivity
 from .baselines import first_fit, naive, random_feasible
 from .exact import Policy, Value, action, roots, value
 from .seeds import mean_of
-from .trial import DAY_S, Result, Trial
+from .trial import DAY_S, Trial, TrialResult
 
 FEW_SERVERS = 2
 _BASELINES: Mapping[str, Policy] = {
@@ -20,7 +20,7 @@ _BASELINES: Mapping[str, Policy] = {
 _NAMED = {"literal": "the paper's agent", "improved": "with all options"}
 
 
-def facts(results: Mapping[Trial, Result], partitions: Mapping[str, GpuPartition]) -> dict[str, object]:
+def facts(results: Mapping[Trial, TrialResult], partitions: Mapping[str, GpuPartition]) -> dict[str, object]:
     """Return all that the report says, by the names of its template."""
     servers = sum(partition.servers for partition in partitions.values())
     preface = (f"{len(results)} trained agents on another table than the paper's: N = {servers} servers in "
@@ -29,7 +29,7 @@ def facts(results: Mapping[Trial, Result], partitions: Mapping[str, GpuPartition
             "sections": list(_sections(results, partitions))}
 
 
-def _sections(results: Mapping[Trial, Result], partitions: Mapping[str, GpuPartition]) -> Iterator[Section]:
+def _sections(results: Mapping[Trial, TrialResult], partitions: Mapping[str, GpuPartition]) -> Iterator[Section]:
     rows = [(flavor.name, partition.name, str(flavor.gpus), f"{flavor.limit_s / HOUR_S:g} h", f"{flavor.rate:g}")
             for partition in partitions.values() for flavor in (*partition.flavors, partition.terminal)]
     yield Section("Flavours", tables=[Table(("Name", "Partition", "GPUs", "Time", "Rate λ"), rows)])
@@ -40,7 +40,7 @@ def _sections(results: Mapping[Trial, Result], partitions: Mapping[str, GpuParti
         yield found
 
 
-def _worth(partition: GpuPartition, results: Mapping[Trial, Result]) -> Section:
+def _worth(partition: GpuPartition, results: Mapping[Trial, TrialResult]) -> Section:
     rows = list[Sequence[str]]()
     for name, policy in _BASELINES.items():
         worth = _value(partition, policy)

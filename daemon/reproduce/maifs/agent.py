@@ -28,7 +28,7 @@ SCHEMA = {"shapes": {name: list(shape) for name, shape in network.ALL_SHAPES.ite
 
 
 @dataclass
-class Maifs:
+class ArenaMaifs:
     """A policy of the arena whose choices are learned; it needs no torch. The flags are the paper's ablations."""
 
     flat: Floats = field(default_factory=lambda: network.initial(0))
@@ -96,7 +96,8 @@ class Maifs:
             return np.full((len(tasks), 2), -1)
         seen, pair = np.empty((count, SEEN)), np.empty((count, len(tasks), PAIR_INPUTS))
         able = np.empty((count, len(tasks), LEVELS))
-        sight.observe(site, jobs, nodes, sight.Asked(tasks, candidates[:count], asked[:count]), self.weights["taste"],
+        sight.observe(site, jobs, nodes, sight.AskedPairs(tasks, candidates[:count], asked[:count]),
+                      self.weights["taste"],
                       sight.Seen(seen, pair, able))
         self.decisions += 1
         given = network.joint(self.weights, seen, pair, able, attentive=self.attentive, coordinated=self.coordinated)
@@ -122,7 +123,7 @@ class Maifs:
         return checkpoint.save(folder, card, {"maifs": self.flat}, SCHEMA)
 
     @classmethod
-    def load(cls, folder: Path) -> Maifs:
+    def load(cls, folder: Path) -> ArenaMaifs:
         """Return a saved agent; ``CheckpointError`` when its weights are not whole or not for this agent."""
         weights, _ = checkpoint.load(folder, SCHEMA, like={"maifs": network.initial(0)})
         return cls(weights["maifs"].astype(float))

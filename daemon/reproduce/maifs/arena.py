@@ -21,7 +21,7 @@ from ...replay.fungible import FAIR_CPUS, FAIR_MEMORY, MODELS, PRIORS
 from ...replay.power import PowerModel
 from ..failures import ZeroProgressError
 from . import kernel
-from .kernel import FAIR, WAITING, Jobs, Nodes, Site
+from .kernel import FAIR, WAITING, NodeArrays, Site, SubmittedJobs
 
 UNIT = FAIR_MEMORY / FAIR_CPUS
 """Bytes of a unit of memory: a node has as many as CPUs."""
@@ -33,7 +33,7 @@ MOST_ROUNDS = 200_000
 """A policy that has not ended by then never will."""
 
 
-class Trace(NamedTuple):
+class ArenaTrace(NamedTuple):
     """Jobs by submission."""
 
     submit: Floats
@@ -44,7 +44,7 @@ class Trace(NamedTuple):
     """Index of ``fungible.MODELS``."""
 
 
-class Policy(Protocol):
+class RoundPolicy(Protocol):
     """Decides at every round."""
 
     def decide(self, round: Round) -> None:
@@ -56,8 +56,8 @@ class Round:
     """What a policy is shown, and changes."""
 
     site: Site
-    jobs: Jobs
-    nodes: Nodes
+    jobs: SubmittedJobs
+    nodes: NodeArrays
     live: Longs
     """Jobs in the system, by submission."""
     now: float
@@ -154,22 +154,24 @@ def _worth_having(rates: Floats, gpus: int) -> list[tuple[int, int]]:
     return kept
 
 
-def begin(site: Site, trace: Trace) -> Round:
+def begin(site: Site, trace: ArenaTrace) -> Round:
     """Return a trace before its first round."""
     count = len(trace.submit)
     if (trace.gpus > site.nodes * site.size).any() or (trace.gpus < 1).any() or not (trace.work > 0).all():
         raise ValueError(f"jobs must have work, and 1 to {site.nodes * site.size} GPUs; "
                          f"{int((trace.gpus > site.nodes * site.size).sum())} ask for more than the cluster has")
-    jobs = Jobs(trace.submit, trace.work, trace.gpus, trace.model, trace.work.copy(), np.zeros(count),
-                np.full(count, np.nan), np.full(count, WAITING), np.zeros(count, np.int64), np.zeros(count, np.int64),
-                np.full(count, FAIR), np.zeros(count), np.full((count, 3), WAITING))
-    nodes = Nodes(np.tile(np.array([site.size, site.shares, site.shares]), (site.nodes, 1)),
-                  np.zeros((site.nodes, site.size), np.int64), np.zeros(site.nodes, np.int64), np.full(site.nodes, -1),
-                  np.zeros(site.nodes))
+    jobs = SubmittedJobs(trace.submit, trace.work, trace.gpus, trace.model, trace.work.copy(), np.zeros(count),
+                         np.full(count, np.nan), np.full(count, WAITING), np.zeros(count, np.int64),
+                         np.zeros(count, np.int64),
+                         np.full(count, FAIR), np.zeros(count), np.full((count, 3), WAITING))
+    nodes = NodeArrays(np.tile(np.array([site.size, site.shares, site.shares]), (site.nodes, 1)),
+                       np.zeros((site.nodes, site.size), np.int64), np.zeros(site.nodes, np.int64),
+                       np.full(site.nodes, -1),
+                       np.zeros(site.nodes))
     return Round(site, jobs, nodes, np.zeros(0, np.int64), 0.0)
 
 
-def watch(site: Site, trace: Trace, policy: Policy) -> Iterator[Round]:
+def watch(site: Site, trace: ArenaTrace, policy: RoundPolicy) -> Iterator[Round]:
     """Yield round by round, after its decision and before time passes, until all jobs are done."""
     round, arrived, changed = begin(site, trace), 0, True
     for _ in range(MOST_ROUNDS):
@@ -188,7 +190,7 @@ def watch(site: Site, trace: Trace, policy: Policy) -> Iterator[Round]:
     raise ZeroProgressError(f"after {MOST_ROUNDS} rounds {len(round.live)} jobs are not done: nothing moves them")
 
 
-def replay(site: Site, trace: Trace, policy: Policy) -> ReplayResult:
+def replay(site: Site, trace: ArenaTrace, policy: RoundPolicy) -> ReplayResult:
     """Return what comes of a trace; ``ZeroProgressError`` when some job never ends."""
     for last in watch(site, trace, policy):
         round = last

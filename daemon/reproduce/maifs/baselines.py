@@ -13,7 +13,7 @@ import numpy as np
 
 from ...replay.arrays import Floats, Longs
 from . import kernel, placing
-from .arena import Policy, Round
+from .arena import Round, RoundPolicy
 from .kernel import LEVELS, SAVED, WAITING
 from .placing import GREEDY, PROPORTIONAL, TUNE
 
@@ -120,7 +120,7 @@ class RandomFeasible:
             kernel.put(round.jobs, round.nodes, job, node, *share)
 
 
-def baselines(seed: int = 0) -> Mapping[str, Policy]:
+def baselines(seed: int = 0) -> Mapping[str, RoundPolicy]:
     """Return every policy that is not learned by the name it has in the report; SRTF and SRSF know the true work."""
     orders = {"FIFO": fifo, "SRTF": srtf, "SRSF": srsf, "LAS": las}
     rules = {"proportional": PROPORTIONAL, "greedy": GREEDY, "tune": TUNE}

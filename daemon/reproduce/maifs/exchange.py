@@ -11,7 +11,7 @@ import numpy as np
 
 from ...replay.arrays import Floats
 from ...replay.compiled import compiled, compiled_apart
-from .kernel import BEST, GPU, THROUGHPUT, Jobs, Nodes, Site, divide, floor_of, put, take_off
+from .kernel import BEST, GPU, THROUGHPUT, NodeArrays, Site, SubmittedJobs, divide, floor_of, put, take_off
 from .sight import pressure
 
 HORIZON_S = 1800.0
@@ -19,7 +19,7 @@ HORIZON_S = 1800.0
 
 
 @compiled
-def exchange(site: Site, jobs: Jobs, nodes: Nodes, taste: Floats) -> int:
+def exchange(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, taste: Floats) -> int:
     """Trade between the nodes with the most and the least unmet demand while that pays; return how many trades."""
     for count in range(site.nodes):
         short, rich = _extremes(site, jobs, nodes)
@@ -29,7 +29,7 @@ def exchange(site: Site, jobs: Jobs, nodes: Nodes, taste: Floats) -> int:
 
 
 @compiled_apart
-def _extremes(site: Site, jobs: Jobs, nodes: Nodes) -> tuple[int, int]:
+def _extremes(site: Site, jobs: SubmittedJobs, nodes: NodeArrays) -> tuple[int, int]:
     """Return the nodes that are shortest of CPUs, and that have the most to spare; -1 for none."""
     short, rich, most, least = -1, -1, 0, 0
     for node in range(site.nodes):
@@ -44,7 +44,7 @@ def _extremes(site: Site, jobs: Jobs, nodes: Nodes) -> tuple[int, int]:
 
 
 @compiled_apart
-def _trade(site: Site, jobs: Jobs, nodes: Nodes, short: int, rich: int, taste: Floats) -> bool:
+def _trade(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, short: int, rich: int, taste: Floats) -> bool:
     """Move the job that lacks the most CPUs to where there are some, and another back if it needs the room."""
     job = _lacking(site, jobs, nodes, short)
     back = _indifferent(site, jobs, nodes, rich, jobs.gpus[job]) if nodes.free[rich, GPU] < jobs.gpus[job] else -1
@@ -63,7 +63,7 @@ def _trade(site: Site, jobs: Jobs, nodes: Nodes, short: int, rich: int, taste: F
 
 
 @compiled
-def _lacking(site: Site, jobs: Jobs, nodes: Nodes, node: int) -> Any:
+def _lacking(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int) -> Any:
     """Return the job of a node that lacks the most CPUs."""
     found, most = nodes.members[node, 0], 0
     for place in range(nodes.seated[node]):
@@ -75,7 +75,7 @@ def _lacking(site: Site, jobs: Jobs, nodes: Nodes, node: int) -> Any:
 
 
 @compiled
-def _indifferent(site: Site, jobs: Jobs, nodes: Nodes, node: int, gpus: int) -> Any:
+def _indifferent(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, gpus: int) -> Any:
     """Return the job of a node with so many GPUs that can use the fewest CPUs; of several the longest, -1 for none."""
     found, least = -1, np.inf
     for place in range(nodes.seated[node]):
@@ -87,12 +87,12 @@ def _indifferent(site: Site, jobs: Jobs, nodes: Nodes, node: int, gpus: int) -> 
 
 
 @compiled_apart
-def _both(site: Site, jobs: Jobs, nodes: Nodes, one: int, other: int, taste: Floats) -> float:
+def _both(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, one: int, other: int, taste: Floats) -> float:
     return divide(site, jobs, nodes, one, THROUGHPUT, taste) + divide(site, jobs, nodes, other, THROUGHPUT, taste)
 
 
 @compiled_apart
-def _swap(site: Site, jobs: Jobs, nodes: Nodes, job: int, there: int, back: int, here: int) -> None:
+def _swap(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, there: int, back: int, here: int) -> None:
     """Seat a job there, and another one, if any, here."""
     take_off(site, jobs, nodes, job)
     if back >= 0:

@@ -57,7 +57,7 @@ class Site(NamedTuple):
     """Seconds that a change of CPUs or memory costs a running job: DL2's slowest hot scaling."""
 
 
-class Jobs(NamedTuple):
+class SubmittedJobs(NamedTuple):
     """All jobs by submission, [job]."""
 
     submit: Floats
@@ -82,7 +82,7 @@ class Jobs(NamedTuple):
     """[job, node or CPUs or memory] in the last round."""
 
 
-class Nodes(NamedTuple):
+class NodeArrays(NamedTuple):
     """All nodes, [node]."""
 
     free: Longs
@@ -103,7 +103,7 @@ def whole(site: Site, gpus: int) -> int:
 
 
 @compiled
-def put(jobs: Jobs, nodes: Nodes, job: int, node: int, cpus: int, memory: int) -> None:
+def put(jobs: SubmittedJobs, nodes: NodeArrays, job: int, node: int, cpus: int, memory: int) -> None:
     """Seat a job on a node that has room."""
     free = nodes.free[node]
     free[GPU] -= jobs.gpus[job]
@@ -115,7 +115,7 @@ def put(jobs: Jobs, nodes: Nodes, job: int, node: int, cpus: int, memory: int) -
 
 
 @compiled
-def regrant(jobs: Jobs, nodes: Nodes, job: int, cpus: int, memory: int) -> None:
+def regrant(jobs: SubmittedJobs, nodes: NodeArrays, job: int, cpus: int, memory: int) -> None:
     """Give a seated job other CPUs and memory."""
     free = nodes.free[jobs.node[job]]
     free[CPU] += jobs.cpus[job] - cpus
@@ -124,7 +124,7 @@ def regrant(jobs: Jobs, nodes: Nodes, job: int, cpus: int, memory: int) -> None:
 
 
 @compiled_apart
-def take_off(site: Site, jobs: Jobs, nodes: Nodes, job: int) -> None:
+def take_off(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int) -> None:
     """Take a job off its nodes."""
     node = jobs.node[job]
     jobs.node[job] = WAITING
@@ -146,7 +146,7 @@ def take_off(site: Site, jobs: Jobs, nodes: Nodes, job: int) -> None:
 
 
 @compiled
-def floor_of(site: Site, jobs: Jobs, job: int, level: int, what: int) -> Any:
+def floor_of(site: Site, jobs: SubmittedJobs, job: int, level: int, what: int) -> Any:
     """Return the CPUs or the memory (``what`` 0 or 1) that a job is sure of at a level."""
     gpus = jobs.gpus[job]
     best = site.best[jobs.model[job], gpus, what]
@@ -159,7 +159,7 @@ def floor_of(site: Site, jobs: Jobs, job: int, level: int, what: int) -> Any:
 
 
 @compiled_apart
-def divide(site: Site, jobs: Jobs, nodes: Nodes, node: int, form: int, taste: Floats) -> float:
+def divide(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, form: int, taste: Floats) -> float:
     """Divide a node among its jobs: to each what its level assures, the rest where it does most; return their speed.
 
     ``taste`` are the powers of a job's remaining work and of its GPUs in its weight. The speed is of GPUs.
@@ -183,20 +183,20 @@ def divide(site: Site, jobs: Jobs, nodes: Nodes, node: int, form: int, taste: Fl
 
 
 @compiled
-def rate_of(site: Site, jobs: Jobs, job: int) -> Any:
+def rate_of(site: Site, jobs: SubmittedJobs, job: int) -> Any:
     """Return the speed of a job on a shared node, neighbours aside."""
     return site.rates[jobs.model[job], jobs.gpus[job], jobs.cpus[job], jobs.memory[job]]
 
 
 @compiled
-def fits(jobs: Jobs, nodes: Nodes, job: int, cpus: int, memory: int) -> Any:
+def fits(jobs: SubmittedJobs, nodes: NodeArrays, job: int, cpus: int, memory: int) -> Any:
     """Tell whether a seated job can have so many CPUs and so much memory."""
     free = nodes.free[jobs.node[job]]
     return cpus - jobs.cpus[job] <= free[CPU] and memory - jobs.memory[job] <= free[MEMORY]
 
 
 @compiled
-def _give_next(site: Site, jobs: Jobs, nodes: Nodes, node: int, form: int, taste: Floats) -> bool:
+def _give_next(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, form: int, taste: Floats) -> bool:
     """Give one job of a node the next grant that is most worth its share of the node; False when none helps."""
     best, most, cpus_then, memory_then = -1, 1e-12, 0, 0
     for place in range(nodes.seated[node]):
@@ -219,7 +219,7 @@ def _give_next(site: Site, jobs: Jobs, nodes: Nodes, node: int, form: int, taste
 
 
 @compiled
-def _worth(jobs: Jobs, job: int, rate: float, then: float, form: int, taste: Floats) -> Any:
+def _worth(jobs: SubmittedJobs, job: int, rate: float, then: float, form: int, taste: Floats) -> Any:
     if form == SAVED:
         return jobs.left[job] * (1.0 / rate - 1.0 / then)
     weight = np.exp(taste[0] * np.log(jobs.left[job] + 60.0) + taste[1] * np.log(jobs.gpus[job]))
@@ -227,7 +227,7 @@ def _worth(jobs: Jobs, job: int, rate: float, then: float, form: int, taste: Flo
 
 
 @compiled
-def divide_all(site: Site, jobs: Jobs, nodes: Nodes, form: int, taste: Floats) -> None:
+def divide_all(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, form: int, taste: Floats) -> None:
     """Divide every shared node among its jobs."""
     for node in range(site.nodes):
         if nodes.seated[node] > 0:
@@ -235,7 +235,7 @@ def divide_all(site: Site, jobs: Jobs, nodes: Nodes, form: int, taste: Floats) -
 
 
 @compiled
-def paces(site: Site, jobs: Jobs, nodes: Nodes, live: Longs) -> None:
+def paces(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Longs) -> None:
     """Write down how fast everybody is, the worst neighbour counted."""
     for job in live:
         node = jobs.node[job]
@@ -248,7 +248,7 @@ def paces(site: Site, jobs: Jobs, nodes: Nodes, live: Longs) -> None:
 
 
 @compiled
-def _together(site: Site, jobs: Jobs, nodes: Nodes, job: int) -> Any:
+def _together(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int) -> Any:
     """Return the speed of a job on whole nodes, by the leaf switches that they are at."""
     crossing, touched, last = site.crossing[jobs.model[job]], 0, -1
     for node in range(site.nodes):  # nodes of a leaf switch follow each other
@@ -258,7 +258,7 @@ def _together(site: Site, jobs: Jobs, nodes: Nodes, job: int) -> Any:
 
 
 @compiled
-def beside(site: Site, jobs: Jobs, nodes: Nodes, node: int, model: int, job: int) -> float:
+def beside(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, model: int, job: int) -> float:
     """Return the part of its speed that the worst neighbour on a node leaves a model; ``job`` is not its own."""
     left = 1.0
     for place in range(nodes.seated[node]):
@@ -269,7 +269,7 @@ def beside(site: Site, jobs: Jobs, nodes: Nodes, node: int, model: int, job: int
 
 
 @compiled
-def advance(site: Site, jobs: Jobs, nodes: Nodes, live: Longs, now: float, meters: Floats) -> int:
+def advance(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Longs, now: float, meters: Floats) -> int:
     """Let a round pass; leave those who are not done in ``live`` and return how many they are.
 
     ``meters`` add up the GPU-seconds held, and the seconds of nodes with a job.
@@ -291,7 +291,7 @@ def advance(site: Site, jobs: Jobs, nodes: Nodes, live: Longs, now: float, meter
 
 
 @compiled
-def _run(site: Site, jobs: Jobs, job: int, now: float) -> Any:
+def _run(site: Site, jobs: SubmittedJobs, job: int, now: float) -> Any:
     """Let a job run for a round, or up to its end; return for how many seconds it held its GPUs."""
     if jobs.node[job] < 0 or jobs.speed[job] <= 0.0:
         return 0.0
@@ -307,7 +307,7 @@ def _run(site: Site, jobs: Jobs, job: int, now: float) -> Any:
 
 
 @compiled
-def _occupy(site: Site, jobs: Jobs, nodes: Nodes, job: int, held: float) -> None:
+def _occupy(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, held: float) -> None:
     """Keep the nodes of a job busy for as long as it held them, or a neighbour does."""
     if held <= 0.0:
         return
@@ -320,7 +320,7 @@ def _occupy(site: Site, jobs: Jobs, nodes: Nodes, job: int, held: float) -> None
 
 
 @compiled
-def _pause(site: Site, jobs: Jobs, job: int) -> object:
+def _pause(site: Site, jobs: SubmittedJobs, job: int) -> object:
     """Return the seconds that a job loses to what was decided: nothing at its first start."""
     if jobs.attained[job] == 0.0:
         return 0.0

@@ -29,7 +29,7 @@ FAIR, ANY = 1.0, 0.0
 
 
 @dataclass(frozen=True)
-class Optimum:
+class OptimalSpeeds:
     """Jobs by an order, seated as tune does, at the speeds of a linear programme."""
 
     order: Order
@@ -89,6 +89,6 @@ def throughput(round: Round) -> float:
     return float((round.jobs.speed[sharing] * round.jobs.gpus[sharing]).sum())
 
 
-def best_throughput(optimum: Optimum, round: Round) -> float:
+def best_throughput(optimum: OptimalSpeeds, round: Round) -> float:
     """Return the same at the speeds of a linear programme."""
     return float((optimum.speeds(round) * round.jobs.gpus[_sharing(round)]).sum())

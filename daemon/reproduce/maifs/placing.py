@@ -6,14 +6,29 @@ from typing import Any
 
 from ...replay.arrays import Longs
 from ...replay.compiled import compiled, compiled_apart
-from .kernel import BEST, CPU, FAIR, GPU, MEMORY, Jobs, Nodes, Site, fits, floor_of, put, regrant, take_off, whole
+from .kernel import (
+    BEST,
+    CPU,
+    FAIR,
+    GPU,
+    MEMORY,
+    NodeArrays,
+    Site,
+    SubmittedJobs,
+    fits,
+    floor_of,
+    put,
+    regrant,
+    take_off,
+    whole,
+)
 
 PROPORTIONAL, GREEDY, TUNE = 0, 1, 2
 """How the heuristics share a node's CPUs and memory."""
 
 
 @compiled
-def select(site: Site, jobs: Jobs, nodes: Nodes, order: Longs, queue: Longs) -> int:
+def select(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, order: Longs, queue: Longs) -> int:
     """Keep who goes first while GPUs last, take the others off; fill ``queue`` with whom to place, return how many."""
     left, count = site.nodes * site.size, 0
     for job in order:
@@ -28,7 +43,7 @@ def select(site: Site, jobs: Jobs, nodes: Nodes, order: Longs, queue: Longs) -> 
 
 
 @compiled
-def enqueue(jobs: Jobs, queue: Longs, first: int, count: int, job: int) -> int:
+def enqueue(jobs: SubmittedJobs, queue: Longs, first: int, count: int, job: int) -> int:
     """Insert a job into ``queue[first:count]``, most GPUs first and else last; return the new end."""
     place = count
     while place > first and jobs.gpus[queue[place - 1]] < jobs.gpus[job]:
@@ -39,7 +54,7 @@ def enqueue(jobs: Jobs, queue: Longs, first: int, count: int, job: int) -> int:
 
 
 @compiled
-def release(site: Site, jobs: Jobs, nodes: Nodes, live: Longs, queue: Longs, count: int) -> int:
+def release(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Longs, queue: Longs, count: int) -> int:
     """Put whoever shares a node into the queue, too, and sort that by GPUs and then CPUs wanted; return its new end."""
     for job in live:
         if jobs.node[job] >= 0 and not whole(site, jobs.gpus[job]):
@@ -56,13 +71,13 @@ def release(site: Site, jobs: Jobs, nodes: Nodes, live: Longs, queue: Longs, cou
 
 
 @compiled
-def _wanted(site: Site, jobs: Jobs, job: int) -> Any:
+def _wanted(site: Site, jobs: SubmittedJobs, job: int) -> Any:
     gpus = jobs.gpus[job]
     return gpus * site.shares if whole(site, gpus) else gpus * site.shares + floor_of(site, jobs, job, BEST, 0)
 
 
 @compiled
-def make_room(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, first: int, count: int) -> int:
+def make_room(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs, first: int, count: int) -> int:
     """Move the fewest GPUs of smaller jobs out of the way of ``queue[first]``, if anything need be and helps.
 
     Who has to go is put into the queue; return its new end.
@@ -86,7 +101,8 @@ def make_room(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, first: int, co
 
 
 @compiled_apart
-def _evict_smallest(site: Site, jobs: Jobs, nodes: Nodes, node: int, queue: Longs, first: int, count: int) -> int:
+def _evict_smallest(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, queue: Longs, first: int,
+                    count: int) -> int:
     smallest = nodes.members[node, 0]
     for place in range(nodes.seated[node]):
         if jobs.gpus[nodes.members[node, place]] < jobs.gpus[smallest]:
@@ -96,7 +112,7 @@ def _evict_smallest(site: Site, jobs: Jobs, nodes: Nodes, node: int, queue: Long
 
 
 @compiled
-def seat_whole(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, first: int, count: int) -> int:
+def seat_whole(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs, first: int, count: int) -> int:
     """Give ``queue[first]`` whole nodes, the emptiest; who sits there is put into the queue; return its new end."""
     for _ in range(whole(site, jobs.gpus[queue[first]])):
         emptiest = -1
@@ -108,7 +124,8 @@ def seat_whole(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, first: int, c
 
 
 @compiled
-def claim(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, first: int, count: int, chosen: Longs) -> int:
+def claim(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs, first: int, count: int,
+          chosen: Longs) -> int:
     """Give ``queue[first]`` these nodes entirely; who sits there is put into the queue; return its new end."""
     for node in chosen:
         count = _take_over(site, jobs, nodes, queue, first, count, node)
@@ -116,7 +133,8 @@ def claim(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, first: int, count:
 
 
 @compiled_apart
-def _take_over(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, first: int, count: int, node: int) -> int:
+def _take_over(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs, first: int, count: int,
+               node: int) -> int:
     while nodes.seated[node] > 0:
         count = _evict_smallest(site, jobs, nodes, node, queue, first + 1, count)
     nodes.owner[node], jobs.node[queue[first]] = queue[first], node
@@ -125,7 +143,7 @@ def _take_over(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, first: int, c
 
 
 @compiled
-def place_all(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, count: int, rule: int) -> None:
+def place_all(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs, count: int, rule: int) -> None:
     """Place the queue as the heuristics do: on the node with the fewest free GPUs on which what they want fits."""
     first = 0
     while first < count:
@@ -139,7 +157,7 @@ def place_all(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, count: int, ru
 
 
 @compiled
-def _place(site: Site, jobs: Jobs, nodes: Nodes, job: int, rule: int) -> None:
+def _place(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, rule: int) -> None:
     """Place one job; without room for what it wants a greedy one waits, others take the fair share."""
     jobs.level[job] = FAIR if rule == PROPORTIONAL else BEST
     node = _tightest(site, jobs, nodes, job, rule != PROPORTIONAL)
@@ -159,7 +177,7 @@ def _place(site: Site, jobs: Jobs, nodes: Nodes, job: int, rule: int) -> None:
 
 
 @compiled_apart
-def _tightest(site: Site, jobs: Jobs, nodes: Nodes, job: int, at_best: bool) -> int:
+def _tightest(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, at_best: bool) -> int:
     """Return the node with the fewest free GPUs that has room, be it for the best or only for the GPUs; -1 for none.
 
     Where a job was before it stays, if it can.
@@ -177,7 +195,7 @@ def _tightest(site: Site, jobs: Jobs, nodes: Nodes, job: int, at_best: bool) -> 
 
 
 @compiled
-def _shrink_peers(site: Site, jobs: Jobs, nodes: Nodes, node: int, cpus: int, memory: int) -> None:
+def _shrink_peers(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, cpus: int, memory: int) -> None:
     """Take from peers, down to their fair share, what a job needs on their node."""
     for place in range(nodes.seated[node]):
         if nodes.free[node, CPU] >= cpus and nodes.free[node, MEMORY] >= memory:
@@ -188,7 +206,7 @@ def _shrink_peers(site: Site, jobs: Jobs, nodes: Nodes, node: int, cpus: int, me
 
 
 @compiled
-def grow(site: Site, jobs: Jobs, nodes: Nodes) -> None:
+def grow(site: Site, jobs: SubmittedJobs, nodes: NodeArrays) -> None:
     """Give whoever sits at the fair share its best again where the node has become free enough, as tune does anew."""
     for node in range(site.nodes):
         for place in range(nodes.seated[node]):

@@ -16,8 +16,8 @@ from ..failures import SettingError
 from ..progress import progress, resumable
 from ..report import write_report
 from . import claims, trial, windows
-from .agent import Maifs
-from .arena import Policy, Trace
+from .agent import ArenaMaifs
+from .arena import ArenaTrace, RoundPolicy
 from .baselines import Synergy, srsf
 from .network import initial
 from .placing import TUNE
@@ -26,9 +26,11 @@ from .train import WindowBench, course
 
 FIRST_JUDGE, JUDGES = 9_000_000, 64
 """Windows to choose among candidates by: of the days that are learned from, but none of the windows."""
-ABLATIONS: Mapping[str, Callable[[Floats], Policy]] = {
-    trial.INDEPENDENT: partial(Maifs, coordinated=False), "ours, no attention": partial(Maifs, attentive=False),
-    "ours, fixed allocation": partial(Maifs, fungible=False), "ours, two-stage": partial(Maifs, integrated=False)}
+ABLATIONS: Mapping[str, Callable[[Floats], RoundPolicy]] = {
+    trial.INDEPENDENT: partial(ArenaMaifs, coordinated=False),
+    "ours, no attention": partial(ArenaMaifs, attentive=False),
+    "ours, fixed allocation": partial(ArenaMaifs, fungible=False),
+    "ours, two-stage": partial(ArenaMaifs, integrated=False)}
 """Agents by the part that they are without."""
 
 
@@ -38,7 +40,7 @@ class Work:
 
     settings: Sequence[trial.WindowSetting]
     bounded: trial.WindowSetting
-    complete: Sequence[tuple[windows.Place, Trace]]
+    complete: Sequence[tuple[windows.HeldOutCluster, ArenaTrace]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     plan = MaifsRun(setting, out, traces)
     work = _read(traces)  # before training, which a missing trace must not waste
     with resumable(), progress() as bar:
-        ours, training = _trained(plan, trial.OURS, Maifs, bar)
-        without = {"ours, untrained": Maifs(initial(setting.seed)),
+        ours, training = _trained(plan, trial.OURS, ArenaMaifs, bar)
+        without = {"ours, untrained": ArenaMaifs(initial(setting.seed)),
                    **{name: agent(training.best) for name, agent in ABLATIONS.items()},
                    **{f"{name}, trained so": _trained(plan, f"{name}, trained so", agent, bar)[0]
                       for name, agent in (ABLATIONS if setting.ablations else {}).items()}}
@@ -79,20 +81,20 @@ def _read(traces: Path) -> Work:
     return Work(settings, bounded, [(place, windows.complete(place, traces)) for place in windows.COMPLETE])
 
 
-def bench(plan: MaifsRun, agent: Callable[[Floats], Policy]) -> WindowBench:
+def bench(plan: MaifsRun, agent: Callable[[Floats], RoundPolicy]) -> WindowBench:
     """Return what an agent is evolved on."""
     judges = [windows.lesson(plan.traces, FIRST_JUDGE + number) for number in range(JUDGES)]
     return WindowBench(partial(windows.lesson, plan.traces), judges, Synergy(srsf, TUNE), agent, plan.setting.seed)
 
 
-def _trained(plan: MaifsRun, name: str, agent: Callable[[Floats], Policy],
-             bar: Progress) -> tuple[Policy, EvolutionProgress]:
+def _trained(plan: MaifsRun, name: str, agent: Callable[[Floats], RoundPolicy],
+             bar: Progress) -> tuple[RoundPolicy, EvolutionProgress]:
     """Return an agent, and how it came about."""
     config, folder = course(plan.setting.seed, plan.setting.rounds), plan.folder(name)
     task = bar.add_task(f"training {name}", total=plan.setting.rounds)
     for step in train(config, bench(plan, agent), folder):
         bar.update(task, completed=step.round, description=f"training {name}: {step.score:+.4f}")
-    Maifs(step.best).save(folder, card_of("maifs", config, step, "log_ratio_to_tune", _source()))
+    ArenaMaifs(step.best).save(folder, card_of("maifs", config, step, "log_ratio_to_tune", _source()))
     return agent(step.best), step
 
 
@@ -100,7 +102,7 @@ def _source() -> str:
     return f"Philly, days {windows.PHILLY.first} to {windows.PHILLY.held_out - 1}"
 
 
-def _measured(plan: MaifsRun, work: Work, ours: Policy, without: Mapping[str, Policy],
+def _measured(plan: MaifsRun, work: Work, ours: RoundPolicy, without: Mapping[str, RoundPolicy],
               training: EvolutionProgress, bar: Progress) -> claims.Findings:
     others = {trial.OURS: ours, **without}
     contests = [trial.contest(setting, plan.traces, others, plan.setting.windows)

@@ -16,9 +16,9 @@ from .kernel import (
     LEVELS,
     MEMORY,
     THROUGHPUT,
-    Jobs,
-    Nodes,
+    NodeArrays,
     Site,
+    SubmittedJobs,
     beside,
     divide,
     floor_of,
@@ -52,7 +52,7 @@ PRESENT, VACANT, OPEN = 0, 1, 2
 
 
 @compiled_apart
-def pressure(site: Site, jobs: Jobs, nodes: Nodes, node: int) -> int:
+def pressure(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int) -> int:
     """Return how many more CPUs the jobs of a node could use than there are; below 0, how many are left over."""
     wanted = -site.shares
     for place in range(nodes.seated[node]):
@@ -61,7 +61,8 @@ def pressure(site: Site, jobs: Jobs, nodes: Nodes, node: int) -> int:
 
 
 @compiled
-def nominate(site: Site, jobs: Jobs, nodes: Nodes, tasks: Longs, crowd: Longs, candidates: Longs, asked: Longs) -> int:
+def nominate(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, tasks: Longs, crowd: Longs, candidates: Longs,
+             asked: Longs) -> int:
     """Fill in the nodes that are asked, and ``asked`` [candidate, task]; return how many they are.
 
     For each task those that it fills best, and those with the most CPUs to spare, as many of each. ``crowd`` [node] is
@@ -107,7 +108,7 @@ def _ask(candidates: Longs, asked: Longs, count: int, node: int, task: int) -> i
 
 
 @compiled_with_arrays
-def survey(site: Site, jobs: Jobs, nodes: Nodes, job: int) -> Any:
+def survey(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int) -> Any:
     """Return the nodes that are asked about a task of several: those that it disturbs least, close together."""
     wanted, known = whole(site, jobs.gpus[job]), leaves(site, nodes)
     cost = np.full(site.nodes, np.inf)
@@ -119,7 +120,7 @@ def survey(site: Site, jobs: Jobs, nodes: Nodes, job: int) -> Any:
 
 
 @compiled_with_arrays
-def leaves(site: Site, nodes: Nodes) -> Any:
+def leaves(site: Site, nodes: NodeArrays) -> Any:
     """Return how many nodes of each leaf switch are ``PRESENT``, ``VACANT`` and ``OPEN``, [leaf, column]."""
     known = np.zeros((site.leaf.max() + 1, 3))
     for node in range(site.nodes):
@@ -130,7 +131,7 @@ def leaves(site: Site, nodes: Nodes) -> Any:
     return known
 
 
-class Asked(NamedTuple):
+class AskedPairs(NamedTuple):
     """Which candidates are asked about which tasks."""
 
     tasks: Longs
@@ -151,7 +152,7 @@ class Seen(NamedTuple):
 
 
 @compiled_with_arrays
-def observe(site: Site, jobs: Jobs, nodes: Nodes, asked: Asked, taste: Floats, seen: Seen) -> None:
+def observe(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, asked: AskedPairs, taste: Floats, seen: Seen) -> None:
     """Fill in what candidates see of themselves and of each task, and at which levels they are able to accept it."""
     tasks, pair = asked.tasks, seen.pair
     pair[:] = 0.0
@@ -169,7 +170,8 @@ def observe(site: Site, jobs: Jobs, nodes: Nodes, asked: Asked, taste: Floats, s
 
 
 @compiled_with_arrays
-def observe_whole(site: Site, jobs: Jobs, nodes: Nodes, job: int, candidates: Longs, taste: Floats, seen: Floats,
+def observe_whole(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, candidates: Longs, taste: Floats,
+                  seen: Floats,
                   pair: Floats) -> None:
     """Fill in the same for a task of several nodes, [candidate, 1, ...], which any of them can take part in."""
     pair[:] = 0.0
@@ -183,7 +185,8 @@ def observe_whole(site: Site, jobs: Jobs, nodes: Nodes, job: int, candidates: Lo
 
 
 @compiled
-def _see_node(site: Site, jobs: Jobs, nodes: Nodes, node: int, speed: float, known: Floats, seen: Floats) -> None:
+def _see_node(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, speed: float, known: Floats,
+              seen: Floats) -> None:
     """Fill in what an agent sees of its node, and of the nodes at its leaf switch (``known``)."""
     gpus = site.size - nodes.free[node, GPU]
     seen[:] = 0.0
@@ -203,7 +206,7 @@ def _see_node(site: Site, jobs: Jobs, nodes: Nodes, node: int, speed: float, kno
 
 
 @compiled
-def _see_member(site: Site, jobs: Jobs, job: int, seen: Floats) -> None:
+def _see_member(site: Site, jobs: SubmittedJobs, job: int, seen: Floats) -> None:
     """Add what one job of the node is: how long it stays, how sensitive it is, of which type."""
     log_left = np.log(jobs.left[job] + 60.0) / 10.0
     gpus, model = jobs.gpus[job], jobs.model[job]
@@ -216,7 +219,7 @@ def _see_member(site: Site, jobs: Jobs, job: int, seen: Floats) -> None:
 
 
 @compiled
-def _see_request(site: Site, jobs: Jobs, job: int, pair: Floats) -> None:
+def _see_request(site: Site, jobs: SubmittedJobs, job: int, pair: Floats) -> None:
     """Fill in what is the same of a task on every node: its size, how long it takes, its type and sensitivity."""
     pair[8] = np.log(jobs.gpus[job]) / 3.0
     pair[9] = np.log(jobs.left[job] + 60.0) / 10.0
@@ -226,7 +229,8 @@ def _see_request(site: Site, jobs: Jobs, job: int, pair: Floats) -> None:
 
 
 @compiled
-def _see_part(site: Site, jobs: Jobs, nodes: Nodes, node: int, job: int, known: Floats, pair: Floats) -> None:
+def _see_part(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, job: int, known: Floats,
+              pair: Floats) -> None:
     """Fill in what a task of several nodes makes of one of them: whom it disturbs, and how much is close by."""
     wanted = whole(site, jobs.gpus[job])
     pair[1] = 1.0 if nodes.seated[node] == 0 else 0.0
@@ -238,7 +242,7 @@ def _see_part(site: Site, jobs: Jobs, nodes: Nodes, node: int, job: int, known: 
 
 
 @compiled
-def _see_task(site: Site, jobs: Jobs, nodes: Nodes, node: int, job: int, speed: float, taste: Floats,
+def _see_task(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, job: int, speed: float, taste: Floats,
               pair: Floats) -> None:
     """Try the task on the node, and take it off again."""
     gpus = jobs.gpus[job]
@@ -261,7 +265,7 @@ def _see_task(site: Site, jobs: Jobs, nodes: Nodes, node: int, job: int, speed: 
 
 
 @compiled
-def _mark_able(site: Site, jobs: Jobs, nodes: Nodes, node: int, job: int, able: Floats) -> None:
+def _mark_able(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, job: int, able: Floats) -> None:
     """Mark the levels at which a node can take a task in, if need be down to the fair share of those who are there."""
     cpus, memory = site.shares, site.shares
     for place in range(nodes.seated[node]):
@@ -275,7 +279,7 @@ def _mark_able(site: Site, jobs: Jobs, nodes: Nodes, node: int, job: int, able: 
 
 
 @compiled
-def accept(site: Site, jobs: Jobs, nodes: Nodes, job: int, node: int, level: int, taste: Floats) -> bool:
+def accept(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, node: int, level: int, taste: Floats) -> bool:
     """Seat a task at a level and divide the node anew; False, and nothing, where it does not fit (any more)."""
     if node < 0 or node >= site.nodes or nodes.owner[node] >= 0 or nodes.free[node, GPU] < jobs.gpus[job]:
         return False

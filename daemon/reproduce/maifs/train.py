@@ -17,8 +17,8 @@ from ...replay.arrays import Floats
 from ..evolution import EvolutionConfig, Momentum, Score
 from ..failures import ZeroProgressError
 from . import network
-from .agent import SCHEMA, Maifs
-from .arena import Policy, ReplayResult, Trace, replay
+from .agent import SCHEMA, ArenaMaifs
+from .arena import ArenaTrace, ReplayResult, RoundPolicy, replay
 from .kernel import Site
 
 HOPELESS = 1.0
@@ -27,7 +27,7 @@ HOPELESS = 1.0
 WORTH = np.array([0.75, 0.25])
 """Of completion time and makespan."""
 
-Task = tuple[Site, Trace]
+Task = tuple[Site, ArenaTrace]
 """A window, and the cluster that it is replayed on."""
 
 
@@ -39,9 +39,9 @@ class WindowBench:
     """Returns the window number ``n`` to learn from; the same number gives the same one."""
     judges: Sequence[Task]
     """Windows that choose among candidates."""
-    teacher: Policy
+    teacher: RoundPolicy
     """Whom results are relative to."""
-    agent: Callable[[Floats], Policy] = Maifs
+    agent: Callable[[Floats], RoundPolicy] = ArenaMaifs
     """Makes a policy of weights; an ablation makes another one."""
     seed: int = 1
 
@@ -86,7 +86,7 @@ def figures(outcome: ReplayResult) -> Floats:
     return np.asarray(np.log([outcome.jct.mean(), outcome.makespan]))
 
 
-def score(policy: Policy, tasks: Sequence[Task], known: Sequence[Floats]) -> float:
+def score(policy: RoundPolicy, tasks: Sequence[Task], known: Sequence[Floats]) -> float:
     """Return the mean log ratio of a policy to what is known of the teacher, by ``WORTH``; below 0 is better."""
     found = []
     for (site, trace), theirs in zip(tasks, known, strict=True):

@@ -12,11 +12,11 @@ from ...replay.arrays import Floats
 from ...replay.outcome import Interval, paired_ratio
 from ...replay.power import Occupation, PowerModel, joules
 from . import windows
-from .arena import Policy, ReplayResult, Trace, replay, site_of, watch
+from .arena import ArenaTrace, ReplayResult, RoundPolicy, replay, site_of, watch
 from .baselines import baselines, srsf
 from .kernel import Site
-from .optimum import ANY, FAIR, Optimum, best_throughput, throughput
-from .windows import HELIOS, LEAF, PHILLY, History, Place
+from .optimum import ANY, FAIR, OptimalSpeeds, best_throughput, throughput
+from .windows import HELIOS, LEAF, PHILLY, HeldOutCluster, PackagedTrace
 
 OURS, INDEPENDENT = "ours", "independent agents, no graph"
 PROGRAMME = "LP for the jobs seated, SRSF"
@@ -28,7 +28,7 @@ FIGURES = ("JCT", "makespan", "utilization", "energy")
 class WindowSetting:
     """Windows of one kind."""
 
-    history: History
+    history: PackagedTrace
     nodes: int
     at_once: bool = False
     """All jobs are there at the beginning."""
@@ -104,7 +104,7 @@ def less(ratio: Interval) -> Interval:
     return Interval(1.0 - ratio.estimate, 1.0 - ratio.high, 1.0 - ratio.low)
 
 
-def traces_of(setting: WindowSetting, traces: Path, most: int) -> list[Trace]:
+def traces_of(setting: WindowSetting, traces: Path, most: int) -> list[ArenaTrace]:
     """Return the held-out windows of a setting."""
     found = windows.held_out(setting.history, traces, setting.nodes, most)
     return [windows.at_once(trace) for trace in found] if setting.at_once else found
@@ -119,23 +119,23 @@ def energy(outcome: ReplayResult, site: Site) -> float:
     return joules(spent, np.array([site.size]), PowerModel()).total
 
 
-def figures(site: Site, trace: Trace, policy: Policy) -> tuple[float, ...]:
+def figures(site: Site, trace: ArenaTrace, policy: RoundPolicy) -> tuple[float, ...]:
     """Return ``FIGURES`` of one replay."""
     outcome = replay(site, trace, policy)
     return float(outcome.jct.mean()), outcome.makespan, outcome.utilization(site), energy(outcome, site)
 
 
-def contest(setting: WindowSetting, traces: Path, others: Mapping[str, Policy], most: int) -> Contest:
+def contest(setting: WindowSetting, traces: Path, others: Mapping[str, RoundPolicy], most: int) -> Contest:
     """Replay every policy on the windows of a setting."""
     site, rows = setting.site, traces_of(setting, traces, most)
-    policies = {**baselines(), **others, **({PROGRAMME: Optimum(srsf)} if setting.bounded else {})}
+    policies = {**baselines(), **others, **({PROGRAMME: OptimalSpeeds(srsf)} if setting.bounded else {})}
     found = {name: np.array([figures(site, trace, policy) for trace in rows]) for name, policy in policies.items()}
     return Contest(setting, {name: dict(zip(FIGURES, table.T, strict=True)) for name, table in found.items()})
 
 
-def share_of_optimum(policy: Policy, site: Site, rows: Sequence[Trace], every: int = 10) -> Floats:
+def share_of_optimum(policy: RoundPolicy, site: Site, rows: Sequence[ArenaTrace], every: int = 10) -> Floats:
     """Return a policy's throughput over that of the programmes for the jobs it seated, [window, bound or Synergy's]."""
-    programmes, shares = [Optimum(srsf, least) for least in (ANY, FAIR)], []
+    programmes, shares = [OptimalSpeeds(srsf, least) for least in (ANY, FAIR)], []
     for trace in rows:
         sums = np.zeros(1 + len(programmes))
         for number, round in enumerate(watch(site, trace, policy)):
@@ -145,6 +145,7 @@ def share_of_optimum(policy: Policy, site: Site, rows: Sequence[Trace], every: i
     return np.array(shares)
 
 
-def complete(place: Place, trace: Trace, others: Mapping[str, Policy]) -> Mapping[str, tuple[float, ...]]:
+def complete(place: HeldOutCluster, trace: ArenaTrace, others: Mapping[str, RoundPolicy]) -> Mapping[str,
+                                                                                                     tuple[float, ...]]:
     """Return ``FIGURES`` of every policy on a whole virtual cluster."""
     return {name: figures(site_of(place.nodes), trace, policy) for name, policy in {**baselines(), **others}.items()}

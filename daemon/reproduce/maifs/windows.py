@@ -19,7 +19,7 @@ from ...replay import fungible
 from ...replay.arrays import Floats, Longs
 from ...replay.workload import Workload
 from ...replay.workload_builder import from_trace
-from .arena import Trace, site_of
+from .arena import ArenaTrace, site_of
 from .kernel import Site
 
 DAY_S = 86400.0
@@ -40,7 +40,7 @@ SHORTEST_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class PackagedTrace:
     """A packaged trace."""
 
     name: str
@@ -51,14 +51,14 @@ class History:
     last: int
 
 
-PHILLY = History("Philly", "philly/philly_jobs.csv.gz", 40, 80, 130)
-HELIOS = History("Helios", "helios_venus/helios_venus_2vc_sept.csv", 0, 0, 26)
+PHILLY = PackagedTrace("Philly", "philly/philly_jobs.csv.gz", 40, 80, 130)
+HELIOS = PackagedTrace("Helios", "helios_venus/helios_venus_2vc_sept.csv", 0, 0, 26)
 
 
-class Place(NamedTuple):
+class HeldOutCluster(NamedTuple):
     """A virtual cluster whose trace is complete, from the first day held out on."""
 
-    history: History
+    history: PackagedTrace
     partition: str
     end: int
     """The day after the last."""
@@ -70,7 +70,7 @@ class Place(NamedTuple):
         return f"{self.history.name} {self.partition}, days {self.history.held_out} to {self.end - 1}"
 
 
-COMPLETE = (Place(PHILLY, "0e4a51", 109, 32), Place(HELIOS, "vcvGl", 30, 20))
+COMPLETE = (HeldOutCluster(PHILLY, "0e4a51", 109, 32), HeldOutCluster(HELIOS, "vcvGl", 30, 20))
 
 
 @cache
@@ -100,7 +100,7 @@ def _stretched(submit: Floats) -> Floats:
     return np.asarray(since * (DAY_S / max(float(since[-1]), 1.0)))
 
 
-def held_out(history: History, traces: Path, nodes: int, most: int) -> list[Trace]:
+def held_out(history: PackagedTrace, traces: Path, nodes: int, most: int) -> list[ArenaTrace]:
     """Return at most so many blocks of held-out days, spread over these; none when they do not fill one.
 
     A block ends with the last job before the load is complete, and so brings it on average.
@@ -113,13 +113,13 @@ def held_out(history: History, traces: Path, nodes: int, most: int) -> list[Trac
     return [_as_it_was(work, rows[number == block], int(block)) for block in chosen]
 
 
-def _as_it_was(work: Workload, rows: Longs, seed: int) -> Trace:
+def _as_it_was(work: Workload, rows: Longs, seed: int) -> ArenaTrace:
     """Return jobs, submitted over a day and the longest cut, but else as they were."""
-    return Trace(_stretched(work.submit[rows]), _run(work, rows), work.gpus[rows].astype(np.int64),
-                 fungible.drawn(len(rows), np.random.default_rng([0, seed])))
+    return ArenaTrace(_stretched(work.submit[rows]), _run(work, rows), work.gpus[rows].astype(np.int64),
+                      fungible.drawn(len(rows), np.random.default_rng([0, seed])))
 
 
-def complete(place: Place, traces: Path, seed: int = 0) -> Trace:
+def complete(place: HeldOutCluster, traces: Path, seed: int = 0) -> ArenaTrace:
     """Return a virtual cluster's held-out jobs as they are: not cut, not stretched; ``TraceError`` without any."""
     path = traces / place.history.file
     work = _workload(path)
@@ -127,16 +127,16 @@ def complete(place: Place, traces: Path, seed: int = 0) -> Trace:
     rows = rows[np.array(work.partition_names)[work.partition[rows]] == place.partition]
     if not len(rows):
         raise TraceError(f"{path}: no job of {place.partition} since day {place.history.held_out}; is this all of it?")
-    return Trace(work.submit[rows] - work.submit[rows[0]], work.run[rows].astype(np.float64),
-                 work.gpus[rows].astype(np.int64), fungible.drawn(len(rows), np.random.default_rng(seed)))
+    return ArenaTrace(work.submit[rows] - work.submit[rows[0]], work.run[rows].astype(np.float64),
+                      work.gpus[rows].astype(np.int64), fungible.drawn(len(rows), np.random.default_rng(seed)))
 
 
-def at_once(trace: Trace) -> Trace:
+def at_once(trace: ArenaTrace) -> ArenaTrace:
     """Return the same jobs, all submitted at the beginning."""
     return trace._replace(submit=np.zeros(len(trace.submit)))
 
 
-def lesson(traces: Path, number: int) -> tuple[Site, Trace]:
+def lesson(traces: Path, number: int) -> tuple[Site, ArenaTrace]:
     """Return the window number ``n`` to learn from: no job of a held-out day; the cluster and its load are drawn.
 
     ``TraceError`` when there is no job.
@@ -150,7 +150,7 @@ def lesson(traces: Path, number: int) -> tuple[Site, Trace]:
     return site, at_once(trace) if number % 2 else trace
 
 
-def _drawn(traces: Path, nodes: int, large: bool, draw: np.random.Generator) -> Trace:
+def _drawn(traces: Path, nodes: int, large: bool, draw: np.random.Generator) -> ArenaTrace:
     """Return the first jobs since some day to learn from that bring some load."""
     day, work = int(draw.integers(PHILLY.first, PHILLY.held_out - 2)), _workload(traces / PHILLY.file)
     rows = _fitting(work, day, PHILLY.held_out, nodes)
@@ -160,8 +160,8 @@ def _drawn(traces: Path, nodes: int, large: bool, draw: np.random.Generator) -> 
     if large:
         run, gpus = enlarged(run, gpus, nodes, draw)
     enough = 1 + int(np.searchsorted(np.cumsum(run * gpus), draw.uniform(0.8, 1.6) * nodes * GPUS * DAY_S))
-    return Trace(_stretched(work.submit[rows[:enough]]), run[:enough], gpus[:enough],
-                 fungible.drawn(len(rows[:enough]), draw))
+    return ArenaTrace(_stretched(work.submit[rows[:enough]]), run[:enough], gpus[:enough],
+                      fungible.drawn(len(rows[:enough]), draw))
 
 
 def enlarged(run: Floats, gpus: Longs, nodes: int, draw: np.random.Generator) -> tuple[Floats, Longs]:

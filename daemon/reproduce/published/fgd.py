@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from .fgd_kernel import WHOLE, Kinds, Nodes, Typical, schedule
+from .fgd_kernel import WHOLE, FreeResources, Kinds, Typical, schedule
 from .result import Row, table
 
 Floats = npt.NDArray[np.float64]
@@ -30,7 +30,7 @@ Pod = tuple[int, int, int, int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class FreeGpuNodes:
     """The GPU nodes in the order of their names."""
 
     cpu: tuple[int, ...]
@@ -43,20 +43,20 @@ class Cluster:
         """Return the thousandths of all GPUs."""
         return sum(self.gpus) * WHOLE
 
-    def empty(self) -> Nodes:
+    def empty(self) -> FreeResources:
         """Return the nodes with nothing on them."""
         gpus = np.array(self.gpus)
         free = np.where(np.arange(max(gpus, default=0)) < gpus[:, None], WHOLE, 0)
         names = sorted(set(self.models))
-        return Nodes(np.array(self.cpu), np.array(self.memory), free, gpus,
-                     np.array([names.index(model) for model in self.models]), np.zeros(len(gpus), np.int64))
+        return FreeResources(np.array(self.cpu), np.array(self.memory), free, gpus,
+                             np.array([names.index(model) for model in self.models]), np.zeros(len(gpus), np.int64))
 
 
-def load_cluster(traces: Path) -> Cluster:
+def load_cluster(traces: Path) -> FreeGpuNodes:
     """Read the list of GPU nodes."""
     rows = sorted(table(traces / "alibaba_openb_2023/openb_node_list_gpu_node.csv"), key=lambda row: row["sn"])
-    return Cluster(tuple(int(row["cpu_milli"]) for row in rows), tuple(int(row["memory_mib"]) for row in rows),
-                   tuple(int(row["gpu"]) for row in rows), tuple(row["model"] for row in rows))
+    return FreeGpuNodes(tuple(int(row["cpu_milli"]) for row in rows), tuple(int(row["memory_mib"]) for row in rows),
+                        tuple(int(row["gpu"]) for row in rows), tuple(row["model"] for row in rows))
 
 
 def load_pods(traces: Path, workload: str) -> list[Pod]:
@@ -108,7 +108,7 @@ def allocation(arrived_milli: Floats, placed_milli: Floats, total_milli: int, at
     return float(np.round(allocated[arrived == at_percent].mean(), 2))
 
 
-def replay(cluster: Cluster, pods: Sequence[Pod], policy: str, seed: int) -> float:
+def replay(cluster: FreeGpuNodes, pods: Sequence[Pod], policy: str, seed: int) -> float:
     """Return the allocated % at 130 % for one seed."""
     models = sorted(set(cluster.models))
     drawn = inflate(pods, INFLATION * cluster.milli, np.random.default_rng(seed))

@@ -22,7 +22,7 @@ Placement = list[tuple[int, int]]
 
 
 @dataclass(slots=True)
-class Job:
+class HeliosJob:
     """A job of one virtual cluster and what became of it."""
 
     submit_s: int
@@ -86,16 +86,16 @@ class Pool:
         return [*((node, NODE_GPUS) for node in chosen), (other[0], rest)]
 
 
-Sort = Callable[[list[Job], int], bool]
+Sort = Callable[[list[HeliosJob], int], bool]
 """Orders the queue in place at a time; returns whether it must be ordered again a second later."""
 
 
-def fifo(queue: list[Job], now: int) -> bool:
+def fifo(queue: list[HeliosJob], now: int) -> bool:
     """Keep the order of arrival."""
     return False
 
 
-def sjf(queue: list[Job], now: int) -> bool:
+def sjf(queue: list[HeliosJob], now: int) -> bool:
     """Order by the true run time."""
     queue.sort(key=lambda job: job.run_s)
     return False
@@ -104,7 +104,7 @@ def sjf(queue: list[Job], now: int) -> bool:
 def qssf(generator: random.Random) -> Sort:
     """Return QSSF as published for Philly: GPUs x the true run time with a random error (nothing is learnt there)."""
 
-    def order(queue: list[Job], now: int) -> bool:
+    def order(queue: list[HeliosJob], now: int) -> bool:
         queue.sort(key=lambda job: job.gpus)
         if not any(job.submit_s < now for job in queue):
             return True  # artefact: a queue of newcomers alone is served by size
@@ -124,11 +124,11 @@ def _noisy(run_s: int, generator: random.Random) -> int:
     return int(run_s + run_s * generator.choice((-1, 1)) * generator.uniform(low, high))
 
 
-def replay_queue(jobs: list[Job], nodes: int, sort: Sort) -> None:
+def replay_queue(jobs: list[HeliosJob], nodes: int, sort: Sort) -> None:
     """Run jobs to their end without preemption; the first job that does not fit blocks the queue."""
     arrivals = sorted(jobs, key=lambda job: (job.submit_s, job.number))[::-1]
-    pool, queue, again = Pool([NODE_GPUS] * nodes), list[Job](), False
-    running: list[tuple[int, int, Job]] = []
+    pool, queue, again = Pool([NODE_GPUS] * nodes), list[HeliosJob](), False
+    running: list[tuple[int, int, HeliosJob]] = []
     now = -1
     while arrivals or queue:
         now = min([job.submit_s for job in arrivals[-1:]] + [end for end, _, _ in running[:1]]
@@ -149,13 +149,13 @@ def replay_queue(jobs: list[Job], nodes: int, sort: Sort) -> None:
         del queue[:started]
 
 
-def replay_srtf(jobs: list[Job], nodes: int) -> None:
+def replay_srtf(jobs: list[HeliosJob], nodes: int) -> None:
     """Run the jobs with the shortest remaining time, preempting at a cost.
 
     The original looks every second; nothing can change between an arrival and an end, so only those are looked at.
     """
     arrivals = sorted(jobs, key=lambda job: (job.submit_s, job.number))[::-1]
-    pool, queue, running = Pool([NODE_GPUS] * nodes), list[Job](), list[Job]()
+    pool, queue, running = Pool([NODE_GPUS] * nodes), list[HeliosJob](), list[HeliosJob]()
     now = 0
     while arrivals or queue or running:
         # Artefact: a zero is noticed one tick after the remaining time reached it, hence + 1.
@@ -171,7 +171,7 @@ def replay_srtf(jobs: list[Job], nodes: int) -> None:
         _start(chosen, queue, running, now, pool)
 
 
-def _advance(running: list[Job], now: int, then: int, pool: Pool) -> list[Job]:
+def _advance(running: list[HeliosJob], now: int, then: int, pool: Pool) -> list[HeliosJob]:
     """Let time pass; return the jobs that go on."""
     going_on = []
     for job in running:
@@ -184,7 +184,7 @@ def _advance(running: list[Job], now: int, then: int, pool: Pool) -> list[Job]:
     return going_on
 
 
-def _choose(queue: list[Job], running: list[Job], quota: int) -> list[Job]:
+def _choose(queue: list[HeliosJob], running: list[HeliosJob], quota: int) -> list[HeliosJob]:
     """Return the jobs that may run, by counting GPUs only; one that does not fit is skipped."""
     chosen = []
     for job in sorted([*queue, *running], key=lambda job: job.remaining_s):
@@ -194,7 +194,8 @@ def _choose(queue: list[Job], running: list[Job], quota: int) -> list[Job]:
     return chosen
 
 
-def _preempt(queue: list[Job], running: list[Job], chosen: set[int], now: int, pool: Pool) -> list[Job]:
+def _preempt(queue: list[HeliosJob], running: list[HeliosJob], chosen: set[int], now: int,
+             pool: Pool) -> list[HeliosJob]:
     """Move the running jobs that were not chosen to the queue's tail; return the others."""
     for job in running:
         if id(job) not in chosen:
@@ -209,7 +210,7 @@ def _preempt(queue: list[Job], running: list[Job], chosen: set[int], now: int, p
     return [job for job in running if id(job) in chosen]
 
 
-def _start(chosen: list[Job], queue: list[Job], running: list[Job], now: int, pool: Pool) -> None:
+def _start(chosen: list[HeliosJob], queue: list[HeliosJob], running: list[HeliosJob], now: int, pool: Pool) -> None:
     """Place the chosen waiting jobs; one that fails stays in the queue and its quota is lost (artefact)."""
     started = set()
     for job in chosen:
@@ -225,12 +226,12 @@ def _start(chosen: list[Job], queue: list[Job], running: list[Job], now: int, po
     queue[:] = [job for job in queue if id(job) not in started]
 
 
-def means(jobs: Sequence[Job]) -> tuple[float, float]:
+def means(jobs: Sequence[HeliosJob]) -> tuple[float, float]:
     """Return the mean job completion time and the mean wait, s."""
     return sum(job.jct_s for job in jobs) / len(jobs), sum(job.wait_s for job in jobs) / len(jobs)
 
 
-def replay(jobs: list[Job], nodes: int, policy: str, seed: int = 0) -> tuple[float, float]:
+def replay(jobs: list[HeliosJob], nodes: int, policy: str, seed: int = 0) -> tuple[float, float]:
     """Replay a virtual cluster under ``fifo``, ``sjf``, ``srtf`` or ``qssf``; return ``means``."""
     if any(job.run_s < 1 or not 0 < job.gpus <= nodes * NODE_GPUS for job in jobs):
         raise ValueError("a job has no run time, or more GPUs than the cluster: the original would never end it")
@@ -241,17 +242,17 @@ def replay(jobs: list[Job], nodes: int, policy: str, seed: int = 0) -> tuple[flo
     return means(jobs)
 
 
-def philly(traces: Path, vc: str) -> list[Job]:
+def philly(traces: Path, vc: str) -> list[HeliosJob]:
     """Return the jobs of a complete Philly virtual cluster in October and November 2017."""
-    return [Job(int(row["submit_s"]), int(row["job"]), int(row["gpus"]), int(row["run2_s"]))
+    return [HeliosJob(int(row["submit_s"]), int(row["job"]), int(row["gpus"]), int(row["run2_s"]))
             for row in table(traces / "philly/philly_jobs.csv.gz")
             if row["vc"] == vc and row["vc_src"] == "muri" and "2017-10-01" <= row["submit"] <= "2017-11-30 23:59:00"]
 
 
-def venus(traces: Path, vc: str) -> list[Job]:
+def venus(traces: Path, vc: str) -> list[HeliosJob]:
     """Return the jobs of one virtual cluster of the Venus slice."""
-    return [Job(int(row["submit_time"]) // 10**6, int(row["job_id"]), int(row["num_chips"]),
-                int(float(row["duration_s"])))
+    return [HeliosJob(int(row["submit_time"]) // 10**6, int(row["job_id"]), int(row["num_chips"]),
+                      int(float(row["duration_s"])))
             for row in table(traces / "helios_venus/helios_venus_2vc_sept.csv") if row["tenant"] == vc]
 
 

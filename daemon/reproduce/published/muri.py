@@ -32,7 +32,7 @@ STARTUP_S = {
 
 
 @dataclass(slots=True)
-class Jobs:
+class MuriTrace:
     """A trace in file order, which is the order of submission."""
 
     submit_s: Floats
@@ -42,9 +42,9 @@ class Jobs:
     """Seconds of an iteration."""
     startup_s: Floats
 
-    def at_once(self) -> Jobs:
+    def at_once(self) -> MuriTrace:
         """Return the same jobs, all submitted at 0 (the published ``_pr`` variants)."""
-        return Jobs(np.zeros_like(self.submit_s), self.gpus, self.iterations, self.cost_s, self.startup_s)
+        return MuriTrace(np.zeros_like(self.submit_s), self.gpus, self.iterations, self.cost_s, self.startup_s)
 
 
 @dataclass(slots=True)
@@ -58,14 +58,15 @@ class MuriResult:
     preemptions: int
 
 
-def load(path: Path) -> Jobs:
+def load(path: Path) -> MuriTrace:
     """Read a trace of Muri's."""
     rows = list(table(path))
     gpus = np.array([int(row["num_gpu"]) for row in rows])
-    return Jobs(np.array([float(row["submit_time"]) / 1000 for row in rows]), gpus,
-                np.array([float(row["iterations"]) for row in rows]),
-                np.array([float(row["iteration_time"]) * SLOWDOWN / 1000 for row in rows]),
-                np.array([startup(row["model_name"], count) for row, count in zip(rows, gpus.tolist(), strict=True)]))
+    return MuriTrace(np.array([float(row["submit_time"]) / 1000 for row in rows]), gpus,
+                     np.array([float(row["iterations"]) for row in rows]),
+                     np.array([float(row["iteration_time"]) * SLOWDOWN / 1000 for row in rows]),
+                     np.array([startup(row["model_name"], count) for row,
+                               count in zip(rows, gpus.tolist(), strict=True)]))
 
 
 def startup(model: str, gpus: int) -> float:
@@ -77,7 +78,7 @@ def startup(model: str, gpus: int) -> float:
 class Simulation:
     """What both kinds of policy share: progress, arrivals and ends."""
 
-    jobs: Jobs
+    jobs: MuriTrace
     now: float = 0.0
     arrived: int = 0
     events: int = 0
@@ -136,7 +137,7 @@ class Simulation:
                        self.preemptions)
 
 
-def replay_shortest(jobs: Jobs, *, service: bool, nodes: int = 8) -> MuriResult:
+def replay_shortest(jobs: MuriTrace, *, service: bool, nodes: int = 8) -> MuriResult:
     """Replay SRTF, or SRSF when ``service`` counts GPUs x time: at each event all is emptied and placed again."""
     simulation = Simulation(jobs)
     system = np.empty(0, np.int64)
@@ -200,7 +201,7 @@ def _first_fit(free: list[int], gpus: int) -> list[tuple[int, int]]:
     return taken
 
 
-def replay_tiresias(jobs: Jobs, nodes: int = 8) -> MuriResult:
+def replay_tiresias(jobs: MuriTrace, nodes: int = 8) -> MuriResult:
     """Replay Tiresias-L: three levels by attained service, no promotion; GPUs are counted, nodes are not looked at."""
     simulation = Simulation(jobs)
     attained_s = np.zeros(len(simulation.left))
@@ -270,7 +271,7 @@ def _running_first(queue: Indexes, running: Indexes) -> Indexes:
     return np.concatenate((queue[runs], queue[~runs]))
 
 
-POLICIES: dict[str, Callable[[Jobs], MuriResult]] = {
+POLICIES: dict[str, Callable[[MuriTrace], MuriResult]] = {
     "SRTF": lambda jobs: replay_shortest(jobs, service=False),
     "SRSF": lambda jobs: replay_shortest(jobs, service=True),
     "Tiresias-L": replay_tiresias,

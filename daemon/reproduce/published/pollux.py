@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
-from .pollux_speed import EPOCHS, Application, Archive, Placement, Split
+from .pollux_speed import EPOCHS, Application, Archive, BatchSplit, Placement
 from .result import Row
 
 NODES, NODE_GPUS = 16, 4
@@ -28,7 +28,7 @@ Allocations = dict[str, Nodes]
 
 
 @dataclass(slots=True)
-class Job:
+class PolluxJob:
     """An elastic job."""
 
     name: str
@@ -89,10 +89,10 @@ def shape(nodes: Nodes) -> Placement:
     return tuple(len(list(run)) for _, run in groupby(nodes))
 
 
-class Policy(Protocol):
+class TickPolicy(Protocol):
     """Decides at a tick."""
 
-    def decide(self, now: int, active: Sequence[Job], held: Allocations) -> Allocations:
+    def decide(self, now: int, active: Sequence[PolluxJob], held: Allocations) -> Allocations:
         """Return the allocation of every active job, in file order; an empty one pauses it."""
 
 
@@ -127,7 +127,7 @@ class Tiresias:
         self._executed_s: dict[str, int] = {}
         self._visited_s: dict[str, int] = {}
 
-    def decide(self, now: int, active: Sequence[Job], held: Allocations) -> Allocations:
+    def decide(self, now: int, active: Sequence[PolluxJob], held: Allocations) -> Allocations:
         """Run the queues' heads while they fit; one that does not fit is skipped."""
         jobs = {job.name: job for job in active}
         for queue in self._queues:
@@ -146,7 +146,7 @@ class Tiresias:
         placed = {name: kept.get(name) or place_emptiest(jobs[name].wanted, free) for name in running}
         return {name: placed.get(name, []) for name in jobs}
 
-    def _account(self, now: int, jobs: dict[str, Job]) -> None:
+    def _account(self, now: int, jobs: dict[str, PolluxJob]) -> None:
         """Count the time that running jobs held their GPUs, restarts included, and demote."""
         for name in (*self._queues[0], *self._queues[1]):
             if name in self._running:
@@ -164,7 +164,7 @@ class OptimusOracle:
     def __init__(self) -> None:
         self._steps: dict[tuple[str, int, int], float] = {}
 
-    def decide(self, now: int, active: Sequence[Job], held: Allocations) -> Allocations:
+    def decide(self, now: int, active: Sequence[PolluxJob], held: Allocations) -> Allocations:
         """Decide all sizes anew; whose size stays keeps its nodes, the others are placed by size."""
         sizes = self._sizes(active)
         kept = {name: nodes for name, nodes in held.items() if len(nodes) == sizes.get(name)}
@@ -173,7 +173,7 @@ class OptimusOracle:
                   for name, size in sorted(sizes.items(), key=lambda item: item[1])}
         return {job.name: placed[job.name] for job in active}
 
-    def _sizes(self, active: Sequence[Job]) -> dict[str, int]:
+    def _sizes(self, active: Sequence[PolluxJob]) -> dict[str, int]:
         left = NODES * NODE_GPUS
         sizes: dict[str, int] = {}
         gains: list[tuple[float, int]] = []
@@ -189,24 +189,24 @@ class OptimusOracle:
             heapq.heapreplace(gains, (-self._gain(job, sizes[job.name]), gains[0][1]))
         return sizes
 
-    def _gain(self, job: Job, gpus: int) -> float:
+    def _gain(self, job: PolluxJob, gpus: int) -> float:
         """Return the seconds that one more GPU saves; 0 at the most GPUs that its batch can feed."""
         most = 1 if job.application.name == "ncf" else job.batch // job.application.smallest_local
         if gpus + 1 > most:
             return 0.0
         return (self._step_s(job, gpus) - self._step_s(job, gpus + 1)) * remaining_steps(job)
 
-    def _step_s(self, job: Job, gpus: int) -> float:
+    def _step_s(self, job: PolluxJob, gpus: int) -> float:
         key = job.application.name, job.batch, gpus
         if key not in self._steps:
             whole, rest = divmod(gpus, NODE_GPUS)
             packed = (NODE_GPUS,) * whole + (rest,) * (rest > 0)
-            split: Split = job.application.split(job.batch, gpus, lone_accumulates=True)
+            split: BatchSplit = job.application.split(job.batch, gpus, lone_accumulates=True)
             self._steps[key] = job.application.step_s(packed, split)
         return self._steps[key]
 
 
-def remaining_steps(job: Job) -> float:
+def remaining_steps(job: PolluxJob) -> float:
     """Return the true number of optimiser steps that are left at the row's batch; 1 in the last epoch (artefact)."""
     if job.epoch >= job.epochs - 1:
         return 1.0
@@ -214,7 +214,7 @@ def remaining_steps(job: Job) -> float:
             - job.application.validated(job.batch, job.epoch, "iteration"))
 
 
-def replay(jobs: Sequence[Job], policy: Policy) -> dict[str, int]:
+def replay(jobs: Sequence[PolluxJob], policy: TickPolicy) -> dict[str, int]:
     """Run jobs to their end; return each one's completion time, s, from its submission."""
     now, waiting = 0, list(jobs)
     while waiting:
@@ -240,11 +240,12 @@ class Artifact:
         self._archive = Archive(traces / "pollux_osdi21/pollux_osdi21_data.tar.gz")
         self._applications = {name: Application.load(self._archive, name) for name in EPOCHS}
 
-    def jobs(self, load: str, workload: int) -> list[Job]:
+    def jobs(self, load: str, workload: int) -> list[PolluxJob]:
         """Return the jobs of a workload at ``0.5``, ``1.0``, ``1.5`` or ``2.0`` times the load."""
         folder = "workloads" if load == "1.0" else f"workloads-{load}"
-        return [Job(row["name"], int(row["time"]), self._applications[row["application"]], int(row["num_replicas"]),
-                    int(row["batch_size"])) for row in self._archive.rows(f"{folder}/workload-{workload}.csv")]
+        return [PolluxJob(row["name"], int(row["time"]), self._applications[row["application"]],
+                          int(row["num_replicas"]),
+                          int(row["batch_size"])) for row in self._archive.rows(f"{folder}/workload-{workload}.csv")]
 
     def published(self, policy: str, load: str, workload: int) -> dict[str, int]:
         """Return the authors' completion time of every job, s."""

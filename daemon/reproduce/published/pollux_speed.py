@@ -25,7 +25,7 @@ TABLED_NODES = 16
 EPSILON = 1e-8
 
 
-class Split(NamedTuple):
+class BatchSplit(NamedTuple):
     """A batch over GPUs: ``gpus * atomic * (accumulated + 1)`` samples a step."""
 
     atomic: int
@@ -116,21 +116,21 @@ class Application:
         return float(np.interp(batch, list(self.validation), [table[column][epoch]
                                                               for table in self.validation.values()]))
 
-    def split(self, batch: int, gpus: int, *, lone_accumulates: bool = False) -> Split:
+    def split(self, batch: int, gpus: int, *, lone_accumulates: bool = False) -> BatchSplit:
         """Divide a batch; a lone GPU needs two micro-batches to estimate the noise of gradients."""
         local = math.ceil(batch / gpus - EPSILON)
         accumulated = math.ceil(local / self.largest_local - EPSILON) - 1
         if gpus == 1 and (lone_accumulates or batch > self.smallest_batch):
             accumulated = max(accumulated, 1)
         atomic = math.ceil(local / (accumulated + 1) - EPSILON)
-        return Split(min(atomic, self.largest_batch // (gpus * (accumulated + 1))), accumulated)
+        return BatchSplit(min(atomic, self.largest_batch // (gpus * (accumulated + 1))), accumulated)
 
-    def step_s(self, placement: Placement, split: Split) -> float:
+    def step_s(self, placement: Placement, split: BatchSplit) -> float:
         """Return the seconds of one optimiser step."""
         step, sync = self.times(placement, split.atomic)
         return step + split.accumulated * (step - sync)
 
-    def goodput(self, placement: Placement, split: Split, epoch: int) -> float:
+    def goodput(self, placement: Placement, split: BatchSplit, epoch: int) -> float:
         """Return progress per second: the gain of a step by its gradient noise, over its time."""
         batch = sum(placement) * split.atomic * (split.accumulated + 1)
         scale = batch / self.smallest_batch

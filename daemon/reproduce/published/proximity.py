@@ -43,7 +43,7 @@ Random = np.random.RandomState
 
 
 @dataclass
-class Job:
+class ProximityJob:
     """A training job."""
 
     size: int
@@ -81,7 +81,7 @@ def _drawn(random: Random, most: int, bounds: Sequence[float]) -> npt.NDArray[np
                            in zip(begins, ends, [*counts, JOBS - sum(counts)], strict=True)])
 
 
-def jobs(random: Random, *, alike: bool = True) -> list[Job]:
+def jobs(random: Random, *, alike: bool = True) -> list[ProximityJob]:
     """Draw the jobs of an episode in the authors' order of draws."""
     lengths, sizes = _drawn(random, LONGEST, LENGTH_BOUNDS), _drawn(random, LARGEST, SIZE_BOUNDS)
     random.shuffle(lengths)
@@ -89,13 +89,13 @@ def jobs(random: Random, *, alike: bool = True) -> list[Job]:
     drawn = []
     for size, length in zip(sizes.tolist(), lengths.tolist(), strict=True):
         megabytes, gigaflop = NETWORKS[random.choice(len(NETWORKS))]
-        job = Job(size, length, gigaflop * 1e-3 * int(random.choice(MINIBATCHES)), megabytes)
+        job = ProximityJob(size, length, gigaflop * 1e-3 * int(random.choice(MINIBATCHES)), megabytes)
         job.work = job.speed(int(sizes[0]), 1) * int(lengths[0]) if alike else job.speed(size, 1) * length
         drawn.append(job)
     return drawn
 
 
-Order = Callable[[Sequence[Job], Random], int]
+Order = Callable[[Sequence[ProximityJob], Random], int]
 """(waiting jobs, random) -> which of them."""
 Placement = Callable[[Sequence[Gpu], int, Random], Sequence[Gpu]]
 """(free GPUs in order, how many, random) -> that many of them; there are enough."""
@@ -154,7 +154,7 @@ def _by_machine(free: Sequence[Gpu]) -> list[Gpu]:
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class ProximityOutcome:
     """What came of an episode."""
 
     jct: float
@@ -164,11 +164,11 @@ class Episode:
     """Of all placements together."""
 
 
-def episode(seed: int, order: Order, placement: Placement, *, alike: bool = True) -> Episode:
+def episode(seed: int, order: Order, placement: Placement, *, alike: bool = True) -> ProximityOutcome:
     """Run an episode: ten jobs wait, each start lets one more in."""
     random = Random(seed)
     coming = jobs(random, alike=alike)
-    waiting, coming, running = coming[:WINDOW], coming[WINDOW:], list[Job]()
+    waiting, coming, running = coming[:WINDOW], coming[WINDOW:], list[ProximityJob]()
     free: Sequence[Gpu] = [(rack, machine, gpu) for rack in range(RACKS) for machine in range(MACHINES)
                            for gpu in range(GPUS)]
     step, spent, ends = 0, 0.0, list[int]()
@@ -189,7 +189,7 @@ def episode(seed: int, order: Order, placement: Placement, *, alike: bool = True
         free = sorted([*free, *(gpu for job in running if job.done >= job.work for gpu in job.gpus)])
         ends += [step] * sum(job.done >= job.work for job in running)
         running = [job for job in running if job.done < job.work]
-    return Episode(float(np.mean(ends)), step, spent)
+    return ProximityOutcome(float(np.mean(ends)), step, spent)
 
 
 def placed_cost(gpus: Sequence[Gpu]) -> float:

@@ -13,7 +13,7 @@ from ...agents.scorer.agent import MEMBERS, STRANGE
 from ...agents.scorer.network import SIZE
 from ..report import Section, Table
 from .contest import BOUNDS, HEURISTICS, Cell, jct, p99
-from .sites import Site
+from .sites import TraceSite
 
 TITLE = "The scorer on made-up sites and on real traces"
 WORST = 0.02
@@ -26,7 +26,7 @@ BARELY_S = 900.0
 class RealSiteResult:
     """What came of one real trace."""
 
-    site: Site
+    site: TraceSite
     cell: Cell
     others: Mapping[str, Figures]
     """What else was replayed there, by name."""

@@ -32,7 +32,7 @@ WINDOW, LOADS = 1200, (0.8, 1.2)
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class TraceSite:
     """Some jobs of a trace, and the nodes of 8 GPUs that they had."""
 
     name: str
@@ -46,12 +46,12 @@ class Site:
 # HeliosArtifact, "QSSF Service/plot/result_plot.ipynb"; all but SRTF without preemption, SJF and SRTF with the true run
 # times, QSSF with true run times and random errors.
 SITES = (
-    Site("Philly 0e4a51, 32 nodes", PHILLY, "0e4a51", 32,
-         {"FIFO": 233539, "SJF": 168747, "QSSF": 196886, "SRTF": 146023}),
-    Site("Philly 7f04ca, 32 nodes", PHILLY, "7f04ca", 32,
-         {"FIFO": 133826, "SJF": 133271, "QSSF": 133941, "SRTF": 132980}),
-    Site("Venus vcvGl, 20 nodes", VENUS, "vcvGl", 20, {}),
-    Site("Venus vcvlY, 2 nodes", VENUS, "vcvlY", 2, {}),
+    TraceSite("Philly 0e4a51, 32 nodes", PHILLY, "0e4a51", 32,
+              {"FIFO": 233539, "SJF": 168747, "QSSF": 196886, "SRTF": 146023}),
+    TraceSite("Philly 7f04ca, 32 nodes", PHILLY, "7f04ca", 32,
+              {"FIFO": 133826, "SJF": 133271, "QSSF": 133941, "SRTF": 132980}),
+    TraceSite("Venus vcvGl, 20 nodes", VENUS, "vcvGl", 20, {}),
+    TraceSite("Venus vcvlY, 2 nodes", VENUS, "vcvlY", 2, {}),
 )
 
 
@@ -60,7 +60,7 @@ def _workload(path: Path) -> Workload:
     return from_trace(read_trace(path)).workload
 
 
-def stretch_of(site: Site, traces: Path) -> Stretch:
+def stretch_of(site: TraceSite, traces: Path) -> Stretch:
     """Return a site's jobs; FileNotFoundError when its trace is not there."""
     work = _workload(traces / site.file)
     kept = work.partition == work.partition_names.index(site.partition)

@@ -21,7 +21,7 @@ from ...replay import locality
 from ...replay.arrays import Floats, Longs
 from ...replay.workload import Workload
 from ...replay.workload_builder import from_trace
-from .kernel import WINDOW, Cluster, Jobs, Site
+from .kernel import WINDOW, EpisodeJobs, EpisodeState, Site
 
 SIZES = (64, 128, 256, 512)
 """GPUs of the clusters."""
@@ -72,11 +72,11 @@ SEEN = 64
 
 
 @dataclass(frozen=True)
-class Episode:
+class ArenaEpisode:
     """A cluster and its jobs."""
 
     site: Site
-    jobs: Jobs
+    jobs: EpisodeJobs
     mix: str
     seed: int
     """Of random rules."""
@@ -86,13 +86,13 @@ class Episode:
         """Return the GPUs of the cluster."""
         return self.site.nodes * self.site.gpus
 
-    def begin(self) -> tuple[Jobs, Cluster]:
+    def begin(self) -> tuple[EpisodeJobs, EpisodeState]:
         """Return jobs that have not started, and an empty cluster."""
         count, widest, site = len(self.jobs.submit), self.jobs.held.shape[1], self.site
         fresh = self.jobs._replace(start=np.full(count, np.nan), end=np.full(count, np.nan),
                                    speed=np.full(count, np.nan), held=np.zeros_like(self.jobs.held))
         whole, queues = np.zeros(site.nodes, np.int64), np.zeros((2, count), np.int64)
-        return fresh, Cluster(
+        return fresh, EpisodeState(
             free=whole + site.gpus, clock=np.array([-np.inf]), counts=np.array([self.gpus, 0, 0, 0], np.int64),
             queue=queues[0], running=queues[1], words=np.array([self.seed, 0], np.uint64),
             room=np.zeros(-(-site.nodes // site.per_leaf), np.int64), then=whole, spot=np.zeros(widest + 1, np.int64),
@@ -107,12 +107,12 @@ def site(gpus: int, per_leaf: int | None = None) -> Site:
     return Site(gpus // locality.GPUS, locality.GPUS, several, locality.slow(), locality.PER_CROSSING)
 
 
-def jobs_of(submit: ArrayLike, run: ArrayLike, gpus: ArrayLike, application: ArrayLike) -> Jobs:
+def jobs_of(submit: ArrayLike, run: ArrayLike, gpus: ArrayLike, application: ArrayLike) -> EpisodeJobs:
     """Return jobs that have not started, sorted by submission."""
     wanted, nobody = np.asarray(gpus, np.int64), np.full(np.size(submit), np.nan)
     lengths = np.asarray(run, np.float64)
-    return Jobs(np.asarray(submit, np.float64), lengths, lengths, wanted, np.asarray(application, np.int64),
-                nobody, nobody, nobody, np.zeros((wanted.size, int(wanted.max())), np.int64))
+    return EpisodeJobs(np.asarray(submit, np.float64), lengths, lengths, wanted, np.asarray(application, np.int64),
+                       nobody, nobody, nobody, np.zeros((wanted.size, int(wanted.max())), np.int64))
 
 
 def described() -> Mapping[str, object]:
@@ -122,7 +122,7 @@ def described() -> Mapping[str, object]:
             "crossing": locality.PER_CROSSING, "mixes": MIXES, "GPUs of a node": locality.GPUS}
 
 
-def made_up(seed: int, number: int, gpus: int, mix: str) -> Episode:
+def made_up(seed: int, number: int, gpus: int, mix: str) -> ArenaEpisode:
     """Draw an episode: sizes and lengths as in a trace, submissions at random."""
     draw = np.random.default_rng([seed, number, gpus, MIXES.index(mix)])
     table = {wanted: row for wanted, row in _JOBS[mix].items() if wanted <= gpus // LARGEST}
@@ -135,7 +135,7 @@ def made_up(seed: int, number: int, gpus: int, mix: str) -> Episode:
     return _episode(draw, gpus, np.array(list(table))[drawn], run, np.sort(draw.random(len(drawn))), mix)
 
 
-def cut(trace: TraceSource, folder: Path, number: int, gpus: int) -> Episode:
+def cut(trace: TraceSource, folder: Path, number: int, gpus: int) -> ArenaEpisode:
     """Cut an episode out of a real trace, at a density drawn from ``LOADS``; TraceError when no jobs are to be had."""
     work = _read(folder / trace.file)
     kept = (work.run > 0) & (work.gpus > 0) & (work.gpus <= gpus // LARGEST)
@@ -157,14 +157,15 @@ def _read(path: Path) -> Workload:
     return from_trace(read_trace(path)).workload
 
 
-def _episode(draw: np.random.Generator, gpus: int, wanted: Longs, run: Floats, submit: Floats, mix: str) -> Episode:
+def _episode(draw: np.random.Generator, gpus: int, wanted: Longs, run: Floats, submit: Floats,
+             mix: str) -> ArenaEpisode:
     span_s = float((run * wanted).sum()) / gpus / draw.uniform(*LOADS)
     when = (submit - submit[0]) / max(float(submit[-1] - submit[0]), 1e-9) * span_s
     application = draw.integers(0, len(locality.APPLICATIONS), len(run))
-    return Episode(site(gpus), jobs_of(when, run, wanted, application), mix, int(draw.integers(1 << 31)))
+    return ArenaEpisode(site(gpus), jobs_of(when, run, wanted, application), mix, int(draw.integers(1 << 31)))
 
 
-def made_up_all(seed: int, each: int, sizes: tuple[int, ...] = SIZES) -> Iterator[Episode]:
+def made_up_all(seed: int, each: int, sizes: tuple[int, ...] = SIZES) -> Iterator[ArenaEpisode]:
     """Yield so many made-up episodes of each size of cluster and each mix."""
     for gpus in sizes:
         for number in range(each):
@@ -172,7 +173,7 @@ def made_up_all(seed: int, each: int, sizes: tuple[int, ...] = SIZES) -> Iterato
                 yield made_up(seed, number, gpus, mix)
 
 
-def guessed(episode: Episode, spread: float) -> Episode:
+def guessed(episode: ArenaEpisode, spread: float) -> ArenaEpisode:
     """Return an episode whose lengths are only guessed: log-normally off, by ``exp(spread)`` as a standard."""
     error = np.exp(spread * np.random.default_rng(episode.seed).standard_normal(len(episode.jobs.run)))
     return replace(episode, jobs=episode.jobs._replace(guess=episode.jobs.run * error))
@@ -191,7 +192,7 @@ class EpisodeResult:
     """Mean over GPU time, relative to the closest placements."""
 
 
-def outcome(episode: Episode, jobs: Jobs) -> EpisodeResult:
+def outcome(episode: ArenaEpisode, jobs: EpisodeJobs) -> EpisodeResult:
     """Return what came of an episode that was run to its end."""
     last = float(jobs.submit[-1])
     useful = np.maximum(0.0, np.minimum(jobs.end, last) - jobs.start) * jobs.speed * jobs.gpus
@@ -201,7 +202,7 @@ def outcome(episode: Episode, jobs: Jobs) -> EpisodeResult:
                    float(np.quantile(jobs.start - jobs.submit, 0.99)), float((held * jobs.speed).sum() / held.sum()))
 
 
-def bound(episode: Episode) -> EpisodeResult:
+def bound(episode: ArenaEpisode) -> EpisodeResult:
     """Return what no policy can be better than, were it even to interrupt and divide jobs.
 
     All GPUs as one machine, which always works on the job with the least work left (SRPT is optimal there), and each

@@ -29,7 +29,7 @@ class Site(NamedTuple):
     """Share by which each leaf switch beyond the first prolongs what a step takes longer than on one GPU."""
 
 
-class Jobs(NamedTuple):
+class EpisodeJobs(NamedTuple):
     """The jobs of an episode, by submission."""
 
     submit: Floats
@@ -48,7 +48,7 @@ class Jobs(NamedTuple):
     """[job, GPU] node of each of its GPUs."""
 
 
-class Cluster(NamedTuple):
+class EpisodeState(NamedTuple):
     """How things are."""
 
     free: Longs
@@ -76,7 +76,7 @@ class Cluster(NamedTuple):
 
 
 @compiled_apart
-def advance(site: Site, jobs: Jobs, cluster: Cluster) -> bool:
+def advance(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> bool:
     """Go on to the next moment at which a job may be started; False when there is none."""
     counts, clock = cluster.counts, cluster.clock
     while counts[RUNNING] > 0 or counts[COMING] < jobs.submit.size:
@@ -95,7 +95,7 @@ def advance(site: Site, jobs: Jobs, cluster: Cluster) -> bool:
 
 
 @compiled
-def leave(jobs: Jobs, cluster: Cluster) -> None:
+def leave(jobs: EpisodeJobs, cluster: EpisodeState) -> None:
     """Let the running job that ends first give its GPUs back."""
     job = cluster.running[0]
     cluster.counts[RUNNING] -= 1
@@ -107,7 +107,7 @@ def leave(jobs: Jobs, cluster: Cluster) -> None:
 
 
 @compiled
-def anybody_fits(jobs: Jobs, cluster: Cluster) -> bool:
+def anybody_fits(jobs: EpisodeJobs, cluster: EpisodeState) -> bool:
     """Tell whether a job in the window could start."""
     for place in range(min(cluster.counts[QUEUED], WINDOW)):
         if jobs.gpus[cluster.queue[place]] <= cluster.counts[FREE]:
@@ -116,7 +116,7 @@ def anybody_fits(jobs: Jobs, cluster: Cluster) -> bool:
 
 
 @compiled
-def start(site: Site, jobs: Jobs, cluster: Cluster, place: int) -> None:
+def start(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, place: int) -> None:
     """Start the job at a place in the queue on the nodes in ``spot``."""
     counts, job = cluster.counts, cluster.queue[place]
     counts[QUEUED] -= 1
@@ -139,13 +139,13 @@ def start(site: Site, jobs: Jobs, cluster: Cluster, place: int) -> None:
 
 
 @compiled
-def left(jobs: Jobs, job: int, now: float) -> Any:
+def left(jobs: EpisodeJobs, job: int, now: float) -> Any:
     """Return in how many seconds a running job should end; one that has outlived the guess may end at any moment."""
     return max(0.0, jobs.start[job] + jobs.guess[job] / jobs.speed[job] - now)
 
 
 @compiled
-def extent(site: Site, cluster: Cluster, gpus: int) -> Any:
+def extent(site: Site, cluster: EpisodeState, gpus: int) -> Any:
     """Return the nodes of the placement in ``spot``, where each comes once, the GPUs on the fullest, and its leaves."""
     nodes, most, leaves, here = 0, 0, 0, 0
     for leaf in range(cluster.room.size):

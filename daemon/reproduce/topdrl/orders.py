@@ -8,7 +8,7 @@ import numpy as np
 
 from ...replay.compiled import compiled, compiled_without_lock
 from ...replay.moves import draw
-from .kernel import FREE, QUEUED, RUNNING, WINDOW, Cluster, Jobs, Site, advance, anybody_fits, start
+from .kernel import FREE, QUEUED, RUNNING, WINDOW, EpisodeJobs, EpisodeState, Site, advance, anybody_fits, start
 from .placing import NEAREST, look, place_job, speed_now
 
 FCFS, SJF, SMALLEST, RANDOM, SMALLEST_AREA, SJF_NOW = range(6)
@@ -29,7 +29,7 @@ class Rule(NamedTuple):
 
 
 @compiled_without_lock
-def replay(site: Site, jobs: Jobs, cluster: Cluster, rule: Rule) -> int:
+def replay(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, rule: Rule) -> int:
     """Run an episode to its end; return how many decisions that took."""
     decisions = 0
     while advance(site, jobs, cluster):
@@ -44,7 +44,7 @@ def replay(site: Site, jobs: Jobs, cluster: Cluster, rule: Rule) -> int:
 
 
 @compiled
-def pick(site: Site, jobs: Jobs, cluster: Cluster, rule: Rule) -> int:
+def pick(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, rule: Rule) -> int:
     """Return the place in the queue of the job to start now, -1 for none."""
     if rule.order == SJF_NOW or rule.least > 0.0:
         look(site, jobs, cluster)
@@ -63,7 +63,7 @@ def pick(site: Site, jobs: Jobs, cluster: Cluster, rule: Rule) -> int:
 
 
 @compiled
-def sort_key(site: Site, jobs: Jobs, cluster: Cluster, order: int, job: int) -> Any:
+def sort_key(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, order: int, job: int) -> Any:
     """Return by what a job is sorted, lowest first."""
     if order == FCFS:
         return jobs.submit[job]

@@ -6,14 +6,14 @@ from typing import Any
 
 from ...replay.compiled import compiled, compiled_apart
 from ...replay.moves import draw
-from .kernel import FREE, NOW, QUEUED, RUNNING, WINDOW, Cluster, Jobs, Site, extent, left, speed
+from .kernel import FREE, NOW, QUEUED, RUNNING, WINDOW, EpisodeJobs, EpisodeState, Site, extent, left, speed
 
 NEAREST, FIRST, BALANCE, ANYWHERE = range(4)
 """Placements: as close together as can be, the first free GPUs, the emptiest nodes of the emptiest leaf, any."""
 
 
 @compiled_apart
-def place_job(site: Site, cluster: Cluster, gpus: int, how: int) -> None:
+def place_job(site: Site, cluster: EpisodeState, gpus: int, how: int) -> None:
     """Write the nodes for so many GPUs to ``spot``; there are enough free ones."""
     if how == NEAREST:
         nearest(site, cluster, gpus)
@@ -30,7 +30,7 @@ def place_job(site: Site, cluster: Cluster, gpus: int, how: int) -> None:
 
 
 @compiled
-def count_room(site: Site, cluster: Cluster) -> None:
+def count_room(site: Site, cluster: EpisodeState) -> None:
     """Count the free GPUs of each leaf in ``room`` and copy those of nodes to ``then``."""
     for leaf in range(cluster.room.size):
         cluster.room[leaf] = 0
@@ -40,7 +40,7 @@ def count_room(site: Site, cluster: Cluster) -> None:
 
 
 @compiled
-def nearest(site: Site, cluster: Cluster, gpus: int) -> None:
+def nearest(site: Site, cluster: EpisodeState, gpus: int) -> None:
     """Take the tightest node that suffices, else the tightest leaf, else leaves with most room first."""
     best = -1
     for node in range(site.nodes):
@@ -58,7 +58,7 @@ def nearest(site: Site, cluster: Cluster, gpus: int) -> None:
 
 
 @compiled
-def tightest(cluster: Cluster, gpus: int) -> int:
+def tightest(cluster: EpisodeState, gpus: int) -> int:
     """Return the leaf with the least room that suffices, -1 if none."""
     best = -1
     for leaf in range(cluster.room.size):
@@ -68,7 +68,7 @@ def tightest(cluster: Cluster, gpus: int) -> int:
 
 
 @compiled
-def roomiest(cluster: Cluster) -> int:
+def roomiest(cluster: EpisodeState) -> int:
     """Return the leaf with the most room."""
     best = 0
     for leaf in range(cluster.room.size):
@@ -78,7 +78,7 @@ def roomiest(cluster: Cluster) -> int:
 
 
 @compiled
-def fill(site: Site, cluster: Cluster, leaf: int, found: int, gpus: int, tight: bool) -> int:
+def fill(site: Site, cluster: EpisodeState, leaf: int, found: int, gpus: int, tight: bool) -> int:
     """Take from a leaf, the roomiest nodes first; the last part, if ``tight``, from the tightest node that holds it."""
     first, last = leaf * site.per_leaf, min(site.nodes, (leaf + 1) * site.per_leaf)
     while found < gpus:
@@ -95,7 +95,7 @@ def fill(site: Site, cluster: Cluster, leaf: int, found: int, gpus: int, tight: 
 
 
 @compiled
-def take(cluster: Cluster, node: int, found: int, gpus: int) -> int:
+def take(cluster: EpisodeState, node: int, found: int, gpus: int) -> int:
     """Take what a node has, as long as it is wanted; return how many there are then."""
     while found < gpus and cluster.then[node] > 0:
         cluster.spot[found] = node
@@ -105,7 +105,7 @@ def take(cluster: Cluster, node: int, found: int, gpus: int) -> int:
 
 
 @compiled
-def anywhere(site: Site, cluster: Cluster, gpus: int) -> None:
+def anywhere(site: Site, cluster: EpisodeState, gpus: int) -> None:
     """Take any free GPUs, each as likely, in order of nodes."""
     left, missing, found = cluster.counts[FREE], gpus, 0
     for node in range(site.nodes):
@@ -118,7 +118,7 @@ def anywhere(site: Site, cluster: Cluster, gpus: int) -> None:
 
 
 @compiled_apart
-def look(site: Site, jobs: Jobs, cluster: Cluster) -> None:
+def look(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> None:
     """Fill ``near`` and ``soon`` for the sizes of the jobs in the window."""
     for gpus in range(cluster.near.shape[0]):
         cluster.near[gpus, 0] = 0.0
@@ -134,7 +134,7 @@ def look(site: Site, jobs: Jobs, cluster: Cluster) -> None:
 
 
 @compiled
-def look_ahead(site: Site, jobs: Jobs, cluster: Cluster) -> None:
+def look_ahead(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> None:
     """Fill ``soon``: who starts nobody gets them as running jobs end."""
     count_room(site, cluster)
     widest, now = cluster.near.shape[0] - 1, cluster.clock[NOW]
@@ -160,7 +160,7 @@ def look_ahead(site: Site, jobs: Jobs, cluster: Cluster) -> None:
 
 
 @compiled
-def speed_now(site: Site, jobs: Jobs, cluster: Cluster, job: int) -> Any:
+def speed_now(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, job: int) -> Any:
     """Return the speed that the nearest free GPUs allow; after :func:`look`."""
     near = cluster.near[jobs.gpus[job]]
     return speed(site, jobs.application[job], jobs.gpus[job], int(near[0]), int(near[1]), int(near[2]))

@@ -10,11 +10,11 @@ import numpy as np
 from ...replay.arrays import Floats
 from ...replay.outcome import FEWEST_PAIRS, Interval, paired_ratio
 from . import orders, placing
-from .arena import Episode, EpisodeResult, bound, outcome
-from .kernel import Jobs
+from .arena import ArenaEpisode, EpisodeResult, bound, outcome
+from .kernel import EpisodeJobs
 from .orders import CLOSE, Rule
 
-Play = Callable[[Episode], Jobs]
+Play = Callable[[ArenaEpisode], EpisodeJobs]
 """Runs an episode to its end."""
 
 OURS, LITERAL, BOUND, RANDOM = "ours", "literal", "bound (no policy can be better)", "random-feasible"
@@ -83,14 +83,14 @@ class Contest:
 
 def by_rule(rule: Rule) -> Play:
     """Return what plays by a rule."""
-    def play(episode: Episode) -> Jobs:
+    def play(episode: ArenaEpisode) -> EpisodeJobs:
         jobs, cluster = episode.begin()
         orders.replay(episode.site, jobs, cluster, rule)
         return jobs
     return play
 
 
-def contest(name: str, episodes: Sequence[Episode], agents: Mapping[str, Sequence[Play]],
+def contest(name: str, episodes: Sequence[ArenaEpisode], agents: Mapping[str, Sequence[Play]],
             rules: Mapping[str, Rule] = RULES) -> Contest:
     """Replay every policy on the same episodes; ``agents`` are trainings by name."""
     plays = {**{known: [by_rule(rule)] for known, rule in rules.items()}, **agents}

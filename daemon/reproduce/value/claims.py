@@ -15,10 +15,10 @@ from ...replay.lower_bound import limit
 from ...replay.outcome import jain
 from ...replay.workload import Workload
 from ..report import Section, Table
-from .outcomes import Outcome, compare, compare_energy
+from .outcomes import ReplayOutcome, compare, compare_energy
 from .setting import Setting
-from .sites import Trace, jobs_of, load
-from .task import FORECAST, OFF, ON, Task
+from .sites import SiteTrace, jobs_of, load
+from .task import FORECAST, OFF, ON, ReplayTask
 from .tried import GATE, HEEDED, INCUMBENT, ORACLES, RANDOM, SCORER, TRIED, Try
 
 Floats = NDArray[np.float64]
@@ -39,30 +39,30 @@ GROUPS = ((1, 1, "1 GPU"), (2, 8, "2 to 8 GPUs"), (9, 1 << 30, "more GPUs"))
 class Contest:
     """All outcomes on one trace."""
 
-    trace: Trace
+    trace: SiteTrace
     cluster: Cluster
     work: Workload
-    found: Mapping[tuple[str, str], Sequence[Outcome]]
+    found: Mapping[tuple[str, str], Sequence[ReplayOutcome]]
     """By name and power, one of each seed."""
 
     @property
-    def incumbent(self) -> Outcome:
+    def incumbent(self) -> ReplayOutcome:
         """Return that of the site's own scheduler, all nodes on."""
         return self.found[INCUMBENT, ON][0]
 
-    def jct(self, ours: Outcome, theirs: Outcome) -> Comparison:
+    def jct(self, ours: ReplayOutcome, theirs: ReplayOutcome) -> Comparison:
         """Return completion times over another's, in blocks that share no queue."""
         return compare(self.work.submit, ours, theirs)
 
-    def energy(self, ours: Outcome, theirs: Outcome) -> Comparison:
+    def energy(self, ours: ReplayOutcome, theirs: ReplayOutcome) -> Comparison:
         """Return joules over another's in the same blocks."""
         return compare_energy(self.work.submit, ours, theirs)
 
-    def total(self, one: Outcome) -> float:
+    def total(self, one: ReplayOutcome) -> float:
         """Return mean completion time over the incumbent's, all jobs alike."""
         return float(np.mean(one.end - self.work.submit) / np.mean(self.incumbent.end - self.work.submit))
 
-    def tail(self, one: Outcome) -> float:
+    def tail(self, one: ReplayOutcome) -> float:
         """Return the 99 % wait over the incumbent's."""
         waits = [max(FLOOR_S, float(np.quantile(each.wait, 0.99))) for each in (one, self.incumbent)]
         return waits[0] / waits[1]
@@ -77,18 +77,19 @@ class Contest:
             some = {words: (gpus >= least) & (gpus <= most) for least, most, words in GROUPS}
         return {name: members for name, members in some.items() if members.sum() >= 30}
 
-    def jain(self, one: Outcome) -> float:
+    def jain(self, one: ReplayOutcome) -> float:
         """Return Jain's index of the groups' mean bounded slowdowns."""
         return jain(np.array([one.slowdown[members].mean() for members in self.groups.values()]))
 
-    def worst(self, one: Outcome) -> float:
+    def worst(self, one: ReplayOutcome) -> float:
         """Return mean completion time over the incumbent's of the group for which that is most."""
         mean = [[float(np.mean((each.end - self.work.submit)[members])) for each in (one, self.incumbent)]
                 for members in self.groups.values()]
         return max(ours / theirs for ours, theirs in mean)
 
 
-def facts(sites: Sequence[Trace], found: Mapping[Task, Outcome], setting: Setting, traces: Path) -> dict[str, object]:
+def facts(sites: Sequence[SiteTrace], found: Mapping[ReplayTask, ReplayOutcome], setting: Setting,
+          traces: Path) -> dict[str, object]:
     """Return all that the report says, by the names of its template."""
     contests = [_contest(number, trace, found, setting, traces) for number, trace in enumerate(sites)]
     return {"title": TITLE, "preface": list(_preface(setting)),
@@ -109,9 +110,10 @@ def _preface(setting: Setting) -> Iterator[str]:
            "beats.")
 
 
-def _contest(number: int, trace: Trace, found: Mapping[Task, Outcome], setting: Setting, traces: Path) -> Contest:
+def _contest(number: int, trace: SiteTrace, found: Mapping[ReplayTask, ReplayOutcome], setting: Setting,
+             traces: Path) -> Contest:
     cluster, work = jobs_of(trace, traces, setting.limit_factor)
-    mine: dict[tuple[str, str], list[Outcome]] = {}
+    mine: dict[tuple[str, str], list[ReplayOutcome]] = {}
     for task, outcome in sorted(found.items(), key=lambda pair: pair[0].seed):
         if task.site == number:
             mine.setdefault((task.tried.name, task.power), []).append(outcome)

@@ -10,12 +10,12 @@ from ...learning.evidence import Comparison
 from ...learning.promotion_criteria import ASSUMED, SHORTLIST, TRIALS, share
 from ...replay.workload import Workload
 from .deciding import Promoted
-from .outcomes import Floats, Outcome, compare
+from .outcomes import Floats, ReplayOutcome, compare
 
 NIGHT_S = 86400.0
 
 
-def promotions(work: Workload, outcomes: Mapping[str, Outcome], incumbent: str) -> Iterator[Promoted]:
+def promotions(work: Workload, outcomes: Mapping[str, ReplayOutcome], incumbent: str) -> Iterator[Promoted]:
     """Yield who decides from when on, in order of time; nothing while nobody has earned it.
 
     A fortnight's shortlist is on trial on what comes after it, each with its share of the error, as in the daemon.
@@ -34,7 +34,7 @@ def promotions(work: Workload, outcomes: Mapping[str, Outcome], incumbent: str) 
             yield Promoted(night, wanted)
 
 
-def _shortlist(submit: Floats, outcomes: Mapping[str, Outcome], incumbent: str, until_s: float) -> list[str]:
+def _shortlist(submit: Floats, outcomes: Mapping[str, ReplayOutcome], incumbent: str, until_s: float) -> list[str]:
     """Return who did better than the incumbent on the first days, the best first."""
     early = submit < until_s
     jct = {name: float(np.mean((one.end - submit)[early])) for name, one in outcomes.items()}
@@ -42,16 +42,18 @@ def _shortlist(submit: Floats, outcomes: Mapping[str, Outcome], incumbent: str, 
     return sorted(better, key=lambda name: jct[name])[:SHORTLIST]
 
 
-def _compared(submit: Floats, ours: Outcome, theirs: Outcome, since_s: float, until_s: float) -> Comparison:
+def _compared(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome, since_s: float, until_s: float) -> Comparison:
     rows = submit >= since_s
     return compare(submit[rows], _of(ours, rows), _of(theirs, rows), until_s)
 
 
-def _of(one: Outcome, rows: np.ndarray) -> Outcome:
-    return Outcome(one.start[rows], one.end[rows], one.wait[rows], one.slowdown[rows], one.joules, one.marks, one.woken)
+def _of(one: ReplayOutcome, rows: np.ndarray) -> ReplayOutcome:
+    return ReplayOutcome(one.start[rows], one.end[rows], one.wait[rows], one.slowdown[rows], one.joules, one.marks,
+                         one.woken)
 
 
-def _earned(submit: Floats, ours: Outcome, theirs: Outcome, since_s: float, until_s: float, error: float) -> bool:
+def _earned(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome, since_s: float, until_s: float,
+            error: float) -> bool:
     """Tell whether a candidate is surely better by a night, and its longest waits are no longer."""
     if not _compared(submit, ours, theirs, since_s, until_s).below(error):
         return False

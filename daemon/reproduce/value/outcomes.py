@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReplayOutcome:
     """What came of one replay; rows are the jobs of the trace."""
 
     start: Floats
@@ -28,7 +28,7 @@ class Outcome:
     """How often a node had to come up."""
 
 
-def compare(submit: Floats, ours: Outcome, theirs: Outcome, until_s: float | None = None) -> Comparison:
+def compare(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome, until_s: float | None = None) -> Comparison:
     """Return completion times over another's, in blocks that share no queue and have closed by a moment."""
     edges = _edges(submit, ours, theirs, until_s)
     block = block_of(submit, edges)
@@ -37,13 +37,13 @@ def compare(submit: Floats, ours: Outcome, theirs: Outcome, until_s: float | Non
     return compared(mine, other)
 
 
-def compare_energy(submit: Floats, ours: Outcome, theirs: Outcome) -> Comparison:
+def compare_energy(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome) -> Comparison:
     """Return joules over another's in the same blocks; what lies behind the last one is left out."""
     edges = _edges(submit, ours, theirs, None)
     mine, other = (np.diff(np.interp(edges, one.marks, one.joules)) for one in (ours, theirs))
     return compared(mine, other, FINE_RATES)
 
 
-def _edges(submit: Floats, ours: Outcome, theirs: Outcome, until_s: float | None) -> Floats:
+def _edges(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome, until_s: float | None) -> Floats:
     until = float(submit[-1]) if until_s is None else until_s
     return cuts(submit, np.maximum(ours.start, theirs.start), float(submit[0]), until)

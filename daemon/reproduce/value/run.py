@@ -11,10 +11,10 @@ from ..failures import SettingError
 from ..progress import progress, resumable
 from ..report import write_report
 from . import claims
-from .outcomes import Outcome
+from .outcomes import ReplayOutcome
 from .setting import Setting
 from .sites import TRACES
-from .task import ON, Task
+from .task import ON, ReplayTask
 from .trial import carried_out, kept
 from .tried import GATE, HEEDED, INCUMBENT, ORACLES, RANDOM, SCORER, TRIED, Try
 
@@ -40,13 +40,13 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     return write_report(out, "sections.md.j2", claims.facts(sites, found, setting, traces))
 
 
-def _first(task: Task) -> bool:
+def _first(task: ReplayTask) -> bool:
     return task.tried.name == INCUMBENT and task.power == ON
 
 
-def _tasks(site: int, setting: Setting, traces: Path, folder: Path) -> Iterator[Task]:
-    def task(tried: Try, seed: int = setting.seed, power: str = ON) -> Task:
-        return Task(site, tried, seed, power, setting, traces, folder)
+def _tasks(site: int, setting: Setting, traces: Path, folder: Path) -> Iterator[ReplayTask]:
+    def task(tried: Try, seed: int = setting.seed, power: str = ON) -> ReplayTask:
+        return ReplayTask(site, tried, seed, power, setting, traces, folder)
 
     yield from map(task, (*TRIED, *ORACLES, GATE))
     for seed in range(setting.seed, setting.seed + setting.seeds):
@@ -57,7 +57,7 @@ def _tasks(site: int, setting: Setting, traces: Path, folder: Path) -> Iterator[
             yield task(tried, power=power)
 
 
-def _done(tasks: list[Task], pool: Executor) -> Iterator[tuple[Task, Outcome]]:
+def _done(tasks: list[ReplayTask], pool: Executor) -> Iterator[tuple[ReplayTask, ReplayOutcome]]:
     """Yield what came of each task, those first that an earlier run has done."""
     open_tasks = []
     for task in tasks:

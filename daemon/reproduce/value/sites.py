@@ -30,7 +30,7 @@ GPUS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class SiteTrace:
     """Jobs of a trace, and the nodes that they run on."""
 
     name: str
@@ -42,15 +42,15 @@ class Trace:
 
 _LINGJUN, _OPENB = "alibaba_lingjun_2023/crux_jobs.csv", "alibaba_openb_2023/openb_pod_list_default.csv.gz"
 TRACES = (
-    Trace("Philly 0e4a51, 32 nodes", PHILLY, "0e4a51", 32),
-    Trace("Philly 7f04ca, 32 nodes", PHILLY, "7f04ca", 32),
-    Trace("Venus vcvGl, 20 nodes", VENUS, "vcvGl", 20),
-    Trace("Venus vcvlY, 2 nodes", VENUS, "vcvlY", 2),
-    Trace("Philly 0e4a51 on 20 nodes", PHILLY, "0e4a51", 20),
-    Trace("Philly 7f04ca on 22 nodes", PHILLY, "7f04ca", 22),
-    Trace("Philly 11cb48 on 3 nodes", PHILLY, "11cb48", 3),
-    Trace("Lingjun on 128 nodes", _LINGJUN, "", 128),
-    Trace("openb on 4 nodes", _OPENB, "", 4),
+    SiteTrace("Philly 0e4a51, 32 nodes", PHILLY, "0e4a51", 32),
+    SiteTrace("Philly 7f04ca, 32 nodes", PHILLY, "7f04ca", 32),
+    SiteTrace("Venus vcvGl, 20 nodes", VENUS, "vcvGl", 20),
+    SiteTrace("Venus vcvlY, 2 nodes", VENUS, "vcvlY", 2),
+    SiteTrace("Philly 0e4a51 on 20 nodes", PHILLY, "0e4a51", 20),
+    SiteTrace("Philly 7f04ca on 22 nodes", PHILLY, "7f04ca", 22),
+    SiteTrace("Philly 11cb48 on 3 nodes", PHILLY, "11cb48", 3),
+    SiteTrace("Lingjun on 128 nodes", _LINGJUN, "", 128),
+    SiteTrace("openb on 4 nodes", _OPENB, "", 4),
 )
 """Those of whole clusters first; then on so many nodes that jobs wait, or, of the last one, that few do."""
 SLURM = {"PriorityType": "priority/multifactor", "PriorityWeightAge": "1000", "PriorityWeightFairShare": "10000",
@@ -63,7 +63,7 @@ def _read(path: Path) -> Workload:
     return from_trace(read_trace(path)).workload
 
 
-def _chosen(trace: Trace, traces: Path) -> Workload:
+def _chosen(trace: SiteTrace, traces: Path) -> Workload:
     """Return the jobs of a trace that are replayed."""
     work = _read(traces / trace.file)
     kept = (work.gpus <= trace.nodes * GPUS) & (work.gpus > 0) & (work.run > 0)
@@ -74,7 +74,7 @@ def _chosen(trace: Trace, traces: Path) -> Workload:
     return taken(work, np.flatnonzero(kept))
 
 
-def jobs_of(trace: Trace, traces: Path, limit_factor: float) -> tuple[Cluster, Workload]:
+def jobs_of(trace: SiteTrace, traces: Path, limit_factor: float) -> tuple[Cluster, Workload]:
     """Return the nodes and the jobs of a trace; nothing is known of run times yet."""
     work = _chosen(trace, traces)
     made = Workload.of(work.submit, work.run, work.gpus, user=np.maximum(work.user, 0), user_names=work.user_names,

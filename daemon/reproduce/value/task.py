@@ -12,7 +12,7 @@ ON, OFF, FORECAST = "all nodes on", "powered down when empty", "powered down by 
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ReplayTask:
     """One replay."""
 
     site: int

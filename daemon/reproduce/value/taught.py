@@ -11,13 +11,13 @@ from ...agents.histories import Material, split
 from ...agents.kinds import Course
 from ...replay.cluster import Cluster
 from ...replay.workload import Workload
-from .task import Task
+from .task import ReplayTask
 
 TAUGHT_BY = "fifo+best-fit+easy"
 """What is imitated first: the same order as the incumbent's, and replayed much faster."""
 
 
-def taught(task: Task, cluster: Cluster, work: Workload, quantiles: NDArray[np.float64]) -> tuple[Any, float]:
+def taught(task: ReplayTask, cluster: Cluster, work: Workload, quantiles: NDArray[np.float64]) -> tuple[Any, float]:
     """Return an agent and from when on it was not taught; ``TrainingError`` when a history does not suffice."""
     from ...learning.training import kind_of  # loads what trains, which replays do without
 

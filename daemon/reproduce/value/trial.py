@@ -18,9 +18,9 @@ from ...replay.workload import Workload
 from .deciding import Decider, Deciders, Promoted, as_promoted, as_trusted, of_name
 from .gating import promotions
 from .node_sleep import STEP_S, Keeper
-from .outcomes import Outcome
+from .outcomes import ReplayOutcome
 from .sites import TRACES, jobs_of, predicted
-from .task import FORECAST, OFF, ON, Task
+from .task import FORECAST, OFF, ON, ReplayTask
 from .taught import taught
 from .tried import GATE, HEEDED, INCUMBENT, SCORER, SITE, TRIED, Try, told
 
@@ -30,16 +30,17 @@ MARK_S = 4 * 3600.0
 """Energy is read so often."""
 
 
-def kept(task: Task) -> Outcome | None:
+def kept(task: ReplayTask) -> ReplayOutcome | None:
     """Return what an earlier run left of a task; None when there is nothing."""
     try:
         with np.load(task.result, allow_pickle=False) as found:
-            return Outcome(**{name: found[name] for name in found.files if name != "woken"}, woken=int(found["woken"]))
+            return ReplayOutcome(**{name: found[name] for name in found.files if name != "woken"},
+                                 woken=int(found["woken"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def carried_out(task: Task) -> Outcome:
+def carried_out(task: ReplayTask) -> ReplayOutcome:
     """Replay, keep what came of it, and return it."""
     known = kept(task)
     if known is not None:
@@ -55,12 +56,12 @@ def carried_out(task: Task) -> Outcome:
     return found
 
 
-def incumbent_of(task: Task) -> Task:
+def incumbent_of(task: ReplayTask) -> ReplayTask:
     """Return the task of the site's own scheduler on the same trace, all nodes on."""
     return replace(task, tried=TRIED[0], seed=task.setting.seed, power=ON)
 
 
-def _deciders(task: Task, cluster: Cluster, work: Workload) -> Deciders:
+def _deciders(task: ReplayTask, cluster: Cluster, work: Workload) -> Deciders:
     """Return who decides in a task, told of run times what had ended under the incumbent."""
     if task.tried.policy == INCUMBENT and task.tried.limits == SITE and task.tried != GATE:
         return Deciders(of_name(INCUMBENT, work.limit, work.prediction))
@@ -82,13 +83,13 @@ def _deciders(task: Task, cluster: Cluster, work: Workload) -> Deciders:
     return Deciders(decider(task.tried))
 
 
-def _promotions(task: Task, work: Workload) -> list[Promoted]:
+def _promotions(task: ReplayTask, work: Workload) -> list[Promoted]:
     """Return whom the gate promotes and when, by what all candidates' replays showed until then."""
     outcomes = {one.name: found for one in TRIED if (found := kept(replace(task, tried=one))) is not None}
     return list(promotions(work, outcomes, INCUMBENT))
 
 
-def _driven(done: Run, agenda: Agenda, deciders: Deciders, task: Task) -> tuple[Floats, Floats]:
+def _driven(done: Run, agenda: Agenda, deciders: Deciders, task: ReplayTask) -> tuple[Floats, Floats]:
     """Let a replay run to its end; return moments and the joules drawn up to each of them."""
     submit = done.workload.submit
     moment, until = float(submit[0]), float(submit[-1])
@@ -110,14 +111,14 @@ def _driven(done: Run, agenda: Agenda, deciders: Deciders, task: Task) -> tuple[
     return np.array(marks), np.array(joules)
 
 
-def _outcome(done: Run, marks: Floats, joules: Floats) -> Outcome:
+def _outcome(done: Run, marks: Floats, joules: Floats) -> ReplayOutcome:
     found, size = times(done), len(done.workload)
     wait, slowdown = np.full(size, np.nan), np.full(size, np.nan)
     wait[found.jobs], slowdown[found.jobs] = found.wait, found.slowdown
-    return Outcome(done.start, done.end, wait, slowdown, joules, marks, int(done.state.arrays.meters.woken.sum()))
+    return ReplayOutcome(done.start, done.end, wait, slowdown, joules, marks, int(done.state.arrays.meters.woken.sum()))
 
 
-def _keep(task: Task, found: Outcome) -> None:
+def _keep(task: ReplayTask, found: ReplayOutcome) -> None:
     task.folder.mkdir(parents=True, exist_ok=True)
     partial = task.result.with_suffix(f".{id(found)}.part")
     with partial.open("wb") as file:

@@ -14,7 +14,7 @@ from idlewatt.daemon.agents.checkpoint import save
 from idlewatt.daemon.agents.histories import split
 from idlewatt.daemon.agents.kinds import Course, TrainingError
 from idlewatt.daemon.learning import members
-from idlewatt.daemon.learning.members import News, Queue, alone, of_seeds, train
+from idlewatt.daemon.learning.members import MemberQueue, News, alone, of_seeds, train
 from idlewatt.daemon.learning.members_ray import side_by_side
 from idlewatt.daemon.learning.models import ModelStore
 from idlewatt.daemon.learning.training import TrainingDirectory, TrainingJob, TrainingRun
@@ -76,7 +76,7 @@ def test_seeds_come_out_as_they_do_by_themselves_and_whoever_is_through_is_not_t
 
 
 def test_a_member_whose_worker_died_is_trained_again_but_not_for_ever(tmp_path):
-    queue = Queue(made(tmp_path))
+    queue = MemberQueue(made(tmp_path))
     first = queue.next()
     queue.again(first, "status -9")
     assert len(queue) == 3
@@ -140,7 +140,7 @@ def test_a_ray_cluster_of_two_nodes_gives_the_same_though_one_node_is_lost(tmp_p
     cluster_utils = pytest.importorskip("ray.cluster_utils")
     monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    again, lost = Queue.again, []
+    again, lost = MemberQueue.again, []
     try:
         other = cluster.add_node(num_cpus=1)
         ray.init(address=cluster.address, log_to_driver=False)
@@ -156,7 +156,7 @@ def test_a_ray_cluster_of_two_nodes_gives_the_same_though_one_node_is_lost(tmp_p
                 cluster.remove_node(other)  # both have a member now
             return wait(references, timeout=timeout)
 
-        monkeypatch.setattr(Queue, "again", looked)
+        monkeypatch.setattr(MemberQueue, "again", looked)
         monkeypatch.setattr(ray, "wait", waited)
         assert all(map(np.array_equal, trained(tmp_path / "half", "ray"), here))
         assert len(lost) == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.optimum import OptimumError, best_schedule, jct_mean_bound, makespan_bound
 from idlewatt.daemon.replay.workload import Workload
-from idlewatt.daemon.reproduce.published.helios import Job, replay
+from idlewatt.daemon.reproduce.published.helios import HeliosJob, replay
 
 
 def workload(*jobs):
@@ -111,7 +111,7 @@ MANY = st.lists(st.tuples(st.integers(0, 200), st.integers(1, 80), st.sampled_fr
 @settings(max_examples=60, deadline=None)
 @given(MANY, st.sampled_from(["fifo", "sjf", "srtf"]))
 def test_no_policy_beats_the_bounds(jobs, policy):
-    replayed = [Job(submit, number, gpus, run) for number, (submit, run, gpus) in enumerate(jobs)]
+    replayed = [HeliosJob(submit, number, gpus, run) for number, (submit, run, gpus) in enumerate(jobs)]
     mean, _ = replay(replayed, 3, policy)
     span = max(job.end_s for job in replayed) - min(job.submit_s for job in replayed)
     bound = jct_mean_bound(workload(*jobs), 24)

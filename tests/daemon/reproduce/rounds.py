@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 
 from idlewatt.daemon.replay.fungible import MODELS
-from idlewatt.daemon.reproduce.maifs.arena import Trace, site_of
+from idlewatt.daemon.reproduce.maifs.arena import ArenaTrace, site_of
 
 SITE = site_of(4)
 ALEXNET, RESNET18, RESNET50, GNMT = (MODELS.index(model) for model in ("alexnet", "resnet18", "resnet50", "gnmt"))
@@ -14,13 +14,13 @@ ALEXNET, RESNET18, RESNET50, GNMT = (MODELS.index(model) for model in ("alexnet"
 def trace(*jobs):
     """Return jobs of (submit, work, GPUs, model)."""
     submit, work, gpus, model = zip(*jobs, strict=True)
-    return Trace(np.array(submit, float), np.array(work, float), np.array(gpus), np.array(model))
+    return ArenaTrace(np.array(submit, float), np.array(work, float), np.array(gpus), np.array(model))
 
 
 def drawn(seed, jobs=40, most=17):
     draw = np.random.default_rng(seed)
-    return Trace(np.sort(draw.uniform(0, 20_000, jobs)), draw.uniform(60, 20_000, jobs),
-                 draw.choice([1, 1, 1, 2, 3, 4, 5, 8, 9, most], jobs), draw.integers(0, len(MODELS), jobs))
+    return ArenaTrace(np.sort(draw.uniform(0, 20_000, jobs)), draw.uniform(60, 20_000, jobs),
+                      draw.choice([1, 1, 1, 2, 3, 4, 5, 8, 9, most], jobs), draw.integers(0, len(MODELS), jobs))
 
 
 def check(round):

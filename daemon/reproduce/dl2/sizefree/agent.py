@@ -14,7 +14,7 @@ import numpy as np
 from .....storage.records import ModelCard
 from ....agents import checkpoint
 from ....replay.arrays import Floats, Longs
-from ..kernel import Cluster, Jobs
+from ..kernel import ArenaCluster, ArrivedJobs
 from . import network
 from .kernel import HIDDEN, INPUTS
 
@@ -33,11 +33,11 @@ class SizeFree:
     decisions: int = 0
     """Taken so far, those in plans included."""
 
-    def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+    def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Give jobs their tasks, highest score first; masked by the room on nodes, not renormalised after."""
         self.decisions += network.fill(self.weights, cluster, jobs, used, self._changes(jobs) if self.plans else None)
 
-    def _changes(self, jobs: Jobs) -> Floats:
+    def _changes(self, jobs: ArrivedJobs) -> Floats:
         """Draw favours to try, [plan, job, what]: the same for the same situation. The first are the scorer's own."""
         count = len(jobs.model)
         draw = np.random.default_rng([count, int(jobs.stay.sum())])

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....replay.arrays import Floats, Longs
 from ....replay.compiled import compiled, compiled_apart, compiled_with_arrays
-from ..kernel import SERVER, WORKER, Cluster, Jobs, grant, waiting
+from ..kernel import SERVER, WORKER, ArenaCluster, ArrivedJobs, grant, waiting
 
 INPUTS = ("gain", "slots left", "slots saved", "CPU slots", "GPU slots", "ends", "stay", "jobs", "first",
           "workers over servers", "future saved")
@@ -26,7 +26,7 @@ CLOSED = -1e300
 
 
 @compiled_apart
-def by_score(cluster: Cluster, jobs: Jobs, used: Longs, weights: Floats, favour: Floats, scores: Floats,
+def by_score(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, weights: Floats, favour: Floats, scores: Floats,
              inputs: Floats) -> int:
     """Give the next task to whom the scorer rates highest, while it rates anybody above 0; return the decisions.
 
@@ -53,7 +53,7 @@ def by_score(cluster: Cluster, jobs: Jobs, used: Longs, weights: Floats, favour:
 
 
 @compiled_with_arrays
-def look_ahead(cluster: Cluster, jobs: Jobs, used: Longs, weights: Floats, changes: Floats) -> int:
+def look_ahead(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, weights: Floats, changes: Floats) -> int:
     """Give tasks by the plan for this slot that ends the jobs here soonest, were nobody else to come.
 
     Plan after plan adds a row of ``changes`` [plan, job, what] to the favours of the best so far, and is played to its
@@ -73,7 +73,7 @@ def look_ahead(cluster: Cluster, jobs: Jobs, used: Longs, weights: Floats, chang
 
 
 @compiled_with_arrays
-def _anew(cluster: Cluster, jobs: Jobs, remaining: Floats, later: float) -> Any:
+def _anew(cluster: ArenaCluster, jobs: ArrivedJobs, remaining: Floats, later: float) -> Any:
     """Return the jobs that are not done so much later, without tasks."""
     live = np.flatnonzero(remaining > 0.0)
     return waiting(cluster, jobs.number[live], jobs.model[live], jobs.stay[live] + later, remaining[live],
@@ -81,7 +81,8 @@ def _anew(cluster: Cluster, jobs: Jobs, remaining: Floats, later: float) -> Any:
 
 
 @compiled_with_arrays
-def _played(cluster: Cluster, jobs: Jobs, weights: Floats, scores: Floats, inputs: Floats) -> tuple[float, int]:
+def _played(cluster: ArenaCluster, jobs: ArrivedJobs, weights: Floats, scores: Floats, inputs: Floats) -> tuple[float,
+                                                                                                                int]:
     """Return the slots that jobs take from now on, summed, and the decisions.
 
     Who is not done at the horizon is taken to be at his best from there on.
@@ -104,7 +105,7 @@ def _played(cluster: Cluster, jobs: Jobs, weights: Floats, scores: Floats, input
 
 
 @compiled
-def rate(cluster: Cluster, jobs: Jobs, job: int, weights: Floats, scores: Floats, inputs: Floats) -> None:
+def rate(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, weights: Floats, scores: Floats, inputs: Floats) -> None:
     """Write down the scores of what a job may be given; ``inputs`` is scratch."""
     for what in range(3):
         if scores[job, what] == CLOSED:
@@ -115,7 +116,7 @@ def rate(cluster: Cluster, jobs: Jobs, job: int, weights: Floats, scores: Floats
 
 
 @compiled
-def see(cluster: Cluster, jobs: Jobs, job: int, what: int, inputs: Floats) -> bool:
+def see(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int, inputs: Floats) -> bool:
     """Fill in what the scorer is shown of a task for a job; False when it may have no more, or would be slowed."""
     model, servers, workers = jobs.model[job], jobs.tasks[job, SERVER], jobs.tasks[job, WORKER]
     then, also = servers + np.int64(what != WORKER), workers + np.int64(what != SERVER)

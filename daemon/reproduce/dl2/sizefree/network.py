@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....replay.arrays import Floats, Longs
-from ..kernel import Cluster, Jobs
+from ..kernel import ArenaCluster, ArrivedJobs
 from .kernel import HIDDEN, INPUTS, SIZE, by_score, look_ahead
 
 _SAVED, _FIRST = INPUTS.index("future saved"), INPUTS.index("first")
@@ -25,7 +25,7 @@ def initial(seed: int) -> Floats:
     return weights
 
 
-def fill(weights: Floats, cluster: Cluster, jobs: Jobs, used: Longs, changes: Floats | None = None) -> int:
+def fill(weights: Floats, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, changes: Floats | None = None) -> int:
     """Give tasks by score, after looking ahead with ``changes`` [plan, job, what]; return the decisions it took."""
     if changes is not None:
         return int(look_ahead(cluster, jobs, used, weights, changes))

@@ -14,8 +14,8 @@ from itertools import islice
 
 from ....replay.arrays import Floats
 from ...evolution import EvolutionConfig, Score
-from ..arena import Trace, mean_jct, traces
-from ..kernel import Cluster
+from ..arena import ArenaTrace, mean_jct, traces
+from ..kernel import ArenaCluster
 from .agent import SCHEMA, SizeFree
 from .network import initial
 
@@ -26,7 +26,7 @@ POOL = 300
 class ElasticBench:
     """Traces to learn from, and those of the next seed to choose by; never the paper's."""
 
-    cluster: Cluster
+    cluster: ArenaCluster
     seed: int = 1
     pool: int = POOL
     judges: int = 30
@@ -42,7 +42,7 @@ class ElasticBench:
         return initial(self.seed)
 
     @cached_property
-    def _pool(self) -> Sequence[Trace]:
+    def _pool(self) -> Sequence[ArenaTrace]:
         return list(islice(traces(self.seed), self.pool))
 
     def learned_from(self, numbers: Sequence[int]) -> Score:
@@ -53,7 +53,7 @@ class ElasticBench:
         """Return the same on traces to choose by."""
         return self._on(list(islice(traces(self.seed + 1), self.judges)))
 
-    def _on(self, tried_on: Sequence[Trace]) -> Score:
+    def _on(self, tried_on: Sequence[ArenaTrace]) -> Score:
         return lambda weights: float(mean_jct(self.cluster, SizeFree(weights), tried_on).mean())
 
 

@@ -21,7 +21,7 @@ SCRIPT = '#!/bin/sh\necho "$(date +%s.%N) $SLURMD_NODENAME" > {begun}\nsleep {se
 """What a job does: no training, only its time."""
 
 
-class Cluster:
+class RealSlurm:
     """One Slurm, and a follower of what the experiment advises."""
 
     def __init__(self, settings: RealSettings, ledger: FollowLedger) -> None:

@@ -8,7 +8,7 @@ from operator import ge, sub
 from typing import NamedTuple
 
 from ....agents.gist_mdrl.environment import HOUR_S, GpuPartition, PlacementDecision, Resources, demand, utilization
-from .cluster import Cluster
+from .cluster import RealSlurm
 
 Act = Callable[[PlacementDecision], int]
 TOGETHER_H = 0.5
@@ -16,7 +16,7 @@ TOGETHER_H = 0.5
 ANYWHERE = -1
 
 
-class Task(NamedTuple):
+class EpisodeJob(NamedTuple):
     """One job of the episode."""
 
     number: int
@@ -44,10 +44,10 @@ class Played:
 
 
 @dataclass
-class Episode:
+class PlayedEpisode:
     """Plays one sequence on one partition; ``poll`` does what is due and returns the result once there is one."""
 
-    cluster: Cluster
+    cluster: RealSlurm
     kind: GpuPartition
     partition: str
     servers: tuple[str, ...]
@@ -58,11 +58,11 @@ class Episode:
     placed: bool
     """Whether the server is named; else Slurm chooses it."""
     begin_s: float
-    _running: dict[Task, int] = field(default_factory=dict)
-    _queue: list[Task] = field(default_factory=list)
-    _due: dict[Task, tuple[int, float]] = field(default_factory=dict)
-    _begun: dict[Task, float] = field(default_factory=dict)
-    _over: dict[Task, tuple[float, float]] = field(default_factory=dict)
+    _running: dict[EpisodeJob, int] = field(default_factory=dict)
+    _queue: list[EpisodeJob] = field(default_factory=list)
+    _due: dict[EpisodeJob, tuple[int, float]] = field(default_factory=dict)
+    _begun: dict[EpisodeJob, float] = field(default_factory=dict)
+    _over: dict[EpisodeJob, tuple[float, float]] = field(default_factory=dict)
     _latencies: list[float] = field(default_factory=list)
     _released: dict[int, float] = field(default_factory=dict)
     """By number of the task."""
@@ -74,7 +74,7 @@ class Episode:
     def __post_init__(self) -> None:
         self._flavors = (*self.kind.flavors, self.kind.terminal)
         self._arrivals = [*self.sequence, len(self.kind.flavors)]
-        self._tasks: list[Task] = []
+        self._tasks: list[EpisodeJob] = []
 
     @property
     def jobs(self) -> list[str]:
@@ -102,7 +102,7 @@ class Episode:
                 self.cluster.release(task.job)
                 del self._due[task]
 
-    def _begun_now(self) -> list[Task]:
+    def _begun_now(self) -> list[EpisodeJob]:
         found = []
         for task, server in self._running.items():
             if task not in self._begun and (note := self.cluster.begun(self._name(task.number))) is not None:
@@ -132,7 +132,7 @@ class Episode:
             del self._running[task]
         return True
 
-    def _end(self, task: Task) -> float:
+    def _end(self, task: EpisodeJob) -> float:
         return self._begun[task] + self._flavors[task.flavor].limit_s / HOUR_S * self.hour_s
 
     def _arrive(self, now_s: float) -> None:
@@ -141,7 +141,7 @@ class Episode:
         wanted = self._flavors[flavor]
         job = self.cluster.submit(self._name(number), self.partition, wanted.gpus,
                                   self.kind.servers if terminal else 1, wanted.limit_s / HOUR_S * self.hour_s)
-        task = Task(number, flavor, job, now_s)
+        task = EpisodeJob(number, flavor, job, now_s)
         self._tasks.append(task)
         if terminal:
             self._queue.append(task)
@@ -149,7 +149,7 @@ class Episode:
         else:
             self._ask(task, now_s, dequeued=False)
 
-    def _look_at(self, task: Task, now_s: float) -> None:
+    def _look_at(self, task: EpisodeJob, now_s: float) -> None:
         """Give a queued job its turn: the terminal one needs all servers empty."""
         if task.flavor == len(self.kind.flavors):
             if not self._running:
@@ -162,7 +162,7 @@ class Episode:
     def _taken(self) -> bool:
         return any(task.flavor == len(self.kind.flavors) for task in self._running)
 
-    def _ask(self, task: Task, now_s: float, *, dequeued: bool) -> None:
+    def _ask(self, task: EpisodeJob, now_s: float, *, dequeued: bool) -> None:
         room = self._room(task.flavor)
         decision = PlacementDecision(task.flavor, self._free(), room, self._remaining(now_s), tuple(
             sum(other.flavor == flavor for other in self._queue) for flavor in range(len(self.kind.flavors))), dequeued)
@@ -174,7 +174,7 @@ class Episode:
         else:
             self._queue.append(task)
 
-    def _start(self, task: Task, server: int, now_s: float) -> None:
+    def _start(self, task: EpisodeJob, server: int, now_s: float) -> None:
         self._running[task] = server
         task_moved = task._replace(submit_s=now_s)
         self._running[task_moved] = self._running.pop(task)

@@ -14,8 +14,8 @@ from ....agents.gist_mdrl.environment import (
     PARTITIONS,
     Arrival,
     Environment,
+    EpisodeOutcome,
     GpuPartition,
-    Outcome,
     PlacementDecision,
     sequences,
     utilization,
@@ -51,7 +51,7 @@ class Predicted(NamedTuple):
     decisions: tuple[int, ...] = ()
 
 
-def _late(outcome: Outcome, delay: Delay, decisions: tuple[int, ...]) -> Predicted:
+def _late(outcome: EpisodeOutcome, delay: Delay, decisions: tuple[int, ...]) -> Predicted:
     """Return Eq. 4 of an episode whose simulated runs hold the delays, in which nobody computes."""
     terminal_s = outcome.terminal_start_s + delay.begun_s
     runs = [(bar.flavor.rate, bar.start_s + delay.begun_s, bar.end_s - delay.noticed_s) for bar in outcome.bars

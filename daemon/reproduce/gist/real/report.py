@@ -23,7 +23,7 @@ TEMPLATES = Environment(loader=PackageLoader(__package__, "."), autoescape=False
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class PlayedAndPredicted:
     """One episode, as it was played and as it was predicted; hours are the paper's."""
 
     policy: PolicyName
@@ -55,7 +55,7 @@ class Result:
         return self.utilization - self.predicted
 
 
-def write(settings: RealSettings, results: Sequence[Result], out: Path) -> Mapping[str, Path]:
+def write(settings: RealSettings, results: Sequence[PlayedAndPredicted], out: Path) -> Mapping[str, Path]:
     """Write the report as Markdown and its figures as JSON; return their paths."""
     told = facts(settings, results)
     paths = {"report": out / "real.md", "figures": out / "real.json"}
@@ -65,7 +65,7 @@ def write(settings: RealSettings, results: Sequence[Result], out: Path) -> Mappi
     return paths
 
 
-def facts(settings: RealSettings, results: Sequence[Result]) -> dict[str, object]:
+def facts(settings: RealSettings, results: Sequence[PlayedAndPredicted]) -> dict[str, object]:
     """Return all that the report says."""
     by_policy = {policy: {one.number: one for one in results if one.policy == policy} for policy in settings.policies}
     shared = sorted(set.intersection(*(set(some) for some in by_policy.values())) if by_policy else ())
@@ -83,7 +83,7 @@ def facts(settings: RealSettings, results: Sequence[Result]) -> dict[str, object
         "parts": _parts(results)}
 
 
-def _parts(results: Sequence[Result]) -> dict[str, object]:
+def _parts(results: Sequence[PlayedAndPredicted]) -> dict[str, object]:
     """Return what the error consists of: delays, episodes that went another way, and the rest."""
     same, other = ([one for one in results if one.same_way is way] for way in (True, False))
     return {
@@ -95,7 +95,7 @@ def _parts(results: Sequence[Result]) -> dict[str, object]:
         "within": sum(abs(one.left) <= GOAL for one in same), "astray": _told([abs(one.error) for one in other])}
 
 
-def _row(policy: PolicyName, some: Sequence[Result], kilowatts: float) -> dict[str, object]:
+def _row(policy: PolicyName, some: Sequence[PlayedAndPredicted], kilowatts: float) -> dict[str, object]:
     utilization = _told([one.utilization for one in some])
     return {"policy": NAMED[policy], "episodes": len(some), "utilization": utilization,
             "predicted": float(np.mean([one.predicted for one in some])),
@@ -106,10 +106,11 @@ def _row(policy: PolicyName, some: Sequence[Result], kilowatts: float) -> dict[s
             "inefficient_mwh": EPISODE_H * (1.0 - utilization["mean"]) * kilowatts / 1000.0}
 
 
-def _difference(policy: PolicyName, by_policy: Mapping[PolicyName, Mapping[int, Result]], shared: Sequence[int]) \
+def _difference(policy: PolicyName, by_policy: Mapping[PolicyName, Mapping[int, PlayedAndPredicted]],
+                shared: Sequence[int]) \
         -> dict[str, object]:
     """Return how a policy differs from the paper's Naive on the very same sequences."""
-    def paired(figure: Callable[[Result], float]) -> dict[str, float]:
+    def paired(figure: Callable[[PlayedAndPredicted], float]) -> dict[str, float]:
         return _told([figure(by_policy[policy][number]) - figure(by_policy["random"][number]) for number in shared])
 
     return {"policy": NAMED[policy], "utilization": paired(lambda one: one.utilization),

@@ -18,11 +18,11 @@ from .....storage.follow_ledger import FollowLedger
 from ....agents.gist_mdrl.environment import HOUR_S, sequences
 from ....follow.slurm import SlurmError
 from ...failures import ReproductionError
-from .cluster import Cluster
+from .cluster import RealSlurm
 from .config import PolicyName, RealSettings, load
-from .episode import Episode, Played
+from .episode import Played, PlayedEpisode
 from .policies import Delay, Players, chosen
-from .report import Result, write
+from .report import PlayedAndPredicted, write
 
 BEAT_S = 0.05
 RESULTS = "real.jsonl"
@@ -51,11 +51,12 @@ def run(config: Path, out: Path) -> Mapping[str, Path]:
     return write(settings, [results[turn] for turn in turns if turn in results], out)
 
 
-def _played(settings: RealSettings, players: Players, ledger: FollowLedger, turns: list[Turn]) -> Iterator[Result]:
+def _played(settings: RealSettings, players: Players, ledger: FollowLedger,
+            turns: list[Turn]) -> Iterator[PlayedAndPredicted]:
     """Yield the results as they come, a partition's next episode as soon as it is free."""
-    cluster = Cluster(settings, ledger)
+    cluster = RealSlurm(settings, ledger)
     free = [(name, cluster.servers(name, players.kind)) for name in settings.partitions]
-    waiting, playing, next_s = list(turns), dict[Turn, Episode](), time.time()
+    waiting, playing, next_s = list(turns), dict[Turn, PlayedEpisode](), time.time()
     with _progress(len(turns)) as advance, _cleared(cluster, playing):
         while waiting or playing:
             now_s = time.time()
@@ -75,26 +76,27 @@ def _played(settings: RealSettings, players: Players, ledger: FollowLedger, turn
             time.sleep(BEAT_S)
 
 
-def _episode(settings: RealSettings, players: Players, cluster: Cluster, turn: Turn, partition: str,
-             servers: tuple[str, ...]) -> Episode:
+def _episode(settings: RealSettings, players: Players, cluster: RealSlurm, turn: Turn, partition: str,
+             servers: tuple[str, ...]) -> PlayedEpisode:
     policy, number = turn
     # A name of its own for each try: notes of one that was interrupted are nobody's.
     name = f"gist-{policy}-{number}-{time.time_ns()}"
-    return Episode(cluster, players.kind, partition, servers, name, sequences(players.kind)[number],
-                   players.player(policy, number), settings.hour, policy != "slurm", time.time())
+    return PlayedEpisode(cluster, players.kind, partition, servers, name, sequences(players.kind)[number],
+                         players.player(policy, number), settings.hour, policy != "slurm", time.time())
 
 
-def _result(players: Players, turn: Turn, played: Played) -> Result:
+def _result(players: Players, turn: Turn, played: Played) -> PlayedAndPredicted:
     policy, number = turn
     scale, plain = HOUR_S / players.hour_s, players.predicted(policy, number)
     late = players.predicted(policy, number, Delay(played.latency_s * scale, played.noticed_s * scale))
-    return Result(policy, number, played.utilization, played.terminal_start_h, plain.utilization, plain.terminal_h,
-                  played.latency_s, played.strayed, len(played.decisions), late.utilization, played.slurm_s,
-                  played.noticed_s, played.decisions == late.decisions)
+    return PlayedAndPredicted(policy, number, played.utilization, played.terminal_start_h, plain.utilization,
+                              plain.terminal_h,
+                              played.latency_s, played.strayed, len(played.decisions), late.utilization, played.slurm_s,
+                              played.noticed_s, played.decisions == late.decisions)
 
 
 @contextmanager
-def _cleared(cluster: Cluster, playing: dict[Turn, Episode]) -> Iterator[None]:
+def _cleared(cluster: RealSlurm, playing: dict[Turn, PlayedEpisode]) -> Iterator[None]:
     """Leave neither job nor pin behind, however the experiment ends."""
     try:
         yield
@@ -120,9 +122,9 @@ def key(settings: RealSettings) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def done(settings: RealSettings, out: Path) -> dict[Turn, Result]:
+def done(settings: RealSettings, out: Path) -> dict[Turn, PlayedAndPredicted]:
     """Return what an earlier run of the same experiment left; a line that is not whole is done again."""
-    found: dict[Turn, Result] = {}
+    found: dict[Turn, PlayedAndPredicted] = {}
     try:
         lines = (out / RESULTS).read_text().splitlines()
     except FileNotFoundError:
@@ -130,7 +132,7 @@ def done(settings: RealSettings, out: Path) -> dict[Turn, Result]:
     for line in lines:
         try:
             told = json.loads(line)
-            result = Result(**told["result"])
+            result = PlayedAndPredicted(**told["result"])
         except (ValueError, TypeError, KeyError):
             continue
         if told.get("key") == key(settings):
@@ -138,6 +140,6 @@ def done(settings: RealSettings, out: Path) -> dict[Turn, Result]:
     return found
 
 
-def _keep(settings: RealSettings, out: Path, result: Result) -> None:
+def _keep(settings: RealSettings, out: Path, result: PlayedAndPredicted) -> None:
     with (out / RESULTS).open("a", encoding="utf-8") as file:
         file.write(json.dumps({"key": key(settings), "result": asdict(result)}) + "\n")

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from .....storage.records import ModelCard
 from ....agents import checkpoint
-from ..arena import Episode
-from ..kernel import FREE, QUEUED, RUNNING, Jobs, advance
+from ..arena import ArenaEpisode
+from ..kernel import FREE, QUEUED, RUNNING, EpisodeJobs, advance
 from . import kernel, network
 from .kernel import PAINTS, QUEUE, ROWS, SUMMARY
 from .network import ACTIONS, GPUS, NODES, PER_LEAF, PER_NODE
@@ -25,7 +25,7 @@ WAITING_COSTS = 2.0
 """What an hour of waiting takes from the reward, in hours of running at the best speed."""
 
 
-class View(NamedTuple):
+class NetworkInput(NamedTuple):
     """What the network is shown, and which actions are open."""
 
     canvas: NDArray[np.float32]
@@ -36,10 +36,10 @@ class View(NamedTuple):
     open: NDArray[np.bool_]
 
 
-class Table:
+class ActionEpisode:
     """An episode that is played action by action."""
 
-    def __init__(self, episode: Episode) -> None:
+    def __init__(self, episode: ArenaEpisode) -> None:
         if (episode.gpus, episode.site.per_leaf) != (GPUS, PER_LEAF):
             raise ValueError(f"this network knows {GPUS} GPUs with {PER_LEAF} nodes on a leaf, and no other cluster")
         self.site = episode.site
@@ -48,13 +48,13 @@ class Table:
         self._canvas = np.zeros((len(PAINTS), NODES, PER_NODE))
         self._queue, self._summary = np.zeros((ROWS, len(QUEUE))), np.zeros(len(SUMMARY))
 
-    def view(self) -> View:
+    def view(self) -> NetworkInput:
         """Return what there is to see."""
         kernel.observe(self.site, self.jobs, self.cluster, self._canvas, self._queue, self._summary)
         allowed = np.append(self._queue[:, QUEUE.index("fits")] > 0, True)
         allowed[WAIT] = self.cluster.counts[RUNNING] > 0  # on an empty cluster any job fits
-        return View(self._canvas.transpose(1, 0, 2).reshape(NODES, -1).astype(np.float32),
-                    self._queue.astype(np.float32), self._summary.astype(np.float32), allowed)
+        return NetworkInput(self._canvas.transpose(1, 0, 2).reshape(NODES, -1).astype(np.float32),
+                            self._queue.astype(np.float32), self._summary.astype(np.float32), allowed)
 
     def act(self, action: int) -> None:
         """Start a job, or wait for the next moment at which one could start."""
@@ -74,12 +74,12 @@ class Literal:
 
     weights: network.Weights = field(default_factory=lambda: network.initial(0))
 
-    def act(self, view: View) -> int:
+    def act(self, view: NetworkInput) -> int:
         """Return the open action that is rated highest."""
         jobs, wait, _ = network.forward(self.weights, view.canvas[None], view.queue[None], view.summary[None])
         return int(np.where(view.open, np.append(jobs[0], wait[0]), -np.inf).argmax())
 
-    def replay(self, episode: Episode) -> Jobs:
+    def replay(self, episode: ArenaEpisode) -> EpisodeJobs:
         """Run an episode to its end; return its jobs with their times. ValueError for a cluster of another shape."""
         return play(episode, self.act)
 
@@ -93,9 +93,9 @@ class Literal:
         return cls(checkpoint.load(folder, SCHEMA, like=network.initial(0))[0])
 
 
-def play(episode: Episode, choose: Callable[[View], int]) -> Jobs:
+def play(episode: ArenaEpisode, choose: Callable[[NetworkInput], int]) -> EpisodeJobs:
     """Run an episode to its end by a choice at each view."""
-    table = Table(episode)
+    table = ActionEpisode(episode)
     while not table.over:
         table.act(choose(table.view()))
     return table.jobs

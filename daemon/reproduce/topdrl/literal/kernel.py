@@ -6,7 +6,7 @@ import numpy as np
 
 from ....replay.arrays import Floats
 from ....replay.compiled import compiled_without_lock
-from ..kernel import FREE, NOW, QUEUED, RUNNING, Cluster, Jobs, Site, left, speed, start
+from ..kernel import FREE, NOW, QUEUED, RUNNING, EpisodeJobs, EpisodeState, Site, left, speed, start
 from ..placing import NEAREST, look, place_job, speed_now
 
 ROWS = 32
@@ -19,7 +19,8 @@ SUMMARY = ("free", "waiting", "work", "backlog", "running", "speed")
 
 
 @compiled_without_lock
-def observe(site: Site, jobs: Jobs, cluster: Cluster, canvas: Floats, queue: Floats, summary: Floats) -> None:
+def observe(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, canvas: Floats, queue: Floats,
+            summary: Floats) -> None:
     """Fill in canvas [paint, node, GPU], queue [row, input] and summary [input]."""
     look(site, jobs, cluster)
     total, now, counts = site.nodes * site.gpus, cluster.clock[NOW], cluster.counts
@@ -61,7 +62,7 @@ def observe(site: Site, jobs: Jobs, cluster: Cluster, canvas: Floats, queue: Flo
 
 
 @compiled_without_lock
-def begin(site: Site, jobs: Jobs, cluster: Cluster, place: int) -> None:
+def begin(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, place: int) -> None:
     """Start the job at a place in the queue on the nearest GPUs."""
     place_job(site, cluster, jobs.gpus[cluster.queue[place]], NEAREST)
     start(site, jobs, cluster, place)

@@ -18,10 +18,10 @@ import torch
 from .....storage.records import ModelCard
 from ....agents.checkpoint import schema_hash
 from ....replay.arrays import Floats
-from ..arena import MIXES, Episode, described, made_up, outcome
+from ..arena import MIXES, ArenaEpisode, described, made_up, outcome
 from ..kernel import NOW
 from ..orders import CLOSE
-from .agent import SCHEMA, WAIT, WAITING_COSTS, Literal, Table, View, play
+from .agent import SCHEMA, WAIT, WAITING_COSTS, ActionEpisode, Literal, NetworkInput, play
 from .kernel import QUEUE
 from .network import GPUS, Weights, forward, initial
 
@@ -74,7 +74,7 @@ class CanvasTrainingProgress:
     best: Weights
 
 
-class Batch(NamedTuple):
+class ActionBatch(NamedTuple):
     """Decisions, as columns."""
 
     canvas: Any
@@ -89,7 +89,7 @@ class Batch(NamedTuple):
     """What the value should have been."""
 
 
-def rule(view: View) -> int:
+def rule(view: NetworkInput) -> int:
     """Return what the best rule does: shortest first as things are now, and wait for GPUs that are not far apart."""
     close = view.open[:WAIT] & (view.queue[:, _SLOWER] <= -math.log(CLOSE))
     fitting = close if close.any() or view.open[WAIT] else view.open[:WAIT]
@@ -99,7 +99,7 @@ def rule(view: View) -> int:
     return int(np.where(fitting, length, np.inf).argmin())
 
 
-def episodes(seed: int, count: int) -> list[Episode]:
+def episodes(seed: int, count: int) -> list[ArenaEpisode]:
     """Return made-up episodes for the one cluster that the network knows."""
     return [made_up(seed, number, GPUS, MIXES[number % len(MIXES)]) for number in range(count)]
 
@@ -111,10 +111,10 @@ class Seat:
         self._course, self._next = course, number
         self.table = self._deal()
 
-    def _deal(self) -> Table:
+    def _deal(self) -> ActionEpisode:
         found = made_up(self._course.seed, self._next, GPUS, MIXES[self._next % len(MIXES)])
         self._next += self._course.tables
-        return Table(found)
+        return ActionEpisode(found)
 
     def act(self, action: int) -> tuple[float, float]:
         """Act; return the reward and the discount until the next decision, 0 where the episode ended."""
@@ -140,7 +140,7 @@ class Seat:
         return hours / GPUS / self._course.horizon_h
 
 
-class Learner:
+class CanvasLearner:
     """The network as torch has it."""
 
     def __init__(self, course: CanvasTrainingConfig) -> None:
@@ -161,25 +161,25 @@ class Learner:
         return torch.log_softmax(logits.masked_fill(~columns.open, -1e9), dim=1), value
 
     @torch.no_grad()
-    def draw(self, views: Sequence[View]) -> tuple[Any, Any, Any]:
+    def draw(self, views: Sequence[NetworkInput]) -> tuple[Any, Any, Any]:
         """Return an action for each view, its log probability and the value."""
         chances, value = self.chances(_stacked(views))
         action = torch.multinomial(chances.exp(), 1, generator=self._draw)
         return action[:, 0].numpy(), chances.gather(1, action)[:, 0].numpy(), value.numpy()
 
-    def imitate(self, views: Sequence[View], actions: Sequence[int]) -> None:
+    def imitate(self, views: Sequence[NetworkInput], actions: Sequence[int]) -> None:
         """Go through what a rule did, by cross-entropy."""
         columns, wanted = _stacked(views), torch.tensor(actions)
         for _ in range(self.course.epochs):
             for rows in self._shuffled(len(actions)):
-                chances, _ = self.chances(View(*(column[rows] for column in columns)))
+                chances, _ = self.chances(NetworkInput(*(column[rows] for column in columns)))
                 self._step(-chances.gather(1, wanted[rows, None]).mean(), tuple(self.tensors))
 
-    def improve(self, batch: Batch, *, values_only: bool) -> None:
+    def improve(self, batch: ActionBatch, *, values_only: bool) -> None:
         """Take PPO's steps on the decisions of a round."""
         for _ in range(self.course.passes):
             for rows in self._shuffled(len(batch.action)):
-                chosen = Batch(*(column[rows] for column in batch))
+                chosen = ActionBatch(*(column[rows] for column in batch))
                 chances, value = self.chances(chosen)
                 off = 0.5 * (value - chosen.wanted).square().mean()
                 if values_only:
@@ -192,7 +192,7 @@ class Learner:
         order: Any = torch.randperm(count, generator=self._draw)
         return order.split(self.course.batch)  # type: ignore[no-any-return]
 
-    def _surrogate(self, batch: Batch, chances: Any) -> Any:
+    def _surrogate(self, batch: ActionBatch, chances: Any) -> Any:
         ratio = (chances.gather(1, batch.action[:, None])[:, 0] - batch.logarithm).exp()
         advantage = (batch.advantage - batch.advantage.mean()) / (batch.advantage.std() + 1e-6)
         clipped = ratio.clamp(1 - self.course.clip, 1 + self.course.clip)
@@ -211,14 +211,14 @@ class Learner:
         self._optimizer.step()
 
 
-def _stacked(views: Sequence[View]) -> View:
-    return View(*(torch.from_numpy(np.stack(column)) for column in zip(*views, strict=True)))  # type: ignore[arg-type]
+def _stacked(views: Sequence[NetworkInput]) -> NetworkInput:
+    return NetworkInput(*(torch.from_numpy(np.stack(column)) for column in zip(*views, strict=True)))  # type: ignore[arg-type]
 
 
 def train(course: CanvasTrainingConfig) -> Iterator[CanvasTrainingProgress]:
     """Train and yield now and then; whoever stops asking keeps the best so far."""
     torch.set_num_threads(1)  # more of them only wait for each other on networks so small
-    learner, judges = Learner(course), episodes(course.seed + 1, course.chosen_by)
+    learner, judges = CanvasLearner(course), episodes(course.seed + 1, course.chosen_by)
     learner.imitate(*_lesson(episodes(course.seed, course.lessons)))
     known = [outcome(episode, play(episode, rule)).jct_s for episode in judges]
     seats = [Seat(course, number) for number in range(course.tables)]
@@ -234,11 +234,11 @@ def train(course: CanvasTrainingConfig) -> Iterator[CanvasTrainingProgress]:
             yield CanvasTrainingProgress(number, worth, best)
 
 
-def _lesson(shown: Sequence[Episode]) -> tuple[list[View], list[int]]:
+def _lesson(shown: Sequence[ArenaEpisode]) -> tuple[list[NetworkInput], list[int]]:
     """Return what the rule saw and did."""
-    views, actions = list[View](), list[int]()
+    views, actions = list[NetworkInput](), list[int]()
     for episode in shown:
-        table = Table(episode)
+        table = ActionEpisode(episode)
         while not table.over:
             views.append(table.view())
             actions.append(rule(views[-1]))
@@ -246,9 +246,9 @@ def _lesson(shown: Sequence[Episode]) -> tuple[list[View], list[int]]:
     return views, actions
 
 
-def _played(learner: Learner, seats: Sequence[Seat]) -> Batch:
+def _played(learner: CanvasLearner, seats: Sequence[Seat]) -> ActionBatch:
     """Play a round at all tables; return its decisions with their advantages."""
-    course, views, rows = learner.course, list[View](), list[Any]()
+    course, views, rows = learner.course, list[NetworkInput](), list[Any]()
     for _ in range(course.steps):
         seen = [seat.table.view() for seat in seats]
         action, logarithm, value = learner.draw(seen)
@@ -260,7 +260,7 @@ def _played(learner: Learner, seats: Sequence[Seat]) -> Batch:
     advantage = advantages(reward, discount, np.concatenate([value, last[None]]), course.smoothing)
     flat = (np.ascontiguousarray(column, kind).reshape(-1) for column, kind in (
         (action, np.int64), (logarithm, np.float32), (advantage, np.float32), (advantage + value, np.float32)))
-    return Batch(*_stacked(views), *map(torch.from_numpy, flat))
+    return ActionBatch(*_stacked(views), *map(torch.from_numpy, flat))
 
 
 def advantages(reward: Floats, discount: Floats, value: Floats, smoothing: float) -> Floats:

@@ -12,8 +12,8 @@ from pathlib import Path
 from .....storage.records import ModelCard
 from ....agents import checkpoint
 from ....replay.arrays import Floats
-from ..arena import Episode
-from ..kernel import Jobs
+from ..arena import ArenaEpisode
+from ..kernel import EpisodeJobs
 from . import kernel, network
 
 SCHEMA = {"inputs": list(kernel.INPUTS), "rooms": kernel.ROOMS, "units": kernel.UNITS, "hidden": kernel.HIDDEN,
@@ -28,7 +28,7 @@ class SizeFree:
     decisions: int = 0
     """Taken so far."""
 
-    def replay(self, episode: Episode) -> Jobs:
+    def replay(self, episode: ArenaEpisode) -> EpisodeJobs:
         """Run an episode to its end; return its jobs with their times."""
         jobs, cluster = episode.begin()
         self.decisions += kernel.replay(episode.site, jobs, cluster, self.weights)

@@ -12,7 +12,20 @@ import numpy as np
 
 from ....replay.arrays import Floats
 from ....replay.compiled import compiled, compiled_without_lock
-from ..kernel import FREE, NOW, QUEUED, RUNNING, WINDOW, Cluster, Jobs, Site, advance, anybody_fits, speed, start
+from ..kernel import (
+    FREE,
+    NOW,
+    QUEUED,
+    RUNNING,
+    WINDOW,
+    EpisodeJobs,
+    EpisodeState,
+    Site,
+    advance,
+    anybody_fits,
+    speed,
+    start,
+)
 from ..placing import NEAREST, look, place_job, speed_now
 
 INPUTS = ("run", "GPUs", "slower now", "slower apart", "waited", "waited over run", "waiting pays", "soon",
@@ -36,7 +49,7 @@ LOWEST = -1e300
 
 
 @compiled_without_lock
-def replay(site: Site, jobs: Jobs, cluster: Cluster, weights: Floats) -> int:
+def replay(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, weights: Floats) -> int:
     """Run an episode to its end; return how many decisions that took."""
     decisions = 0
     while advance(site, jobs, cluster):
@@ -51,7 +64,7 @@ def replay(site: Site, jobs: Jobs, cluster: Cluster, weights: Floats) -> int:
 
 
 @compiled
-def pick(site: Site, jobs: Jobs, cluster: Cluster, weights: Floats) -> int:
+def pick(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, weights: Floats) -> int:
     """Return the place in the queue of the job to start now, -1 to wait; nobody waits for an empty cluster."""
     look(site, jobs, cluster)
     look_at_queue(site, jobs, cluster)
@@ -67,7 +80,7 @@ def pick(site: Site, jobs: Jobs, cluster: Cluster, weights: Floats) -> int:
 
 
 @compiled_without_lock
-def decide(site: Site, jobs: Jobs, cluster: Cluster, weights: Floats) -> int:
+def decide(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, weights: Floats) -> int:
     """Return the place in the queue of the job to start now, -1 to wait; the nodes for it are in ``spot``."""
     place = pick(site, jobs, cluster, weights)
     if place >= 0:
@@ -76,7 +89,7 @@ def decide(site: Site, jobs: Jobs, cluster: Cluster, weights: Floats) -> int:
 
 
 @compiled
-def look_at_queue(site: Site, jobs: Jobs, cluster: Cluster) -> None:
+def look_at_queue(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> None:
     """Fill in what is seen of the queue as a whole; after :func:`look`."""
     total, seen, work, split = site.nodes * site.gpus, cluster.seen, 0.0, 0
     for place in range(cluster.counts[QUEUED]):
@@ -91,7 +104,7 @@ def look_at_queue(site: Site, jobs: Jobs, cluster: Cluster) -> None:
 
 
 @compiled
-def look_at_leaves(site: Site, cluster: Cluster, weights: Floats) -> None:
+def look_at_leaves(site: Site, cluster: EpisodeState, weights: Floats) -> None:
     """Fill in the mean and the maximum of each unit over leaves, and the 1 behind them."""
     seen, leaves = cluster.seen, cluster.room.size
     for unit in range(UNITS):
@@ -109,7 +122,7 @@ def look_at_leaves(site: Site, cluster: Cluster, weights: Floats) -> None:
 
 
 @compiled
-def look_at_job(site: Site, jobs: Jobs, cluster: Cluster, job: int) -> None:
+def look_at_job(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, job: int) -> None:
     """Fill in what is seen of a job; after :func:`look`."""
     seen, gpus, run, application = cluster.seen, jobs.gpus[job], jobs.guess[job], jobs.application[job]
     now, soon, room = speed_now(site, jobs, cluster, job), cluster.soon[gpus], cluster.near[gpus, 3]

@@ -14,7 +14,7 @@ import numpy as np
 
 from ....replay.arrays import Floats
 from ...evolution import EvolutionConfig, Score, stream_of_each
-from ..arena import MIXES, Episode, EpisodeResult, described, made_up, outcome
+from ..arena import MIXES, ArenaEpisode, EpisodeResult, described, made_up, outcome
 from .agent import SCHEMA, SizeFree
 from .kernel import OUT
 from .network import initial
@@ -23,7 +23,7 @@ POOL = 320
 TRAINED_ON = (64, 64, 64, 128)
 """GPUs, in turns; larger clusters are for the test."""
 
-Judged = Sequence[tuple[Episode, EpisodeResult]]
+Judged = Sequence[tuple[ArenaEpisode, EpisodeResult]]
 """Episodes, each with what the first rule makes of it."""
 
 

@@ -10,7 +10,7 @@ from resizable import course, speeds, stretch
 from idlewatt.daemon.agents.dl2.agent import DL2
 from idlewatt.daemon.agents.dl2.train import RULES, TRADE, train
 from idlewatt.daemon.agents.kinds import TrainingError, kinds
-from idlewatt.daemon.agents.lessons import Ground
+from idlewatt.daemon.agents.lessons import TraceWindows
 from idlewatt.daemon.replay.engine import run
 
 
@@ -43,7 +43,7 @@ def test_a_history_of_rigid_jobs_is_refused(tmp_path):
 
 def test_who_knows_the_truth_and_who_knows_what_a_site_knows_are_told_apart(tmp_path):
     """The same rule on the same piece: with predictions and curves that are off, and with neither off."""
-    piece = Ground(TRADE, course(tmp_path)).piece(0).stretch
+    piece = TraceWindows(TRADE, course(tmp_path)).piece(0).stretch
     truth, site = piece.speeds.table, speeds(error=-0.4).table
     agent = DL2(np.zeros(TRADE.net.size), kinds_card(), choose=lambda now, rows: RULES["gain"](rows))
     oracle = replace(piece.workload, prediction=piece.workload.run)

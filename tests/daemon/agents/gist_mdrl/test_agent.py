@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.agents.checkpoint import CheckpointError
-from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL, GistAgent, Options
+from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL, AgentChanges, GistAgent
 from idlewatt.daemon.agents.gist_mdrl.environment import A100, V100, Environment
 from idlewatt.storage.records import ModelCard
 
@@ -35,7 +35,7 @@ def test_the_papers_actions_are_the_jobs_own_nine_in_all():
 
 
 def test_masks_leave_servers_with_room_and_the_queue():
-    eyes = GistAgent(A100, Options(masked=True)).eyes
+    eyes = GistAgent(A100, AgentChanges(masked=True)).eyes
     assert np.flatnonzero(eyes.allowed(after([4]))).tolist() == [5, 8]
     assert np.flatnonzero(eyes.allowed(after([4, 5]))).tolist() == [7]
 
@@ -49,7 +49,7 @@ def test_time_and_queue_are_seen_when_asked_for():
 
 
 def test_equal_servers_are_seen_fullest_first_whichever_they_are():
-    agent = GistAgent(A100, Options(alike=True, masked=True, remaining=True))
+    agent = GistAgent(A100, AgentChanges(alike=True, masked=True, remaining=True))
     one, other = after([4], (L, M, M, S)), after([5], (L, M, M, S))
     assert agent.eyes.look(one).tolist() == agent.eyes.look(other).tolist()
     assert agent.eyes.allowed(one).tolist() == agent.eyes.allowed(other).tolist()
@@ -67,7 +67,7 @@ def test_an_agent_takes_the_best_of_the_jobs_own_actions():
 
 
 def test_exploration_stays_within_the_jobs_actions():
-    agent = GistAgent(A100, Options(masked=True))
+    agent = GistAgent(A100, AgentChanges(masked=True))
     assert {agent.act(after([4]), exploration=1.0) for _ in range(50)} == {5, 8}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.agents.checkpoint import CheckpointError
-from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL, Hyperparameters, Options
+from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL, AgentChanges, Hyperparameters
 from idlewatt.daemon.agents.gist_mdrl.environment import A100, Environment, play
 from idlewatt.daemon.agents.gist_mdrl.train import TRAINING, DeepQ, Training
 from idlewatt.daemon.agents.memory import TransitionBatch
@@ -44,7 +44,7 @@ def test_a_loss_that_is_no_number_stops_the_training():
         deep_q(double=False).update(batch(reward=np.array([np.nan], np.float32)))
 
 
-@pytest.mark.parametrize("options", [LITERAL, IMPROVED, Options(steps=2, learns_on_dequeue=True)])
+@pytest.mark.parametrize("options", [LITERAL, IMPROVED, AgentChanges(steps=2, learns_on_dequeue=True)])
 def test_the_same_seed_learns_the_same(options):
     one, other = (Training(A100, options, SMALL, seed=5) for _ in range(2))
     assert utilizations(one, 20) == utilizations(other, 20)
@@ -65,12 +65,13 @@ def test_a_resumed_training_goes_on_as_if_never_interrupted(tmp_path):
 
 def test_a_training_ends_with_its_best_weights_where_its_options_say_so(tmp_path):
     values = replace(SMALL, exploration_episodes=2, tested_every=3)
-    training, last = Training(A100, Options(keeps_best=True), values, seed=1), Training(A100, LITERAL, values, seed=1)
+    training, last = Training(A100, AgentChanges(keeps_best=True), values, seed=1), Training(A100, LITERAL, values,
+                                                                                             seed=1)
     utilizations(training, 12)
     utilizations(last, 12)
     assert last.conclude() is last.agent
     training.save(tmp_path)
-    resumed = Training(A100, Options(keeps_best=True), values, seed=1)
+    resumed = Training(A100, AgentChanges(keeps_best=True), values, seed=1)
     resumed.resume(tmp_path)
     before = worth(training.agent)
     assert worth(resumed.conclude()) == worth(training.conclude()) >= before == worth(last.agent)
@@ -107,7 +108,8 @@ def test_the_papers_agent_learns_something_in_150_episodes():
 
 
 def test_each_half_of_the_sequences_can_be_judged_with_weights_chosen_on_the_other():
-    training = Training(A100, Options(keeps_best=True), replace(SMALL, exploration_episodes=2, tested_every=2), seed=1)
+    training = Training(A100, AgentChanges(keeps_best=True), replace(SMALL, exploration_episodes=2, tested_every=2),
+                        seed=1)
     met = [[], []]
     for _ in training.run():
         if training.episodes > 2 and training.episodes % 2 == 0:

@@ -61,8 +61,8 @@ def test_what_jobs_use_and_not_what_they_ask_for_is_worth_more_than_any_order_al
 
 
 def test_the_likelihood_of_a_joint_action_falls_where_two_agents_want_one_job():
-    piece = training.Ground(training.CALLING, course("")).piece(0)
-    recorder, _ = training._recorded(training.Ground(training.CALLING, course("")), piece, np.zeros(SIZE),
+    piece = training.TraceWindows(training.CALLING, course("")).piece(0)
+    recorder, _ = training._recorded(training.TraceWindows(training.CALLING, course("")), piece, np.zeros(SIZE),
                                      TEACHERS["synergy-tune"], 200)
     joint, actions = next((joint, actions) for joint, actions in recorder.made
                           if joint.able[:, actions.max() - 1].sum() > 1)

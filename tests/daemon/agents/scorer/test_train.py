@@ -15,7 +15,7 @@ from idlewatt.daemon.agents.kinds import Objective, Stretch, TrainingError, kind
 from idlewatt.daemon.agents.scorer import imitation
 from idlewatt.daemon.agents.scorer.arena import Arena
 from idlewatt.daemon.agents.scorer.orders import blank, initial, plain
-from idlewatt.daemon.agents.scorer.train import STATE, Ground, Training, _set_out, train, worse
+from idlewatt.daemon.agents.scorer.train import STATE, ReplayWindows, Training, _set_out, train, worse
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run
@@ -62,7 +62,7 @@ def test_it_sets_out_from_a_model_where_that_is_better_than_all_it_knows(trained
     course = course_of(tmp_path, start=trained[0] / "best")
     known = kinds()["scorer"].load(trained[0] / "best").members[0]
     with ThreadPoolExecutor(1) as threads:
-        ground = Ground(course, threads)
+        ground = ReplayWindows(course, threads)
         begun = _set_out(Training(course), ground, 0).weights
         trials = [ground.fit(number) for number in range(4)]
         ours, theirs = ground.pains([begun, known], trials)
@@ -72,7 +72,7 @@ def test_it_sets_out_from_a_model_where_that_is_better_than_all_it_knows(trained
 def test_regret_hurts_more_than_the_same_gain_pleases(tmp_path, course_of, monkeypatch):
     regrets = {"even": [0.01, 0.01], "bold": [0.1, -0.1], "worse": [0.02, 0.02]}
     with ThreadPoolExecutor(1) as threads:
-        ground = Ground(course_of(tmp_path), threads)
+        ground = ReplayWindows(course_of(tmp_path), threads)
         monkeypatch.setattr(Arena, "regret", lambda arena, name: regrets[name][ground.select.index(arena)])
         even, bold, worse = ground.pains(["even", "bold", "worse"], ground.select)
     assert even == pytest.approx(0.01)

@@ -11,7 +11,7 @@ from scipy.optimize import check_grad
 from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.agents.choice import Choices, Net, loss
 from idlewatt.daemon.agents.kinds import TrainingError, kinds
-from idlewatt.daemon.agents.lessons import STATE, Ground
+from idlewatt.daemon.agents.lessons import STATE, TraceWindows
 from idlewatt.daemon.agents.pieces import piece_of, replayed
 from idlewatt.daemon.agents.policy_gradient import recorded
 from idlewatt.daemon.agents.topdrl.train import RULES, TRADE, train
@@ -75,7 +75,7 @@ def test_what_a_decision_cost_later_adds_up_to_what_the_replay_cost():
 
 
 def test_waiting_for_closer_places_is_a_rule_of_its_own(tmp_path):
-    ground = Ground(TRADE, course(tmp_path))
+    ground = TraceWindows(TRADE, course(tmp_path))
     piece = ground.piece(0)
     starts = {name: recorded(TRADE, ground, piece, rule).done.start for name, rule in RULES.items()}
     assert not np.array_equal(starts["sjf"], starts["sjf-close"])

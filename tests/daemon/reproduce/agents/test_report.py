@@ -50,7 +50,7 @@ def test_an_agent_that_cannot_serve_a_site_is_told_with_its_reason_and_not_tried
         raise TrainingError("no partition has the form")
 
     monkeypatch.setattr(run, "kind_of", lambda name: Kind(name, refuses, lambda folder: None))
-    task = run.Task(0, 0, "gist_mdrl", 1.0, TRACES, tmp_path)
+    task = run.AgentTask(0, 0, "gist_mdrl", 1.0, TRACES, tmp_path)
     found = run.judged(task)
     assert (found.rows, found.reason) == ({}, "no partition has the form")
     assert run._kept(task) == found

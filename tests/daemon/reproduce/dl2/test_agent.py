@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.reproduce.dl2.agent import FlatAgent, trail
-from idlewatt.daemon.reproduce.dl2.arena import Trace, cluster, traces, watch
+from idlewatt.daemon.reproduce.dl2.arena import ArenaTrace, cluster, traces, watch
 from idlewatt.daemon.reproduce.dl2.flat_kernel import LONG_STAY, MODELS, PER_JOB
 from idlewatt.daemon.reproduce.dl2.kernel import WORKER
-from idlewatt.daemon.reproduce.dl2.network import Shape, initial, outputs
+from idlewatt.daemon.reproduce.dl2.network import NetworkSize, initial, outputs
 from idlewatt.storage.records import ModelCard
 
-SITE, SMALL = cluster(8), Shape(window=4, hidden=16)
+SITE, SMALL = cluster(8), NetworkSize(window=4, hidden=16)
 TRACE = next(traces())
 
 
@@ -64,7 +64,7 @@ def test_the_likeliest_action_is_taken_when_nothing_is_drawn():
 
 def test_a_state_tells_model_stay_what_is_left_and_tasks():
     agent = talkative(1)
-    seen = Trace(np.zeros(1, np.int64), np.array([6]), np.array([1e6]))
+    seen = ArenaTrace(np.zeros(1, np.int64), np.array([6]), np.array([1e6]))
     slots(agent, seen, count=2)
     second = np.flatnonzero(agent.trail.states[:int(agent.trail.taken[0]), MODELS] > 0)[0]
     state = agent.trail.states[second]
@@ -76,7 +76,7 @@ def test_a_state_tells_model_stay_what_is_left_and_tasks():
 
 
 def test_jobs_beyond_the_window_get_their_first_bundle_and_no_more_until_there_is_room():
-    crowd = Trace(np.zeros(12, np.int64), np.full(12, 6), np.full(12, 1e6))
+    crowd = ArenaTrace(np.zeros(12, np.int64), np.full(12, 6), np.full(12, 1e6))
     agent = FlatAgent.fresh(SMALL, 0)
     agent.weights["out.bias"][-1] = -100.0  # never ends a slot
     tasks = slots(agent, crowd, count=1, site=cluster(8, nodes=20))[0].jobs.tasks
@@ -86,7 +86,7 @@ def test_jobs_beyond_the_window_get_their_first_bundle_and_no_more_until_there_i
 
 
 def test_exploration_gives_a_job_the_role_that_it_lacks():
-    lone = Trace(np.zeros(1, np.int64), np.array([0]), np.array([1e6]))
+    lone = ArenaTrace(np.zeros(1, np.int64), np.array([0]), np.array([1e6]))
     site = cluster(8, nodes=3)
     site.demand[:, 2] = site.slots + 1  # no bundle fits, so a job begins with nothing
     agent = talkative(3, exploration=1.0)
@@ -104,4 +104,4 @@ def test_an_agent_comes_back_from_disk_for_its_own_window_only(tmp_path):
     agent.save(tmp_path, ModelCard("dl2-flat", "1", 0.0, 7, "0", "", ""))
     assert np.array_equal(FlatAgent.load(tmp_path, SMALL).weights["first.weight"], agent.weights["first.weight"])
     with pytest.raises(CheckpointError, match="trained for other inputs"):
-        FlatAgent.load(tmp_path, Shape(window=5, hidden=16))
+        FlatAgent.load(tmp_path, NetworkSize(window=5, hidden=16))

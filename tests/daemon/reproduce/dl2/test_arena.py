@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.reproduce.dl2 import trial
 from idlewatt.daemon.reproduce.dl2.agent import FlatAgent
-from idlewatt.daemon.reproduce.dl2.arena import Trace, cluster, mean_jct, replay, traces, watch
+from idlewatt.daemon.reproduce.dl2.arena import ArenaTrace, cluster, mean_jct, replay, traces, watch
 from idlewatt.daemon.reproduce.dl2.baselines import Drf, baselines
 from idlewatt.daemon.reproduce.dl2.kernel import BUNDLE, SERVER, WORKER, grant
-from idlewatt.daemon.reproduce.dl2.network import Shape
+from idlewatt.daemon.reproduce.dl2.network import NetworkSize
 from idlewatt.daemon.reproduce.dl2.sizefree.agent import SizeFree
 from idlewatt.daemon.reproduce.dl2.sizefree.network import initial
 from idlewatt.daemon.reproduce.dl2.trial import BOUND, OURS, PLAIN, RULE, UNTRAINED, contest, learned
@@ -70,7 +70,7 @@ def test_who_lets_jobs_wait_for_ever_is_named(monkeypatch):
 
 
 def test_tetris_fills_a_node_with_what_fits_and_the_least_work_goes_first():
-    trace = Trace(np.zeros(2, np.int64), np.array([6, 6]), np.array([1e6, 1e3]))
+    trace = ArenaTrace(np.zeros(2, np.int64), np.array([6, 6]), np.array([1e6, 1e3]))
     slot = next(watch(cluster(1, nodes=1), trace, baselines(cluster(1))["Tetris (oracle)"], np.full(2, np.nan)))
     assert slot.jobs.tasks[:, WORKER].tolist() == [0, 1]  # 6 of 8 CPU slots for a bundle
 
@@ -92,7 +92,7 @@ def test_whoever_looks_ahead_is_better_and_decides_the_same_again():
 @given(seed=st.integers(0, 1000), most=st.sampled_from([1, 3, 8]), nodes=st.sampled_from([4, 48]))
 def test_no_policy_gives_more_than_there_is_or_than_a_job_may_have(seed, most, nodes):
     site, trace = cluster(most, nodes=nodes), next(traces(seed, jobs=12))
-    flat = FlatAgent.fresh(Shape(), seed)
+    flat = FlatAgent.fresh(NetworkSize(), seed)
     for name, policy in {**baselines(site), "ours": SizeFree(), "ahead": SizeFree(plans=2), "flat": flat}.items():
         for slot in islice(watch(site, trace, policy, np.full(12, np.nan)), 20):
             taken = np.einsum("jt,jtk->k", slot.jobs.tasks, site.demand[slot.jobs.model, :BUNDLE])
@@ -102,7 +102,7 @@ def test_no_policy_gives_more_than_there_is_or_than_a_job_may_have(seed, most, n
 
 
 def test_a_job_ends_within_a_slot():
-    half = Trace(np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([SITE.rates[0, 8, 8] * 1.5]))
+    half = ArenaTrace(np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([SITE.rates[0, 8, 8] * 1.5]))
     assert replay(SITE, half, Drf()) == pytest.approx([1.5])
 
 
@@ -118,7 +118,7 @@ def test_a_policy_that_never_acts_is_told_apart_from_a_slow_one():
 def test_a_job_without_a_curve_is_no_reason_to_stall_the_others():
     blind = SITE._replace(rates=SITE.rates.copy())
     blind.rates[2] = 0.0
-    trace = Trace(np.zeros(2, np.int64), np.array([2, 0]), np.array([10.0, 10.0]))
+    trace = ArenaTrace(np.zeros(2, np.int64), np.array([2, 0]), np.array([10.0, 10.0]))
     ends = np.full(2, np.nan)
     list(islice(watch(blind, trace, SizeFree(), ends), 5))
     assert np.isnan(ends[0])
@@ -134,7 +134,7 @@ def test_a_curve_that_falls_ends_what_a_job_is_given(policy):
 
 
 def test_more_jobs_than_tasks_leave_the_last_ones_waiting():
-    crowd = Trace(np.zeros(60, np.int64), np.full(60, 6), np.full(60, 1.0))
+    crowd = ArenaTrace(np.zeros(60, np.int64), np.full(60, 6), np.full(60, 1.0))
     slot = next(watch(cluster(8, nodes=2), crowd, SizeFree(), np.full(60, np.nan)))
     assert 0 < (slot.jobs.tasks[:, WORKER] > 0).sum() < 60
 

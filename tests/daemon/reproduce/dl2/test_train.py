@@ -12,15 +12,15 @@ from idlewatt.daemon.agents.checkpoint import CheckpointError  # noqa: E402
 from idlewatt.daemon.agents.kinds import TrainingError  # noqa: E402
 from idlewatt.daemon.reproduce.dl2 import literal  # noqa: E402
 from idlewatt.daemon.reproduce.dl2 import train as learning  # noqa: E402
-from idlewatt.daemon.reproduce.dl2.agent import PAPER, FlatAgent, Hyperparameters  # noqa: E402
+from idlewatt.daemon.reproduce.dl2.agent import PAPER, FlatAgent, PaperSettings  # noqa: E402
 from idlewatt.daemon.reproduce.dl2.arena import HOPELESS, cluster, mean_jct, traces  # noqa: E402
 from idlewatt.daemon.reproduce.dl2.baselines import Drf  # noqa: E402
 from idlewatt.daemon.reproduce.dl2.kernel import bundle_each  # noqa: E402
-from idlewatt.daemon.reproduce.dl2.network import Shape, outputs  # noqa: E402
-from idlewatt.daemon.reproduce.dl2.train import Dl2TrainingConfig, Training, lessons  # noqa: E402
+from idlewatt.daemon.reproduce.dl2.network import NetworkSize, outputs  # noqa: E402
+from idlewatt.daemon.reproduce.dl2.train import Dl2TrainingConfig, SlotTraining, lessons  # noqa: E402
 from idlewatt.daemon.reproduce.report import rendered  # noqa: E402
 
-TINY = Hyperparameters(shape=Shape(window=6, hidden=16), imitated=1, imitation_updates=150, memory=512, batch=32)
+TINY = PaperSettings(shape=NetworkSize(window=6, hidden=16), imitated=1, imitation_updates=150, memory=512, batch=32)
 SHORT = Dl2TrainingConfig(cluster(4), Drf(), values=TINY, updates=150, judged_every=75, chosen_by=1)
 
 
@@ -32,7 +32,7 @@ class Bundles:
 
 
 def trained(course):
-    training = Training(course).resume()
+    training = SlotTraining(course).resume()
     return list(training.run()), training
 
 
@@ -71,8 +71,8 @@ def test_the_best_is_kept_whatever_comes_later():
 def test_a_training_that_was_interrupted_ends_as_if_it_had_not_been(tmp_path):
     whole, _ = trained(SHORT)
     course = replace(SHORT, folder=tmp_path)
-    next(step for step in Training(course).run() if step.update == SHORT.updates)  # stops inside of a trace
-    resumed = Training(course).resume()
+    next(step for step in SlotTraining(course).run() if step.update == SHORT.updates)  # stops inside of a trace
+    resumed = SlotTraining(course).resume()
     assert 0 < resumed.updates < SHORT.updates
     last = list(resumed.run())[-1]
     assert last.jct == whole[-1].jct
@@ -87,7 +87,7 @@ def test_a_training_is_known_again_by_another_process(teacher):
 def test_another_training_is_not_gone_on_with(tmp_path):
     trained(replace(SHORT, folder=tmp_path, updates=90))
     with pytest.raises(CheckpointError, match="of another training"):
-        Training(replace(SHORT, folder=tmp_path, updates=91)).resume()
+        SlotTraining(replace(SHORT, folder=tmp_path, updates=91)).resume()
 
 
 @pytest.mark.parametrize("change", [{"warm_up": False}, {"critic": False}, {"replay": False}, {"discount": 0.0}])

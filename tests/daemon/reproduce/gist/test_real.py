@@ -10,9 +10,9 @@ from idlewatt.daemon.reproduce.failures import ReproductionError
 from idlewatt.daemon.reproduce.gist.exact import sequences
 from idlewatt.daemon.reproduce.gist.real.cluster import rules_of
 from idlewatt.daemon.reproduce.gist.real.config import RealSettings
-from idlewatt.daemon.reproduce.gist.real.episode import Episode
+from idlewatt.daemon.reproduce.gist.real.episode import PlayedEpisode
 from idlewatt.daemon.reproduce.gist.real.policies import Delay, Players, chosen
-from idlewatt.daemon.reproduce.gist.real.report import Result, facts, write
+from idlewatt.daemon.reproduce.gist.real.report import PlayedAndPredicted, facts, write
 from idlewatt.daemon.reproduce.gist.real.run import _keep, done
 
 SERVERS = ("g1", "g2")
@@ -62,7 +62,8 @@ def test_on_a_cluster_that_answers_at_once_an_episode_is_the_simulated_one(tmp_p
     for number in chosen(A100, 9):
         sequence = sequences(A100)[number]
         cluster = Instant()
-        episode = Episode(cluster, A100, "p1", SERVERS, "e", sequence, players.player(policy, number), HOUR, True, 0.0)
+        episode = PlayedEpisode(cluster, A100, "p1", SERVERS, "e", sequence, players.player(policy, number), HOUR, True,
+                                0.0)
         played = None
         while played is None:
             played = episode.poll(cluster.now_s, set(cluster.node))
@@ -79,8 +80,9 @@ def test_on_a_cluster_that_answers_at_once_an_episode_is_the_simulated_one(tmp_p
 @pytest.mark.parametrize("number", [0, 27, 40, 80])
 def test_what_a_cluster_takes_to_start_a_job_is_told_from_what_the_simulation_gets_wrong(tmp_path, number):
     players, cluster = Players(settings(tmp_path), tmp_path), Instant(late_s=2 * HOUR)
-    episode = Episode(cluster, A100, "p1", SERVERS, "e", sequences(A100)[number], players.player("first_fit", number),
-                      HOUR, True, 0.0)
+    episode = PlayedEpisode(cluster, A100, "p1", SERVERS, "e", sequences(A100)[number],
+                            players.player("first_fit", number),
+                            HOUR, True, 0.0)
     played = None
     while played is None:
         played = episode.poll(cluster.now_s, set(cluster.node))
@@ -93,8 +95,9 @@ def test_what_a_cluster_takes_to_start_a_job_is_told_from_what_the_simulation_ge
 
 
 def result(policy, number, utilization, predicted=0.7):
-    return Result(policy, number, utilization, 400.0, predicted, 401.0, 0.5, 0, 6, predicted - 0.01, 0.3, 0.1,
-                  number < 9)
+    return PlayedAndPredicted(policy, number, utilization, 400.0, predicted, 401.0, 0.5, 0, 6, predicted - 0.01, 0.3,
+                              0.1,
+                              number < 9)
 
 
 def test_the_report_is_paired_and_the_error_is_a_figure_of_its_own(tmp_path):
@@ -126,11 +129,11 @@ def test_it_may_act_on_its_own_partitions_and_user_alone(tmp_path):
 
 
 def test_a_partition_of_another_size_is_refused(tmp_path):
-    from idlewatt.daemon.reproduce.gist.real.cluster import Cluster
+    from idlewatt.daemon.reproduce.gist.real.cluster import RealSlurm
 
     lone = SimpleNamespace(_run=lambda *words: "g1\ng1\n")
     with pytest.raises(ReproductionError, match="p1 has 1 servers, and the paper's 2"):
-        Cluster.servers(lone, "p1", A100)
+        RealSlurm.servers(lone, "p1", A100)
 
 
 def test_twenty_sequences_are_spread_over_all():

@@ -14,8 +14,8 @@ from idlewatt.daemon.agents.gist_mdrl.train import device_named
 from idlewatt.daemon.reproduce.gist import claims, seeds, trial
 from idlewatt.daemon.reproduce.gist import run as _gist
 from idlewatt.daemon.reproduce.gist.trial import (
-    Result,
     Trial,
+    TrialResult,
     all_trials,
     carry_out,
     carry_out_all,
@@ -25,7 +25,7 @@ from idlewatt.daemon.reproduce.gist.trial import (
 EXACT = {name: {"utilization": 0.6, "utilization_at_end": 0.8, "terminal_start_days": 14.0, "makespan_days": 40.0}
          for name in ("Naive: random server, else wait", "first fit")} | {
     name: {"utilization": 0.78} for name in ("optimum without foresight", "oracle")}
-RESULT = Result("", (0.4, 0.7), (0.5, 0.8), dict.fromkeys(claims._COLUMNS, 0.7), 1.0)
+RESULT = TrialResult("", (0.4, 0.7), (0.5, 0.8), dict.fromkeys(claims._COLUMNS, 0.7), 1.0)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from idlewatt.daemon.reproduce.failures import SettingError
 from idlewatt.daemon.reproduce.gist import sensitivity
 from idlewatt.daemon.reproduce.gist.setting import Setting
 from idlewatt.daemon.reproduce.gist.table import partitions_of
-from idlewatt.daemon.reproduce.gist.trial import Result, Trial
+from idlewatt.daemon.reproduce.gist.trial import Trial, TrialResult
 
 TABLE = """
 servers: {H100: 4, A40: 2}
@@ -97,7 +97,7 @@ def test_sensitivity_is_told_by_differences_paired_by_seed():
     assert len(trials) == 2 * (1 + len(sensitivity.CHANGES))
     assert len({trial.name for trial in trials}) == len(trials)
     worth = {trial: 0.7 + 0.01 * trial.seed - 0.1 * ("discount_09-" in f"{trial.label}-") for trial in trials}
-    section = sensitivity.section({trial: Result("", (), (), {"utilization": value}, 1.0)
+    section = sensitivity.section({trial: TrialResult("", (), (), {"utilization": value}, 1.0)
                                    for trial, value in worth.items()})
     rows = {row[0]: row for row in section.tables[0].rows}
     assert rows["as used here"][3] == "–"

@@ -10,7 +10,7 @@ from rounds import GNMT, RESNET18, SITE, check, drawn, trace
 from idlewatt.daemon.agents.checkpoint import WEIGHTS, CheckpointError
 from idlewatt.daemon.reproduce.evolution import card_of, train
 from idlewatt.daemon.reproduce.maifs import graph, kernel, network, placing, sight
-from idlewatt.daemon.reproduce.maifs.agent import Maifs
+from idlewatt.daemon.reproduce.maifs.agent import ArenaMaifs
 from idlewatt.daemon.reproduce.maifs.arena import begin, replay, site_of, watch
 from idlewatt.daemon.reproduce.maifs.baselines import Synergy, srsf
 from idlewatt.daemon.reproduce.maifs.kernel import LEVELS
@@ -59,8 +59,8 @@ def assert_feasible(chosen, able):
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 12))])
 def test_whatever_the_weights_no_node_is_overcommitted_and_every_job_ends(seed):
-    agent = Maifs(np.random.default_rng(seed).standard_normal(network.SIZE) * 10.0 ** (seed % 3 - 1),
-                  attentive=seed % 2 > 0, coordinated=seed % 3 > 0)
+    agent = ArenaMaifs(np.random.default_rng(seed).standard_normal(network.SIZE) * 10.0 ** (seed % 3 - 1),
+                       attentive=seed % 2 > 0, coordinated=seed % 3 > 0)
     for round in watch(SITE, drawn(seed), agent):
         check(round)
     assert not np.isnan(round.jobs.end).any()
@@ -110,7 +110,7 @@ def test_ties_everywhere_are_settled_the_same_way_each_time():
     assert first.tolist() == network.joint(weights, seen, pair, able).tolist()
     assert sorted(first[:, 0].tolist()) == [0, 1, 2, 3]
     same = trace(*[(0, 3000, 2, GNMT)] * 40)
-    assert replay(SITE, same, Maifs()).jct.tolist() == replay(SITE, same, Maifs()).jct.tolist()
+    assert replay(SITE, same, ArenaMaifs()).jct.tolist() == replay(SITE, same, ArenaMaifs()).jct.tolist()
 
 
 def test_tasks_that_nobody_can_take_go_to_nobody():
@@ -160,14 +160,14 @@ def at_two_switches(*held):
 
 
 def test_nodes_at_one_leaf_switch_share_a_task_of_several_where_that_is_free():
-    assert sorted(Maifs().gather(at_two_switches(1, 0, 0, 0), 4).tolist()) == [2, 3]
-    assert sorted(Maifs().gather(at_two_switches(0, 0, 8, 0), 4).tolist()) == [0, 1]
+    assert sorted(ArenaMaifs().gather(at_two_switches(1, 0, 0, 0), 4).tolist()) == [2, 3]
+    assert sorted(ArenaMaifs().gather(at_two_switches(0, 0, 8, 0), 4).tolist()) == [0, 1]
 
 
 def test_the_graph_moves_a_small_job_rather_than_let_a_task_cross_a_switch():
     apart = at_two_switches(1, 0, 2, 0)
-    assert sorted(Maifs().gather(apart, 4).tolist()) == [0, 1]
-    assert sorted(Maifs(coordinated=False).gather(apart, 4).tolist()) == [1, 3]
+    assert sorted(ArenaMaifs().gather(apart, 4).tolist()) == [0, 1]
+    assert sorted(ArenaMaifs(coordinated=False).gather(apart, 4).tolist()) == [1, 3]
 
 
 def test_a_job_across_leaf_switches_is_slower_by_what_communication_was_measured_to_cost():
@@ -186,7 +186,7 @@ def test_agents_see_types_sensitivity_watts_and_their_leaf_switch():
     for job in (0, 1):
         sight.accept(site, round.jobs, round.nodes, job, 1, kernel.BEST, np.zeros(3))
     seen, pair, able = np.empty((2, SEEN)), np.empty((2, 1, PAIR_INPUTS)), np.empty((2, 1, LEVELS))
-    asked = sight.Asked(np.array([2]), np.array([1, 2]), np.ones((2, 1), np.int64))
+    asked = sight.AskedPairs(np.array([2]), np.array([1, 2]), np.ones((2, 1), np.int64))
     sight.observe(site, round.jobs, round.nodes, asked, np.zeros(3), sight.Seen(seen, pair, able))
     assert seen[0, 10:13].tolist() == [1 / 8, 1 / 8, 0]  # an image and a language model
     assert seen[0, 8] == pytest.approx(np.log(9060) / 10)
@@ -208,18 +208,18 @@ def test_a_training_never_ends_worse_than_it_began_and_the_same_course_gives_the
     assert [step.round for step in first] == [0, 1, 2]
     assert np.array_equal(first[-1].best, again[-1].best)
     known = [figures(replay(*task, bench.teacher)) for task in bench.judges]
-    assert score(Maifs(first[-1].best), bench.judges, known) == first[-1].least
+    assert score(ArenaMaifs(first[-1].best), bench.judges, known) == first[-1].least
 
 
 def test_an_agent_comes_back_from_disk(tmp_path):
     tasks = [(SITE, drawn(0, 5))]
     bench = WindowBench(lambda number: tasks[0], tasks, Synergy(srsf, TUNE))
     step = next(train(course(1, 0), bench))
-    Maifs(step.best).save(tmp_path, card_of("maifs", course(1, 0), step, "log_ratio_to_tune", "made up"))
-    assert Maifs.load(tmp_path).flat == pytest.approx(step.best, abs=1e-6)
+    ArenaMaifs(step.best).save(tmp_path, card_of("maifs", course(1, 0), step, "log_ratio_to_tune", "made up"))
+    assert ArenaMaifs.load(tmp_path).flat == pytest.approx(step.best, abs=1e-6)
     (tmp_path / WEIGHTS).write_bytes(b"cut")
     with pytest.raises(CheckpointError, match="digest differs"):
-        Maifs.load(tmp_path)
+        ArenaMaifs.load(tmp_path)
 
 
 def test_a_queue_is_sorted_by_gpus_and_keeps_who_came_first():

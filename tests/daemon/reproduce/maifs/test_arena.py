@@ -9,13 +9,21 @@ from rounds import ALEXNET, GNMT, RESNET18, RESNET50, SITE, check, drawn, trace
 from idlewatt.daemon.replay.fungible import MODELS
 from idlewatt.daemon.reproduce.failures import ZeroProgressError
 from idlewatt.daemon.reproduce.maifs import kernel
-from idlewatt.daemon.reproduce.maifs.agent import Maifs
+from idlewatt.daemon.reproduce.maifs.agent import ArenaMaifs
 from idlewatt.daemon.reproduce.maifs.arena import begin, replay, site_of, watch
 from idlewatt.daemon.reproduce.maifs.baselines import Synergy, baselines, fifo, srsf
-from idlewatt.daemon.reproduce.maifs.optimum import ANY, InfeasibleError, Optimum, best_throughput, solve, throughput
+from idlewatt.daemon.reproduce.maifs.optimum import (
+    ANY,
+    InfeasibleError,
+    OptimalSpeeds,
+    best_throughput,
+    solve,
+    throughput,
+)
 from idlewatt.daemon.reproduce.maifs.placing import PROPORTIONAL, TUNE
 
-POLICIES = {**baselines(), "ours": Maifs(), "ours, fixed": Maifs(fungible=False), "two-stage": Maifs(integrated=False)}
+POLICIES = {**baselines(), "ours": ArenaMaifs(), "ours, fixed": ArenaMaifs(fungible=False),
+            "two-stage": ArenaMaifs(integrated=False)}
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -48,7 +56,7 @@ def test_a_job_gets_the_cpus_that_its_neighbour_does_not_use_and_both_are_done_s
     pair = trace((0, 6000, 2, RESNET18), (0, 6000, 6, GNMT))
     fair = replay(one, pair, Synergy(fifo, PROPORTIONAL)).jct
     assert fair.tolist() == [6000, 6000]
-    for policy in (Synergy(fifo, TUNE), Maifs()):
+    for policy in (Synergy(fifo, TUNE), ArenaMaifs()):
         assert replay(one, pair, policy).jct.tolist() == [pytest.approx(2500), 6000]
 
 
@@ -68,7 +76,7 @@ def test_neighbours_disturb_only_where_the_site_says_so():
 def test_a_job_larger_than_the_cluster_is_refused_and_one_larger_than_a_node_takes_whole_nodes():
     with pytest.raises(ValueError, match="1 ask for more than the cluster has"):
         begin(SITE, trace((0, 1, 33, GNMT)))
-    assert replay(SITE, trace((0, 3000, 32, ALEXNET)), Maifs()).jct.tolist() == [3000]
+    assert replay(SITE, trace((0, 3000, 32, ALEXNET)), ArenaMaifs()).jct.tolist() == [3000]
 
 
 def test_large_jobs_move_small_ones_out_of_the_way():
@@ -89,8 +97,8 @@ def test_a_policy_that_never_acts_is_told_apart_from_a_slow_one(monkeypatch):
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 1000))
 def test_nobody_does_more_than_the_bound(seed):
-    optimum = Optimum(srsf, ANY)
-    for policy in (Synergy(srsf, TUNE), Maifs()):
+    optimum = OptimalSpeeds(srsf, ANY)
+    for policy in (Synergy(srsf, TUNE), ArenaMaifs()):
         for round in watch(SITE, drawn(seed, 15, most=8), policy):
             assert throughput(round) <= best_throughput(optimum, round) + 1e-6
 
@@ -103,8 +111,8 @@ def test_who_leaves_some_less_than_their_fair_share_may_do_more_than_synergys_pr
     kernel.paces(round.site, round.jobs, round.nodes, round.live)
     done = throughput(round)
     assert done == pytest.approx(4 * 0.74 + 4 * 1.3)
-    assert best_throughput(Optimum(srsf), round) < done - 0.01
-    assert best_throughput(Optimum(srsf, ANY), round) >= done - 1e-6
+    assert best_throughput(OptimalSpeeds(srsf), round) < done - 0.01
+    assert best_throughput(OptimalSpeeds(srsf, ANY), round) >= done - 1e-6
 
 
 def test_a_node_is_busy_until_its_last_job_ends_not_until_the_round_does():

@@ -13,7 +13,7 @@ def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch
     few = (trial.WindowSetting(PHILLY, 16, bounded=True),
            trial.WindowSetting(PHILLY, 16, at_once=True, disturbing=True))
     monkeypatch.setattr(trial, "SETTINGS", few)
-    monkeypatch.setattr(windows, "COMPLETE", (windows.Place(windows.HELIOS, "vcvGl", 17, 20),))
+    monkeypatch.setattr(windows, "COMPLETE", (windows.HeldOutCluster(windows.HELIOS, "vcvGl", 17, 20),))
     monkeypatch.setattr(_maifs, "JUDGES", 1)
     result = reproduce("maifs", "--traces", write_traces(tmp_path), "--dir", tmp_path / "out", rounds=0, windows=1,
                        ablations="true")

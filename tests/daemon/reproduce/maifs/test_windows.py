@@ -5,7 +5,7 @@ import pytest
 from rounds import write_traces
 
 from idlewatt.daemon.reproduce.maifs import windows
-from idlewatt.daemon.reproduce.maifs.windows import DAY_S, HELIOS, LOAD, LONGEST_S, PHILLY, Place
+from idlewatt.daemon.reproduce.maifs.windows import DAY_S, HELIOS, LOAD, LONGEST_S, PHILLY, HeldOutCluster
 from idlewatt.storage.traces import TraceError
 
 
@@ -59,7 +59,7 @@ def test_days_without_jobs_are_told_so(tmp_path):
     with pytest.raises(TraceError, match="no job since day"):
         windows.lesson(cut, 3)
     with pytest.raises(TraceError, match="no job of nobody since day 80"):
-        windows.complete(Place(PHILLY, "nobody", 109, 32), cut)
+        windows.complete(HeldOutCluster(PHILLY, "nobody", 109, 32), cut)
 
 
 def test_a_trace_that_ends_too_early_gives_fewer_windows(traces):

@@ -9,7 +9,7 @@ from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.workload import Workload
-from idlewatt.daemon.reproduce.published.helios import Job, philly, replay, venus
+from idlewatt.daemon.reproduce.published.helios import HeliosJob, philly, replay, venus
 
 POLICIES = [("fifo", "fifo+best-fit"), ("sjf", "sjf-oracle+best-fit")]
 
@@ -36,6 +36,6 @@ def test_every_published_job_starts_at_the_same_second(traces, load, vc, nodes, 
 @given(jobs=st.lists(st.tuples(st.integers(0, 200), st.integers(1, 90), st.sampled_from([1, 2, 3, 4, 6, 8, 16, 24])),
                      min_size=1, max_size=30))
 def test_any_jobs_start_at_the_same_second(published, ours, jobs):
-    made = [Job(submit, number, gpus, run) for number, (submit, run, gpus) in enumerate(jobs)]
+    made = [HeliosJob(submit, number, gpus, run) for number, (submit, run, gpus) in enumerate(jobs)]
     expected, found = starts(made, 3, published, ours)
     assert found == expected

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.reproduce.published import fgd
-from idlewatt.daemon.reproduce.published.fgd import Cluster, allocation, inflate, kinds_of, typical_pods
+from idlewatt.daemon.reproduce.published.fgd import FreeGpuNodes, allocation, inflate, kinds_of, typical_pods
 from idlewatt.daemon.reproduce.published.fgd_kernel import schedule
 
 pytestmark = pytest.mark.xdist_group("fgd")
@@ -65,7 +65,7 @@ def test_what_does_not_match_says_so(rows):
     assert "outside, cause unknown" in rows["GpuPacking", "default"].note
 
 
-CLUSTER = Cluster(cpu=(8000, 8000, 8000), memory=(1000, 1000, 1000), gpus=(2, 2, 4), models=("T4", "T4", "A10"))
+CLUSTER = FreeGpuNodes(cpu=(8000, 8000, 8000), memory=(1000, 1000, 1000), gpus=(2, 2, 4), models=("T4", "T4", "A10"))
 
 
 def place(policy, pods):

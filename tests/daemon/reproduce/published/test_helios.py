@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idlewatt.daemon.reproduce.published.helios import (
-    Job,
+    HeliosJob,
     Pool,
     means,
     philly,
@@ -73,20 +73,20 @@ def test_qssf_agrees_in_distribution(traces, vc, mean, deviation):
 
 
 def test_srtf_charges_a_preemption_and_spends_one_second_per_job():
-    jobs = [Job(0, 0, 8, 100), Job(10, 1, 8, 20)]
+    jobs = [HeliosJob(0, 0, 8, 100), HeliosJob(10, 1, 8, 20)]
     assert replay(jobs, 1, "srtf") == (86.5, 10.5)
     assert [(job.end_s, job.preemptions) for job in jobs] == [(152, 1), (31, 0)]
 
 
 def test_srtf_skips_what_does_not_fit_the_quota():
-    jobs = [Job(0, 0, 4, 100), Job(0, 1, 8, 50), Job(5, 2, 4, 30)]
+    jobs = [HeliosJob(0, 0, 4, 100), HeliosJob(0, 1, 8, 50), HeliosJob(5, 2, 4, 30)]
     assert rounded(replay(jobs, 1, "srtf")) == (106.33, 35.33)
     assert [job.end_s for job in jobs] == [106, 182, 36]
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("fifo", (141.67, 81.67)), ("sjf", (91.67, 31.67))])
 def test_a_job_that_does_not_fit_blocks_the_queue(policy, expected):
-    jobs = [Job(0, 0, 4, 100), Job(0, 1, 8, 50), Job(5, 2, 4, 30)]
+    jobs = [HeliosJob(0, 0, 4, 100), HeliosJob(0, 1, 8, 50), HeliosJob(5, 2, 4, 30)]
     assert rounded(replay(jobs, 1, policy)) == expected
 
 
@@ -112,7 +112,7 @@ def test_a_large_job_needs_whole_nodes(gpus):
 
 def test_a_job_without_run_time_is_refused():
     with pytest.raises(ValueError, match="no run time"):
-        replay([Job(0, 0, 1, 0)], 1, "fifo")
+        replay([HeliosJob(0, 0, 1, 0)], 1, "fifo")
 
 
 WORKLOADS = st.lists(st.tuples(st.integers(0, 60), st.sampled_from([1, 2, 4, 8, 12, 16]), st.integers(1, 90)),
@@ -122,7 +122,7 @@ WORKLOADS = st.lists(st.tuples(st.integers(0, 60), st.sampled_from([1, 2, 4, 8, 
 @settings(max_examples=60)
 @given(WORKLOADS)
 def test_srtf_accounts_for_every_second(workload):
-    jobs = [Job(submit, number, gpus, run) for number, (submit, gpus, run) in enumerate(workload)]
+    jobs = [HeliosJob(submit, number, gpus, run) for number, (submit, gpus, run) in enumerate(workload)]
     replay_srtf(jobs, 2)
     assert all(job.jct_s == job.wait_s + job.run_s + job.overhead_s + 1 for job in jobs)
 
@@ -130,8 +130,8 @@ def test_srtf_accounts_for_every_second(workload):
 @settings(max_examples=60)
 @given(WORKLOADS)
 def test_srtf_equals_a_loop_that_looks_every_second(workload):
-    jobs = [Job(submit, number, gpus, run) for number, (submit, gpus, run) in enumerate(workload)]
-    twins = [Job(job.submit_s, job.number, job.gpus, job.run_s) for job in jobs]
+    jobs = [HeliosJob(submit, number, gpus, run) for number, (submit, gpus, run) in enumerate(workload)]
+    twins = [HeliosJob(job.submit_s, job.number, job.gpus, job.run_s) for job in jobs]
     replay_srtf(jobs, 2)
     every_second(twins, 2)
     assert [(job.end_s, job.preemptions) for job in jobs] == [(job.end_s, job.preemptions) for job in twins]

@@ -8,7 +8,7 @@ import pytest
 from idlewatt.daemon.reproduce.published.muri import (
     POLICIES,
     SLOWDOWN,
-    Jobs,
+    MuriTrace,
     load,
     replay_shortest,
     replay_tiresias,
@@ -71,8 +71,8 @@ def test_events_jumps_and_preemptions_are_the_originals(outcomes, trace, policy)
 
 
 def two_jobs(first_iterations, second_iterations):
-    return Jobs(np.array([0.0, 10.0]), np.array([8, 8]), np.array([first_iterations, second_iterations], float),
-                np.full(2, SLOWDOWN), np.array([7.0, 10.0]))
+    return MuriTrace(np.array([0.0, 10.0]), np.array([8, 8]), np.array([first_iterations, second_iterations], float),
+                     np.full(2, SLOWDOWN), np.array([7.0, 10.0]))
 
 
 def test_srtf_on_one_node_follows_the_hand_calculation():

@@ -7,14 +7,14 @@ from idlewatt.daemon.reproduce.published.pollux import (
     LOADS,
     POLICIES,
     Artifact,
-    Job,
     OptimusOracle,
+    PolluxJob,
     Tiresias,
     place_emptiest,
     replay,
     shape,
 )
-from idlewatt.daemon.reproduce.published.pollux_speed import Application, Split, canonical
+from idlewatt.daemon.reproduce.published.pollux_speed import Application, BatchSplit, canonical
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +54,14 @@ def test_a_placement_is_named_by_its_smallest_rotation(placement, name):
 
 
 def test_a_batch_is_split_over_gpus_and_accumulation():
-    assert application().split(200, 2) == Split(100, 0)
-    assert application().split(400, 2) == Split(200, 0)
+    assert application().split(200, 2) == BatchSplit(100, 0)
+    assert application().split(400, 2) == BatchSplit(200, 0)
 
 
 def test_a_lone_gpu_accumulates_above_the_smallest_batch():
-    assert application().split(200, 1) == Split(200, 0)
-    assert application().split(400, 1) == Split(200, 1)
-    assert application().split(200, 1, lone_accumulates=True) == Split(100, 1)
+    assert application().split(200, 1) == BatchSplit(200, 0)
+    assert application().split(400, 1) == BatchSplit(200, 1)
+    assert application().split(200, 1, lone_accumulates=True) == BatchSplit(100, 1)
 
 
 def test_a_batch_outside_the_measured_range_is_an_error():
@@ -70,7 +70,7 @@ def test_a_batch_outside_the_measured_range_is_an_error():
 
 
 def test_the_first_start_costs_a_restart_and_epochs_end_on_whole_seconds():
-    job = Job("a", 0, application(), 2, 200)
+    job = PolluxJob("a", 0, application(), 2, 200)
     job.place([0, 0])
     job.advance(60)  # 30 s of restart, 30 s of work
     assert (job.progress, job.epoch, job.restarts) == (30.0, 0, 1)
@@ -80,7 +80,7 @@ def test_the_first_start_costs_a_restart_and_epochs_end_on_whole_seconds():
 
 
 def test_a_job_without_gpus_stands_still_and_keeps_its_progress():
-    job = Job("a", 0, application(), 2, 200)
+    job = PolluxJob("a", 0, application(), 2, 200)
     job.place([0, 0])
     job.advance(60)
     job.place([])
@@ -101,8 +101,8 @@ def test_the_shape_of_an_allocation_keeps_its_order():
 
 
 def test_tiresias_skips_a_job_that_does_not_fit_and_demotes_by_gpu_time():
-    jobs = [Job("large", 0, application(), 60, 200), Job("mid", 0, application(), 8, 200),
-            Job("small", 0, application(), 4, 200)]
+    jobs = [PolluxJob("large", 0, application(), 60, 200), PolluxJob("mid", 0, application(), 8, 200),
+            PolluxJob("small", 0, application(), 4, 200)]
     policy = Tiresias()
     first = policy.decide(60, jobs, {})
     assert {name: len(nodes) for name, nodes in first.items()} == {"large": 60, "mid": 0, "small": 4}
@@ -116,7 +116,7 @@ def test_optimus_gives_gpus_while_they_save_seconds():
     slow_alone = application()
     slow_alone.placements[:] = [(placement, local, 4.0 / len(placement) / int(placement[0]), 0.0)
                                 for placement, local, _, _ in slow_alone.placements]
-    jobs = [Job("a", 0, slow_alone, 1, 200), Job("ncf", 0, application("ncf", 10), 1, 200)]
+    jobs = [PolluxJob("a", 0, slow_alone, 1, 200), PolluxJob("ncf", 0, application("ncf", 10), 1, 200)]
     sizes = {name: len(nodes) for name, nodes in OptimusOracle().decide(60, jobs, {}).items()}
     assert sizes["ncf"] == 1
     assert sizes["a"] >= 4

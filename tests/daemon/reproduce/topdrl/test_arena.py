@@ -14,7 +14,7 @@ from idlewatt.daemon.reproduce.topdrl import kernel, orders, placing
 from idlewatt.daemon.reproduce.topdrl.arena import (
     MIXES,
     REAL,
-    Episode,
+    ArenaEpisode,
     TraceSource,
     bound,
     cut,
@@ -36,7 +36,7 @@ PLAYS = {**{name: by_rule(rule) for name, rule in RULES.items()}, OURS: SizeFree
 
 def episode(rows, gpus=8, per_leaf=1):
     """Return jobs given as (submit, run, GPUs, application)."""
-    return Episode(site(gpus, per_leaf), jobs_of(*zip(*rows, strict=True)), "by hand", 1)
+    return ArenaEpisode(site(gpus, per_leaf), jobs_of(*zip(*rows, strict=True)), "by hand", 1)
 
 
 def placed(free, gpus, how, per_leaf=2):

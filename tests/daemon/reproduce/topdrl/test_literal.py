@@ -10,10 +10,10 @@ from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.reproduce.topdrl import orders
 from idlewatt.daemon.reproduce.topdrl.arena import MIXES, made_up, outcome
 from idlewatt.daemon.reproduce.topdrl.literal import network
-from idlewatt.daemon.reproduce.topdrl.literal.agent import WAIT, Literal, Table, play
+from idlewatt.daemon.reproduce.topdrl.literal.agent import WAIT, ActionEpisode, Literal, play
 from idlewatt.daemon.reproduce.topdrl.literal.train import (
+    CanvasLearner,
     CanvasTrainingConfig,
-    Learner,
     Seat,
     advantages,
     card_of,
@@ -30,7 +30,7 @@ SHORT = CanvasTrainingConfig(lessons=1, epochs=1, rounds=2, values_first=1, tabl
 
 
 def views(count):
-    table, found = Table(made_up(1, 0, 64, MIXES[0])), []
+    table, found = ActionEpisode(made_up(1, 0, 64, MIXES[0])), []
     while len(found) < count:
         found.append(table.view())
         table.act(rule(found[-1]))
@@ -71,7 +71,7 @@ def test_the_imitated_rule_is_the_best_one_that_we_know():
 
 
 def test_the_canvas_shows_whose_gpus_are_free_and_for_how_long_the_others_are_taken():
-    table = Table(made_up(1, 0, 64, MIXES[0]))
+    table = ActionEpisode(made_up(1, 0, 64, MIXES[0]))
     assert table.view().canvas[:, :4].sum() == 64
     assert not table.view().open[WAIT]  # nothing runs: there is nothing to wait for
     taken = int(table.jobs.gpus[table.cluster.queue[0]])
@@ -83,7 +83,7 @@ def test_the_canvas_shows_whose_gpus_are_free_and_for_how_long_the_others_are_ta
 
 def test_another_cluster_is_refused():
     with pytest.raises(ValueError, match="64 GPUs with 4 nodes on a leaf"):
-        Table(made_up(1, 0, 128, MIXES[0]))
+        ActionEpisode(made_up(1, 0, 128, MIXES[0]))
 
 
 def test_a_training_keeps_the_best_and_is_repeatable(tmp_path):
@@ -102,7 +102,7 @@ def test_a_training_keeps_the_best_and_is_repeatable(tmp_path):
 def test_imitation_teaches_what_was_shown():
     shown = views(60)
     actions = [rule(view) for view in shown]
-    learner = Learner(CanvasTrainingConfig(epochs=25, batch=20, rate=1e-3))
+    learner = CanvasLearner(CanvasTrainingConfig(epochs=25, batch=20, rate=1e-3))
     learner.imitate(shown, actions)
     agent = Literal(learner.weights)
     assert np.mean([agent.act(view) == action for view, action in zip(shown, actions, strict=True)]) > 0.9
@@ -125,7 +125,7 @@ def test_advantages_look_as_far_ahead_as_discounts_allow():
 
 
 def test_a_loss_that_is_no_number_is_told():
-    learner = Learner(SHORT)
+    learner = CanvasLearner(SHORT)
     with pytest.raises(FloatingPointError, match="lower rate"):
         learner._step(torch.tensor(math.nan, requires_grad=True), ())
 

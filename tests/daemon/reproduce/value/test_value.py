@@ -7,7 +7,7 @@ from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.reproduce.value.claims import Contest, _row
 from idlewatt.daemon.reproduce.value.gating import promotions
-from idlewatt.daemon.reproduce.value.outcomes import Outcome
+from idlewatt.daemon.reproduce.value.outcomes import ReplayOutcome
 from idlewatt.daemon.reproduce.value.sites import TRACES
 from idlewatt.daemon.reproduce.value.tried import INCUMBENT, QUANTILES, SITE, TRUTH, told
 
@@ -20,7 +20,7 @@ WORK = Workload.of(SUBMIT, np.full(JOBS, 100.0), np.ones(JOBS, int))
 def outcome(factor, seed=0, wait=0.0):
     jct = factor * 100.0 * np.random.default_rng(seed).lognormal(0.0, 0.3, JOBS)
     waits, marks = np.full(JOBS, wait), np.arange(0.0, 61 * DAY, DAY)
-    return Outcome(SUBMIT, SUBMIT + jct, waits, np.ones(JOBS), marks * 1000.0, marks, 0)
+    return ReplayOutcome(SUBMIT, SUBMIT + jct, waits, np.ones(JOBS), marks * 1000.0, marks, 0)
 
 
 def test_who_is_better_is_promoted_after_two_fortnights_and_who_is_not_never():
