@@ -30,5 +30,7 @@ class PowerDown:
     days: int
     """Days of the past that this rests on."""
     reason: str
+    power_source: str = ""
+    """Where its watts were read: a wall meter by its kind, or what they are estimated from."""
     snapshot_s: float | None = None
     """When the scheduler was read that this rests on."""

@@ -14,9 +14,11 @@ from ...exporters.hostlist import ranges
 from ...storage.eligibility import named_reason
 from ...storage.errors import StoreError
 from ...storage.power_classes import PowerClass
+from ...storage.power_down import PowerDown
 from ...storage.recommendations import ACTIONS, Placement, Recommendation
 from ...storage.records import Job, JobState
 from ...storage.underuse import Underuse
+from ..advice.recommenders.power_down import said
 from ..causes import label
 from ..efficiency import HolderRow
 from ..efficiency.wasters import wasters
@@ -204,7 +206,7 @@ TEMPLATES.filters |= {"energy": units.energy, "day": day, "money": units.money,
                       "beside": units.beside, "job_path": units.job_path, "counted": units.counted,
                       "user_path": units.user_path, "node_path": units.node_path, "watts": watts, "percent": percent,
                       "span": span, "change": change, "gpus": gpus, "closeness": closeness, "speedup": speedup,
-                      "capitalized": _capitalized, "cause": label, "named_reason": named_reason}
+                      "idle": said, "capitalized": _capitalized, "cause": label, "named_reason": named_reason}
 
 
 def render(view: View, telemetry_path: str) -> str:
@@ -218,7 +220,7 @@ def render(view: View, telemetry_path: str) -> str:
         bars=partitions[:MOST_PARTITIONS], more_partitions=max(0, len(partitions) - MOST_PARTITIONS),
         leader=_leader(view), causes=_causes(view), wasters=wasters, more_wasters=wasting - len(wasters),
         pending=waiting[:MOST_JOBS], more_jobs=max(0, len(waiting) - MOST_JOBS),
-        spare=spare[:MOST_NODES], more_spare=max(0, len(spare) - MOST_NODES),
+        spare=spare[:MOST_NODES], idle=_idle(view), more_spare=max(0, len(spare) - MOST_NODES),
         unknown_spare=sum(bool(row.unknown_use) for row in nodes),
         outside=outside[:MOST_NODES], more_outside=max(0, len(outside) - MOST_NODES), nodes=nodes,
         racks=view.racks()[:MOST_NODES], more_racks=max(0, len(view.racks()) - MOST_NODES), **_nvlink(nodes),
@@ -263,6 +265,11 @@ def _leader(view: View) -> ModelRow | None:
 
 def _spare(nodes: Sequence[NodeRow]) -> list[NodeRow]:
     return [row for row in nodes if row.power_down]
+
+
+def _idle(view: View) -> dict[str, PowerDown]:
+    """Return until when nodes are not needed, by node."""
+    return {node: row for row in view.recommended("power_down") if isinstance(row, PowerDown) for node in row.nodes}
 
 
 def _outside(rows: Iterable[WasteRow]) -> list[WasteRow]:

@@ -23,6 +23,14 @@ class AdviceMetrics:
     power_down_info: Series = gauge(
         "Nodes worth powering down: empty, measured, needed by no known job soon, and not of the reserve; always 1.",
         "node", cap=NODES)
+    power_down_needed_timestamp_seconds: Series = gauge(
+        "When a node that is worth powering down is needed again, in seconds since the epoch, by like moments of the "
+        "recorded past; bound is estimate, low or high of the interval of nine in ten; absent where it is later than "
+        "in two days, or where too little is recorded; of no more than 50 nodes.", "node", "bound", cap=ADVICE * 3)
+    power_down_saving_joules: Series = gauge(
+        "Energy that powering the node down until then would save, in joules, less what it takes to come up and while "
+        "it is down; bound is estimate, low or high of the same interval, and no more than of two days.",
+        "node", "bound", cap=ADVICE * 3)
     power_cap_saving_ratio: Series = gauge(
         "Share of the energy for the same work that like runs saved under a lower power limit, of running jobs and no "
         "more than 50; bound is estimate, low or high of the 95 % interval.",

@@ -131,9 +131,12 @@ def _now() -> Row:
                          "Start": column(width=60, text={"1": ("now", "green")}), "Policy": column(width=195)},
                      empty=quiet("nothing that waits could start now"))),
         (7, listing("Nodes that could be powered down", "Empty nodes that no known job needs soon, with what they "
-                    "draw; the reserve of each partition is left out. idlewatt powers nothing down itself.",
-                    (f"max by (node) ({DOWN})", f"sum by (node) ({DOWN_POWER})"),
-                    {"node": "Node", "Value #B": "Draws now"}, unit="watt", order="-Draws now",
+                    "draw and would save until they are needed again, where the past tells; the reserve of each "
+                    "partition is left out. idlewatt powers nothing down itself.",
+                    (f"max by (node) ({DOWN})", f"sum by (node) ({DOWN_POWER})",
+                     f"max by (node) (idlewatt_power_down_saving_joules{{{DAEMON}, bound=\"estimate\"}}) / 3.6e6"),
+                    {"node": "Node", "Value #B": "Draws now", "Value #C": "Would save"}, unit="watt",
+                    order="-Draws now", special={"Would save": column("kwatth", decimals=1)},
                     empty=quiet("every empty node is needed, or reserve"))))
 
 

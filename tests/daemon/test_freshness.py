@@ -18,7 +18,8 @@ from idlewatt.storage.records import SchedulerSnapshot
 ADVICE_METRICS = ("advice_info", "advice_reason_info", "advice_expected_start_timestamp_seconds", "power_down_info",
                   "advice_speedup_ratio", "communication_cost", "recommendation_rows", "pending_jobs", "elastic_info",
                   "elastic_time_ratio", "move_info", "allocation_info", "allocation_cpus", "allocation_jobs",
-                  "unused_cpus", "elastic_unknown_jobs")
+                  "unused_cpus", "elastic_unknown_jobs", "power_down_needed_timestamp_seconds",
+                  "power_down_saving_joules")
 
 
 @pytest.fixture

@@ -83,6 +83,8 @@ def facts(**more) -> Published:
                                ("easy", "4721", "hold", "needs 16 GPUs, 8 are free in a100"): 1},
         "advice_expected_start_timestamp_seconds": {("easy", "4721"): 1.8e9 + 5400},
         "power_down_info": {"dgx03": 1},
+        "power_down_needed_timestamp_seconds": {("dgx03", "estimate"): 1.8e9 + 7200, ("dgx03", "low"): 1.8e9 + 3600},
+        "power_down_saving_joules": {("dgx03", "estimate"): 5.8e6, ("dgx03", "low"): 2.6e6, ("dgx03", "high"): 1.5e8},
         "advice_timestamp_seconds": {"easy": 1.8e9},
         "advice_snapshot_timestamp_seconds": {"easy": 1.79999999e9},
         "advice_interval_seconds": 30.0,

@@ -3,16 +3,18 @@
 A node is listed if it is measured and idle, and if no known job needs it (``advice.power_down_after`` and
 ``advice.spare_nodes``). Until when is read from the recorded past: how soon so many more nodes were in use, see
 ``node_demand``. A known job that needs it earlier comes first. What is saved leaves out the time that the node takes to
-come up. Nothing is powered down.
+come up. Where too little of the past tells, until when is unknown, and no saving is claimed. Nothing is powered down.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 
 import numpy as np
 
+from ....exporters.metrics.declared import ADVICE, Series
 from ....storage.history import History
 from ....storage.power_down import PowerDown
 from ....storage.records import Node
@@ -51,7 +53,7 @@ class Recommender:
             pools.setdefault(node.partitions, []).append(node)
         rows = [row for nodes in pools.values() for row in self._pool(nodes, worth, verdicts, advice, scene.now_s)]
         rows.sort(key=lambda row: (-(row.saved_mid_joules or 0.0), -row.watts, row.nodes))
-        return Recommendations(scene.now_s, tuple(rows))
+        return Recommendations(scene.now_s, tuple(rows), _metrics(rows[:ADVICE]))
 
     def _remember(self, scene: RecommenderContext) -> None:
         """Read the days that are not known yet, the latest first; today goes on, and yesterday may be told late."""
@@ -73,10 +75,11 @@ class Recommender:
         empty = sum(map(is_empty, nodes))
         more = np.array([max(1, empty - row) for row in range(len(idle))], np.intp)
         for node, demand in zip(idle, self._demands(nodes, more, now_s), strict=True):
-            watts = verdicts[node.name].wall_watts
-            if watts is not None:
+            verdict = verdicts[node.name]
+            if verdict.wall_watts is not None:
                 by_job_s = advice.needed_s.get(node.name, math.inf) - now_s
-                yield self._row(node, watts, demand, by_job_s, worth[node.name], now_s)
+                row = self._row(node, verdict.wall_watts, demand, by_job_s, worth[node.name], now_s)
+                yield replace(row, power_source=verdict.source)
 
     def _demands(self, nodes: Sequence[Node], more: np.ndarray[tuple[int], np.dtype[np.intp]],
                  now_s: float) -> Sequence[NodeDemand | None]:
@@ -118,6 +121,25 @@ def _cells(row: Mapping[str, object]) -> Mapping[str, object]:
     return {**row, "node": ",".join(map(str, _list(row["nodes"]))), "again": _again(row), "saves": _saves(row)}
 
 
+def _metrics(rows: Sequence[PowerDown]) -> dict[str, Series]:
+    """Return when nodes are needed again and what that saves; nothing of those of which nobody knows it."""
+    needed = {(row.nodes[0], bound): moment for row in rows for bound, moment in (
+        ("estimate", row.needed_mid_s), ("low", row.needed_from_s), ("high", row.needed_until_s))}
+    saved = {(row.nodes[0], bound): joules for row in rows if row.saved_joules is not None for bound, joules in (
+        ("estimate", row.saved_mid_joules), ("low", row.saved_joules[0]), ("high", row.saved_joules[1]))}
+    return {"power_down_needed_timestamp_seconds": {key: when for key, when in needed.items() if when is not None},
+            "power_down_saving_joules": saved}
+
+
+def said(row: PowerDown) -> str:
+    """Return until when a node is not needed and what that saves, in words."""
+    told = asdict(row)
+    again, saves = _again(told), _saves(told)
+    if again is None or saves is None:
+        return "until when is not known, as too little of the past is recorded"
+    return f"needed again in {again}, until then it saves {saves}, by {row.days} days of the past"
+
+
 def _list(value: object) -> list[object]:
     return list(value) if isinstance(value, (list, tuple)) else []
 
@@ -133,14 +155,16 @@ def _again(row: Mapping[str, object]) -> str | None:
 
 
 def _saves(row: Mapping[str, object]) -> str | None:
-    """Return the energy with its interval: ``1.2 kWh (0.4 to 5.6)``."""
+    """Return the energy with its interval: ``1.2 kWh (0.4 to 5.6)``; beyond two days ``over`` what they would save."""
     middle, ends = row["saved_mid_joules"], _list(row["saved_joules"])
     if not isinstance(middle, (int, float)):
         return None
-    low, high = (float(str(end)) / 3.6e6 for end in ends)
-    return f"{middle / 3.6e6:.1f} kWh ({low:.1f} to {high:.1f})"
+    figures = [("" if when is not None else "over ") + f"{float(str(joules)) / 3.6e6:.1f}" for when, joules in zip(
+        (row["needed_from_s"], row["needed_mid_s"], row["needed_until_s"]), (ends[0], middle, ends[1]), strict=True)]
+    low, told, high = figures
+    return f"{told} kWh" if low == high else f"{told} kWh ({low} to {high})"
 
 
 register(RecommenderKind("power_down", PowerDown, lambda settings, history: Recommender(settings, history), {
-    "node": "node", "partition": "partition", "watts": "W", "again": "needed again in", "saves": "saves",
-    "reason": "why"}, _cells, "no node is known to be idle and unneeded"))
+    "node": "node", "partition": "partition", "watts": "W", "power_source": "measured by", "again": "needed again in",
+    "saves": "saves", "days": "days", "reason": "why"}, _cells, "no node is known to be idle and unneeded"))

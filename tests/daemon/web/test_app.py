@@ -176,6 +176,17 @@ def test_page_counts_the_nodes_whose_use_nobody_knows_and_does_not_list_them(vie
     assert "1 node that no job needs is not listed" in client.get("/").text
 
 
+def test_page_says_until_when_a_node_is_idle_and_what_powering_it_down_saves(view, client):
+    told = "needs it; needed again in 1h 0m to over 2d 0h, until then it saves 1.6 kWh (0.7 to over 41.7), by 21 days"
+    assert f"{told} of the past</li>" in client.get("/").text
+    [row] = view.by_subject["power_down"]
+    view.by_subject["power_down"] = (dataclasses.replace(
+        row, needed_from_s=None, needed_mid_s=None, saved_joules=None, saved_mid_joules=None, days=0),)
+    page = client.get("/").text
+    assert "needs it; until when is not known, as too little of the past is recorded</li>" in page
+    assert "kWh" not in page[page.index('id="spare"'):page.index('id="sources"')]
+
+
 def test_every_class_has_its_colour_on_the_page(client):
     css = client.get("/static/classes.css").text
     assert [row for row in PowerClass if f".{row} {{ --hue: {row.color}; fill: var(--hue); }}" not in css] == []

@@ -1,13 +1,19 @@
 """Empty nodes: until when nobody needs them, and what powering them down would save."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from idlewatt.daemon.advice.advisor import Advice
+from idlewatt.daemon.advice.node_demand import HORIZON, STEP_S, NodeDemand
 from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders import subjects
-from idlewatt.daemon.advice.recommenders.power_down import Recommender
+from idlewatt.daemon.advice.recommenders.power_down import Recommender, said
 from idlewatt.daemon.settings.recommenders import PowerDownSettings
 from idlewatt.daemon.waste import Assessment, NodeVerdict
 from idlewatt.storage.history import History
@@ -43,6 +49,10 @@ def verdict(node, watts=900.0, host=PowerClass.NODE_OVERHEAD_EMPTY):
 
 
 def considered(history, *verdicts, needed=None, rounds=5, age_s=0.0, **advice):
+    return recommendations(history, *verdicts, needed=needed, rounds=rounds, age_s=age_s, **advice).rows
+
+
+def recommendations(history, *verdicts, needed=None, rounds=5, age_s=0.0, **advice):
     recommender = Recommender(PowerDownSettings(), history)
     n0 = Node("n0", ("p",), 8, gpus_allocated=8)
     scene = RecommenderContext(
@@ -51,7 +61,7 @@ def considered(history, *verdicts, needed=None, rounds=5, age_s=0.0, **advice):
         assessment=Assessment(NOW - age_s, nodes=verdicts or (verdict("n1"), verdict("n2"))))
     for _ in range(rounds):
         found = recommender.recommend(scene)
-    return found.rows
+    return found
 
 
 def test_each_node_is_told_until_when_it_is_not_needed_and_what_that_saves(history):
@@ -112,3 +122,43 @@ def test_the_past_is_read_in_parts_and_kept(history, monkeypatch):
     considered(history, rounds=8)
     assert len({since for since, _ in read}) == 28
     assert max(np.unique([since for since, _ in read[-4:]], return_counts=True)[1]) == 2  # today and yesterday anew
+
+
+def test_figures_say_by_what_they_were_measured_and_are_metrics_where_they_are_known(history, tmp_path):
+    found = recommendations(history)
+    assert {row.power_source for row in found.rows} == {"ipmi"}
+    saved = found.metrics["power_down_saving_joules"]
+    never, second = found.rows
+    assert (saved["n2", "low"], saved["n2", "high"]) == second.saved_joules
+    assert saved["n1", "estimate"] == never.saved_mid_joules
+    needed = found.metrics["power_down_needed_timestamp_seconds"]
+    assert needed == {("n2", "low"): second.needed_from_s, ("n2", "estimate"): second.needed_mid_s,
+                      ("n2", "high"): second.needed_until_s}
+    with History.open(f"sqlite:///{tmp_path}/empty.db") as empty:
+        assert not any(recommendations(empty, rounds=1).metrics.values())
+
+
+def test_until_when_is_said_in_words_and_unknown_where_the_past_is_too_short(history, tmp_path):
+    never, second = considered(history)
+    assert said(never).startswith("needed again in over 2d 0h, until then it saves over 42.1 kWh, by ")
+    assert "(0.7 to over 42.1)" in said(replace(never, needed_from_s=NOW + HOUR, saved_joules=(2.5e6, 151.5e6)))
+    assert said(second).startswith("needed again in 1h 0m to 5h 0m, until then it saves 2.5 kWh (0.7 to ")
+    assert said(second).endswith(f"by {second.days} days of the past")
+    with History.open(f"sqlite:///{tmp_path}/empty.db") as empty:
+        words = said(considered(empty, rounds=1)[0])
+    assert words == "until when is not known, as too little of the past is recorded"
+    assert not any(letter.isdigit() for letter in words)
+
+
+@given(watts=st.floats(0, 1e5), standby=st.floats(0, 1e3), wake=st.floats(1e-3, 1e5),
+       by_job_s=st.floats(-1e6, math.inf), after_s=st.tuples(*[st.floats(0, math.inf)] * 3).map(sorted))
+def test_never_more_is_saved_than_the_node_draws_until_it_is_needed(watts, standby, wake, by_job_s, after_s):
+    recommender = Recommender(PowerDownSettings(wake=wake, standby=standby), None)
+    demand = NodeDemand(tuple(after_s), 9)
+    row = recommender._row(Node("n1", ("p",), 8), watts, demand, by_job_s, "why", NOW)
+    until_s = [min(one, by_job_s, HORIZON * STEP_S) for one in after_s]
+    low, high = row.saved_joules
+    assert 0 <= low <= row.saved_mid_joules <= high <= watts * max(0.0, until_s[2]) * (1 + 1e-12)
+    assert low <= watts * max(0.0, until_s[0]) * (1 + 1e-12)
+    unknown = recommender._row(Node("n1", ("p",), 8), watts, None, by_job_s, "why", NOW)
+    assert unknown.saved_joules is unknown.saved_mid_joules is unknown.needed_until_s is None
