@@ -45,7 +45,9 @@ AREAS = {
                      "storage/windows.py", "storage/promotions.py"),
                     ("tests/storage/test_eligibility.py", "tests/storage/test_advice.py",
                      "tests/storage/test_retention.py", "tests/storage/test_windows.py",
-                     "tests/storage/test_promotions.py", "tests/daemon/test_config.py")),
+                     "tests/storage/test_promotions.py", "tests/storage/test_speeds.py",
+                     "tests/storage/test_uses.py", "tests/storage/test_notices.py",
+                     "tests/storage/test_run_energy.py", "tests/daemon/test_config.py")),
 }
 
 

@@ -71,8 +71,8 @@ class Diagnosis:
         if domains == 1:
             return f" of NVLink domain {self.topology_cost.domain_of(placement.nodes[0])}"
         room = Counter(map(self.topology_cost.domain_of, self.nodes_with_room(job, max(placement.gpus), taken)))
-        most = max((number for domain, number in room.items() if domain), default=0)
-        lost = "none has room for all of it" if most < count else "one alone has room, and is left whole"
+        enough = any(number >= count for domain, number in room.items() if domain)
+        lost = "one alone has room, and is left whole" if enough else "none has room for all of it"
         return f" of {domains} NVLink domains: {lost}"
 
     def nodes_with_room(self, job: Job, gpus: int, taken: Mapping[str, int]) -> list[str]:
@@ -102,12 +102,14 @@ class Diagnosis:
         by_gpus, by_cpus, by_memory = self._free.room(replace(
             wanted, gpus=1, cpus=-(-wanted.cpus // wanted.gpus), memory_bytes=-(-wanted.memory_bytes // wanted.gpus)))
         room = np.where(here, np.minimum(np.minimum(by_gpus, by_cpus), by_memory), 0)
-        order = [place for place in np.argsort(room, kind="stable").tolist() if room[place] > 0]
-        taken = np.diff(np.minimum(np.cumsum(room[order]), gpus), prepend=0)
-        if not order or taken.sum() < gpus:
-            return None
-        held = [(self._free.nodes[place].name, int(part)) for place, part in zip(order, taken, strict=True) if part]
-        return Placement(tuple(name for name, _ in held), tuple(part for _, part in held))
+        nodes, parts, left = list[str](), list[int](), gpus
+        for place in np.argsort(room, kind="stable").tolist():
+            part = min(int(room[place]), left)
+            if part:
+                nodes.append(self._free.nodes[place].name)
+                parts.append(part)
+                left -= part
+        return None if left else Placement(tuple(nodes), tuple(parts))
 
     def _binding(self, wanted: Need) -> str:
         """Return the first constraint that binds, '' when the job has room now."""

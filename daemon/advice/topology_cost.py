@@ -120,7 +120,7 @@ class TopologyCost:
             enough = [group for group in sorted(self._grouped(names, level), key=len) if len(group) >= count]
             if enough:
                 return tuple(enough[0][:count]) if level == 0 else min(
-                    (self._roomiest_first(group, level - 1, count) for group in enough), key=self._spread)
+                    (self._roomiest_first(group, level, count) for group in enough), key=self._spread)
         return self._roomiest_first(names, self._depth - 1, count)
 
     def _roomiest_first(self, names: Sequence[str], level: int, count: int) -> tuple[str, ...]:

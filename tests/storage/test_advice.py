@@ -165,6 +165,14 @@ def test_each_policy_is_judged_and_totals_are_kept(history, make):
                                    Following("scorer", True, "start", "elsewhere", 1))
 
 
+def test_what_became_of_advice_adds_up_over_snapshots(history, make):
+    for start_s, jobs in ((120.0, "12"), (150.0, "345")):
+        history.record_recommendations([make.advice(start_s - 10, "a", job_id=job_id) for job_id in jobs])
+        running = tuple(make.running(start_s, Allocation("a", 2), job_id=job_id) for job_id in jobs)
+        history.record_snapshot(SchedulerSnapshot(start_s + 5, jobs=running))
+    assert history.following() == (Following("easy", False, "start", "followed", 5),)
+
+
 def test_a_rerun_is_judged_by_advice_given_since_the_run_before(history, make):
     history.record_recommendations([make.advice(110.0, "a")])
     start(history, make, 120.0, "a")

@@ -84,6 +84,12 @@ def test_mean_power_that_is_not_energy_over_time_comes_back_too(history):
     assert history.rollups(0, 300) == (odd, unmeasured)
 
 
+def test_mean_power_that_is_energy_over_time_comes_back_to_the_last_digit(history):
+    third = rollup(0.0, 1, energy_joules=100.0, power_mean_watts=100.0 / 300.0)
+    history.record_rollups([third])
+    assert history.rollups(0, 300) == (third,)
+
+
 def test_classes_of_nodes_told_again_replace(history):
     first = [WasteReading(0.0, 300.0, "gpu", PowerClass.STRANDED, energy, node)
              for node, energy in (("a", 1.5), ("b", 2.5))]

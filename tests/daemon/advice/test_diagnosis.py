@@ -102,6 +102,7 @@ def test_a_placement_tells_how_it_lies_in_nvlink_domains(names, words):
 def test_a_node_that_has_gone_meanwhile_is_no_error():
     said = ask().why_here(job(Request(2)), Placement(("gone",), (2,)), {})
     assert said == "fits exactly: no GPU of the node stays free"
+    assert ask(node("a", 8)).free_gpus("gone", {}) == 0
 
 
 def test_nodes_with_room_come_with_the_least_left_first():
@@ -113,8 +114,10 @@ def test_nodes_with_room_come_with_the_least_left_first():
 
 @pytest.mark.parametrize(("request_", "gpus", "where"), [
     (Request(4, 1, 4), 4, "b:1,a:3"), (Request(6), 6, "b:1,a:3,c:2"), (Request(1), 1, "b:1"),
-    (Request(4, 1, 4, cpus=100), 4, "a:2,c:2"), (Request(13), 13, None), (Request(0), 0, None)])
+    (Request(4, 1, 4, cpus=100), 4, "a:2,c:2"), (Request(4, 1, 4, memory_bytes=8 * 2**30), 4, "a:1,b:1,c:2"),
+    (Request(13), 13, None), (Request(0), 0, None)])
 def test_what_is_left_over_is_taken_from_the_nodes_with_least(request_, gpus, where):
-    nodes = node("a", 3), node("b", 1, cpus_allocated=50), node("c", 8), node("d", 8, partitions=("other",))
+    nodes = (node("a", 3, memory_bytes=9 * 2**30, memory_allocated_bytes=6 * 2**30), node("b", 1, cpus_allocated=50),
+             node("c", 8), node("d", 8, partitions=("other",)))
     found = ask(*nodes).left_over(job(request_), gpus)
     assert (found and str(found)) == where

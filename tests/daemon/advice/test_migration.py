@@ -161,6 +161,14 @@ def test_nobody_is_moved_to_a_node_that_it_may_not_use_or_that_is_another(first,
     assert planned(snapshot, waits(8, 1, 8, gpu_model="a100" if "gpu_model" in first else "")) is None
 
 
+@pytest.mark.parametrize(("cpus", "plan"), [(48, ({"a": "n1"}, "n0:8")), (47, None)])
+def test_a_job_of_which_nobody_tells_what_cpus_it_holds_needs_those_that_it_asked_for(cpus, plan):
+    untold = replace(runs("a", ("n0", 2)), allocations=(Allocation("n0", 2),))
+    snapshot = world([8, {"cpus": cpus}], untold, stays("b", ("n1", 4)))
+
+    assert planned(snapshot, waits(8, 1, 8)) == plan
+
+
 @pytest.mark.parametrize("job", [
     runs("a", ("n0", 2), state=JobState.SUSPENDED), runs("a", ("n0", 2), state=JobState.COMPLETING),
     runs("a", ("n0", 2), exclusive=True), runs("a", ("n0", 2), required_nodes=("n0",)),

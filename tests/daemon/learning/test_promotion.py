@@ -9,7 +9,7 @@ import pytest
 from idlewatt.daemon.agents.kinds import Stretch
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, Scorer
 from idlewatt.daemon.agents.scorer.network import SIZE
-from idlewatt.daemon.learning import promotion
+from idlewatt.daemon.learning import promotion, watching
 from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, NOTHING, USE_RATES, compared
 from idlewatt.daemon.learning.promotion import DOWN, ON, judge
 from idlewatt.daemon.learning.promotion_criteria import PromotionCriteria
@@ -164,6 +164,20 @@ def test_too_little_history_promotes_nobody():
     assert not found.against[INCUMBENT].known
 
 
+@pytest.mark.parametrize(("days", "jobs", "enough"), [
+    (13.995, 500, True), (14.5, 500, True), (13.98, 500, False), (14.0, 499, False)])
+def test_days_that_end_with_their_last_submission_count_as_whole(days, jobs, enough):
+    found = replace(aiming(1.0), days=days, jobs=jobs, terms=PromotionCriteria(days=14, jobs=500))
+    assert (not list(promotion._unfounded(found, (None, None)))) == enough
+
+
+def test_whoever_listens_hears_how_many_replays_are_done_of_how_many():
+    told: list[tuple[float, float]] = []
+    with watching.heard(lambda done, total: told.append((done, total))):
+        verdict(Agent("fifo"), [stretch(days=1, jobs=20)])
+    assert told == [(done, 6) for done in range(6)]  # the incumbent, two heuristics, two of ALWAYS and the agent
+
+
 def test_no_history_at_all_promotes_nobody():
     found = verdict(Agent("oracle"), [])
     assert found.decision is Decision.SHADOW
@@ -212,6 +226,7 @@ def test_an_agent_whose_weights_are_no_numbers_is_refused(held_out):
     found = verdict(Scorer(weights, replace(CARD, name="scorer", kind="scorer")), held_out)
     assert found.decision is Decision.REFUSE
     assert "holds numbers that are none" in found.reason
+    assert (found.days, found.jobs, found.rows) == (0.0, 0, ()), "nothing was replayed"
 
 
 def test_a_history_that_nobody_can_replay_is_said_and_not_raised(held_out):

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.daemon.waste.energy import MOST_CLOSED, WINDOW_S
+from idlewatt.daemon.waste.assessment import CLASSES
+from idlewatt.daemon.waste.energy import MOST_CLOSED, WINDOW_S, Windows
 from idlewatt.storage.power_classes import WASTED, PowerClass
 
 GPUS = range(4)
@@ -119,3 +120,12 @@ def test_windows_that_nobody_fetches_are_bounded(site):
     accountant, _ = run(site, [1000.0 + 30 * cycle for cycle in range(20 * MOST_CLOSED)])
     rollups, *_ = accountant.drain_closed()
     assert len({rollup.start_s for rollup in rollups}) == MOST_CLOSED
+
+
+def test_a_span_that_ends_before_it_begins_adds_nothing_to_a_window():
+    windows, watts = Windows(), {("dgx-0", "gpu"): [100.0] * len(CLASSES)}
+    windows.add(1250.0, 30.0, [], watts)
+    windows.add(1245.0, -5.0, [], watts)
+    windows.close(1250.0)
+    _, readings, _ = windows.drain()
+    assert {reading.energy_joules for reading in readings} == {100.0 * 30}
