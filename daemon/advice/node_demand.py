@@ -62,7 +62,7 @@ def demands(counts: Sequence[NDArray[np.int_]], since_s: float, now_s: float, no
     """
     used = np.concatenate(counts) if counts else np.empty(0, np.int_)
     moments = _moments(len(used), since_s, now_s)
-    passed = np.array([_passages(used, moment, nodes, more) for moment in moments]).reshape(len(moments), len(more))
+    passed = np.array([passages(used, moment, nodes, more) for moment in moments]).reshape(len(moments), len(more))
     days = np.array([moment // STEPS for moment in moments], np.intp)
     return [_demand(passed[:, column], days) for column in range(len(more))]
 
@@ -74,7 +74,7 @@ def _moments(steps: int, since_s: float, now_s: float) -> list[int]:
     return sorted(step for step in found if step >= 0 and step + HORIZON < steps)
 
 
-def _passages(used: NDArray[np.int_], moment: int, nodes: int, more: NDArray[np.intp]) -> Floats:
+def passages(used: NDArray[np.int_], moment: int, nodes: int, more: NDArray[np.intp]) -> Floats:
     """Return the seconds until so many more nodes were in use: infinite beyond the horizon, NaN beyond all nodes."""
     highest = np.maximum.accumulate(used[moment + 1:moment + 1 + HORIZON])
     wanted = used[moment] + more

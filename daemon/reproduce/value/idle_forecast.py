@@ -1,0 +1,80 @@
+"""How often the forecast of when idle nodes are needed again comes true, asked time and again on a replayed trace.
+
+It is the forecast that live advice to power nodes down rests on, told nothing but what had happened by then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...advice.node_demand import HORIZON, STEP_S, demands, passages
+from ...policies import named
+from ...replay import engine
+from ...replay.cluster import Cluster
+from ...replay.workload import Workload
+from ...settings.recommenders import PowerDownSettings
+from .tried import INCUMBENT
+
+Counts = NDArray[np.intp]
+
+EVERY = int(2 * 3600 / STEP_S)
+"""Steps between two moments at which it is asked."""
+PAST = int(PowerDownSettings().past / STEP_S)
+"""Steps of the past that are known then."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastCheck:
+    """What became of forecasts: of the first, the middle and the last of the nodes that were empty at each moment."""
+
+    asked: int
+    told: int
+    """Of these; of the others too little past told anything."""
+    early: int
+    """Needed before the interval that nine in ten are to keep to."""
+    late: int
+
+    @property
+    def said(self) -> tuple[str, str, str, str]:
+        """Return the cells of a table."""
+        if not self.told:
+            return str(self.asked), "0", "", ""
+        kept = self.told - self.early - self.late
+        return (str(self.asked), str(self.told), f"{kept / self.told:.0%}",
+                f"{self.early / self.told:.0%}, {self.late / self.told:.0%}")
+
+
+def in_use(cluster: Cluster, work: Workload) -> Counts:
+    """Return on how many nodes jobs run in each step, under the incumbent, from the first to the last submission."""
+    done = engine.run(cluster, work, named(INCUMBENT))
+    since_s, steps = float(work.submit[0]), int(np.ptp(work.submit) // STEP_S)
+    change = np.zeros((len(cluster), steps + 1), np.int32)
+    for job in np.flatnonzero(np.isfinite(done.start)).tolist():
+        first = min(steps, int((done.start[job] - since_s) // STEP_S))
+        last = min(steps, int(np.ceil((done.end[job] - since_s) / STEP_S)))
+        nodes = done.state.held(job).node
+        change[nodes, first] += 1
+        change[nodes, max(first, last)] -= 1
+    return np.asarray((change.cumsum(axis=1)[:, :-1] > 0).sum(axis=0))
+
+
+def checked(used: Counts, nodes: int) -> ForecastCheck:
+    """Return what became of forecasts made every two hours, each with its whole horizon recorded."""
+    asked = told = early = late = 0
+    for now in range(EVERY, len(used) - HORIZON, EVERY):
+        empty = nodes - int(used[now])
+        if empty < 1:
+            continue
+        more = np.unique([1, (empty + 1) // 2, empty])
+        first = max(0, now + 1 - PAST)
+        known = demands([used[first:now + 1]], first * STEP_S, now * STEP_S, nodes, more)
+        for demand, after_s in zip(known, passages(used, now, nodes, more), strict=True):
+            asked += 1
+            if demand is not None:
+                told += 1
+                early += bool(after_s < demand.after_s[0])
+                late += bool(after_s > demand.after_s[2])
+    return ForecastCheck(asked, told, early, late)

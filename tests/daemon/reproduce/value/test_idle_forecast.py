@@ -1,0 +1,46 @@
+"""Whether the forecast of idle nodes came true: every miss is counted, and nothing is told that was not known."""
+
+import numpy as np
+
+from idlewatt.daemon.advice.node_demand import HORIZON, LEAST_DAYS, STEPS
+from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.workload import Workload
+from idlewatt.daemon.reproduce.value.idle_forecast import ForecastCheck, checked, in_use
+
+NODES = 4
+DAY = np.repeat([1, 3], STEPS // 2)
+"""One node by night, three by day."""
+
+
+def test_days_that_are_all_alike_keep_to_the_interval():
+    found = checked(np.tile(DAY, 30), NODES)
+    assert found.told > 400
+    assert found.early + found.late < 0.02 * found.told
+    assert found.asked > found.told  # of the first week nothing is
+
+
+def test_what_comes_as_never_before_is_counted_as_a_miss():
+    usual = checked(np.tile(DAY, 30), NODES)
+    asked_for_all = np.tile(DAY, 30)
+    asked_for_all[25 * STEPS:] = NODES
+    asked_for_all[25 * STEPS:27 * STEPS] = 1
+    found = checked(asked_for_all, NODES)
+    assert found.early + found.late > usual.early + usual.late
+
+
+def test_without_a_week_nothing_is_told():
+    found = checked(np.tile(DAY, LEAST_DAYS - 1), NODES)
+    assert found.asked > 0
+    assert found.told == 0
+    assert found.said == (str(found.asked), "0", "", "")
+
+
+def test_nodes_are_in_use_while_a_job_runs_there():
+    work = Workload.of([0, 300, 3000], [900, 900, 60], [8, 4, 1])
+    used = in_use(Cluster.from_spec("2x8"), work)
+    assert used.tolist() == [1, 2, 2, 1, 0, 0, 0, 0, 0, 0]
+
+
+def test_shares_are_of_what_was_told():
+    assert ForecastCheck(20, 10, 1, 2).said == ("20", "10", "70%", "10%, 20%")
+    assert HORIZON == 2 * STEPS
