@@ -15,6 +15,12 @@ def test_a_count_below_the_number_of_nodes_is_met_by_some_of_them(expression, no
     assert has_features(set(), expression, nodes) is neither
 
 
+@pytest.mark.parametrize("expression", ["(a", "[a", "(a&(a", "a)", "(a)*", "a|(a"])
+def test_brackets_that_do_not_match_are_read_as_far_as_they_go(expression):
+    assert has_features({"a"}, expression)
+    assert not has_features({"b"}, expression)
+
+
 def test_a_constraint_counts_the_nodes_asked_for_and_only_where_it_must():
     counted = Constraint.of(Request(gpus=24, nodes=3, features="a*2&b*1"))
     assert counted.admits("n", {"b"})

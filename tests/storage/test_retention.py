@@ -123,6 +123,22 @@ def test_what_is_too_old_goes_with_all_that_hangs_on_it(history, make):
     assert (history.recommendations(0, 1e9), history.rollups(0, 1e9)) == ((), ())
 
 
+def test_advice_that_came_after_its_job_had_started_goes_after_a_day_and_no_other_with_it(history, make):
+    history.record_snapshot(SchedulerSnapshot(125.0, jobs=(make.running(120.0), make.job("3"))))
+    given_ = [("0", 100.0), ("1", 50.0), ("1", 100.0), ("1", 200.0), ("2", 100.0), ("3", 100.0)]
+    history.record_recommendations([make.advice(121.0, "a", job_id=job_id, submit_s=submit_s)
+                                    for job_id, submit_s in given_])
+
+    def advised():
+        return sorted((found.recommendation.job_id, found.recommendation.submit_s)
+                      for found in history.recommendations(0, 1e9))
+
+    history.compact(121.0 + DAY, SOON)
+    assert advised() == given_
+    history.compact(122.0 + DAY, SOON)
+    assert advised() == [one for one in given_ if one != ("1", 100.0)]
+
+
 def test_vacuum_gives_space_back(history):
     history.record_rollups([rollup(300.0 * window, uuid=f"GPU-{gpu}")
                             for window in range(300) for gpu in range(20)])

@@ -161,12 +161,25 @@ def test_nobody_is_moved_to_a_node_that_it_may_not_use_or_that_is_another(first,
     assert planned(snapshot, waits(8, 1, 8, gpu_model="a100" if "gpu_model" in first else "")) is None
 
 
-@pytest.mark.parametrize(("cpus", "plan"), [(48, ({"a": "n1"}, "n0:8")), (47, None)])
-def test_a_job_of_which_nobody_tells_what_cpus_it_holds_needs_those_that_it_asked_for(cpus, plan):
-    untold = replace(runs("a", ("n0", 2)), allocations=(Allocation("n0", 2),))
-    snapshot = world([8, {"cpus": cpus}], untold, stays("b", ("n1", 4)))
+@pytest.mark.parametrize(("home", "plan"), [
+    ({"cpus": 48}, ({"a": "n1"}, "n0:8")), ({"cpus": 47}, None),
+    ({"memory_bytes": 100}, ({"a": "n1"}, "n0:8")), ({"memory_bytes": 99}, None)])
+def test_a_job_of_which_nobody_tells_what_it_holds_beside_gpus_needs_what_it_asked_for(home, plan):
+    untold = replace(runs("a", ("n0", 2), memory_bytes=100), allocations=(Allocation("n0", 2),))
 
-    assert planned(snapshot, waits(8, 1, 8)) == plan
+    assert planned(world([8, home], untold, stays("b", ("n1", 4))), waits(8, 1, 8)) == plan
+
+
+def test_a_job_of_which_nobody_tells_that_it_holds_gpus_stays_though_its_cpus_would_do():
+    untold = replace(runs("a", ("n0", 1)), allocations=(Allocation("n0", 0, None, 30),))
+    told = replace(untold, allocations=(Allocation("n0", 1, None, 30),))
+
+    def plan(job):
+        jobs = job, runs("b", ("n0", 1)), stays("c", ("n1", 5))
+        return planned(world([8, {"cpus": 100}], *jobs), waits(4, 1, 4, cpus=40))
+
+    assert plan(told) == ({"a": "n1"}, "n0:4")
+    assert plan(untold) is None
 
 
 @pytest.mark.parametrize("job", [

@@ -203,6 +203,12 @@ def test_an_incumbent_whose_replay_is_far_from_what_happened_proves_nothing(held
     assert words in found.reason
 
 
+@pytest.mark.parametrize(("missed", "near"), [(5, True), (6, False)])
+def test_a_replay_may_miss_its_share_of_all_starts_and_no_more(missed, near):
+    fidelity = Fidelity(INCUMBENT, 100 - missed, missed, {"p50": 0.0}, 10.0, None, 1.0, None, None)
+    assert (not promotion.not_reproduced(fidelity, PromotionCriteria(missed=0.05))) == near
+
+
 @pytest.mark.parametrize(("decide", "words"), [
     (lambda state: (), "jobs never end under it"),
     (lambda state: [Start(int(job), (0,), (99,)) for job in state.waiting[:1]], "failed: ValueError: Start(job=0"),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idlewatt.daemon.waste import WasteSettings
+from idlewatt.daemon.waste import WasteSettings, floors
 from idlewatt.daemon.waste.floors import FULL, FloorBook
 from idlewatt.storage.records import IdleFloor
 
@@ -90,3 +90,11 @@ def test_an_exporter_that_invents_models_takes_no_more_memory(site):
         book.bare("GPU-x", f"model {number}")
     assert len(book._models) == 1000
     assert len(book._fallbacks) <= 1000
+
+
+def test_an_exporter_that_invents_gpus_takes_no_more_memory_and_the_others_still_learn(site, monkeypatch):
+    monkeypatch.setattr(floors, "MOST_KEYS", 10)
+    book = FloorBook(WasteSettings())
+    for number in range(20):
+        book.learn(site.gpu(number % 15, model=""), 50.0, allocated=False)
+    assert [floor.samples for floor in book.learned().values()] == [2] * 5 + [1] * 5

@@ -112,9 +112,11 @@ def test_the_first_fresh_wall_source_wins(site):
     assert fleet.walls_by_node(760.0)["dgx-0"].power_source == "ipmi"
 
 
+@pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("source", ["ipmi", "redfish", "hwmon", "ceems"])
-def test_every_wall_meter_wins_over_the_modules_of_a_tray(site, source):
-    fleet = fleet_of(site, site.gpu(), walls=[site.wall(2980.0, source="modules"), site.wall(3600.0, source=source)])
+def test_every_wall_meter_wins_over_the_modules_of_a_tray_whichever_comes_first(site, source, order):
+    walls = [site.wall(2980.0, source="modules"), site.wall(3600.0, source=source)]
+    fleet = fleet_of(site, site.gpu(), walls=walls[::order])
     assert fleet.walls_by_node(1000.0)["dgx-0"].power_watts == 3600.0
 
 
