@@ -19,13 +19,13 @@ class PowerDown:
     watts: float
     """What it draws now."""
     needed_from_s: float | None
-    """In one of twenty like moments of the past it would have been needed again by then; None: too short a past."""
+    """The early end of an interval that holds in nine of ten, by like moments of the past; None: too short a past."""
     needed_mid_s: float | None
-    """In half of them."""
+    """In half of these moments it would have been needed again by then."""
     needed_until_s: float | None
-    """In nineteen of twenty; None also where it would not have been needed within two days."""
+    """The late end; None also where it may not be needed within two days."""
     saved_joules: tuple[float, float] | None
-    """What powering it down from now until it is needed would save, in nine of ten like moments."""
+    """What powering it down from now until it is needed would save, at the ends of the interval."""
     saved_mid_joules: float | None
     days: int
     """Days of the past that this rests on."""

@@ -6,6 +6,7 @@ the same partitions ran jobs than at that moment. Moments at which so many more 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,8 +24,8 @@ BESIDE_S = (-7200.0, -3600.0, 0.0, 3600.0, 7200.0)
 """Moments of a past day, against the same time of day."""
 LEAST_DAYS = 7
 """Moments from fewer days forecast nothing."""
-SHARES = (0.05, 0.5, 0.95)
-"""Of the moments: the ends of an interval that holds in nine of ten, and its middle."""
+BESIDE = 0.05
+"""Share of days on either side of the interval."""
 
 Floats = NDArray[np.float64]
 InUse = NDArray[np.bool_]
@@ -35,7 +36,8 @@ class NodeDemand:
     """When so many more nodes are needed."""
 
     after_s: tuple[float, float, float]
-    """From now, in each of ``SHARES`` of the moments; infinite for later than two days."""
+    """From now: the ends of an interval that holds in nine of ten, between them its middle; infinite for later than two
+    days."""
     days: int
     """From which the moments are."""
 
@@ -89,5 +91,8 @@ def _demand(after_s: Floats, days: NDArray[np.intp]) -> NodeDemand | None:
     count = len(np.unique(days[told]))
     if count < LEAST_DAYS:
         return None
-    early, middle, late = np.quantile(after_s[told], SHARES, method="inverted_cdf").tolist()
+    # Moments of a day are not independent, days are: with fewer than 19 the interval holds all that was seen
+    # (conformal prediction; Vovk, Gammerman and Shafer 2005).
+    share = math.floor(BESIDE * (count + 1)) / count
+    early, middle, late = np.quantile(after_s[told], (share, 0.5, 1.0 - share), method="inverted_cdf").tolist()
     return NodeDemand((early, middle, late), count)

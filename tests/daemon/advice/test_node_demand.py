@@ -50,6 +50,18 @@ def test_a_demand_that_comes_every_day_at_the_same_time_is_foretold_to_the_step(
     assert all_four.after_s == (np.inf,) * 3  # four were never needed at once
 
 
+@pytest.mark.parametrize(("past", "holds"), [(10, True), (30, False)])
+def test_of_few_days_the_interval_holds_all_and_of_many_it_leaves_out_the_moment_that_was_like_no_other(past, holds):
+    quiet, early = np.zeros(STEPS, np.int_), np.zeros(STEPS, np.int_)
+    quiet[int(72_000 / STEP_S):] = 1  # from 20:00 on
+    early[int(32_400 / STEP_S):] = 1
+    early[int(48_600 / STEP_S):int(52_200 / STEP_S)] = 0  # on one day it is empty for an hour, from 13:30 to 14:30
+    counts = days(*[early if day == 4 else quiet for day in range(past)], quiet[:144])
+    [found] = demands(counts, SINCE, SINCE + past * DAY_S + NOON, 1, np.array([1]))
+    assert (found.after_s[0] == pytest.approx(1800.0, abs=STEP_S)) is holds
+    assert found.after_s[1] == pytest.approx(8 * 3600.0, abs=STEP_S)
+
+
 def test_a_past_that_is_too_short_and_more_nodes_than_there_are_foretell_nothing():
     busy = np.full(STEPS, 3, np.int_)
     assert demands(days(*[busy] * 5), SINCE, SINCE + 5 * DAY_S, 4, np.array([1])) == [None]
