@@ -16,6 +16,7 @@ from questions import (
     NO_FOLLOWER,
     NO_RACK,
     NO_RULES,
+    NO_WEEK,
     Prometheus,
     Question,
     free_port,
@@ -92,7 +93,7 @@ def test_a_past_answers_every_board_without_any_rule_but_for_the_panel_that_says
         empty = never_answered(prometheus, of_boards(), HOURS)
         assert not empty >= ENERGY_SAVED
         empty -= BY_CHANCE | ENERGY_SAVED
-        assert empty == of(of_boards(), NO_AGENT | NO_ALERT | NO_RULES | NO_RACK | NO_FOLLOWER)
+        assert empty == of(of_boards(), NO_AGENT | NO_ALERT | NO_RULES | NO_RACK | NO_FOLLOWER | NO_WEEK)
 
 
 def test_a_past_answers_every_board_rule_and_alert(past):
@@ -100,7 +101,7 @@ def test_a_past_answers_every_board_rule_and_alert(past):
         _prometheus.record(prometheus.url, past, NOW_S - DAYS * 86400, NOW_S, _past.STEP_S)
     with opened(past) as prometheus:
         found = never_answered(prometheus, everything(), HOURS) - BY_CHANCE - ENERGY_SAVED
-        assert found == NO_AGENT | NO_ALERT | NO_FOLLOWER | NO_RACK
+        assert found == NO_AGENT | NO_ALERT | NO_FOLLOWER | NO_RACK | NO_WEEK
 
 
 @pytest.fixture(scope="module", params=["slurm", "kubernetes"])
@@ -122,5 +123,5 @@ def live(tmp_path_factory, request) -> Iterator[Prometheus]:
 
 @pytest.mark.long
 def test_a_daemon_on_a_simulated_cluster_answers_everything_in_time(live):
-    chance, empty = BY_CHANCE | ENERGY_SAVED, NO_AGENT | NO_FOLLOWER | NO_RACK
+    chance, empty = BY_CHANCE | ENERGY_SAVED, NO_AGENT | NO_FOLLOWER | NO_RACK | NO_WEEK
     assert not_answered_in_time(live, everything(), empty | chance) - chance == empty

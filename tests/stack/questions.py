@@ -58,6 +58,8 @@ NO_RACK = {
     *(f"racks: Racks now {letter}" for letter in "ABCDE"),
 }
 """Empty where no rack has a meter of its own and no NVLink domain spans nodes."""
+NO_WEEK = {"advice: Nodes that could be powered down C"}
+"""Empty while less than a week is recorded: nobody can say when an empty node is needed again."""
 BY_CHANCE = {
     "advice: Starts within their interval A", "advice: Communication cost above the advised A",
     *(f"advice: Communication cost of placements, as they are and as advised {letter}" for letter in "AB"),
