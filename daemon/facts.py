@@ -28,6 +28,7 @@ from .cycles import CycleHealth
 from .degraded import Degradation
 from .job_facts import fared, flavour_facts, job_facts, queues
 from .learning.training_scheduler import TrainingStatus
+from .recall import Recall
 from .waste import Assessment
 from .waste.domains import domain_states
 
@@ -91,31 +92,41 @@ class Process:
     """Notices of the last weeks by rule, stage and state."""
 
 
-def published(known: Known, process: Process) -> Published:
-    """Return the facts of the metrics page."""
+def published(known: Known, process: Process, recall: Recall | None = None) -> Published:
+    """Return the facts of the metrics page; what rests on the same facts as last time is the same object."""
+    ask = recall or Recall()
     facts = _daemon(known, process) | _advice(known) | _simulated(known.counterfactual) | _training(known.training)
     facts |= _spare(known) | _learned(known.learned) | _held_out(known.learned.judged) | _recommended(known.recommended)
-    facts["gpu_error_info"] = {(gpu.node, str(gpu.index), str(gpu.detail.xid)): 1.0
-                               for gpu in known.telemetry.gpus if gpu.detail.xid}
-    if known.assessment is not None:
-        facts |= _watts(known, known.assessment) | _wasters(known.assessment) | _gpus(known.assessment)
-        facts |= job_facts(known.assessment, known.snapshot, process.job_series)
-        facts |= flavour_facts(known.assessment, known.snapshot)
+    facts["gpu_error_info"] = ask(_errors, known.telemetry)
+    found = known.assessment
+    if found is not None:
+        facts |= ask(_watts, found, known.energy_joules, known.unmeasured_seconds) | ask(_wasters, found)
+        facts |= ask(_gpus, found) | ask(job_facts, found, known.snapshot, process.job_series)
+        facts |= ask(flavour_facts, found, known.snapshot)
     facts["job_wait_seconds"] = known.waits
     if known.snapshot is not None and not known.old:
-        facts |= {"pending_jobs": _pending(known.snapshot)} | queues(known.snapshot) | fared(known.fared)
-        facts["node_info"] = {(node.name, partition): 1.0 for node in known.snapshot.nodes if node.gpus
-                              for partition in node.partitions}
-        facts |= _domains(known.snapshot)
+        facts |= ask(_scheduled, known.snapshot) | fared(known.fared)
     return Published(**facts)
 
 
-def _watts(known: Known, found: Assessment) -> dict[str, object]:
+def _errors(telemetry: Telemetry) -> dict[tuple[str, ...], float]:
+    """Return the last error of each GPU that has had one."""
+    return {(gpu.node, str(gpu.index), str(gpu.detail.xid)): 1.0 for gpu in telemetry.gpus if gpu.detail.xid}
+
+
+def _scheduled(snapshot: SchedulerSnapshot) -> dict[str, Any]:
+    """Return what the scheduler says of jobs and nodes."""
+    nodes = {(node.name, partition): 1.0 for node in snapshot.nodes if node.gpus for partition in node.partitions}
+    return {"pending_jobs": _pending(snapshot), "node_info": nodes} | queues(snapshot) | _domains(snapshot)
+
+
+def _watts(found: Assessment, energy_joules: Mapping[tuple[str, PowerClass], float],
+           unmeasured_seconds: Mapping[str, float]) -> dict[str, object]:
     power = {(partition, power_class.value): watts for partition, classes in found.totals.items()
              for power_class, watts in classes.items()}
     wasted = {reason.value for reason in WASTED}
     energy = {(partition, power_class.value): joules
-              for (partition, power_class), joules in known.energy_joules.items()}
+              for (partition, power_class), joules in energy_joules.items()}
     return {
         "partitions": found.partitions,
         "power_watts": power,
@@ -127,7 +138,7 @@ def _watts(known: Known, found: Assessment) -> dict[str, object]:
         "host_unused_watts": found.unused_overhead_watts,
         "power_source_disagreement_watts": found.disagreement_watts,
         "gpu_idle_floor_watts": {(model, floor.source): floor.watts for model, floor in found.floors.items()},
-        "unmeasured_seconds_total": dict(known.unmeasured_seconds),
+        "unmeasured_seconds_total": dict(unmeasured_seconds),
         **_enclosures(found),
     }
 

@@ -95,7 +95,7 @@ def serve(options: Options) -> None:
     view = DaemonView(service, lambda: load(options.config_file))
     app = WebApp(view, gate, telemetry_path=options.telemetry_path, lifecycle=options.lifecycle)
     with closing(view), _served(WebServer(app, sockets, gate)), _running(service):
-        _watch(service, view, signals)
+        _watch(service, view, app, signals)
     # The kernel frees memory at once; Python would look through millions of objects for seconds before it ends.
     gc.freeze()
 
@@ -154,15 +154,18 @@ def _running(service: Service) -> Iterator[None]:
         log.info("stopped")
 
 
-def _watch(service: Service, view: DaemonView, signals: Signals) -> None:
-    """Serve signals, and ping the watchdog as long as every cycle comes round."""
-    period = watchdog_period_s()
+def _watch(service: Service, view: DaemonView, app: WebApp, signals: Signals) -> None:
+    """Serve signals, prepare the metrics page, and ping the watchdog as long as every cycle comes round."""
+    period, prepared = watchdog_period_s(), service.known
     due = time.monotonic()
     while not signals.stop.wait(GLANCE_S if period is None else min(GLANCE_S, period)):
         if signals.reload:
             signals.reload = False
             _reload(view)
         service.beat.keep_time()
+        if service.known is not prepared:
+            prepared = service.known
+            app.prepare()
         hanging = service.beat.hanging()
         if hanging:
             log.error("cycles hang", extra={"target": " ".join(hanging)})

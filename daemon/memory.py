@@ -53,6 +53,14 @@ def give_back() -> None:
     them decide.
     """
     gc.collect()
+    give_back_compiler()
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):  # of glibc only
+        libc.malloc_trim(0)
+
+
+def give_back_compiler() -> None:
+    """Return the compiler's code and constants, which are read from its file again when they are next needed."""
     libc = ctypes.CDLL(None)
     try:
         spans = list(_unwritten(_SMAPS.read_text()))
@@ -61,8 +69,6 @@ def give_back() -> None:
         return
     for start, length in spans:
         libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), _DROP_PAGES)
-    if hasattr(libc, "malloc_trim"):  # of glibc only
-        libc.malloc_trim(0)
 
 
 def _unwritten(smaps: str) -> Iterator[tuple[int, int]]:

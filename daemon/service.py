@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -44,6 +45,7 @@ from .facts import Known, Process
 from .flavours import FlavourBook
 from .freshness import ages, sources_seen, unadvised
 from .held_parts import with_parts
+from .lean_loading import lean_loading
 from .learning.training_scheduler import TrainingScheduler
 from .memory import give_back, settle
 from .moments import believed
@@ -137,11 +139,9 @@ class Service:
         if snapshot is None or not self._believed(snapshot, now_s) or not self._warm_up.over():
             return
         advice_inputs = self._model_roles.advice_inputs(self.settings, now_s)
-        advice = Advisor(self.settings.advice, advice_inputs).advise(snapshot, now_s)
-        learned, first = self._model_roles.note(advice), self.known.advice is None
-        self._learn(advice=advice, learned=learned)
-        if first:
-            give_back()  # now that the policies are loaded, the loader has done its work
+        with lean_loading() if self.known.advice is None else nullcontext():  # policies are loaded when first asked
+            advice = Advisor(self.settings.advice, advice_inputs).advise(snapshot, now_s)
+        self._learn(advice=advice, learned=(learned := self._model_roles.note(advice)))
         self._keep(lambda: self._history.record_recommendations(advice.recommendations))
         self._keep(lambda: self._history.record_abstentions(learned.silent.values()))
 

@@ -29,6 +29,7 @@ from .flavour_rows import FlavourRow
 from .pricing import Costing
 from .pseudonyms import pseudonymised
 from .range_clients import RangesOfSettings
+from .recall import Recall
 from .service import Service
 from .waste import Assessment, GpuVerdict, NodeVerdict
 from .waste.enclosures import EnclosureVerdict
@@ -49,6 +50,7 @@ class DaemonView(View):
         self._service, self._load = service, load
         self._outlooks, self._ranges = OutlookWorker(), RangesOfSettings(self.now)
         self._scores: tuple[object, object, NodeScores] | None = None
+        self._recall = Recall()
 
     def close(self) -> None:
         """Work nothing out any more."""
@@ -57,7 +59,7 @@ class DaemonView(View):
 
     def published(self) -> Published:
         """Return the facts of the metrics page."""
-        page = published(self._service.standing(), self._service.process())
+        page = published(self._service.standing(), self._service.process(), self._recall)
         key_file = self._service.settings.privacy.pseudonym_key_file
         return page if key_file is None else pseudonymised(page, key_file)
 

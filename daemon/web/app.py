@@ -68,7 +68,7 @@ class WebApp:
         self._view, self._gate = view, gate or WebConfigFile(None)
         self._telemetry_path, self._lifecycle = telemetry_path, lifecycle
         self._passwords, self._rate = Passwords(), TokenBucket()
-        self._registry = publish.registry(view.published)
+        self._registry, self._scraped = publish.registry(view.published), False
         self._openapi = written()
         self.routes = Map(list(self._rules()), strict_slashes=True, merge_slashes=False)
 
@@ -98,6 +98,15 @@ class WebApp:
         response = self._answer(request)
         _finish(request, response, SECURITY | self._gate.current().http_server_config.headers)
         return response(environ, start_response)
+
+    def prepare(self) -> None:
+        """Write what is large of the metrics page before the next scrape asks for it, once there has been one."""
+        if not self._scraped:
+            return
+        try:
+            publish.prepare(self._registry)
+        except Exception:  # noqa: BLE001 - whoever scrapes is told; whoever prepares goes on
+            log.exception("the metrics page cannot be prepared")
 
     def _answer(self, request: Request) -> Response:
         try:
@@ -166,6 +175,7 @@ class WebApp:
 
     def _metrics(self, request: Request) -> Response:
         view = self._seen_by(request)
+        self._scraped = self._scraped or view is self._view
         registry = self._registry if view is self._view else publish.registry(view.published)
         body, content_type = publish.page(registry, request.headers.get("Accept", ""))
         return Response(body, content_type=content_type)

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 from idlewatt.daemon.facts import Known, Process, published
 from idlewatt.daemon.job_facts import flavour_facts, job_facts
+from idlewatt.daemon.recall import Recall
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
 from idlewatt.exporters.source import SourceStatus
 from idlewatt.storage.finished import Finished
@@ -136,3 +137,13 @@ def test_how_jobs_fared_is_told_by_partition_flavour_and_window_and_not_while_th
     assert (page.job_run_mean_seconds[key], page.job_completion_mean_seconds[key]) == (3600.0, 3660.0)
     assert page.job_makespan_seconds == {key: 80_000.0}
     assert published(replace(known(), fared=fared, old=True), Process()).finished_jobs == {}
+
+
+def test_what_rests_on_the_same_facts_is_the_same_object_and_goes_with_them():
+    recall, facts = Recall(), known()
+    page, again = (published(facts, Process(), recall) for _ in range(2))
+    large = ("gpu_state", "node_gpus", "node_power_watts", "node_wasted_power_watts", "node_info", "job_wait_seconds")
+    assert [name for name in large if getattr(page, name) is not getattr(again, name)] == []
+    later = published(replace(facts, assessment=replace(facts.assessment)), Process(), recall)
+    assert [name for name in large if getattr(later, name) is page.__dict__[name]] == ["node_info", "job_wait_seconds"]
+    assert later == page == published(facts, Process())

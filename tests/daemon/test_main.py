@@ -1,6 +1,7 @@
 """The real process: how it starts, what it refuses, what it survives, how it ends."""
 
 import os
+import queue
 import re
 import resource
 import signal
@@ -353,12 +354,13 @@ def watched(manager, monkeypatch, tmp_path):
     monkeypatch.setenv("WATCHDOG_USEC", "100000")
     monkeypatch.delenv("WATCHDOG_PID", raising=False)
     now = [0.0]
-    service = SimpleNamespace(beat=CycleScheduler([Cycle("scrape", 15.0, lambda: None)], clock=lambda: now[0]))
-    signals = main.Signals(threading.Event())
-    view = SimpleNamespace(reload=lambda: None)
-    thread = threading.Thread(target=main._watch, args=(service, view, signals))
+    service = SimpleNamespace(beat=CycleScheduler([Cycle("scrape", 15.0, lambda: None)], clock=lambda: now[0]),
+                              known=object())
+    signals, prepared = main.Signals(threading.Event()), queue.SimpleQueue()
+    view, app = SimpleNamespace(reload=lambda: None), SimpleNamespace(prepare=lambda: prepared.put(service.known))
+    thread = threading.Thread(target=main._watch, args=(service, view, app, signals))
     thread.start()
-    yield SimpleNamespace(now=now, view=view, signals=signals)
+    yield SimpleNamespace(now=now, view=view, signals=signals, service=service, prepared=prepared)
     signals.stop.set()
     thread.join()
 
@@ -389,6 +391,13 @@ def test_a_reload_that_fails_still_ends_for_the_service_manager(watched, manager
     watched.signals.reload = True
     assert heard(manager) == "RELOADING=1"
     assert heard(manager) == "READY=1"
+
+
+def test_the_metrics_page_is_prepared_once_for_each_change_of_what_is_known(watched):
+    for _ in range(2):
+        watched.service.known = object()
+        assert watched.prepared.get(timeout=20) is watched.service.known
+    assert watched.prepared.empty()
 
 
 # Log lines.

@@ -379,3 +379,17 @@ def test_no_eval_and_no_pickle_on_outside_data_t14(folder):
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             assert name not in ("eval", "exec"), path
             assert not {"pickle", "marshal", "shelve"} & set(modules), path
+
+
+def test_the_metrics_page_is_prepared_only_where_somebody_scrapes_and_a_fault_ends_nothing(view, caplog):
+    asked, read = [], view.published
+    view.published = lambda: asked.append(1) or read()
+    app = WebApp(view)
+    app.prepare()
+    assert asked == []
+    assert Client(app).get("/metrics").status_code == 200
+    app.prepare()
+    assert len(asked) == 2
+    view.facts = Published(node_power_watts={"dgx01": 1.0})
+    app.prepare()
+    assert "the metrics page cannot be prepared" in caplog.text
