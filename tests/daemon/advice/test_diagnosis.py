@@ -112,6 +112,16 @@ def test_nodes_with_room_come_with_the_least_left_first():
     assert found.nodes_with_room(job(Request(2)), 2, {"c": 3, "a": 6}) == ["b", "a"]
 
 
+@pytest.mark.parametrize("each", [2, None])
+def test_a_node_with_room_has_the_cpus_and_the_memory_too(each):
+    def left(name, gpus, cpus, memory_bytes):
+        return node(name, gpus, cpus_allocated=64 - cpus, memory_bytes=100, memory_allocated_bytes=100 - memory_bytes)
+
+    found = ask(left("exactly", 3, 8, 40), left("more", 4, 64, 100), left("few CPUs", 2, 7, 40),
+                left("little memory", 2, 8, 39))
+    assert found.nodes_with_room(job(Request(2, 1, each, cpus=8, memory_bytes=40)), 2, {}) == ["exactly", "more"]
+
+
 @pytest.mark.parametrize(("request_", "gpus", "where"), [
     (Request(4, 1, 4), 4, "b:1,a:3"), (Request(6), 6, "b:1,a:3,c:2"), (Request(1), 1, "b:1"),
     (Request(4, 1, 4, cpus=100), 4, "a:2,c:2"), (Request(4, 1, 4, memory_bytes=8 * 2**30), 4, "a:1,b:1,c:2"),

@@ -31,3 +31,9 @@ def test_what_is_the_same_is_as_fast_and_more_than_was_measured_counts_as_the_mo
     assert relative_speed("bert", on(4, 4), on(4, 4)) == 1.0
     assert relative_speed("bert", on(8), on(4)) == 1.0
     assert relative_speed("bert", on(*[1] * 8), on(8)) == relative_speed("bert", on(*[1] * 4), on(4))
+
+
+def test_a_node_counts_with_one_gpu_on_it_and_not_without():
+    assert relative_speed("bert", on(2, 1), on(3)) == pytest.approx(1.03 / 2.17)
+    assert relative_speed("bert", on(1, 1), on(2)) == pytest.approx(1.00 / 1.61)
+    assert relative_speed("bert", on(4, 0), on(4)) == 1.0

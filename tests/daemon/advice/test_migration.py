@@ -87,6 +87,13 @@ def test_a_job_of_several_nodes_gets_empty_ones_and_one_that_is_emptied():
     assert planned(world([8, 8, 8], *jobs), waits(16, 2, 8)) == ({"a": "n2"}, "n1:8,n0:8")
 
 
+def test_the_parts_of_a_job_of_several_nodes_share_the_moves_that_it_may_cause():
+    snapshot = world([8, 8, 8], runs("a", ("n0", 2)), runs("b", ("n1", 2)), runs("c", ("n2", 4)))
+
+    assert planned(snapshot, waits(16, 2, 8), most=2) == ({"a": "n2", "b": "n2"}, "n0:8,n1:8")
+    assert planned(snapshot, waits(16, 2, 8), most=1) is None
+
+
 def test_a_job_of_several_nodes_is_given_one_nvlink_domain_where_moves_can_do_that():
     """Emptying n1 beside n4 moves least, and would lead out of the rack."""
     def rack(name):
