@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
 from ..exporters.source import Clock, SourceError, Watched
+from ..storage.errors import StoreError
 from ..storage.history import History
 from ..storage.retention import Retention
+from . import recorded_scheduling
 from .advice.recommender import Recommender
 from .advice.recommenders import subjects
 from .advice.warm_up import WarmUp
 from .config import ConfigError, Settings
+
+log = logging.getLogger(__name__)
 
 
 def kept_for(settings: Settings) -> Retention:
@@ -20,9 +25,18 @@ def kept_for(settings: Settings) -> Retention:
                      kept.speeds, kept.uses, kept.notices)
 
 
+def told(settings: Settings, history: History) -> Settings:
+    """Return settings with the incumbent that the scheduler has told; as configured where the history is silent."""
+    try:
+        return recorded_scheduling.told(settings, history)
+    except StoreError as error:
+        log.warning("what the scheduler told of itself cannot be read", extra={"error": str(error)})
+        return settings
+
+
 def heuristics(settings: Settings) -> tuple[str, ...]:
     """Return the heuristics that are asked live."""
-    return settings.advising(None), *settings.advice.shadow, settings.counterfactual.incumbent
+    return settings.advising(None), *settings.advice.shadow, settings.incumbent
 
 
 def warm_up(settings: Settings) -> WarmUp:

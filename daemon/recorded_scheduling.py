@@ -6,14 +6,24 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from ..storage.charges import Charge
 from ..storage.reading import HistoryReader
 from .replay.cluster import ClusterError
 from .replay.priority.site import Scheduling
+from .settings.sections import Sections
+
+Configured = TypeVar("Configured", bound=Sections)
 
 HALF_LIVES = 10
 """Of usage that is looked back at: a thousandth of what is older still counts."""
+
+
+def told(settings: Configured, history: HistoryReader) -> Configured:
+    """Return settings whose incumbent, unless one is configured, decides as the scheduler told of itself last."""
+    last = history.scheduler_configuration()
+    return settings if last is None else settings.told(dict(last.rules.site.priority))
 
 
 def recorded_scheduling(history: HistoryReader, at_s: float | None = None) -> Scheduling:
@@ -22,18 +32,19 @@ def recorded_scheduling(history: HistoryReader, at_s: float | None = None) -> Sc
     Where nothing is recorded it is what :class:`Scheduling` says of nothing told. ClusterError names a setting that is
     no number.
     """
-    told = history.scheduler_configuration(at_s)
-    if told is None:
+    then = history.scheduler_configuration(at_s)
+    if then is None:
         return Scheduling()
     try:
-        found = Scheduling.of(told.rules, told.partitions)
+        found = Scheduling.of(then.rules, then.partitions)
     except ValueError as error:
         raise ClusterError(f"the recorded settings of the scheduler: {error}") from error
     half_life_s = found.priority.half_life_s
     if at_s is None or not found.priority.fair_share:
         return found
-    since_s = at_s - HALF_LIVES * half_life_s if half_life_s > 0 else -math.inf
-    return replace(found, usage=used(history.charges(max(0.0, since_s), at_s), at_s, half_life_s, found.usage_factor))
+    since_s = max(0.0, at_s - HALF_LIVES * half_life_s) if half_life_s > 0 else 0.0
+    usage = used(history.charges(since_s, at_s), at_s, half_life_s, found.usage_factor)
+    return replace(found, usage=usage, used_until_s=at_s)
 
 
 def used(charges: Iterable[Charge], at_s: float, half_life_s: float, factors: Mapping[str, float]) \

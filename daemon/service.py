@@ -30,7 +30,7 @@ from ..storage.records import IdleFloor, SchedulerSnapshot
 from ..storage.topology import Fabric, NodeLinks
 from . import opening
 from .advice.advisor import Advisor
-from .advice.model_roles import ModelRoles
+from .advice.model_roles import ModelRoles, roles
 from .advice.recommender import Recommender, RecommenderContext, RunListener
 from .advice.recommenders import subjects
 from .advice.topology_cost import TopologyCost, compared
@@ -78,6 +78,7 @@ class Service:
     def __init__(self, settings: Settings, history: History, clock: Clock, *, speed: float = 1.0,
                  steps: ClockWatch | None = None) -> None:
         self._history, self._clock, self._speed = history, clock, speed
+        settings = opening.told(settings, history)
         self._change = threading.Lock()
         self._known_lock = threading.Lock()
         self._model_roles = ModelRoles(settings, history, speed, clock())
@@ -120,6 +121,13 @@ class Service:
             self._learn(snapshot=hung, waits=self._waits.noted(hung.jobs))
             if any(watched.snapshot.fresh for watched in read if watched.role == "scheduler"):
                 self._keep(partial(self._history.record_snapshot, with_parts(hung, self.known.telemetry.gpus)))
+            self._compare_with(self.settings.told(dict(hung.rules.site.priority)))
+
+    def _compare_with(self, settings: Settings) -> None:
+        """Take what the scheduler tells of itself for the incumbent, as soon as it does."""
+        if settings is not self.settings:
+            self._warm_up.end()
+            self.settings, self._warm_up = settings, opening.warm_up(settings)
 
     def assess(self) -> None:
         """Put every watt into its class and book the energy since the last time."""
@@ -194,8 +202,8 @@ class Service:
         since_s, until_s = known.next(self._clock(), period * self._speed)
         if since_s >= until_s or not self._warm_up.over():
             return
-        policies = dict.fromkeys((self.settings.counterfactual.incumbent, self._advising,
-                                  *self.known.learned.asked))
+        learned = self.known.learned
+        policies = dict.fromkeys((self.settings.incumbent, self.settings.advising(learned.leader), *learned.asked))
         request = WindowRequest(self.settings.storage.url, since_s, until_s, tuple(policies),
                                 models=str(self.settings.storage.models_folder),
                                 applications=self.settings.advice.applications)
@@ -209,7 +217,7 @@ class Service:
             log.warning("an agent could not be replayed", extra={"model": model, "error": fault})
         self._learn(counterfactual=total)
         self._keep(lambda: self._history.save_simulated(total.totals()))
-        standings = window.standings(self.settings.counterfactual.incumbent)
+        standings = window.standings(self.settings.incumbent)
         self._keep(lambda: self._learn(learned=self._model_roles.stand(standings, self._clock())))
 
     def training(self) -> None:
@@ -256,6 +264,7 @@ class Service:
             log.info("configuration reloaded", extra={"sources": len(sources)})
 
     def _swap(self, settings: Settings, sources: list[Watched], recommenders: dict[str, Recommender]) -> None:
+        settings = opening.told(settings, self._history)
         self._replays.end()
         self._collection.leave(but=sources)
         self.beat.stop()
@@ -331,8 +340,8 @@ class Service:
         return Process(tuple(watched.status for watched in self.sources), self.beat.health(),
                        self.settings.cycles.advise, self.settings.waste.pue,
                        self.settings.costs.currency, price, grams, self._reloaded, self._loaded_s,
-                       self._roles(), self.degraded(), self.settings.waste.job_series, self._history.recording,
-                       self.desk.counts())
+                       roles(self.settings, self.known.learned), self.degraded(), self.settings.waste.job_series,
+                       self._history.recording, self.desk.counts())
 
     def _believed(self, snapshot: SchedulerSnapshot, now_s: float) -> bool:
         """Tell whether there may be advice on what was seen of the cluster."""
@@ -346,17 +355,6 @@ class Service:
         return HealthFacts(now_s, sources_seen(self.sources, settings, beats, self._speed), beats,
                            self._history.recording, unmeasured_share(known.assessment), out_of_service(known.snapshot),
                            step_s, stepped_s, max_age_s, settings.degraded, self.desk.undelivered())
-
-    def _roles(self) -> tuple[tuple[str, str], ...]:
-        advice, learned = self.settings.advice, self.known.learned
-        heuristic = (self._advising, "fallback" if "@" in (learned.leader or "") else "in_charge")
-        return ((self.settings.counterfactual.incumbent, "incumbent"), heuristic,
-                *((policy, "shadow") for policy in advice.shadow if policy != self._advising), *learned.roles())
-
-    @property
-    def _advising(self) -> str:
-        """Return the heuristic that advises where no agent does."""
-        return self.settings.advising(self.known.learned.leader)
 
     def _cycles(self, settings: Settings) -> Iterable[Cycle]:
         periods = settings.cycles

@@ -19,7 +19,8 @@ from ..replay.engine import Policy
 from ..replay.site_speeds import FLAT_SPEEDS
 from ..replay.state import ClusterState
 from ..replay.workload import Foresight
-from ..settings.advice import AdviceSettings, CounterfactualSettings
+from ..settings.advice import AdviceSettings
+from ..settings.sections import FIRST_COME
 from .diagnosis import Diagnosis
 from .inference import DecisionContext, ModelAdvice, ModelResult, ServedModel, ask_model, expected, reasons
 from .policy_advice import PolicyAdvice, RenderOptions, instead_of
@@ -27,7 +28,6 @@ from .wait_estimate import StartForecast, StartForecasts, WaitChange
 
 log = logging.getLogger(__name__)
 
-INCUMBENT = CounterfactualSettings().incumbent
 MOST_REASONED = 50
 """Recommendations that tell what moved an agent: as many as people look at."""
 
@@ -79,7 +79,7 @@ class Advisor:
 
     def __init__(self, settings: AdviceSettings, advice_inputs: AdviceInputs = AdviceInputs()) -> None:
         self._settings, self._circumstances = settings, advice_inputs
-        advising = advice_inputs.heuristic or settings.policy or advice_inputs.incumbent or INCUMBENT
+        advising = advice_inputs.heuristic or settings.policy or advice_inputs.incumbent or FIRST_COME
         self._heuristic = named(advising)
         self._shadows = [named(name) for name in settings.shadow if name != advising]
         # One state for all of them: those who learned by other speeds see the leader's.

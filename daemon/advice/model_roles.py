@@ -68,6 +68,14 @@ class ModelStatus:
         return tuple((model, ROLES[decision]) for model, decision in decisions.items() if decision in ROLES)
 
 
+def roles(settings: Sections, learned: ModelStatus) -> tuple[tuple[str, str], ...]:
+    """Return what each policy is to us: the scheduler's own, in charge or its fallback, in the shadow or demoted."""
+    advising = settings.advising(learned.leader)
+    heuristic = (advising, "fallback" if "@" in (learned.leader or "") else "in_charge")
+    return ((settings.incumbent, "incumbent"), heuristic,
+            *((policy, "shadow") for policy in settings.advice.shadow if policy != advising), *learned.roles())
+
+
 class ModelRoles:
     """Follows the recorded decisions; what it cannot read it keeps as it was."""
 
@@ -90,7 +98,7 @@ class ModelRoles:
             log.warning("decisions on agents cannot be read; the old ones stand", extra={"error": str(error)})
         served_models = self._agency.served_models(self.learned.in_force)
         stale_s = max(STALE_S, STALE_READS * settings.cycles.jobs * self._speed)
-        return AdviceInputs(served_models, settings.counterfactual.incumbent, self._experience,
+        return AdviceInputs(served_models, settings.incumbent, self._experience,
                             settings.advising(self.learned.leader), self._forecasts, stale_s)
 
     @property

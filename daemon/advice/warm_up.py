@@ -23,7 +23,8 @@ from ...storage.records import Allocation, Job, JobState, Node, Request, Schedul
 from ..learning.models import ModelError, ModelStore
 from ..niceness import give_way
 from ..replay.runtime_prediction import Traits, foresight
-from ..settings.advice import AdviceSettings, CounterfactualSettings
+from ..settings.advice import AdviceSettings
+from ..settings.sections import FIRST_COME
 from .advisor import AdviceInputs, Advisor
 from .inference import ServedModel
 
@@ -68,7 +69,7 @@ def warm_up(names: Sequence[str], models: Path | None = None) -> None:
             Job("2", 1.0, JobState.PENDING, "all", Request(8, 1, 8), limit_s=60.0),
             Job("3", 2.0, JobState.PENDING, "all", request, limit_s=30.0))
     node = Node("node", ("all",), 8, cpus=64, memory_bytes=1 << 40, gpus_allocated=4, cpus_allocated=8)
-    policies = [name for name in names if "@" not in name] or [CounterfactualSettings().incumbent]
+    policies = [name for name in names if "@" not in name] or [FIRST_COME]
     served_models = [ServedModel(name, True, ModelStore(models).load(name))
                      for name in names if "@" in name and models is not None]
     settings = AdviceSettings(policy=policies[0], shadow=tuple(policies[1:]))
@@ -92,7 +93,7 @@ def _end_with_parent() -> None:
 if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
     parser, default = argparse.ArgumentParser(), AdviceSettings()
-    parser.add_argument("names", nargs="*", default=(CounterfactualSettings().incumbent, *default.shadow))
+    parser.add_argument("names", nargs="*", default=(FIRST_COME, *default.shadow))
     parser.add_argument("--models", type=Path)
     given = parser.parse_args()
     give_way(NICENESS)

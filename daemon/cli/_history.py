@@ -16,6 +16,7 @@ from ._progress import progress
 
 if TYPE_CHECKING:
     from ...storage.reading import HistoryReader
+    from ..config import Settings
     from ..replay.cluster import Cluster
     from ..replay.site_speeds import SiteSpeeds
     from ..replay.workload_builder import WorkloadBuilder
@@ -54,6 +55,15 @@ class JobSource:
                 yield reader
         except StoreError as error:
             raise DaemonUnreachable(str(error)) from error
+
+    def told(self, settings: Settings) -> Settings:
+        """Return settings whose incumbent, unless one is configured, is what the recorded scheduler told of itself."""
+        from ..recorded_scheduling import told
+
+        if not self.recorded:
+            return settings
+        with self.history() as reader:
+            return told(settings, reader)
 
     def read(self, cluster_text: str | None) -> tuple[Cluster, WorkloadBuilder]:
         """Return the cluster and its jobs; click exceptions say what is wrong with either."""

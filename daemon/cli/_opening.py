@@ -80,7 +80,7 @@ def _config(folder: Path, settings: Settings) -> Path:
     path = folder / "idlewatt.yml"
     path.write_text(yaml.safe_dump({
         "cluster": settings.cluster, "storage": {"url": settings.storage.url},
-        "counterfactual": {"incumbent": settings.counterfactual.incumbent}}, sort_keys=False), "utf-8")
+        "counterfactual": {"incumbent": settings.incumbent}}, sort_keys=False), "utf-8")
     return path
 
 

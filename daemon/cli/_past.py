@@ -158,7 +158,7 @@ def _replay(service: Service, now_s: float) -> None:
     """Do here what the cycle ``counterfactual`` does in a child process: starting one takes longer than its replay."""
     settings, known = service.settings, service.known.counterfactual
     since_s, until_s = known.next(now_s, REPLAY_S)
-    policies = tuple(dict.fromkeys((settings.counterfactual.incumbent, settings.advising(None))))
+    policies = tuple(dict.fromkeys((settings.incumbent, settings.advising(None))))
     try:
         window = replayed(WindowRequest(settings.storage.url, since_s, until_s, policies,
                                         applications=settings.advice.applications))

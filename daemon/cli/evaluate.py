@@ -53,7 +53,7 @@ def command(model: str, source: str | None, incumbent: str | None, seed: int | N
         if source is None:
             order = replace(TrainingJob.read(known.folder), until_s=None)
         else:
-            default = settings(config_file).counterfactual.incumbent
+            default = JobSource(source, config_file).told(settings(config_file)).incumbent
             order = TrainingJob(known.name, source, 0.0, shown(trace["cluster"]), trace["trace_format"],
                                 incumbent=default)
         where = JobSource(order.source, config_file, order.trace_format, speeds=order.speeds)

@@ -214,8 +214,8 @@ def _ordered(config_file: Path, options: dict[str, Any]) -> TrainingJob:
     from ..policies.registry import parse
     from ._training import now_of, shown
 
-    known = settings(config_file)
-    incumbent = options["incumbent"] or known.counterfactual.incumbent
+    known = JobSource(options["source"], config_file).told(settings(config_file))
+    incumbent = options["incumbent"] or known.incumbent
     try:
         parse(incumbent)
     except ValueError as error:

@@ -21,6 +21,7 @@ from ..agents.checkpoint import verify, write
 from ..agents.histories import DAY_S, Split, TooLittle, recorded, split
 from ..agents.kinds import TrainingError
 from ..niceness import give_way
+from ..recorded_scheduling import told
 from ..recorded_speeds import site_speeds
 from ..recorded_watts import site_watts
 from ..replay.cluster import ClusterError
@@ -43,6 +44,8 @@ def by_hand(settings: Sections) -> Night:
     if settings.training.enabled:
         raise TrainingError("the daemon trains by itself (training.enabled in its configuration): disable that, or "
                             "idlewatt-train.timer; one of them, never both")
+    with suppress(StoreError), History.read_only(settings.storage.url) as reader:  # what is wrong is said as it trains
+        settings = told(settings, reader)
     return carry_out(TrainingTask.of(settings, time.time()))
 
 

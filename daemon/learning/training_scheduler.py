@@ -64,7 +64,7 @@ class TrainingTask:
         """Return what the configuration says, now."""
         wanted = settings.training
         return cls(settings.storage.url, settings.storage.models_folder, now_s, wanted.agent, wanted.budget,
-                   wanted.history, settings.counterfactual.incumbent, wanted.promote, wanted.keep,
+                   wanted.history, settings.incumbent, wanted.promote, wanted.keep,
                    Objective.of(wanted.objective), PromotionCriteria.of(wanted.terms),
                    dict(settings.advice.applications), settings.flavours,
                    "objective" in wanted.model_fields_set)

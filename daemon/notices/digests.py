@@ -64,5 +64,5 @@ def deliver(settings: Sections, ledger: Mapping[Key, Notice], book: EnergyBook, 
 def saved(settings: Sections, known: Known) -> Saved | None:
     """Return what advice would have saved, as far as it was replayed."""
     found = known.counterfactual
-    return Saved.of(found.joules, settings.counterfactual.incumbent, settings.advising(known.learned.leader),
+    return Saved.of(found.joules, settings.incumbent, settings.advising(known.learned.leader),
                     found.error_ratio)

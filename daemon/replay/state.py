@@ -106,7 +106,7 @@ class ClusterState:
         """
         jobs = live.jobs_of(snapshot)
         cluster = replace(Cluster.from_records(live.nodes_of(snapshot), snapshot.partitions),
-                          scheduling=Scheduling.of(snapshot.rules, snapshot.partitions))
+                          scheduling=replace(Scheduling.of(snapshot.rules, snapshot.partitions), current=True))
         workload = Workload.from_records(jobs, run={job.key: live.expected_run(job, now) for job in jobs},
                                          foresight=foresight)
         limits = live.limits(workload, jobs, now)

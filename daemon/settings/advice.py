@@ -33,5 +33,6 @@ class AdviceSettings(StrictSettings):
 class CounterfactualSettings(StrictSettings):
     """What the energy of the policy in charge is compared with."""
 
-    incumbent: PolicyName = "fifo+first-fit+easy"
-    """What the scheduler itself does, in our words; its simulated energy is compared with what was measured."""
+    incumbent: PolicyName | None = None
+    """What the scheduler itself does, in our words; its simulated energy is compared with what was measured. Without
+    one it is what Slurm tells of itself, or ``fifo+first-fit+easy`` where that leaves something open."""

@@ -67,6 +67,19 @@ class PrioritySettings:
                    unset=tuple(line for line in PRIORITY_LINES if line not in told))
 
 
+MULTIFACTOR = "multifactor+slurm-placement+slurm-backfill"
+"""What Slurm does with priority/multifactor and sched/backfill, in our words."""
+
+
+def own_policy(lines: Mapping[str, str]) -> str | None:
+    """Return the policy that decides as a scheduler which told these settings; None where they leave something open."""
+    multifactor = lines.get("PriorityType", "").strip().lower().endswith("/multifactor")
+    try:
+        return MULTIFACTOR if multifactor and not PrioritySettings.of(lines).unset else None
+    except ValueError:
+        return None
+
+
 @dataclass(frozen=True)
 class BackfillSettings:
     """What sched/backfill goes by. The defaults are those of Slurm 22.05."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Self
+
 from pydantic import field_validator
 
 from .advice import AdviceSettings, CounterfactualSettings
@@ -10,12 +13,16 @@ from .cycles import Cycles
 from .degraded import DegradedSettings
 from .flavours import FlavourSettings, distinct
 from .notices import NoticesSettings
+from .priority import own_policy
 from .privacy import PrivacySettings
 from .recommenders import RecommendersSettings
 from .storage import StorageSettings
 from .training import TrainingSettings
 from .values import StrictSettings
 from .waste import WasteSettings
+
+FIRST_COME = "fifo+first-fit+easy"
+"""What a scheduler is taken to do that tells nothing of itself."""
 
 
 class Sections(StrictSettings):
@@ -46,4 +53,16 @@ class Sections(StrictSettings):
         """Return the heuristic that advises where no agent does; ``leader`` is who has earned it, if anybody has."""
         if leader is not None and "@" not in leader:
             return leader
-        return self.advice.policy or self.counterfactual.incumbent
+        return self.advice.policy or self.incumbent
+
+    @property
+    def incumbent(self) -> str:
+        """Return what the scheduler itself does, in our words."""
+        return self.counterfactual.incumbent or FIRST_COME
+
+    def told(self, lines: Mapping[str, str]) -> Self:
+        """Return these settings with the incumbent that the scheduler's own lines make, unless one is configured."""
+        found = own_policy(lines)
+        if found is None or self.counterfactual.incumbent is not None:
+            return self
+        return self.model_copy(update={"counterfactual": CounterfactualSettings(incumbent=found)})

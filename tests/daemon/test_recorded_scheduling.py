@@ -8,11 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idlewatt.daemon.policies import named
-from idlewatt.daemon.recorded_scheduling import recorded_scheduling, used
+from idlewatt.daemon.recorded_scheduling import recorded_scheduling, told, used
 from idlewatt.daemon.recorded_window import past
 from idlewatt.daemon.replay import engine
 from idlewatt.daemon.replay.cluster import ClusterError
+from idlewatt.daemon.replay.priority.clerk import Clerk
 from idlewatt.daemon.replay.priority.site import Scheduling
+from idlewatt.daemon.replay.state import ClusterState
+from idlewatt.daemon.settings.advice import CounterfactualSettings
+from idlewatt.daemon.settings.priority import PRIORITY_LINES
+from idlewatt.daemon.settings.sections import FIRST_COME, Sections
 from idlewatt.storage.charges import Charge
 from idlewatt.storage.history import History
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
@@ -85,6 +90,21 @@ def test_who_has_used_much_before_the_window_comes_later_in_it(url):
     assert by_id["3"] < by_id["2"]
 
 
+def test_usage_has_decayed_where_a_replay_begins_later_than_it_was_added_up(url):
+    before = job(10, "ann", "low", NOW - 2 * DAY, NOW - 2 * DAY, NOW - DAY)
+    write(url, [before, *queue()])
+    with History.read_only(url) as reader:
+        window = past(reader, NOW - HOUR, NOW + 5 * HOUR)
+    late = replace(window.workload, submit=window.workload.submit + 30 * DAY)
+    standings = []
+    for workload in (window.workload, late):
+        state = ClusterState.of(window.cluster, workload)
+        clerk = Clerk(window.cluster, workload, state.arrays)
+        clerk.attend(state.arrays, float(workload.submit[0]))
+        standings.append(float(clerk._usage[0]))
+    assert standings[1] == pytest.approx(standings[0] * 2.0 ** -30, rel=0.01)
+
+
 def test_a_history_without_settings_has_those_of_nothing_told(url):
     write(url, queue(), SchedulerRules())
     with History.read_only(url) as reader:
@@ -95,6 +115,28 @@ def test_a_setting_that_is_no_number_is_named(url):
     write(url, queue(), replace(RULES, site=SchedulerSettings(priority=(("PriorityWeightAge", "much"),))))
     with History.read_only(url) as reader, pytest.raises(ClusterError, match="PriorityWeightAge='much' is no number"):
         recorded_scheduling(reader, NOW)
+
+
+ALL_TOLD = {"PriorityType": "priority/multifactor", **{line: "0" for line in PRIORITY_LINES if line != "PriorityType"}}
+
+
+@pytest.mark.parametrize(("lines", "configured", "incumbent"), [
+    (ALL_TOLD, None, INCUMBENT),
+    (ALL_TOLD, "fifo+best-fit+easy", "fifo+best-fit+easy"),  # who configures one knows better
+    ({**ALL_TOLD, "PriorityType": "priority/basic"}, None, FIRST_COME),
+    ({name: value for name, value in ALL_TOLD.items() if name != "PriorityWeightQOS"}, None, FIRST_COME),  # not guessed
+    ({**ALL_TOLD, "PriorityMaxAge": "long"}, None, FIRST_COME), ({}, None, FIRST_COME)])
+def test_the_incumbent_is_what_the_scheduler_told_of_itself_where_that_leaves_nothing_open(lines, configured, incumbent,
+                                                                                        url):
+    settings = Sections(counterfactual=CounterfactualSettings(incumbent=configured))
+    write(url, queue(), SchedulerRules(site=SchedulerSettings(priority=tuple(lines.items()))))
+    with History.read_only(url) as reader:
+        assert told(settings, reader).incumbent == incumbent
+
+
+def test_without_a_record_the_incumbent_is_as_configured(url):
+    with closing(History.open(url)) as history:
+        assert told(Sections(), history).incumbent == FIRST_COME
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e6), st.sampled_from([0.0, 600.0, 86400.0]))

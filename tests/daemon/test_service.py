@@ -9,6 +9,8 @@ import pytest
 from idlewatt.daemon import config, opening
 from idlewatt.daemon.advice.warm_up import WarmUp
 from idlewatt.daemon.config import ConfigError
+from idlewatt.daemon.settings.priority import MULTIFACTOR, PRIORITY_LINES
+from idlewatt.daemon.settings.sections import FIRST_COME
 from idlewatt.daemon.view import DaemonView
 from idlewatt.storage.errors import StoreLocked, StoreUnavailable
 from idlewatt.storage.history import History
@@ -376,3 +378,30 @@ def test_the_exporters_of_the_nodes_are_offered_to_prometheus(rig):
     assert {group.targets for group in groups} == {(host,)}
     assert {"__scheme__": "http", "__metrics_path__": "/dgx-a100-01/dcgm", "__meta_idlewatt_kind": "dcgm",
             "__meta_idlewatt_node": "dgx-a100-01"} in [group.labels for group in groups]
+
+
+def test_the_incumbent_is_what_slurm_tells_of_itself_as_soon_as_it_does_and_after_a_restart_too(rig, monkeypatch):
+    warmed = []
+    monkeypatch.setattr(opening, "warm_up", lambda settings: warmed.append(opening.heuristics(settings)) or Idle())
+    lines = ", ".join(f"{line}: '{'priority/multifactor' if line == 'PriorityType' else 0}'" for line in PRIORITY_LINES)
+    told = f"[{{kind: slurm_rest, url: '{rig.server.url}', settings: {{{lines}}}}}]"
+    service = rig.service(advice="{shadow: []}", sources=told)
+    assert service.settings.incumbent == FIRST_COME
+    service.jobs()
+    assert service.settings.incumbent == MULTIFACTOR
+    assert MULTIFACTOR in warmed[-1]
+    service.stop()
+
+    again = rig.service(advice="{shadow: []}", sources=told)
+    assert again.settings.incumbent == MULTIFACTOR, "the history knows it before Slurm is read"
+    assert (MULTIFACTOR, "incumbent") in again.process().roles
+
+
+class Idle:
+    """Compiles nothing."""
+
+    def over(self) -> bool:
+        return True
+
+    def end(self) -> None:
+        pass

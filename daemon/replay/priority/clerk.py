@@ -46,6 +46,9 @@ class Clerk:
         """When priorities are reckoned anew."""
         self.priority = np.zeros(len(workload))
         """As reckoned last."""
+        self._told = workload.priority if self._scheduling.current else np.zeros(len(workload))
+        self._lead = np.zeros(len(workload))
+        """What the scheduler's own priorities are above ours, where it told them: it knows what had been used."""
 
     def copy(self) -> Clerk:
         """Return one that can go on without changing this one."""
@@ -85,12 +88,18 @@ class Clerk:
         if self._settings.fair_share:
             factor = standing(self._settings, self._tree, self._usage).factor
             total += self._settings.fair_share * factor[self._row[rows]]
-        self.priority[rows] = whole(total)
+        if first == 0:
+            self._lead[rows] = np.where(self._told[rows] > 0, self._told[rows] - total, 0.0)
+        self.priority[rows] = whole(total + self._lead[rows])
         _rank(arrays, rows, self.priority)
 
     def _book(self, jobs: a.Records, now: float) -> None:
         """Let usage decay, and book what ran since the last time."""
-        if not (self._settings.fair_share and np.isfinite(self._ran)):
+        if not self._settings.fair_share:
+            return
+        if not np.isfinite(self._ran):
+            then = self._scheduling.used_until_s
+            self._usage = self._usage if then is None else decayed(self._settings, self._usage, max(0.0, now - then))
             return
         self._usage = decayed(self._settings, self._usage, now - self._ran)
         status, since, end = (jobs[name][self._active] for name in ("status", "since", "end"))

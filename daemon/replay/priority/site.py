@@ -33,8 +33,12 @@ class Scheduling:
     """PriorityJobFactor of each partition over the largest."""
     usage: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Decayed CPU-seconds so far, by account and user."""
+    used_until_s: float | None = None
+    """When that was so; None for the first moment of a replay."""
     reckoned_s: float | None = None
     """A moment at which priorities were reckoned; others are whole periods away. None for the first event's."""
+    current: bool = False
+    """The priorities that waiting jobs bring are the scheduler's own of now."""
     books_ends: bool = True
     """What a job used after the last reckoning is booked at its end; Slurm only does where it enforces limits."""
 

@@ -8,7 +8,7 @@ from threading import Event
 import numpy as np
 import pytest
 
-from idlewatt.daemon.advice.model_roles import MOST_SHADOWS, ModelLoader, wanted
+from idlewatt.daemon.advice.model_roles import MOST_SHADOWS, ModelLoader, roles, wanted
 from idlewatt.daemon.agents.checkpoint import CARD, WEIGHTS, write_card
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, save
 from idlewatt.daemon.agents.scorer.network import SIZE
@@ -298,10 +298,10 @@ def test_closed_windows_are_replayed_under_agents_too_and_one_that_fails_spoils_
 def test_without_a_policy_of_its_own_a_site_is_advised_by_its_own_order_until_a_heuristic_has_earned_it(rig):
     service = rig.service(advice="{shadow: []}", counterfactual=f"{{incumbent: {FIFO}}}")
     service.jobs()
-    assert (FIFO, "in_charge") in service._roles()
+    assert (FIFO, "in_charge") in roles(service.settings, service.known.learned)
     service._history.decide(decided(EASY, Decision.PROMOTE, rig.now_s, "nightly"))
     service.advise()
     assert service.known.advice.in_charge == EASY
-    assert (EASY, "in_charge") in service._roles()
+    assert (EASY, "in_charge") in roles(service.settings, service.known.learned)
     assert service.known.learned.leader == EASY
     assert service.known.learned.asked == (), "a heuristic is no file to be loaded"
