@@ -6,6 +6,7 @@ at thousands of targets they cost more than the parsing.
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 import zlib
@@ -350,16 +351,14 @@ class Client:
         """Read to the end; never unpack more than the cap (gzip bombs)."""
         limit = self._options.max_body_bytes
         unpack = unpacker(raw.headers.get("Content-Encoding", ""), limit)
-        parts: list[bytes] = []
-        size = 0
+        body = io.BytesIO()  # parts that are joined at the end would be there twice, and Slurm's list has 12 MB
         while packed := raw.read1(_CHUNK, decode_content=False):
             part = unpack(packed)
-            size += len(part)
-            if size > limit:
+            if body.tell() + len(part) > limit:
                 raise SourceError(f"answers with more than {limit} bytes (max_body_bytes)")
-            parts.append(part)
+            body.write(part)
         unpack(b"")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return body.getvalue()
 
 
 _HINTS = {401: "(user name, password or token is wrong)", 403: "(not allowed)", 404: "(is the path right?)"}

@@ -51,7 +51,7 @@ class _Written:
 
     value: Scalar | Series | Distributions
     partitions: tuple[str, ...]
-    lines: str
+    lines: bytes
     excess: int
     """Series above the cap."""
 
@@ -76,16 +76,16 @@ class PublishedCollector(Collector):
             if rows:
                 yield _filled(declared, rows)
 
-    def written(self, *, open_metrics: bool) -> bytes:
-        """Return the same families as lines."""
+    def written(self, *, open_metrics: bool) -> list[bytes]:
+        """Return the same families as lines, a piece for each."""
         published, dropped = self._read(), dict[str, float]()
-        pieces: list[str] = []
+        pieces: list[bytes] = []
         for declared, value in _values(published, dropped):
             found = self._lines(declared, value, published.partitions)
             _note(dropped, declared, found.excess)
             if found.lines:
-                pieces += (exposition_lines.head(declared, open_metrics=open_metrics), found.lines)
-        return "".join(pieces).encode()
+                pieces += (exposition_lines.head(declared, open_metrics=open_metrics).encode(), found.lines)
+        return pieces
 
     def _lines(self, declared: Declared, value: Any, partitions: tuple[str, ...]) -> _Written:
         kept = self._kept.get(declared.name)
@@ -93,7 +93,7 @@ class PublishedCollector(Collector):
             return kept
         rows, excess = _capped(declared, value, partitions)
         write = exposition_lines.histogram_lines if declared.kind == "histogram" else exposition_lines.lines
-        found = _Written(value, partitions, write(declared, rows) if rows else "", excess)
+        found = _Written(value, partitions, write(declared, rows).encode() if rows else b"", excess)
         if len(rows) >= WORTH_KEEPING:
             self._kept[declared.name] = found
         else:
@@ -148,7 +148,7 @@ def page(own: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
     if not isinstance(own, _PageRegistry) or _RENAMED.search(content_type):
         return encode(own), content_type
     ours = own.own.written(open_metrics=content_type.startswith("application/openmetrics-text"))
-    return ours + encode(own.process), content_type
+    return b"".join((*ours, encode(own.process))), content_type
 
 
 def prepare(own: CollectorRegistry) -> None:

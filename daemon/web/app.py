@@ -44,9 +44,6 @@ SECURITY = {
     "X-Frame-Options": "deny",
 }
 SMALLEST_GZIP = 1024
-CHUNK = 1 << 16
-"""Bytes handed to the server at once: it copies what it could not send yet."""
-
 ERROR_TYPES = {400: "bad_data", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "bad_data",
                429: "unavailable", 503: "unavailable"}
 
@@ -289,7 +286,7 @@ def _plain(fault: HTTPException) -> str:
 
 
 def _finish(request: Request, response: Response, headers: dict[str, Any]) -> None:
-    """Add what every answer carries, compress it where that is wished, and cut it for the server."""
+    """Add what every answer carries, and compress it where that is wished."""
     for name, value in headers.items():
         response.headers[name] = value
     if response.status_code == 304 or request.environ["REQUEST_METHOD"] == "HEAD":
@@ -300,4 +297,4 @@ def _finish(request: Request, response: Response, headers: dict[str, Any]) -> No
         body = gzip.compress(body, compresslevel=1, mtime=0)
         response.headers["Content-Encoding"] = "gzip"
     response.headers["Content-Length"] = str(len(body))
-    response.response = [body[start:start + CHUNK] for start in range(0, len(body), CHUNK)]
+    response.response = [body]  # in one piece: pieces would be a copy of it

@@ -1,6 +1,7 @@
 """Lines of our page: the same bytes as the client library writes, in a fraction of its steps."""
 
 import sys
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -113,3 +114,16 @@ def test_a_page_that_was_prepared_is_only_put_together():
     published = Published(gpu_state=dict(GPUS), node_gpus=dict(published.node_gpus))
     prepare(own)
     assert 3 * steps(lambda: page(own)) < unprepared
+
+
+def test_a_page_that_was_prepared_takes_no_more_memory_than_its_bytes():
+    own = registry(lambda: published)
+    published = Published(gpu_state=GPUS)
+    prepare(own)
+    tracemalloc.start()
+    try:
+        body, _ = page(own)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.5 * len(body)

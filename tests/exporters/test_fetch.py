@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import threading
 import time
+import tracemalloc
 
 import pytest
 import responses
@@ -73,6 +74,18 @@ def test_a_gzip_bomb_is_refused_before_it_unfolds(loopback):
 
 def test_a_page_over_the_cap_is_refused(loopback):
     assert "max_body_bytes" in str(fault(loopback, lambda handler: _send(handler, b"x" * 2000), max_body_bytes=1000))
+
+
+def test_a_large_answer_is_held_once_while_it_is_read(loopback):
+    large = b'{"jobs": "' + 16 * 2**20 * b"x" + b'"}'
+    loopback.pages["/metrics"] = lambda handler: _send(handler, large)
+    tracemalloc.start()
+    try:
+        assert client(timeout=60).get(loopback.url()) == large
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.4 * len(large)
 
 
 def test_a_cut_off_gzip_is_refused(loopback):
