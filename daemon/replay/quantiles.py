@@ -26,14 +26,15 @@ def product_limit(values: Floats, open_ended: npt.NDArray[np.bool_], quantiles: 
 
 @compiled_with_arrays
 def centre(told: float, quantiles: Floats, out: Floats) -> None:
-    """Put the estimate itself in the middle, and let no quantile be on its wrong side."""
+    """Put the estimate itself in the middle, and let no quantile be on its neighbour's wrong side."""
+    bound = told
+    for place in range(len(quantiles) - 1, -1, -1):
+        if quantiles[place] <= 0.5:
+            bound = out[place] = told if quantiles[place] == 0.5 else min(out[place], bound)
+    bound = told
     for place in range(len(quantiles)):
-        if quantiles[place] < 0.5:
-            out[place] = min(out[place], told)
-        elif quantiles[place] > 0.5:
-            out[place] = max(out[place], told)
-        else:
-            out[place] = told
+        if quantiles[place] > 0.5:
+            bound = out[place] = max(out[place], bound)
 
 
 @compiled_with_arrays
