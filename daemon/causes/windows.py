@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterator
 
 from ...storage.telemetry import GpuReading, NodeReading
@@ -15,13 +16,20 @@ LONGEST_GAP_S = 180.0
 MOST_MODELS = 64
 
 
+NAMES = ("engine", "sm", "occupancy", "tensor", "dram", "fp32", "fp64", "clock", "nvlink", "pcie", "heat", "power",
+         "brake", "limit", "disk", "waiting", "fabric", "cpus")
+"""What is measured of GPUs, and of servers."""
+_PLACES = {name: 2 * number for number, name in enumerate(NAMES)}
+
+
 class Sums:
-    """Time integrals by name."""
+    """Time integrals by name, in 0.4 kB: every GPU at work has some, and dictionaries of them would take 2.5 kB."""
 
     __slots__ = ("_sums", "seconds")
 
     def __init__(self) -> None:
-        self._sums: dict[str, list[float]] = {}
+        self._sums = array("d", bytes(16 * len(NAMES)))
+        """Of each name the integral, and the seconds that it is over."""
         self.seconds = 0.0
 
     def add(self, values: Iterator[tuple[str, float | None]], seconds: float) -> None:
@@ -29,14 +37,14 @@ class Sums:
         self.seconds += seconds
         for name, value in values:
             if value is not None and math.isfinite(value):
-                pair = self._sums.setdefault(name, [0.0, 0.0])
-                pair[0] += value * seconds
-                pair[1] += seconds
+                place = _PLACES[name]
+                self._sums[place] += value * seconds
+                self._sums[place + 1] += seconds
 
     def means(self) -> dict[str, float]:
         """Return the means of what was measured for most of the time."""
-        return {name: total / seconds for name, (total, seconds) in self._sums.items()
-                if seconds > 0 and seconds >= ENOUGH * self.seconds}
+        return {name: self._sums[place] / seconds for name, place in _PLACES.items()
+                if (seconds := self._sums[place + 1]) > 0 and seconds >= ENOUGH * self.seconds}
 
 
 class HighestClocks:

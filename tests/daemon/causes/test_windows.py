@@ -1,0 +1,42 @@
+"""Windows of GPUs and servers: means where enough was measured, in few bytes for each GPU of a site."""
+
+import math
+import tracemalloc
+
+import pytest
+
+from idlewatt.daemon.causes.windows import ENOUGH, NAMES, Sums, of_gpu, of_node
+from idlewatt.storage.telemetry import GpuReading, NodeReading
+
+
+def test_means_are_told_of_what_was_measured_for_most_of_the_window():
+    sums = Sums()
+    sums.add(iter([("sm", 0.2), ("tensor", 0.5), ("limit", None), ("heat", math.nan)]), 30.0)
+    sums.add(iter([("sm", 0.8)]), 90.0)
+    assert sums.seconds == 120.0
+    assert sums.means() == {"sm": pytest.approx((0.2 * 30 + 0.8 * 90) / 120)}
+    sums.add(iter([("tensor", 1.0)]), 600.0)
+    assert ENOUGH * 720 < 630
+    assert sums.means() == {"tensor": pytest.approx((0.5 * 30 + 600) / 630)}
+
+
+def test_a_window_in_which_nothing_was_measured_has_no_mean():
+    assert Sums().means() == {}
+
+
+def test_everything_that_readings_tell_has_a_place():
+    gpu, node = GpuReading("GPU-1", "dgx01", 0, 1000.0), NodeReading("dgx01", 1000.0)
+    told = [name for name, _ in (*of_gpu(gpu, gpu, None), *of_node(node))]
+    assert [*told, "cpus"] == list(NAMES)
+
+
+def test_the_window_of_a_gpu_takes_few_bytes():
+    tracemalloc.start()
+    try:
+        windows = [Sums() for _ in range(1000)]
+        for number, window in enumerate(windows):
+            for seconds in (15.0, 16.0):
+                window.add(((name, number / 1000 + 0.001) for name in NAMES), seconds)
+        assert tracemalloc.get_traced_memory()[0] < 600 * len(windows)
+    finally:
+        tracemalloc.stop()
