@@ -6,7 +6,10 @@ job that has it alone uses. Its node's page cache is not in that, so that of mem
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import math
+from array import array
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -46,6 +49,39 @@ class Sample:
     activity: float | None
 
 
+class _Samples:
+    """The samples of a window in 32 bytes each: a large site has a hundred thousand."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self) -> None:
+        self._values = array("d")
+        """Time, seconds, cores and activity of one after the other, NaN where that is not known."""
+
+    def add(self, sample: Sample, since_s: float) -> None:
+        """Add one, and forget those up to a moment."""
+        activity = math.nan if sample.activity is None else sample.activity
+        self._values.extend((sample.time_s, sample.seconds, sample.cores, activity))
+        late = bisect_right(self._values[::4], since_s)
+        del self._values[:4 * late]
+
+    @property
+    def seconds(self) -> float:
+        """Return for how long it was measured."""
+        return sum(self._values[1::4])
+
+    @property
+    def cores(self) -> array[float]:
+        """Return the cores in use of each."""
+        return self._values[2::4]
+
+    @property
+    def activity(self) -> float | None:
+        """Return the mean activity; None unless that of most is known."""
+        known = [value for value in self._values[3::4] if not math.isnan(value)]
+        return float(np.mean(known)) if known and 2 * len(known) > len(self.cores) else None
+
+
 @dataclass(frozen=True)
 class UsageWindow:
     """The last samples of a running job."""
@@ -82,7 +118,7 @@ class _Track:
 
     job: Job
     counters: dict[str, _Counter] = field(default_factory=dict)
-    samples: deque[Sample] = field(default_factory=deque)
+    samples: _Samples = field(default_factory=_Samples)
     source: str = "cgroup"
     memory_peak: float | None = None
     busiest: float = 0.0
@@ -191,15 +227,13 @@ class UsageMeter:
         seconds, cores = max(pair[0] for pair in measured), max(pair[1] for pair in measured)
         time_s = max(counter.time_s for counter in track.counters.values())
         sample = Sample(time_s, seconds, cores, seen.activity(track.job.allocations))
-        track.samples.append(sample)
-        while track.samples and track.samples[0].time_s <= time_s - self._window_s:
-            track.samples.popleft()
+        track.samples.add(sample, time_s - self._window_s)
         _add_up(track, sample, self._starved * (held(track.job).cpus or float("inf")))
         if self._full(track):
             track.busiest = max(track.busiest, _window(track).p95)
 
     def _full(self, track: _Track) -> bool:
-        return sum(sample.seconds for sample in track.samples) >= ENOUGH * self._window_s
+        return track.samples.seconds >= ENOUGH * self._window_s
 
     def _between(self, track: _Track, name: str, seen: _RoundByJob) -> tuple[float, float] | None:
         """Return seconds and mean cores in use on a node since it was read last; None where that cannot be told."""
@@ -269,16 +303,14 @@ def _go_on(track: _Track, use: Use) -> None:
 
 
 def _window(track: _Track) -> UsageWindow:
-    known = [sample.activity for sample in track.samples if sample.activity is not None]
-    return UsageWindow(np.array([sample.cores for sample in track.samples]),
-                       sum(sample.seconds for sample in track.samples), track.memory_peak,
-                       float(np.mean(known)) if known and 2 * len(known) > len(track.samples) else None, track.source)
+    return UsageWindow(np.array(track.samples.cores), track.samples.seconds, track.memory_peak, track.samples.activity,
+                       track.source)
 
 
 def _use(track: _Track) -> Use:
     job, part = track.job, held(track.job)
     # Shorter than a window: all that there is must do.
-    busiest = track.busiest or max((track.first_peak, *(sample.cores for sample in track.samples)))
+    busiest = track.busiest or max((track.first_peak, *track.samples.cores))
     return Use(job.job_id, job.submit_s, job.start_s or 0.0, job.user, template(job.name), part.gpus, part.cpus,
                part.memory_bytes, max(counter.time_s for counter in track.counters.values()), track.measured_s,
                track.source, track.core_s / track.measured_s, busiest, track.at_limit_s / track.measured_s,

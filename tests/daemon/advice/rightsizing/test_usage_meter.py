@@ -1,6 +1,7 @@
 """What running jobs use, from counters that restart, lie and vanish."""
 
 import math
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -268,3 +269,17 @@ def test_whatever_is_shown_what_is_recorded_is_possible(rounds):
         assert 0 <= use.at_limit_ratio <= 1
         assert 0 < use.measured_s <= sum(seconds for seconds, *_ in rounds) + 1e-6
         assert use.memory_peak_bytes is None or 0 <= use.memory_peak_bytes <= 1.1 * NODE.memory_bytes
+
+
+def test_a_sample_takes_few_bytes():
+    site = Site()
+    site.meter = UsageMeter(1e6, 0.8)
+    site.run(4.0, count=100)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for minute in range(2000):
+            site.show(("7", "n1", (100 + minute) * STEP_S * 4.1, 64.0))
+        assert tracemalloc.get_traced_memory()[0] - before < 100 * 2000
+    finally:
+        tracemalloc.stop()
