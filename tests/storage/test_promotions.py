@@ -87,12 +87,12 @@ def test_standings_of_a_window_replace_those_before_and_hostile_ones_are_left_ou
 
 def test_old_silences_and_standings_go_and_decisions_stay(history):
     history.decide(decided(0.0, "a@1", Decision.PROMOTE))
-    for time_s in (0.0, 9 * DAY):
+    for time_s in (4 * DAY, 6 * DAY, 9 * DAY):
         history.record_abstentions([Abstention("a@1", "doubt", "", time_s, time_s)])
         history.record_standings([ShadowResult("a@1", time_s, time_s + 300, 1.0, 1.0, 0.0, 0.0)])
     history.compact(10 * DAY, Retention(recommendations_s=5 * DAY))
-    assert [one.first_s for one in history.abstentions()] == [9 * DAY]
-    assert [one.since_s for one in history.standings()] == [9 * DAY]
+    assert [one.first_s for one in history.abstentions()] == [6 * DAY, 9 * DAY]
+    assert [one.since_s for one in history.standings()] == [6 * DAY, 9 * DAY]
     assert len(history.decisions()) == 1
 
 

@@ -21,6 +21,7 @@ from idlewatt.storage.records import (
     Request,
     SchedulerSnapshot,
 )
+from idlewatt.storage.steering import Budget, Steering
 
 NOW = 1_800_000_000.0
 
@@ -140,6 +141,10 @@ def test_a_job_that_must_stay_within_a_switch_is_given_nothing_else():
     assert planned(free_elsewhere, within(waits(8, 2, 4))) == ({"1": "n2"}, "n1:4,n0:4")
     apart = world([rack, other, {"gpus": 4, "leaf": "c"}, 8], *jobs)
     assert planned(apart, within(waits(8, 2, 4))) is None
+    one_each = world([rack, other, {"gpus": 8, "leaf": "c"}],
+                     runs("1", ("n0", 1)), runs("2", ("n1", 1)), stays("3", ("n2", 6)))
+    assert planned(one_each, waits(8, 2, 4)) == ({"1": "n2", "2": "n2"}, "n0:4,n1:4")
+    assert planned(one_each, within(waits(8, 2, 4))) is None
 
 
 def test_a_job_that_lets_the_scheduler_choose_gets_one_node_where_one_can_hold_it():
@@ -195,6 +200,18 @@ def test_a_job_of_which_nobody_tells_that_it_holds_gpus_stays_though_its_cpus_wo
     runs("a", ("n0", 1), ("n1", 1))])
 def test_what_cannot_be_moved_stays(job):
     assert planned(world([8, 8], job, stays("b", ("n1", 3))), waits(8, 1, 8)) is None
+
+
+@pytest.mark.parametrize(("allowed", "moved"), [(3, True), (2, False)])
+def test_no_more_pods_are_taken_away_than_their_budget_allows(allowed, moved):
+    def under(job, pods):
+        return replace(job, steering=Steering("ns", movable=True, budgets=(Budget("b", allowed, pods),)))
+
+    jobs = under(runs("a", ("n0", 1)), 1), under(runs("b", ("n0", 1)), 2), stays("c", ("n1", 4))
+
+    assert (planned(world([8, 8], *jobs), waits(8, 1, 8)) == ({"a": "n1", "b": "n1"}, "n0:8")) == moved
+    assert (planned(world([8, 8], *jobs), waits(8, 1, 8)) is None) != moved
+    assert planned(world([8, 8], *jobs), waits(7, 1, 7)) == ({"a": "n1"}, "n0:7"), "one of them may go"
 
 
 def test_a_partition_that_is_down_gets_no_job_and_no_move():

@@ -329,6 +329,7 @@ def test_one_that_is_after_utilisation_and_has_less_of_it_stays_in_shadow_for_th
     assert list(promotion._harmful(aiming(0.9))) == [
         f"utilisation, which it is after, is 0.900 in every block of that under {INCUMBENT}: worse"]
     assert not list(promotion._harmful(aiming(0.9, "jct_mean")))
+    assert not list(promotion._harmful(aiming(1.1)))
 
 
 def test_one_that_is_after_utilisation_and_surely_has_more_is_promoted_though_it_is_no_faster():

@@ -36,6 +36,13 @@ def test_an_unknown_model_has_no_floor(site):
     assert taught(site, []).context("GPU-x", "Tesla M60") is None
 
 
+def test_a_floor_that_is_not_learned_is_made_once_for_all_who_ask(site):
+    book = taught(site, [])
+    found = book.bare(UUID, site.MODEL)
+    book.bare(UUID, "Tesla M60")
+    assert book.bare("GPU-x", site.MODEL) is found
+
+
 def test_context_is_forty_watts_above_bare_until_it_is_learned(site):
     assert taught(site, []).context(UUID, site.MODEL) == IdleFloor(91.0, "catalogue")
     book = taught(site, [])

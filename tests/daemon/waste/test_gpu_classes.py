@@ -6,7 +6,7 @@ from idlewatt.daemon.waste import WasteSettings
 from idlewatt.daemon.waste.gpu_classes import allocated, at_work, free, looks_hung
 from idlewatt.daemon.waste.readings import WatchedGpu
 from idlewatt.storage.power_classes import PowerClass
-from idlewatt.storage.telemetry import GpuReading
+from idlewatt.storage.telemetry import GpuDetail, GpuReading
 
 SETTINGS = WasteSettings()
 CONTEXT, LIMIT = 90.0, 400.0
@@ -81,3 +81,10 @@ def test_a_gpu_whose_activity_nobody_knows_works_when_it_draws_more_than_the_mar
     gpu = WatchedGpu(GpuReading("GPU-1", "dgx-0", 0, 1000.0))
     gpu.watts = drawn
     assert at_work(gpu, CONTEXT, LIMIT, SETTINGS) is works
+
+
+@pytest.mark.parametrize(("detail", "hung"), [
+    ({}, True), ({"tensor_active": 0.0, "dram_active": 1e-5}, True), ({"dram_active": 0.001}, False),
+    ({"pcie_bytes_per_s": 1e6, "nvlink_bytes_per_s": 0.0}, True), ({"nvlink_bytes_per_s": 100e6}, False)])
+def test_a_gpu_of_which_a_unit_or_a_link_works_is_not_hung(detail, hung):
+    assert looks_hung(95.0, 1.0, CONTEXT, LIMIT, SETTINGS, GpuDetail(**detail)) is hung
