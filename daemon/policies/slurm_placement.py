@@ -2,7 +2,9 @@
 
 Nodes that fit and stand side by side, in the order of the configuration, make a run. Of the runs that hold the whole
 job the one with the fewest free CPUs is taken, and a job of one node gets the node of it with the fewest; where no run
-holds the job, the largest is taken first and the next one after it. All nodes weigh the same: no source tells weights.
+holds the job, the largest is taken first and the next one after it. A job that wants GPUs and says how many tasks a
+node runs can use no more CPUs than those, on any node, and gets the first. All nodes weigh the same: no source tells
+weights.
 """
 
 from __future__ import annotations
@@ -37,15 +39,17 @@ def by_runs(site: PlacementView, ask: Ask, chosen: Longs) -> int:
             return 0
         for node in range(first, first + size):
             # In a run that suffices for one node the emptiest is left alone; else nodes are taken in order.
-            site.nodes[node].score = turn * TAKEN + (free_room(site, node) if parts == 1 else node)
+            site.nodes[node].score = turn * TAKEN + (free_room(site, node, ask) if parts == 1 else node)
         found, turn = found + size, turn + 1
     return pick(site, ask, chosen)
 
 
 @compiled
-def free_room(site: PlacementView, node: int) -> int:
-    """Return the free CPUs of a node; its GPUs where nobody told how many CPUs it has."""
+def free_room(site: PlacementView, node: int, ask: Ask) -> int:
+    """Return the free CPUs of a node that a job could use; its GPUs where nobody told how many CPUs it has."""
     row = site.nodes[node]
+    if ask.tasked == 1:
+        return ask.cpus
     return row.free_cpus if row.cpus < 1 << 40 else row.free_gpus
 
 
@@ -58,7 +62,7 @@ def best_run(site: PlacementView, ask: Ask, wanted: int) -> tuple[int, int]:
         if inside:
             if size == 0:
                 begin, here = node, 0
-            size, here = size + 1, here + free_room(site, node)
+            size, here = size + 1, here + free_room(site, node, ask)
             continue
         if size > 0 and better(size >= wanted, here, length >= wanted, room, length == 0):
             best, length, room = begin, size, here

@@ -11,7 +11,8 @@ from ..replay.arrays import WAITING_JOBS, State
 from ..replay.queue_groups import SHARED_NODES
 from ..replay.rules import Key, Place
 from .registry import backfill
-from .slurm_backfill import LEVELS, ready, walk_all
+from .slurm_backfill import ready, walk_all
+from .slurm_outlook import LEVELS
 
 
 @backfill("whole-nodes", estimates=True, levels=LEVELS, lines=SHARED_NODES, turns=True, ready=ready)

@@ -78,6 +78,7 @@ JOB = np.dtype([
     ("preempted", "i4"), ("room", "i4"),  # how often; most nodes it can ever hold
     ("preemptible", "i4"), ("status", "i4"),
     ("whole", "i4"),  # 1 for a job that shares no node
+    ("tasked", "i4"),  # 1 for one that says how many tasks a node runs
     ("load", "f4"), ("draw", "f4"),  # as in :class:`~.workload.Workload`
 ], align=True)
 
@@ -126,6 +127,8 @@ class Ask(NamedTuple):
     whole: int
     """1 for a job that shares no node: it takes all CPUs, of nodes where nothing runs."""
     job: int
+    tasked: int = 0
+    """1 for a job that says how many tasks a node runs, and so can use no more CPUs than those."""
 
 
 class State(NamedTuple):

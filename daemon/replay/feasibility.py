@@ -260,7 +260,7 @@ def _jobs(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], shapes:
         jobs[name] = getattr(workload, name)
     jobs.pool, jobs.queue, jobs.user, jobs.model = (
         pool, np.maximum(workload.partition, 0), workload.user + 1, workload.application)
-    jobs.whole = workload.exclusive
+    jobs.whole, jobs.tasked = workload.exclusive, workload.tasked
     jobs.first_child, jobs.next_child = _children(workload.dependency)
     jobs.status, jobs.place, jobs.rank = a.FUTURE, -1, np.arange(len(workload))
     jobs.start = jobs.end = np.nan

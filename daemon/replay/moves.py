@@ -86,7 +86,7 @@ def ask_of(state: State, job: int) -> Ask:
     """Return what a job asks for."""
     row = state.jobs[job]
     return Ask(_long(row.pool), _long(row.chunk), _long(row.cpus), _long(row.memory),
-               _long(row.chunks), _long(row.rest), _long(row.rests), _long(row.whole), _long(job))
+               _long(row.chunks), _long(row.rest), _long(row.rests), _long(row.whole), _long(job), _long(row.tasked))
 
 
 @compiled
@@ -94,7 +94,7 @@ def held_by(state: State, job: int) -> Ask:
     """Return what a running job was granted, as if it had asked for that."""
     row = state.jobs[job]
     return Ask(_long(row.pool), _long(row.chunk), _long(row.cpus_held), _long(row.memory_held),
-               _long(row.chunks), _long(row.rest), _long(row.rests), _long(row.whole), _long(job))
+               _long(row.chunks), _long(row.rest), _long(row.rests), _long(row.whole), _long(job), _long(row.tasked))
 
 
 @compiled
@@ -106,7 +106,7 @@ def ask_for(state: State, job: int, gpus: int) -> Ask:
     chunk = min(gpus, _long(row.widest))
     rest = gpus % chunk
     return Ask(ask.pool, chunk, part(ask.cpus, ask, chunk), part(ask.memory, ask, chunk),
-               gpus // chunk, rest, 1 if rest > 0 else 0, ask.whole, ask.job)
+               gpus // chunk, rest, 1 if rest > 0 else 0, ask.whole, ask.job, ask.tasked)
 
 
 @compiled

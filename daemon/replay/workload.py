@@ -84,6 +84,8 @@ class Workload:
     preemptible: NDArray[np.int8]
     exclusive: NDArray[np.int8]
     """1 for a job that shares no node with others."""
+    tasked: NDArray[np.int8]
+    """1 for a job that wants GPUs and says how many tasks a node runs: Slurm counts no more CPUs for it than those."""
     eligible: NDArray[np.int32]
     """Row of ``constraints``; -1 for the whole partition."""
     load: NDArray[np.float32]
@@ -166,6 +168,7 @@ class Workload:
             dependency=_parents(jobs),
             model=[job.request.gpu_model for job in jobs],
             exclusive=[job.request.exclusive for job in jobs],
+            tasked=[job.request.gpus > 0 and job.request.details.tasks_per_node > 0 for job in jobs],
             eligible=[-1 if constraint is None else numbers[constraint] for constraint in terms],
             constraints=tuple(numbers), **(foresight(jobs) if foresight else {}),
             charged=Charged(tuple(job.account for job in jobs), tuple(job.qos for job in jobs), np.zeros(len(jobs))),
@@ -181,7 +184,8 @@ def _defaults(submit: NDArray[np.float64], run: object, gpus: object) -> dict[st
         "cpus": np.zeros(size, np.int64), "memory": np.zeros(size, np.int64), "partition": zeros,
         "model": zeros - 1, "application": zeros, "user": zeros, "priority": np.zeros(size),
         "minimum": gpus, "maximum": gpus, "dependency": zeros - 1,
-        "preemptible": np.ones(size, np.int8), "exclusive": np.zeros(size, np.int8), "eligible": zeros - 1,
+        "preemptible": np.ones(size, np.int8), "exclusive": np.zeros(size, np.int8), "tasked": np.zeros(size, np.int8),
+        "eligible": zeros - 1,
         **dict.fromkeys(FORESIGHT, np.full(size, np.nan)),
         **dict.fromkeys(WATTS, np.full(size, np.nan, np.float32)),
     }

@@ -46,13 +46,49 @@ def test_plans_begin_at_multiples_of_the_resolution():
     assert starts(Cluster.from_spec("1x4"), workload, resolution_s=1)[2] == 100
 
 
-def test_jobs_that_end_within_half_a_minute_are_taken_to_end_together():
-    # The first GPUs are free at 1000, but the plan is for 1020: 900 s fit before.
-    workload = Workload.of([0, 0, 1, 100], [1000, 1020, 100, 900], [2, 2, 2, 1], limit=[1000, 1020, 100, 900])
+def test_jobs_that_end_within_a_window_are_taken_to_end_together():
+    # The first GPUs are free at 1000, but the window lasts until 30 s after the next half minute, 1050: the plan is for
+    # 1040, and 939 s fit before.
+    workload = Workload.of([0, 0, 1, 100], [1000, 1040, 100, 939], [2, 2, 2, 1], limit=[1000, 1040, 100, 939])
 
-    assert starts(Cluster.from_spec("1x5"), workload) == [0, 0, 1000, 100]
-    later = Workload.of([0, 0, 1, 100], [1000, 1040, 100, 900], [2, 2, 2, 1], limit=[1000, 1040, 100, 900])
-    assert starts(Cluster.from_spec("1x5"), later) == [0, 0, 1000, 1000]
+    assert starts(Cluster.from_spec("1x5"), workload, resolution_s=1) == [0, 0, 1000, 100]
+    later = Workload.of([0, 0, 1, 100], [1000, 1060, 100, 939], [2, 2, 2, 1], limit=[1000, 1060, 100, 939])
+    assert starts(Cluster.from_spec("1x5"), later, resolution_s=1) == [0, 0, 1000, 1000]
+
+
+def test_each_further_window_ends_twice_as_long_after_the_first_half_minute():
+    # 1000 opens windows that end at 1050, 1080, 1140: the jobs of 1090 and 1130 are taken to end together, so four
+    # GPUs are planned for 1130, although those of 1090 would do.
+    def told(last):
+        return Workload.of([0, 0, 0, 1, 100], [1000, 1090, 1130, 100, last], [1, 3, 1, 4, 1],
+                           limit=[1000, 1090, 1130, 100, last])
+
+    assert starts(Cluster.from_spec("1x6"), told(1029), resolution_s=1) == [0, 0, 0, 1090, 100]
+    assert starts(Cluster.from_spec("1x6"), told(1030), resolution_s=1)[4] > 100
+
+
+def test_a_window_takes_in_whoever_follows_upon_a_job_of_other_nodes():
+    # Three GPUs of node 0 are free at 1000. If a job of node 1 ends next, Slurm passes over it without a look at when
+    # the one after it ends, 1500, and plans for that moment.
+    nodes = [Node(f"n{number}", ("default", name), 4) for number, name in enumerate(("left", "right"))]
+
+    def told(other):
+        return Workload.of([0, 0, 0, 1, 100], [1000, 1500, other, 100, 1399], [2, 1, 4, 3, 1],
+                           limit=[1000, 1500, other, 100, 1399], partition=["left", "left", "right", "left", "left"])
+
+    assert starts(Cluster.from_records(nodes), told(1010), resolution_s=1)[3:] == [1499, 100]
+    assert starts(Cluster.from_records(nodes), told(900), resolution_s=1)[3:] == [1000, 1100]
+
+
+def test_a_plan_ends_at_the_last_multiple_of_the_resolution():
+    # The third is planned for 1010 on node 0, which is kept from 960 to 1020 and not to 1060; the fourth, for both
+    # nodes, from then on, so that the last has node 1 until 1020.
+    def told(last):
+        return Workload.of([0, 0, 1, 1, 100], [1000, 1010, 50, 400, last], [4, 1, 4, 8, 1],
+                           limit=[1000, 1010, 50, 400, last], nodes=[1, 1, 1, 2, 1])
+
+    assert starts(Cluster.from_spec("2x4"), told(919))[4] == 100
+    assert starts(Cluster.from_spec("2x4"), told(920))[4] > 100
 
 
 def test_who_starts_beyond_the_window_is_not_planned_for():
@@ -107,3 +143,15 @@ def test_a_job_takes_the_node_of_the_smallest_run_of_neighbours():
         cpus=[4, 4, 4, 8]), named(POLICY))
     assert run.state.placement(2).nodes == ("n0",)
     assert run.state.placement(3).nodes == ("n2", "n3")
+
+
+def test_a_job_that_says_how_many_tasks_a_node_runs_takes_the_first_node():
+    nodes = [Node(f"n{number}", ("default",), 4, cpus=8) for number in range(2)]
+
+    def place(tasked):
+        work = Workload.of([0, 0, 20], [10, 1000, 100], [4, 1, 1], nodes=[1, 1, 1], limit=[10, 1000, 100],
+                           cpus=[4, 4, 4], tasked=[0, 0, tasked])
+        return engine.run(Cluster.from_records(nodes), work, named(POLICY)).state.placement(2).nodes
+
+    assert place(0) == ("n1",)  # fewer CPUs are free there
+    assert place(1) == ("n0",)

@@ -17,9 +17,11 @@ from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.storage.records import SchedulerSnapshot
 
+from .controller_log import Record
 from .oracle import snapshot
 from .site import GPUS, NODES, USERS
 
+Floats = NDArray[np.float64]
 INCUMBENT = "multifactor+slurm-placement+slurm-backfill"
 _MASTERS = tuple(USERS)
 
@@ -43,8 +45,14 @@ class Likeness:
     real_s: float
     """Mean waits, of all jobs."""
     replayed_s: float
+    spread_s: float
+    """Standard deviation of the mean wait from replay to replay."""
     rank_correlation: float
-    """Of starts, Spearman's."""
+    """Of the starts and their means over the replays, Spearman's."""
+    of_one: float
+    """The same with a single replay, on the mean."""
+    among: float
+    """The same of one replay with another: what chance alone leaves."""
     apart: float
     """Mean absolute difference of the starts of those that waited over their mean wait."""
 
@@ -56,8 +64,10 @@ class Likeness:
     def __str__(self) -> str:
         """Return the figures."""
         return (f"{self.jobs} jobs, {self.waited} waited; mean wait {self.real_s:.2f} s, replayed "
-                f"{self.replayed_s:.2f} s ({self.off:+.1%}); rank correlation of starts {self.rank_correlation:.4f}; "
-                f"starts of those that waited {self.apart:.1%} of their mean wait apart")
+                f"{self.replayed_s:.2f} s ({self.off:+.1%}), {self.spread_s / self.replayed_s:.1%} from replay to "
+                f"replay; rank correlation of starts {self.rank_correlation:.4f}, with one replay {self.of_one:.4f}, "
+                f"of two replays {self.among:.4f}; starts of those that waited are {self.apart:.1%} of their mean wait "
+                "apart")
 
 
 def submissions(seed: int, jobs: int, load: float, mean_s: float) -> list[Submission]:
@@ -105,42 +115,39 @@ def last_reckoning(slurm: Slurm) -> float:
     return (slurm.conf.parents[1] / "state/priority_last_decay_ran").stat().st_mtime
 
 
-def replayed(seen: SchedulerSnapshot, turnaround_s: float, reckoned_s: float | None = None,
-             ) -> tuple[Workload, NDArray[np.float64], NDArray[np.float64]]:
-    """Return the workload of a queue that is over, its real starts, and those of the replay.
+def replayed(seen: SchedulerSnapshot, record: Record, reckoned_s: float, replays: int = 20) -> Likeness:
+    """Compare a queue that is over with replays of its submissions.
 
-    ``turnaround_s`` is how long Slurm needs from the end of a job to the start of the next on its nodes: jobs hold them
-    for so much longer.
+    A job is there when a scheduler first looked after its submission, and holds its nodes until one looks after its
+    end: in each replay for another of the delays that the controller's log tells. Which job has which changes who fits
+    where, so single replays differ, as real runs would.
     """
     jobs = [job for job in seen.jobs if job.start_s is not None and job.end_s is not None]
     empty = ClusterState.from_snapshot(replace(seen, jobs=()), seen.time_s)
-    workload = Workload.from_records(jobs)
-    held = replace(workload, run=workload.run + turnaround_s)
-    started = {job.job_id: job.start_s or 0.0 for job in jobs}
-    scheduling = replace(empty.cluster.scheduling, reckoned_s=reckoned_s)
-    result = engine.run(replace(empty.cluster, scheduling=scheduling), held, named(INCUMBENT))
-    return workload, np.array([started[str(number)] for number in workload.ids]), result.start
+    cluster = replace(empty.cluster, scheduling=replace(empty.cluster.scheduling, reckoned_s=reckoned_s))
+    workload, policy, chance = Workload.from_records(jobs), named(INCUMBENT), np.random.default_rng(1)
+    numbers = [int(number) for number in workload.ids]
+    started, looked = {int(job.job_id): job.start_s or 0.0 for job in jobs}, record.seen_s()
+    there = replace(workload, submit=np.maximum.accumulate([looked[number] for number in numbers]))
+    delays = record.delays_s(set(numbers))
+    starts = [engine.run(cluster, replace(there, run=workload.run + chance.choice(delays, len(workload))), policy).start
+              for _ in range(replays)]
+    return likeness(workload, np.array([started[number] for number in numbers]), np.array(starts))
 
 
-def likeness(workload: Workload, real: NDArray[np.float64], replay: NDArray[np.float64]) -> Likeness:
-    """Compare the starts."""
-    waits, others = real - workload.submit, replay - workload.submit
+def likeness(workload: Workload, real: Floats, starts: Floats) -> Likeness:
+    """Compare the starts with those of replays, [replay, job]."""
+    waits, means = real - workload.submit, (starts - workload.submit).mean(axis=1)
     waited = waits > 2.0
-    ranks = [np.argsort(np.argsort(starts, kind="stable")) for starts in (real, replay)]
     return Likeness(
-        len(workload), int(waited.sum()), float(waits.mean()), float(others.mean()),
-        float(np.corrcoef(ranks[0], ranks[1])[0, 1]),
-        float(np.abs(replay - real)[waited].mean() / waits[waited].mean()) if waited.any() else 0.0)
+        len(workload), int(waited.sum()), float(waits.mean()), float(means.mean()), float(means.std(ddof=1)),
+        rank_correlation(real, starts.mean(axis=0)),
+        float(np.mean([rank_correlation(real, one) for one in starts])),
+        float(np.mean([rank_correlation(one, other) for one, other in itertools.pairwise(starts)])),
+        float(np.abs(starts - real)[:, waited].mean() / waits[waited].mean()) if waited.any() else 0.0)
 
 
-def turnaround(slurm: Slurm, jobs: int) -> float:
-    """Return the seconds from the end of a job to the start of the next, measured on a chain of whole-cluster jobs.
-
-    They are root's, whose use changes nobody's standing beside the others.
-    """
-    for _ in range(jobs):
-        slurm.submit((f"-N{NODES}", "--exclusive", "-t1", "-A", "root"), 1)
-    wait_for(lambda: not slurm.run("squeue", "-h"), 60)
-    runs = sorted((job.start_s, job.end_s) for job in snapshot(slurm).jobs if job.start_s and job.end_s)[-jobs:]
-    gaps = [later[0] - earlier[1] for earlier, later in itertools.pairwise(runs)]
-    return sum(gaps) / len(gaps)
+def rank_correlation(one: Floats, other: Floats) -> float:
+    """Return Spearman's."""
+    ranks = [np.argsort(np.argsort(starts, kind="stable")) for starts in (one, other)]
+    return float(np.corrcoef(*ranks)[0, 1])

@@ -1,0 +1,121 @@
+"""What a controller writes down of its decisions: who started when and where, and what each backfill planned."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+LOGGED = ("SlurmctldDebug=debug", "DebugFlags=Backfill", "LogTimeFormat=iso8601_ms")
+"""Lines of slurm.conf with which it does."""
+_LINE = re.compile(r"\[([\d:T.-]+)\] (.*)")
+_SUBMITTED = re.compile(r"_slurm_rpc_submit_batch_job: JobId=(\d+)")
+_STARTED = re.compile(r"(?:sched: Allocate JobId=(\d+) NodeList=|_start_job: Started JobId=(\d+) in \S+ on )(\S+)")
+_ENDED = re.compile(r"_job_complete: JobId=(\d+) done")
+_TESTED = re.compile(r"BACKFILL: test for JobId=(\d+) Prio=(\d+)")
+_PLANNED = re.compile(r"_dump_job_sched: JobId=(\d+) to start at (\S+), end at (\S+) on nodes (\S+)")
+_ROUND, _ROUND_OVER, _PASS = "_attempt_backfill: beginning", "completed testing", "Running job scheduler"
+SUBMITTED, STARTED, ENDED = range(3)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that befell a job."""
+
+    at_s: float
+    kind: int
+    job: int
+    nodes: tuple[int, ...] = ()
+
+
+@dataclass
+class Round:
+    """One round of the backfill: jobs and priorities in its order, what it started, what it planned."""
+
+    at_s: float
+    tested: dict[int, float] = field(default_factory=dict)
+    started: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Nodes by job."""
+    planned: dict[int, tuple[float, float, tuple[int, ...]]] = field(default_factory=dict)
+    """Begin, end and nodes by job."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """All that a log tells."""
+
+    events: tuple[Event, ...]
+    rounds: tuple[Round, ...]
+    looks_s: tuple[float, ...]
+    """When either scheduler began to look."""
+
+    def delays_s(self, jobs: set[int]) -> list[float]:
+        """Return for each end of these jobs how long it took until a scheduler looked."""
+        return [self._look_after(event.at_s) - event.at_s for event in self.events
+                if event.kind == ENDED and event.job in jobs]
+
+    def seen_s(self) -> dict[int, float]:
+        """Return by job when a scheduler first looked after its submission."""
+        return {event.job: self._look_after(event.at_s) for event in self.events if event.kind == SUBMITTED}
+
+    def _look_after(self, at_s: float) -> float:
+        """Return when a scheduler looked next; at the end of a log, the moment itself."""
+        place = bisect_right(self.looks_s, at_s)
+        return self.looks_s[place] if place < len(self.looks_s) else at_s
+
+
+def read(path: Path) -> Record:
+    """Read a controller's log."""
+    events, rounds, looks = list[Event](), list[Round](), list[float]()
+    current: Round | None = None
+    for at_s, words in _lines(path):
+        if words.endswith(_ROUND) or _PASS in words:
+            looks.append(at_s)
+        events.extend(_events(at_s, words))
+        if words.endswith(_ROUND):
+            current = Round(at_s)
+        elif current is not None:
+            _note(current, words)
+            if _ROUND_OVER in words:
+                rounds.append(current)
+                current = None
+    return Record(tuple(events), tuple(rounds), tuple(looks))
+
+
+def _lines(path: Path) -> Iterator[tuple[float, str]]:
+    with path.open(errors="replace") as log:
+        for line in log:
+            match = _LINE.match(line)
+            if match:
+                yield datetime.fromisoformat(match[1]).timestamp(), match[2].strip()
+
+
+def _events(at_s: float, words: str) -> Iterator[Event]:
+    if match := _SUBMITTED.search(words):
+        yield Event(at_s, SUBMITTED, int(match[1]))
+    elif match := _STARTED.search(words):
+        yield Event(at_s, STARTED, int(match[1] or match[2]), rows(match[3]))
+    elif match := _ENDED.search(words):
+        yield Event(at_s, ENDED, int(match[1]))
+
+
+def _note(found: Round, words: str) -> None:
+    if match := _TESTED.search(words):
+        found.tested[int(match[1])] = float(match[2])
+    elif match := _PLANNED.search(words):
+        begin, end = (datetime.fromisoformat(text).timestamp() for text in (match[2], match[3]))
+        found.planned[int(match[1])] = begin, end, rows(match[4])
+    elif match := _STARTED.search(words):
+        found.started[int(match[1] or match[2])] = rows(match[3])
+
+
+def rows(names: str) -> tuple[int, ...]:
+    """Return the numbers of nodes named as ``n0`` or ``n[0-1,3]``."""
+    found = list[int]()
+    for part in names.removeprefix("n").strip("[]").split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return tuple(found)
