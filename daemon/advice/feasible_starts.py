@@ -16,9 +16,10 @@ from ...storage.recommendations import Placement
 from ...storage.records import Job, JobState
 from ...storage.waiting import WaitReason
 from ..replay import arrays as a
+from ..replay.admission.courses import walk
 from ..replay.admission.gate import AHEAD, ARRAY_LIMIT, GROUP, HELD, LICENSES, LIMIT, ROOM, Gate, Hold
 from ..replay.admission.terms import TIER
-from ..replay.admission.turns import Turn, Turns
+from ..replay.admission.turns import Turn
 from ..replay.admission.why import why_no_nodes
 from ..replay.engine import Policy, queued
 from ..replay.queue import remove
@@ -164,12 +165,11 @@ def _walked(state: ClusterState, rules: Rules, starts: Mapping[int, Placement],
             ) -> tuple[dict[int, Placement], dict[int, Hold], Gate]:
     """Walk the queue as the scheduler does; return what starts where, what does not and why, and what is left then."""
     assert state.gate is not None
-    turns = Turns(state.gate.copy(), bool(rules.turns))
-    told = turns.walk(list(islice(_line(state, rules, starts), MOST_TURNS)))
+    told, left = walk(state.gate, bool(rules.turns), list(islice(_line(state, rules, starts), MOST_TURNS)))
     taken = {row: found for row, found in told.items() if isinstance(found, Placement)}
     refused = {row: _by_whom(state.gate, state.records[row], found) for row, found in told.items()
                if isinstance(found, Hold) and found.cause != ROOM}
-    return taken, refused, turns.gate
+    return taken, refused, left
 
 
 def _line(state: ClusterState, rules: Rules, starts: Mapping[int, Placement]) -> Iterator[Turn]:

@@ -13,6 +13,7 @@ from ...storage.records import Job, JobState, Node, Request, SchedulerSnapshot
 from . import arrays as a
 from .admission.gate import Gate, Hold
 from .admission.terms import applied, terms_of
+from .admission.why import could_ever
 from .cluster import Cluster
 from .learned_limits import learned
 from .moves import join, run_on
@@ -96,8 +97,10 @@ def settle(arrays: a.State, cluster: Cluster, jobs: Sequence[Job], snapshot: Sch
             _hold(arrays, job, record, row)
         elif job in holds:
             arrays.jobs[job].status = a.HELD if arrays.jobs[job].status != a.REJECTED else a.REJECTED
-        elif arrays.jobs[job].status != a.REJECTED or job in terms.parts:
-            arrays.jobs[job].status = a.FUTURE  # what is larger than one node to the engine may be split by Slurm
+        elif arrays.jobs[job].status != a.REJECTED or job in terms.parts or could_ever(gate, record):
+            # What is larger than one node to the engine may be split by Slurm, which tells all memory of the largest
+            # node for a job that does not ask for any.
+            arrays.jobs[job].status = a.FUTURE
             join(arrays, job)
     _seat(arrays, jobs, row)
     for index, node in enumerate(nodes_of(snapshot)):

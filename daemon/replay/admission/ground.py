@@ -277,7 +277,7 @@ class Ground:
         tasks, left = np.zeros(len(self.nodes), np.int64), wish.tasks
         if wish.per_task:
             return np.asarray(gpus // wish.per_task)
-        least = min(max(1, int(self.threads[rows].max()) // wish.cpus_per_task), max(1, wish.tasks // rows.size))
+        least = self.first_tasks(wish, rows)
         tasks[rows] = least
         left -= least * rows.size
         room = self._most_tasks(wish, rows.size)
@@ -286,6 +286,10 @@ class Ground:
             tasks[row] += more
             left -= more
         return tasks
+
+    def first_tasks(self, wish: Wish, rows: Counts) -> int:
+        """Return the tasks that Slurm puts on each node before it goes on in order: as many as one core holds."""
+        return min(max(1, int(self.threads[rows].max()) // wish.cpus_per_task), max(1, wish.tasks // rows.size))
 
     def take(self, wish: Wish, placement: Placement, user: str) -> None:
         """Book what a job that starts there takes."""

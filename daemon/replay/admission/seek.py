@@ -171,12 +171,14 @@ def _placement(ground: Ground, wish: Wish, rows: list[int], tasks: Counts, gpus:
     if wish.per_node or wish.gpus == 0:
         return Placement(names, (wish.per_node,) * len(rows))
     most = [int(gpus[row]) for row in rows]
-    return Placement(names, tuple(_split(wish.gpus, most, wish.per_task or 1)))
+    step = wish.per_task or 1
+    first = step * (ground.first_tasks(wish, np.array(rows)) if wish.per_task else 1)
+    return Placement(names, tuple(_split(wish.gpus, most, step, first)))
 
 
-def _split(total: int, most: list[int], step: int) -> list[int]:
-    """Return shares of GPUs, a step on each node and then as many as there are, in order."""
-    shares = [step] * len(most)
+def _split(total: int, most: list[int], step: int, first: int) -> list[int]:
+    """Return shares of GPUs, so many first on each node and then as many as there are, in order and in whole steps."""
+    shares = [max(step, min(first, room // step * step)) for room in most]
     for place, room in enumerate(most):
-        shares[place] += max(0, min(room - step, total - sum(shares)) // step * step)
+        shares[place] += max(0, min(room - shares[place], total - sum(shares)) // step * step)
     return shares

@@ -17,7 +17,8 @@ import numpy as np
 from ....storage.recommendations import Placement
 from ....storage.records import Job
 from .gate import GROUP, HELD, LIMIT, ROOM, Gate, Hold, PartitionNodes
-from .ground import FRESH, HISTORIES, LOOKED_AT, MAIN_ROUND, Ground, Mask
+from .ground import HISTORIES, LOOKED_AT, MAIN_ROUND, Ground, Mask
+from .looks import found_by_terms, tried_by_main
 from .node_space import NodeSpace
 from .pick import weigh
 from .releases import Releases
@@ -55,9 +56,16 @@ class Turn:
 class Turns:
     """What starts, and what is kept for whom, as the queue is walked; the gate is booked along."""
 
-    def __init__(self, gate: Gate, planning: bool) -> None:
+    def __init__(self, gate: Gate, planning: bool, pins: Mapping[int, Mask] | None = None, *,
+                 by_terms: bool = False) -> None:
         self.gate = gate
         self._planning = planning
+        self._by_terms = by_terms
+        """Whether who counts features has nodes kept from now on where each term by itself finds some, as in Slurm."""
+        self._pins = pins
+        """Nodes that are named for who starts, by row; None where whoever starts is put where the policy wants it."""
+        self._arrays = set[str]()
+        """Arrays of which a task has started: no command names the nodes of the others."""
         self._space = NodeSpace(len(gate.ground.nodes), gate.now_s, gate.now_s + WINDOW_S)
         self._plans = 0
         """Jobs that nodes are kept for in this round."""
@@ -73,22 +81,27 @@ class Turns:
         """Return by row what starts where, and why the rest does not; round after round while that changes."""
         told = dict[int, Placement | Hold]()
         self._weighing = any(self.gate.wish(turn.job).gpus == 0 for turn in line)
-        if self._weighing:
-            self._main_round(line)
-        for _ in range(MOST_ROUNDS):
-            if not self._round(line, told) or not self._exact:
+        for number in range(MOST_ROUNDS):
+            again = self._round(line, told, slice(None) if number else slice(MAIN_ROUND, MAIN_ROUND + 1))
+            if not self._exact or not (again or (self._weighing and number == 0)):
                 break
         return told
 
-    def _round(self, line: Sequence[Turn], told: dict[int, Placement | Hold]) -> bool:
-        """Walk the queue once; tell whether somebody has started, so that the next round may find more."""
+    def _round(self, line: Sequence[Turn], told: dict[int, Placement | Hold], looked: slice) -> bool:
+        """Walk the queue once; tell whether somebody has started, so that the next round may find more.
+
+        The main scheduler looked at the queue before, in those of the possible pasts that are named.
+        """
         now_s = self.gate.now_s
         self._space = NodeSpace(len(self.gate.ground.nodes), now_s, now_s + WINDOW_S)
         self._plans, self._soonest = 0, {}
         self._exact = len(line) <= MOST_EXACT
         before = len(_started(told))
-        if self._planning:
+        if self._planning or self._pins is not None:
             self._main(line, told)
+        if self._weighing:
+            left = [turn.job for turn in line if not (turn.later or isinstance(told.get(turn.row), Placement))]
+            tried_by_main(self.gate, left, self._planning, looked)
         begins = dict[str, list[tuple[Turn, float | None, Placement | Hold]]]()
         for turn in [turn for turn in line if not isinstance(told.get(turn.row), Placement)]:
             if isinstance(told.get(turn.row), Placement):
@@ -108,7 +121,8 @@ class Turns:
         """Start whom the main scheduler starts, which goes before and knows no plans.
 
         Who finds no room stops all behind it in its partition, and on its partition's nodes; who names its nodes, only
-        on these; who waits in a reservation, nobody. Heterogeneous jobs are left to the backfill and stop the others.
+        on these; who waits in a reservation, nobody, and none where nothing is planned for who waits. Heterogeneous
+        jobs are left to the backfill and stop the others.
         """
         ground, stopped = self.gate.ground, set[str]()
         nodes = np.zeros(len(ground.nodes), bool)
@@ -117,9 +131,11 @@ class Turns:
             absent = turn.later or (turn.barred is not None and turn.barred.cause == HELD)
             if absent or job.partition in stopped or isinstance(told.get(turn.row), Placement):
                 continue
-            found = Hold(ROOM, "") if job.group else self._book(job, turn.wanted, nodes)
+            found = Hold(ROOM, "") if job.group else self._book(turn, nodes)
             if isinstance(found, Placement):
                 told[turn.row] = found
+            elif not self._planning and not job.group:
+                continue
             elif found.cause == ROOM and not job.group and (
                     len(job.request.required_nodes) >= self.gate.wish(job).least):
                 nodes = nodes | ground.named(job.request.required_nodes)
@@ -128,12 +144,26 @@ class Turns:
                 nodes = nodes | ground.members(job.partition)
 
     def _take(self, turn: Turn) -> Placement | Hold:
-        """Start the next in line, best where it is wanted, or say why not and plan it."""
-        found = self._lacks(turn) or Hold(ROOM, "") if turn.later else self._start(turn.job, turn.wanted)
-        if isinstance(found, Placement) or found.cause != ROOM:
+        """Start the next in line, best where it is wanted, or say why not and plan it.
+
+        Slurm looks at no task of an array of which as many run as may, those included that it has just started.
+        """
+        if turn.later and self.gate.room_for_tasks(turn.job) == 0:
+            return Hold(ROOM, "")
+        found = self._lacks(turn) or Hold(ROOM, "") if turn.later else self._start(turn)
+        counted = isinstance(found, Hold) and _counted(found)
+        if isinstance(found, Placement) or (found.cause != ROOM and not counted):
             return found
-        if self._planning and self._lacks(turn) is None:
-            self._keep(turn.job, self._begin(turn.job, self.gate.now_s))
+        lacking = self._lacks(turn)
+        kept = found_by_terms(self.gate, turn.job, self._space) if self._by_terms and lacking is None else None
+        if kept is not None:
+            limit_s = max((way.limit_s for way in self.gate.ways(turn.job)), default=0.0)
+            self._space.add(*self._rounded(self.gate.now_s, limit_s), kept)
+            return found
+        if self._planning and (lacking is None or (self._weighing and _counted(lacking))):
+            begins = self._begin(turn, self.gate.now_s)
+            if lacking is None and not counted:
+                self._keep(turn, begins)
         elif self._weighing:
             self._look_at(turn.job)
         return found
@@ -149,24 +179,6 @@ class Turns:
             able = way.usable & ground.suited(job, wish, job.request.features)
             weigh(ground, wish, ground.capacity(wish, able, wish.least)[0])
 
-    def _main_round(self, line: Sequence[Turn]) -> None:
-        """Leave the weights behind that the main scheduler does: it goes by what nodes have where nobody starts.
-
-        It tries a partition's jobs until one does not start, and no heterogeneous ones.
-        """
-        ground, failed = self.gate.ground, set[str]()
-        for turn in line:
-            wish, ways = self.gate.wish(turn.job), self.gate.ways(turn.job)
-            if turn.job.group or turn.later or not ways or ways[0].partition in failed:
-                continue
-            starts = isinstance(self.gate.find(turn.job), Placement)
-            seen, members = ground if starts else ground.empty(), ground.members(ways[0].partition)
-            ground.weights[MAIN_ROUND, members] = LOOKED_AT
-            able = members & seen.suited(turn.job, wish, turn.job.request.features)
-            weigh(seen, wish, seen.capacity(wish, able, wish.least)[0], slice(MAIN_ROUND, MAIN_ROUND + 1))
-            if not starts:
-                failed.add(ways[0].partition)
-
     def _component(self, turn: Turn, others: Sequence[float | None]) -> tuple[Turn, float | None, Placement | Hold]:
         """Keep nodes whole for a component, from now on if it could start now; return when and where that is.
 
@@ -174,19 +186,19 @@ class Turns:
         with anybody behind it, another component included. It is looked for from when those before it can start, and
         not at all once one of them was found not to start within the day. The next round knows nothing of this one.
         """
-        job, now_s, lacking = turn.job, self.gate.now_s, self._lacks(turn)
+        now_s, lacking = self.gate.now_s, self._lacks(turn)
         known = [begin_s for begin_s in others if begin_s is not None]
         if turn.barred is not None and turn.barred.cause == HELD:
             return turn, 0.0, turn.barred  # it is not in Slurm's queue, which looks for the others all the same
-        counted = lacking is not None and lacking.cause == LIMIT and COUNTED.search(lacking.words) is not None
+        counted = lacking is not None and _counted(lacking)
         if (lacking is not None and not counted) or len(known) < len(others):
             return turn, None, lacking or Hold(ROOM, "")
-        found = self._begin(job, max((now_s, *known)))
+        found = self._begin(turn, max((now_s, *known)))
         if found is None or (found[0] > now_s and not self._planning):
             return turn, None, lacking or Hold(ROOM, "")
         if lacking is not None:
             return turn, found[0], lacking  # Slurm finds the limit last, and keeps nothing
-        self._keep(job, found)
+        self._keep(turn, found)
         return turn, found[0], found[1] if found[0] <= now_s and not turn.later else Hold(ROOM, "")
 
     def _join(self, parts: Sequence[tuple[Turn, float | None, Placement | Hold]]) -> dict[int, Placement | Hold]:
@@ -195,7 +207,7 @@ class Turns:
         if missing is None:
             before = self.gate, self._releases.copy()
             self.gate = self.gate.copy()
-            found = {turn.row: self._book(turn.job, where, None) for turn, _, where in parts
+            found = {turn.row: self._book(replace(turn, wanted=where), None) for turn, _, where in parts
                      if isinstance(where, Placement)}
             if all(isinstance(one, Placement) for one in found.values()):
                 return found
@@ -204,14 +216,14 @@ class Turns:
             return {row: one if isinstance(one, Hold) else _waits_for(missing) for row, one in found.items()}
         return {turn.row: found if isinstance(found, Hold) else _waits_for(missing) for turn, _, found in parts}
 
-    def _keep(self, job: Job, found: tuple[float, Placement, float] | None) -> None:
+    def _keep(self, turn: Turn, found: tuple[float, Placement, float] | None) -> None:
         """Keep nodes for a job, if any were found."""
         if found is None:
             return
         begin_s, where, limit_s = found
         nodes = self.gate.ground.named(where.nodes)
-        if self.gate.wish(job).gpus == 0:
-            nodes = nodes | self._otherwise(job, begin_s)
+        if not self._exact and self.gate.wish(turn.job).gpus == 0:
+            nodes = nodes | self._otherwise(turn, begin_s)
         self._space.add(*self._rounded(begin_s, limit_s), nodes)
         self._plans += 1
 
@@ -219,55 +231,83 @@ class Turns:
     def _rounded(begin_s: float, limit_s: float) -> tuple[float, float]:
         return begin_s // RESOLUTION_S * RESOLUTION_S, (begin_s + limit_s) // RESOLUTION_S * RESOLUTION_S
 
-    def _otherwise(self, job: Job, begin_s: float) -> Mask:
-        """Return the nodes that a job without GPUs may have as well, by what Slurm did before, which nobody tells."""
-        ground, known = self.gate.ground, dict(self._soonest)
+    def _otherwise(self, turn: Turn, begin_s: float) -> Mask:
+        """Return the nodes that a job without GPUs may have as well, by what Slurm did before, which nobody tells.
+
+        Shorter queues are walked for each past by itself.
+        """
+        ground, known, past = self.gate.ground, dict(self._soonest), self.gate.ground.history
         nodes = np.zeros(len(ground.nodes), bool)
         try:
-            for ground.history in range(1, HISTORIES):
+            for ground.history in range(HISTORIES):
                 self._soonest.clear()
-                found = self._begin(job, begin_s)
+                found = self._begin(turn, begin_s)
                 if found is not None and found[0] <= begin_s:
                     nodes |= ground.named(found[1].nodes)
         finally:
-            ground.history, self._soonest = 0, known
+            ground.history, self._soonest = past, known
         return nodes
 
-    def _start(self, job: Job, wanted: Placement | None) -> Placement | Hold:
-        limit_s = max((way.limit_s for way in self.gate.ways(job)), default=0.0)
-        return self._book(job, wanted, self._space.kept(self.gate.now_s, self.gate.now_s + limit_s))
+    def _start(self, turn: Turn) -> Placement | Hold:
+        limit_s = max((way.limit_s for way in self.gate.ways(turn.job)), default=0.0)
+        return self._book(turn, self._space.kept(self.gate.now_s, self.gate.now_s + limit_s))
 
-    def _book(self, job: Job, wanted: Placement | None, avoid: Mask | None) -> Placement | Hold:
+    def _book(self, turn: Turn, avoid: Mask | None) -> Placement | Hold:
         """Start a job and note when it gives back what it takes; or return why it does not start."""
-        before = self.gate.ground.copy()
+        before, job, wanted = self.gate.ground.copy(), turn.job, turn.wanted
+        only = self._only(turn)
+        if only is not None:
+            avoid = ~only if avoid is None else avoid | ~only
+        elif not job.group and (self._pins is not None or job.array in self._arrays):
+            wanted = self._slurms(job, avoid) or wanted
         found = self.gate.admit(job, wanted, avoid)
         if isinstance(found, Placement):
             ways = self.gate.ways(job)
             limit_s = max(way.limit_s for way in ways)
             for way in ways[:1] if self._weighing else ():
-                self.gate.ground.weights[::FRESH, self.gate.ground.members(way.partition)] = LOOKED_AT
+                self.gate.ground.weights[:, self.gate.ground.members(way.partition)] = LOOKED_AT
                 self._look_at(job)
             self._releases.add(self.gate.now_s + limit_s, before, self.gate.ground)
+            self._arrays |= {job.array} - {""}
         return found
 
-    def _begin(self, job: Job, from_s: float) -> tuple[float, Placement, float] | None:
-        """Return when and where a job can begin, in the first of its partitions in which it can, and its limit."""
-        ways = self.gate.ways(job)
-        return next((found for way in ways if (found := self._begin_on(job, way, from_s)) is not None), None)
+    def _only(self, turn: Turn) -> Mask | None:
+        """Return the nodes that are named for a job; None where it may have any."""
+        return None if self._pins is None else self._pins.get(turn.row)
 
-    def _begin_on(self, job: Job, way: PartitionNodes, from_s: float) -> tuple[float, Placement, float] | None:
+    def _slurms(self, job: Job, avoid: Mask | None) -> Placement | None:
+        """Return where Slurm itself starts a job now, in the first of its partitions in which it can."""
+        for way in self.gate.ways(job):
+            ground = self.gate.ground_of(way).copy()
+            ground.as_planned = True
+            usable = way.usable if avoid is None else way.usable & ~avoid
+            found = self.gate.sought(job, replace(way, usable=usable), ground)
+            if isinstance(found, Placement):
+                return found
+        return None
+
+    def _begin(self, turn: Turn, from_s: float) -> tuple[float, Placement, float] | None:
+        """Return when and where a job can begin, in the first of its partitions in which it can, and its limit."""
+        ways = self.gate.ways(turn.job)
+        return next((found for way in ways if (found := self._begin_on(turn, way, from_s)) is not None), None)
+
+    def _begin_on(self, turn: Turn, way: PartitionNodes, from_s: float) -> tuple[float, Placement, float] | None:
+        job = turn.job
         if self._exact:
-            return self._sought(job, way, from_s)
+            return self._sought(job, way, from_s, self._only(turn))
         # Its like was looked at before, when less was kept and more was free: it cannot begin sooner.
         alike = (*self.gate.kind(job), way.partition, way.limit_s, self.gate.switches(job))
         found = self._sought(job, way, max(from_s, self._soonest.get(alike, from_s)))
         self._soonest[alike] = np.inf if found is None else found[0]
         return found
 
-    def _sought(self, job: Job, way: PartitionNodes, from_s: float) -> tuple[float, Placement, float] | None:
+    def _sought(self, job: Job, way: PartitionNodes, from_s: float, only: Mask | None = None,
+                ) -> tuple[float, Placement, float] | None:
         able, last_s = self._able(job, way), self.gate.now_s + WINDOW_S
         # Slurm keeps off whom others share nodes with now, whenever it plans for.
         alone = self.gate.ground.unowned(self.gate.wish(job), job.user)
+        if only is not None:
+            alone = alone & only
         for _ in range(MOST_EXACT_TRIES if self._exact else MOST_TRIES):
             if from_s > last_s:
                 return None
@@ -315,6 +355,8 @@ class Turns:
         now = self.gate.sought(job, way, ground)
         if isinstance(now, Placement):
             return self.gate.now_s, now
+        if not self._planning:
+            return None
 
         def sought(ground: Ground) -> Placement | None:
             found = self.gate.sought(job, way, ground)
@@ -328,6 +370,11 @@ def _sooner(before: Placement | Hold | None, now: Placement | Hold) -> Placement
     if before is None or isinstance(now, Placement) or now.cause == ROOM:
         return now
     return before
+
+
+def _counted(hold: Hold) -> bool:
+    """Tell whether a hold is for a limit that Slurm looks at last, once it knows the nodes."""
+    return hold.cause == LIMIT and COUNTED.search(hold.words) is not None
 
 
 def _waits_for(component: str) -> Hold:

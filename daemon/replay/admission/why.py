@@ -82,6 +82,15 @@ def _fits_now(gate: Gate, wish: Wish, usable: Mask) -> Mask:
     return fits
 
 
+def could_ever(gate: Gate, job: Job) -> bool:
+    """Tell whether a job could start if nothing ran in its partitions, by what Slurm itself would count for it."""
+    kind = ("ever", *gate.kind(job))
+    if kind not in gate.whys:
+        able = _could(gate, job, gate.ways(job), lambda way: gate.ground.members(way.partition))
+        gate.whys[kind] = Hold(ROOM if able else NEVER, "")
+    return gate.whys[kind].cause == ROOM
+
+
 def _could(gate: Gate, job: Job, ways: Sequence[PartitionNodes], nodes: object) -> bool:
     """Tell whether a job could start if nothing ran on some nodes."""
     empty = gate.ground.empty()

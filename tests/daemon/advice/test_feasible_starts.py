@@ -273,3 +273,32 @@ def test_who_asks_by_socket_is_given_what_it_asks_for_in_words_and_command():
                                  (asked,), SchedulerRules(site=SITE))
     said, = Advisor(AdviceSettings(policy=GREEDY, shadow=(), draws=0)).advise(snapshot, NOW).recommendations
     assert (said.action, said.command) == ("start", "scontrol update jobid=1 ReqNodeList=a")
+
+
+def test_no_task_beyond_the_limit_of_an_array_is_planned_once_so_many_have_started():
+    """Slurm looks at no further task then, so that nothing is kept for the second; 3 stops the main scheduler."""
+    tasks = [waits(f"1_{number}", 5, 5, priority=9.0, array="1", array_limit=1) for number in range(2)]
+    other = waits("3", 8, 8, priority=5.0)
+    other = replace(other, request=replace(other.request, features="y"))
+    full = node("b", features=("y",), gpus_allocated=8, cpus_allocated=2)
+    behind = waits("2", 2, 2, priority=1.0, limit_s=86_400.0)
+    told = walked([node("a"), full], runs("9", "b", 8), *tasks, other, behind)
+    assert (told["1_0"], told["2"]) == ("a:5", "a:2")
+
+
+def test_who_is_told_all_the_memory_of_a_larger_node_is_planned_all_the_same():
+    """Slurm tells that for who does not ask for memory, and takes what goes along with its GPUs."""
+    first = waits("1", 8, 8, priority=9.0, details=Details(memory_per_gpu_bytes=1 << 34))
+    first = replace(first, request=replace(first.request, memory_bytes=1 << 40, gpu_model="v100"))
+    behind = waits("2", 2, 2, priority=1.0, limit_s=86_400.0)
+    behind = replace(behind, request=replace(behind.request, gpu_model="v100"))
+    small = node("b", gpu_model="v100", memory_bytes=1 << 39, gpus_allocated=4, cpus_allocated=2)
+    told = walked([node("a", gpu_model="a100"), small], runs("9", "b", 4), first, behind)
+    assert told == {"1": "room", "2": "ahead"}
+
+
+def test_gpus_by_task_go_first_to_as_many_tasks_of_each_node_as_a_core_holds():
+    """As a real Slurm 22.05 split ``--gpus-per-task=2 -n4`` over two nodes."""
+    job = waits("1", 8, details=Details(gpus_per_task=2, tasks=4))
+    job = replace(job, request=replace(job.request, nodes=2, cpus=4))
+    assert walked([node(name, threads_per_core=2) for name in "ab"], job) == {"1": "a:4,b:4"}
