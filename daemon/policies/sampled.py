@@ -17,11 +17,12 @@ from .registry import order
 
 REACH = 200
 """Rows that are looked at on either side of a job."""
-LIKE, FADE = 20, 0.95
-"""So many like jobs on either side count, each further one this share of what the nearer one does."""
+LIKE, FADE = 60, 0.98
+"""So many like jobs on either side count, each further one this share of what the nearer one does; chosen, as ``HOPE``,
+on three public traces (docs/figures.md)."""
 PRIOR = 0.5
 """What was predicted at submission counts as much as so many neighbours."""
-HOPE = 2.0
+HOPE = 4.0
 """How far below what is expected a job is put of which no neighbour has told anything, as a logarithm."""
 AGEING = 1.0
 """GPU-seconds that a second of waiting makes up for."""
