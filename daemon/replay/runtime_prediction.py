@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .runtime_sweep import Memory, Runs, sweep
+from .runtime_sweep import Runs, SweepMemory, sweep
 
 Column = Sequence[Any] | npt.NDArray[Any]
 """One value of each job."""
@@ -118,7 +118,7 @@ def _predicted(groups: Groups, runs: Runs, limit_s: Column | None, quantiles: Se
     known = np.flatnonzero(np.isfinite(runs.ended_s) & np.isfinite(runs.value))
     ends = known[np.argsort(runs.ended_s[known], kind="stable")]
     order, asked = np.argsort(runs.submit_s, kind="stable"), np.asarray(quantiles, np.float64)
-    memory = Memory.of(groups, _finest(groups), len(asked))
+    memory = SweepMemory.of(groups, _finest(groups), len(asked))
     for first in range(0, len(order), STRIDE):
         sweep(order[first:first + STRIDE], ends, runs, asked, memory)
         tell(min(first + STRIDE, len(order)), len(order))

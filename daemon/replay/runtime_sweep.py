@@ -52,7 +52,7 @@ class _Errors(NamedTuple):
     """[level] since they were worked out."""
 
 
-class Memory(NamedTuple):
+class SweepMemory(NamedTuple):
     """What is known after some submissions."""
 
     estimate: Floats
@@ -72,7 +72,7 @@ class Memory(NamedTuple):
     mixture: Mixture
 
     @classmethod
-    def of(cls, groups: Groups, finest: Codes, quantiles: int) -> Memory:
+    def of(cls, groups: Groups, finest: Codes, quantiles: int) -> SweepMemory:
         """Return what is known before any submission."""
         levels, size = groups.shape
         errors = _Errors(np.zeros((levels, ERRORS), np.int32), np.zeros(levels, np.int64),
@@ -84,7 +84,7 @@ class Memory(NamedTuple):
 
 
 @compiled_with_arrays
-def sweep(order: Codes, ends: Codes, runs: Runs, quantiles: Floats, memory: Memory) -> None:
+def sweep(order: Codes, ends: Codes, runs: Runs, quantiles: Floats, memory: SweepMemory) -> None:
     """Go on through submissions in time; what ended before one, or at the same moment, is learnt first."""
     mixture = memory.mixture
     for job in order:
@@ -100,7 +100,7 @@ def sweep(order: Codes, ends: Codes, runs: Runs, quantiles: Floats, memory: Memo
 
 
 @compiled_with_arrays
-def _learn_ends(now: float, ends: Codes, runs: Runs, memory: Memory) -> None:
+def _learn_ends(now: float, ends: Codes, runs: Runs, memory: SweepMemory) -> None:
     learnt, seen = memory.learnt[0], memory.mixture.seen
     while learnt < len(ends) and runs.ended_s[ends[learnt]] <= now:
         ended = ends[learnt]
@@ -117,7 +117,7 @@ def _learn_ends(now: float, ends: Codes, runs: Runs, memory: Memory) -> None:
 
 
 @compiled_with_arrays
-def _forecast(job: int, runs: Runs, quantiles: Floats, memory: Memory) -> bool:
+def _forecast(job: int, runs: Runs, quantiles: Floats, memory: SweepMemory) -> bool:
     """Fill in the median and each way's forecast; return whether anything is known."""
     ways = memory.mixture.ways[job]
     memory.chosen[job], memory.evidence[job] = expect(job, memory.last, quantiles, memory.estimate[job],
@@ -132,7 +132,7 @@ def _forecast(job: int, runs: Runs, quantiles: Floats, memory: Memory) -> bool:
 
 
 @compiled_with_arrays
-def _by_errors(job: int, runs: Runs, quantiles: Floats, memory: Memory, out: Floats) -> None:
+def _by_errors(job: int, runs: Runs, quantiles: Floats, memory: SweepMemory, out: Floats) -> None:
     """Fill in quantiles by how far estimates were off for the last jobs of the same level, or else of all."""
     errors, middle, chosen = memory.errors, memory.mixture.middle, memory.chosen[job]
     everyone = len(errors.seen) - 1
