@@ -22,7 +22,7 @@ SUBMITTED, STARTED, ENDED = range(3)
 
 
 @dataclass(frozen=True)
-class Event:
+class LoggedEvent:
     """Something that befell a job."""
 
     at_s: float
@@ -32,7 +32,7 @@ class Event:
 
 
 @dataclass
-class Round:
+class BackfillRound:
     """One round of the backfill: jobs and priorities in its order, what it started, what it planned."""
 
     at_s: float
@@ -44,11 +44,11 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Record:
+class ControllerRecord:
     """All that a log tells."""
 
-    events: tuple[Event, ...]
-    rounds: tuple[Round, ...]
+    events: tuple[LoggedEvent, ...]
+    rounds: tuple[BackfillRound, ...]
     looks_s: tuple[float, ...]
     """When either scheduler began to look."""
 
@@ -67,22 +67,22 @@ class Record:
         return self.looks_s[place] if place < len(self.looks_s) else at_s
 
 
-def read(path: Path) -> Record:
+def read(path: Path) -> ControllerRecord:
     """Read a controller's log."""
-    events, rounds, looks = list[Event](), list[Round](), list[float]()
-    current: Round | None = None
+    events, rounds, looks = list[LoggedEvent](), list[BackfillRound](), list[float]()
+    current: BackfillRound | None = None
     for at_s, words in _lines(path):
         if words.endswith(_ROUND) or _PASS in words:
             looks.append(at_s)
         events.extend(_events(at_s, words))
         if words.endswith(_ROUND):
-            current = Round(at_s)
+            current = BackfillRound(at_s)
         elif current is not None:
             _note(current, words)
             if _ROUND_OVER in words:
                 rounds.append(current)
                 current = None
-    return Record(tuple(events), tuple(rounds), tuple(looks))
+    return ControllerRecord(tuple(events), tuple(rounds), tuple(looks))
 
 
 def _lines(path: Path) -> Iterator[tuple[float, str]]:
@@ -93,16 +93,16 @@ def _lines(path: Path) -> Iterator[tuple[float, str]]:
                 yield datetime.fromisoformat(match[1]).timestamp(), match[2].strip()
 
 
-def _events(at_s: float, words: str) -> Iterator[Event]:
+def _events(at_s: float, words: str) -> Iterator[LoggedEvent]:
     if match := _SUBMITTED.search(words):
-        yield Event(at_s, SUBMITTED, int(match[1]))
+        yield LoggedEvent(at_s, SUBMITTED, int(match[1]))
     elif match := _STARTED.search(words):
-        yield Event(at_s, STARTED, int(match[1] or match[2]), rows(match[3]))
+        yield LoggedEvent(at_s, STARTED, int(match[1] or match[2]), rows(match[3]))
     elif match := _ENDED.search(words):
-        yield Event(at_s, ENDED, int(match[1]))
+        yield LoggedEvent(at_s, ENDED, int(match[1]))
 
 
-def _note(found: Round, words: str) -> None:
+def _note(found: BackfillRound, words: str) -> None:
     if match := _TESTED.search(words):
         found.tested[int(match[1])] = float(match[2])
     elif match := _PLANNED.search(words):

@@ -16,7 +16,7 @@ from idlewatt.daemon.replay.state import ClusterState, Start
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.storage.records import SchedulerSnapshot
 
-from .controller_log import ENDED, STARTED, SUBMITTED, Event, Record, Round
+from .controller_log import ENDED, STARTED, SUBMITTED, BackfillRound, ControllerRecord, LoggedEvent
 
 Nodes = tuple[int, ...]
 Plan = tuple[float, float, Nodes]
@@ -41,7 +41,7 @@ class Agreement:
                 f"({self.starts} starts), {self.plans_alike} of {self.plans} plans are the same")
 
 
-def agreement(seen: SchedulerSnapshot, record: Record) -> Agreement:
+def agreement(seen: SchedulerSnapshot, record: ControllerRecord) -> Agreement:
     """Compare all rounds that looked at jobs of a queue that is over."""
     jobs = [job for job in seen.jobs if job.start_s is not None and job.end_s is not None]
     empty = ClusterState.from_snapshot(replace(seen, jobs=()), seen.time_s)
@@ -56,7 +56,7 @@ def agreement(seen: SchedulerSnapshot, record: Record) -> Agreement:
     return found
 
 
-def befall(state: ClusterState, event: Event, row: dict[int, int]) -> None:
+def befall(state: ClusterState, event: LoggedEvent, row: dict[int, int]) -> None:
     """Let what really happened happen here."""
     job, arrays = row[event.job], state.arrays
     arrays.clock[a.NOW] = np.floor(event.at_s)
@@ -69,7 +69,7 @@ def befall(state: ClusterState, event: Event, row: dict[int, int]) -> None:
         finish(arrays, job)
 
 
-def compare(state: ClusterState, rules: Rules, one: Round, row: dict[int, int], found: Agreement) -> None:
+def compare(state: ClusterState, rules: Rules, one: BackfillRound, row: dict[int, int], found: Agreement) -> None:
     """Let ours decide in the place of one real round."""
     ours, numbers = state.copy(), {place: number for number, place in row.items()}
     ours.arrays.clock[a.NOW] = np.floor(one.at_s)

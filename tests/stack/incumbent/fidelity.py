@@ -17,7 +17,7 @@ from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.storage.records import SchedulerSnapshot
 
-from .controller_log import Record
+from .controller_log import ControllerRecord
 from .oracle import snapshot
 from .site import GPUS, NODES, USERS
 
@@ -115,7 +115,7 @@ def last_reckoning(slurm: Slurm) -> float:
     return (slurm.conf.parents[1] / "state/priority_last_decay_ran").stat().st_mtime
 
 
-def replayed(seen: SchedulerSnapshot, record: Record, reckoned_s: float, replays: int = 20) -> Likeness:
+def replayed(seen: SchedulerSnapshot, record: ControllerRecord, reckoned_s: float, replays: int = 20) -> Likeness:
     """Compare a queue that is over with replays of its submissions.
 
     A job is there when a scheduler first looked after its submission, and holds its nodes until one looks after its
