@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from numpy.typing import NDArray
 
 from ..storage.power_classes import PowerClass
 from . import charts
@@ -101,8 +102,8 @@ def _jct(outcomes: Sequence[PolicyOutcome], plan: SweepPlan) -> Chart:
                  charts.value_ticks(y), shapes)
 
 
-def _taken(outcome: PolicyOutcome, plan: SweepPlan) -> Any:
-    taken = outcome.arrays["end"] - plan.workload.submit
+def _taken(outcome: PolicyOutcome, plan: SweepPlan) -> NDArray[np.float64]:
+    taken: NDArray[np.float64] = outcome.arrays["end"] - plan.workload.submit
     return taken[~np.isnan(taken)]
 
 
@@ -117,8 +118,9 @@ def _over_time(outcomes: Sequence[PolicyOutcome], name: str, title: str, first: 
     return Chart(title, height, f"{unit} since the first submission", ticks, charts.value_ticks(y), shapes)
 
 
-def _part(outcome: PolicyOutcome, name: str) -> Any:
-    return outcome.arrays["watts"][:, CLASSES.index(name)]
+def _part(outcome: PolicyOutcome, name: str) -> NDArray[np.float64]:
+    watts: NDArray[np.float64] = outcome.arrays["watts"]
+    return watts[:, CLASSES.index(name)]
 
 
 def _extent(outcomes: Sequence[PolicyOutcome]) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -22,14 +22,14 @@ class ConfigError(Exception):
 _DEEPEST = 100
 _RENAMED = {"counsel": "recommenders"}
 """Keys of older versions, and what they are called now."""
-_Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Safe: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _Loader(_Safe):  # type: ignore[misc]
+class _Loader(_Safe):  # type: ignore[misc,valid-type]
     """YAML in which a repeated key is an error: the second would silently win."""
 
 
-def _mapping(loader: Any, node: yaml.MappingNode) -> dict[object, object]:
+def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[object, object]:
     seen: set[object] = set()
     for key_node, _ in node.value:
         key = loader.construct_object(key_node, deep=True)

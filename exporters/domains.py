@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 import yaml
 
@@ -36,7 +35,7 @@ _NO_CLIQUE = re.compile(r"0{8}-0{4}-0{4}-0{4}-0{12}(\.\d+)?|\.?")
 _PAIR = re.compile(r"(\w+)=(\S+)")
 _DEEPEST = 32
 """Of topology.yaml: its own lists and mappings are six deep."""
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def of_labels(nodes: Mapping[str, Mapping[str, str]]) -> Fabric:

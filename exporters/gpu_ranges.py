@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from . import dcgm_fields, nvidia_smi
 from .errand import all_of
@@ -155,7 +154,7 @@ def _named(uuid: str) -> str:
     return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
 
 
-def _placed(values: Any, first_s: float, step_s: float, steps: int) -> list[float | None]:
+def _placed(values: Iterable[tuple[float, str]], first_s: float, step_s: float, steps: int) -> list[float | None]:
     placed: list[float | None] = [None] * steps
     for time_s, text in values:
         place, value = round((float(time_s) - first_s) / step_s), float(text)

@@ -159,7 +159,7 @@ def decode(body: bytes) -> list[tuple[dict[str, str], float]]:
     return [({name: clean(value) for name, value in labels.items()}, value) for labels, value in series]
 
 
-def envelope_of(body: bytes) -> Any:
+def envelope_of(body: bytes) -> object:
     """Return the data of an answer of the query API; raise ``ValueError`` for what is none, with its complaint."""
     try:
         envelope = json.loads(decode_text(body))

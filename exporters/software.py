@@ -7,7 +7,7 @@ from them, made fit and short. A job's script is never looked at, and no more is
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from .text import clean
 
@@ -29,6 +29,14 @@ class Software(NamedTuple):
     image: str = ""
     framework: str = ""
     cuda: str = ""
+
+
+class SoftwareFields(TypedDict):
+    """The same by the names of the fields of ``storage.records.Job``."""
+
+    image: str
+    framework: str
+    cuda: str
 
 
 NOTHING = Software()

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, select, update
 
 from . import phrases, schema
 from .database import upsert
 from .recommendations import Alternative, Instead, Placement, Recommendation
-from .values import chunks, number, words
+from .values import TableRow, chunks, number, words
 
 Advised = tuple[str, float, str]
 """(job id, submit time, policy)."""
@@ -102,7 +102,7 @@ def changes(connection: Connection, since_s: float, until_s: float, job_id: str 
                               phrases.put_together(row.reason_text, row.figures)) for row in connection.execute(query))
 
 
-def issued_of(row: Row[Any]) -> IssuedAdvice:
+def issued_of(row: TableRow) -> IssuedAdvice:
     """Return the recommendation that a row holds."""
     placement = None if row.nodes is None else Placement(tuple(row.nodes), tuple(row.gpus))
     alternatives = tuple(Alternative(Placement(tuple(nodes), tuple(gpus)), reason, *cost_and_speed)
@@ -148,8 +148,8 @@ def _batches(items: Iterable[Recommendation]) -> Iterator[list[Recommendation]]:
     yield list(batch.values())
 
 
-def _in_force(connection: Connection, batch: Sequence[Recommendation]) -> dict[Advised, Row[Any]]:
-    found: dict[Advised, Row[Any]] = {}
+def _in_force(connection: Connection, batch: Sequence[Recommendation]) -> dict[Advised, TableRow]:
+    found: dict[Advised, TableRow] = {}
     columns = [_TABLE.c[name] for name in _KNOWN]
     for ids in chunks({words(item.job_id) for item in batch}):
         for row in connection.execute(select(*columns).where(_TABLE.c.job_id.in_(ids))):
@@ -176,13 +176,13 @@ def _row(item: Recommendation) -> dict[str, object]:
             "issued_s": item.issued_s, "last_issued_s": item.issued_s}
 
 
-def _same(known: Row[Any], row: Mapping[str, object]) -> bool:
+def _same(known: TableRow, row: Mapping[str, object]) -> bool:
     """Tell whether nothing but the time differs; advice to start is weighed against others, which may differ."""
     told = (*_PLACED, "reason", "expected_start_s", "wait_change_s")
     return row["action"] != "start" and all(getattr(known, name) == row[name] for name in told)
 
 
-def _since(known: Row[Any], row: Mapping[str, Any]) -> dict[str, object]:
+def _since(known: TableRow, row: Mapping[str, Any]) -> dict[str, object]:
     """Return since when advice stands, and what stood in the minutes before."""
     recent = [one for one in known.before if one[1] >= row["issued_s"] - TRAIL_S]
     if all(getattr(known, name) == row[name] for name in _PLACED):
@@ -192,7 +192,7 @@ def _since(known: Row[Any], row: Mapping[str, Any]) -> dict[str, object]:
     return {"before": [*recent, last][-MOST_BEFORE:]}
 
 
-def _noted(known: Row[Any] | None, row: Mapping[str, object], phrase: int) -> dict[str, object]:
+def _noted(known: TableRow | None, row: Mapping[str, object], phrase: int) -> dict[str, object]:
     """Return the reason and the time that are noted as a change, which may be those before."""
     changed = known is None or known.action != row["action"] or known.noted is None or (
         known.noted != phrase and row["last_issued_s"] >= known.noted_s + REASON_EVERY_S)

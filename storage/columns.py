@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Engine, Select, func, select
+from sqlalchemy import Engine, func, select
 
 from . import database, schema
+from .values import Query
 
 _NUMBERS = ("submit_s", "eligible_s", "start_s", "end_s", "limit_s", "gpus", "nodes", "cpus", "memory_bytes")
 _WORDS = ("partition", "user", "name", "state", "image")
@@ -72,7 +73,7 @@ def load(engine: Engine, since_s: float | None, until_s: float | None, last: int
     return _assemble(ids, numbers, codes, vocabularies)
 
 
-def _query(since_s: float | None, until_s: float | None, last: int | None) -> Select[Any]:
+def _query(since_s: float | None, until_s: float | None, last: int | None) -> Query:
     columns = schema.jobs.c
     query = select(columns.job_id, *(columns[name] for name in _NUMBERS + _WORDS))
     if since_s is not None:
@@ -84,13 +85,13 @@ def _query(since_s: float | None, until_s: float | None, last: int | None) -> Se
     return query
 
 
-def counted(engine: Engine, query: Select[Any]) -> int:
+def counted(engine: Engine, query: Query) -> int:
     """Return how many rows a query has."""
     with engine.connect() as connection:
         return int(connection.execute(select(func.count()).select_from(query.subquery())).scalar_one())
 
 
-def streamed(engine: Engine, query: Select[Any]) -> Iterator[Sequence[Sequence[object]]]:
+def streamed(engine: Engine, query: Query) -> Iterator[Sequence[Sequence[object]]]:
     """Yield the rows of a query, some hundred at a time, as the driver gives them."""
     statement = str(query.compile(dialect=engine.dialect, compile_kwargs={"literal_binds": True}))
     # Streaming: PostgreSQL would otherwise send a million rows before the first.

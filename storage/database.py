@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import (
     Connection,
@@ -32,6 +32,12 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from .errors import SchemaTooNew, SchemaTooOld, StoreError, StoreLocked, StoreUnavailable, explain, place
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from alembic.config import Config
+    from sqlalchemy import ColumnElement
 
 _ADVISORY_LOCK = 0x1D1E_0A77
 BUSY_TIMEOUT_S = 5.0
@@ -85,7 +91,7 @@ def _sqlite_engine(url: URL, read_only: bool) -> Engine:
     engine = create_engine(url, connect_args=options)
 
     @event.listens_for(engine, "connect")
-    def prepare(connection: Any, _record: object) -> None:
+    def prepare(connection: sqlite3.Connection, _record: object) -> None:
         # The driver would begin transactions late and lazily; we say BEGIN ourselves.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
@@ -264,7 +270,7 @@ def _counting(connection: Connection, tell: Tell) -> Callable[..., None]:
     return hears
 
 
-def _alembic(connection: Connection) -> Any:
+def _alembic(connection: Connection) -> Config:
     from alembic.config import Config  # as above
 
     config = Config()
@@ -305,7 +311,7 @@ def _upsert(dialect: str, table: Table, update: tuple[str, ...], keep_known: tup
     """Return the statement; putting it together takes longer than writing the few rows of a cycle."""
     insert = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(table)
     unique = next((item for item in table.constraints if isinstance(item, UniqueConstraint)), table.primary_key)
-    new: dict[str, Any] = {name: insert.excluded[name] for name in update}
+    new: dict[str, ColumnElement[object]] = {name: insert.excluded[name] for name in update}
     new |= {name: func.coalesce(insert.excluded[name], table.c[name]) for name in keep_known}
     key = [column.name for column in unique.columns]
     return insert.on_conflict_do_update(index_elements=key, set_=new) if new else insert.on_conflict_do_nothing()
@@ -323,7 +329,7 @@ def _accumulate(dialect: str, table: Table, add: tuple[str, ...], most: tuple[st
         -> Executable:
     insert = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(table)
     unique = next((item for item in table.constraints if isinstance(item, UniqueConstraint)), table.primary_key)
-    new: dict[str, Any] = {name: _added(table.c[name], insert.excluded[name]) for name in add}
+    new: dict[str, ColumnElement[float]] = {name: _added(table.c[name], insert.excluded[name]) for name in add}
     for name in most:
         old, given = table.c[name], insert.excluded[name]
         new[name] = case((old.is_(None) | (given > old), given), else_=old)
@@ -331,7 +337,7 @@ def _accumulate(dialect: str, table: Table, add: tuple[str, ...], most: tuple[st
     return insert.on_conflict_do_update(index_elements=[column.name for column in unique.columns], set_=new)
 
 
-def _added(old: Any, given: Any) -> Any:
+def _added(old: ColumnElement[float], given: ColumnElement[float]) -> ColumnElement[float]:
     """Return the sum of a row and what is given; of a column that may be NULL, of as much as is known."""
     if not old.nullable:
         return old + given

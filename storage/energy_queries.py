@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, literal, or_, select, true, tuple_
+from sqlalchemy import ColumnElement, Connection, and_, func, literal, or_, select, true, tuple_
 
 from . import schema
 from .energy_schema import CLASS_COLUMNS, COST_COLUMNS, SUMS
 from .power_classes import WASTED, PowerClass
 from .records import JobState
 from .run_energy import DAY_S
-from .values import words
+from .values import Query, TableRow, words
+
+if TYPE_CHECKING:
+    from sqlalchemy import FromClause, Table
 
 MOST_COUNTED = 100_000
 """Runs up to which it is told how many a list has: a page does not wait for a count of millions."""
@@ -194,7 +197,7 @@ def _only(found: Mapping[str, Mapping[str, int]], name: PowerClass) -> dict[str,
         "priced_mj": round(energy * (priced / whole)) if whole else 0}
 
 
-def _full(joined: Any) -> Select[Any]:
+def _full(joined: FromClause) -> Query:
     table, jobs = schema.run_energy, schema.jobs
     return select(table, jobs.c.name, jobs.c.state, jobs.c.end_s, jobs.c.start_s.label("last_start_s"), jobs.c.open) \
         .select_from(joined)
@@ -229,7 +232,7 @@ def _within(wanted: RunFilter) -> ColumnElement[bool]:
     return and_(*tests)
 
 
-def _days(table: Any, wanted: RunFilter) -> list[ColumnElement[bool]]:
+def _days(table: Table, wanted: RunFilter) -> list[ColumnElement[bool]]:
     tests: list[ColumnElement[bool]] = [table.c.day_s >= wanted.since_s // DAY_S * DAY_S]
     if wanted.until_s is not None:
         tests.append(table.c.day_s < wanted.until_s)
@@ -240,7 +243,7 @@ def _days(table: Any, wanted: RunFilter) -> list[ColumnElement[bool]]:
     return tests
 
 
-def _run(row: Row[Any]) -> RunRow:
+def _run(row: TableRow) -> RunRow:
     last = row.state is not None and row.last_start_s == row.start_s
     state = JobState(row.state) if last else JobState.UNKNOWN
     end_s = (row.end_s if last else row.last_s) if not (last and row.open and state.active) else None

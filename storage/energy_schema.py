@@ -6,8 +6,6 @@ exact in whatever order windows arrive.
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -40,7 +38,7 @@ SELDOM = (*CLASS_COLUMNS.values(), "shared_ms", "priced_mj", "cost_micro", "wast
 """Sums of which most runs have few: NULL stands for none of it, as a number takes eight bytes and NULL a bit."""
 
 
-def _sums(seldom: tuple[str, ...] = ()) -> list[Column[Any]]:
+def _sums(seldom: tuple[str, ...] = ()) -> list[Column[int]]:
     return [Column(name, BigInteger, nullable=name in TOLD or name in seldom) for name in SUMS]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from . import schema
-from .values import number, words
+from .values import TableRow, number, words
 
 State = Literal["intended", "done", "pinned", "started", "taking_back",
                 "taken_back", "edited", "refused", "lapsed", "ended"]
@@ -105,5 +105,5 @@ def read(connection: Connection, since_s: float, limit: int | None = None) -> tu
     return tuple(map(_change, connection.execute(query)))
 
 
-def _change(row: Row[Any]) -> FollowChange:
+def _change(row: TableRow) -> FollowChange:
     return FollowChange(**row._mapping)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import Connection, Engine, event
 
 from . import database, follow
 from .errors import StoreLocked
 from .follow import FollowChange
+
+if TYPE_CHECKING:
+    import sqlite3
 
 
 class FollowLedger:
@@ -93,7 +96,7 @@ def _engine(path: Path) -> Engine:
     engine = database.connect(database.parse(str(path)))
 
     @event.listens_for(engine, "connect")
-    def durable(connection: Any, _record: object) -> None:
+    def durable(connection: sqlite3.Connection, _record: object) -> None:
         # A note that a power failure undoes would leave a pin behind that nobody knows of.
         connection.execute("PRAGMA synchronous = FULL")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, select
+from sqlalchemy import ColumnElement, Connection, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from . import phrases, schema
@@ -15,7 +15,7 @@ from .advice import IssuedAdvice
 from .database import upsert
 from .recommendations import Placed, Placement, Recommendation
 from .records import Job
-from .values import chunks
+from .values import TableRow, chunks
 
 Verdict = Literal["followed", "elsewhere", "earlier", "later", "not advised"]
 WITHIN_S = 600.0
@@ -70,7 +70,7 @@ def judge(connection: Connection, jobs: Sequence[Job]) -> None:
     runs = _unjudged(connection, jobs)
     advice = _advice_on(connection, runs)
     before = _starts_before(connection, [run for run in runs if run.names & advice.keys()])
-    found: list[tuple[_Run, Row[Any] | None, Stood | None]] = []
+    found: list[tuple[_Run, TableRow | None, Stood | None]] = []
     for run in runs:
         rows = [row for name in sorted(run.names) for row in advice.get(name, ()) if row.submit_s == run.submit_s]
         stood = {row.policy: (run, row, one) for row in rows
@@ -118,7 +118,7 @@ def placed(connection: Connection) -> tuple[Placed, ...]:
         .where(_VERDICTS.c.run.in_(going), _VERDICTS.c.action == "start", _VERDICTS.c.shadow.is_(False),
                parts.c.gpus > 0)
         .order_by(_RUNS.c.id, parts.c.node))
-    found: dict[int, list[Any]] = {}
+    found: dict[int, list[TableRow]] = {}
     for row in rows:
         found.setdefault(row.id, []).append(row)
     return tuple(Placed(held[0].partition, Placement(tuple(row.node for row in held), tuple(row.held for row in held)),
@@ -171,9 +171,9 @@ def _unjudged(connection: Connection, jobs: Sequence[Job]) -> list[_Run]:
     return [_Run(*run, held=some) for run, some in held.items() if (run[2], run[4]) in keys]
 
 
-def _advice_on(connection: Connection, runs: Iterable[_Run]) -> dict[str, list[Row[Any]]]:
+def _advice_on(connection: Connection, runs: Iterable[_Run]) -> dict[str, list[TableRow]]:
     """Return the advice in force by the job's id."""
-    table, found = schema.recommendations, dict[str, list[Row[Any]]]()
+    table, found = schema.recommendations, dict[str, list[TableRow]]()
     for ids in chunks({name for run in runs for name in run.names}):
         for row in connection.execute(select(table).where(table.c.job_id.in_(ids)).order_by(table.c.id)):
             found.setdefault(row.job_id, []).append(row)
@@ -192,7 +192,7 @@ def _starts_before(connection: Connection, runs: Sequence[_Run]) -> dict[int, fl
     return found
 
 
-def _in_force_at(row: Row[Any], start_s: float, previous_s: float | None) -> Stood | None:
+def _in_force_at(row: TableRow, start_s: float, previous_s: float | None) -> Stood | None:
     """Return what a policy had said last before a start, since the previous one; None when that is not known."""
     versions = [*(Stood(*one) for one in row.before), Stood(*(getattr(row, name) for name in Stood._fields))]
     # Schedulers cut the start down to its second: advice of that second may be what the operator did.
@@ -203,7 +203,7 @@ def _in_force_at(row: Row[Any], start_s: float, previous_s: float | None) -> Sto
     return None if previous_s is not None and last.last_issued_s <= previous_s else last
 
 
-def _keep(connection: Connection, found: Sequence[tuple[_Run, Row[Any] | None, Stood | None]]) -> None:
+def _keep(connection: Connection, found: Sequence[tuple[_Run, TableRow | None, Stood | None]]) -> None:
     """Write verdicts with the advice that they are about, and count them."""
     reasons = {stood.reason: phrases.taken_apart(stood.reason) for _, _, stood in found if stood is not None}
     texts = {phrase for phrase, _ in reasons.values()}

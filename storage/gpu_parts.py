@@ -44,7 +44,7 @@ class GpuPart:
         return f"{self.units:g} {self.kind}{'s' if self.kind == 'shard' and self.units != 1 else ''}"
 
 
-def packed(parts: Sequence[GpuPart]) -> list[list[Any]] | None:
+def packed(parts: Sequence[GpuPart]) -> list[list[str | float | None]] | None:
     """Return parts as a list of lists, which a JSON column holds; None where there are none."""
     return [[words(part.kind), None if part.index is None else whole(part.index), number(part.units) or 0.0,
              number(part.share), words(part.uuid)] for part in parts[:_MOST]] or None

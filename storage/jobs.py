@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from . import schema
 from .database import upsert
 from .gpu_parts import packed
 from .records import Job, JobState
-from .values import chunks, number, whole, words
+from .values import TableRow, chunks, number, whole, words
 
 Key = tuple[str, float]
 _RARE = ("gpus_per_node", "gpu_model", "features", "required_nodes", "excluded_nodes", "reservation", "exclusive")
@@ -51,14 +50,14 @@ def _last_time(job: Job) -> float:
     return max(time for time in (job.end_s, job.start_s, job.submit_s) if time is not None)
 
 
-def _seen_is_stale(known: Row[Any], job: Job, time_s: float) -> bool:
+def _seen_is_stale(known: TableRow, job: Job, time_s: float) -> bool:
     if time_s < known.changed_s:
         return True
     # What accounting saw end does not run on, however late the scheduler's page comes.
     return bool(not known.open and job.state.active and job.start_s == known.start_s)
 
 
-def _finished_is_stale(known: Row[Any], job: Job, time_s: float) -> bool:
+def _finished_is_stale(known: TableRow, job: Job, time_s: float) -> bool:
     if job.start_s is None:
         return JobState(known.state).active
     if known.start_s is not None and job.start_s < known.start_s:
@@ -70,7 +69,7 @@ def _finished_is_stale(known: Row[Any], job: Job, time_s: float) -> bool:
 
 
 def _store(connection: Connection, jobs: Iterable[Job], when: Callable[[Job], float],
-           stale: Callable[[Row[Any], Job, float], bool]) -> None:
+           stale: Callable[[TableRow, Job, float], bool]) -> None:
     for batch in _batches(map(_clean, jobs)):
         known = _known(connection, batch)
         fresh = [job for job in batch if job.key not in known or not stale(known[job.key], job, when(job))]
@@ -104,9 +103,9 @@ def _clean(job: Job) -> Job:
     return replace(job, job_id=words(job.job_id), start_s=start, end_s=None if impossible else end)
 
 
-def _known(connection: Connection, jobs: Sequence[Job]) -> dict[Key, Row[Any]]:
+def _known(connection: Connection, jobs: Sequence[Job]) -> dict[Key, TableRow]:
     keys = {job.key for job in jobs}
-    rows: dict[Key, Row[Any]] = {}
+    rows: dict[Key, TableRow] = {}
     for ids in chunks({job_id for job_id, _ in keys}):
         found = connection.execute(select(schema.jobs).where(schema.jobs.c.job_id.in_(ids)))
         rows |= {key: row for row in found if (key := (row.job_id, row.submit_s)) in keys}
@@ -136,7 +135,7 @@ def _rare_wishes(job: Job) -> dict[str, object]:
     return {name: words(wish) if isinstance(wish, str) else wish for name, wish in wishes.items() if wish}
 
 
-def _merged(known: Row[Any], job: Job, time_s: float) -> dict[str, object]:
+def _merged(known: TableRow, job: Job, time_s: float) -> dict[str, object]:
     row = _row(job, time_s)
     kept = {name: getattr(known, name) for name in _KEPT if row[name] in (None, "", {})}
     kept |= {name: getattr(known, name) for name in ("gpus", "cpus", "memory_bytes") if not row[name]}
@@ -153,7 +152,7 @@ def _update(connection: Connection, rows: Sequence[dict[str, object]]) -> None:
         connection.execute(update(schema.jobs).where(schema.jobs.c.id == bindparam("known")), rows)
 
 
-def _changes(job: Job, known: Row[Any] | None, time_s: float) -> Iterator[dict[str, object]]:
+def _changes(job: Job, known: TableRow | None, time_s: float) -> Iterator[dict[str, object]]:
     """Yield the state changes that this fact reveals, those between two glances included."""
     before = known.state if known else None
     if known is None:
@@ -171,7 +170,7 @@ def _changes(job: Job, known: Row[Any] | None, time_s: float) -> Iterator[dict[s
                "reason_text": words(job.reason_text)}
 
 
-def _move_runs(connection: Connection, jobs: Iterable[Job], known: dict[Key, Row[Any]]) -> None:
+def _move_runs(connection: Connection, jobs: Iterable[Job], known: dict[Key, TableRow]) -> None:
     """Follow a start that the scheduler sets anew once the job's nodes have powered up: it is the same run."""
     moves = [{"known": row.id, "old": row.start_s, "start_s": job.start_s} for job in jobs
              if (row := known.get(job.key)) is not None and job.state.active and JobState(row.state).active
@@ -183,7 +182,7 @@ def _move_runs(connection: Connection, jobs: Iterable[Job], known: dict[Key, Row
                            .values(start_s=bindparam("start_s")), moves)
 
 
-def _store_runs(connection: Connection, jobs: Sequence[Job], rows: dict[Key, Row[Any]]) -> None:
+def _store_runs(connection: Connection, jobs: Sequence[Job], rows: dict[Key, TableRow]) -> None:
     started = [job for job in jobs if job.start_s is not None]
     upsert(connection, schema.runs, [_run(job, rows) for job in started if not job.state.finished])
     upsert(connection, schema.runs, [_run(job, rows) for job in started if job.state.finished],
@@ -200,7 +199,7 @@ def _store_runs(connection: Connection, jobs: Sequence[Job], rows: dict[Key, Row
     upsert(connection, schema.allocations, [part for part, active in parts if not active])
 
 
-def _run(job: Job, rows: dict[Key, Row[Any]]) -> dict[str, object]:
+def _run(job: Job, rows: dict[Key, TableRow]) -> dict[str, object]:
     running = not job.state.finished and job.end_s is None
     return {"job": rows[job.key].id, "start_s": job.start_s, "end_s": None if job.state.active else job.end_s,
             "state": JobState.RUNNING.value if job.state.active or running else
@@ -226,7 +225,7 @@ def _close_runs(connection: Connection, jobs: Sequence[int]) -> None:
                                .values(end_s=bindparam("end"), state=JobState.UNKNOWN.value), ends)
 
 
-def _bound(run: Any) -> float | None:
+def _bound(run: TableRow) -> float | None:
     if run.last is not None and run.start_s < run.last:
         return float(run.last)
     return float(run.changed_s) if run.state == JobState.PENDING else None

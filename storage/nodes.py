@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, select
+from sqlalchemy import Connection, and_, func, select
 
 from . import schema
 from .database import upsert
 from .records import Node, NodeState
-from .values import whole, words
+from .values import TableRow, whole, words
 
 _TABLE = schema.node_changes
 
@@ -36,7 +35,7 @@ def store(connection: Connection, nodes: Sequence[Node], time_s: float) -> None:
     upsert(connection, _TABLE, rows)
 
 
-def latest(connection: Connection, at_s: float | None = None) -> Sequence[Row[Any]]:
+def latest(connection: Connection, at_s: float | None = None) -> Sequence[TableRow]:
     """Return the newest row of every node, as of ``at_s``."""
     newest = select(_TABLE.c.name, func.max(_TABLE.c.time_s).label("time_s")).group_by(_TABLE.c.name)
     if at_s is not None:
@@ -46,7 +45,7 @@ def latest(connection: Connection, at_s: float | None = None) -> Sequence[Row[An
         found, and_(found.c.name == _TABLE.c.name, found.c.time_s == _TABLE.c.time_s)).order_by(_TABLE.c.name)).all()
 
 
-def node_of(row: Row[Any]) -> Node:
+def node_of(row: TableRow) -> Node:
     """Return the node that a row describes."""
     return Node(name=row.name, partitions=tuple(row.partitions), gpus=row.gpus, gpu_model=row.gpu_model, cpus=row.cpus,
                 memory_bytes=row.memory_bytes, state=NodeState(row.state), features=tuple(row.features),
@@ -54,9 +53,9 @@ def node_of(row: Row[Any]) -> Node:
                 above=tuple(row.above), domain=row.domain)
 
 
-def _facts_of(row: Row[Any]) -> dict[str, object]:
+def _facts_of(row: TableRow) -> dict[str, object]:
     return {name: value for name, value in row._mapping.items() if name not in ("id", "time_s")}
 
 
-def _differs(known: Row[Any] | None, new: Mapping[str, object], time_s: float) -> bool:
+def _differs(known: TableRow | None, new: Mapping[str, object], time_s: float) -> bool:
     return known is None or (known.time_s < time_s and _facts_of(known) != new)

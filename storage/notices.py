@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from sqlalchemy import Connection, Row, delete, select
+from sqlalchemy import Connection, delete, select
 
 from . import schema
 from .database import upsert
-from .values import finite, number, whole, words
+from .values import TableRow, finite, number, whole, words
 
 State = Literal["dry_run", "waiting", "sent", "left_out", "lapsed", "failed"]
 STATES: tuple[State, ...] = ("dry_run", "waiting", "sent", "left_out", "lapsed", "failed")
@@ -50,7 +50,7 @@ class Notice:
     next_s: float | None = None
     """When it is tried again."""
     tries: int = 0
-    figures: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, object] = field(default_factory=dict)
     """What the text says of the job."""
 
     @property
@@ -92,7 +92,7 @@ def read(connection: Connection, since_s: float, user: str = "", limit: int | No
     return tuple(map(_notice, rows))
 
 
-def _notice(row: Row[Any]) -> Notice:
+def _notice(row: TableRow) -> Notice:
     return Notice(
         row.rule, row.stage, row.channel, row.job_id, row.submit_s, row.start_s, row.kind, row.user, row.account,
         row.partition, row.state, row.found_s, row.updated_s, row.words, row.fix, row.address, row.why, row.sent_s,

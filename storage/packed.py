@@ -12,13 +12,14 @@ import logging
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Row, Table, select
+from sqlalchemy import Connection, Table, select
 
 from .database import upsert
+from .values import TableRow
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ def unscaled(column: Ints, units: float) -> list[float | None]:
     return [None if value == MISSING else value / units for value in column.tolist()]
 
 
-def readable(rows: Iterable[Row[Any]], read: Callable[[bytes], Read]) -> Iterator[tuple[Row[Any], Read]]:
+def readable(rows: Iterable[TableRow], read: Callable[[bytes], Read]) -> Iterator[tuple[TableRow, Read]]:
     """Yield rows with what their packed numbers say; a window that is damaged costs itself only, and is said."""
     for row in rows:
         try:

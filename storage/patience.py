@@ -27,7 +27,7 @@ def bounded(engine: Engine, patience: Patience) -> None:
         kind = _connection(patience)
 
         @event.listens_for(engine, "do_connect")
-        def connect(_dialect: object, _record: object, words: Any, options: Any) -> object:
+        def connect(_dialect: object, _record: object, words: tuple[str, ...], options: dict[str, Any]) -> object:
             return kind.connect(*words, **options)
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy import Connection, func, select, update
 
 from . import schema
 from .database import upsert
-from .values import finite, number, words
+from .values import TableRow, finite, number, words
 
 
 class Decision(StrEnum):
@@ -103,7 +103,7 @@ def store(connection: Connection, promotion: Promotion) -> None:
         connection.execute(table.insert(), [row | {"figures": finite(dict(promotion.figures))}])
 
 
-def promotion_of(row: Row[Any]) -> Promotion:
+def promotion_of(row: TableRow) -> Promotion:
     """Return the decision that a row holds."""
     return Promotion(row.time_s, row.model, Decision(row.decision), row.by, row.reason, row.figures)
 
@@ -125,7 +125,7 @@ def store_abstentions(connection: Connection, abstentions: Sequence[Abstention])
                  "first_s": item.first_s, "last_s": item.last_s, "rounds": item.rounds}])
 
 
-def abstention_of(row: Row[Any]) -> Abstention:
+def abstention_of(row: TableRow) -> Abstention:
     """Return the abstention that a row holds."""
     return Abstention(row.model, row.cause, row.words, row.first_s, row.last_s, row.rounds)
 
@@ -148,7 +148,7 @@ def store_standings(connection: Connection, standings: Sequence[ShadowResult]) -
         update=("until_s", *seconds))
 
 
-def standing_of(row: Row[Any]) -> ShadowResult:
+def standing_of(row: TableRow) -> ShadowResult:
     """Return the standing that a row holds."""
     return ShadowResult(row.policy, row.since_s, row.until_s, row.system_s, row.incumbent_system_s, row.wait_s,
                     row.incumbent_wait_s)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, Table, func, or_, select, text
+from sqlalchemy import ColumnElement, Connection, Engine, Table, func, or_, select, text
 
 from . import (
     advice,
@@ -45,7 +45,7 @@ from .simulated import Simulated
 from .speeds import RunSpeed
 from .underuse import CauseTally
 from .uses import Use
-from .values import chunks
+from .values import Query, TableRow, chunks
 from .waiting import WaitReason
 
 
@@ -329,11 +329,11 @@ class HistoryReader(EnergyReader, NoticeReader):
         with self._reading() as connection:
             return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
 
-    def _all(self, query: Select[Any]) -> Sequence[Row[Any]]:
+    def _all(self, query: Query) -> Sequence[TableRow]:
         with self._reading() as connection:
             return connection.execute(query).all()
 
-    def _jobs(self, query: Select[Any]) -> tuple[Job, ...]:
+    def _jobs(self, query: Query) -> tuple[Job, ...]:
         with self._reading() as connection:
             rows = connection.execute(query).all()
             held = _held(connection, [row.id for row in rows])
@@ -344,7 +344,7 @@ def _stood(table: Table, since_s: float, until_s: float) -> ColumnElement[bool]:
     return (table.c.last_issued_s >= since_s) & (table.c.issued_s < until_s)
 
 
-def _job(row: Row[Any], allocations: tuple[Allocation, ...]) -> Job:
+def _job(row: TableRow, allocations: tuple[Allocation, ...]) -> Job:
     wishes: dict[str, Any] = {name: tuple(wish) if isinstance(wish, list) else wish
                               for name, wish in row.request.items()}
     request = Request(gpus=row.gpus, nodes=row.nodes, cpus=row.cpus, memory_bytes=row.memory_bytes, **wishes)
@@ -358,7 +358,7 @@ def _job(row: Row[Any], allocations: tuple[Allocation, ...]) -> Job:
                image=row.image, framework=row.framework, cuda=row.cuda)
 
 
-def _allocation(row: Row[Any]) -> Allocation:
+def _allocation(row: TableRow) -> Allocation:
     indexes = None if row.gpu_indexes is None else tuple(row.gpu_indexes)
     return Allocation(row.node, row.gpus, indexes, row.cpus, row.memory_bytes, parts=unpacked(row.parts))
 

@@ -6,7 +6,7 @@ from the same shares, so that runs and what nobody holds add up to the cluster, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from .database import accumulate
 from .energy_schema import CLASS_COLUMNS, COST_COLUMNS, SELDOM, SUMS, TOLD
 from .packed import Window, pack, put_packed
 from .power_classes import WASTED, PowerClass
-from .values import chunks, number, thousandths, whole, words
+from .values import TableRow, chunks, number, thousandths, whole, words
 
 DAY_S = 86400.0
 MOST_NAMED = 64
@@ -151,7 +151,8 @@ def _store_window(connection: Connection, window: Window, shares: Sequence[Energ
     put_packed(connection, schema.run_windows, window, pack(table, [[one.value for one in PowerClass]]))
 
 
-def _add(connection: Connection, table: Table, shares: Iterable[EnergyShare], key_of: Any) -> None:
+def _add(connection: Connection, table: Table, shares: Iterable[EnergyShare],
+         key_of: Callable[[EnergyShare], dict[str, object]]) -> None:
     totals: dict[tuple[object, ...], tuple[dict[str, object], _Total]] = {}
     for share in shares:
         key = key_of(share)
@@ -172,10 +173,10 @@ def _store_runs(connection: Connection, shares: Iterable[EnergyShare]) -> dict[R
     return {run: found[run].id for run in by_run}
 
 
-def _rows_of(connection: Connection, runs: Iterable[RunKey]) -> dict[RunKey, Any]:
+def _rows_of(connection: Connection, runs: Iterable[RunKey]) -> dict[RunKey, TableRow]:
     table, wanted = schema.run_energy.c, set(runs)
     query = select(table.id, table.job_id, table.submit_s, table.start_s, table.idle)
-    found: dict[RunKey, object] = {}
+    found: dict[RunKey, TableRow] = {}
     for some in chunks(sorted({run[0] for run in wanted})):
         for row in connection.execute(query.where(table.job_id.in_(some))):
             found[row.job_id, row.submit_s, row.start_s] = row

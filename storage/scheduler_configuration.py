@@ -75,11 +75,11 @@ def load(connection: Connection, at_s: float | None) -> SchedulerConfiguration |
     return None if row is None else _unpacked(*row)
 
 
-def _rows() -> Select[tuple[float, bytes]]:
+def _rows() -> Select[float, bytes]:
     return select(_TABLE.c.time_s, _TABLE.c.packed)
 
 
-def _newest() -> Select[tuple[float, bytes]]:
+def _newest() -> Select[float, bytes]:
     return _rows().order_by(_TABLE.c.time_s.desc()).limit(1)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
 from . import schema
 from .database import upsert
-from .values import number, words
+from .values import TableRow, number, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,6 @@ def store(connection: Connection, totals: Sequence[Simulated]) -> None:
     upsert(connection, schema.simulated, rows, update=tuple(field.name for field in fields(Simulated))[1:])
 
 
-def simulated_of(row: Row[Any]) -> Simulated:
+def simulated_of(row: TableRow) -> Simulated:
     """Return the totals that a row holds."""
     return Simulated(row.policy, row.until_s, row.joules, row.wait_s, row.error_ratio, row.wait_error_ratio)

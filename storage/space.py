@@ -6,30 +6,35 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from . import schema
 from .database import Tell
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    import psycopg
 
 WRITTEN = 3
 """Times that SQLite writes what is left: into a temporary file, from there into its log, from there into the file."""
 LOOKS_S = 0.2
 
 
-def rewrite_sqlite(driver: Any, tell: Tell) -> None:
+def rewrite_sqlite(driver: sqlite3.Connection, tell: Tell) -> None:
     """Rewrite a database file without its free pages; ``tell`` hears how many of how many bytes are written."""
     with _watched(WRITTEN * _used_bytes(driver), tell):
         driver.execute("VACUUM")
         driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def clear_postgresql(driver: Any, tell: Tell) -> None:
+def clear_postgresql(driver: psycopg.Connection[tuple[int]], tell: Tell) -> None:
     """Clear one table after the other; ``tell`` hears how many of how many bytes the tables have that are done.
 
     The driver commits by itself: VACUUM runs in no transaction.
     """
-    sizes = {name: int(driver.execute("SELECT pg_total_relation_size(%s::regclass)", (name,)).fetchone()[0])
-             for name in schema.metadata.tables}
+    sizes = {name: row[0] for name in schema.metadata.tables
+             for row in driver.execute("SELECT pg_total_relation_size(%s::regclass)", (name,))}
     done = 0
     for name, size in sizes.items():
         driver.execute(f'VACUUM (ANALYZE) "{name}"')  # a name of our own schema
@@ -37,7 +42,7 @@ def clear_postgresql(driver: Any, tell: Tell) -> None:
         tell(done, sum(sizes.values()))
 
 
-def _used_bytes(driver: Any) -> int:
+def _used_bytes(driver: sqlite3.Connection) -> int:
     """Return the bytes in use: by page where SQLite can look into its pages, else all that are not free."""
     if driver.execute("SELECT sqlite_compileoption_used('ENABLE_DBSTAT_VTAB')").fetchone()[0]:
         return int(driver.execute("SELECT coalesce(sum(pgsize - unused), 0) FROM dbstat WHERE aggregate = TRUE")

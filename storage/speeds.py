@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
-from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
 from . import schema
 from .database import upsert
-from .values import number, words
+from .values import TableRow, number, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def store(connection: Connection, speeds: Iterable[RunSpeed]) -> None:
     upsert(connection, schema.speeds, known, update=("gpus", "nodes", "rate", "samples", "last_s"))
 
 
-def speed_of(row: Row[Any]) -> RunSpeed:
+def speed_of(row: TableRow) -> RunSpeed:
     """Return the run that a row holds."""
     return RunSpeed(**{field.name: getattr(row, field.name) for field in fields(RunSpeed)})
 

@@ -7,13 +7,12 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
 from . import schema
 from .database import upsert
-from .values import number, words
+from .values import TableRow, number, words
 
 MOST_EVIDENCE = 12
 """Figures kept of one cause of one run."""
@@ -99,7 +98,7 @@ def store(connection: Connection, tallies: Iterable[CauseTally]) -> None:
     upsert(connection, schema.run_causes, rows, update=("updated_s", "gpu_seconds", "confidence", "evidence"))
 
 
-def tally_of(row: Row[Any]) -> CauseTally:
+def tally_of(row: TableRow) -> CauseTally:
     """Return the tally that a row holds; a cause that a later version wrote is unknown here."""
     cause = _CAUSES.get(row.cause, Cause.UNKNOWN)
     return CauseTally(row.job_id, row.submit_s, row.start_s, cause, row.updated_s, row.gpu_seconds, row.confidence,

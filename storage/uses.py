@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
 from . import schema
 from .database import upsert
-from .values import number, whole, words
+from .values import TableRow, number, whole, words
 
 ACCOUNTS = "accounts"
 """Source of what only accounting tells."""
@@ -69,7 +68,7 @@ def store(connection: Connection, uses: Iterable[Use]) -> None:
     upsert(connection, schema.uses, [row for (told, _), row in good.items() if told])
 
 
-def use_of(row: Row[Any]) -> Use:
+def use_of(row: TableRow) -> Use:
     """Return the use that a row holds."""
     return Use(row.job_id, row.submit_s, row.start_s, row.user, row.template, row.gpus, row.cpus, row.memory_bytes,
                row.updated_s, row.measured_s, row.source, row.cpus_mean, row.cpus_p95, row.at_limit_ratio,

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row, Select
 
 Item = TypeVar("Item")
+TableRow: TypeAlias = "Row[*tuple[object, ...]]"
+"""A row that a query returned; its columns are attributes."""
+
+Query: TypeAlias = "Select[*tuple[object, ...]]"
+"""A query of such rows."""
+
 _LARGEST = 2**63 - 1
 _MOST_VARIABLES = 500
 

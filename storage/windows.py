@@ -7,7 +7,7 @@ merged; activity is in millionths and power in milliwatts, as fine as exporters 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, Row, select
@@ -89,7 +89,7 @@ def names_of(connection: Connection, node: str | None = None) -> dict[int, GpuKe
 
 def from_rows(rows: Sequence[Row[object]]) -> Ints:
     """Return rows of the old table of rollups, one window's, as columns."""
-    def column(name: str) -> list[Any]:
+    def column(name: str) -> list[float]:
         return [getattr(row, name) for row in rows]
 
     energy, measured = scaled(column("energy_mj"), 1), scaled(column("measured_ms"), 1)

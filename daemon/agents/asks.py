@@ -38,6 +38,7 @@ def suffices(free: Longs, wanted: Longs) -> Masks:
         return np.asarray(free >= wanted[:, None])
     # Kinds want few different amounts, whose ranks fit into a byte or two and are compared many times as fast.
     amounts, rank = np.unique(wanted, return_inverse=True)
-    small: Any = np.uint8 if len(amounts) < 256 else np.uint16 if len(amounts) < 65536 else np.int64
-    found: Any = amounts.searchsorted(free, side="right").astype(small)
+    small: type[np.uint8 | np.uint16 | np.int64] = (
+        np.uint8 if len(amounts) < 256 else np.uint16 if len(amounts) < 65536 else np.int64)
+    found: NDArray[Any] = amounts.searchsorted(free, side="right").astype(small)
     return np.asarray(found > rank.astype(small)[:, None])

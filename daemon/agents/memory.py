@@ -56,17 +56,18 @@ class ReplayMemory:
     def add(self, transition: Transition) -> None:
         """Keep a transition."""
         row = self._added % len(self._columns.action)
-        column: Any  # mypy does not always find what the six have in common
-        value: Any
-        for column, value in zip(self._columns, transition, strict=True):
-            column[row] = value
+        state, action, reward, discount, next_state, next_allowed = self._columns
+        state[row], action[row], reward[row] = transition.state, transition.action, transition.reward
+        discount[row], next_state[row] = transition.discount, transition.next_state
+        next_allowed[row] = transition.next_allowed
         self._added += 1
 
     def sample(self, size: int, random: np.random.Generator) -> TransitionBatch:
         """Return ``size`` transitions, drawn with replacement; ValueError from an empty memory."""
         rows = random.integers(0, len(self), size)
-        columns: Any = (column[rows] for column in self._columns)
-        return TransitionBatch(*columns)
+        state, action, reward, discount, next_state, next_allowed = self._columns
+        return TransitionBatch(state[rows], action[rows], reward[rows], discount[rows], next_state[rows],
+                               next_allowed[rows])
 
     def state(self) -> Arrays:
         """Return all that is needed to go on later."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 
 class Tracker(Protocol):
@@ -28,7 +28,7 @@ class TensorBoard:
     def __init__(self, folder: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter  # torch: only whoever trains has it
 
-        self._writer: Any = SummaryWriter(str(folder))
+        self._writer = SummaryWriter(str(folder))
 
     def write(self, step: int, figures: Mapping[str, float]) -> None:
         """Note figures of one step."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -17,7 +17,7 @@ from ._renamed import Renamed
 
 if TYPE_CHECKING:
     from ...exporters.slurm.cli import SlurmCommands
-    from ...storage.reading import HistoryReader
+    from ...storage.reading import HistoryReader, TableStats
 
 DEFAULT_CONFIG = "/etc/idlewatt/config.yml"
 
@@ -173,7 +173,7 @@ def _commands(config_file: Path) -> SlurmCommands:
     return found.model_copy(update={"timeout": max(found.timeout, SACCT_TIMEOUT_S)})
 
 
-def _row(table: Any) -> Row:
+def _row(table: TableStats) -> Row:
     return {"table": table.table, "rows": table.rows, "bytes": table.bytes, "oldest": _day(table.oldest_s),
             "newest": _day(table.newest_s)}
 

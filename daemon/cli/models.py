@@ -122,7 +122,7 @@ def _interval(figures: Mapping[str, float], name: str) -> str | None:
     return f"{figures[name]:.3f} ({figures[f'{name}_low']:.3f}-{figures[f'{name}_high']:.3f})"
 
 
-def _held_out(figures: Mapping[str, float]) -> str | None:
+def _held_out(figures: Mapping[str, Any]) -> str | None:
     return f"{figures['days']:.0f} d, {figures['jobs']:.0f} jobs" if "jobs" in figures else None
 
 

@@ -38,7 +38,7 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]
 
     name = "duration"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the seconds."""
         from ...storage.durations import seconds
 

@@ -35,7 +35,7 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
 
     name = "time"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the seconds since the epoch; a trace may count from its own beginning."""
         from ..moments import moment_of
 

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ..agents.kinds import TrainingError
 from .members import BEST, LOOK_S, Member, MemberQueue, News, carry_out, ended, note
@@ -23,7 +22,7 @@ def side_by_side(members: Sequence[Member]) -> Iterator[News | None]:
         ray.init(log_to_driver=False, include_dashboard=False)
     # Lost members are counted here, where each is told by name; Ray would try again without a word.
     task, queue = ray.remote(max_retries=0)(train_apart), MemberQueue(members)
-    running: dict[Any, Member] = {}
+    running: dict[object, Member] = {}
     try:
         while queue or running:
             while queue:

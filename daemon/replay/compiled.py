@@ -25,10 +25,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
 from numba.core import config as numba_config
+
+if TYPE_CHECKING:
+    from numba.core.typing.templates import Signature
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +57,7 @@ def _absent(name: str) -> Iterator[None]:
 with _absent("scipy"):
     importlib.import_module("numba.np.arraymath")
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 
 _HERE = Path(__file__).parent
 KEPT = 4
@@ -227,7 +230,7 @@ def _njit(function: Function, **options: Any) -> object:
         return numba.njit(**options)(function)
 
 
-def pointer(function: Callable[..., object], signature: Any) -> object:
+def pointer(function: Callable[..., object], signature: Signature) -> object:
     """Compile ``function`` to a function pointer that other compiled code can be handed at run time.
 
     Code that takes a pointer is compiled once, whatever it is handed: a new rule costs its own compilation only.

@@ -6,11 +6,9 @@ every running job is looked at anew after each instant; where they do not, that 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from .arrays import DIVIDED, NOW, RUNNING_JOBS, STEP, Longs, Records, State
+from .arrays import DIVIDED, NOW, RUNNING_JOBS, STEP, Floats, Longs, Records, State
 from .compiled import compiled
 from .queue import order_again, seat_again
 from .slots import on_one_island
@@ -155,7 +153,7 @@ def granted(state: State, job: int) -> float:
 
 
 @compiled
-def read_off(table: Any, across: float, along: float) -> float:
+def read_off(table: Floats, across: float, along: float) -> float:
     """Return what a table says at a point; between grid points it is interpolated, beyond the last it stays."""
     across, along = min(across, table.shape[0] - 1.0), min(along, table.shape[1] - 1.0)
     row, column = np.int64(across), np.int64(along)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,20 @@ from .speed import FLAT, SpeedError, SpeedTable
 from .workload import Workload
 
 Masks = NDArray[np.bool_]
+Element = TypeVar("Element", bound=np.generic)
+
+
+class Lines(TypedDict):
+    """The fields of the state that are arrays of lines."""
+
+    lines: a.Records
+    leaves: NDArray[np.uint64]
+    branches: NDArray[np.uint64]
+    roots: NDArray[np.uint64]
+
+
+Shapes = dict[str, NDArray[np.int64]]
+"""What each job needs, by the name of the column of its record."""
 
 
 class ReplayOptions(TypedDict, total=False):
@@ -46,7 +60,7 @@ def pools(cluster: Cluster, workload: Workload) -> tuple[NDArray[np.int32], NDAr
     return pool.astype(np.int32), np.ascontiguousarray(matrix)
 
 
-def distinct(rows: NDArray[np.generic]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def distinct(rows: NDArray[Element]) -> tuple[NDArray[Element], NDArray[np.int64]]:
     """Return the distinct rows, and which of them each row is; ten times as fast as ``unique(axis=0)``."""
     kind = np.zeros(len(rows), np.int64)
     first = np.zeros(min(1, len(rows)), np.int64)
@@ -77,7 +91,7 @@ def _members(cluster: Cluster, name: str) -> list[Masks]:
     return [cluster.partitions[part] for part in (name, *name.split(",")) if part in cluster.partitions]
 
 
-def shape(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix: NDArray[np.int8]) -> dict[str, Any]:
+def shape(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix: NDArray[np.int8]) -> Shapes:
     """Return chunk, chunks, rest, rests, cpus, memory and widest of each job.
 
     A job that lets the scheduler choose gets one node if one can hold it, else full nodes and one for the rest. One
@@ -101,7 +115,7 @@ def shape(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix:
 
 
 def rejections(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix: NDArray[np.int8],
-               shapes: dict[str, object]) -> dict[int, str]:
+               shapes: Shapes) -> dict[int, str]:
     """Return the jobs that can never run, each with its first reason."""
     found: dict[int, str] = {}
 
@@ -125,7 +139,7 @@ def rejections(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], ma
     return found
 
 
-def _too_large(cluster: Cluster, pool: NDArray[np.int32], matrix: NDArray[np.int8], shapes: dict[str, Any]) -> Masks:
+def _too_large(cluster: Cluster, pool: NDArray[np.int32], matrix: NDArray[np.int8], shapes: Shapes) -> Masks:
     """Tell which jobs would not fit even on an empty cluster; asks each different shape once."""
     sizes = (shapes[name] for name in ("chunk", "chunks", "rest", "rests", "cpus", "memory"))
     columns = np.stack([pool, *sizes], axis=1)
@@ -226,20 +240,19 @@ def _costs(terms: ReplayOptions, speed: SpeedTable) -> NDArray[np.float64]:
     return costs
 
 
-def _records(shape: int | tuple[int, ...], kind: np.dtype[np.generic]) -> Any:
+def _records(shape: int | tuple[int, ...], kind: np.dtype[np.void]) -> a.Records:
     return np.zeros(shape, kind).view(np.recarray)
 
 
-def empty_lines(number: int, jobs: int) -> dict[str, Any]:
+def empty_lines(number: int, jobs: int) -> Lines:
     """Return the arrays of so many lines, in which nobody stands yet."""
     lines = _records(number, a.LINE)
     lines.head = lines.blocked = -1
-    trees = {name: np.zeros((number, (jobs >> 6 * level) + 1), np.uint64)
-             for level, name in enumerate(("leaves", "branches", "roots"), 1)}
-    return {**trees, "lines": lines}
+    leaves, branches, roots = (np.zeros((number, (jobs >> 6 * level) + 1), np.uint64) for level in (1, 2, 3))
+    return {"lines": lines, "leaves": leaves, "branches": branches, "roots": roots}
 
 
-def _nodes(cluster: Cluster) -> Any:
+def _nodes(cluster: Cluster) -> a.Records:
     nodes = _records(len(cluster), a.NODE)
     nodes.gpus = nodes.free_gpus = cluster.gpus
     nodes.cpus = nodes.free_cpus = cluster.cpus
@@ -250,7 +263,7 @@ def _nodes(cluster: Cluster) -> Any:
     return nodes
 
 
-def _jobs(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], shapes: dict[str, Any]) -> Any:
+def _jobs(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], shapes: Shapes) -> a.Records:
     room = _room(cluster, workload, shapes)
     jobs = _records(len(workload), a.JOB)
     for name in list(shapes):  # the largest arrays there are: let go of each as soon as it is copied
@@ -286,7 +299,7 @@ def _children(dependency: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray
     return first, following
 
 
-def _room(cluster: Cluster, workload: Workload, shapes: dict[str, Any]) -> NDArray[np.int32]:
+def _room(cluster: Cluster, workload: Workload, shapes: Shapes) -> NDArray[np.int32]:
     """Return the most nodes each job can ever hold."""
     rigid = shapes["chunks"] + shapes["rests"]
     widest = np.where(workload.maximum > workload.gpus, np.maximum(rigid, workload.maximum), rigid)

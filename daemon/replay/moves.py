@@ -55,10 +55,10 @@ def scramble(word: np.uint64) -> np.uint64:
 
 
 @compiled
-def draw(words: Words, below: int) -> Any:
+def draw(words: Words, below: int) -> int:
     """Return the next random number of 0..below-1 (splitmix64, so that any language can follow)."""
     words[RANDOM] = words[RANDOM] + _GOLDEN
-    return np.int64((scramble(words[RANDOM]) >> np.uint64(11)) % np.uint64(below))
+    return _long((scramble(words[RANDOM]) >> np.uint64(11)) % np.uint64(below))
 
 
 @compiled

@@ -94,10 +94,10 @@ class Calls(NamedTuple):
 class Signatures(NamedTuple):
     """The numba types of the three kinds of rules."""
 
-    key: Any
-    place: Any
-    walk: Any
-    wake: Any
+    key: object
+    place: object
+    walk: object
+    wake: object
 
 
 @functools.cache

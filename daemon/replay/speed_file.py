@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from .site_speeds import SiteSpeeds, Source, SpeedCell, SpeedGroup
 from .speed import SpeedError
@@ -108,7 +109,7 @@ def read(path: Path) -> SiteSpeeds:
         raise SpeedError(f"{path}: {error}") from error
 
 
-def _said(fault: Mapping[str, Any]) -> str:
+def _said(fault: ErrorDetails) -> str:
     value = fault.get("input")
     told = f", not {value!r}" if isinstance(value, int | float | str) else ""
     if fault["type"] == "model_type":

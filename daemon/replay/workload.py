@@ -41,7 +41,7 @@ class WorkloadError(ValueError):
 class Workload:
     """Jobs as a structure of arrays, sorted by (submit, id). Build it with :meth:`of` or :meth:`from_records`."""
 
-    ids: tuple[str, ...] | range | NDArray[Any]
+    ids: tuple[str, ...] | range | NDArray[np.generic]
     """As texts; of a long trace as it came, plain numbers or fixed-width text."""
     submit: NDArray[np.float64]
     """Seconds."""

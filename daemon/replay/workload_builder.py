@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,7 +198,8 @@ def _some(names: Sequence[str]) -> str:
     return f"{shown}, …" if len(names) > 3 else shown
 
 
-def _foresight(submit_s: Any, run_s: Any, start_s: Any, limit_s: Any, traits: Traits,
+def _foresight(submit_s: NDArray[np.float64], run_s: NDArray[np.float64], start_s: NDArray[np.float64],
+               limit_s: NDArray[np.float64], traits: Traits,
                tell: Told) -> dict[str, NDArray[np.float64]]:
     """Return what is known at submission; run times become known at recorded ends, else at submission + run at best."""
     started_s = np.where(np.isnan(start_s), submit_s, start_s)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import yaml
 
@@ -22,7 +22,7 @@ from ..settings.waste import MAKERS
 _WORD = re.compile(r"[a-z0-9]+")
 _OF_NO_SERVER = re.compile(r"\d{2,3}g(b|ib)?|sxm\d?|hbm\w*")
 """Words of a GPU type beyond which a server is still the same: memory (3g is a MIG slice, no size) and socket."""
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Value = TypeVar("Value")
 

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from werkzeug.exceptions import HTTPException, NotFound
@@ -285,7 +285,7 @@ def _plain(fault: HTTPException) -> str:
     return fault.description or fault.name
 
 
-def _finish(request: Request, response: Response, headers: dict[str, Any]) -> None:
+def _finish(request: Request, response: Response, headers: dict[str, str]) -> None:
     """Add what every answer carries, and compress it where that is wished."""
     for name, value in headers.items():
         response.headers[name] = value

@@ -16,7 +16,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 log = logging.getLogger(__name__)
 
@@ -368,7 +367,7 @@ class BufferedAnswer:
         self.closed = False
         self._pieces: list[bytes] = []
 
-    def write(self, piece: Any) -> int:
+    def write(self, piece: bytes | memoryview) -> int:
         """Keep a piece."""
         self._pieces.append(bytes(piece))
         self.bytes_written += len(piece)

@@ -55,7 +55,7 @@ class NodeReport:
 class EnergyAnswer:
     """Rows, and how many there are in all where some were left out."""
 
-    rows: Sequence[Any]
+    rows: Sequence[object]
     total: int | None = None
 
 

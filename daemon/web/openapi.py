@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -51,7 +51,8 @@ def document() -> dict[str, object]:
     }
 
 
-def _paths(schemas: Mapping[Any, dict[str, object]]) -> dict[str, object]:
+def _paths(schemas: Mapping[tuple[str, Literal["validation", "serialization"]], dict[str, object]],
+           ) -> dict[str, object]:
     paths: dict[str, Any] = {endpoint.path: {"get": _operation(endpoint, schemas[(name, "serialization")])}
                              for name, endpoint in ENDPOINTS.items()}
     for name, query in QUERIES.items():

@@ -60,7 +60,11 @@ def listen(address: str) -> socket.socket:
     raise ListenError(f"cannot listen on {address}: {failure.strerror or failure}{hint}") from failure
 
 
-def _candidates(host: str, port: int, address: str) -> list[tuple[int, Any]]:
+SocketName = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+"""The address of a socket, as its family has it."""
+
+
+def _candidates(host: str, port: int, address: str) -> list[tuple[int, SocketName]]:
     """Return (family, socket address) pairs to try; IPv4 first for names, as Go's servers do."""
     if not host:
         # An IPv6 socket takes IPv4 clients too; without IPv6 in the kernel the second is tried.
@@ -72,7 +76,7 @@ def _candidates(host: str, port: int, address: str) -> list[tuple[int, Any]]:
     return sorted({(int(family), name) for family, _, _, _, name in found})[:1]
 
 
-def _bound(family: int, name: Any) -> socket.socket:
+def _bound(family: int, name: SocketName) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -206,7 +206,7 @@ def _beside(raw: dict[str, object], folder: Path) -> dict[str, object]:
     return raw | {"tls_server_config": tls | paths}
 
 
-def _one_of(value: str, known: dict[str, Any]) -> str:
+def _one_of(value: str, known: Collection[str]) -> str:
     if value not in known:
         raise ValueError(f"{value!r} is none of {', '.join(filter(None, known))}")
     return value

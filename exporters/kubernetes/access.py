@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -109,9 +108,10 @@ class _Kubeconfig:
         self._folder = folder
         self._own: tempfile.TemporaryDirectory[str] | None = None
 
-    def access(self, cluster: Mapping[str, object], user: Mapping[str, Any]) -> Access:
+    def access(self, cluster: Mapping[str, object], user: Mapping[str, object]) -> Access:
         """Return the access of a user to a cluster."""
-        plugin = ExecPlugin(user["exec"], self._folder) if isinstance(user.get("exec"), dict) else None
+        program = user.get("exec")
+        plugin = ExecPlugin(program, self._folder) if isinstance(program, dict) else None
         token = plugin.token if plugin else self._token(user)
         url = str(cluster.get("server") or "")
         if not url.startswith(("https://", "http://")):

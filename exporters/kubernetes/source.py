@@ -60,7 +60,7 @@ class _Kind:
     group: str
     versions: tuple[str, ...]
     plural: str
-    parse: Callable[[Text], Any]
+    parse: Callable[[Text], object]
     fact: str
     """What is not known without it."""
 
@@ -153,7 +153,7 @@ class KubernetesSource:
             self._watch(self._api, "nodes", "/api/v1/nodes", parse_node)
             self._watch(self._api, "pods", "/api/v1/pods", parse_pod)
 
-    def _watch(self, api: ApiClient, name: str, path: str, parse: Callable[[Text], Any]) -> None:
+    def _watch(self, api: ApiClient, name: str, path: str, parse: Callable[[Text], object]) -> None:
         self._reflectors[name] = Reflector(api, path, parse, self._clock, self._patience, _WHOLESALE.get(name))
         self._reflectors[name].start()
 
@@ -194,13 +194,13 @@ class KubernetesSource:
         if reflector.refused in (401, 403):
             raise SourceError(f"{name} are not shown any more: {reflector.error}", permanent=True)
 
-    def _first(self, reflector: Reflector[Any]) -> None:
+    def _first(self, reflector: Reflector[object]) -> None:
         """Wait until a list was read once, or could not be."""
         end = time.monotonic() + self._config.http.timeout
         while not (reflector.error or self._closed or time.monotonic() > end) and not reflector.synced.wait(_LOOK_S):
             pass
 
-    def _known_s(self, reflector: Reflector[Any]) -> float:
+    def _known_s(self, reflector: Reflector[object]) -> float:
         """Return of when a list is: of now while it is watched."""
         return self._clock() if not reflector.error or reflector.heard_s is None else reflector.heard_s
 
@@ -213,7 +213,7 @@ class KubernetesSource:
         believed = reflector.silent_for_s() <= self._config.silence and reflector.refused not in (401, 403, 404)
         return reflector.kept() if believed else []
 
-    def _fares(self, name: str, reflector: Reflector[Any]) -> TargetHealth:
+    def _fares(self, name: str, reflector: Reflector[object]) -> TargetHealth:
         fact = next((kind.fact for kind in _OPTIONAL if kind.name == name), "")
         error = f"{reflector.error}{f'; not known: {fact}' if fact else ''}" if reflector.error else ""
         skipped = reflector.skipped

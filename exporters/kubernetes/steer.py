@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TypedDict
 
 from ...storage.steering import Steering
 from ..text import clean
@@ -13,6 +13,22 @@ from .budgets import BudgetFacts, budgets_of
 from .groups import JobPods
 from .pods import PodFacts
 from .queues import WorkloadFacts
+
+
+class _Waiting(TypedDict, total=False):
+    """By what a job is told that waits, by the names of the fields of ``Steering``."""
+
+    suspended: bool
+    gated: tuple[str, ...]
+    gate: str
+    bound: bool
+    check_name: str
+    admission_gated: bool
+    workload: str
+    pod_sets: tuple[str, ...]
+    boost: int
+    reserved: bool
+    check: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +54,24 @@ class Levers:
         """Return by what a group can be told: one that waits, or one that runs."""
         running = [pod for pod in pods if pod.holds]
         only, limited = _container(pods)
-        waits = {} if len(running) == len(pods) > 0 else self._waiting(group, pods, queue)
+        waits: _Waiting = {} if len(running) == len(pods) > 0 else self._waiting(group, pods, queue)
         return Steering(
             group.namespace, owner=_resource(group), pods=tuple([pod.name for pod in running]), container=only,
             limited=limited, movable=self._movable(running), budgets=budgets_of(running, self.budgets or {}), **waits)
 
-    def _waiting(self, group: JobPods, pods: Sequence[PodFacts], queue: str) -> dict[str, Any]:
+    def _waiting(self, group: JobPods, pods: Sequence[PodFacts], queue: str) -> _Waiting:
         """Return by what a job is told that waits, or some pods of it."""
         work = group.work if group.work is not None and not group.work.admitted else None
         gated = tuple(pod.name for pod in pods if self.gate and pod.gates == (self.gate,))
         bound = any(pod.wish.nodes or pod.wish.terms for pod in pods) or any(
             part.wish.terms for part in (work.parts if work else ()))
-        waits = {"suspended": _unmade(group), "gated": gated, "gate": self.gate, "bound": bound,
-                 "check_name": self.check}
+        waits: _Waiting = {"suspended": _unmade(group), "gated": gated, "gate": self.gate, "bound": bound,
+                           "check_name": self.check}
         if work is None:
             return waits
-        return waits | {"admission_gated": self.gate in work.gated_by, "workload": work.name,
-                        "pod_sets": work.pod_sets, "boost": self._boost(work, queue), "reserved": work.reserved,
-                        "check": work.checks.index(self.check) if self.check in work.pending_checks else None}
+        return {**waits, "admission_gated": self.gate in work.gated_by, "workload": work.name,
+                "pod_sets": work.pod_sets, "boost": self._boost(work, queue), "reserved": work.reserved,
+                "check": work.checks.index(self.check) if self.check in work.pending_checks else None}
 
     def _movable(self, running: Sequence[PodFacts]) -> bool:
         """Tell whether pods are made again when they are evicted, as far as that and its bounds are known."""

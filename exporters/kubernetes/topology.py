@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -22,6 +22,8 @@ from .api import ApiClient
 from .fields import ApiGroups, Bare, Listing, Meta, ObjectPart, some
 from .hypernodes import HyperNode, Labels, fabric_of
 from .options import KubernetesAccess
+
+Part = TypeVar("Part", bound=ObjectPart)
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +77,7 @@ class TopologyAsker:
         if self._api is not None:
             self._api.close()
 
-    def _optional(self, resource: tuple[str, tuple[str, ...], str], kind: type[object]) -> list[Any]:
+    def _optional(self, resource: tuple[str, tuple[str, ...], str], kind: type[Part]) -> list[Part]:
         """Return what a list holds that a server may not have, or not show to us."""
         group, versions, plural = resource
         assert self._api is not None
@@ -98,9 +100,9 @@ class TopologyAsker:
                 return []
             raise
 
-    def _listed(self, path: str, kind: type[object]) -> list[Any]:
+    def _listed(self, path: str, kind: type[Part]) -> list[Part]:
         assert self._api is not None
-        query, found, decoder = {"limit": _PAGE}, list[Any](), msgspec.json.Decoder(kind)
+        query, found, decoder = {"limit": _PAGE}, list[Part](), msgspec.json.Decoder(kind)
         for _ in range(_MOST_PAGES):
             try:
                 page = _LIST.decode(self._api.read(path, query))

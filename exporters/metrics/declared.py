@@ -13,7 +13,8 @@ from ...storage.power_classes import PowerClass
 PREFIX = "idlewatt_"
 
 Scalar = float | None
-Series = Mapping[str, float | None] | Mapping[tuple[str, ...], float | None]
+Labelled = Mapping[tuple[str, ...], float | None]
+Series = Mapping[str, float | None] | Labelled
 """Values by label: a string for one label, a tuple in the declared order for several. None is not published."""
 
 

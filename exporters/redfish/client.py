@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 from urllib.parse import urlsplit
 
 from ..fetch import BasicAuth, Client, Refused, TimedOut, secret_of
@@ -15,7 +14,7 @@ from ..source import SourceError
 from ..text import decode, quoted
 
 SESSIONS = "/redfish/v1/SessionService/Sessions"
-Resource = Mapping[str, Any]
+Resource = Mapping[str, object]
 
 
 class Bmc:

@@ -6,13 +6,11 @@ count watts twice. A rack has eight power shelves.
 
 from __future__ import annotations
 
-from typing import Any
-
 from .accelerators import modules
 from .cluster import SimulatedCluster
 from .hardware import SHELF_EFFICIENCY, SWITCH_WATTS
 
-Tree = dict[str, Any]
+Tree = dict[str, object]
 ROOT = "/redfish/v1"
 SHELVES = 8
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ...storage.flavor import Flavor
 from ...storage.records import JobState
@@ -64,7 +64,7 @@ def _job(cluster: Sharing, job_id: int, user: str, name: str, units: int, behavi
                         cluster.now_s - 1800.0, cluster.now_s - 1800.0, state=JobState.RUNNING)
 
 
-def told_of_job(job: SimulatedJob, units: int) -> dict[str, Any]:
+def told_of_job(job: SimulatedJob, units: int) -> dict[str, str | list[str]]:
     """Return what Slurm tells otherwise of a job that holds shards."""
     asked = f"cpu={job.cpus},mem={job.memory_bytes // GIB}G,node=1,billing={job.cpus},gres/shard={units}"
     gpu = job.allocation[0][1][0]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-META: Final[dict[str, Any]] = {"Slurm": {"version": {"major": 22, "micro": 8, "minor": 5}, "release": "22.05.8"}}
+META: Final[dict[str, object]] = {"Slurm": {"version": {"major": 22, "micro": 8, "minor": 5}, "release": "22.05.8"}}
 
-JOB: Final[dict[str, Any]] = {
+JOB: Final[dict[str, object]] = {
     "account": "", "accrue_time": 0, "admin_comment": "", "array_job_id": 0, "array_task_id": None,
     "array_max_tasks": 0, "array_task_string": "", "association_id": 1, "batch_features": "", "batch_flag": True,
     "batch_host": "", "flags": [], "burst_buffer": "", "burst_buffer_state": "", "cluster": "dgx",
@@ -32,7 +32,7 @@ JOB: Final[dict[str, Any]] = {
 }
 """A job; ``job_resources`` only comes with one that has started."""
 
-NODE: Final[dict[str, Any]] = {
+NODE: Final[dict[str, object]] = {
     "architecture": "x86_64", "burstbuffer_network_address": "", "boards": 1, "boot_time": 0, "comment": "",
     "cores": 0, "cpu_binding": 0, "cpu_load": 0, "extra": "", "free_memory": 0, "cpus": 0, "last_busy": 0,
     "features": "", "active_features": "", "gres": "", "gres_drained": "N/A", "gres_used": "", "mcs_label": "",
@@ -45,7 +45,7 @@ NODE: Final[dict[str, Any]] = {
 }
 """A node."""
 
-PARTITION: Final[dict[str, Any]] = {
+PARTITION: Final[dict[str, object]] = {
     "flags": [], "preemption_mode": ["disabled"], "allowed_allocation_nodes": "", "allowed_accounts": "",
     "allowed_groups": "", "allowed_qos": "", "alternative": "", "billing_weights": "", "default_memory_per_cpu": 1000,
     "default_memory_per_node": None, "default_time_limit": None, "denied_accounts": "", "denied_qos": "",

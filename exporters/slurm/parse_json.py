@@ -10,14 +10,14 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from ...storage.gpu_parts import GpuPart
 from ...storage.records import Allocation, Job, JobState, Node, Request
 from ..hostlist import expand
-from ..software import software
+from ..software import SoftwareFields, software
 from ..source import FAULTS
 from ..text import decode, described, quoted
 from .fields import BadRecord, Fields
@@ -208,12 +208,13 @@ def parse_job(raw: Fields) -> Job:
     )
 
 
-def _software(raw: Fields) -> dict[str, Any]:
+def _software(raw: Fields) -> SoftwareFields:
     """Return what a job runs, as its container, comment, features and TRES tell; what is strange tells nothing."""
     texts = [_text(raw, name) for name in ("comment", "features", "constraints", "tres_req_str")]
     if raw.is_object("comment"):
         texts.append(_text(raw.part("comment"), "job"))
-    return software(_text(raw, "container"), *texts)._asdict()
+    found = software(_text(raw, "container"), *texts)
+    return {"image": found.image, "framework": found.framework, "cuda": found.cuda}
 
 
 def _text(raw: Fields, name: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TypedDict
 
 from ...storage.records import Allocation, Job, Partition, Request
 from ...storage.rules import Reservation
@@ -197,7 +197,24 @@ def has_free_text(text: str) -> bool:
     return _FREE_TEXT in text
 
 
-def _partition_rules(fields: dict[str, str]) -> dict[str, Any]:
+class _PartitionRules(TypedDict):
+    """What a partition asks of jobs beyond a time limit, by the names of the fields of ``Partition``."""
+
+    least_nodes: int
+    most_nodes: int | None
+    most_cpus_per_node: int | None
+    accounts: tuple[str, ...]
+    accounts_denied: tuple[str, ...]
+    qos_allowed: tuple[str, ...]
+    qos_denied: tuple[str, ...]
+    qos: str
+    preempt_mode: tuple[str, ...]
+    reservation_required: bool
+    memory_per_gpu_bytes: int
+    cpus_per_gpu: int
+
+
+def _partition_rules(fields: dict[str, str]) -> _PartitionRules:
     """Return what a partition asks of jobs beyond a time limit."""
     mode = fields.get("PreemptMode", "").upper()
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterator, Mapping
-from typing import IO, Any
+from typing import IO
 
 from .formats import register
 from .rows import Row, SetAside, parsed
@@ -88,7 +88,7 @@ def _servers(attempts: list[Mapping[str, object]]) -> list[int]:
     return []
 
 
-def _seconds(value: Any) -> float | None:
+def _seconds(value: str | None) -> float | None:
     """Return the seconds of a date; the log writes an unknown one as null or 'None'."""
     if value in (None, "None", ""):
         return None

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import IO, Any, TypeVar
+from typing import IO, TypeVar
 
 import numpy as np
 
-from .trace import WORDS, Chunk, Rejected, TraceError
+from .trace import WORDS, Chunk, Column, Rejected, TraceError
 
 ROWS = 50_000
 """In one chunk."""
 LONGEST_LINE = 1 << 22
 
-Row = Mapping[str, Any]
+Row = Mapping[str, object]
 """Columns of the trace; None is unknown."""
 Raw = TypeVar("Raw")
 
@@ -42,7 +42,7 @@ def parsed(numbered: Iterable[tuple[int, Raw]], parse: Callable[[Raw], Row]) -> 
 
 
 def _chunk(numbered: list[tuple[int, Row]], rejected: list[Rejected], set_aside: Counter[str]) -> Chunk:
-    columns: dict[str, object] = {}
+    columns: dict[str, Column] = {}
     for column in {name for _, row in numbered for name in row} | {"id"}:
         values = [row.get(column) for _, row in numbered]
         columns[column] = values if column in ("id", *WORDS) else np.array(

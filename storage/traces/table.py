@@ -104,7 +104,7 @@ class TableFormat:
     def _required(self) -> set[str]:
         return {column.header for column in self.columns.values() if column.required}
 
-    def _open(self, stream: IO[bytes], header: _Header, odd: _OddLines) -> Any:
+    def _open(self, stream: IO[bytes], header: _Header, odd: _OddLines) -> arrow_csv.CSVStreamingReader:
         wanted = {column.header for column in self.columns.values()} & set(header.names)
         return arrow_csv.open_csv(
             pa.PythonFile(stream, "r"),
@@ -152,7 +152,7 @@ class TableFormat:
         return Chunk(lines[kept], columns, rejected, +set_aside)
 
 
-def respelt(words: Any, spell: Callable[[str], str | None]) -> object:
+def respelt(words: pa.Array | pa.ChunkedArray, spell: Callable[[str], str | None]) -> object:
     """Return a column of words, each distinct one spelt anew."""
     encoded = words.dictionary_encode()
     spelt = pa.array([spell(word) for word in encoded.dictionary.to_pylist()], pa.string())
@@ -186,7 +186,7 @@ class _OddLines:
     rescued: list[tuple[int, list[str]]] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
 
-    def keep(self, row: Any) -> str:
+    def keep(self, row: arrow_csv.InvalidRow) -> str:
         """Note a line and tell the reader to go on."""
         self.lines.add(row.number)
         cells = self._cells(row.text) if self.quoted and '"' in row.text else []
@@ -212,7 +212,7 @@ def _lines(first: int, rows: int, gaps: set[int]) -> npt.NDArray[np.int64]:
     return lines[~np.isin(lines, list(gaps))][:rows]
 
 
-def _trimmed(column: Any, *, unquote: bool) -> Any:
+def _trimmed(column: pa.Array, *, unquote: bool) -> pa.Array:
     """Return the cells without white space and quotes around them; what is no UTF-8 becomes a replacement mark."""
     try:
         column.validate(full=True)
@@ -230,7 +230,7 @@ def _empty(column: object) -> npt.NDArray[np.bool_]:
     return np.asarray(compute.equal(column, "").fill_null(True).to_numpy(zero_copy_only=False), bool)
 
 
-def _numbers(cells: Any, column: Column) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+def _numbers(cells: pa.Array, column: Column) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Return the values of a column and where they cannot be read; unknown is NaN."""
     if column.parse in (float, seconds_of):
         try:

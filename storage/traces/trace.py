@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ import pyarrow.csv as arrow_csv
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
+Identifiers = npt.NDArray[np.int64 | np.str_]
+Column = Sequence[object] | npt.NDArray[np.generic]
+Element = TypeVar("Element", bound=np.generic)
 
 TIMES = ("submit_s", "run_s", "limit_s", "start_s", "mem_bytes")
 """Columns of float64, NaN where unknown."""
@@ -52,7 +55,7 @@ class Trace:
     nodes. A column that the file does not have is NaN or -1 throughout and takes no memory.
     """
 
-    id: npt.NDArray[Any]
+    id: Identifiers
     """int64 where every id is a plain number, else fixed-width text."""
     submit_s: Floats
     run_s: Floats
@@ -105,13 +108,13 @@ class Chunk:
     """Some rows of a file as an importer hands them over; ``Builder`` checks them."""
 
     lines: Ints
-    columns: dict[str, Any]
+    columns: Mapping[str, Column]
     """Arrays or lists of equal length: ``id`` and WORDS hold text or None, the others numbers or NaN."""
     rejected: list[Rejected] = field(default_factory=list)
     set_aside: Counter[str] = field(default_factory=Counter)
 
 
-Check = tuple[str, str, Any]
+Check = tuple[str, str, Callable[[Floats], npt.NDArray[np.bool_]]]
 _FAR = 1e13  # seconds or bytes of one job beyond this are a unit mistaken (milliseconds are not: 1e12 is 2001 in them)
 _CHECKS: tuple[Check, ...] = (
     ("submit_s", "is missing", np.isnan),
@@ -137,7 +140,7 @@ class Builder:
     def __init__(self, *, ids_recur: bool = False) -> None:
         """Accept one id under several submit times when ``ids_recur`` (requeues, a reset database)."""
         self._ids_recur = ids_recur
-        self._chunks: list[dict[str, Any]] = []
+        self._chunks: list[dict[str, npt.NDArray[np.generic]]] = []
         self._lengths: list[int] = []
         self._vocabularies: dict[str, dict[str, int]] = {column: {} for column in WORDS}
         self._rejected: list[Rejected] = []
@@ -157,7 +160,8 @@ class Builder:
         ids = _identifiers(chunk.columns["id"])
         if ids.dtype.kind == "U":
             self._sieve(kept, ids == "", chunk.lines, "id is missing", ids)
-            self._sieve(kept, np.char.str_len(ids) > ID_LENGTH, chunk.lines, f"id is longer than {ID_LENGTH}", ids)
+            lengths = np.char.str_len(ids.astype(np.str_, copy=False))
+            self._sieve(kept, lengths > ID_LENGTH, chunk.lines, f"id is longer than {ID_LENGTH}", ids)
         for column in _among(WORDS, chunk):
             lengths = compute.utf8_length(pa.array(chunk.columns[column], pa.string())).fill_null(0)
             self._sieve(kept, lengths.to_numpy() > WORD_LENGTH, chunk.lines, f"{column} is longer than {WORD_LENGTH}",
@@ -167,21 +171,21 @@ class Builder:
     def build(self) -> Trace:
         """Return the trace; a repeated submission is rejected, its first row stays."""
         lines = self._join("lines", np.int64)
-        ids = self._join("id", None)
+        ids = self._joined_ids()
         times = {column: self._join(column, np.float64) for column in TIMES}
         submit_s = times["submit_s"]
-        rank = ids if ids.dtype.kind == "i" else _natural_rank(ids)
+        rank = ids.astype(np.int64, copy=False) if ids.dtype.kind == "i" else _natural_rank(ids)
         kept = np.ones(len(lines), bool)
         kept[_repeats(rank, submit_s if self._ids_recur else np.zeros(len(rank)))] = False
         for index in np.flatnonzero(~kept):
             self._reject(Rejected(int(lines[index]), "the job appears twice", str(ids[index])))
         order = _order(submit_s, rank, kept)
-        counts = {column: _ordered(self._join(column, np.int64), order) for column in COUNTS}
-        words = {column: _ordered(self._join(column, np.int32), order) for column in WORDS}
+        columns: dict[str, npt.NDArray[Any]] = {column: _ordered(values, order) for column, values in times.items()}
+        columns |= {column: _ordered(self._join(column, np.int64), order) for column in COUNTS}
+        columns |= {column: _ordered(self._join(column, np.int32), order) for column in WORDS}
         self._rejected.sort(key=lambda rejected: rejected.line)
         self._chunks.clear()
-        times = {column: _ordered(values, order) for column, values in times.items()}
-        return Trace(id=_ordered(ids, order), line=_ordered(lines.astype(np.int32), order), **times, **counts, **words,
+        return Trace(id=_ordered(ids, order), line=_ordered(lines.astype(np.int32), order), **columns,
                      vocabularies={column: tuple(known) for column, known in self._vocabularies.items()},
                      rejected=tuple(self._rejected), rejections=dict(self._rejections),
                      set_aside=dict(self._set_aside))
@@ -191,16 +195,17 @@ class Builder:
         if len(self._rejected) < EXAMPLES:
             self._rejected.append(rejected)
 
-    def _sieve(self, kept: npt.NDArray[np.bool_], wrong: Any, lines: Ints, reason: str, values: Any) -> None:
+    def _sieve(self, kept: npt.NDArray[np.bool_], wrong: npt.NDArray[np.bool_], lines: Ints, reason: str,
+               values: Column) -> None:
         """Reject the rows that are wrong and not rejected yet."""
         if not np.any(wrong):
             return
         for index in np.flatnonzero(kept & wrong):
-            self._reject(Rejected(int(lines[index]), reason, str(values[index])[:80]))
+            self._reject(Rejected(int(lines[index]), reason, str(values[int(index)])[:80]))
         kept &= ~wrong
 
     def _keep(self, chunk: Chunk, ids: npt.NDArray[np.generic], kept: npt.NDArray[np.bool_]) -> None:
-        columns: dict[str, Any] = {"lines": chunk.lines[kept], "id": ids[kept]}
+        columns: dict[str, npt.NDArray[np.generic]] = {"lines": chunk.lines[kept], "id": ids[kept]}
         for column in _among((*TIMES, *COUNTS), chunk):
             values = np.asarray(chunk.columns[column], np.float64)[kept]
             columns[column] = np.where(np.isnan(values), -1, values).astype(np.int64) if column in COUNTS else values
@@ -217,24 +222,32 @@ class Builder:
         indexes = encoded.indices.fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)
         return np.asarray(codes[indexes], np.int32)
 
-    def _join(self, column: str, dtype: Any) -> Any:
+    def _join(self, column: str, kind: type[Element]) -> npt.NDArray[Element]:
         """Concatenate a column over the chunks; one unknown value stands for all when no chunk has it."""
         missing = np.nan if column in TIMES else -1
         if not any(column in chunk for chunk in self._chunks):
-            return np.broadcast_to(np.array(missing if column != "id" else 0, dtype or np.int64), sum(self._lengths))
+            return np.broadcast_to(np.array(missing, kind), sum(self._lengths))
         parts = [chunk.pop(column) if column in chunk else np.full(length, missing)
                  for chunk, length in zip(self._chunks, self._lengths, strict=True)]
-        if column == "id" and any(part.dtype.kind == "U" for part in parts):
-            parts = [np.array([str(number) for number in part], str) if part.dtype.kind == "i" else part
-                     for part in parts]  # numpy would make 21 characters of every number
-        return np.concatenate(parts) if dtype is None else np.concatenate(parts).astype(dtype, copy=False)
+        return np.concatenate(parts).astype(kind, copy=False)
+
+    def _joined_ids(self) -> Identifiers:
+        """Concatenate the ids over the chunks, as text where one of them is no plain number."""
+        parts = [chunk.pop("id") for chunk in self._chunks]
+        if not parts:
+            return np.zeros(0, np.int64)
+        if any(part.dtype.kind == "U" for part in parts):
+            # numpy would make 21 characters of every number
+            return np.concatenate([np.array([str(number) for number in part], np.str_)
+                                   if part.dtype.kind == "i" else part.astype(np.str_, copy=False) for part in parts])
+        return np.concatenate(parts).astype(np.int64, copy=False)
 
 
 def _among(names: tuple[str, ...], chunk: Chunk) -> list[str]:
     return [name for name in names if name in chunk.columns]
 
 
-def _order(submit_s: Floats, rank: npt.NDArray[Any], kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp] | None:
+def _order(submit_s: Floats, rank: Ints, kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp] | None:
     """Return the rows by (submit, id); None where they stand like that already, so that nothing need be copied."""
     later, same = submit_s[1:] > submit_s[:-1], submit_s[1:] == submit_s[:-1]
     if kept.all() and (later | (same & (rank[1:] > rank[:-1]))).all():
@@ -243,7 +256,7 @@ def _order(submit_s: Floats, rank: npt.NDArray[Any], kept: npt.NDArray[np.bool_]
     return np.asarray(order[np.lexsort((rank[order], submit_s[order]))])
 
 
-def _ordered(values: npt.NDArray[np.generic], order: npt.NDArray[np.intp] | None) -> npt.NDArray[Any]:
+def _ordered(values: npt.NDArray[Element], order: npt.NDArray[np.intp] | None) -> npt.NDArray[Element]:
     """Return values in an order; one unknown value that stands for all keeps doing so."""
     if order is None:
         return values
@@ -264,7 +277,7 @@ def write_csv(trace: Trace, path: str | Path) -> None:
     arrow_csv.write_csv(pa.table(columns), str(path))
 
 
-def _writable(trace: Trace, column: str) -> Any:
+def _writable(trace: Trace, column: str) -> pa.Array:
     values = getattr(trace, column)
     if column in WORDS:
         return pa.array([word and " ".join(word.split()) for word in trace.words(column)], pa.string())
@@ -273,7 +286,7 @@ def _writable(trace: Trace, column: str) -> Any:
     return pa.array(values, mask=np.isnan(values))
 
 
-def _identifiers(values: object) -> npt.NDArray[Any]:
+def _identifiers(values: object) -> Identifiers:
     """Return ids as int64 when that loses nothing (``007`` and 2**70 stay text)."""
     texts = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
     try:
@@ -299,7 +312,7 @@ def _natural_rank(ids: npt.NDArray[np.generic]) -> Ints:
     return rank
 
 
-def _repeats(rank: npt.NDArray[Any], submit_s: Floats) -> Ints:
+def _repeats(rank: Ints, submit_s: Floats) -> Ints:
     """Return where a submission is repeated, in file order after its first row."""
     if (rank[1:] > rank[:-1]).all():  # numbered in order, as most are: no need to sort
         return np.empty(0, np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....storage.errors import StoreError
 from ....storage.history import History
@@ -19,6 +19,9 @@ from ...causes import CauseWatch, evidence_words, label, remedy, told
 from ...settings.recommenders import CausesSettings
 from ..held_gpus import HeldGpus
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
+
+if TYPE_CHECKING:
+    from ....exporters.metrics.declared import Labelled
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +79,7 @@ def _row(job: Job, gpus: int, causes: tuple[tuple[CauseTally, float], ...], tall
                     judged / max(1, gpus), activity)
 
 
-def _metrics(counts: Mapping[tuple[str, str], int]) -> dict[str, Any]:
+def _metrics(counts: Mapping[tuple[str, str], int]) -> dict[str, Labelled]:
     return {"underused_gpus": {place: float(count) for place, count in counts.items() if place[1] != Cause.NONE}}
 
 

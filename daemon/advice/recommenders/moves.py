@@ -8,7 +8,7 @@ evicts pods within their disruption budgets, whose owners make them again; where
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....exporters.metrics.declared import ADVICE
 from ....storage.eligibility import eligible
@@ -21,6 +21,9 @@ from ...waste.demand import Need, need, need_now
 from ..kubectl import evict_commands
 from ..migration import MigrationPlan, MigrationPlanner, Mover
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
+
+if TYPE_CHECKING:
+    from ....exporters.metrics.declared import Labelled, Series
 
 MOST_SHAPES = 100
 """Different requests for which moves are looked for in one round."""
@@ -91,13 +94,13 @@ def _move(mover: Mover, home: str) -> Move:
                 evict_commands(job.steering) if job.steering is not None else "")
 
 
-def _metrics(rows: tuple[Relief, ...]) -> dict[str, Any]:
+def _metrics(rows: tuple[Relief, ...]) -> dict[str, Series]:
     freed, moved = dict[str, float](), dict[str, float]()
     for row in rows:
         freed[row.partition] = freed.get(row.partition, 0.0) + sum(row.placement.gpus)
         moved[row.partition] = moved.get(row.partition, 0.0) + row.gpus_moved
-    info = {(move.job_id, move.origin, move.destination, str(move.gpus), row.job_id): 1.0
-            for row in rows for move in row.moves}
+    info: Labelled = {(move.job_id, move.origin, move.destination, str(move.gpus), row.job_id): 1.0
+                      for row in rows for move in row.moves}
     return {"move_info": info, "moves_freed_gpus": freed, "moves_moved_gpus": moved}
 
 

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....exporters.metrics.declared import ADVICE
 from ....storage.power_caps import PowerCap
@@ -24,6 +24,9 @@ from ..power_profiles import STEP_WATTS, best_profile, called, commands, enforci
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
 from ..scaling.throughput_samples import THROUGHPUT, Kind, Models, ThroughputSample, kind_of, readings
 from ..welch import lost
+
+if TYPE_CHECKING:
+    from ....exporters.metrics.declared import Labelled, Scalar, Series
 
 LEAST_SAMPLES = 3
 """Readings before a run counts."""
@@ -174,18 +177,19 @@ def _may(held: CappedGpus, cap: float) -> bool:
     return all(gpu.detail.least_limit_watts is None or cap >= gpu.detail.least_limit_watts for gpu in held.gpus)
 
 
-def _metrics(gpus: Iterable[GpuReading], rows: Sequence[PowerCap]) -> dict[str, Any]:
+def _metrics(gpus: Iterable[GpuReading], rows: Sequence[PowerCap]) -> dict[str, Scalar | Series]:
     """Return the GPUs whose limit is below their default, those that are held down by reason, and what is advised."""
     told = list(gpus)
     held = Counter(why for gpu in told for why in gpu.detail.throttled_by or ())
     below = [gpu for gpu in told if gpu.power_limit_watts is not None and gpu.detail.default_limit_watts is not None
              and gpu.power_limit_watts < gpu.detail.default_limit_watts - STEP_WATTS]
+    caps: Labelled = {(row.partition, row.job_id, f"{row.cap_watts:.0f}", bound): value
+                      for row in rows if not row.profile for bound, value in _bounds(row)}
+    profiles: Labelled = {(row.partition, row.job_id, row.profile, bound): value
+                          for row in rows if row.profile for bound, value in _bounds(row)}
     return {"capped_gpus": float(len(below)) if any(gpu.detail.default_limit_watts for gpu in told) else None,
             "throttled_gpus": {why: float(count) for why, count in held.items()},
-            "power_cap_saving_ratio": {(row.partition, row.job_id, f"{row.cap_watts:.0f}", bound): value
-                                       for row in rows if not row.profile for bound, value in _bounds(row)},
-            "power_profile_saving_ratio": {(row.partition, row.job_id, row.profile, bound): value
-                                           for row in rows if row.profile for bound, value in _bounds(row)}}
+            "power_cap_saving_ratio": caps, "power_profile_saving_ratio": profiles}
 
 
 def _bounds(row: PowerCap) -> tuple[tuple[str, float], ...]:

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from ....exporters.metrics.declared import ADVICE, Series
+from ....exporters.metrics.declared import ADVICE, Labelled
 from ....storage.history import History
 from ....storage.power_down import PowerDown
 from ....storage.records import Node
@@ -121,12 +121,13 @@ def _cells(row: Mapping[str, object]) -> Mapping[str, object]:
     return {**row, "node": ",".join(map(str, _list(row["nodes"]))), "again": _again(row), "saves": _saves(row)}
 
 
-def _metrics(rows: Sequence[PowerDown]) -> dict[str, Series]:
+def _metrics(rows: Sequence[PowerDown]) -> dict[str, Labelled]:
     """Return when nodes are needed again and what that saves; nothing of those of which nobody knows it."""
     needed = {(row.nodes[0], bound): moment for row in rows for bound, moment in (
         ("estimate", row.needed_mid_s), ("low", row.needed_from_s), ("high", row.needed_until_s))}
-    saved = {(row.nodes[0], bound): joules for row in rows if row.saved_joules is not None for bound, joules in (
-        ("estimate", row.saved_mid_joules), ("low", row.saved_joules[0]), ("high", row.saved_joules[1]))}
+    saved: Labelled = {
+        (row.nodes[0], bound): joules for row in rows if row.saved_joules is not None for bound, joules in (
+            ("estimate", row.saved_mid_joules), ("low", row.saved_joules[0]), ("high", row.saved_joules[1]))}
     return {"power_down_needed_timestamp_seconds": {key: when for key, when in needed.items() if when is not None},
             "power_down_saving_joules": saved}
 

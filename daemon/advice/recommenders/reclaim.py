@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....exporters.metrics.declared import ADVICE
 from ....storage.power_classes import PowerClass
@@ -22,6 +22,9 @@ from ...settings.recommenders import ReclaimSettings
 from ...waste import GpuVerdict
 from ..feasible_starts import feasible_starts
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
+
+if TYPE_CHECKING:
+    from ....exporters.metrics.declared import Labelled, Series
 
 MOST_WORKED_OUT = 10
 """Jobs of which it is worked out whom they keep waiting, those with most idle GPUs: each walks the whole queue."""
@@ -103,12 +106,12 @@ def _row(job: Job, idle: list[GpuVerdict], now_s: float) -> Reclaimable:
         sum(part.cpus for part in parts), sum(part.memory_bytes for part in parts), None)
 
 
-def _metrics(rows: tuple[Reclaimable, ...]) -> dict[str, Any]:
+def _metrics(rows: tuple[Reclaimable, ...]) -> dict[str, Series]:
     gpus: dict[str, float] = {}
     for row in rows:
         gpus[row.partition] = gpus.get(row.partition, 0.0) + row.gpus_idle
-    return {"reclaimable_gpus": gpus, "reclaimable_since_timestamp_seconds": {
-        (row.partition, row.job_id, row.user, str(row.gpus_idle)): row.since_s for row in rows[:ADVICE]}}
+    since: Labelled = {(row.partition, row.job_id, row.user, str(row.gpus_idle)): row.since_s for row in rows[:ADVICE]}
+    return {"reclaimable_gpus": gpus, "reclaimable_since_timestamp_seconds": since}
 
 
 def _cells(row: Mapping[str, Any]) -> Mapping[str, object]:

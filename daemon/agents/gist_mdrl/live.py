@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from ....storage.flavor import Flavor
@@ -145,7 +146,7 @@ def _told(gpus: Iterable[int]) -> str:
 def save(folder: Path, agents: Mapping[str, GistAgent], card: ModelCard, longest_wait_s: float,
          manner: Manner = "listened") -> ModelCard:
     """Write all agents in one file, with the partitions that they are for and whether they are listened to."""
-    arrays: dict[str, Any] = {"longest_wait_s": np.array([longest_wait_s])}
+    arrays: dict[str, NDArray[np.generic]] = {"longest_wait_s": np.array([longest_wait_s])}
     if manner != "listened":  # as all were before
         arrays["manner"] = np.array([MANNERS.index(manner)], np.int64)
     for name, agent in agents.items():
@@ -171,7 +172,7 @@ def load(folder: Path) -> GistPolicy:
     checkpoint.verify(folder)
     told = _partitions(folder / WEIGHTS)
     agents = {name: GistAgent(partition, SERVING) for name, (partition, _) in told.items()}
-    like: dict[str, Any] = {"longest_wait_s": np.zeros(1)}
+    like: dict[str, NDArray[np.generic]] = {"longest_wait_s": np.zeros(1)}
     for name, agent in agents.items():
         like |= {f"{name}/{layer}": array for layer, array in agent.weights.items()}
         like |= {f"{name}/flavors": np.zeros((len(agent.partition.flavors) + 1, 4)),
@@ -179,7 +180,7 @@ def load(folder: Path) -> GistPolicy:
         like |= {f"{name}/{what}": array for what, array in told[name][1].items()}
     manner = _manner(folder / WEIGHTS)
     like |= {} if manner is None else {"manner": np.zeros(1, np.int64)}
-    arrays: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[np.generic]]
     arrays, card = checkpoint.load(folder, schema(agents), like=like)
     for name, agent in agents.items():
         agent.weights = {layer: arrays[f"{name}/{layer}"] for layer in agent.weights}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..tensors import Array
 
 Weights = dict[str, NDArray[np.float32]]
 
@@ -39,7 +40,7 @@ def initial(shape: Shape, random: np.random.Generator) -> Weights:
     return weights
 
 
-def q_values(weights: Mapping[str, Any], states: Any) -> Any:
+def q_values(weights: Mapping[str, Array], states: Array) -> Array:
     """Return Q of every action, [..., actions], for states [..., inputs]."""
     layer, hidden = 0, states
     while f"hidden{layer}.weight" in weights:
@@ -47,5 +48,5 @@ def q_values(weights: Mapping[str, Any], states: Any) -> Any:
         layer += 1
     q = hidden @ weights["q.weight"] + weights["q.bias"]
     if "value.weight" in weights:
-        q = q - q.mean(axis=-1, keepdims=True) + hidden @ weights["value.weight"] + weights["value.bias"]
+        q = q - q.mean(-1)[..., None] + hidden @ weights["value.weight"] + weights["value.bias"]
     return q

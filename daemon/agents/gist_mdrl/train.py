@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -40,6 +40,17 @@ def device_named(name: str) -> str:
     return ("cuda" if there else "cpu") if name == "auto" else name
 
 
+class TransitionTensors(NamedTuple):
+    """The columns of a ``TransitionBatch``, where the network is."""
+
+    state: torch.Tensor
+    action: torch.Tensor
+    reward: torch.Tensor
+    discount: torch.Tensor
+    next_state: torch.Tensor
+    next_allowed: torch.Tensor
+
+
 class DeepQ:
     """Moves a policy network towards Eq. 6, whose next value comes from a target network."""
 
@@ -62,8 +73,7 @@ class DeepQ:
 
     def update(self, batch: TransitionBatch) -> float:
         """Take one step on the Huber loss of Eq. 6; FloatingPointError when it is not finite."""
-        tensors: Any = (torch.from_numpy(column).to(self._device) for column in batch)
-        columns: Any = TransitionBatch(*tensors)
+        columns = TransitionTensors(*(torch.from_numpy(column).to(self._device) for column in batch))
         wanted = columns.reward + columns.discount * self._next_value(columns)
         q = q_values(self.policy, columns.state).gather(1, columns.action[:, None])[:, 0]
         loss = torch.nn.functional.smooth_l1_loss(q, wanted)
@@ -79,7 +89,7 @@ class DeepQ:
         return loss.item()
 
     @torch.no_grad()
-    def _next_value(self, columns: Any) -> Any:
+    def _next_value(self, columns: TransitionTensors) -> torch.Tensor:
         """Return the value of the next state: the best of the actions that are open there."""
         target = q_values(self.target, columns.next_state)
         chooser = q_values(self.policy, columns.next_state) if self._double else target

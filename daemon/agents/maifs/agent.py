@@ -8,7 +8,6 @@ room for.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,6 +129,6 @@ def save(folder: Path, weights: Floats, card: ModelCard, longest_wait_s: float) 
 
 def load(folder: Path) -> Maifs:
     """Return a saved agent; ``CheckpointError`` when its weights are not whole or not for this agent."""
-    like: dict[str, NDArray[Any]] = {"maifs": np.zeros(SIZE, np.float32), "longest_wait_s": np.zeros(1)}
+    like: dict[str, NDArray[np.generic]] = {"maifs": np.zeros(SIZE, np.float32), "longest_wait_s": np.zeros(1)}
     arrays, card = checkpoint.load(folder, schema(), like=like)
     return Maifs(arrays["maifs"].astype(np.float64), card, float(arrays["longest_wait_s"][0]))

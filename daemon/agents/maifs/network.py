@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..tensors import Array
 from .levels import LEVELS
 
 Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ SILENT = frozenset({"order", "embed_bias", "value", "reject", "reject_bias", "ac
 _ENDS = tuple(np.cumsum([math.prod(shape) for shape in SHAPES.values()]).tolist())
 
 
-def unpacked(flat: Any) -> dict[str, Any]:
+def unpacked(flat: Array) -> dict[str, Array]:
     """Return the arrays by name that a flat vector holds, as views."""
     begins = (0, *_ENDS[:-1])
     return {name: flat[begin:end].reshape(shape)
@@ -64,7 +64,8 @@ def initial(random: np.random.Generator) -> Floats:
     return np.concatenate([array.ravel() for array in drawn])
 
 
-def opinions(weights: Mapping[str, Any], seen: Any, actions: Any, there: Any) -> tuple[Any, Any, Any, Any, Any, Any]:
+def opinions(weights: Mapping[str, Array], seen: Array, actions: Array, there: Array,
+             ) -> tuple[Array, Array, Array, Array, Array, Array]:
     """Return what node agents make of things; any number of leading axes.
 
     ``seen`` is [agent, input], ``actions`` [agent, action, input], ``there`` [agent] 1.0 for those that are no padding.
@@ -72,7 +73,7 @@ def opinions(weights: Mapping[str, Any], seen: Any, actions: Any, there: Any) ->
     [agent, other], and embeddings [agent, hidden].
     """
     inner = _bent(seen @ weights["embed"] + weights["embed_bias"])
-    heard, attention = inner, 0.0
+    heard, attention = inner, there[..., None, :] * 0.0
     for head in range(HEADS):
         query, key = inner @ weights["query"][head], inner @ weights["key"][head]
         scores = MOST_SCORE * _bent(query @ key.swapaxes(-1, -2) / (MOST_SCORE * math.sqrt(HIDDEN // HEADS)))
@@ -87,5 +88,5 @@ def opinions(weights: Mapping[str, Any], seen: Any, actions: Any, there: Any) ->
             hidden @ weights["factor"], attention, heard)
 
 
-def _bent(values: Any) -> Any:
+def _bent(values: Array) -> Array:
     return values / (1.0 + abs(values))

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -33,9 +33,12 @@ from .levels import LEVELS
 from .network import ACTION_INPUTS, NODE_INPUTS, NOMINATED, OF_JOB, SHAPES, SIZE, TASKS, initial, opinions, unpacked
 from .teachers import ORDERS, TEACHERS
 
+if TYPE_CHECKING:
+    from ...replay.engine import Run
+
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
-Tensors = Mapping[str, Any]
+Tensors = Mapping[str, torch.Tensor]
 
 AGENTS, ACTIONS = TASKS * NOMINATED, TASKS * len(LEVELS)
 """At most, of a joint decision."""
@@ -108,7 +111,7 @@ def _agent(ground: TraceWindows, weights: Floats, decide: Decide | None = None) 
 
 
 def _recorded(ground: TraceWindows, piece: Piece, weights: Floats, decide: Decide, most: float = math.inf,
-              ) -> tuple[GrantRecorder, Any]:
+              ) -> tuple[GrantRecorder, Run]:
     recorder = GrantRecorder(decide, most)
     return recorder, replayed(piece.stretch, _agent(ground, weights, recorder))
 
@@ -160,7 +163,8 @@ def _batch(made: Sequence[tuple[Joint, Longs]]) -> Tensors:
         seen[row, :agents], able[row, :agents, :wide] = joint.seen, joint.able
         actions[row, :agents, :wide], chosen[row, :agents] = joint.actions, action
         there[row, :agents] = 1.0
-    found: dict[str, NDArray[Any]] = {"seen": seen, "actions": actions, "able": able, "chosen": chosen, "there": there}
+    found: dict[str, NDArray[np.generic]] = {
+        "seen": seen, "actions": actions, "able": able, "chosen": chosen, "there": there}
     return {name: torch.from_numpy(array).float() if array.dtype.kind == "f" else torch.from_numpy(array)
             for name, array in found.items()}
 
@@ -170,7 +174,7 @@ _JOB = torch.cat([torch.tensor([-1]), torch.arange(ACTIONS) // len(LEVELS)])
 _RIVALS = ((_JOB[:, None] == _JOB) & (_JOB >= 0)).float()
 
 
-def _conditionals(flat: Any, batch: Tensors, edges: Any) -> tuple[Any, Any]:
+def _conditionals(flat: torch.Tensor, batch: Tensors, edges: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the log-odds of each agent's actions given what the others do, [decision, agent, action], and values."""
     parts = unpacked(flat)
     refuse, accept, refusing, factors, _, heard = opinions(parts, batch["seen"], batch["actions"], batch["there"])
@@ -185,7 +189,7 @@ def _conditionals(flat: Any, batch: Tensors, edges: Any) -> tuple[Any, Any]:
     return torch.log_softmax(utility + payoff - clash, -1), value + parts["critic_bias"]
 
 
-def _edges(flat: Any, batch: Tensors) -> Any:
+def _edges(flat: torch.Tensor, batch: Tensors) -> torch.Tensor:
     """Return who is joined on the graph of each decision, by present attention; no gradient goes through it."""
     with torch.no_grad():
         attention = opinions(unpacked(flat), batch["seen"], batch["actions"], batch["there"])[4].numpy()
@@ -194,7 +198,7 @@ def _edges(flat: Any, batch: Tensors) -> Any:
     return torch.from_numpy(found).float()
 
 
-def _likelihood(odds: Any, batch: Tensors) -> Any:
+def _likelihood(odds: torch.Tensor, batch: Tensors) -> torch.Tensor:
     """Return the log pseudo-likelihood of the joint actions, [decision]."""
     taken = torch.take_along_dim(odds, batch["chosen"][..., None], -1)[..., 0]
     return (taken * batch["there"]).sum(-1)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,7 +181,7 @@ def _times(value: float) -> str:
     return f"{math.exp(3 * value):.1f}x"
 
 
-_WORDS: Mapping[str, Any] = {
+_WORDS: Mapping[str, Callable[[float], str]] = {
     **dict.fromkeys(("predicted run time", "run time by limit", "best guess", "requested limit"), _duration),
     **dict.fromkeys(("spread of run times", "spread of use"), _times),
     **dict.fromkeys(("several nodes", "unforeseen"), lambda value: "yes" if value > 0.5 else "no"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -46,7 +44,7 @@ def seconds(inputs: Floats) -> Floats:
     return np.asarray(np.exp(3 * inputs[:, INPUTS.index("best guess")]) * HOUR_S)
 
 
-def _quantiles(middle: Any, low: Any, high: Any) -> tuple[Floats, Floats]:
+def _quantiles(middle: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Return the logarithm of the median and the spread, whatever is unknown."""
     with np.errstate(invalid="ignore", divide="ignore"):
         centre = np.log(np.maximum(middle, 1e-4))

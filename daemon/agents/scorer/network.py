@@ -13,7 +13,7 @@ function only.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -121,7 +121,7 @@ def score_all(state: State) -> int:
 
 
 @compiled
-def look_at_nodes(state: State, mood: Floats) -> Any:
+def look_at_nodes(state: State, mood: Floats) -> tuple[np.int64, float]:
     """Note how free the nodes are; return the most free GPUs on one, and the GPUs of all."""
     largest, total, free, empty = np.int64(-1), 0.0, 0.0, 0.0
     for node in range(state.nodes.size):
@@ -137,9 +137,9 @@ def look_at_nodes(state: State, mood: Floats) -> Any:
 
 
 @compiled
-def look_at_queue(state: State, mood: Floats, total: float) -> Any:
+def look_at_queue(state: State, mood: Floats, total: float) -> int | np.int64:
     """Note what waits; return the fewest GPUs that one of them needs on a node."""
-    smallest: Any = FAR
+    smallest: int | np.int64 = FAR
     count, gpus, work, wait = list_waiting(state), 0.0, 0.0, 0.0
     for index in range(count):
         row, known = state.jobs[state.listed[index]], state.traits[state.listed[index]]
@@ -194,7 +194,7 @@ def decide_factors_of(weights: Floats, mood: Floats) -> None:
 
 
 @compiled
-def _score(state: State, job: int) -> Any:
+def _score(state: State, job: int) -> float:
     """Return a waiting job's score by the factors in ``mood``; who has waited beyond all patience goes by age alone."""
     mood, known = state.mood, state.traits[job]
     wait = state.clock[NOW] - state.jobs[job].submit
@@ -215,7 +215,7 @@ def score(state: State, job: int) -> float:
     return float(_score(state, job))
 
 
-def walk(state: State, key: Any, place: Any) -> None:
+def walk(state: State, key: Callable[..., float], place: Callable[..., int]) -> None:
     """Score the queue and go through it with EASY backfill."""
     if look(state):
         look_at_running(state)
@@ -226,7 +226,7 @@ def walk(state: State, key: Any, place: Any) -> None:
 
 
 @compiled
-def rate(weights: Floats, row: Any, gpus: int, length: float) -> Any:
+def rate(weights: Floats, row: np.record, gpus: int, length: float) -> float:
     """Return the score of one node for a job of so many GPUs there and so many seconds."""
     size = max(1.0, np.float64(row.gpus))
     later = np.log1p(length / HOUR_S) - np.log1p(row.ends / HOUR_S) if row.ends > 0.0 else 0.0
@@ -247,7 +247,7 @@ def rate(weights: Floats, row: Any, gpus: int, length: float) -> Any:
 @compiled
 def best(site: PlacementView, ask: Ask) -> int:
     """Return the candidate of lowest score that holds one chunk, -1 if none: the case worth its own fast lane."""
-    lowest: Any = FAR
+    lowest: int | np.int64 = FAR
     found, least, rated = -1, FAR, 0
     length = site.traits[ask.job, LENGTH]
     for node in range(site.nodes.size):

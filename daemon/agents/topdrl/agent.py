@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,6 +178,6 @@ def save(folder: Path, weights: Floats, card: ModelCard, longest_wait_s: float) 
 
 def load(folder: Path) -> TopDRL:
     """Return a saved agent; ``CheckpointError`` when its weights are not whole or not for this agent."""
-    like: dict[str, NDArray[Any]] = {"choice": np.zeros(NET.size, np.float32), "longest_wait_s": np.zeros(1)}
+    like: dict[str, NDArray[np.generic]] = {"choice": np.zeros(NET.size, np.float32), "longest_wait_s": np.zeros(1)}
     arrays, card = checkpoint.load(folder, schema(), like=like)
     return TopDRL(arrays["choice"].astype(np.float64), card, float(arrays["longest_wait_s"][0]))

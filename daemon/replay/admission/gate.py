@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +69,7 @@ class Gate:
         self.whys: dict[tuple[object, ...], Hold] = {}
         """Why jobs of a kind find no nodes."""
         self._wishes: dict[tuple[object, ...], Wish] = {}
-        self._cache: dict[tuple[object, ...], Any] = {}
+        self._cache: dict[tuple[object, ...], Mask] = {}
 
     def copy(self) -> Gate:
         """Return a gate on which starts can be booked without changing this one."""
@@ -178,8 +177,7 @@ class Gate:
                 node.state.schedulable or (node.state is NodeState.RESERVED and node.reservation != "")
                 or (node.state is NodeState.MAINTENANCE and node.reservation in ours)
                 or (waking and node.wakes) for node in nodes)
-        mask: Mask = self._cache[key]
-        return mask
+        return self._cache[key]
 
     def usable_from(self, job: Job, way: PartitionNodes, begin_s: float) -> Mask:
         """Return the nodes that a job may use from a later time on, when some reservations are over."""
@@ -195,7 +193,7 @@ class Gate:
             for name in met:
                 blocked |= self.ground.named(self.reservations[name].nodes)
             self._cache[key] = self.ground.members(way.partition) & self.opened_to_any() & ~blocked
-        found: Mask = self._cache[key]
+        found = self._cache[key]
         return found & way.usable if ours else found
 
     def opened_to_any(self) -> Mask:

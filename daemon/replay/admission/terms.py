@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from ....storage.recommendations import Placement
 from ....storage.records import Job, JobState
 from .. import arrays as a
 from .gate import Gate, Hold
+from .ground import Mask
 from .wish import Wish, choices, special
 
 TIER = 2.0**33
@@ -33,7 +33,7 @@ class Terms:
 
 def terms_of(gate: Gate, jobs: Sequence[Job]) -> Terms:
     """Return what the gate says of each waiting job; equal requests are looked at once."""
-    terms, known = Terms({}, {}, {}), dict[Any, Any]()
+    terms, known = Terms({}, {}, {}), dict[object, tuple[Mask, Placement | None]]()
     tasks: dict[str, int] = {}
     for row, job in enumerate(jobs):
         if job.state is not JobState.PENDING:
@@ -117,7 +117,7 @@ def _rank(arrays: a.State, gate: Gate, jobs: Sequence[Job]) -> None:
             arrays.jobs[row].priority += TIER * max(tiers.get(name, 1) for name in job.partition.split(","))
 
 
-def _amounts(row: Any, gate: Gate, wish: Wish) -> None:
+def _amounts(row: np.record, gate: Gate, wish: Wish) -> None:
     """Let the engine take CPUs and memory as the scheduler does, on each node of equal parts."""
     nodes = max(1, int(row.chunks + row.rests))
     gpus = np.full(len(gate.ground.nodes), int(row.chunk), np.int64)
@@ -130,7 +130,7 @@ def _amounts(row: Any, gate: Gate, wish: Wish) -> None:
         row.memory = 0
 
 
-def _split(row: Any, found: Placement, wish: Wish) -> None:
+def _split(row: np.record, found: Placement, wish: Wish) -> None:
     """Let the engine place a job in the parts that were found, the larger ones first."""
     shares = sorted(found.gpus, reverse=True)
     if wish.exclusive:

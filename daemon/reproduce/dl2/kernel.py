@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,7 @@ def take(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, job: int, what: 
 
 
 @compiled
-def share(cluster: ArenaCluster, jobs: ArrivedJobs, job: int) -> Any:
+def share(cluster: ArenaCluster, jobs: ArrivedJobs, job: int) -> float:
     """Return the dominant share of a job."""
     largest, demand, model = 0, cluster.demand, jobs.model[job]
     for kind in range(2):
@@ -181,7 +181,7 @@ def tetris_as_published(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, w
 
 
 @compiled
-def _saved(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int) -> Any:
+def _saved(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int) -> float:
     """Return the slots that one more task saves, were the job to keep it to its end."""
     model, servers, workers = jobs.model[job], jobs.tasks[job, SERVER], jobs.tasks[job, WORKER]
     if workers == 0 or servers == 0:
@@ -212,7 +212,7 @@ def optimus(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, closed: Bools
 
 
 @compiled
-def _relative(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int) -> Any:
+def _relative(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int) -> float:
     """Return the gain in log speed per slot of a node that is taken; first bundles go before all else."""
     model, servers, workers = jobs.model[job], jobs.tasks[job, SERVER], jobs.tasks[job, WORKER]
     then, also = servers + np.int64(what != WORKER), workers + np.int64(what != SERVER)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ def columns(shape: NetworkSize, rows: int) -> DecisionBatch:
                          np.zeros((rows, shape.inputs), np.float32), np.zeros(rows, np.float32))
 
 
-class Memory:
+class DecisionMemory:
     """The latest decisions; the oldest make room."""
 
     def __init__(self, shape: NetworkSize, capacity: int) -> None:
@@ -55,10 +55,8 @@ class Memory:
     def add(self, batch: DecisionBatch, priority: float) -> None:
         """Keep the decisions of a slot."""
         rows = (self._added + np.arange(len(batch.action))) % len(self._priority)
-        column: Any
-        values: Any
-        for column, values in zip(self._columns, batch, strict=True):
-            column[rows] = values
+        for name, column in self._columns._asdict().items():
+            column[rows] = getattr(batch, name)
         self._priority[rows] = priority
         self._added += len(rows)
 
@@ -68,19 +66,21 @@ class Memory:
         rows = np.searchsorted(np.cumsum(likely), random.random(size) * (1.0 - 1e-12)).astype(np.int64)
         rows = np.minimum(rows, len(self) - 1)
         weights = (len(self) * likely[rows]) ** -correction
-        drawn: Any = (column[rows] for column in self._columns)
-        return rows, DecisionBatch(*drawn), (weights / weights.max()).astype(np.float32)
+        state, allowed, action, chance, reward, following, further = self._columns
+        drawn = DecisionBatch(state[rows], allowed[rows], action[rows], chance[rows], reward[rows], following[rows],
+                              further[rows])
+        return rows, drawn, (weights / weights.max()).astype(np.float32)
 
     def learned(self, rows: Longs, errors: Floats) -> None:
         """Take in how wrong the value of decisions was."""
         self._priority[rows] = np.minimum(np.abs(errors) ** SHARPNESS, HIGHEST) + 1e-6
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, NDArray[np.generic]]:
         """Return all that is needed to go on later."""
         kept = {name: column[:len(self)] for name, column in self._columns._asdict().items()}
         return kept | {"priority": self._priority[:len(self)], "added": np.array([self._added])}
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Take over what :meth:`state` returned."""
         self._added = int(state["added"][0])
         for name, column in {**self._columns._asdict(), "priority": self._priority}.items():

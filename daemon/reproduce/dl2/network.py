@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...agents.tensors import Array
 from .flat_kernel import PER_JOB, DecisionScratch, PolicyNetwork
 
 Weights = dict[str, NDArray[np.float32]]
@@ -48,7 +48,7 @@ def initial(shape: NetworkSize, outputs: int, random: np.random.Generator) -> We
     return weights
 
 
-def outputs(weights: Mapping[str, Any], states: Any) -> Any:
+def outputs(weights: Mapping[str, Array], states: Array) -> Array:
     """Return the last layer, [..., outputs], for states [..., inputs]: scores of actions, or the value."""
     hidden = states
     for name in ("first", "second"):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ....storage.records import ModelCard
 from ...agents.checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
@@ -22,7 +23,7 @@ from .agent import PAPER, PUBLISHED, Ablations, FlatAgent, PaperSettings, trail
 from .arena import ArenaTrace, SlotPolicy, mean_jct, progress, traces, watch
 from .flat_kernel import Singles, Trail, rebuild
 from .kernel import ArenaCluster, Bools, waiting
-from .memory import DecisionBatch, Memory
+from .memory import DecisionBatch, DecisionMemory
 from .network import Weights, desk, initial, outputs
 
 STATE = "training.safetensors"
@@ -117,6 +118,18 @@ def imitate(policy: dict[str, torch.Tensor], lessons: tuple[Singles, Bools, Long
         optimizer.step()
 
 
+class DecisionTensors(NamedTuple):
+    """The columns of a ``DecisionBatch`` as tensors."""
+
+    state: torch.Tensor
+    allowed: torch.Tensor
+    action: torch.Tensor
+    chance: torch.Tensor
+    reward: torch.Tensor
+    following: torch.Tensor
+    further: torch.Tensor
+
+
 class ActorCritic:
     """A policy, and the value of a state that its advantages are measured from."""
 
@@ -130,8 +143,7 @@ class ActorCritic:
 
     def update(self, batch: DecisionBatch, weights: Singles) -> Floats:
         """Take one step; return how wrong the values were. FloatingPointError when the loss is not finite."""
-        columns: Any = (torch.from_numpy(np.ascontiguousarray(column)) for column in batch)
-        told: Any = DecisionBatch(*columns)
+        told = DecisionTensors(*(torch.from_numpy(np.ascontiguousarray(column)) for column in batch))
         important = torch.from_numpy(weights)
         advantage, critic_loss = self._advantage(told, important)
         log_chances = masked(self.policy, told.state, told.allowed)
@@ -151,7 +163,7 @@ class ActorCritic:
 
     def state(self) -> Weights:
         """Return all arrays that the next step depends on."""
-        parts: dict[str, Any] = {}
+        parts: Weights = {}
         for part, weights, optimizer in self._parts():
             for name, tensor in weights.items():
                 parts[f"{part}.{name}"] = tensor.detach().numpy()
@@ -174,7 +186,7 @@ class ActorCritic:
         yield "policy", self.policy, self.optimizers[0]
         yield "value", self.value, self.optimizers[1]
 
-    def _advantage(self, told: Any, important: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _advantage(self, told: DecisionTensors, important: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what actions were worth beyond what was expected, and the loss of who expected it."""
         if not self._options.critic:
             self.average = 0.99 * self.average + 0.01 * float(told.reward.mean())
@@ -194,7 +206,7 @@ class Practice:
         shape = values.shape
         self.learner = ActorCritic(tensors(initial(shape, shape.actions, random)),
                                    tensors(initial(shape, 1, random)), options, values)
-        self.memory = Memory(shape, values.memory)
+        self.memory = DecisionMemory(shape, values.memory)
         self.rewards = (0.0, 0)
         """Sum and number so far."""
         self.updates = 0
@@ -306,7 +318,8 @@ class SlotTraining:
         told = {"plan": self.plan, "updates": self.updates, "trace": self._trace, "spent_s": self.spent_s,
                 "rewards": self._practice.rewards, "average": self._practice.learner.average, "curve": self.curve,
                 "random": self.random.bit_generator.state}
-        parts = {"best": self.best, "memory": self._practice.memory.state(), "learner": self._practice.learner.state()}
+        parts: dict[str, Mapping[str, NDArray[np.generic]]] = {
+            "best": self.best, "memory": self._practice.memory.state(), "learner": self._practice.learner.state()}
         kept = {f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()}
         write_unfinished(self.course.folder / STATE, told, kept)
 
@@ -318,7 +331,7 @@ class SlotTraining:
         told, kept = read_unfinished(path)
         if told.get("plan") != self.plan:
             raise CheckpointError(f"{path}: of another training; move it away to start anew")
-        parts: dict[str, dict[str, Any]] = {}
+        parts: dict[str, Weights] = {}
         for name, array in kept.items():
             part, _, rest = name.partition(".")
             parts.setdefault(part, {})[rest] = array

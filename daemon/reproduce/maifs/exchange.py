@@ -5,8 +5,6 @@ Only what starts can be placed freely; on a full cluster that is one place at a 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ...replay.arrays import Floats
@@ -63,7 +61,7 @@ def _trade(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, short: int, rich:
 
 
 @compiled
-def _lacking(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int) -> Any:
+def _lacking(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int) -> int:
     """Return the job of a node that lacks the most CPUs."""
     found, most = nodes.members[node, 0], 0
     for place in range(nodes.seated[node]):
@@ -75,7 +73,7 @@ def _lacking(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int) -> A
 
 
 @compiled
-def _indifferent(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, gpus: int) -> Any:
+def _indifferent(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, gpus: int) -> int:
     """Return the job of a node with so many GPUs that can use the fewest CPUs; of several the longest, -1 for none."""
     found, least = -1, np.inf
     for place in range(nodes.seated[node]):

@@ -15,7 +15,7 @@ What has an agent, a task or an edge in its loops is compiled.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -95,7 +95,7 @@ def rate(inner: Floats, pair: Floats, able: Floats, weights: Rating) -> tuple[Fl
 
 
 @compiled_with_arrays
-def edges(attention: Floats, able: Floats, side: Longs) -> Any:
+def edges(attention: Floats, able: Floats, side: Longs) -> Longs:
     """Return the pairs of agents of one side that can take the same task, each with the few it attends to most."""
     count = attention.shape[0]
     can = np.zeros(able.shape[:2], np.bool_)

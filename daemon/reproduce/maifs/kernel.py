@@ -6,7 +6,7 @@ in units of a third of the fair share, so that a node has as many of them as CPU
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -146,7 +146,7 @@ def take_off(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int) -> No
 
 
 @compiled
-def floor_of(site: Site, jobs: SubmittedJobs, job: int, level: int, what: int) -> Any:
+def floor_of(site: Site, jobs: SubmittedJobs, job: int, level: int, what: int) -> int:
     """Return the CPUs or the memory (``what`` 0 or 1) that a job is sure of at a level."""
     gpus = jobs.gpus[job]
     best = site.best[jobs.model[job], gpus, what]
@@ -183,13 +183,13 @@ def divide(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, form: 
 
 
 @compiled
-def rate_of(site: Site, jobs: SubmittedJobs, job: int) -> Any:
+def rate_of(site: Site, jobs: SubmittedJobs, job: int) -> float:
     """Return the speed of a job on a shared node, neighbours aside."""
     return site.rates[jobs.model[job], jobs.gpus[job], jobs.cpus[job], jobs.memory[job]]
 
 
 @compiled
-def fits(jobs: SubmittedJobs, nodes: NodeArrays, job: int, cpus: int, memory: int) -> Any:
+def fits(jobs: SubmittedJobs, nodes: NodeArrays, job: int, cpus: int, memory: int) -> bool:
     """Tell whether a seated job can have so many CPUs and so much memory."""
     free = nodes.free[jobs.node[job]]
     return cpus - jobs.cpus[job] <= free[CPU] and memory - jobs.memory[job] <= free[MEMORY]
@@ -219,7 +219,7 @@ def _give_next(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, fo
 
 
 @compiled
-def _worth(jobs: SubmittedJobs, job: int, rate: float, then: float, form: int, taste: Floats) -> Any:
+def _worth(jobs: SubmittedJobs, job: int, rate: float, then: float, form: int, taste: Floats) -> float:
     if form == SAVED:
         return jobs.left[job] * (1.0 / rate - 1.0 / then)
     weight = np.exp(taste[0] * np.log(jobs.left[job] + 60.0) + taste[1] * np.log(jobs.gpus[job]))
@@ -248,7 +248,7 @@ def paces(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Longs) -> No
 
 
 @compiled
-def _together(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int) -> Any:
+def _together(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int) -> float:
     """Return the speed of a job on whole nodes, by the leaf switches that they are at."""
     crossing, touched, last = site.crossing[jobs.model[job]], 0, -1
     for node in range(site.nodes):  # nodes of a leaf switch follow each other
@@ -291,7 +291,7 @@ def advance(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Longs, now
 
 
 @compiled
-def _run(site: Site, jobs: SubmittedJobs, job: int, now: float) -> Any:
+def _run(site: Site, jobs: SubmittedJobs, job: int, now: float) -> float:
     """Let a job run for a round, or up to its end; return for how many seconds it held its GPUs."""
     if jobs.node[job] < 0 or jobs.speed[job] <= 0.0:
         return 0.0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...replay.arrays import Longs
 from ...replay.compiled import compiled, compiled_apart
 from .kernel import (
@@ -71,7 +69,7 @@ def release(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Longs, que
 
 
 @compiled
-def _wanted(site: Site, jobs: SubmittedJobs, job: int) -> Any:
+def _wanted(site: Site, jobs: SubmittedJobs, job: int) -> int:
     gpus = jobs.gpus[job]
     return gpus * site.shares if whole(site, gpus) else gpus * site.shares + floor_of(site, jobs, job, BEST, 0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -108,7 +108,7 @@ def _ask(candidates: Longs, asked: Longs, count: int, node: int, task: int) -> i
 
 
 @compiled_with_arrays
-def survey(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int) -> Any:
+def survey(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int) -> Longs:
     """Return the nodes that are asked about a task of several: those that it disturbs least, close together."""
     wanted, known = whole(site, jobs.gpus[job]), leaves(site, nodes)
     cost = np.full(site.nodes, np.inf)
@@ -120,7 +120,7 @@ def survey(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int) -> Any:
 
 
 @compiled_with_arrays
-def leaves(site: Site, nodes: NodeArrays) -> Any:
+def leaves(site: Site, nodes: NodeArrays) -> Floats:
     """Return how many nodes of each leaf switch are ``PRESENT``, ``VACANT`` and ``OPEN``, [leaf, column]."""
     known = np.zeros((site.leaf.max() + 1, 3))
     for node in range(site.nodes):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -77,7 +77,7 @@ def schedule(policy: int, pods: Ints, kinds: Kinds, nodes: FreeResources, typica
 
 
 @compiled_with_arrays
-def _random_of(scores: Ints) -> Any:
+def _random_of(scores: Ints) -> int:
     feasible = np.flatnonzero(scores != INFEASIBLE)
     return feasible[np.random.randint(len(feasible))] if len(feasible) else 0
 
@@ -95,7 +95,7 @@ def _feasible(kinds: Kinds, kind: int, nodes: FreeResources, node: int) -> bool:
 
 
 @compiled_with_arrays
-def _score(policy: int, kinds: Kinds, kind: int, nodes: FreeResources, node: int, typical: Typical) -> Any:
+def _score(policy: int, kinds: Kinds, kind: int, nodes: FreeResources, node: int, typical: Typical) -> int:
     """Return the integer score of a node for a pod."""
     if not _feasible(kinds, kind, nodes, node):
         return INFEASIBLE
@@ -130,14 +130,14 @@ def _clustering(bit: int, hosts: int, left: int) -> int:
 
 
 @compiled_with_arrays
-def _packing(free: Ints, count: int, milli: int) -> Any:
+def _packing(free: Ints, count: int, milli: int) -> int:
     if np.all(free == WHOLE):
         return max(33 - len(free), len(free))
     picked = np.sort(free[free >= milli])[:count]
-    untouched = np.count_nonzero(picked == WHOLE)
+    untouched = int(np.count_nonzero(picked == WHOLE))
     if untouched:
         return max(50 - untouched, 33)
-    return max(100 - np.sum(picked // 10) // 10, 50)
+    return max(100 - int(np.sum(picked // 10)) // 10, 50)
 
 
 @compiled_with_arrays
@@ -216,7 +216,7 @@ def _bind(policy: int, kinds: Kinds, kind: int, nodes: FreeResources, node: int,
 
 
 @compiled_with_arrays
-def _share_gpu(policy: int, free: Ints, milli: int) -> Any:
+def _share_gpu(policy: int, free: Ints, milli: int) -> int:
     """Return the tightest GPU that fits a share; any that fits under Random."""
     fits = np.flatnonzero(free >= milli)
     return fits[np.random.randint(len(fits))] if policy == RANDOM else fits[np.argmin(free[fits])]

@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from scipy.interpolate import LinearNDInterpolator
 
 Floats = npt.NDArray[np.float64]
 Placement = tuple[int, ...]
@@ -166,7 +169,7 @@ class Application:
         return float(step), float(sync)
 
     @cached_property
-    def _interpolator(self) -> Any:
+    def _interpolator(self) -> LinearNDInterpolator:
         """Return the piecewise-linear surface over (nodes, GPUs, local batch); the order of the points matters."""
         from scipy.interpolate import LinearNDInterpolator  # 0.3 s that only this needs
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -139,13 +139,13 @@ def start(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, place: int) -> N
 
 
 @compiled
-def left(jobs: EpisodeJobs, job: int, now: float) -> Any:
+def left(jobs: EpisodeJobs, job: int, now: float) -> float:
     """Return in how many seconds a running job should end; one that has outlived the guess may end at any moment."""
     return max(0.0, jobs.start[job] + jobs.guess[job] / jobs.speed[job] - now)
 
 
 @compiled
-def extent(site: Site, cluster: EpisodeState, gpus: int) -> Any:
+def extent(site: Site, cluster: EpisodeState, gpus: int) -> tuple[int, int, int]:
     """Return the nodes of the placement in ``spot``, where each comes once, the GPUs on the fullest, and its leaves."""
     nodes, most, leaves, here = 0, 0, 0, 0
     for leaf in range(cluster.room.size):
@@ -163,14 +163,14 @@ def extent(site: Site, cluster: EpisodeState, gpus: int) -> Any:
 
 
 @compiled
-def step_time(site: Site, application: int, nodes: int, most: int, leaves: int) -> Any:
+def step_time(site: Site, application: int, nodes: int, most: int, leaves: int) -> float:
     """Return how long a step takes, over that on one GPU."""
     further = site.slow[application, min(nodes, site.slow.shape[1]) - 1, most - 1] - 1.0
     return 1.0 + further * (1.0 + site.per_crossing * (leaves - 1))
 
 
 @compiled
-def speed(site: Site, application: int, gpus: int, nodes: int, most: int, leaves: int) -> Any:
+def speed(site: Site, application: int, gpus: int, nodes: int, most: int, leaves: int) -> float:
     """Return the speed of a placement relative to the closest one; none counts as faster than that."""
     fewest = (gpus + site.gpus - 1) // site.gpus
     closest = step_time(site, application, fewest, min(gpus, site.gpus), (fewest + site.per_leaf - 1) // site.per_leaf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def pick(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, rule: Rule) -> in
 
 
 @compiled
-def sort_key(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, order: int, job: int) -> Any:
+def sort_key(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, order: int, job: int) -> float:
     """Return by what a job is sorted, lowest first."""
     if order == FCFS:
         return jobs.submit[job]

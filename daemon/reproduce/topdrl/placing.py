@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...replay.compiled import compiled, compiled_apart
 from ...replay.moves import draw
 from .kernel import FREE, NOW, QUEUED, RUNNING, WINDOW, EpisodeJobs, EpisodeState, Site, extent, left, speed
@@ -160,7 +158,7 @@ def look_ahead(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> None:
 
 
 @compiled
-def speed_now(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, job: int) -> Any:
+def speed_now(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, job: int) -> float:
     """Return the speed that the nearest free GPUs allow; after :func:`look`."""
     near = cluster.near[jobs.gpus[job]]
     return speed(site, jobs.application[job], jobs.gpus[job], int(near[0]), int(near[1]), int(near[2]))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ...agents.histories import Material, split
 from ...agents.kinds import Course
 from ...replay.cluster import Cluster
+from ...replay.engine import Policy
 from ...replay.workload import Workload
 from .task import ReplayTask
 
@@ -17,7 +16,7 @@ TAUGHT_BY = "fifo+best-fit+easy"
 """What is imitated first: the same order as the incumbent's, and replayed much faster."""
 
 
-def taught(task: ReplayTask, cluster: Cluster, work: Workload, quantiles: NDArray[np.float64]) -> tuple[Any, float]:
+def taught(task: ReplayTask, cluster: Cluster, work: Workload, quantiles: NDArray[np.float64]) -> tuple[Policy, float]:
     """Return an agent and from when on it was not taught; ``TrainingError`` when a history does not suffice."""
     from ...learning.training import kind_of  # loads what trains, which replays do without
 

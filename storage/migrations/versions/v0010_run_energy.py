@@ -1,9 +1,11 @@
 """Energy by class of every run, and by day of users and nodes; what was recorded before has none."""
 
-from typing import Any
+from typing import TypeVar
 
 import sqlalchemy as sa
 from alembic import op
+
+Kind = TypeVar("Kind")
 
 revision = "0010"
 down_revision = "0009"
@@ -46,5 +48,5 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("day_s", "node", name="pk_node_days"), sqlite_with_rowid=False)
 
 
-def _columns(kind: sa.types.TypeEngine[Any], *names: str) -> list[sa.Column[Any]]:
+def _columns(kind: sa.types.TypeEngine[Kind], *names: str) -> list[sa.Column[Kind]]:
     return [sa.Column(name, kind, nullable=False) for name in names]

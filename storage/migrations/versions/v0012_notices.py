@@ -1,9 +1,11 @@
 """What was said to whom about which run, and who wants to hear nothing."""
 
-from typing import Any
+from typing import TypeVar
 
 import sqlalchemy as sa
 from alembic import op
+
+Kind = TypeVar("Kind")
 
 revision = "0012"
 down_revision = "0011"
@@ -31,5 +33,5 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("user", name="pk_notice_opt_outs"), sqlite_with_rowid=False)
 
 
-def _columns(kind: sa.types.TypeEngine[Any], *names: str) -> list[sa.Column[Any]]:
+def _columns(kind: sa.types.TypeEngine[Kind], *names: str) -> list[sa.Column[Kind]]:
     return [sa.Column(name, kind, nullable=False) for name in names]

@@ -1,9 +1,11 @@
 """What was changed on the scheduler to follow advice, before and after."""
 
-from typing import Any
+from typing import TypeVar
 
 import sqlalchemy as sa
 from alembic import op
+
+Kind = TypeVar("Kind")
 
 revision = "0014"
 down_revision = "0013"
@@ -27,5 +29,5 @@ def upgrade() -> None:
     op.create_index("ix_follow_changes_state", "follow_changes", ["state"])
 
 
-def _columns(kind: sa.types.TypeEngine[Any], *names: str) -> list[sa.Column[Any]]:
+def _columns(kind: sa.types.TypeEngine[Kind], *names: str) -> list[sa.Column[Kind]]:
     return [sa.Column(name, kind, nullable=False) for name in names]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....replay.arrays import Floats, Longs
@@ -73,7 +71,7 @@ def look_ahead(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, weights: F
 
 
 @compiled_with_arrays
-def _anew(cluster: ArenaCluster, jobs: ArrivedJobs, remaining: Floats, later: float) -> Any:
+def _anew(cluster: ArenaCluster, jobs: ArrivedJobs, remaining: Floats, later: float) -> ArrivedJobs:
     """Return the jobs that are not done so much later, without tasks."""
     live = np.flatnonzero(remaining > 0.0)
     return waiting(cluster, jobs.number[live], jobs.model[live], jobs.stay[live] + later, remaining[live],
@@ -145,7 +143,7 @@ def see(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int, inputs: F
 
 
 @compiled
-def _score(weights: Floats, inputs: Floats) -> Any:
+def _score(weights: Floats, inputs: Floats) -> float:
     count = inputs.size
     out, linear = count * HIDDEN, (count + 1) * HIDDEN
     total = weights[linear + count]

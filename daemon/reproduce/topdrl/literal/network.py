@@ -7,11 +7,11 @@ product with a matrix. The paper tells no layer; sizes and order are ours.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ....agents.tensors import Array
 from .kernel import PAINTS, QUEUE, ROWS, SUMMARY
 
 Weights = dict[str, NDArray[np.float32]]
@@ -38,12 +38,12 @@ def initial(seed: int) -> Weights:
     return weights
 
 
-def forward(weights: Mapping[str, Any], canvas: Any, queue: Any, summary: Any) -> tuple[Any, Any, Any]:
+def forward(weights: Mapping[str, Array], canvas: Array, queue: Array, summary: Array) -> tuple[Array, Array, Array]:
     """Return logits of jobs [batch, row] and of waiting [batch, 1], and values [batch].
 
     They are given [batch, node, paint x GPU], [batch, row, input] and [batch, input].
     """
-    def layer(name: str, inputs: Any) -> Any:
+    def layer(name: str, inputs: Array) -> Array:
         return (inputs @ weights[f"{name}.weight"] + weights[f"{name}.bias"]).clip(min=0)
 
     count = len(canvas)

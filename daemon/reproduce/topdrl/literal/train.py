@@ -10,14 +10,15 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from .....storage.records import ModelCard
 from ....agents.checkpoint import schema_hash
-from ....replay.arrays import Floats
+from ....replay.arrays import Floats, Longs
 from ..arena import MIXES, ArenaEpisode, described, made_up, outcome
 from ..kernel import NOW
 from ..orders import CLOSE
@@ -25,6 +26,7 @@ from .agent import SCHEMA, WAIT, WAITING_COSTS, ActionEpisode, Literal, NetworkI
 from .kernel import QUEUE
 from .network import GPUS, Weights, forward, initial
 
+Singles = NDArray[np.float32]
 HOUR_S = 3600.0
 _RUN, _SLOWER = QUEUE.index("run"), QUEUE.index("slower now")
 
@@ -74,18 +76,27 @@ class CanvasTrainingProgress:
     best: Weights
 
 
+class TensorInput(NamedTuple):
+    """What the network is shown, as ``NetworkInput`` has it, [decision, ...]."""
+
+    canvas: torch.Tensor
+    queue: torch.Tensor
+    summary: torch.Tensor
+    open: torch.Tensor
+
+
 class ActionBatch(NamedTuple):
     """Decisions, as columns."""
 
-    canvas: Any
-    queue: Any
-    summary: Any
-    open: Any
-    action: Any
-    logarithm: Any
+    canvas: torch.Tensor
+    queue: torch.Tensor
+    summary: torch.Tensor
+    open: torch.Tensor
+    action: torch.Tensor
+    logarithm: torch.Tensor
     """Of the probability with which it was taken."""
-    advantage: Any
-    wanted: Any
+    advantage: torch.Tensor
+    wanted: torch.Tensor
     """What the value should have been."""
 
 
@@ -154,14 +165,14 @@ class CanvasLearner:
         """Return a copy of the weights."""
         return {name: tensor.detach().numpy().copy() for name, tensor in self.tensors.items()}
 
-    def chances(self, columns: Any) -> tuple[Any, Any]:
+    def chances(self, columns: TensorInput | ActionBatch) -> tuple[torch.Tensor, torch.Tensor]:
         """Return log probabilities of actions and values; closed actions have none."""
         jobs, wait, value = forward(self.tensors, columns.canvas, columns.queue, columns.summary)
         logits = torch.cat((jobs, wait), dim=1)
         return torch.log_softmax(logits.masked_fill(~columns.open, -1e9), dim=1), value
 
     @torch.no_grad()
-    def draw(self, views: Sequence[NetworkInput]) -> tuple[Any, Any, Any]:
+    def draw(self, views: Sequence[NetworkInput]) -> tuple[Longs, Singles, Singles]:
         """Return an action for each view, its log probability and the value."""
         chances, value = self.chances(_stacked(views))
         action = torch.multinomial(chances.exp(), 1, generator=self._draw)
@@ -172,7 +183,7 @@ class CanvasLearner:
         columns, wanted = _stacked(views), torch.tensor(actions)
         for _ in range(self.course.epochs):
             for rows in self._shuffled(len(actions)):
-                chances, _ = self.chances(NetworkInput(*(column[rows] for column in columns)))
+                chances, _ = self.chances(TensorInput(*(column[rows] for column in columns)))
                 self._step(-chances.gather(1, wanted[rows, None]).mean(), tuple(self.tensors))
 
     def improve(self, batch: ActionBatch, *, values_only: bool) -> None:
@@ -187,23 +198,22 @@ class CanvasLearner:
                 else:
                     self._step(off + self._surrogate(chosen, chances), tuple(self.tensors))
 
-    def _shuffled(self, count: int) -> Sequence[Any]:
+    def _shuffled(self, count: int) -> Sequence[torch.Tensor]:
         """Return row numbers in random order, a batch at a time."""
-        order: Any = torch.randperm(count, generator=self._draw)
-        return order.split(self.course.batch)  # type: ignore[no-any-return]
+        return torch.split(torch.randperm(count, generator=self._draw), self.course.batch)
 
-    def _surrogate(self, batch: ActionBatch, chances: Any) -> Any:
+    def _surrogate(self, batch: ActionBatch, chances: torch.Tensor) -> torch.Tensor:
         ratio = (chances.gather(1, batch.action[:, None])[:, 0] - batch.logarithm).exp()
         advantage = (batch.advantage - batch.advantage.mean()) / (batch.advantage.std() + 1e-6)
         clipped = ratio.clamp(1 - self.course.clip, 1 + self.course.clip)
         entropy = -(chances.exp() * chances.clamp(min=-30)).sum(dim=1).mean()
         return -torch.minimum(ratio * advantage, clipped * advantage).mean() - self.course.entropy * entropy
 
-    def _step(self, loss: Any, moving: Sequence[str]) -> None:
+    def _step(self, loss: torch.Tensor, moving: Sequence[str]) -> None:
         if not torch.isfinite(loss):
             raise FloatingPointError("the loss is no number: a lower rate may help")
         self._optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         for name, tensor in self.tensors.items():
             if name not in moving:
                 tensor.grad = None
@@ -211,8 +221,8 @@ class CanvasLearner:
         self._optimizer.step()
 
 
-def _stacked(views: Sequence[NetworkInput]) -> NetworkInput:
-    return NetworkInput(*(torch.from_numpy(np.stack(column)) for column in zip(*views, strict=True)))  # type: ignore[arg-type]
+def _stacked(views: Sequence[NetworkInput]) -> TensorInput:
+    return TensorInput(*(torch.from_numpy(np.stack(column)) for column in zip(*views, strict=True)))
 
 
 def train(course: CanvasTrainingConfig) -> Iterator[CanvasTrainingProgress]:
@@ -248,7 +258,7 @@ def _lesson(shown: Sequence[ArenaEpisode]) -> tuple[list[NetworkInput], list[int
 
 def _played(learner: CanvasLearner, seats: Sequence[Seat]) -> ActionBatch:
     """Play a round at all tables; return its decisions with their advantages."""
-    course, views, rows = learner.course, list[NetworkInput](), list[Any]()
+    course, views, rows = learner.course, list[NetworkInput](), list[tuple[Longs, Singles, Singles, Floats, Floats]]()
     for _ in range(course.steps):
         seen = [seat.table.view() for seat in seats]
         action, logarithm, value = learner.draw(seen)

@@ -6,8 +6,6 @@ GPUs. When all gates are closed it waits.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....replay.arrays import Floats
@@ -141,7 +139,7 @@ def look_at_job(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, job: int) 
 
 
 @compiled
-def rate(weights: Floats, seen: Floats) -> Any:
+def rate(weights: Floats, seen: Floats) -> tuple[float, float]:
     """Return the rank and the gate of what is seen."""
     rank, gate = 0.0, 0.0
     for place in range(ALL):
