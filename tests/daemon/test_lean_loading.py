@@ -1,9 +1,5 @@
 """Loading policies takes no more memory than they keep: the compiler's code goes while they are loaded."""
 
-import json
-import subprocess
-import sys
-
 import pytest
 from numba.core import event
 
@@ -39,27 +35,3 @@ def test_what_fails_while_code_is_loaded_leaves_nothing_behind(given_back):
         raise RuntimeError("no such policy")
     load(EVERY)
     assert given_back == ["all"]
-
-
-def test_loading_policies_takes_hardly_more_memory_than_they_keep():
-    first, second = (json.loads(subprocess.run((sys.executable, "-c", _LOADS), capture_output=True, text=True,
-                                               check=True).stdout) for _ in range(2))
-    assert second["peak"] - second["kept"] < 40, (first, second)  # the first may have had to compile
-
-
-_LOADS = """
-import json
-from pathlib import Path
-from idlewatt.daemon.advice.warm_up import warm_up
-from idlewatt.daemon.lean_loading import lean_loading
-from idlewatt.daemon.memory import save, settle
-from idlewatt.daemon.settings.advice import CounterfactualSettings
-def megabytes(name):
-    return int(Path("/proc/self/status").read_text().split(name)[1].split()[0]) / 1024
-save()
-settle()
-Path("/proc/self/clear_refs").write_text("5")  # the peak from here on
-with lean_loading():
-    warm_up([CounterfactualSettings().incumbent])
-print(json.dumps({"peak": megabytes("VmHWM:"), "kept": megabytes("VmRSS:")}))
-"""
