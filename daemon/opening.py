@@ -36,7 +36,7 @@ def told(settings: Settings, history: History) -> Settings:
 
 def heuristics(settings: Settings) -> tuple[str, ...]:
     """Return the heuristics that are asked live."""
-    return settings.advising(None), *settings.advice.shadow, settings.incumbent
+    return settings.advising(None), *settings.advice.shadow, settings.live_incumbent
 
 
 def warm_up(settings: Settings) -> WarmUp:

@@ -121,7 +121,7 @@ class DaemonView(View):
         snapshot = known.snapshot
         if snapshot is None or known.old or not snapshot.nodes:
             return None
-        policy, draws, experience = settings.incumbent, settings.advice.draws, self._service.experience
+        policy, draws, experience = settings.live_incumbent, settings.advice.draws, self._service.experience
         return self._outlooks.ask(job_id, snapshot, (policy, draws), lambda: WaitOutlooks(
             snapshot, self.now(), policy, experience, draws), within_s)
 

@@ -98,7 +98,7 @@ class ModelRoles:
             log.warning("decisions on agents cannot be read; the old ones stand", extra={"error": str(error)})
         served_models = self._agency.served_models(self.learned.in_force)
         stale_s = max(STALE_S, STALE_READS * settings.cycles.jobs * self._speed)
-        return AdviceInputs(served_models, settings.incumbent, self._experience,
+        return AdviceInputs(served_models, settings.live_incumbent, self._experience,
                             settings.advising(self.learned.leader), self._forecasts, stale_s)
 
     @property

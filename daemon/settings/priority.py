@@ -68,7 +68,9 @@ class PrioritySettings:
 
 
 MULTIFACTOR = "multifactor+slurm-placement+slurm-backfill"
-"""What Slurm does with priority/multifactor and sched/backfill, in our words."""
+"""What Slurm does with priority/multifactor and sched/backfill, in our words, for replays."""
+LIVE = {MULTIFACTOR: "priority+first-fit+easy"}
+"""What stands for it live, where Slurm tells its priorities: its plans would take seconds for thousands of jobs."""
 
 
 def own_policy(lines: Mapping[str, str]) -> str | None:

@@ -13,7 +13,7 @@ from .cycles import Cycles
 from .degraded import DegradedSettings
 from .flavours import FlavourSettings, distinct
 from .notices import NoticesSettings
-from .priority import own_policy
+from .priority import LIVE, own_policy
 from .privacy import PrivacySettings
 from .recommenders import RecommendersSettings
 from .storage import StorageSettings
@@ -53,12 +53,17 @@ class Sections(StrictSettings):
         """Return the heuristic that advises where no agent does; ``leader`` is who has earned it, if anybody has."""
         if leader is not None and "@" not in leader:
             return leader
-        return self.advice.policy or self.incumbent
+        return self.advice.policy or self.live_incumbent
 
     @property
     def incumbent(self) -> str:
         """Return what the scheduler itself does, in our words."""
         return self.counterfactual.incumbent or FIRST_COME
+
+    @property
+    def live_incumbent(self) -> str:
+        """Return what stands for the scheduler itself in advice and forecasts of now."""
+        return LIVE.get(self.incumbent, self.incumbent)
 
     def told(self, lines: Mapping[str, str]) -> Self:
         """Return these settings with the incumbent that the scheduler's own lines make, unless one is configured."""
