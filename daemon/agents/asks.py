@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 Longs = NDArray[np.int64]
 Masks = NDArray[np.bool_]
+Ranks = NDArray[np.uint8 | np.uint16 | np.int64]
 
 POOL, CHUNK, CPUS, MEMORY, CHUNKS, REST, RESTS, WHOLE = range(8)
 """Columns of ``WaitingSeen.asks``."""
@@ -40,5 +39,6 @@ def suffices(free: Longs, wanted: Longs) -> Masks:
     amounts, rank = np.unique(wanted, return_inverse=True)
     small: type[np.uint8 | np.uint16 | np.int64] = (
         np.uint8 if len(amounts) < 256 else np.uint16 if len(amounts) < 65536 else np.int64)
-    found: NDArray[Any] = amounts.searchsorted(free, side="right").astype(small)
-    return np.asarray(found > rank.astype(small)[:, None])
+    found: Ranks = amounts.searchsorted(free, side="right").astype(small)
+    ranks: Ranks = rank.astype(small)
+    return np.asarray(found > ranks[:, None])

@@ -14,14 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .runtime_sweep import Runs, SweepMemory, sweep
 
-Column = Sequence[Any] | npt.NDArray[Any]
+Column = Sequence[object] | npt.NDArray[np.generic]
 """One value of each job."""
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]

@@ -69,11 +69,12 @@ def schedule(jobs):
 def record(job, now, jobs):
     """Return a job as a scheduler tells it."""
     size, start = int(jobs["gpus"][job]), jobs["start"][job]
-    told = {"request": Request(size), "limit_s": float(jobs["limit"][job])}
+    request, limit_s = Request(size), float(jobs["limit"][job])
     if start > now:
-        return Job(str(job), jobs["submit"][job], JobState.PENDING, "all", **told)
+        return Job(str(job), jobs["submit"][job], JobState.PENDING, "all", request, limit_s=limit_s)
     state = JobState.RUNNING if start + jobs["run"][job] > now else JobState.COMPLETED
-    return Job(str(job), jobs["submit"][job], state, "all", start_s=start, allocations=(Allocation("a", size),), **told)
+    return Job(str(job), jobs["submit"][job], state, "all", request, start_s=start, limit_s=limit_s,
+               allocations=(Allocation("a", size),))
 
 
 def looked(now, jobs, known, book, policy):

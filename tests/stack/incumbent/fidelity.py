@@ -149,5 +149,5 @@ def likeness(workload: Workload, real: Floats, starts: Floats) -> Likeness:
 
 def rank_correlation(one: Floats, other: Floats) -> float:
     """Return Spearman's."""
-    ranks = [np.argsort(np.argsort(starts, kind="stable")) for starts in (one, other)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    ranks = np.array([np.argsort(np.argsort(starts, kind="stable")) for starts in (one, other)], np.float64)
+    return float(np.atleast_2d(np.corrcoef(ranks))[0, 1])
