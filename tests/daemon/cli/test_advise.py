@@ -63,7 +63,7 @@ def test_a_held_job_is_told_when_it_starts_and_what_smaller_would_start_now(shel
     told = shell.run("advise", "--job", held["job_id"], env={"COLUMNS": "80"}).stdout
     assert re.search(r"^starts  +(in|not known)", told, re.M), told
     (row,) = shell.json("advise", "--job", held["job_id"])
-    assert row["outlook"]["policy"] == shell.service.settings.counterfactual.incumbent
+    assert row["outlook"]["policy"] == shell.service.settings.live_incumbent
     assert len(re.findall("^smaller ", told, re.M)) == len(row["outlook"]["shapes"])
 
 

@@ -37,6 +37,25 @@ def test_waiting_jobs_run_as_like_jobs_did():
     assert np.quantile(runs, [0.25, 0.5, 0.75]) == pytest.approx([600, 1800, 7200], rel=0.15)
 
 
+def futures(user):
+    """Return [future, job] run times of twenty jobs that wait."""
+    state = scene(waiting=20, running=1, user=user)
+    return np.array([drawn(state, np.random.default_rng(seed)).arrays.jobs.run[state.waiting] for seed in range(1500)])
+
+
+def likeness(runs):
+    """Return the mean rank correlation of two jobs over the futures."""
+    ranks = runs.argsort(axis=0).argsort(axis=0)
+    return float(np.corrcoef(ranks.T)[np.triu_indices(runs.shape[1], 1)].mean())
+
+
+def test_a_users_jobs_share_an_error_and_over_many_futures_each_runs_as_like_jobs_did():
+    assert np.quantile(futures("u"), [0.25, 0.5, 0.75]) == pytest.approx([600, 1800, 7200], rel=0.2)
+    assert likeness(futures("u")) == pytest.approx(0.85 ** 2, abs=0.08)
+    assert abs(likeness(futures(""))) < 0.05, "of whom no user is told"
+    assert abs(likeness(futures("new"))) < 0.05, "of whom nothing is known"
+
+
 def test_a_running_job_lasts_at_least_as_long_as_it_has():
     state = scene(lasted_s=2 * HOUR)
     ahead = drawn(state, np.random.default_rng(1))
