@@ -29,6 +29,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
 from numba.core import config as numba_config
+from numba.core import event as numba_event
 
 if TYPE_CHECKING:
     from numba.core.typing.templates import Signature
@@ -37,6 +38,31 @@ log = logging.getLogger(__name__)
 
 config: Any = numba_config
 """numba fills its settings in at import, where type checkers cannot see them."""
+
+
+class _LockListener(numba_event.Listener):
+    """Hears when numba's compiler is entered and left."""
+
+    def __init__(self, left: Callable[[], None]) -> None:
+        self._left = left
+
+    def on_start(self, event: object) -> None:
+        """Do nothing."""
+
+    def on_end(self, event: object) -> None:
+        """Tell that the compiler is left."""
+        self._left()
+
+
+@contextmanager
+def compiler_watched(left: Callable[[], None]) -> Iterator[None]:
+    """Call ``left`` whenever numba's compiler is left meanwhile; each function that is compiled or loaded enters it."""
+    listener = _LockListener(left)
+    numba_event.register("numba:compiler_lock", listener)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        numba_event.unregister("numba:compiler_lock", listener)  # type: ignore[no-untyped-call]
 
 
 @contextmanager
