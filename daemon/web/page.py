@@ -223,7 +223,7 @@ def render(view: View, telemetry_path: str) -> str:
         spare=spare[:MOST_NODES], idle=_idle(view), more_spare=max(0, len(spare) - MOST_NODES),
         unknown_spare=sum(bool(row.unknown_use) for row in nodes),
         outside=outside[:MOST_NODES], more_outside=max(0, len(outside) - MOST_NODES), nodes=nodes,
-        racks=view.racks()[:MOST_NODES], more_racks=max(0, len(view.racks()) - MOST_NODES), **_nvlink(nodes),
+        racks=view.racks()[:MOST_NODES], more_racks=max(0, len(view.racks()) - MOST_NODES), **_nvlink(nodes, status),
         sources=view.sources())
 
 
@@ -252,9 +252,14 @@ def _troubled(status: Status) -> dict[str, str]:
     return {one.subject: one.words for one in status.degraded if one.cause in ("source_slow", "targets_slow")}
 
 
-def _nvlink(nodes: Sequence[NodeRow]) -> dict[str, object]:
-    """Return the NVLink domains, the broken ones first, since these are what can be mended."""
+def _nvlink(nodes: Sequence[NodeRow], status: Status) -> dict[str, object]:
+    """Return the NVLink domains, the broken ones first, since these are what can be mended.
+
+    Which GPUs are free is what the scheduler says: while it is not read, nothing is said of domains but this.
+    """
     found = sorted(domains(row.node for row in nodes), key=lambda one: (one.state != "broken", one.name))
+    if unread := [one.words for one in status.degraded if found and one.cause == "scheduler_unread"]:
+        return {"domains_unknown": "; ".join(unread)}
     return {"domains": found[:MOST_NODES], "more_domains": max(0, len(found) - MOST_NODES),
             "broken": [one for one in found if one.state == "broken"]}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from werkzeug.test import Client
 
+from idlewatt.daemon.degraded import Degradation
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.page import bars, part_of, percent, span, watts
 from idlewatt.daemon.web.view import NodeRow, SourceRow, WasteRow
@@ -160,6 +161,15 @@ def test_page_shows_racks_by_their_parts_and_the_domains_that_are_broken(view, c
     assert text.index("<code>a</code>") < text.index("<code>b</code> free") < text.index("<code>c</code> full")
     racks = client.get("/api/v1/racks?enclosure=rack7").json["data"]
     assert [(row["name"], sum(row["parts"].values())) for row in racks] == [("rack7", 120_000.0)]
+
+
+def test_page_claims_nothing_of_domains_while_the_scheduler_is_not_read(view, client):
+    view.node_rows = (NodeRow(Node("tray0", ("p",), 4, domain="a")),)
+    view.standing = dataclasses.replace(view.standing, degraded=(
+        Degradation("scheduler_unread", "slurm", "Slurm not read since 14:02", view.now() - 7200),))
+    text = client.get("/").text
+    assert "Which NVLink domains are free is not known: Slurm not read since 14:02." in text
+    assert "<code>a</code>" not in text
 
 
 def test_page_of_a_site_without_racks_and_domains_says_nothing_of_them(client, view):
