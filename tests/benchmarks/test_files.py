@@ -1,4 +1,4 @@
-"""How many files a reader has to know: those that are entered in a scrape and in a round of advice."""
+"""How many files a reader has to know: those that are entered in a scrape, a round of advice, a night's training."""
 
 import sys
 import threading
@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
+from types import FrameType
 
 import pytest
+from sites import SINCE, record, site
 
 import idlewatt.daemon
 from idlewatt.daemon import config
+from idlewatt.daemon.agents.histories import DAY_S
+from idlewatt.daemon.learning import nightly
+from idlewatt.daemon.learning.training_scheduler import TrainingTask
 from idlewatt.daemon.service import Service
 from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
 from idlewatt.exporters.simulated.server import SimulatedSite, SimulationServer
@@ -23,16 +28,31 @@ NOW = 1_795_219_200.0
 SERVED_WITHIN_S = 240
 
 
+def loading(frame: FrameType | None) -> bool:
+    """Tell whether a frame runs because a file is being imported."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
 @contextmanager
 def entered() -> Iterator[set[str]]:
-    """Collect the files of the package in which a function is called, by any thread that starts meanwhile."""
+    """Collect the files of the package in which a function is called, by any thread that starts meanwhile.
+
+    What runs because a file is loaded (its own lines, those of its classes, what they call) is not what is asked for.
+    """
     found: set[str] = set()
     rooms = tuple(f"{ROOT}/{room}/" for room in ROOMS)
 
     def note(frame, event, _):
         name = frame.f_code.co_filename
-        if event == "call" and name.startswith(rooms):
+        if event == "call" and name not in known and name.startswith(rooms) and not loading(frame):
+            known.add(name)
             found.add(name.removeprefix(f"{ROOT}/"))
+
+    known: set[str] = set()
 
     threading.setprofile(note)
     sys.setprofile(note)
@@ -41,6 +61,18 @@ def entered() -> Iterator[set[str]]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
+
+
+def test_what_is_only_loaded_is_not_entered(tmp_path, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
+    (tmp_path / "daemon").mkdir()
+    (tmp_path / "daemon/loaded.py").write_text("class Loaded:\n    kinds = tuple(str(one) for one in (1, 2))\n")
+    (tmp_path / "daemon/called.py").write_text("import loaded\n\ndef called():\n    return loaded.Loaded.kinds\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "daemon"))
+    with entered() as files:
+        import called
+        called.called()
+    assert files == {"daemon/called.py"}
 
 
 @pytest.fixture
@@ -85,3 +117,15 @@ def test_files_of_a_scrape_and_of_a_round_of_advice(service, capsys):
          {file for file in advised if file.startswith(("daemon/advice", "daemon/service"))}, 12)
     assert scraped
     assert advised
+
+
+def test_files_of_a_nights_training(tmp_path, capsys):
+    """The agent that the configuration trains unless told otherwise, on three weeks of a crowded site."""
+    url = f"sqlite:///{tmp_path}/idlewatt.db"
+    record(url, site(days=20, jobs=1700, dependency=-1))
+    task = TrainingTask.of(config.parse(f"storage: {{url: '{url}'}}\ntraining: {{budget: 20s}}"),
+                           SINCE + 20 * DAY_S + 3600)
+    with entered() as trained:
+        night = nightly.carry_out(task)
+    tell(capsys, f"a night's training ({task.agent})", trained, 30)
+    assert night.result == "done", night.message
