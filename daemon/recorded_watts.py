@@ -28,7 +28,7 @@ from .replay.workload import Workload
 from .replay.workload_builder import WorkloadBuilder
 from .settings.waste import WasteSettings
 from .waste.catalogue import named
-from .waste.gpu_classes import looks_hung
+from .waste.nodes import looks_hung
 
 PAST_S = 14 * 86400.0
 """Older readings tell of other drivers, fans and jobs."""

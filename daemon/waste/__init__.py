@@ -1,6 +1,6 @@
 """Where the watts go: every watt of every node in exactly one class, the classes adding up to the wall meter.
 
-readings + holders -> nodes (GPUs, hosts, stranded) -> cycle -> assessment; energy, floors, demand and utilization
+readings + holders -> nodes (GPUs, walls, stranded) -> accountant -> assessment; energy, floors, demand and utilization
 outlive the cycle. ``WasteAccountant`` is the door.
 """
 

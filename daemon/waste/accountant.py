@@ -6,18 +6,147 @@ recorded one are judged alike.
 
 from __future__ import annotations
 
-from ...storage.records import SchedulerSnapshot
-from ...storage.telemetry import Telemetry
+from collections import Counter
+from functools import cached_property
+from operator import add
+
+from ...storage.power_classes import GPU_CLASSES, PowerClass
+from ...storage.records import Job, SchedulerSnapshot, StrandedCause
+from ...storage.telemetry import NodeReading, Telemetry
 from ..settings.waste import WasteSettings
-from .assessment import Assessment, ClassWatts
-from .cycle import NodesAssessment
+from . import catalogue
+from .assessment import CLASSES, COLUMN, Assessment, ClassWatts, GpuVerdict, NodeVerdict
 from .demand import DemandMix
-from .enclosures import Enclosures
-from .energy import Closed, Counters, Windows
+from .energy import Closed, Counters, Place, Windows
 from .floors import FloorBook
-from .readings import Fleet
-from .stranded import fragmentation
+from .holders import GpuHolder, GpuSlot, allocations_by_node, holders, slots
+from .nodes import NodeJudge, count_states, home_partition, host_partition, in_doubt, is_unavailable
+from .readings import Fleet, WatchedGpu
+from .shares import NodeShares, Share
+from .stranded import PendingQueue, fragmentation
 from .utilization import UtilizationWindow
+from .walls import Enclosures, LastWalls, Wall, wall
+
+
+class NodesAssessment:
+    """The judgement of all nodes at one moment: the scheduler's and telemetry's as an outer join, all summed."""
+
+    def __init__(self, snapshot: SchedulerSnapshot, settings: WasteSettings, now_s: float, longest_s: float) -> None:
+        self._settings, self._now_s, self._longest_s = settings, now_s, longest_s
+        self._asked_s = snapshot.time_s
+        self._inventory = {node.name: node for node in snapshot.nodes}
+        self._defaults = {partition.name for partition in snapshot.partitions if partition.default}
+        self._held = allocations_by_node(snapshot.jobs)
+        self._jobs = snapshot.jobs
+        self._cpu_jobs: dict[str, list[tuple[Job, int]]] | None = None
+        self._known = sorted({partition.name for partition in snapshot.partitions}
+                             | {name for node in snapshot.nodes for name in node.partitions})
+        self.queue = PendingQueue(tuple(self._inventory.values()), snapshot.jobs, now_s)
+        self.gpu_verdicts: list[GpuVerdict] = []
+        self.nodes: list[NodeVerdict] = []
+        self.watts: dict[Place, list[float]] = {}
+        """Watts by node and partition, a column per class."""
+        self.shares: list[Share] = []
+        """The same watts by node and run, or by node and partition where nobody holds them."""
+
+    def judge(self, fleet: Fleet, floors: FloorBook) -> None:
+        """Judge every node that the scheduler or telemetry knows."""
+        gpus, walls = fleet.gpus_by_node(), fleet.walls_by_node(self._now_s)
+        for name in sorted(self._inventory.keys() | gpus.keys() | walls.keys() | fleet.last_walls.nodes):
+            self._judge_node(name, gpus.get(name, []), walls.get(name), fleet, floors)
+
+    def _judge_node(self, name: str, found: list[WatchedGpu], reading: NodeReading | None, fleet: Fleet,
+                    floors: FloorBook) -> None:
+        node = self._inventory.get(name)
+        places = slots(found, node)
+        taken = holders(places, self._held.get(name, []), node)
+        judge = NodeJudge(self._settings, floors, node, home_partition(node, self._defaults), self.queue.cause(name),
+                          is_unavailable(node, taken), self._longest_s, self._asked_s,
+                          in_doubt(places, taken, self._settings))
+        verdicts = [self._judge_slot(judge, name, slot, taken.get(position), fleet)
+                    for position, slot in enumerate(places)]
+        shares = NodeShares(name)
+        shares.add_gpus(verdicts, taken, places)
+        self._add_gpus(name, verdicts, shares)
+        host = self._add_host(name, judge, verdicts, reading, fleet.last_walls)
+        shares.add_host(host.host_class, host.host_watts, host.partition, () if verdicts else self._cpus(name))
+        self.shares += shares.all
+
+    def _judge_slot(self, judge: NodeJudge, name: str, slot: GpuSlot, holder: GpuHolder | None,
+                    fleet: Fleet) -> GpuVerdict:
+        gpu = slot.gpu
+        if gpu is None or self._now_s - gpu.reading.time_s > self._longest_s:
+            return judge.missing(name, slot, holder)
+        return judge.gpu_verdict(name, slot, gpu, holder, fleet.limit(gpu.reading))
+
+    def _add_gpus(self, name: str, verdicts: list[GpuVerdict], shares: NodeShares) -> None:
+        self.gpu_verdicts += verdicts
+        for share in shares.all:
+            row = self.watts.get((name, share.partition))
+            own = share.values[:len(CLASSES)]
+            self.watts[name, share.partition] = own if row is None else list(map(add, row, own))
+
+    def _cpus(self, name: str) -> list[tuple[Job, int]]:
+        """Return who holds CPUs of a server without GPUs."""
+        if self._cpu_jobs is None:
+            self._cpu_jobs = {}
+            for job in self._jobs:
+                for part in job.allocations if job.state.active else ():
+                    self._cpu_jobs.setdefault(part.node, []).append((job, part.cpus))
+        return self._cpu_jobs.get(name, [])
+
+    def _add_host(self, name: str, judge: NodeJudge, verdicts: list[GpuVerdict], reading: NodeReading | None,
+                  last_walls: LastWalls) -> NodeVerdict:
+        measured = {verdict.uuid: verdict.watts for verdict in verdicts if verdict.watts is not None}
+        total = sum(measured.values())
+        # What is switched off falls silent too.
+        lost = None if judge.off else last_walls.beside(name, measured)
+        found: Wall = wall(reading, total if measured else None,
+                           catalogue.by_pattern(name, self._settings.host_overhead_watts), lost)
+        if reading is not None and found.watts is not None and found.source == reading.power_source:
+            last_walls.note(name, reading.time_s, found.watts, measured)
+        host_watts = max(0.0, found.watts - total) if found.watts is not None else 0.0
+        host_class = judge.host_class(verdicts, silent=found.silent)
+        partition = host_partition(verdicts, judge.home)
+        self._tally(name, partition, host_class, host_watts)
+        state = judge.node.state if judge.node is not None else None
+        self.nodes.append(NodeVerdict(name, partition, state, found.watts, found.source, host_class, host_watts,
+                                      found.disagreement_watts, count_states(verdicts),
+                                      len(verdicts) - len(measured)))
+        return self.nodes[-1]
+
+    def _tally(self, node: str, partition: str, power_class: PowerClass, watts: float) -> None:
+        row = self.watts.get((node, partition))
+        if row is None:
+            row = self.watts[node, partition] = [0.0] * len(CLASSES)
+        row[COLUMN[power_class]] += watts
+
+    @cached_property
+    def partitions(self) -> list[str]:
+        """Return every partition: the scheduler's own, then those that only occur in what was judged."""
+        found = {partition for _, partition in self.watts} | {verdict.partition for verdict in self.gpu_verdicts}
+        return [*self._known, *sorted(found.difference(self._known))]
+
+    def totals(self) -> dict[str, ClassWatts]:
+        """Return the watts of every partition by class."""
+        totals = {name: dict.fromkeys(CLASSES, 0.0) for name in self.partitions}
+        for (_, partition), row in self.watts.items():
+            total = totals[partition]
+            for power_class, watts in zip(CLASSES, row, strict=True):
+                total[power_class] += watts
+        return totals
+
+    def gpus(self) -> dict[str, dict[PowerClass, int]]:
+        """Return the GPUs of every partition by state."""
+        counts = Counter(zip([verdict.partition for verdict in self.gpu_verdicts],
+                             [verdict.state for verdict in self.gpu_verdicts], strict=True))
+        return {name: {state: counts[name, state] for state in GPU_CLASSES} for name in self.partitions}
+
+    def stranded(self) -> dict[str, dict[StrandedCause, int]]:
+        """Return the stranded GPUs of every partition by cause."""
+        counts = Counter([(verdict.partition, verdict.cause) for verdict in self.gpu_verdicts
+                          if verdict.cause is not None])
+        return {name: {cause: counts[name, cause] for cause in StrandedCause} for name in self.partitions}
 
 
 class WasteAccountant:

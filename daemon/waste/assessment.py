@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ...storage.power_classes import ALLOCATED, WASTED, PowerClass
 from ...storage.records import IdleFloor, NodeState, StrandedCause
-from .enclosures import EnclosureVerdict
+from .walls import EnclosureVerdict
 
 NO_PARTITION = "(none)"
 """Where nodes go that belong to no partition, or that the scheduler does not know."""

@@ -6,13 +6,11 @@ allocation is none of ours. Telemetry's own job labels only help to choose when 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from ...storage.gpu_parts import GpuPart
 from ...storage.records import Allocation, Job, Node
-from ..settings.waste import WasteSettings
-from .gpu_classes import at_work
 from .readings import WatchedGpu
 
 MOST_GPUS = 256
@@ -190,9 +188,3 @@ def _fill_anonymous(places: list[GpuSlot], taken: dict[int, GpuHolder], node: No
     if missing > 0:
         free = [position for position in range(len(places)) if position not in taken]
         taken.update((position, GpuHolder(None, guessed=True)) for position in free[:missing])
-
-
-def in_doubt(places: list[GpuSlot], taken: Mapping[int, GpuHolder], settings: WasteSettings) -> bool:
-    """Tell whether a job may be on another GPU of the node than the quiet one that was guessed for it."""
-    guessed = (places[position].gpu for position, holder in taken.items() if holder.guessed)
-    return any(gpu is None or not at_work(gpu, None, None, settings) for gpu in guessed)

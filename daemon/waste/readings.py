@@ -1,18 +1,98 @@
-"""What is believed of GPUs and wall meters: fresh, plausible, in order, one value per physical GPU."""
+"""What is believed of GPUs and wall meters: fresh, plausible, in order, one value per physical GPU.
+
+From one reading of a GPU to the next it is remembered for how long it was quiet, looked hung, or worked unheld.
+``umax <= epsilon over the window`` is the same as *no busy sample within the window*, so one running length answers
+it in constant time and memory, exactly.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from ...storage.telemetry import GpuReading, NodeReading, Telemetry
 from ..settings.waste import WasteSettings
 from . import catalogue
 from .floors import MOST_MODELS, configured_model
-from .lastwalls import LastWalls
-from .unheld import Unheld
-from .windows import SampleStreak
+from .walls import LastWalls
+
+
+class SampleStreak:
+    """How long, in observed seconds, the last samples of one GPU agree.
+
+    A gap in the samples neither resets nor counts: only time that was really observed fills the window. Another holder
+    starts it anew.
+    """
+
+    __slots__ = ("_holder", "_time_s", "hung_s", "quiet_s", "since_s", "worked")
+
+    def __init__(self) -> None:
+        self._holder: Hashable = None
+        self._time_s: float | None = None
+        self.quiet_s: float | None = None
+        """None: the last sample was busy."""
+        self.hung_s: float | None = None
+        self.worked = False
+        """A sample of this holder was busy."""
+        self.since_s: float | None = None
+        """Since when it is quiet or looks hung."""
+
+    def observe(self, time_s: float, holder: Hashable, *, quiet: bool, hung: bool, longest_s: float,
+                worked: bool = False) -> None:
+        """Add one sample; a step longer than ``longest_s`` counts as that long."""
+        if holder != self._holder:
+            self._holder, self.quiet_s, self.hung_s, self._time_s = holder, None, None, None
+            self.worked, self.since_s = False, None
+        self.worked = self.worked or worked
+        self.since_s = (time_s if self.since_s is None else self.since_s) if quiet or hung else None
+        step = 0.0 if self._time_s is None else min(max(time_s - self._time_s, 0.0), longest_s)
+        self.quiet_s = (0.0 if self.quiet_s is None else self.quiet_s + step) if quiet else None
+        self.hung_s = (0.0 if self.hung_s is None else self.hung_s + step) if hung else None
+        self._time_s = time_s
+
+    def quiet_for(self, window_s: float) -> bool:
+        """Tell whether every sample of the last ``window_s`` observed seconds was quiet."""
+        return self.quiet_s is not None and self.quiet_s >= window_s
+
+    def hung_for(self, window_s: float) -> bool:
+        """Tell whether every sample of the last ``window_s`` observed seconds looked hung."""
+        return self.hung_s is not None and self.hung_s >= window_s
+
+
+class Unheld:
+    """Since when one GPU has been busy without a holder: for seconds a race, for minutes a finding.
+
+    Telemetry and scheduler are read at different times. A job that has just started is busy before its allocation is
+    read, one that has just ended was busy when its GPU was read last: neither is work outside the scheduler.
+    """
+
+    __slots__ = ("_busy_s", "since_s")
+
+    def __init__(self) -> None:
+        self.since_s: float | None = None
+        self._busy_s = 0.0
+
+    def observe(self, time_s: float, asked_s: float, *, busy: bool, patience_s: float) -> None:
+        """Add one sample of a GPU that nobody holds; ``patience_s`` without work end it.
+
+        It begins no earlier than the scheduler's answer of ``asked_s``, which is what says that nobody holds it.
+        """
+        if self.since_s is not None and not 0.0 <= time_s - self._busy_s <= patience_s:
+            self.end()
+        if busy:
+            if self.since_s is None:
+                self.since_s = max(time_s, asked_s)
+            self._busy_s = time_s
+
+    def end(self) -> None:
+        """Forget it: somebody holds the GPU."""
+        self.since_s = None
+
+    def lasts(self, asked_s: float, seconds: float) -> bool:
+        """Tell whether the GPU worked over ``seconds``, and the scheduler was asked again that long afterwards."""
+        return self.since_s is not None and min(self._busy_s, asked_s) - self.since_s >= seconds
+
 
 ABSURD = 3.0
 """Times the power limit above which a reading is a lie of the sensor."""

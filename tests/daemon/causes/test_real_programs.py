@@ -5,7 +5,7 @@ import real_programs
 
 from idlewatt.daemon.causes import CauseWatch
 from idlewatt.daemon.waste import WasteSettings
-from idlewatt.daemon.waste.gpu_classes import does_nothing, looks_hung
+from idlewatt.daemon.waste.nodes import does_nothing, looks_hung
 from idlewatt.storage.telemetry import NO_DETAIL
 from idlewatt.storage.underuse import Cause
 

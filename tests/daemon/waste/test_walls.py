@@ -1,4 +1,3 @@
-"""Racks with a meter of their own: parts that add up to it, and lies that do not get in."""
 
 import math
 from dataclasses import replace
@@ -9,9 +8,34 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.settings.waste import EnclosureSettings, WasteSettings
 from idlewatt.daemon.waste import WasteAccountant
-from idlewatt.daemon.waste.enclosures import Enclosures, split
+from idlewatt.daemon.waste.walls import Enclosures, Wall, rack_parts, wall
 from idlewatt.storage.records import Node, SchedulerSnapshot
 from idlewatt.storage.telemetry import EnclosureReading, NodeReading, Telemetry
+
+
+def meter(watts):
+    return NodeReading("dgx-0", 0.0, power_watts=watts, power_source="ipmi")
+
+
+@given(st.floats(0.1, 1e4), st.floats(0, 1e4))
+def test_the_wall_is_never_less_than_its_gpus(metered, gpus):
+    found = wall(meter(metered), gpus, None)
+    assert found.watts == max(metered, gpus)
+    assert found.disagreement_watts == max(0.0, gpus - metered)
+
+
+@pytest.mark.parametrize(("reading", "gpus", "overhead", "expected"), [
+    (None, 400.0, 300.0, Wall(700.0, "estimated")),
+    (None, 400.0, None, Wall(400.0, "gpus")),
+    (None, None, 300.0, Wall(None, "")),
+    (meter(0.0), 400.0, None, Wall(400.0, "gpus")),
+    (meter(0.0), None, None, Wall(0.0, "ipmi")),
+    (meter(None), 400.0, None, Wall(400.0, "gpus")),
+    (meter(900.0), None, 300.0, Wall(900.0, "ipmi")),
+])
+def test_the_source_says_what_was_really_measured(reading, gpus, overhead, expected):
+    assert wall(reading, gpus, overhead) == expected
+
 
 RACK = EnclosureSettings(nodes=("tray*",), switch_watts=3600.0, rated_watts=140_000.0)
 READING = EnclosureReading("rack7", 1000.0, 104_000.0, "redfish", 8, "shelf")
@@ -19,7 +43,7 @@ WATTS = st.floats(0, 20_000)
 
 
 def test_a_racks_meter_is_trays_switches_and_loss():
-    rack = split("rack7", 104_000.0, {"tray1": 60_000.0, "tray2": 38_000.0}, 3600.0)
+    rack = rack_parts("rack7", 104_000.0, {"tray1": 60_000.0, "tray2": 38_000.0}, 3600.0)
     assert rack.parts == {"trays": 98_000.0, "switches": 3600.0, "loss": 2400.0, "unmeasured": 0.0}
     assert rack.nodes["tray1"] == pytest.approx(60_000 * 104 / 98)
     assert sum(rack.nodes.values()) == pytest.approx(104_000.0)
@@ -27,7 +51,7 @@ def test_a_racks_meter_is_trays_switches_and_loss():
 
 @given(st.floats(0, 200_000), st.dictionaries(st.text("ab", max_size=3), st.none() | WATTS, max_size=5), WATTS)
 def test_parts_add_up_to_the_meter_or_to_the_trays_where_these_are_more(meter, trays, switches):
-    rack = split("r", meter, trays, switches)
+    rack = rack_parts("r", meter, trays, switches)
     whole = max(meter, sum(watts or 0.0 for watts in trays.values()))
     assert sum(rack.parts.values()) == pytest.approx(whole, abs=1e-6)
     assert min(rack.parts.values()) >= -1e-9
@@ -36,7 +60,7 @@ def test_parts_add_up_to_the_meter_or_to_the_trays_where_these_are_more(meter, t
 
 
 def test_a_tray_that_is_not_measured_leaves_the_rest_unknown():
-    rack = split("rack7", 104_000.0, {"tray1": 60_000.0, "tray2": None}, 3600.0)
+    rack = rack_parts("rack7", 104_000.0, {"tray1": 60_000.0, "tray2": None}, 3600.0)
     assert rack.parts == {"trays": 60_000.0, "switches": 3600.0, "loss": 0.0, "unmeasured": 40_400.0}
     assert rack.nodes == {}
 

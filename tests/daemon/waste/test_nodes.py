@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idlewatt.daemon.waste import WasteSettings
-from idlewatt.daemon.waste.gpu_classes import allocated, at_work, free, looks_hung
+from idlewatt.daemon.waste.nodes import allocated_class, at_work, free_class, looks_hung
 from idlewatt.daemon.waste.readings import WatchedGpu
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.telemetry import GpuDetail, GpuReading
@@ -16,8 +16,8 @@ ratios = st.floats(0, 1)
 
 def judged(u, p, floor=CONTEXT):
     """Return state, wasted and productive watts of a GPU that did the same throughout the window."""
-    state, wasted = allocated(p, u, floor, quiet=u <= SETTINGS.epsilon,
-                              hung=looks_hung(p, u, floor, LIMIT, SETTINGS), settings=SETTINGS)
+    state, wasted = allocated_class(p, u, floor, quiet=u <= SETTINGS.epsilon,
+                                    hung=looks_hung(p, u, floor, LIMIT, SETTINGS), settings=SETTINGS)
     return state, wasted, p - wasted
 
 
@@ -73,7 +73,7 @@ def test_a_limit_below_the_floor_proves_nothing_about_hanging():
     (False, False, PowerClass.IDLE_UNALLOCATED, 60.0),
 ])
 def test_a_free_gpu_is_planned_before_stranded_before_idle(planned, stranded, state, wasted):
-    assert free(60.0, planned=planned, stranded=stranded) == (state, wasted)
+    assert free_class(60.0, planned=planned, stranded=stranded) == (state, wasted)
 
 
 @pytest.mark.parametrize(("drawn", "works"), [(121.0, False), (121.1, True)])
