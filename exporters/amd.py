@@ -21,14 +21,13 @@ from .facts import (
     joules_of_microjoules,
     measured,
     node_name,
+    of_percent,
     ratio_of_percent,
 )
-from .findings import GPU
 from .gpu_rows import GpuRow, NodeOf, TimeOf, gather, judge_use
-from .scrape import PageConfig, PageSource
+from .scrape import GPU, PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target
-from .utilization import of_percent
 
 POWER = ("gpu_package_power", "gpu_average_package_power", "gpu_power_usage")
 """MI3xx, MI2xx, and what both have."""

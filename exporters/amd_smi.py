@@ -11,13 +11,11 @@ from typing import Literal
 
 from ..storage.telemetry import GpuReading, Telemetry
 from .exposition import Samples
-from .facts import Reader, gpu_watts, measured, node_name
-from .findings import GPU
+from .facts import Reader, gpu_watts, measured, node_name, of_percent
 from .gpu_rows import GpuRow, NodeOf, TimeOf, gather, judge_use
-from .scrape import PageConfig, PageSource
+from .scrape import GPU, PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target
-from .utilization import of_percent
 
 _MILLI, _MICRO = 5e3, 5e6
 """Up to where a number of watts, then of milliwatts, is one of a GPU."""

@@ -14,13 +14,19 @@ from pydantic import Field
 
 from ..storage.telemetry import GpuDetail, GpuReading, Telemetry
 from .exposition import Samples
-from .facts import Reader, hertz_of_megahertz, joules_of_millijoules, measured, node_name, watts_of_milliwatts
-from .findings import GPU
+from .facts import (
+    Reader,
+    hertz_of_megahertz,
+    joules_of_millijoules,
+    measured,
+    node_name,
+    of_percent,
+    watts_of_milliwatts,
+)
 from .gpu_rows import GpuRow, NodeOf, TimeOf, gather, judge_use
-from .scrape import PageConfig, PageSource
+from .scrape import GPU, PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target
-from .utilization import of_percent
 
 POWER, LIMIT, ENERGY = "habanalabs_power_mW", "habanalabs_power_default_limit_mW", "habanalabs_energy"
 USE, TEMPERATURE, CLOCK = "habanalabs_utilization", "habanalabs_temperature_onchip", "habanalabs_clock_soc_mhz"

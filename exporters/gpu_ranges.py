@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from . import dcgm_fields, nvidia_smi
+from . import dcgm, nvidia_smi
 from .errand import all_of
 from .facts import measured, ratio
 from .fetch import Client
@@ -114,14 +114,14 @@ class RangeClient:
 
 def power_query(gpus: tuple[str, str], step_s: float) -> str:
     """Return the PromQL of the mean watts of GPUs by their UUID; MIG instances and shared GPUs repeat them."""
-    return " or ".join([*(_mean(name, gpus[0], step_s) for name in _names(*dcgm_fields.POWER)),
+    return " or ".join([*(_mean(name, gpus[0], step_s) for name in _names(*dcgm.POWER)),
                         *(_mean(name, gpus[1], step_s, "uuid") for name in nvidia_smi.POWER)])
 
 
 def activity_query(gpus: tuple[str, str], step_s: float) -> str:
     """Return the PromQL of the mean activity of whole GPUs, 0..1, by the best fact that there is."""
     whole = f'{gpus[0]}, GPU_I_ID=""'
-    *best, resident = dcgm_fields.ACTIVITY
+    *best, resident = dcgm.ACTIVITY
     return " or ".join([*(_mean(name, whole, step_s) for name in _names(*best)),
                         *(_mean(name, whole, step_s) + " / 100" for name in _names(resident)),
                         _mean(nvidia_smi.USE, gpus[1], step_s, "uuid")])
@@ -130,7 +130,7 @@ def activity_query(gpus: tuple[str, str], step_s: float) -> str:
 def _names(*names: str) -> list[str]:
     """Return each fact under the names that exporters of all ages give it."""
     return [each for name in names for each in (
-        name, *(new for new, old in dcgm_fields.RENAMED.items() if old == name))]
+        name, *(new for new, old in dcgm.RENAMED.items() if old == name))]
 
 
 def _mean(name: str, matchers: str, step_s: float, label: str = "UUID") -> str:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from .exposition import Samples
-from .facts import Reader
-from .utilization import Told
+from .facts import Reader, Told
 
 NodeOf = Callable[[Mapping[str, str]], str]
 """Return the server that a row's labels name."""

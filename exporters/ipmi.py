@@ -14,8 +14,7 @@ from pydantic import Field
 from ..storage.telemetry import NodeReading, Telemetry
 from .exposition import Samples, Series
 from .facts import node_name, server_watts
-from .findings import METER
-from .scrape import PageConfig, PageSource
+from .scrape import METER, PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target, page_url
 

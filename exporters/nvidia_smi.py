@@ -10,15 +10,13 @@ from collections.abc import Mapping
 from typing import Literal
 
 from ..storage.telemetry import GpuDetail, GpuReading, Telemetry
-from .dcgm_fields import reasons
+from .dcgm import reasons
 from .exposition import Samples
-from .facts import Reader, gpu_watts, measured, node_name
-from .findings import GPU
+from .facts import Reader, gpu_watts, measured, node_name, of_shares
 from .gpu_rows import GpuRow, NodeOf, TimeOf, gather, judge_use
-from .scrape import PageConfig, PageSource
+from .scrape import GPU, PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target
-from .utilization import of_shares
 
 POWER = ("nvidia_smi_power_draw_instant_watts", "nvidia_smi_power_draw_watts", "nvidia_smi_power_draw_average_watts")
 ENERGY, USE, INFO = "nvidia_smi_energy_joules_total", "nvidia_smi_utilization_gpu_ratio", "nvidia_smi_gpu_info"

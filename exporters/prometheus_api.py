@@ -18,7 +18,7 @@ from pydantic import Field
 
 from ..storage.durations import Duration
 from ..storage.telemetry import GpuReading, NodeReading, Telemetry
-from . import amd, amd_smi, cgroup, dcgm, dcgm_fields, gaudi, ipmi, node, node_io, nvidia_smi, pdu
+from . import amd, amd_smi, cgroup, dcgm, gaudi, ipmi, node, nvidia_smi, pdu
 from .errand import all_of
 from .exposition import Samples, Series
 from .facts import is_nobody, measured, ratio, told_name
@@ -37,7 +37,7 @@ _DISK, _WAITING, _FABRIC = "idlewatt:disk_busy", "idlewatt:io_waiting", "idlewat
 _RATIOS = (_BUSY, _DISK, _WAITING, _FABRIC)
 _BY = "job, instance, node"
 _TOGETHER = 8
-_GPU_FACTS: dict[str, tuple[str, ...]] = (dcgm_fields.FACTS | nvidia_smi.FACTS | amd.FACTS | amd_smi.FACTS
+_GPU_FACTS: dict[str, tuple[str, ...]] = (dcgm.FACTS | nvidia_smi.FACTS | amd.FACTS | amd_smi.FACTS
                                           | gaudi.FACTS)
 """What is asked of GPUs: each fact under all the names that exporters give it."""
 
@@ -91,9 +91,9 @@ def _io_queries(matchers: str, window: str) -> dict[str, str]:
     def rate(name: str) -> str:
         return f"rate({name}{{{matchers}}}[{window}])"
 
-    moved = " + ".join(f"sum by ({_BY}) ({rate(name)})" for name in node_io.FABRIC)
-    return {_DISK: f"max by ({_BY}) ({rate(node_io.DISK)})", _WAITING: rate(node_io.WAITING),
-            _FABRIC: f"({moved}) / (2 * sum by ({_BY}) ({node_io.FABRIC_RATE}{{{matchers}}}))"}
+    moved = " + ".join(f"sum by ({_BY}) ({rate(name)})" for name in node.FABRIC)
+    return {_DISK: f"max by ({_BY}) ({rate(node.DISK)})", _WAITING: rate(node.WAITING),
+            _FABRIC: f"({moved}) / (2 * sum by ({_BY}) ({node.FABRIC_RATE}{{{matchers}}}))"}
 
 
 class PrometheusSource:
@@ -218,7 +218,7 @@ def _gpus(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf) -> d
     def of(facts: Iterable[str]) -> Samples:
         return [sample for name in facts for sample in samples[name]]
 
-    found = (*dcgm.gpus(of(dcgm_fields.FACTS), node_of, time_of),
+    found = (*dcgm.gpus(of(dcgm.FACTS), node_of, time_of),
              *nvidia_smi.gpus(of(nvidia_smi.FACTS), node_of, time_of), *amd.gpus(of(amd.FACTS), node_of, time_of),
              *amd_smi.gpus(of(amd_smi.FACTS), node_of, time_of), *gaudi.gpus(of(gaudi.FACTS), node_of, time_of))
     gpus: dict[str, GpuReading] = {}
@@ -281,7 +281,7 @@ def _hosts(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf, boo
         meters = book.judge(server, drawn, node.named(drawn, called.get(server, {})))
         found.append(node.reading(server, time_s, busy=own.get(_BUSY), total=own.get(node.MEMORY_TOTAL),
                                   available=own.get(node.MEMORY_AVAILABLE), meters=meters,
-                                  io=node_io.IoShares(*(own.get(name) for name in (_DISK, _WAITING, _FABRIC)))))
+                                  io=node.IoShares(*(own.get(name) for name in (_DISK, _WAITING, _FABRIC)))))
     return found
 
 

@@ -11,9 +11,9 @@ from pydantic import Field
 
 from ...storage.durations import Duration
 from ...storage.telemetry import EnclosureReading, NodeReading, Telemetry
+from ..exposition import Look
 from ..facts import node_name
 from ..fetch import Client
-from ..limits import Look
 from ..scrape import PageConfig, PageSource
 from ..source import Clock, Source, SourceError, register
 from ..targets import Target

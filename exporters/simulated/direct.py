@@ -14,7 +14,7 @@ from ...storage.records import Job, Node, Partition
 from ...storage.rules import Association, License, Qos, Reservation
 from ...storage.speeds import Throughput
 from ...storage.telemetry import Telemetry
-from .. import cgroup, dcgm, dcgm_fields, ipmi
+from .. import cgroup, dcgm, ipmi
 from ..exposition import Exposition
 from ..scrape import Parse
 from ..slurm.fields import Fields
@@ -53,7 +53,7 @@ def sources(cluster: SimulatedCluster, clock: Clock) -> tuple[SourceConfig, ...]
     near, pages = _Near(cluster, clock), Pages(cluster)
     return (
         DirectConfig(kind="dcgm", source=_PageSource(
-            "dcgm", near, pages.dcgm, dcgm.parse, dcgm_fields.METRICS, cluster.exporter_answers)),
+            "dcgm", near, pages.dcgm, dcgm.parse, dcgm.METRICS, cluster.exporter_answers)),
         DirectConfig(kind="ipmi", source=_PageSource("ipmi", near, pages.ipmi, ipmi.parse, ipmi.METRICS)),
         DirectConfig(kind="cgroup", source=_PageSource("cgroup", near, pages.cgroup, cgroup.parse, cgroup.METRICS)),
         DirectConfig(kind="throughput", source=_Speeds(near)),

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from prometheus_client.utils import floatToGoString
 
-from ..dcgm_fields import RENAMED
+from ..dcgm import RENAMED
 from .accelerators import fabric_labels, grace_meters, grace_rows
 from .cluster import SimulatedCluster
 from .gpus import MEMORY_SHARE, Floats, cpus_busy

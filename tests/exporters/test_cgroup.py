@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idlewatt.exporters.cgroup import METRICS, CgroupConfig, parse
-from idlewatt.exporters.exposition import Exposition
-from idlewatt.exporters.limits import Look
+from idlewatt.exporters.exposition import Exposition, Look
 from idlewatt.exporters.targets import Target
 from idlewatt.storage.telemetry import JobReading
 

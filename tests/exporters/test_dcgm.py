@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.exporters.dcgm import METRICS, DcgmConfig, parse
-from idlewatt.exporters.dcgm_fields import REASONS, RENAMED
+from idlewatt.exporters.dcgm import METRICS, REASONS, RENAMED, DcgmConfig, parse
 from idlewatt.exporters.exposition import Exposition
 from idlewatt.exporters.targets import Target
 from idlewatt.storage.telemetry import GpuDetail

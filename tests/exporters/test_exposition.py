@@ -8,8 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from idlewatt.exporters.exposition import Exposition
-from idlewatt.exporters.limits import Look, PageError, PageLimits
+from idlewatt.exporters.exposition import Exposition, Look, PageError, PageLimits
 from idlewatt.exporters.text import clean
 
 WANTED = ("power", "power_limit", "util")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from idlewatt.exporters import amd, amd_smi, dcgm, dcgm_fields, gaudi, ipmi, nvidia_smi, pdu
+from idlewatt.exporters import amd, amd_smi, dcgm, gaudi, ipmi, nvidia_smi, pdu
 from idlewatt.exporters.exposition import Exposition
 from idlewatt.exporters.power_meters import MeterBook
 from idlewatt.exporters.prometheus_api import _GPU_FACTS, PrometheusConfig, queries, telemetry
@@ -98,7 +98,7 @@ def test_a_lie_measures_nothing_under_every_name(told, lie):
 def test_every_name_of_the_wall_and_of_a_gpus_power_is_in_these_tables():
     lines = "\n".join([*SAME.values(), *(page for page, _ in WALLS.values())])
     named = {line.partition("{")[0].partition(" ")[0] for line in lines.split("\n")}
-    powers = {*dcgm_fields.POWER, *(new for new, old in dcgm_fields.RENAMED.items() if old in dcgm_fields.POWER),
+    powers = {*dcgm.POWER, *(new for new, old in dcgm.RENAMED.items() if old in dcgm.POWER),
               *amd.POWER, "nvidia_smi_power_draw_watts", "nvidia_smi_power_draw_instant_watts", amd_smi.POWER,
               gaudi.POWER}
     assert {*ipmi.WALL, *powers} <= named

@@ -9,7 +9,7 @@ import promql_parser as promql
 import pytest
 import yaml
 
-from idlewatt.exporters.dcgm_fields import METRICS
+from idlewatt.exporters.dcgm import METRICS
 from idlewatt.grafana.boards import __main__ as built
 from idlewatt.grafana.boards import panels as made
 from idlewatt.grafana.boards import partitions

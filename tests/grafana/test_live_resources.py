@@ -16,7 +16,7 @@ from one_page import one_page
 from questions import Prometheus, free_port, of_resources
 
 from idlewatt.daemon.cli import _parts
-from idlewatt.exporters.dcgm_fields import RENAMED
+from idlewatt.exporters.dcgm import RENAMED
 
 EXPORTER = "prometheus-node-exporter"
 pytestmark = pytest.mark.skipif(not (shutil.which("prometheus") and shutil.which(EXPORTER)),

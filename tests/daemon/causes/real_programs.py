@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from idlewatt.daemon.advice.held_gpus import HeldGpus
 from idlewatt.daemon.causes import CauseWatch, told, watch, words
-from idlewatt.exporters import cgroup, dcgm, dcgm_fields, node
+from idlewatt.exporters import cgroup, dcgm, node
 from idlewatt.exporters.exposition import Exposition
 from idlewatt.exporters.targets import Target
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
@@ -21,7 +21,7 @@ from idlewatt.storage.underuse import Cause, CauseTally
 RECORDED = Path(__file__).parents[2] / "recorded/h100_programs"
 CPUS = 16
 TARGET = Target("http://n0/metrics", "n0", {"node": "n0"})
-SOURCES = (dcgm_fields.METRICS, node.METRICS, cgroup.METRICS)
+SOURCES = (dcgm.METRICS, node.METRICS, cgroup.METRICS)
 
 
 def names() -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from idlewatt.daemon.advice.held_gpus import HeldGpus
 from idlewatt.daemon.causes import CauseWatch, told
-from idlewatt.exporters import dcgm, dcgm_fields, nvidia_smi
+from idlewatt.exporters import dcgm, nvidia_smi
 from idlewatt.exporters.exposition import Exposition
 from idlewatt.exporters.targets import Target
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
@@ -49,5 +49,5 @@ def test_idle_gpus_of_a_job_that_uses_none_are_of_unknown_cause():
 
 
 def test_the_recorded_server_of_eight_gpus_is_blamed_for_nothing_but_gpus_that_do_nothing():
-    _, causes = tallies(RECORDED / "dcgm_h100_8gpu_k8s.prom", dcgm, dcgm_fields.METRICS)
+    _, causes = tallies(RECORDED / "dcgm_h100_8gpu_k8s.prom", dcgm, dcgm.METRICS)
     assert {row.cause for row, _ in causes} <= {Cause.ONE_OF_SEVERAL}

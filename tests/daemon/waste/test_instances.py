@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.waste.instances import parts
 from idlewatt.exporters import dcgm
-from idlewatt.exporters.dcgm_fields import METRICS
+from idlewatt.exporters.dcgm import METRICS
 from idlewatt.exporters.exposition import Exposition
 from idlewatt.exporters.targets import Target
 from idlewatt.storage.records import Job, JobState, Request

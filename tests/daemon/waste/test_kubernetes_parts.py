@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from idlewatt.daemon.held_parts import with_parts
-from idlewatt.exporters.dcgm import parse
-from idlewatt.exporters.dcgm_fields import FACTS
-from idlewatt.exporters.exposition import Exposition
+from idlewatt.exporters.dcgm import FACTS, parse
+from idlewatt.exporters.exposition import Exposition, Look
 from idlewatt.exporters.kubernetes import KubernetesConfig
-from idlewatt.exporters.limits import Look
 from idlewatt.exporters.simulated.api_server import Api, ApiServer
 from idlewatt.exporters.simulated.api_store import NODES, PODS, Store
 from idlewatt.exporters.targets import Target

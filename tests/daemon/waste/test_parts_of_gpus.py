@@ -5,7 +5,7 @@ import pytest
 from idlewatt.daemon.held_parts import with_parts
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
 from idlewatt.exporters import dcgm
-from idlewatt.exporters.dcgm_fields import METRICS
+from idlewatt.exporters.dcgm import METRICS
 from idlewatt.exporters.exposition import Exposition
 from idlewatt.exporters.kubernetes.fields import Annotations
 from idlewatt.exporters.kubernetes.gpu_parts import parts_of_gpus
