@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +109,9 @@ class MigrationPlanner:
         anywhere = self._tried(wanted, usable, most)
         if anywhere is None or not (anywhere.moves or wanted.switches):
             return None
+        together = self._together(wanted, usable)
+        if any(self._tried(wanted, some, 0) for some in together):
+            return None
         place = self._closest(wanted, usable, most)
         if wanted.switches and not self._suits(self._tried(wanted, place, most), wanted):
             return None
@@ -128,6 +131,17 @@ class MigrationPlanner:
                 return min(inside, key=lambda found: _cost(found[0]))[1]
         return usable
 
+    def _together(self, wanted: Need, usable: Masks) -> list[Masks]:
+        """Return the usable nodes of as many closest places as a job may have, where several, the roomiest first."""
+        parts = self._parts(wanted)
+        if wanted.switches < 2 or not parts:
+            return []
+        names, fits = self._hung[0], usable & (self.free >= _amounts(wanted, parts[0])).all(axis=1)
+        room = {name: int((fits & (names == name)).sum()) for name in names[usable & (names != "")].tolist()}
+        places = sorted(room, key=lambda name: -room[name])
+        some = combinations(places, min(wanted.switches, len(places)))
+        return [usable & np.isin(names, each) for each in islice(some, MOST_PLACES)]
+
     def _tried(self, wanted: Need, usable: Masks, most: int) -> MigrationPlan | None:
         """Return a plan that is not carried out."""
         before, moved, disrupted = self.free.copy(), set(self._moved), Counter(self._disrupted)
@@ -143,6 +157,8 @@ class MigrationPlanner:
             some = [usable & (names == name) for name, count in zip(found, counts, strict=True) if count >= parts]
             yield some[:left]
             left -= len(some[:left])
+            if names is self._hung[0]:
+                yield self._together(wanted, usable)
 
     def _planned(self, wanted: Need, usable: Masks, most: int) -> MigrationPlan | None:
         closed = np.zeros(len(self.nodes), bool)

@@ -129,11 +129,29 @@ def test_switches_whose_names_have_slashes_are_not_taken_for_others():
     assert planned(world(places, *jobs), waits(8, 2, 4))[1] == "n2:4,n3:4"
 
 
-def test_a_job_that_must_stay_within_a_switch_is_given_nothing_else():
-    def within(job):
-        details = replace(job.request.details, switches=1)
-        return replace(job, request=replace(job.request, details=details))
+def within(job, switches=1):
+    return replace(job, request=replace(job.request, details=replace(job.request.details, switches=switches)))
 
+
+def test_nothing_is_moved_for_a_job_that_has_room_below_as_many_switches_as_it_may_have():
+    """A move would make room below a alone; a and b have room as it is."""
+    places = [{"gpus": 4, "leaf": leaf} for leaf in "aabc"]
+    snapshot = world(places, runs("1", ("n0", 1)), stays("2", ("n3", 1)))
+    assert planned(snapshot, within(waits(8, 2, 4), 2)) is None
+    assert planned(snapshot, within(waits(8, 2, 4), 1)) == ({"1": "n3"}, "n1:4,n0:4")
+
+
+def test_room_is_made_below_two_switches_for_a_job_that_may_have_two():
+    """The jobs with least to lose are below b and c: with a that were three."""
+    places = [*({"gpus": 4, "leaf": leaf} for leaf in "aabc"), {"gpus": 8, "leaf": "d"}]
+    jobs = [runs(f"{node}", (f"n{node}", 1), ran_s=900 - 60 * node) for node in range(4)]
+    snapshot = world(places, *jobs, stays("4", ("n4", 5)))
+    assert planned(snapshot, within(waits(12, 3, 4), 3))[1] == "n3:4,n2:4,n1:4"
+    assert planned(snapshot, within(waits(12, 3, 4), 2))[1] == "n3:4,n1:4,n0:4"
+    assert planned(snapshot, within(waits(12, 3, 4), 1)) is None
+
+
+def test_a_job_that_must_stay_within_a_switch_is_given_nothing_else():
     rack, other = {"gpus": 4, "leaf": "a"}, {"gpus": 4, "leaf": "b"}
     jobs = runs("1", ("n0", 1)), runs("2", ("n2", 1))
     free_elsewhere = world([rack, rack, other, other, {"gpus": 4, "leaf": "c"}], *jobs)
