@@ -19,7 +19,7 @@ from ..replay import arrays as a
 from ..replay.admission.courses import walk
 from ..replay.admission.gate import AHEAD, ARRAY_LIMIT, GROUP, HELD, LICENSES, LIMIT, ROOM, Gate, Hold
 from ..replay.admission.terms import TIER
-from ..replay.admission.turns import Turn
+from ..replay.admission.turns import MOST_EXACT, Turn, counted
 from ..replay.admission.why import why_no_nodes
 from ..replay.engine import Policy, queued
 from ..replay.queue import remove
@@ -185,7 +185,10 @@ def _line(state: ClusterState, rules: Rules, starts: Mapping[int, Placement]) ->
                 behind.setdefault(before, []).extend(lines[row][lower])
             else:
                 before = row
-    planned = _planned_only(state)
+    planned, limited = _planned_only(state), _limited(state)
+    jobs = [state.records[row] for row in order] + [turn.job for turn in planned]
+    if len(jobs) + len(limited) <= MOST_EXACT and any(state.gate.wish(job).gpus == 0 for job in jobs):
+        planned = _in_order(state, planned + limited)
     for row in order:
         while planned and _before(state, planned[0].row, row):
             yield planned.pop(0)
@@ -207,7 +210,17 @@ def _planned_only(state: ClusterState) -> list[Turn]:
             found.append(Turn(row, job, later=True))
         elif job.group:
             found.append(Turn(row, job, barred=hold))
-    return sorted(found, key=lambda turn: (-float(state.arrays.jobs[turn.row].priority), turn.row))
+    return _in_order(state, found)
+
+
+def _limited(state: ClusterState) -> list[Turn]:
+    """Return those who break a limit on amounts: Slurm looks for their nodes first, which leaves its weights behind."""
+    return [Turn(row, state.records[row], barred=hold) for row, hold in state.holds.items()
+            if counted(hold) and not state.records[row].group and not state.records[row].owner]
+
+
+def _in_order(state: ClusterState, turns: list[Turn]) -> list[Turn]:
+    return sorted(turns, key=lambda turn: (-float(state.arrays.jobs[turn.row].priority), turn.row))
 
 
 def _before(state: ClusterState, row: int, other: int) -> bool:

@@ -50,7 +50,7 @@ class Turn:
     later: bool = False
     """It may not start yet, as too many of its array run, but is planned like the others."""
     barred: Hold | None = None
-    """What holds a component whatever is free; the others wait for it."""
+    """What holds a component whatever is free, for which the others wait; or a limit on amounts that a job breaks."""
 
 
 class Turns:
@@ -100,7 +100,7 @@ class Turns:
         if self._planning or self._pins is not None:
             self._main(line, told)
         if self._weighing:
-            left = [turn.job for turn in line if not (turn.later or isinstance(told.get(turn.row), Placement))]
+            left = [turn.job for turn in line if not (_absent(turn) or isinstance(told.get(turn.row), Placement))]
             tried_by_main(self.gate, left, self._planning, looked)
         begins = dict[str, list[tuple[Turn, float | None, Placement | Hold]]]()
         for turn in [turn for turn in line if not isinstance(told.get(turn.row), Placement)]:
@@ -128,10 +128,9 @@ class Turns:
         nodes = np.zeros(len(ground.nodes), bool)
         for turn in line:
             job = turn.job
-            absent = turn.later or (turn.barred is not None and turn.barred.cause == HELD)
-            if absent or job.partition in stopped or isinstance(told.get(turn.row), Placement):
+            if _absent(turn) or job.partition in stopped or isinstance(told.get(turn.row), Placement):
                 continue
-            found = Hold(ROOM, "") if job.group else self._book(turn, nodes)
+            found = self._tried(turn, nodes)
             if isinstance(found, Placement):
                 told[turn.row] = found
             elif not self._planning and not job.group:
@@ -143,6 +142,15 @@ class Turns:
                 stopped.add(job.partition)
                 nodes = nodes | ground.members(job.partition)
 
+    def _tried(self, turn: Turn, avoid: Mask) -> Placement | Hold:
+        """Return what comes of a job that the main scheduler tries: it finds limits on amounts after nodes."""
+        if turn.job.group:
+            return Hold(ROOM, "")
+        if turn.barred is None:
+            return self._book(turn, avoid)
+        found = self.gate.find_beside(turn.job, avoid)
+        return found if isinstance(found, Hold) else turn.barred
+
     def _take(self, turn: Turn) -> Placement | Hold:
         """Start the next in line, best where it is wanted, or say why not and plan it.
 
@@ -150,9 +158,9 @@ class Turns:
         """
         if turn.later and self.gate.room_for_tasks(turn.job) == 0:
             return Hold(ROOM, "")
-        found = self._lacks(turn) or Hold(ROOM, "") if turn.later else self._start(turn)
-        counted = isinstance(found, Hold) and _counted(found)
-        if isinstance(found, Placement) or (found.cause != ROOM and not counted):
+        found = self._lacks(turn) or Hold(ROOM, "") if turn.later else turn.barred or self._start(turn)
+        beyond = isinstance(found, Hold) and counted(found)
+        if isinstance(found, Placement) or (found.cause != ROOM and not beyond):
             return found
         lacking = self._lacks(turn)
         kept = found_by_terms(self.gate, turn.job, self._space) if self._by_terms and lacking is None else None
@@ -160,9 +168,9 @@ class Turns:
             limit_s = max((way.limit_s for way in self.gate.ways(turn.job)), default=0.0)
             self._space.add(*self._rounded(self.gate.now_s, limit_s), kept)
             return found
-        if self._planning and (lacking is None or (self._weighing and _counted(lacking))):
+        if self._planning and (lacking is None or (self._weighing and counted(lacking))):
             begins = self._begin(turn, self.gate.now_s)
-            if lacking is None and not counted:
+            if lacking is None and not beyond:
                 self._keep(turn, begins)
         elif self._weighing:
             self._look_at(turn.job)
@@ -190,8 +198,8 @@ class Turns:
         known = [begin_s for begin_s in others if begin_s is not None]
         if turn.barred is not None and turn.barred.cause == HELD:
             return turn, 0.0, turn.barred  # it is not in Slurm's queue, which looks for the others all the same
-        counted = lacking is not None and _counted(lacking)
-        if (lacking is not None and not counted) or len(known) < len(others):
+        beyond = lacking is not None and counted(lacking)
+        if (lacking is not None and not beyond) or len(known) < len(others):
             return turn, None, lacking or Hold(ROOM, "")
         found = self._begin(turn, max((now_s, *known)))
         if found is None or (found[0] > now_s and not self._planning):
@@ -372,7 +380,12 @@ def _sooner(before: Placement | Hold | None, now: Placement | Hold) -> Placement
     return before
 
 
-def _counted(hold: Hold) -> bool:
+def _absent(turn: Turn) -> bool:
+    """Tell whether a job is not in the main scheduler's queue."""
+    return turn.later or (turn.barred is not None and turn.barred.cause == HELD)
+
+
+def counted(hold: Hold) -> bool:
     """Tell whether a hold is for a limit that Slurm looks at last, once it knows the nodes."""
     return hold.cause == LIMIT and COUNTED.search(hold.words) is not None
 

@@ -6,7 +6,7 @@ from idlewatt.daemon.advice.advisor import Advisor
 from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.details import Details
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
-from idlewatt.storage.rules import Reservation, SchedulerRules, SchedulerSettings
+from idlewatt.storage.rules import Association, Ceilings, Reservation, SchedulerRules, SchedulerSettings
 
 NOW = 1_000_000.0
 SITE = SchedulerSettings("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=False)
@@ -45,6 +45,20 @@ def test_who_starts_only_if_slurm_preferred_another_node_for_a_job_without_gpus_
     assert (told["5"].action, told["5"].cause) == ("unknown", "unknown")
     assert "Slurm does not tell which nodes its last job with GPUs made it prefer" in told["5"].reason
     assert told["6"].action == "start"
+
+
+def test_who_breaks_a_limit_on_gpus_makes_slurm_prefer_nodes_all_the_same():
+    """Slurm looks for nodes of job 1 before it finds the limit: 4+0 is kept b, but where its settings are just read."""
+    nodes = [node("a", gpu_model="a100", cpus_allocated=4, gpus_allocated=1),
+             node("b", gpu_model="v100", gpus_allocated=1, cpus_allocated=2)]
+    few = (Association("few", ceilings=Ceilings(group=(("gpu", 1.0),))), Association("root"))
+    jobs = [waits("1", 2, model="v100", priority=9.0, account="few"), waits("4+0", 0, group="4", priority=7.0),
+            waits("4+1", 8, group="4", priority=7.0), waits("5", 0, required=("b",), priority=1.0),
+            waits("6", 0, required=("a",), priority=1.0)]
+    told = advised(GREEDY, nodes, runs("8", "a", 1), runs("9", "b", 1),
+                   *(job if job.account else replace(job, account="root") for job in jobs), associations=few)
+    assert {number: one.action for number, one in told.items()} == {
+        "1": "hold", "4+0": "hold", "4+1": "hold", "5": "unknown", "6": "start"}
 
 
 def counting(*behind):
