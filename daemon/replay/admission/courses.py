@@ -8,9 +8,13 @@ pasts. What starts in all of them starts; of what starts in some of them nothing
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+
+import numpy as np
 
 from ....storage.recommendations import Placement
-from .gate import UNKNOWN, Gate, Hold
+from ....storage.records import Job
+from .gate import ROOM, UNKNOWN, Gate, Hold
 from .ground import HISTORIES, MAIN_ROUND, Mask
 from .turns import MOST_EXACT, Turn, Turns
 from .wish import counts
@@ -21,23 +25,104 @@ NOT_TOLD = Hold(UNKNOWN, "unknown: which nodes are kept for jobs without GPUs th
                          "not tell which nodes its last job with GPUs made it prefer")
 NOT_SURE = Hold(UNKNOWN, "unknown: which nodes are kept for jobs that count features is not known: Slurm looks for "
                          "each feature by itself and keeps what it finds, whether the job can start there or not")
+ITSELF = Hold(UNKNOWN, "unknown: whether it asks for few switches (TopologyPlugin) is not known")
+MOST_SUPPOSED = 3
+"""Jobs for which it is tried both ways whether they ask for few switches."""
 
 
 def walk(gate: Gate, planning: bool, line: Sequence[Turn]) -> tuple[dict[int, Placement | Hold], Gate]:
     """Return by row what starts where and why the rest does not, and what is left then; the gate stays as it is."""
+    untold = [turn for turn in line if _untold(gate, turn)]
+    gate = _supposing(gate, {}) if untold else gate
     first = Turns(_after(gate, MAIN_ROUND), planning)
     told = first.walk(line)
+    told |= {turn.row: ITSELF for turn in untold if _spread(gate, told.get(turn.row))}
+    untold = [turn for turn in untold if _in_the_way(told.get(turn.row), planning)]
+    supposed = untold[:MOST_SUPPOSED] if gate.site.tree and _leaves(gate) and len(line) <= MOST_EXACT else []
+    told = _behind(gate, line, _compared(gate, planning, line, told, supposed), untold[len(supposed):])
+    return told, first.gate
+
+
+def _compared(gate: Gate, planning: bool, line: Sequence[Turn], told: dict[int, Placement | Hold],
+              supposed: Sequence[Turn]) -> dict[int, Placement | Hold]:
+    """Return what holds in all courses of a short queue, that some of the jobs ask for few switches included."""
     if len(line) > MOST_EXACT:
-        return told, first.gate
+        return told
     slurms = [turn.job for turn in line[:-1] if not turn.job.owner]
     pins, doubts = _pins(gate, line, told), list[tuple[Hold, Iterable[dict[int, Placement | Hold]]]]()
     if any(gate.wish(job).gpus == 0 for job in slurms):
         doubts.append((NOT_TOLD, [Turns(_after(gate, past), planning, pins).walk(line) for past in PASTS]))
     if planning and any(counts(job.request.features) for job in slurms):
         doubts.append((NOT_SURE, [Turns(_after(gate, MAIN_ROUND), planning, pins, by_terms=True).walk(line)]))
+    if supposed:
+        asked = [dict(zip((turn.job.key for turn in supposed), few, strict=True))
+                 for few in product((0, 1), repeat=len(supposed))]
+        doubts.append((_not_asked(supposed[0]), [
+            Turns(_supposing(_after(gate, MAIN_ROUND), some), planning, pins).walk(line) for some in asked]))
     for doubt, others in doubts:
         told = {row: _agreed(found, [other.get(row) for other in others], doubt) for row, found in told.items()}
-    return told, first.gate
+    return told
+
+
+def _untold(gate: Gate, turn: Turn) -> bool:
+    """Tell whether a job may be on several nodes, and nobody tells whether it asks for few switches."""
+    wish = gate.wish(turn.job)
+    several = wish.least > 1 or (wish.most != 1 and (wish.tasks > 1 or (wish.gpus > 1 and not wish.per_node)))
+    return several and turn.barred is None and gate.switches(turn.job) is None
+
+
+def _in_the_way(found: Placement | Hold | None, planning: bool) -> bool:
+    """Tell whether who does not start may be started by Slurm, or have nodes kept for it."""
+    return isinstance(found, Hold) and (found.cause == UNKNOWN or (planning and found.cause == ROOM))
+
+
+def _supposing(gate: Gate, asked: dict[tuple[str, float], int]) -> Gate:
+    """Return a gate that takes jobs of whom it is not told to ask for so many switches, and the others for none."""
+    other = gate.copy()
+    other.asked, other.unasked = asked, True
+    return other
+
+
+def _not_asked(turn: Turn) -> Hold:
+    return Hold(UNKNOWN, f"unknown: which nodes are kept for {turn.job.job_id}, which comes first, is not known: "
+                         "whether it asks for few switches (TopologyPlugin) is not told")
+
+
+def _leaves(gate: Gate) -> bool:
+    return any(node.leaf for node in gate.ground.nodes)
+
+
+def _spread(gate: Gate, found: Placement | Hold | None) -> bool:
+    """Tell whether a start is not below one leaf switch, as far as is known."""
+    if not isinstance(found, Placement) or len(found.nodes) == 1:
+        return False
+    return not _leaves(gate) or len({int(gate.ground.leaf[gate.ground.row[name]]) for name in found.nodes}) > 1
+
+
+def _behind(gate: Gate, line: Sequence[Turn], told: Mapping[int, Placement | Hold], untold: Sequence[Turn],
+            ) -> dict[int, Placement | Hold]:
+    """Return what is told, of starts unknown for who may want the nodes of some before it of whom it is not told."""
+    found, doubtful, doubt = dict(told), np.zeros(len(gate.ground.nodes), bool), NOT_TOLD
+    rows = {turn.row for turn in untold}
+    for turn in line:
+        start = found.get(turn.row)
+        if isinstance(start, Placement) and (doubtful & gate.ground.named(start.nodes)).any():
+            found[turn.row] = doubt
+        nodes = _within(gate, turn.job)
+        if turn.row in rows and not isinstance(start, Placement):
+            doubt = doubt if doubtful.any() else _not_asked(turn)
+            doubtful |= nodes
+        elif isinstance(found.get(turn.row), Hold) and (doubtful & nodes).any():
+            doubtful |= nodes  # it may have others than it would have otherwise
+    return found
+
+
+def _within(gate: Gate, job: Job) -> Mask:
+    """Return the nodes on which a job may be, whatever is free."""
+    found = np.zeros(len(gate.ground.nodes), bool)
+    for way in gate.ways(job):
+        found |= gate.ground.members(way.partition)
+    return found
 
 
 def _pins(gate: Gate, line: Sequence[Turn], told: Mapping[int, Placement | Hold]) -> dict[int, Mask]:

@@ -53,8 +53,7 @@ class Gate:
     """What the scheduler would let start, of one snapshot at one moment."""
 
     def __init__(self, snapshot: SchedulerSnapshot, now_s: float) -> None:
-        self.now_s = now_s
-        self.snapshot = snapshot
+        self.now_s, self.snapshot = now_s, snapshot
         self.ground = Ground(snapshot)
         self.limits, self.licences, self.quotas = Limits(snapshot), Licences(snapshot), Quotas(snapshot)
         self.site = snapshot.rules.site
@@ -70,6 +69,10 @@ class Gate:
         """Why jobs of a kind find no nodes."""
         self._wishes: dict[tuple[object, ...], Wish] = {}
         self._cache: dict[tuple[object, ...], Mask] = {}
+        self.asked: dict[tuple[str, float], int] = {}
+        """Switches, by job, that those are taken to ask for of whom nobody tells."""
+        self.unasked = False
+        """Whether the others of these are taken to ask for none; they start below one leaf where there is room."""
 
     def copy(self) -> Gate:
         """Return a gate on which starts can be booked without changing this one."""
@@ -229,7 +232,7 @@ class Gate:
 
     def find(self, job: Job) -> Placement | Hold:
         """Return where a job could start on what is free now, or why it cannot; limits and licences are not asked."""
-        kind = (*self.kind(job), self.switches(job))
+        kind = (*self.kind(job), self.switches(job), self.unasked)
         if kind not in self._finds:
             self._finds[kind] = self._found(job)
         return self._finds[kind]
@@ -246,18 +249,18 @@ class Gate:
         ground, wish, switches = ground or self.ground_of(way), self.wish(job), self.switches(job)
         if job.request.details.slices:
             way = replace(way, usable=way.usable & ground.with_slices(job))
-        if switches == 0 or wish.least == 1 == wish.most:
+        unasked = switches is None and self.unasked
+        if switches == 0 or wish.least == 1 == wish.most or (unasked and ground.as_planned):
             return seek(ground, job, wish, way.usable)
         if ground.as_planned and (found := seek(ground, job, wish, way.usable)) and len(found.nodes) == 1:
             return found
-        found = seek(ground, job, wish, way.usable, switches or 1) if self._leaves else \
-            seek(ground, job, wish, way.usable)
+        found = seek(ground, job, wish, way.usable, (switches or 1) if self._leaves else 0)
         if found is not None and (self._leaves or len(found.nodes) == 1):
             return found
         if switches is not None and self._leaves:
             return None
         found = found or seek(ground, job, wish, way.usable)
-        if found is None or len(found.nodes) == 1:
+        if found is None or len(found.nodes) == 1 or unasked:
             return found
         lacking = "which nodes share a switch" if switches else "whether it asks for few switches (TopologyPlugin)"
         return Hold(UNKNOWN, f"unknown: {lacking} is not known")
@@ -280,7 +283,7 @@ class Gate:
         details = job.request.details
         if self.site.tree is False or (details.switches_until_s is not None and self.now_s >= details.switches_until_s):
             return 0
-        return details.switches
+        return self.asked.get(job.key) if details.switches is None else details.switches
 
     def admit(self, job: Job, placement: Placement | None, avoid: Mask | None = None) -> Placement | Hold:
         """Book a start where the policy wants it, or elsewhere where it can be; return where, or why not.

@@ -30,7 +30,7 @@ def runs(job_id, name, gpus):
 
 def advised(policy, nodes, *jobs, **rules):
     """Return the recommendation by job."""
-    snapshot = SchedulerSnapshot(NOW, tuple(nodes), (), jobs, SchedulerRules(site=SITE, **rules))
+    snapshot = SchedulerSnapshot(NOW, tuple(nodes), (), jobs, SchedulerRules(**{"site": SITE} | rules))
     said = Advisor(AdviceSettings(policy=policy, shadow=(), draws=0)).advise(snapshot, NOW).recommendations
     return {one.job_id: one for one in said}
 
@@ -76,3 +76,40 @@ def test_where_slurm_keeps_nodes_for_who_counts_features_though_it_cannot_start_
     assert told["1"].action == "hold"
     assert told["2"].action == "unknown"
     assert "count features" in told["2"].reason
+
+
+def beside_one_of_whom_switches_are_not_told(tree, *, leaves=True, others=()):
+    """Return advice where job 1 could start on a and c, below two leaf switches; 2 wants a, 3 wants e."""
+    below = dict(zip("abcde", ("one", "one", "two", "two", "one"), strict=True)) if leaves else {}
+    nodes = [node(name, leaf=below.get(name, ""), gpus=4 if name == "e" else 8,
+                  gpus_allocated=8 if name in "bd" else 0) for name in "abcde"]
+    first = waits("1", 8, nodes=2, priority=9.0, details=Details(switches=None))
+    first = replace(first, request=replace(first.request, gpus=16, gpus_per_node=8))
+    told = advised(PLANS, [*nodes, node("f", partitions=("q",))], runs("8", "b", 8), runs("9", "d", 8), first, *others,
+                   waits("2", 8, priority=5.0, required=("a",)), waits("3", 1, priority=4.0, required=("e",)),
+                   replace(waits("4", 8, priority=3.0), partition="q"), site=replace(SITE, tree=tree))
+    return {number: said.action for number, said in told.items()}, told["2"].reason
+
+
+def test_who_stands_behind_a_job_that_may_ask_for_few_switches_is_unknown_where_that_decides():
+    told, reason = beside_one_of_whom_switches_are_not_told(True)
+    assert told == {"1": "unknown", "2": "unknown", "3": "start", "4": "start"}
+    assert reason == ("unknown: which nodes are kept for 1, which comes first, is not known: whether it asks for few "
+                      "switches (TopologyPlugin) is not told")
+
+
+def test_where_the_configuration_says_that_there_are_no_switches_nobody_is_unknown():
+    assert beside_one_of_whom_switches_are_not_told(False)[0] == {
+        "1": "start", "2": "hold", "3": "start", "4": "start"}
+
+
+def test_where_switches_are_not_known_either_whoever_may_share_nodes_with_such_a_job_is_unknown():
+    told, _ = beside_one_of_whom_switches_are_not_told(True, leaves=False)
+    assert told == {"1": "unknown", "2": "hold", "3": "unknown", "4": "start"}
+    assert beside_one_of_whom_switches_are_not_told(None)[0] == told
+
+
+def test_in_long_queues_whoever_may_share_nodes_with_such_a_job_is_unknown():
+    many = [waits(str(number), 8, priority=1.0) for number in range(100, 205)]
+    told, _ = beside_one_of_whom_switches_are_not_told(True, others=many)
+    assert [told[number] for number in "1234"] == ["unknown", "hold", "unknown", "start"]
