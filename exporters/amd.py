@@ -14,17 +14,21 @@ from typing import Literal
 from ..storage.telemetry import GpuDetail, GpuReading, Telemetry
 from .exposition import Samples
 from .facts import (
+    GpuRow,
+    NodeOf,
     Reader,
+    TimeOf,
     bytes_of_mebibytes,
+    gather,
     gpu_watts,
     hertz_of_megahertz,
     joules_of_microjoules,
+    judge_use,
     measured,
     node_name,
     of_percent,
     ratio_of_percent,
 )
-from .gpu_rows import GpuRow, NodeOf, TimeOf, gather, judge_use
 from .scrape import GPU, PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target

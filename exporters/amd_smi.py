@@ -11,8 +11,7 @@ from typing import Literal
 
 from ..storage.telemetry import GpuReading, Telemetry
 from .exposition import Samples
-from .facts import Reader, gpu_watts, measured, node_name, of_percent
-from .gpu_rows import GpuRow, NodeOf, TimeOf, gather, judge_use
+from .facts import GpuRow, NodeOf, Reader, TimeOf, gather, gpu_watts, judge_use, measured, node_name, of_percent
 from .scrape import GPU, PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target

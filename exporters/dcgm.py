@@ -18,10 +18,13 @@ from ..storage.telemetry import GpuDetail, GpuInstance, GpuReading, Telemetry
 from .domains import clique
 from .exposition import Samples
 from .facts import (
+    NodeOf,
     Reader,
+    TimeOf,
     bytes_of_mebibytes,
     gpu_watts,
     hertz_of_megahertz,
+    jobs,
     joules_of_millijoules,
     measured,
     node_name,
@@ -29,7 +32,6 @@ from .facts import (
     ratio,
     seconds_of_nanoseconds,
 )
-from .gpu_rows import NodeOf, TimeOf, jobs
 from .scrape import GPU, PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target

@@ -15,15 +15,19 @@ from pydantic import Field
 from ..storage.telemetry import GpuDetail, GpuReading, Telemetry
 from .exposition import Samples
 from .facts import (
+    GpuRow,
+    NodeOf,
     Reader,
+    TimeOf,
+    gather,
     hertz_of_megahertz,
     joules_of_millijoules,
+    judge_use,
     measured,
     node_name,
     of_percent,
     watts_of_milliwatts,
 )
-from .gpu_rows import GpuRow, NodeOf, TimeOf, gather, judge_use
 from .scrape import GPU, PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target

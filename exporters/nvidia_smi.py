@@ -12,8 +12,7 @@ from typing import Literal
 from ..storage.telemetry import GpuDetail, GpuReading, Telemetry
 from .dcgm import reasons
 from .exposition import Samples
-from .facts import Reader, gpu_watts, measured, node_name, of_shares
-from .gpu_rows import GpuRow, NodeOf, TimeOf, gather, judge_use
+from .facts import GpuRow, NodeOf, Reader, TimeOf, gather, gpu_watts, judge_use, measured, node_name, of_shares
 from .scrape import GPU, PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target

@@ -12,8 +12,7 @@ from pydantic import Field
 
 from ..storage.telemetry import EnclosureReading, Telemetry
 from .exposition import Samples
-from .facts import measured
-from .gpu_rows import TimeOf
+from .facts import TimeOf, measured
 from .scrape import PageConfig, PageSource
 from .source import Clock, Source, SourceError, register
 from .targets import Target, page_url

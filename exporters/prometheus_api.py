@@ -21,9 +21,8 @@ from ..storage.telemetry import GpuReading, NodeReading, Telemetry
 from . import amd, amd_smi, cgroup, dcgm, gaudi, ipmi, node, nvidia_smi, pdu
 from .errand import all_of
 from .exposition import Samples, Series
-from .facts import is_nobody, measured, ratio, told_name
+from .facts import NodeOf, TimeOf, is_nobody, measured, ratio, told_name
 from .fetch import Client, HttpOptions
-from .gpu_rows import NodeOf, TimeOf
 from .power_meters import MeterBook, MeterRole
 from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
 from .text import clean, described, quoted
