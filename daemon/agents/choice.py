@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..replay.compiled import compiled_apart
+
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
@@ -39,28 +41,44 @@ class Net:
         return weights
 
     def scores(self, weights: Floats, rows: Floats) -> Floats:
-        """Return the score of each candidate."""
-        return self._forward(weights, rows)[0]
+        """Return the score of each candidate, compiled: it is what serving waits for."""
+        found = np.empty(len(rows))
+        _score(weights, np.ascontiguousarray(rows), np.empty(self.hidden), found)
+        return found
 
     def gradient(self, weights: Floats, rows: Floats, by_score: Floats) -> Floats:
         """Return the gradient of a loss by the weights, from that by each score."""
-        _, before = self._forward(weights, rows)
-        _, _, _, out = self._parts(weights)
+        _, hidden, bias, out = self._parts(weights)
+        # Not by @: a library that starts threads for so little makes whoever has few cores wait for them.
+        before = np.einsum("ri,ih->rh", rows, hidden) + bias
         inner = by_score[:, None] * out / (1.0 + np.abs(before)) ** 2
         return np.concatenate([by_score @ rows, np.einsum("ri,rh->ih", rows, inner).ravel(), inner.sum(axis=0),
                                by_score @ (before / (1.0 + np.abs(before)))])
-
-    def _forward(self, weights: Floats, rows: Floats) -> tuple[Floats, Floats]:
-        """Return the scores and the hidden units before the bend."""
-        linear, hidden, bias, out = self._parts(weights)
-        # Not by @: a library that starts threads for so little makes whoever has few cores wait for them.
-        before = np.einsum("ri,ih->rh", rows, hidden) + bias
-        return rows @ linear + before / (1.0 + np.abs(before)) @ out, before
 
     def _parts(self, weights: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         wide, deep = self.inputs, self.hidden
         first, last = wide * (1 + deep), wide * (1 + deep) + deep  # where the hidden weights end, and their biases
         return weights[:wide], weights[wide:first].reshape(wide, deep), weights[first:last], weights[last:]
+
+
+@compiled_apart
+def _score(weights: Floats, rows: Floats, before: Floats, found: Floats) -> None:
+    """Fill in the score of each row; ``before`` is scratch, the hidden units of a row before the bend."""
+    wide, deep = rows.shape[1], before.size
+    bias, out = wide * (1 + deep), wide * (1 + deep) + deep
+    for row in range(rows.shape[0]):
+        score = 0.0
+        for unit in range(deep):
+            before[unit] = weights[bias + unit]
+        for place in range(wide):
+            value = rows[row, place]
+            if value != 0.0:
+                score += value * weights[place]
+                for unit in range(deep):
+                    before[unit] += value * weights[wide + place * deep + unit]
+        for unit in range(deep):
+            score += before[unit] / (1.0 + abs(before[unit])) * weights[out + unit]
+        found[row] = score
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
-"""Where a job could start: the nodes, how far apart they are, and what would make another place better."""
+"""Where a job could start: the nodes, how far apart they are, and what is given back there by when."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,6 @@ from .observation import RunningSeen
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
-Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -26,35 +24,6 @@ class Spot:
     """GPUs that stay free on the fullest of its nodes."""
     opens: bool
     """Whether one of its nodes was empty."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeptPlace:
-    """A kept answer: where jobs of a kind would go, and what tells whether they still would."""
-
-    spot: Spot | None
-    held: frozenset[int] = frozenset()
-    last: tuple[int, int] = (0, 0)
-    """Free GPUs and number of its node that was the last to be preferred."""
-    leaf: int = 0
-    """Of its first node."""
-
-
-NOWHERE = KeptPlace(None)
-
-
-def lowest(rank: Longs, count: int) -> Rows:
-    """Return the places of the lowest ranks in order; of equals those that come first."""
-    if count >= len(rank):
-        return rank.argsort(kind="stable")
-    keys = rank * len(rank) + np.arange(len(rank))  # no two are equal
-    found: Rows = np.argpartition(keys, count - 1)[:count]
-    return found[keys[found].argsort()]
-
-
-def preferred(place: KeptPlace, changed: Sequence[tuple[tuple[int, int, int], bool]]) -> bool:
-    """Tell whether one of these nodes is one of a place's, or comes before the last of them."""
-    return any(node in place.held or (fits and (free, node) < place.last) for (node, free, _), fits in changed)
 
 
 def members(switch: Longs) -> NDArray[np.intp]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....storage.records import ModelCard
+from ...replay.compiled import compiled_apart
 from ...replay.state import Action, Actions, ClusterState, Resize
 from .. import checkpoint
 from ..doubts import STRANGE, groups_of, outside, strange_jobs, wrong_size
@@ -23,6 +25,7 @@ from .network import INPUTS, NET, OF_STEP, Sizing, Steps
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
+Masks = NDArray[np.bool_]
 
 Choose = Callable[[float, Floats], int]
 """(now, rows) -> the step that is chosen."""
@@ -80,6 +83,33 @@ class DL2:
         return outside(self.card, INPUTS[:OF_STEP], desk.starts())
 
 
+class SizeLimits(NamedTuple):
+    """Between which sizes jobs may be, whether they wait, and in which pool of nodes they run."""
+
+    least: Longs
+    most: Longs
+    waits: Masks
+    pool: Longs
+
+
+@compiled_apart
+def _changeable(limits: SizeLimits, free: Longs, given: Longs, way: Longs, found: Longs) -> int:
+    """Fill in whose size could be changed now, and to what, who grows first; return how many changes there are."""
+    count = 0
+    for job in range(given.size):
+        least = limits.least[job]
+        up = max(1, least) if given[job] == 0 else min(limits.most[job], 2 * given[job])
+        if up > given[job] and up - given[job] <= free[limits.pool[job]] and way[job] >= 0:
+            found[0, count], found[1, count] = job, up
+            count += 1
+    for job in range(given.size):
+        down = max(limits.least[job], given[job] // 2)
+        if not limits.waits[job] and down < given[job] and way[job] <= 0:
+            found[0, count], found[1, count] = job, down
+            count += 1
+    return count
+
+
 class Desk:
     """One moment as the agent sees it, while sizes are given step by step."""
 
@@ -95,6 +125,7 @@ class Desk:
         nodes, pools = seen.nodes, seen.eligible.astype(np.int64)
         self._free = pools @ (nodes.free[:, 0] * nodes.open)
         self._shared = (pools @ pools.T) > 0
+        self._limits = SizeLimits(self.sizing.least, self.sizing.most, self.sizing.waits, self.sizing.asks[:, 0].copy())
         self._way = np.zeros(len(self.given), np.int64)
         """Which way a job's size has gone: nobody gives and takes back within a decision."""
 
@@ -142,13 +173,9 @@ class Desk:
 
     def _possible(self) -> tuple[NDArray[np.intp], Longs]:
         """Return whose size could be changed now, and to what."""
-        sizing, given, free = self.sizing, self.given, self._free[self.sizing.asks[:, 0]]
-        up = np.where(given == 0, np.maximum(1, sizing.least), np.minimum(sizing.most, 2 * given))
-        down = np.maximum(sizing.least, given // 2)
-        grows = (up > given) & (up - given <= free) & (self._way >= 0)
-        shrinks = ~sizing.waits & (down < given) & (self._way <= 0)
-        jobs = np.concatenate([np.flatnonzero(grows), np.flatnonzero(shrinks)])
-        return jobs, np.concatenate([up[grows], down[shrinks]])
+        found = np.empty((2, 2 * len(self.given)), np.int64)
+        count = _changeable(self._limits, self._free, self.given, self._way, found)
+        return found[0, :count], found[1, :count]
 
     def _give(self, job: int, gpus: int) -> None:
         more = gpus - int(self.given[job])

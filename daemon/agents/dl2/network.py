@@ -6,15 +6,18 @@ truth. Parameter servers, which the paper sizes beside workers, are part of the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...replay.compiled import compiled, compiled_apart
 from ..asks import CHUNK, CHUNKS, CPUS, MEMORY, REST, RESTS
 from ..choice import Net
 from ..observation import Observation, of_application
-from ..room import LEAF
+from ..placing import LEAF
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -100,8 +103,10 @@ class Steps:
     """The steps that could be taken, as rows of inputs, while sizes are given one by one."""
 
     def __init__(self, seen: Observation, sizing: Sizing) -> None:
-        self._seen, self._sizing = seen, sizing
-        self._at_asked = sizing.speeds(seen, sizing.asked)
+        self._sizing, self._work = sizing, sizing.left * sizing.asked
+        self._curves = KnownCurves(np.maximum(of_application(seen.known.size, sizing.application), 1e-9),
+                              of_application(seen.known.spread, sizing.application)[:, LEAF].copy(), sizing.widest,
+                              sizing.asked, sizing.speeds(seen, sizing.asked))
         self._fixed = np.zeros((len(sizing.rows), len(INPUTS)))
         self._fixed[:, 0] = 0.5 * np.log((sizing.left + SHORT_S) / HOUR_S)
         self._fixed[:, 2] = np.log2(np.maximum(1, sizing.least)) / 3
@@ -112,22 +117,46 @@ class Steps:
     def rows(self, jobs: NDArray[np.intp], before: Longs, after: Longs, free: int, given: Longs) -> Floats:
         """Return the inputs of changing the GPUs of some jobs, and in the last row of stopping."""
         found = np.zeros((len(jobs) + 1, len(INPUTS)))
-        found[:-1] = self._fixed[jobs]
-        then, now = (self._sizing_speed(jobs, gpus) for gpus in (after, np.where(before > 0, before, after)))
-        found[:-1, 1] = np.log2(after) / 3
-        found[:-1, GAIN] = np.where(before > 0, np.log(then / now), 0.0)
-        found[:-1, 4] = np.log(then / self._at_asked[jobs])
-        found[:-1, BELOW] = before < self._sizing.asked[jobs]
-        found[:-1, STARTS], found[:-1, GROWS] = before == 0, (before > 0) & (after > before)
-        found[:-1, SHRINKS] = after < before
+        _fill(found, self._fixed, self._curves, jobs, before, after)
         found[-1, STOPS] = 1.0
         waiting = self._sizing.waits & (given == 0)
-        work = float((self._sizing.left * self._sizing.asked)[waiting].sum())
-        found[:, STOPS + 1:] = (max(0, free) / self._total, 0.3 * np.log1p(waiting.sum()),
-                                0.3 * np.log1p(work / self._total / HOUR_S), float(waiting.any()))
+        work, count = float(self._work[waiting].sum()), np.count_nonzero(waiting)
+        found[:, STOPS + 1:] = (max(0, free) / self._total, 0.3 * math.log1p(count),
+                                0.3 * math.log1p(work / self._total / HOUR_S), float(count > 0))
         return found
 
-    def _sizing_speed(self, jobs: NDArray[np.intp], gpus: Longs) -> Floats:
-        every = self._sizing.asked.copy()
-        every[jobs] = gpus
-        return self._sizing.speeds(self._seen, every)[jobs]
+
+class KnownCurves(NamedTuple):
+    """What is known of the speeds of jobs, and how fast they are with what they asked for."""
+
+    size: Floats
+    """[job, GPUs], the last column being for more, too."""
+    apart: Floats
+    widest: Longs
+    asked: Longs
+    at_asked: Floats
+
+
+@compiled
+def _speed(curves: KnownCurves, job: int, gpus: int) -> float:
+    """Return what is known of the speed of a job on so many GPUs, as ``Sizing.speeds`` does."""
+    speed: float = curves.size[job, min(gpus, curves.size.shape[1] - 1)]
+    return speed * curves.apart[job] if gpus > curves.widest[job] else speed
+
+
+@compiled_apart
+def _fill(rows: Floats, fixed: Floats, curves: KnownCurves, jobs: NDArray[np.intp], before: Longs,
+          after: Longs) -> None:
+    """Fill in the inputs of changing the GPUs of some jobs."""
+    for row in range(jobs.size):
+        job, had, has = jobs[row], before[row], after[row]
+        for place in range(fixed.shape[1]):
+            rows[row, place] = fixed[job, place]
+        then = _speed(curves, job, has)
+        rows[row, 1] = np.log2(float(has)) / 3
+        rows[row, GAIN] = np.log(then / _speed(curves, job, had)) if had > 0 else 0.0
+        rows[row, GAIN + 1] = np.log(then / curves.at_asked[job])
+        rows[row, BELOW] = 1.0 if had < curves.asked[job] else 0.0
+        rows[row, STARTS] = 1.0 if had == 0 else 0.0
+        rows[row, GROWS] = 1.0 if 0 < had < has else 0.0
+        rows[row, SHRINKS] = 1.0 if has < had else 0.0

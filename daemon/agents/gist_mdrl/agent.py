@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +14,7 @@ from ....storage.records import ModelCard
 from .. import checkpoint
 from ..memory import Floats, ReplayMemory, Transition, TransitionBatch
 from .environment import GpuPartition, PlacementDecision
-from .network import Shape, Weights, initial, q_values
+from .network import Shape, Weights, advantages, initial, q_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,38 +101,40 @@ class Eyes:
         if options.queue:
             self.names += [f"queued {flavor.name}" for flavor in partition.flavors] + ["from the queue"]
         # Of CPUs and memory nothing may be told: servers have none then, and none is free.
-        self._scale = np.tile(np.maximum(np.array(partition.server, np.float32), 1.0), partition.servers)
+        scales = [np.tile(np.maximum(np.array(partition.server, np.float32), 1.0), partition.servers)]
+        if options.remaining:
+            scales.append(np.full(partition.servers, partition.terminal.limit_s, np.float32))
+        self._scale = np.concatenate([*scales, np.ones(len(self.names) - sum(map(len, scales)), np.float32)])
 
-    def look(self, decision: PlacementDecision) -> Floats:
+    def look(self, decision: PlacementDecision, order: Sequence[int] | None = None) -> Floats:
         """Return the state of a decision, [inputs]. [13] The job itself is not in it: it limits the actions."""
-        order = self._order(decision)
-        seen = [np.array(decision.free, np.float32)[order].ravel() / self._scale]
+        servers = self.order(decision) if order is None else order
+        seen: list[float] = [amount for server in servers for amount in decision.free[server]]
         if self._options.remaining:
-            remaining = np.array(decision.remaining_s, np.float32)[order]
-            seen.append(remaining / np.float32(self._partition.terminal.limit_s))
+            seen += [decision.remaining_s[server] for server in servers]
         if self._options.queue:
-            queued = (min(count, MOST_QUEUED) for count in decision.queued)
-            seen.append(np.array((*queued, decision.dequeued), np.float32))
-        return np.concatenate(seen)
+            seen += [min(count, MOST_QUEUED) for count in decision.queued]
+            seen.append(decision.dequeued)
+        return np.asarray(np.array(seen, np.float32) / self._scale)
 
-    def allowed(self, decision: PlacementDecision) -> NDArray[np.bool_]:
+    def allowed(self, decision: PlacementDecision, order: Sequence[int] | None = None) -> NDArray[np.bool_]:
         """Return which of the network's actions are this job's (and, masked, feasible), [actions]."""
         servers, flavors = self._partition.servers, len(self._partition.flavors)
         allowed = np.zeros(flavors * (servers + 1), np.bool_)
         first = decision.flavor * servers
-        room = np.array(decision.room)[self._order(decision)]
-        allowed[first:first + servers] = room | (not self._options.masked)
+        allowed[first:first + servers] = [decision.room[server] for server in order or self.order(decision)] \
+            if self._options.masked else True
         # [12] One queue action per flavour: which job waits says something about the state.
         allowed[flavors * servers + decision.flavor] = True
         return allowed
 
-    def meant(self, decision: PlacementDecision, chosen: int) -> int:
+    def meant(self, decision: PlacementDecision, chosen: int, order: Sequence[int] | None = None) -> int:
         """Return the environment's number of an action that the network chose."""
         first = decision.flavor * self._partition.servers
         server = chosen - first
-        return first + self._order(decision)[server] if 0 <= server < self._partition.servers else chosen
+        return first + (order or self.order(decision))[server] if 0 <= server < self._partition.servers else chosen
 
-    def _order(self, decision: PlacementDecision) -> list[int]:
+    def order(self, decision: PlacementDecision) -> list[int]:
         """Return the servers in the order in which they are seen."""
         servers = range(self._partition.servers)
         if not self._options.alike:
@@ -158,6 +160,13 @@ class GistAgent:
     def act(self, situation: PlacementDecision, exploration: float = 0.0) -> int:
         """Return the action with the largest Q among the job's own (§5.2); the first one of equals."""
         return self.eyes.meant(situation, self.choose(situation, exploration))
+
+    def best(self, situation: PlacementDecision) -> int:
+        """Return the same as :meth:`act` without exploration; serving waits for it."""
+        order = self.eyes.order(situation)
+        worth = advantages(self.weights, self.eyes.look(situation, order))
+        chosen = int(np.where(self.eyes.allowed(situation, order), worth, -np.inf).argmax())
+        return self.eyes.meant(situation, chosen, order)
 
     def choose(self, situation: PlacementDecision, exploration: float = 0.0) -> int:
         """Return that action as the network counts, which is what is learned from."""

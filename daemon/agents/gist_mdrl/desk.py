@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,8 @@ from ...replay.arrays import Floats, Longs
 from ...replay.state import ClusterState, Start
 from ..asks import CHUNK, CHUNKS, RESTS
 from ..observation import Observation
-from ..room import ISLAND, Masks, Room
+from ..placing import ISLAND, Masks
+from ..room import Room
 from ..spots import Spot
 from .agent import GistAgent
 from .environment import PlacementDecision
@@ -75,8 +77,7 @@ class Servers:
         first = bisect_left(self._order, (gpus,))
         fullest = self._some(fits, range(first, len(self._order)), (seats + 1) // 2)
         emptiest = self._some(fits, range(len(self._order) - 1, first - 1, -1), seats // 4)
-        evenly = np.linspace(0, len(self._order) - 1, seats).round().astype(int).tolist()
-        chosen = list(dict.fromkeys((*fullest, *emptiest, *evenly)))[:seats]
+        chosen = list(dict.fromkeys((*fullest, *emptiest, *_evenly(len(self._order), seats))))[:seats]
         return [self._order[place][-1] for place in sorted(chosen)]
 
     def all_of(self) -> list[int]:
@@ -92,6 +93,12 @@ class Servers:
             if fits[self._order[place][-1]]:
                 found.append(place)
         return found
+
+
+@cache
+def _evenly(count: int, seats: int) -> tuple[int, ...]:
+    """Return so many places evenly between the first and the last."""
+    return tuple(np.linspace(0, count - 1, seats).round().astype(int).tolist())
 
 
 class Desk:
@@ -166,7 +173,7 @@ class Desk:
         if self._room.kinds[kind, CHUNK] == 0 and fits[self._without].any():
             return [int(self._without[fits[self._without]][0])]
         seats = self._seats(job)
-        node = self._node(job, seats, self._agent.act(self._decision(job, seats)))
+        node = self._node(job, seats, self._agent.best(self._decision(job, seats)))
         if node is None:
             self._held.add(same)
         return [] if node is None else [node]

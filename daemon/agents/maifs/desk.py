@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from ...replay.state import Start
 from ..asks import CHUNKS, CPUS, MEMORY, RESTS
 from ..observation import Observation
-from ..room import NODE, Room
+from ..placing import NODE
+from ..room import Room
 from ..spots import Spot
 from .levels import AMPLE, ASKED, LEAN, LEVELS, Needs, asks_at, speeds_at
 from .network import ACTION_INPUTS, NODE_INPUTS, NOMINATED, OF_JOB, TASKS

@@ -8,12 +8,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ...replay.compiled import compiled_apart
 from ..choice import Net
 from ..observation import Observation, of_application
-from ..room import NODE, Room
+from ..placing import HOW_FAR, LEFT_OVER, NODE, OPENS
+from ..room import Room
 from ..spots import Spot
 
 Floats = NDArray[np.float64]
+Longs = NDArray[np.int64]
+Masks = NDArray[np.bool_]
 
 INPUTS = ("run", "GPUs", "several nodes", "slower now", "slower apart", "waited", "waited over run",
           "waited beside others", "limit over run", "fits", "waiting pays", "soon", "fills a node", "opens a node",
@@ -24,7 +28,8 @@ together, and when that is; whether it takes all that is left of a node, or part
 1, else zeros. Of all: free share, empty nodes, the freest leaf, jobs and work in the queue, jobs that would be slower
 now."""
 NET = Net(len(INPUTS))
-SLOWER, FITS, IDLE, SPLIT = (INPUTS.index(name) for name in ("slower now", "fits", "is waiting", "split"))
+SLOWER, FITS, FILLS, IDLE, SPLIT = (INPUTS.index(name) for name in (
+    "slower now", "fits", "fills a node", "is waiting", "split"))
 OF_JOB = INPUTS.index("is waiting")
 """Inputs before this one are those of a job."""
 HOUR_S, SHORT_S = 3600.0, 60.0
@@ -35,36 +40,44 @@ class Places:
 
     def __init__(self, room: Room, beside: NDArray[np.bool_]) -> None:
         """Look for places in a room; who is ``beside`` keeps off what is reserved."""
-        self._room = room
-        keys, self._key = np.unique(2 * room.kind + beside, return_inverse=True)
-        self._keys = [room.key(key // 2, beside=key % 2 == 1) for key in keys.tolist()]
-        self.told = np.zeros((len(keys), 4), np.int64)
-        """By key: whether there is a place, how far apart, whether it fills a node, whether it opens one."""
-        self._known = [False] * len(keys)
+        self._room, self._beside, self._keys = room, beside, room.keys(beside)
 
     def found(self, left: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Tell which of the jobs that are left could start now."""
-        for key in self._room.forgotten(self._keys):
-            self._known[key] = False
-        wanted = np.bincount(self._key[left], minlength=len(self._keys)).tolist()
-        new = [key for key, known in enumerate(self._known) if wanted[key] and not known]
-        self._room.look([self._keys[key] for key in new])
-        for key in new:
-            kind, beside = self._keys[key]
-            spot, self._known[key] = self._room.spot(kind, beside=beside), True
-            self.told[key] = (0, 0, 0, 0) if spot is None else (1, spot.level, spot.leftover == 0, spot.opens)
-        return np.asarray(left & (self.told[self._key, 0] == 1))
+        return self._room.could_start(self._keys, left)
 
     def spot(self, row: int) -> Spot | None:
         """Return where a job could start now."""
-        key = int(self._key[row])
-        self._known[key] = False  # whoever looks again may find another place than the one that is told
-        kind, beside = self._keys[key]
-        return self._room.spot(kind, beside=beside)
+        return self._room.spot(int(self._room.kind[row]), beside=bool(self._beside[row]))
 
-    def of(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Return ``told`` of some jobs."""
-        return self.told[self._key[rows]]
+    def fill(self, rows: Floats, fit: NDArray[np.bool_], speeds: Floats, slower: Floats, speed: Floats) -> None:
+        """Write where jobs that fit could start into their rows, and into ``speed`` how fast they would be there."""
+        _fill(rows, self._keys, fit, self._room.told, speeds, slower, speed)
+
+
+@compiled_apart
+def _fill(rows: Floats, keys: Longs, fit: Masks, told: Longs, speeds: Floats, slower: Floats, speed: Floats) -> None:
+    """Write where jobs that fit could start into their rows; ``speeds`` and ``slower`` are by job and distance."""
+    for job in range(fit.size):
+        speed[job] = 1.0
+        if fit[job]:
+            place = told[keys[job]]
+            speed[job] = speeds[job, place[HOW_FAR]]
+            rows[job, FITS], rows[job, SLOWER] = 1.0, slower[job, place[HOW_FAR]]
+            rows[job, FILLS], rows[job, FILLS + 1] = 1.0 if place[LEFT_OVER] == 0 else 0.0, place[OPENS]
+
+
+@compiled_apart
+def _around(free: Longs, gpus: Longs, leaf: Longs, room: Floats) -> tuple[int, int]:
+    """Return the free GPUs and the empty nodes; fill in the free GPUs of each leaf."""
+    total = empty = 0
+    for place in range(room.size):
+        room[place] = 0.0
+    for node in range(gpus.size):
+        total += free[node, 0]
+        empty += free[node, 0] == gpus[node]
+        room[leaf[node]] += free[node, 0]
+    return total, empty
 
 
 class Candidates:
@@ -76,6 +89,8 @@ class Candidates:
         self._closest = [room.best_level(kind) for kind in range(len(room.kinds))]
         self._spread, self._rows = spread, np.arange(len(jobs))
         self._best = spread[self._rows, np.array(self._closest, np.intp)[room.kind]]
+        self._speeds = spread / self._best[:, None]
+        self._slower = -np.log(self._speeds)
         self._fixed = self._asked(jobs)
         self._gpus = seen.nodes.gpus
         self._leaves = np.maximum(1.0, np.bincount(seen.nodes.leaf, self._gpus))
@@ -86,16 +101,11 @@ class Candidates:
 
     def rows(self, places: Places, fit: NDArray[np.bool_]) -> Floats:
         """Return the inputs of each job with the place that it could start on, the last row being to let none go."""
-        found = self._fixed.copy()
-        at = np.flatnonzero(fit)
-        told = places.of(at)
-        found[at, FITS] = 1.0
-        speed = self._spread[at, told[:, 1]] / self._best[at]
-        found[at, SLOWER] = -np.log(speed)
-        found[at, 12:14] = told[:, 2:]
+        found, speed = self._fixed.copy(), np.empty(len(fit))
+        places.fill(found, fit, self._speeds, self._slower, speed)
         slow = np.flatnonzero(speed < 1.0)
         if len(slow):
-            found[at[slow], 10:12] = self._pays(at[slow], speed[slow])
+            found[slow, 10:12] = self._pays(slow, speed[slow])
         found[:, SPLIT] = 0.5 * np.log1p(np.count_nonzero(speed < 0.9))
         found[:, IDLE + 1:IDLE + 4] = self._surroundings()
         return found
@@ -130,6 +140,6 @@ class Candidates:
 
     def _surroundings(self) -> tuple[float, ...]:
         """Return what is the same for all candidates."""
-        free = self._room.free[:, 0]
-        freest = (np.bincount(self._seen.nodes.leaf, free) / self._leaves).max(initial=0.0)
-        return float(free.sum() / self._total), np.count_nonzero(free == self._gpus) / max(1, len(free)), float(freest)
+        room = np.empty(len(self._leaves))
+        free, empty = _around(self._room.free, self._gpus, self._seen.nodes.leaf, room)
+        return free / self._total, empty / max(1, len(self._gpus)), float((room / self._leaves).max(initial=0.0))

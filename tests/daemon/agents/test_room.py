@@ -1,13 +1,15 @@
 """Where jobs fit while others are placed: what is remembered is what looking anew would find."""
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from idlewatt.daemon.agents.asks import MANY, kinds_of, suffices
+from idlewatt.daemon.agents.asks import CHUNK, CHUNKS, MANY, RESTS, kinds_of, suffices
 from idlewatt.daemon.agents.observation import observe
+from idlewatt.daemon.agents.placing import ISLAND, LEAF, SPINE
 from idlewatt.daemon.agents.room import Room
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.moves import join
@@ -43,31 +45,67 @@ def test_what_is_remembered_of_places_is_what_looking_anew_finds(nodes, seed):
     seen = moment(NODES[nodes], seed)
     asks, random = seen.waiting.asks, np.random.default_rng(seed)
     room = Room(seen, asks)
-    keys = [(kind, False) for kind in range(len(room.kinds))]
+    keys, everybody = room.keys(np.zeros(len(asks), bool)), np.ones(len(asks), bool)
     placed = 0
     for _ in range(20):
-        room.look(keys)
+        could = room.could_start(keys, everybody)
         fresh = Room(replace(seen, nodes=replace(seen.nodes, free=room.free.copy(), busy=room.busy.copy())), asks)
-        assert [told(room.spot(kind)) for kind, _ in keys] == [told(fresh.spot(kind)) for kind, _ in keys]
-        kind = int(random.integers(len(keys)))
-        if (spot := room.spot(kind)) is not None:
-            room.take(kind, spot, 0)
+        spots = [fresh.spot(kind) for kind in room.kind.tolist()]
+        assert could.tolist() == [spot is not None for spot in spots]
+        assert [told(room.spot(kind)) for kind in room.kind.tolist()] == [told(spot) for spot in spots]
+        assert room.told[keys][could].tolist() == [[1, *told(spot)[1:]] for spot in spots if spot is not None]
+        job = int(random.integers(len(asks)))
+        if spots[job] is not None:
+            room.take(int(room.kind[job]), spots[job], 0)
             placed += 1
     assert placed > 3
 
 
-def test_places_beside_what_is_reserved_are_found_alike_at_once_and_one_by_one():
+def apart(held, leaf):
+    """Return how far apart nodes are."""
+    return ISLAND if len(held) == 1 else LEAF if len(set(leaf[list(held)])) == 1 else SPINE
+
+
+@pytest.mark.parametrize("nodes", NODES)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_place_is_the_closest_there_is_and_of_one_node_the_fullest(nodes, seed):
+    seen = moment(NODES[nodes], seed)
+    room, free, leaf = Room(seen, seen.waiting.asks), seen.nodes.free[:, 0], seen.nodes.leaf
+    for kind, ask in enumerate(room.kinds.tolist()):
+        if ask[RESTS]:
+            continue
+        able, needed, spot = np.flatnonzero(free >= ask[CHUNK]).tolist(), ask[CHUNKS], room.spot(kind)
+        choices = list(combinations(able, needed))
+        assert (spot is None) == (not choices)
+        if choices:
+            assert spot.level == min(apart(held, leaf) for held in choices)
+            assert spot.leftover == min(free[spot.nodes]) - ask[CHUNK]
+        if choices and needed == 1:
+            assert free[spot.nodes[0]] == min(free[able])
+
+
+def test_who_keeps_off_what_is_reserved_starts_elsewhere():
     seen = moment(NODES["one leaf"], 1)
     seen.nodes.free[:, 0] = 8
-    one, all_ = Room(seen, seen.waiting.asks), Room(seen, seen.waiting.asks)
-    widest = int(one.kinds[:, 4].argmax())
-    for room in (one, all_):
-        assert np.isfinite(room.reserve(widest))
-    keys = [one.key(kind, beside=True) for kind in range(len(one.kinds))]
-    all_.look(keys)
-    assert len(all_.forgotten(keys)) < len(keys)
-    assert [told(one.spot(kind, beside=True)) for kind, _ in keys] == [told(all_.spot(kind, beside=True))
-                                                                     for kind, _ in keys]
+    room = Room(seen, seen.waiting.asks)
+    assert np.isfinite(room.reserve(int(room.kinds[:, CHUNKS].argmax())))
+    reserved = np.flatnonzero(room.reserved).tolist()
+    assert reserved
+    for kind in range(len(room.kinds)):
+        assert room.spot(kind).nodes[0] == 0  # whoever may, starts there, too: all nodes are alike
+        assert not set(reserved) & set(room.spot(kind, beside=True).nodes.tolist())
+
+
+def test_who_gives_back_what_it_held_makes_room_where_nobody_fitted():
+    seen = moment(NODES["one leaf"], 1)
+    seen.nodes.free[:], seen.nodes.busy[:] = 0, 1
+    room, held = Room(seen, seen.waiting.asks), np.array([[3, 8, 1 << 20, 1 << 50]])
+    one = int(np.flatnonzero(room.kinds[:, CHUNK] == 1)[0])
+    assert room.spot(one) is None
+    room.give_back(held)
+    assert room.spot(one).nodes.tolist() == [3]
+    room.hold(held)
+    assert room.spot(one) is None
 
 
 @pytest.mark.parametrize("nodes", [1, MANY - 1, MANY, 500])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from idlewatt.daemon.agents.gist_mdrl.network import Shape, initial, q_values
+from idlewatt.daemon.agents.gist_mdrl.network import Shape, advantages, initial, q_values
 
 
 @pytest.mark.parametrize("dueling", [False, True])
@@ -28,3 +28,14 @@ def test_a_dueling_network_splits_value_and_advantage():
     weights["value.bias"][:] = 5.0
     weights["q.bias"][:] = (1.0, 2.0, 3.0)
     assert q_values(weights, np.zeros(2, np.float32)).tolist() == [4.0, 5.0, 6.0]
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+def test_compiled_advantages_rank_actions_as_their_values_do(dueling):
+    random = np.random.default_rng(1)
+    weights = {name: random.normal(size=array.shape).astype(np.float32)
+               for name, array in initial(Shape(6, 9, (64, 64), dueling), random).items()}
+    for state in random.random((50, 6)).astype(np.float32):
+        q = q_values(weights, state)
+        np.testing.assert_allclose(advantages(weights, state) - advantages(weights, state).max(), q - q.max(),
+                                   rtol=1e-4, atol=1e-3)
