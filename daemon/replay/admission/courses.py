@@ -25,6 +25,8 @@ NOT_TOLD = Hold(UNKNOWN, "unknown: which nodes are kept for jobs without GPUs th
                          "not tell which nodes its last job with GPUs made it prefer")
 NOT_SURE = Hold(UNKNOWN, "unknown: which nodes are kept for jobs that count features is not known: Slurm looks for "
                          "each feature by itself and keeps what it finds, whether the job can start there or not")
+NOT_FIRST = Hold(UNKNOWN, "unknown: it depends on whether Slurm's main scheduler or its backfill looks first, which is "
+                          "not known")
 ITSELF = Hold(UNKNOWN, "unknown: whether it asks for few switches (TopologyPlugin) is not known")
 MOST_SUPPOSED = 3
 """Jobs for which it is tried both ways whether they ask for few switches."""
@@ -52,6 +54,10 @@ def _compared(gate: Gate, planning: bool, line: Sequence[Turn], told: dict[int, 
     pins, doubts = _pins(gate, line, told), list[tuple[Hold, Iterable[dict[int, Placement | Hold]]]]()
     if any(gate.wish(job).gpus == 0 for job in slurms):
         doubts.append((NOT_TOLD, [Turns(_after(gate, past), planning, pins).walk(line) for past in PASTS]))
+    if planning:
+        pasts = PASTS if doubts else (MAIN_ROUND,)
+        doubts.append((NOT_FIRST, [Turns(_after(gate, past), planning, pins, main_first=False).walk(line)
+                                   for past in pasts]))
     if planning and any(counts(job.request.features) for job in slurms):
         doubts.append((NOT_SURE, [Turns(_after(gate, MAIN_ROUND), planning, pins, by_terms=True).walk(line)]))
     if supposed:
@@ -145,6 +151,8 @@ def _after(gate: Gate, past: int) -> Gate:
 
 
 def _agreed(found: Placement | Hold, others: Iterable[Placement | Hold | None], doubt: Hold) -> Placement | Hold:
-    """Return what holds in all courses, else that it is not known."""
+    """Return what holds in all courses, else that it is not known, and of several things that are not the first."""
+    if isinstance(found, Hold) and found.cause == UNKNOWN:
+        return found
     starts = isinstance(found, Placement)
     return found if all(isinstance(other, Placement) == starts for other in others) else doubt

@@ -57,11 +57,12 @@ class Turns:
     """What starts, and what is kept for whom, as the queue is walked; the gate is booked along."""
 
     def __init__(self, gate: Gate, planning: bool, pins: Mapping[int, Mask] | None = None, *,
-                 by_terms: bool = False) -> None:
-        self.gate = gate
-        self._planning = planning
+                 by_terms: bool = False, main_first: bool = True) -> None:
+        self.gate, self._planning = gate, planning
         self._by_terms = by_terms
         """Whether who counts features has nodes kept from now on where each term by itself finds some, as in Slurm."""
+        self._main_first = main_first
+        """Whether the main scheduler looks before the backfill does, which goes first otherwise."""
         self._pins = pins
         """Nodes that are named for who starts, by row; None where whoever starts is put where the policy wants it."""
         self._arrays = set[str]()
@@ -82,6 +83,7 @@ class Turns:
         told = dict[int, Placement | Hold]()
         self._weighing = any(self.gate.wish(turn.job).gpus == 0 for turn in line)
         for number in range(MOST_ROUNDS):
+            self._main_first = self._main_first or number > 0
             again = self._round(line, told, slice(None) if number else slice(MAIN_ROUND, MAIN_ROUND + 1))
             if not self._exact or not (again or (self._weighing and number == 0)):
                 break
@@ -97,9 +99,9 @@ class Turns:
         self._plans, self._soonest = 0, {}
         self._exact = len(line) <= MOST_EXACT
         before = len(_started(told))
-        if self._planning or self._pins is not None:
+        if (self._planning or self._pins is not None) and self._main_first:
             self._main(line, told)
-        if self._weighing:
+        if self._weighing and self._main_first:
             left = [turn.job for turn in line if not (_absent(turn) or isinstance(told.get(turn.row), Placement))]
             tried_by_main(self.gate, left, self._planning, looked)
         begins = dict[str, list[tuple[Turn, float | None, Placement | Hold]]]()

@@ -7,6 +7,7 @@ from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.details import Details
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.rules import Association, Ceilings, Reservation, SchedulerRules, SchedulerSettings
+from idlewatt.storage.waiting import WaitReason
 
 NOW = 1_000_000.0
 SITE = SchedulerSettings("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=False)
@@ -76,6 +77,18 @@ def test_where_slurm_keeps_nodes_for_who_counts_features_though_it_cannot_start_
     assert told["1"].action == "hold"
     assert told["2"].action == "unknown"
     assert "count features" in told["2"].reason
+
+
+def test_who_would_delay_a_plan_that_the_main_scheduler_knows_nothing_of_is_unknown():
+    """Job 1 is planned on a and b once 9 ends; the main scheduler starts 2 on a before, the backfill does not."""
+    nodes = [node("a"), node("b", gpus_allocated=8)]
+    first = waits("1", 16, nodes=2, priority=9.0, reason=WaitReason.NODES_UNAVAILABLE, reason_text="ReqNodeNotAvail")
+    first = replace(first, request=replace(first.request, gpus_per_node=8))
+    last = waits("2", 8, priority=5.0)
+    told = advised(PLANS, nodes, runs("9", "b", 8), first, replace(last, limit_s=9000.0))["2"]
+    assert told.action == "unknown"
+    assert "main scheduler or its backfill looks first" in told.reason
+    assert advised(PLANS, nodes, runs("9", "b", 8), first, last)["2"].action == "start"
 
 
 def beside_one_of_whom_switches_are_not_told(tree, *, leaves=True, others=()):
