@@ -20,11 +20,10 @@ from ..storage.placements import PlacementColumns
 from ..storage.reading import HistoryReader
 from ..storage.speeds import RunSpeed
 from .replay.cluster import Cluster
-from .replay.published_speeds import profile
 from .replay.recorded_work import HeldNodes, Neighbours, as_work
 from .replay.runtime_prediction import template
 from .replay.site_speeds import ENOUGH, OTHERS, SiteSpeeds, SpeedCell, SpeedGroup, escaped
-from .replay.speed_pooling import Observed, Pooled, pooled
+from .replay.speed_pooling import Observed, Pooled, pooled, profile
 from .replay.workload import Workload
 from .replay.workload_builder import WorkloadBuilder
 

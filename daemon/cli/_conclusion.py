@@ -35,7 +35,7 @@ def warnings(cluster: Cluster, work: Workload, policies: Iterable[str]) -> Itera
 
 
 def _goes_by_limits(policy: str) -> bool:
-    from ..learning.telling_limits import BY_LIMIT
+    from ..learning.trials import BY_LIMIT
     from ..policies.registry import parse
 
     recipe = parse(policy)

@@ -2,13 +2,15 @@
 
 Everybody replays the same stretches. A candidate is compared with the incumbent, which really decided, and an agent
 also with the best of the heuristics: it must beat the one that an operator would have picked. History is cut into
-blocks that share no queue (``blocks.py``); what pairs of blocks prove, at one look and at many, is in ``evidence.py``.
+blocks that share no queue (``pairs.py``); what pairs of blocks prove, at one look and at many, is in ``evidence.py``.
 What chance does (``random-feasible``) and what knowing true run times would (``sjf-oracle``) stand beside every table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
@@ -26,7 +28,26 @@ from .evidence import Comparison
 from .exam import POWER_DOWN_S, Exam, HeldOutRun, replayed
 from .pairs import Pair, mean, p99
 from .promotion_criteria import ASSUMED, PromotionCriteria
-from .watching import tell
+
+Tell = Callable[[float, float], object]
+"""Hears how many of how many replays are done."""
+_HEARS: ContextVar[Tell] = ContextVar("hears", default=lambda done, total: None)
+
+
+def tell(done: int, total: int) -> None:
+    """Say how many of how many replays are done to whoever listens."""
+    _HEARS.get()(done, total)
+
+
+@contextmanager
+def heard(by: Tell) -> Iterator[None]:
+    """Let somebody hear how far the judgings within come."""
+    before = _HEARS.set(by)
+    try:
+        yield
+    finally:
+        _HEARS.reset(before)
+
 
 HEURISTICS = ("sjf-prediction+best-fit+easy", "sjf-limit+best-fit+easy", "qssf+best-fit+easy", "wfp3+best-fit+easy",
               "limit-aged+best-fit+easy", "fifo+best-fit+easy")
@@ -333,4 +354,3 @@ def _why(found: Verdict, name: str) -> str:
     counted = ON if found.terms.power_down_s is None else DOWN
     return (f"energy at the wall, {counted}, is {found.energy[name][counted].said} of that under {name}: better, and "
             f"mean JCT is {jct.said} of it")
-

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...learning.blocks import OUTSIDE, block_of, cuts, sums
 from ...learning.evidence import FINE_RATES, Comparison, compared
+from ...learning.pairs import OUTSIDE, block_of, cuts, sums
 
 Floats = NDArray[np.float64]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from null_sites import better, blocks, pair, site
 
-from idlewatt.daemon.learning.blocks import DAY_S
 from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, compared, log_evidence
+from idlewatt.daemon.learning.pairs import DAY_S
 from idlewatt.daemon.learning.regret import become_worse
 
 

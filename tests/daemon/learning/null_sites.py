@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from idlewatt.daemon.learning.blocks import DAY_S, block_of, cuts, sums
+from idlewatt.daemon.learning.pairs import DAY_S, block_of, cuts, sums
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run

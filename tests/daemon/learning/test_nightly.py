@@ -19,9 +19,9 @@ from sites import SINCE, record, site
 from idlewatt.daemon import config
 from idlewatt.daemon.agents.histories import DAY_S
 from idlewatt.daemon.cli import main
-from idlewatt.daemon.learning import night_decisions, nightly, training_scheduler
+from idlewatt.daemon.learning import nightly, training_scheduler
 from idlewatt.daemon.learning.models import ModelStore, speeds_of
-from idlewatt.daemon.learning.night_decisions import NightDecisions
+from idlewatt.daemon.learning.nightly import NightDecisions
 from idlewatt.daemon.learning.promotion import Verdict
 from idlewatt.daemon.learning.promotion_criteria import TRIALS, PromotionCriteria
 from idlewatt.daemon.learning.training import SHADOWS, TrainingDirectory
@@ -105,12 +105,12 @@ def test_a_model_of_an_older_idlewatt_is_no_start(task, monkeypatch):
 
 @pytest.mark.usefixtures("chooser")
 def test_what_has_earned_it_waits_for_an_operator_where_the_configuration_says_so(task, monkeypatch):
-    easy = night_decisions.examined
+    easy = nightly.examined
 
     def generous(*arguments, **options):
         return replace(easy(*arguments, **options), decision=Decision.PROMOTE, reasons=("better",))
 
-    monkeypatch.setattr(night_decisions, "examined", generous)
+    monkeypatch.setattr(nightly, "examined", generous)
     first = nightly.carry_out(replace(task, promote=False))
     assert decisions(task)[-1].decision is Decision.SHADOW
     assert "an operator decides" in decisions(task)[-1].reason
@@ -154,8 +154,8 @@ def clairvoyant(chooser, monkeypatch):  # noqa: F811
 def test_who_is_surely_better_on_held_out_days_is_in_charge_the_next_morning(task, tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path}/lazy.db"  # all ask for two days: only who knows better can do better
     record(url, site(days=20, jobs=1900, dependency=-1, limit=np.full(1900, 2 * DAY_S)))
-    monkeypatch.setattr("idlewatt.daemon.learning.blocks.LEAST_S", 3600.0)  # as if each hour were a day
-    monkeypatch.setattr("idlewatt.daemon.learning.blocks.MOST_S", 7200.0)
+    monkeypatch.setattr("idlewatt.daemon.learning.pairs.LEAST_S", 3600.0)  # as if each hour were a day
+    monkeypatch.setattr("idlewatt.daemon.learning.pairs.MOST_S", 7200.0)
     task = replace(task, url=url, terms=terms("{tail: 9, group: 3, missed: 0.25, days: 4}"))  # and long jobs pay for it
     night = nightly.carry_out(task)
     (decision,) = [one for one in decisions(task) if "@" in one.model]

@@ -9,7 +9,7 @@ import pytest
 from idlewatt.daemon.agents.kinds import Stretch
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, Scorer
 from idlewatt.daemon.agents.scorer.network import SIZE
-from idlewatt.daemon.learning import promotion, watching
+from idlewatt.daemon.learning import promotion
 from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, NOTHING, USE_RATES, compared
 from idlewatt.daemon.learning.promotion import DOWN, ON, judge
 from idlewatt.daemon.learning.promotion_criteria import PromotionCriteria
@@ -173,7 +173,7 @@ def test_days_that_end_with_their_last_submission_count_as_whole(days, jobs, eno
 
 def test_whoever_listens_hears_how_many_replays_are_done_of_how_many():
     told: list[tuple[float, float]] = []
-    with watching.heard(lambda done, total: told.append((done, total))):
+    with promotion.heard(lambda done, total: told.append((done, total))):
         verdict(Agent("fifo"), [stretch(days=1, jobs=20)])
     assert told == [(done, 6) for done in range(6)]  # the incumbent, two heuristics, two of ALWAYS and the agent
 

@@ -7,8 +7,7 @@ import pytest
 from null_sites import site
 
 from idlewatt.daemon.agents.kinds import Stretch
-from idlewatt.daemon.learning.telling_limits import unfit
-from idlewatt.daemon.learning.trials import TRIED, heuristics_on_trial, shortlist, trials
+from idlewatt.daemon.learning.trials import TRIED, heuristics_on_trial, shortlist, trials, unfit
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.workload import Workload

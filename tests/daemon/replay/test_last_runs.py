@@ -3,7 +3,21 @@
 import numpy as np
 import pytest
 
-from idlewatt.daemon.replay.last_runs import FEW, MEMORIES, MEMORY, LastRuns, expect, expect_quantiles, learn_run
+from idlewatt.daemon.replay.last_runs import (
+    BLIND,
+    FEW,
+    MEMORIES,
+    MEMORY,
+    PAUSE_S,
+    SEEING,
+    Bursts,
+    LastRuns,
+    end_in_burst,
+    expect,
+    expect_quantiles,
+    learn_run,
+    submit_to_burst,
+)
 
 QUANTILES = np.array([0.2, 0.5, 0.8])
 
@@ -55,3 +69,28 @@ def test_of_nothing_nothing_is_expected():
     runs = LastRuns.of(np.zeros((2, 1), np.int32))
     assert expected(runs)[0] == -1
     assert not expect_quantiles(0, runs, QUANTILES, np.empty(3))
+
+
+def test_a_burst_is_blind_until_one_of_it_has_ended():
+    bursts = Bursts.of(np.zeros(4, np.int64))
+    assert [submit_to_burst(job, 10.0 * job, bursts) for job in range(3)] == [BLIND] * 3
+    end_in_burst(1, bursts)
+    assert submit_to_burst(3, 40.0, bursts) == SEEING
+    assert bursts.place.tolist() == [0, 1, 2, 3]
+
+
+def test_after_a_pause_a_burst_begins_of_which_earlier_ends_tell_nothing():
+    bursts = Bursts.of(np.zeros(3, np.int64))
+    submit_to_burst(0, 0.0, bursts)
+    submit_to_burst(1, PAUSE_S + 1.0, bursts)
+    end_in_burst(0, bursts)
+    assert submit_to_burst(2, PAUSE_S + 2.0, bursts) == BLIND
+    assert bursts.place.tolist() == [0, 0, 1]
+
+
+def test_groups_have_bursts_of_their_own():
+    bursts = Bursts.of(np.array([0, 1, 0, 1]))
+    for job in range(2):
+        submit_to_burst(job, 0.0, bursts)
+    end_in_burst(0, bursts)
+    assert [submit_to_burst(job, 1.0, bursts) for job in (2, 3)] == [SEEING, BLIND]

@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from idlewatt.daemon.replay.published_speeds import Profile, profile
 from idlewatt.daemon.replay.site_speeds import ENOUGH
-from idlewatt.daemon.replay.speed_pooling import COMPANY_DEVIATION, SPREAD, Observed, pooled
+from idlewatt.daemon.replay.speed_pooling import COMPANY_DEVIATION, SPREAD, Observed, Profile, pooled, profile
 
 CLOSE, LEAF, SPINE = 0, 2, 3
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from idlewatt.daemon.learning.blocks import DAY_S, MOST_S, OUTSIDE, block_of, cuts, sums
+from idlewatt.daemon.learning.pairs import DAY_S, MOST_S, OUTSIDE, block_of, cuts, sums
 
 
 def every(hours: float, days: float, wait_s: float = 0.0):
