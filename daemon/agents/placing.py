@@ -86,9 +86,7 @@ def look(room: RoomArrays, keys: Longs, left: Masks, found: Masks) -> None:
 def find(room: RoomArrays, key: int) -> int:
     """Write the place of a key to ``place`` and what is to be told of it; return how many nodes, 0 for no place."""
     kind, beside = key // 2, key % 2 == 1
-    if not room.sorted_[0]:
-        _sort(room.near, room.order, room.near.size, room.free[:, 0], room.counts[2])
-        room.sorted_[0] = True
+    line_up_all(room)
     room.stale[key] = False
     if room.kinds[kind, CHUNKS] + room.kinds[kind, RESTS] == 1:
         count, level = _one(room, kind, beside)
@@ -103,6 +101,14 @@ def find(room: RoomArrays, key: int) -> int:
         told[LEFT_OVER] = least - room.kinds[kind, CHUNK]
         told[OPENS] |= free == room.gpus[room.place[index]]
     return count
+
+
+@compiled_apart
+def line_up_all(room: RoomArrays) -> None:
+    """Fill ``order``, unless it is up to date."""
+    if not room.sorted_[0]:
+        _sort(room.near, room.order, room.near.size, room.free[:, 0], room.counts[2])
+        room.sorted_[0] = True
 
 
 @compiled

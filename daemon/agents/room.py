@@ -6,14 +6,12 @@ start a kind is looked at again only where it fitted on the nodes that changed (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ..replay.state import ClusterState, Start
 from . import placing
-from .asks import CHUNK, CHUNKS, POOL, REST, RESTS, WHOLE, kinds_of, needs, suffices
+from .asks import CHUNK, CHUNKS, CPUS, MEMORY, POOL, REST, RESTS, WHOLE, kinds_of, needs, suffices
 from .observation import Observation
 from .placing import FURTHER, HOW_FAR, ISLAND, LEAF, LEFT_OVER, NODE, OPENS, SPINE, RoomArrays
 from .spots import Spot, members, released
@@ -42,7 +40,7 @@ class Room:
         self._rest_fits = self._everywhere(self._last) if rests else self._fits[:0]
         self._chunks = self.kinds[:, CHUNKS].tolist()
         self._alone = (self.kinds[:, CHUNKS] + self.kinds[:, RESTS] == 1).tolist()
-        self._arrays = self._laid_out()
+        self.arrays = self._laid_out()
         self._soonest: dict[tuple[int, int], float] = {}
         self._best: dict[tuple[int, ...], int] = {}
         self._ready: dict[int, tuple[Floats, int]] = {}
@@ -73,51 +71,47 @@ class Room:
     def could_start(self, keys: Longs, left: Masks) -> Masks:
         """Tell which of the jobs that are left could start now."""
         found = np.empty(len(keys), bool)
-        placing.look(self._arrays, keys, left, found)
+        placing.look(self.arrays, keys, left, found)
         return found
 
     @property
     def told(self) -> Longs:
         """Return of each key that was looked for what ``RoomArrays.told`` tells."""
-        return self._arrays.told
+        return self.arrays.told
 
     def spot(self, kind: int, *, beside: bool = False) -> Spot | None:
         """Return the closest place for a job of this kind now; ``beside`` keeps off what is reserved."""
         key = 2 * kind + beside
-        count = placing.find(self._arrays, key)
+        count = placing.find(self.arrays, key)
         if not count:
             return None
-        told = self._arrays.told[key].tolist()
-        return Spot(self._arrays.place[:count].copy(), told[HOW_FAR], told[LEFT_OVER], told[OPENS] == 1)
+        told = self.arrays.told[key].tolist()
+        return Spot(self.arrays.place[:count].copy(), told[HOW_FAR], told[LEFT_OVER], told[OPENS] == 1)
 
     @property
     def reserved(self) -> Masks:
         """Return which nodes are kept free for somebody."""
-        return self._arrays.reserved
+        return self.arrays.reserved
 
     def fitting(self, kind: int, *, beside: bool = False) -> Masks:
         """Tell which nodes hold a chunk of this kind now; ``beside`` keeps off what is reserved."""
         fits = self._fits[kind]
-        return np.asarray(fits & ~self._arrays.reserved if beside else fits)
+        return np.asarray(fits & ~self.arrays.reserved if beside else fits)
 
-    def fitting_each(self, kinds: Sequence[int], *, beside: bool = False) -> Masks:
-        """Tell the same of several kinds, [kind, node]."""
-        fits = self._fits[np.array(kinds, np.intp)]
-        return np.asarray(fits & ~self._arrays.reserved if beside else fits)
-
-    def take(self, kind: int, spot: Spot, row: int) -> Start:
-        """Give a job its place; return the action."""
-        placing.take(self._arrays, kind, spot.nodes)
+    def take(self, kind: int, spot: Spot, row: int, *, granted: bool = False) -> Start:
+        """Give a job its place; return the action, which ``granted`` tells CPUs and memory."""
+        placing.take(self.arrays, kind, spot.nodes)
         self._note(spot.nodes)
         chunks, ask = self._chunks[kind], self.kinds[kind]
         gpus = [int(ask[CHUNK])] * chunks + [int(ask[REST])] * (len(spot.nodes) - chunks)
-        return Start(row, tuple(spot.nodes.tolist()), tuple(gpus))
+        more = (int(ask[CPUS]), int(ask[MEMORY])) if granted else (None, None)
+        return Start(row, tuple(spot.nodes.tolist()), tuple(gpus), *more)
 
     def give_back(self, shares: Longs) -> None:
         """Let a running job give up what it holds, [share, ...] node, GPUs, CPUs, bytes."""
         nodes = self._changed(shares, -1)
-        near = np.union1d(self._arrays.near, nodes)
-        self._arrays = self._arrays._replace(near=near, order=near.copy())
+        near = np.union1d(self.arrays.near, nodes)
+        self.arrays = self.arrays._replace(near=near, order=near.copy())
 
     def hold(self, shares: Longs) -> None:
         """Let it have that again."""
@@ -127,7 +121,7 @@ class Room:
         nodes = shares[:, 0].astype(np.intp)
         self.free[nodes] -= sign * shares[:, 1:]
         self.busy[nodes] += sign
-        placing.renew(self._arrays, nodes)
+        placing.renew(self.arrays, nodes)
         self._note(nodes)
         return nodes
 
@@ -204,7 +198,7 @@ class Room:
         chosen = np.argsort(times, kind="stable")[:needed]
         when = float(times[chosen].max()) if len(chosen) == needed > 0 else np.inf
         if np.isfinite(when):
-            self._arrays.reserved[chosen] = self._arrays.stale[:] = True
+            self.arrays.reserved[chosen] = self.arrays.stale[:] = True
         return when
 
     def _everywhere(self, wanted: Longs) -> Masks:

@@ -24,7 +24,7 @@ from ..room import somebody_fits
 from . import graph
 from .desk import Decide, Desk, Joint, job_inputs, looked_at
 from .levels import LEVELS, Needs
-from .network import ACTION_INPUTS, NODE_INPUTS, OF_JOB, ORDER, SHAPES, SIZE, opinions, unpacked
+from .network import ACTION_INPUTS, NODE_INPUTS, OF_JOB, ORDER, SHAPES, SIZE, NodeWeights, rated, unpacked
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -48,7 +48,9 @@ class Maifs:
                  decide: Decide | None = None) -> None:
         """Serve by ``weights``; ``decide`` decides in their stead, as while it learns."""
         self.name, self.card, self.weights, self.longest_wait_s = card.model, card, weights, longest_wait_s
-        self._parts: dict[str, Floats] = unpacked(weights)
+        parts: dict[str, Floats] = unpacked(np.asarray(weights, np.float64))
+        self._order = parts["order"]
+        self._network = NodeWeights(*(parts[name] for name in NodeWeights._fields))
         self._decide = decide or self.settled
         self._known: SpeedTable | None = None
         self._needs = Needs(np.zeros(0), np.zeros(0))
@@ -57,21 +59,20 @@ class Maifs:
         """Return what to start now, and with what; the state stays as it is."""
         if not somebody_fits(state):
             return ()
-        desk = Desk(observe(state), self._used(state.known), self._parts["order"], self.longest_wait_s)
+        desk = Desk(observe(state), self._used(state.known), self._order, self.longest_wait_s)
         return list(desk.starts(self._decide))
 
     def settled(self, joint: Joint, noise: Floats | None = None) -> Longs:
         """Return the joint action that nodes settle on; ``noise`` [agent, action] on the utilities makes them try."""
-        there = np.ones(len(joint.seen))
-        refuse, accept, refusing, factors, attention, _ = opinions(self._parts, joint.seen, joint.actions, there)
-        utility = np.concatenate([refuse[:, None], np.where(joint.able, accept, -np.inf)], axis=1)
+        utility, factors, attention = rated(self._network, joint.seen, joint.actions, joint.able)
         if noise is not None:
-            utility = utility + noise
-        if joint.tasks == 1:  # whoever rates it highest: there is nothing to be coordinated
-            return graph.repaired(np.zeros(len(utility), np.int64), utility, 1)
-        edges = graph.joined(attention, joint.able)
-        found = graph.settle(utility, np.concatenate([refusing[:, None], factors], axis=1), edges)
-        return graph.repaired(found, utility, joint.tasks)
+            utility += noise
+        actions = np.zeros(len(utility), np.int64)
+        if joint.tasks > 1:  # else whoever rates it highest: there is nothing to be coordinated
+            able = joint.able.reshape(len(utility), joint.tasks, len(LEVELS))
+            edges = graph.edges(attention, able, actions)
+            actions = graph.settle(utility, edges, graph.conflicts(factors, edges), graph.ITERATIONS)
+        return _by_agent(graph.repair(actions, utility, joint.tasks), len(utility))
 
     def doubt(self, state: ClusterState) -> str | None:
         """Return why its word should not be taken in this state; None when nothing speaks against it."""
@@ -109,6 +110,13 @@ class Maifs:
         seen = observe(state)
         rows = job_inputs(seen, looked_at(seen), self._used(state.known))
         return outside(self.card, ACTION_INPUTS[:OF_JOB], rows)
+
+
+def _by_agent(given: Longs, agents: int) -> Longs:
+    """Return the action of each agent, for the agent and level of each task."""
+    found, tasks = np.zeros(agents, np.int64), np.flatnonzero(given[:, 0] >= 0)
+    found[given[tasks, 0]] = 1 + tasks * len(LEVELS) + given[tasks, 1]
+    return found
 
 
 def _unknown_needs(state: ClusterState) -> str | None:

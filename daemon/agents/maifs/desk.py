@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...replay.state import Start
-from ..asks import CHUNKS, CPUS, MEMORY, RESTS
+from ..asks import CHUNKS, CPUS, RESTS
 from ..observation import Observation
 from ..placing import NODE
 from ..room import Room
 from ..spots import Spot
 from .levels import AMPLE, ASKED, LEAN, LEVELS, Needs, asks_at, speeds_at
-from .network import ACTION_INPUTS, NODE_INPUTS, NOMINATED, OF_JOB, TASKS
+from .network import ACTION_INPUTS, NODE_INPUTS, NOMINATED, TASKS
+from .sight import QueueArrays, fits_anywhere, nominate, observe
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -25,9 +26,6 @@ Masks = NDArray[np.bool_]
 OLDEST, SHORTEST = 64, 64
 """Waiting jobs that are considered at a time: those submitted first, and those expected to run for the shortest."""
 HOUR_S, MINUTE_S = 3600.0, 60.0
-LEFT_OVER, SAVED, SPEED = (ACTION_INPUTS.index(name) for name in ("GPUs left over", "CPUs saved", "speed"))
-_NODE_SPOT = NODE
-_EACH_LEVEL = np.eye(len(LEVELS))
 
 
 @dataclass(frozen=True)
@@ -76,9 +74,13 @@ class Desk:
         self._late = {int(job) for job in np.flatnonzero(late)}
         self._latest: list[float] = (seen.now + waiting.limit[self.jobs]).tolist()
         self._promised_s = np.inf
-        self._beside = self._company()
-        self._found: dict[tuple[int, ...], tuple[Masks, bool]] = {}
-        """Where jobs that ask for the same fit, until one of them starts."""
+        nodes, harm, beside = seen.nodes, *self._company()
+        total = np.maximum(1, np.stack([nodes.gpus, nodes.cpus, nodes.memory], axis=1))
+        kinds = self._room.kind.reshape(len(self.jobs), len(LEVELS)).astype(np.int64)
+        self._arrays = QueueArrays(kinds, self._levels, self.asks, self.inputs, self._speed, self._application, total,
+                                   beside, harm)
+        self._full: set[tuple[int, ...]] = set()
+        """Asks that there is no room for: there will not be more."""
 
     def starts(self, decide: Decide) -> Generator[Start, None, None]:
         """Yield what to start now, and with what."""
@@ -95,24 +97,23 @@ class Desk:
 
     def _joins(self, job: int) -> bool:
         """Tell whether a job of one node can be placed now."""
-        return self._single[job][ASKED] and self._where(job)[1]
+        return self._single[job][ASKED] and self._fits(job)
 
-    def _where(self, job: int) -> tuple[Masks, bool]:
-        """Return [level, node] where a job of one node fits, and whether it does anywhere."""
-        beside = self._latest[job] > self._promised_s
+    def _fits(self, job: int) -> bool:
+        """Tell whether a job of one node fits anywhere."""
+        beside = self._keeps_off(job)
         key = (*self._kind[job], beside)
-        if key not in self._found:
-            where = np.asarray(self._room.fitting_each(self._kind[job], beside=beside) & self._levels[job][:, None])
-            self._found[key] = where, bool(where.any())
-        return self._found[key]
+        if key not in self._full and not fits_anywhere(self._room.arrays, self._arrays, job, beside):
+            self._full.add(key)
+        return key not in self._full
 
-    def _shrink(self) -> None:
-        """Look anew for places, but not for those who had none."""
-        self._found = {key: found for key, found in self._found.items() if not found[1]}
+    def _keeps_off(self, job: int) -> bool:
+        """Tell whether a job may still run when nodes are promised to another, and so keeps off these."""
+        return self._latest[job] > self._promised_s
 
     def _alone(self, job: int) -> Generator[Start, None, bool]:
         """Place a job of several nodes, or promise one that finds no room its nodes; tell whether others may follow."""
-        beside = self._latest[job] > self._promised_s
+        beside = self._keeps_off(job)
         for level in (AMPLE, ASKED, LEAN):
             if not self._there[job][level] or self._single[job][level]:
                 continue
@@ -124,86 +125,46 @@ class Desk:
             return False  # nobody overtakes who has waited for so long
         if not np.isfinite(self._promised_s):
             self._promised_s = self._room.reserve(self._kind[job][ASKED])
-            self._shrink()
         return True
 
     def _together(self, batch: Sequence[int], decide: Decide) -> Generator[Start, None, set[int]]:
         """Let nodes decide on some jobs; return those that were placed, one at least."""
-        where = np.stack([self._where(job)[0] for job in batch])
-        nodes = self._nominated(np.asarray(where.any(axis=1)))
-        able = where[:, :, nodes].transpose(2, 0, 1).reshape(len(nodes), -1)
-        actions = able.argmax(axis=1) + able.any(axis=1) if able.sum() == 1 else decide(
-            Joint(self._seen.now, self._nodes(nodes), self._actions(batch, nodes), able))
+        jobs, beside = np.array(batch), np.array([self._keeps_off(job) for job in batch])
+        nodes = np.empty(len(batch) * NOMINATED, np.int64)
+        able = np.empty((len(nodes), len(batch) * len(LEVELS)), bool)
+        count = nominate(self._room.arrays, self._arrays, jobs, beside, nodes, able)
+        nodes, able = nodes[:count], able[:count]
+        actions = able.argmax(axis=1) + able.any(axis=1) if np.count_nonzero(able) == 1 else decide(
+            self._seen_by(nodes, jobs, able))
         done = set[int]()
         for agent in np.argsort(actions, kind="stable").tolist():
             task, level = divmod(int(actions[agent]) - 1, len(LEVELS))
             if task >= 0 and batch[task] not in done:
                 done.add(batch[task])
-                yield self._start(batch[task], level, Spot(nodes[[agent]], _NODE_SPOT, 0, opens=False))
+                yield self._start(batch[task], level, Spot(nodes[[agent]], NODE, 0, opens=False))
         return done
 
+    def _seen_by(self, nodes: Longs, jobs: Longs, able: Masks) -> Joint:
+        """Return what nodes see of themselves and of jobs."""
+        seen, actions = np.empty((len(nodes), len(NODE_INPUTS))), np.empty((*able.shape, len(ACTION_INPUTS)))
+        observe(self._room.arrays, self._arrays, jobs, nodes, seen, actions)
+        return Joint(self._seen.now, seen, actions, able)
+
     def _start(self, job: int, level: int, spot: Spot) -> Start:
-        self._shrink()
-        if self._beside is not None:
-            self._beside[spot.nodes, self._application[job]] += 1
-        start = self._room.take(self._kind[job][level], spot, int(self._seen.waiting.rows[self.jobs[job]]))
-        ask = self.asks[job, level]
-        if level == ASKED:
-            return start
-        return replace(start, cpus=int(ask[CPUS]), memory=int(ask[MEMORY]))
+        if self._arrays.beside.size:
+            self._arrays.beside[spot.nodes, self._application[job]] += 1
+        return self._room.take(self._kind[job][level], spot, int(self._seen.waiting.rows[self.jobs[job]]),
+                               granted=level != ASKED)
 
-    def _nominated(self, can: Masks) -> NDArray[np.intp]:
-        """Return the nodes that decide, of [job, node] those with the fewest free GPUs, and then CPUs."""
-        free = self._room.free
-        rank = free[:, 0] * 4096.0 + np.minimum(free[:, 1], 4095)
-        found = set[int]()
-        for task in can:
-            nodes = np.flatnonzero(task)
-            near = nodes[np.argpartition(rank[nodes], NOMINATED - 1)[:NOMINATED]] if len(nodes) > NOMINATED else nodes
-            found.update(near.tolist())
-        return np.array(sorted(found), np.intp)
-
-    def _nodes(self, nodes: NDArray[np.intp]) -> Floats:
-        """Return what agents see of themselves."""
-        free, busy = self._room.free[nodes] / np.maximum(1, self._totals(nodes)), self._room.busy[nodes]
-        found = np.empty((len(nodes), len(NODE_INPUTS)))
-        found[:, :3], found[:, 3], found[:, 4] = free, 0.3 * np.log1p(busy), busy == 0
-        found[:, 5] = self._room.reserved[nodes]
-        return found
-
-    def _totals(self, nodes: NDArray[np.intp]) -> Longs:
-        seen = self._seen.nodes
-        return np.stack([seen.gpus[nodes], seen.cpus[nodes], seen.memory[nodes]], axis=1)
-
-    def _actions(self, batch: Sequence[int], nodes: NDArray[np.intp]) -> Floats:
-        """Return the inputs of taking each job at each level."""
-        asks, total = self.asks[batch], np.maximum(1, self._totals(nodes))[:, None, None]
-        needs = asks[:, :, [1, CPUS, MEMORY]]
-        left = (self._room.free[nodes][:, None, None] - needs) / total
-        found = np.zeros((len(nodes), len(batch), len(LEVELS), len(ACTION_INPUTS)))
-        found[..., :OF_JOB] = self.inputs[batch][None, :, None]
-        found[..., LEFT_OVER], found[..., LEFT_OVER + 1] = left[..., 0], left[..., 0] <= 0
-        found[..., LEFT_OVER + 2] = (self._room.busy[nodes] == 0)[:, None, None]
-        found[..., 7], found[..., 8] = left[..., 1], left[..., 2]
-        found[..., 9] = np.maximum(0.0, left[..., 0] - np.minimum(left[..., 1], left[..., 2]))
-        if self._beside is not None:
-            harm, there = -np.log(self._seen.known.company), self._beside[nodes]
-            found[..., 10] = (there @ harm[self._application[batch]].T)[:, :, None]
-            found[..., 11] = (there @ harm[:, self._application[batch]])[:, :, None]
-        found[..., SPEED] = self._speed[batch]
-        found[..., SAVED] = (asks[:, ASKED, None, CPUS] - asks[:, :, CPUS]) / total[..., 1]
-        found[..., -len(LEVELS):] = _EACH_LEVEL
-        return found.reshape(len(nodes), -1, len(ACTION_INPUTS))
-
-    def _company(self) -> Floats | None:
-        """Return [node, group] how many jobs of each group run there; None where neighbours do not matter."""
+    def _company(self) -> tuple[Floats, Floats]:
+        """Return what neighbours cost, and [node, group] how many run where; empty where they do not matter."""
         seen = self._seen
         if seen.known.company.size == 1:
-            return None
+            return np.zeros((0, 0)), np.zeros((len(seen.nodes.gpus), 0))
         found = np.zeros((len(seen.nodes.gpus), len(seen.known.company)))
         shares = seen.running.shares
         np.add.at(found, (shares[:, 1], seen.running.application[shares[:, 0]]), 1.0)
-        return found
+        return -np.log(seen.known.company), found
 
 
 def looked_at(seen: Observation) -> NDArray[np.intp]:

@@ -1,107 +1,176 @@
 """How node agents settle who takes which job: a coordination graph that is drawn anew each time, and max-plus on it.
 
-Joined are agents that can take the same job, each with the few that it attends to most. Max-plus passes messages for
-some rounds and keeps the best joint action that it came across (anytime). Whatever that was, each job then goes to
-exactly one node that can take it, as long as there is one.
-
-Messages go all at once here (Böhmer et al. 2020), in numpy: the graphs are of 16 agents, and nothing has to be compiled
-for them. The report's own arena passes them one by one.
+Joined are agents that can take the same job, each with the few that it attends to most. Max-plus passes messages one by
+one for some rounds and keeps the best joint action that it came across (anytime). Whatever that was, each job then goes
+to exactly one node that can take it, as long as there is one. Action 0 takes none; ``1 + task * LEVELS + level`` takes
+a task at a level.
 """
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 from numpy.typing import NDArray
 
-from .levels import LEVELS
+from ...replay.compiled import compiled, compiled_with_arrays
+from .levels import LEVELS as NAMED
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
 Masks = NDArray[np.bool_]
 
+LEVELS = len(NAMED)
 NEIGHBOURS, ITERATIONS = 4, 4
 CONFLICT = 20.0
-"""Payoff lost when two agents take one job; utilities are of the order of 1."""
+"""Payoff lost when two agents take one task; utilities are of the order of 1."""
 
 
-def joined(attention: Floats, able: Masks) -> Masks:
-    """Return [agent, agent] who is joined: who can take the same job, each with the few it attends to most."""
-    count = len(able)
-    can = np.asarray(able.reshape(count, -1, len(LEVELS)).any(axis=2), np.int64)
-    rivals = (can @ can.T) > 0
-    np.fill_diagonal(rivals, val=False)
-    heeded = np.where(rivals, attention, -1.0)
-    nearest = np.argsort(-heeded, axis=1, kind="stable")[:, :NEIGHBOURS]
-    found = np.zeros((count, count), bool)
-    found[np.arange(count)[:, None], nearest] = True
-    return np.asarray((found | found.T) & rivals)
+@compiled_with_arrays
+def edges(attention: Floats, able: Masks | Floats, side: Longs) -> Longs:
+    """Return the pairs of agents of one side that can take the same task, each with the few it attends to most.
 
-
-def settle(utility: Floats, factors: Floats, edges: Masks) -> Longs:
-    """Return the best joint action that max-plus comes across, [agent]; 0 is to take none.
-
-    ``utility`` is [agent, action], -inf for what cannot be; ``factors`` [agent, action, rank].
+    ``able`` is [agent, task, level], above 0 for who can.
     """
-    best: Longs = np.asarray(utility.argmax(axis=1), np.int64)
-    sender, receiver = np.nonzero(edges)
-    if not len(sender):
-        return best
-    payoffs = np.einsum("eir,ejr->eij", factors[sender], factors[receiver]) - CONFLICT * _rivals(utility.shape[1])
-    back = np.searchsorted(sender * len(utility) + receiver, receiver * len(utility) + sender)
-    told, believed = np.zeros((len(sender), utility.shape[1])), utility
-    most = _worth(best, utility, payoffs, sender, receiver)
-    for _ in range(ITERATIONS):
-        known = believed[sender] - told[back]
-        told = (known[:, :, None] + payoffs).max(axis=1)
-        told -= told.mean(axis=1, keepdims=True)
-        believed = _sum(utility, told, receiver)
-        actions = np.asarray(believed.argmax(axis=1), np.int64)
-        worth = _worth(actions, utility, payoffs, sender, receiver)
+    count = attention.shape[0]
+    rivals, joined = _rivals(able), np.zeros((count, count), np.bool_)
+    for agent in range(count):
+        asked = side != side[agent]
+        asked[agent] = True
+        for _ in range(NEIGHBOURS):
+            best, most = agent, -1.0
+            for other in range(count):
+                if not asked[other] and attention[agent, other] > most and rivals[agent, other]:
+                    best, most = other, attention[agent, other]
+            if best != agent:
+                asked[best] = joined[min(agent, best), max(agent, best)] = True
+    return np.argwhere(joined).astype(np.int64)
+
+
+def adjacency(attention: Floats, able: Masks) -> Masks:
+    """Return the same as [agent, other]; ``able`` is [agent, task and level]."""
+    found = np.zeros(attention.shape, bool)
+    one, other = edges(attention, able.reshape(len(able), -1, LEVELS), np.zeros(len(able), np.int64)).T
+    found[one, other] = found[other, one] = True
+    return found
+
+
+@compiled_with_arrays
+def _rivals(able: Masks | Floats) -> Masks:
+    """Tell of each two agents whether they can take the same task."""
+    count, found = able.shape[0], np.zeros((able.shape[0], able.shape[0]), np.bool_)
+    for task in range(able.shape[1]):
+        can = np.zeros(count, np.bool_)
+        for agent in range(count):
+            for level in range(able.shape[2]):
+                can[agent] |= able[agent, task, level] > 0
+        for agent in range(count):
+            if can[agent]:
+                found[agent] |= can
+    return found
+
+
+@compiled_with_arrays
+def conflicts(factors: Floats, joined: Longs) -> Floats:
+    """Return what each pair of actions is worth beside the utilities, [edge, action, other's]: two rarely want one."""
+    worth = products(factors, joined)
+    for task in range((factors.shape[1] - 1) // LEVELS):
+        both = slice(1 + task * LEVELS, 1 + (task + 1) * LEVELS)
+        worth[:, both, both] -= CONFLICT
+    return worth
+
+
+@compiled_with_arrays
+def products(factors: Floats, joined: Longs) -> Floats:
+    """Return the products of the factors of each two that are joined, [edge, action, other's]."""
+    width = factors.shape[1]
+    worth = np.zeros((joined.shape[0], width, width))
+    for edge in range(joined.shape[0]):
+        one, other = joined[edge]
+        for own in range(width):
+            for theirs in range(width):
+                total = 0.0
+                for rank in range(factors.shape[2]):
+                    total += factors[one, own, rank] * factors[other, theirs, rank]
+                worth[edge, own, theirs] = total
+    return worth
+
+
+@compiled_with_arrays
+def worth_of(actions: Longs, utility: Floats, joined: Longs, payoffs: Floats) -> float:
+    """Return the true worth of a joint action."""
+    total = 0.0
+    for agent in range(actions.size):
+        total += utility[agent, actions[agent]]
+    for edge in range(joined.shape[0]):
+        total += payoffs[edge, actions[joined[edge, 0]], actions[joined[edge, 1]]]
+    return total
+
+
+@compiled_with_arrays
+def settle(utility: Floats, joined: Longs, payoffs: Floats, iterations: int) -> Longs:
+    """Return the best joint action that max-plus comes across; with no edges everybody's own best."""
+    number, told = joined.shape[0], np.empty(utility.shape[1])
+    messages = np.zeros((number, 2, utility.shape[1]))  # to the first, to the second
+    believed, backwards = utility.copy(), np.ascontiguousarray(payoffs.transpose(0, 2, 1))
+    best = _own_best(believed)
+    most = worth_of(best, utility, joined, payoffs)
+    for _ in range(iterations if number else 0):
+        for edge in range(number):
+            _send(believed, messages[edge], backwards[edge], joined[edge], 0, told)
+            _send(believed, messages[edge], payoffs[edge], joined[edge], 1, told)
+        actions = _own_best(believed)
+        worth = worth_of(actions, utility, joined, payoffs)
         if worth > most:
             best, most = actions, worth
     return best
 
 
-def _sum(utility: Floats, told: Floats, receiver: NDArray[np.intp]) -> Floats:
-    believed = np.array(utility)
-    np.add.at(believed, receiver, told)
-    return believed
+@compiled_with_arrays
+def _own_best(believed: Floats) -> Longs:
+    best = np.zeros(believed.shape[0], np.int64)
+    for agent in range(believed.shape[0]):
+        best[agent] = believed[agent].argmax()
+    return best
 
 
-@cache
-def _rivals(actions: int) -> Floats:
-    """Return [action, other's] 1 where both take the same job."""
-    job = (np.arange(actions) - 1) // len(LEVELS)
-    return np.asarray((job[:, None] == job) & (job >= 0), np.float64)
+@compiled
+def _send(believed: Floats, messages: Floats, payoffs: Floats, joined: Longs, way: int, told: Floats) -> None:
+    """Pass a message one way over an edge; ``believed`` is kept as utility plus all messages, ``told`` is scratch.
 
-
-def _worth(actions: NDArray[np.intp], utility: Floats, payoffs: Floats, sender: NDArray[np.intp],
-           receiver: NDArray[np.intp]) -> float:
-    """Return the true worth of a joint action; each edge is there both ways."""
-    own = float(utility[np.arange(len(actions)), actions].sum())
-    return own + 0.5 * float(payoffs[np.arange(len(sender)), actions[sender], actions[receiver]].sum())
-
-
-def repaired(actions: Longs, utility: Floats, tasks: int) -> Longs:
-    """Return a joint action that gives each job to exactly one agent, to none only where none is left that can.
-
-    Of several that took a job the one that rates it highest has it; one that nobody took goes to whoever rates it
-    highest among those without one. Earlier jobs go before later ones.
+    ``payoffs`` are [sender's action, receiver's].
     """
-    given, free = np.zeros_like(actions), np.ones(len(actions), bool)
+    sender, receiver = joined[1 - way], joined[way]
+    for other in range(told.size):
+        told[other] = -np.inf
+    for own in range(told.size):
+        known = believed[sender, own] - messages[1 - way, own]
+        if known > -np.inf:
+            for other in range(told.size):
+                told[other] = max(told[other], known + payoffs[own, other])
+    mean = told.mean()
+    for other in range(told.size):
+        believed[receiver, other] += told[other] - mean - messages[way, other]
+        messages[way, other] = told[other] - mean
+
+
+@compiled_with_arrays
+def repair(actions: Longs, utility: Floats, tasks: int) -> Longs:
+    """Return the agent and level of each task, (-1, -1) only where no agent is left that can take it.
+
+    Of several that took a task the one that rates it highest has it; one that nobody took goes to whoever rates it
+    highest among those without a task so far. Earlier tasks go before later ones: for them room was made.
+    """
+    given = np.full((tasks, 2), -1)
+    busy = np.zeros(actions.size, np.bool_)
     for task in range(tasks):
-        within = slice(1 + task * len(LEVELS), 1 + (task + 1) * len(LEVELS))
-        chosen = (actions >= within.start) & (actions < within.stop)
-        own = np.where(chosen & free, utility[np.arange(len(actions)), actions], -np.inf)
-        if own.max() > -np.inf:
-            agent, action = int(own.argmax()), int(actions[own.argmax()])
-        else:
-            rated = np.where(free[:, None], utility[:, within], -np.inf)
-            agent, level = divmod(int(rated.argmax()), len(LEVELS))
-            if rated[agent, level] == -np.inf:
-                continue
-            action = within.start + level
-        given[agent], free[agent] = action, False
+        for willing in (True, False):
+            best, most = 0, -np.inf
+            for agent in range(actions.size):
+                if given[task, 0] >= 0 or busy[agent]:
+                    continue
+                for action in range(1 + task * LEVELS, 1 + (task + 1) * LEVELS):
+                    if (action == actions[agent] or not willing) and utility[agent, action] > most:
+                        best, most = agent * LEVELS + action - 1 - task * LEVELS, utility[agent, action]
+            if most > -np.inf:
+                given[task] = (best // LEVELS, best % LEVELS)
+                busy[best // LEVELS] = True
     return given

@@ -1,22 +1,26 @@
 """What a node makes of itself, of the others, and of each job that it could take: the network, written once.
 
-The same lines run on numpy arrays (serving) and on torch tensors (training). A node agent embeds what it sees, attends
-to the others, and rates each action: to take none, or one of the jobs at one level of CPUs and memory. The value of a
-joint action is the sum of these utilities and of payoffs on the edges of a coordination graph, products of low rank.
+A node agent embeds what it sees, attends to the others, and rates each action: to take none, or one of the jobs at one
+level of CPUs and memory. The value of a joint action is the sum of these utilities and of payoffs on the edges of a
+coordination graph, products of low rank. ``opinions`` runs on torch tensors (training) and numpy arrays alike; serving
+has the same compiled, ``rated``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...replay.compiled import compiled, compiled_with_arrays
 from ..tensors import Array
 from .levels import LEVELS
 
 Floats = NDArray[np.float64]
+Masks = NDArray[np.bool_]
 
 TASKS, NOMINATED = 4, 4
 """Jobs that are decided on together, and nodes that are nominated for each."""
@@ -90,3 +94,100 @@ def opinions(weights: Mapping[str, Array], seen: Array, actions: Array, there: A
 
 def _bent(values: Array) -> Array:
     return values / (1.0 + abs(values))
+
+
+class NodeWeights(NamedTuple):
+    """The weights that serving goes by, as compiled code takes them."""
+
+    embed: Floats
+    embed_bias: Floats
+    query: Floats
+    key: Floats
+    value: Floats
+    reject: Floats
+    reject_bias: Floats
+    from_agent: Floats
+    from_action: Floats
+    action_bias: Floats
+    direct: Floats
+    outer: Floats
+    factor: Floats
+    factor_reject: Floats
+
+
+@compiled_with_arrays
+def rated(weights: NodeWeights, seen: Floats, actions: Floats, able: Masks) -> tuple[Floats, Floats, Floats]:
+    """Return of ``opinions`` utilities and factors, action 0 being to take none, and attention.
+
+    The utility of what cannot be is -inf, its factors are 0.
+    """
+    count, wide = able.shape
+    inner, heard = np.zeros((count, HIDDEN)), np.zeros((count, HIDDEN))
+    for agent in range(count):
+        _layer(seen[agent], weights.embed, weights.embed_bias, inner[agent])
+        heard[agent] = inner[agent]
+    attention = _attended(weights, inner, heard)
+    utility, factors = np.full((count, wide + 1), -np.inf), np.zeros((count, wide + 1, RANK))
+    own, hidden = np.zeros(HIDDEN), np.zeros(HIDDEN)
+    for agent in range(count):
+        utility[agent, 0] = _product(heard[agent], weights.reject) + weights.reject_bias[0]
+        _add(heard[agent], weights.factor_reject, factors[agent, 0])
+        own[:] = weights.action_bias
+        _add(heard[agent], weights.from_agent, own)
+        for action in range(wide):
+            if able[agent, action]:
+                _layer(actions[agent, action], weights.from_action, own, hidden)
+                utility[agent, action + 1] = _product(actions[agent, action], weights.direct) + _product(
+                    hidden, weights.outer)
+                _add(hidden, weights.factor, factors[agent, action + 1])
+    return utility, factors, attention
+
+
+@compiled_with_arrays
+def _attended(weights: NodeWeights, inner: Floats, heard: Floats) -> Floats:
+    """Return attention, [agent, other], and add to ``heard`` what agents make of each other."""
+    count, wide = inner.shape[0], HIDDEN // HEADS
+    attention, share, total = np.zeros((count, count)), np.zeros(count), np.zeros(HIDDEN)
+    for head in range(HEADS):
+        query, key = np.zeros((count, wide)), np.zeros((count, wide))
+        for agent in range(count):
+            _add(inner[agent], weights.query[head], query[agent])
+            _add(inner[agent], weights.key[head], key[agent])
+        for agent in range(count):
+            for other in range(count):
+                score = _product(query[agent], key[other]) / (MOST_SCORE * math.sqrt(wide))
+                share[other] = math.exp(MOST_SCORE * score / (1.0 + abs(score)))
+            share /= share.sum()
+            total[:] = 0.0
+            for other in range(count):
+                attention[agent, other] += share[other] / HEADS
+                for unit in range(HIDDEN):
+                    total[unit] += share[other] * inner[other, unit]
+            _add(total, weights.value[head], heard[agent])
+    return attention
+
+
+@compiled
+def _add(inputs: Floats, weights: Floats, outputs: Floats) -> None:
+    """Add what inputs bring by their weights, [input, output]."""
+    for place in range(inputs.size):
+        for unit in range(outputs.size):
+            outputs[unit] += inputs[place] * weights[place, unit]
+
+
+@compiled
+def _layer(inputs: Floats, weights: Floats, bias: Floats, outputs: Floats) -> None:
+    """Fill in a layer whose outputs are bent."""
+    for unit in range(outputs.size):
+        outputs[unit] = bias[unit]
+    _add(inputs, weights, outputs)
+    for unit in range(outputs.size):
+        outputs[unit] /= 1.0 + abs(outputs[unit])
+
+
+@compiled
+def _product(one: Floats, other: Floats) -> float:
+    total = 0.0
+    for place in range(one.size):
+        total += one[place] * other[place]
+    return total

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .desk import LEFT_OVER, Decide, Joint
+from .desk import Decide, Joint
 from .levels import AMPLE, ASKED, LEAN, LEVELS
+from .sight import LEFT_OVER
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]

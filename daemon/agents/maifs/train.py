@@ -28,7 +28,7 @@ from ..observation import grants_known
 from ..pieces import Piece, replayed
 from .agent import Maifs, load, save, schema
 from .desk import Decide, Joint
-from .graph import CONFLICT, joined
+from .graph import CONFLICT, adjacency
 from .levels import LEVELS
 from .network import ACTION_INPUTS, NODE_INPUTS, NOMINATED, OF_JOB, SHAPES, SIZE, TASKS, initial, opinions, unpacked
 from .teachers import ORDERS, TEACHERS
@@ -193,7 +193,7 @@ def _edges(flat: torch.Tensor, batch: Tensors) -> torch.Tensor:
     """Return who is joined on the graph of each decision, by present attention; no gradient goes through it."""
     with torch.no_grad():
         attention = opinions(unpacked(flat), batch["seen"], batch["actions"], batch["there"])[4].numpy()
-    found = np.stack([joined(one.astype(np.float64), able) for one, able in
+    found = np.stack([adjacency(one.astype(np.float64), able) for one, able in
                       zip(attention, batch["able"].numpy(), strict=True)])
     return torch.from_numpy(found).float()
 

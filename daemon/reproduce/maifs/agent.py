@@ -13,12 +13,13 @@ import numpy as np
 
 from ....storage.records import ModelCard
 from ...agents import checkpoint
+from ...agents.maifs.graph import LEVELS
 from ...replay.arrays import Floats, Longs
 from . import kernel, network, placing, sight
 from .arena import Round
 from .exchange import exchange
 from .graph import HIDDEN, RANK
-from .kernel import LEVELS, THROUGHPUT
+from .kernel import THROUGHPUT
 from .placing import PROPORTIONAL
 from .sight import NODE_INPUTS, NOMINATED, PAIR_INPUTS, SEEN, TASK_INPUTS, TASKS
 

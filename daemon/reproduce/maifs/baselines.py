@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...agents.maifs.graph import LEVELS
 from ...replay.arrays import Floats, Longs
 from . import kernel, placing
 from .arena import Round, RoundPolicy
-from .kernel import LEVELS, SAVED, WAITING
+from .kernel import SAVED, WAITING
 from .placing import GREEDY, PROPORTIONAL, TUNE
 
 Order = Callable[[Round], Floats]

@@ -19,16 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...agents.maifs.graph import LEVELS, products
 from ...replay.arrays import Floats, Longs
 from ...replay.compiled import compiled_with_arrays
-from .kernel import BEST, LEVELS
+from .kernel import BEST
 from .sight import PAIR_INPUTS, SEEN
 
 HIDDEN, HEADS, RANK = 8, 2, 4
-NEIGHBOURS = 4
-ITERATIONS = 4
-CONFLICT = 20.0
-"""Payoff lost when two agents take one task; utilities are of the order of 1."""
 TAKE_PART = 1 + BEST
 """The action that accepts a task of several nodes."""
 _ACCEPT = PAIR_INPUTS + LEVELS
@@ -95,135 +92,11 @@ def rate(inner: Floats, pair: Floats, able: Floats, weights: Rating) -> tuple[Fl
 
 
 @compiled_with_arrays
-def edges(attention: Floats, able: Floats, side: Longs) -> Longs:
-    """Return the pairs of agents of one side that can take the same task, each with the few it attends to most."""
-    count = attention.shape[0]
-    can = np.zeros(able.shape[:2], np.bool_)
-    for agent in range(count):
-        for task in range(able.shape[1]):
-            can[agent, task] = able[agent, task].max() > 0.0
-    joined = np.zeros((count, count), np.bool_)
-    for agent in range(count):
-        asked = side != side[agent]
-        asked[agent] = True
-        for _ in range(NEIGHBOURS):
-            best, most = agent, -1.0
-            for other in range(count):
-                if not asked[other] and attention[agent, other] > most and (can[agent] & can[other]).any():
-                    best, most = other, attention[agent, other]
-            if best != agent:
-                asked[best] = joined[min(agent, best), max(agent, best)] = True
-    return np.argwhere(joined).astype(np.int64)
-
-
-@compiled_with_arrays
-def conflicts(factors: Floats, joined: Longs) -> Floats:
-    """Return what each pair of actions is worth beside the utilities, [edge, action, other's]: two rarely want one."""
-    worth = _products(factors, joined)
-    for task in range((factors.shape[1] - 1) // LEVELS):
-        both = slice(1 + task * LEVELS, 1 + (task + 1) * LEVELS)
-        worth[:, both, both] -= CONFLICT
-    return worth
-
-
-@compiled_with_arrays
 def alliances(factors: Floats, joined: Longs, reward: float) -> Floats:
     """Return the same where two do well to take one task together."""
-    worth = _products(factors, joined)
+    worth = products(factors, joined)
     worth[:, TAKE_PART, TAKE_PART] += reward
     return worth
-
-
-@compiled_with_arrays
-def _products(factors: Floats, joined: Longs) -> Floats:
-    width = factors.shape[1]
-    worth = np.zeros((joined.shape[0], width, width))
-    for edge in range(joined.shape[0]):
-        one, other = joined[edge]
-        for own in range(width):
-            for theirs in range(width):
-                for rank in range(RANK):
-                    worth[edge, own, theirs] += factors[one, own, rank] * factors[other, theirs, rank]
-    return worth
-
-
-@compiled_with_arrays
-def worth_of(actions: Longs, utility: Floats, joined: Longs, payoffs: Floats) -> float:
-    """Return the true worth of a joint action."""
-    total = 0.0
-    for agent in range(actions.size):
-        total += utility[agent, actions[agent]]
-    for edge in range(joined.shape[0]):
-        total += payoffs[edge, actions[joined[edge, 0]], actions[joined[edge, 1]]]
-    return total
-
-
-@compiled_with_arrays
-def settle(utility: Floats, joined: Longs, payoffs: Floats, iterations: int) -> Longs:
-    """Return the best joint action that max-plus comes across; with no edges everybody's own best."""
-    number = joined.shape[0]
-    messages = np.zeros((number, 2, utility.shape[1]))  # to the first, to the second
-    believed = utility.copy()
-    best = _own_best(believed)
-    most = worth_of(best, utility, joined, payoffs)
-    for _ in range(iterations if number else 0):
-        for edge in range(number):
-            _send(believed, messages, payoffs, joined, edge)
-        actions = _own_best(believed)
-        worth = worth_of(actions, utility, joined, payoffs)
-        if worth > most:
-            best, most = actions, worth
-    return best
-
-
-@compiled_with_arrays
-def _own_best(believed: Floats) -> Longs:
-    best = np.zeros(believed.shape[0], np.int64)
-    for agent in range(believed.shape[0]):
-        best[agent] = believed[agent].argmax()
-    return best
-
-
-@compiled_with_arrays
-def _send(believed: Floats, messages: Floats, payoffs: Floats, joined: Longs, edge: int) -> None:
-    """Pass one message each way over an edge; ``believed`` is kept as utility plus all messages."""
-    for way in range(2):
-        sender, receiver = joined[edge, 1 - way], joined[edge, way]
-        told = np.full(believed.shape[1], -np.inf)
-        for own in range(believed.shape[1]):
-            known = believed[sender, own] - messages[edge, 1 - way, own]
-            if known == -np.inf:
-                continue
-            for other in range(believed.shape[1]):
-                worth = payoffs[edge, other, own] if way == 0 else payoffs[edge, own, other]
-                told[other] = max(told[other], known + worth)
-        told -= told.mean()
-        believed[receiver] += told - messages[edge, way]
-        messages[edge, way] = told
-
-
-@compiled_with_arrays
-def repair(actions: Longs, utility: Floats, tasks: int) -> Longs:
-    """Return the agent and level of each task, (-1, -1) only where no agent is left that can take it.
-
-    Of several that took a task the one that rates it highest has it; one that nobody took goes to whoever rates it
-    highest among those without a task so far. Earlier tasks go before later ones: for them room was made.
-    """
-    given = np.full((tasks, 2), -1)
-    busy = np.zeros(actions.size, np.bool_)
-    for task in range(tasks):
-        for willing in (True, False):
-            best, most = 0, -np.inf
-            for agent in range(actions.size):
-                if given[task, 0] >= 0 or busy[agent]:
-                    continue
-                for action in range(1 + task * LEVELS, 1 + (task + 1) * LEVELS):
-                    if (action == actions[agent] or not willing) and utility[agent, action] > most:
-                        best, most = agent * LEVELS + action - 1 - task * LEVELS, utility[agent, action]
-            if most > -np.inf:
-                given[task] = (best // LEVELS, best % LEVELS)
-                busy[best // LEVELS] = True
-    return given
 
 
 @compiled_with_arrays

@@ -22,7 +22,6 @@ THROUGHPUT, SAVED = 0, 1
 LEAN, FAIR, BEST = 0, 1, 2
 """Levels at which a task is accepted: half the fair CPUs; the fair share; what it can use at most. Never more than
 that. What a node has beyond the levels of its jobs is divided anew whenever they change."""
-LEVELS = 3
 
 
 class Site(NamedTuple):

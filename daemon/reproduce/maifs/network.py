@@ -9,25 +9,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ...agents.maifs.graph import ITERATIONS, LEVELS, conflicts, edges, repair, settle
 from ...replay.arrays import Floats, Longs
 from .arena import Round
-from .graph import (
-    ITERATIONS,
-    SHAPES,
-    TAKE_PART,
-    Rating,
-    alliances,
-    attend,
-    conflicts,
-    edges,
-    embed,
-    muster,
-    price,
-    rate,
-    repair,
-    settle,
-)
-from .kernel import LEVELS
+from .graph import SHAPES, TAKE_PART, Rating, alliances, attend, embed, muster, price, rate
 from .sight import PAIR_INPUTS
 
 ORDER_INPUTS = ("log remaining", "log GPUs", "best speed", "log attained", "runs", "log remaining over drain",

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...agents.maifs.graph import LEVELS
 from ...replay.arrays import Floats, Longs
 from ...replay.compiled import compiled, compiled_apart, compiled_with_arrays
 from .kernel import (
@@ -13,7 +14,6 @@ from .kernel import (
     CPU,
     FAIR,
     GPU,
-    LEVELS,
     MEMORY,
     THROUGHPUT,
     NodeArrays,

@@ -1,14 +1,11 @@
 """MAIFS as a policy: what it grants, how nodes settle, and that it is replayed with what CPUs are worth."""
 
-import itertools
-
 import numpy as np
 import pytest
 from fungible import GB, SITE, cluster, workload
 
 from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.agents.maifs import agent as maifs
-from idlewatt.daemon.agents.maifs import graph
 from idlewatt.daemon.agents.maifs.agent import Maifs
 from idlewatt.daemon.agents.maifs.levels import AMPLE, ASKED, LEAN, Needs, asks_at, speeds_at
 from idlewatt.daemon.agents.maifs.network import SIZE, initial
@@ -71,27 +68,6 @@ def test_a_replay_goes_by_what_was_granted():
                                         speed=getattr(SITE, known), known=SITE.fungible).end))
             for known in ("table", "fungible")}
     assert done["fungible"] < done["table"]
-
-
-def test_max_plus_and_repair_come_close_to_the_best_joint_action():
-    random = np.random.default_rng(0)
-    found, best = 0.0, 0.0
-    for _ in range(30):
-        utility, factors = random.standard_normal((3, 7)), 0.3 * random.standard_normal((3, 7, 4))
-        edges = ~np.eye(3, dtype=bool)
-        given = graph.repaired(graph.settle(utility, factors, edges), utility, 2)
-        assert sorted((given[given > 0] - 1) // 3) == [0, 1]
-        worth = {actions: _worth(actions, utility, factors) for actions in itertools.product(range(7), repeat=3)
-                 if sorted((action - 1) // 3 for action in actions if action) == [0, 1]}
-        found += worth[tuple(given.tolist())]
-        best += max(worth.values())
-    assert found > 0.8 * best
-
-
-def _worth(actions, utility, factors):
-    pairs = itertools.combinations(range(3), 2)
-    return sum(utility[agent, action] for agent, action in enumerate(actions)) + sum(
-        factors[one, actions[one]] @ factors[other, actions[other]] for one, other in pairs)
 
 
 def test_a_model_with_other_inputs_is_refused(tmp_path, monkeypatch):

@@ -1,19 +1,18 @@
 """Joint decisions: feasible whatever the state and the weights, coordinated, and defined where input is bad."""
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
 from rounds import GNMT, RESNET18, SITE, check, drawn, trace
 
 from idlewatt.daemon.agents.checkpoint import WEIGHTS, CheckpointError
+from idlewatt.daemon.agents.maifs.graph import LEVELS, conflicts, edges, repair, settle
 from idlewatt.daemon.reproduce.evolution import card_of, train
 from idlewatt.daemon.reproduce.maifs import graph, kernel, network, placing, sight
 from idlewatt.daemon.reproduce.maifs.agent import ArenaMaifs
 from idlewatt.daemon.reproduce.maifs.arena import begin, replay, site_of, watch
 from idlewatt.daemon.reproduce.maifs.baselines import Synergy, srsf
-from idlewatt.daemon.reproduce.maifs.kernel import LEVELS
 from idlewatt.daemon.reproduce.maifs.placing import TUNE
 from idlewatt.daemon.reproduce.maifs.sight import PAIR_INPUTS, SEEN
 from idlewatt.daemon.reproduce.maifs.train import WindowBench, course, figures, score
@@ -38,9 +37,9 @@ def test_no_action_is_infeasible_in_random_states(states):
             weights = sets[number % 50]
             utility, factors = graph.rate(inner[number], pair[number], able[number],
                                           graph.Rating(*(weights[name] for name in graph.Rating._fields)))
-            joined = graph.edges(inner[number] @ inner[number].T, able[number], np.zeros(count, np.int64))
-            settled = graph.settle(utility, joined, graph.conflicts(factors, joined), 4)
-            chosen[number] = graph.repair(settled, utility, tasks)
+            joined = edges(inner[number] @ inner[number].T, able[number], np.zeros(count, np.int64))
+            settled = settle(utility, joined, conflicts(factors, joined), 4)
+            chosen[number] = repair(settled, utility, tasks)
         assert_feasible(chosen, able)
 
 
@@ -64,43 +63,6 @@ def test_whatever_the_weights_no_node_is_overcommitted_and_every_job_ends(seed):
     for round in watch(SITE, drawn(seed), agent):
         check(round)
     assert not np.isnan(round.jobs.end).any()
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_max_plus_is_never_worse_than_everybody_alone_and_mostly_the_best_there_is(seed):
-    draw = np.random.default_rng(seed)
-    utility = draw.standard_normal((3, 1 + 2 * LEVELS))
-    factors = draw.standard_normal((3, 1 + 2 * LEVELS, graph.RANK)) * 0.3
-    joined = np.array([[0, 1], [1, 2]])  # a tree, on which max-plus is exact once messages have crossed it
-    payoffs = graph.conflicts(factors, joined)
-    worth = {actions: graph.worth_of(np.array(actions), utility, joined, payoffs)
-             for actions in product(range(utility.shape[1]), repeat=3)}
-    found = graph.worth_of(graph.settle(utility, joined, payoffs, graph.ITERATIONS), utility, joined, payoffs)
-    assert found >= worth[tuple(utility.argmax(axis=1).tolist())]
-    assert found == pytest.approx(max(worth.values()))
-
-
-def test_edges_join_only_those_who_could_take_the_same_task_and_at_most_four_each_asks_for():
-    able = np.zeros((12, 2, LEVELS))
-    able[:10, 0], able[10:, 1] = 1.0, 1.0
-    attention = np.random.default_rng(0).random((12, 12))
-    joined = graph.edges(attention, able, np.zeros(12, np.int64)).tolist()
-    assert [10, 11] in joined
-    assert all((one < 10) == (other < 10) for one, other in joined)
-    for agent in range(12):
-        asked = sorted((other for other in range(12) if other != agent and (other < 10) == (agent < 10)),
-                       key=lambda other: -attention[agent, other])[:graph.NEIGHBOURS]
-        assert all([min(agent, other), max(agent, other)] in joined for other in asked)
-    assert len(joined) <= 12 * graph.NEIGHBOURS
-
-
-def test_a_graph_without_edges_leaves_everybody_to_themselves():
-    utility = np.random.default_rng(1).standard_normal((5, 1 + 2 * LEVELS))
-    none = network.NO_EDGES
-    alone = graph.settle(utility, none, graph.conflicts(np.zeros((5, 1 + 2 * LEVELS, graph.RANK)), none), 4)
-    assert alone.tolist() == utility.argmax(axis=1).tolist()
-    able = np.zeros((5, 2, LEVELS))
-    assert graph.edges(np.ones((5, 5)), able, np.zeros(5, np.int64)).shape == (0, 2)
 
 
 def test_ties_everywhere_are_settled_the_same_way_each_time():

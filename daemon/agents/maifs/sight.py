@@ -1,0 +1,164 @@
+"""Which nodes are asked about jobs of one node, and what they see of themselves and of each job, compiled."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...replay.compiled import compiled, compiled_apart
+from ..asks import CHUNK, CPUS, MEMORY
+from ..placing import RoomArrays, line_up_all
+from .levels import ASKED
+from .network import ACTION_INPUTS, NOMINATED, OF_JOB
+
+Floats = NDArray[np.float64]
+Longs = NDArray[np.int64]
+Masks = NDArray[np.bool_]
+
+LEFT_OVER, BESIDE, SPEED, SAVED, FIRST_LEVEL = (ACTION_INPUTS.index(name) for name in (
+    "GPUs left over", "beside", "speed", "CPUs saved", "lean"))
+MOST_CPUS = 4096
+
+
+class QueueArrays(NamedTuple):
+    """The jobs that are looked at, and the nodes as far as the room does not tell."""
+
+    kinds: Longs
+    """[job, level]."""
+    there: Masks
+    """[job, level] which levels there are."""
+    asks: Longs
+    """[job, level, ...]."""
+    inputs: Floats
+    """[job, ...] what is told of a job alone."""
+    speed: Floats
+    """[job, level] logarithm."""
+    application: Longs
+    total: Longs
+    """[node, GPUs, CPUs and bytes], 1 at least."""
+    beside: Floats
+    """[node, group] jobs of each group that run there; empty where neighbours do not matter."""
+    harm: Floats
+    """[group, neighbour's] logarithm of what that costs."""
+
+
+@compiled
+def _fits(room: RoomArrays, queue: QueueArrays, job: int, level: int, node: int, beside: bool) -> bool:
+    """Tell whether a job of one node fits at a level."""
+    return bool(queue.there[job, level] and room.fits[queue.kinds[job, level], node]
+                and not (beside and room.reserved[node]))
+
+
+@compiled
+def _somehow(room: RoomArrays, queue: QueueArrays, job: int, node: int, beside: bool) -> bool:
+    for level in range(queue.kinds.shape[1]):  # noqa: SIM110 (numba compiles no generators here)
+        if _fits(room, queue, job, level, node, beside):
+            return True
+    return False
+
+
+@compiled_apart
+def fits_anywhere(room: RoomArrays, queue: QueueArrays, job: int, beside: bool) -> bool:
+    """Tell whether a job of one node fits somewhere at some level."""
+    for node in room.near:  # noqa: SIM110 (numba compiles no generators here)
+        if _somehow(room, queue, job, node, beside):
+            return True
+    return False
+
+
+@compiled_apart
+def nominate(room: RoomArrays, queue: QueueArrays, batch: Longs, beside: Masks, nodes: Longs, able: Masks) -> int:
+    """Fill in the nodes that decide, in rising order, and [node, task and level] what each can take; return how many.
+
+    They are for each task those with the fewest free GPUs, and then CPUs.
+    """
+    count = 0
+    for task in range(batch.size):
+        for index in range(_nearest(room, queue, batch[task], beside[task])):
+            count = _insert(nodes, count, room.place[index])
+    levels = queue.kinds.shape[1]
+    for agent in range(count):
+        for task in range(batch.size):
+            for level in range(levels):
+                able[agent, task * levels + level] = _fits(room, queue, batch[task], level, nodes[agent], beside[task])
+    return count
+
+
+@compiled_apart
+def _nearest(room: RoomArrays, queue: QueueArrays, job: int, beside: bool) -> int:
+    """Fill ``place`` with the nodes that are nominated for a task; return how many."""
+    count, place = 0, room.place
+    line_up_all(room)
+    for node in room.order:
+        if count == NOMINATED and room.free[node, 0] > room.free[place[count - 1], 0]:
+            break
+        if not _somehow(room, queue, job, node, beside):
+            continue
+        at = count
+        while at > 0 and _rank(room, place[at - 1]) > _rank(room, node):
+            at -= 1
+        if at < NOMINATED:
+            count = min(NOMINATED, count + 1)
+            for index in range(count - 1, at, -1):
+                place[index] = place[index - 1]
+            place[at] = node
+    return count
+
+
+@compiled
+def _rank(room: RoomArrays, node: int) -> int:
+    rank: int = room.free[node, 0] * MOST_CPUS + min(room.free[node, 1], MOST_CPUS - 1)
+    return rank
+
+
+@compiled
+def _insert(nodes: Longs, count: int, node: int) -> int:
+    """Insert a node into those in rising order, unless it is there; return how many there are."""
+    at = count
+    while at > 0 and nodes[at - 1] > node:
+        at -= 1
+    if at > 0 and nodes[at - 1] == node:
+        return count
+    for index in range(count, at, -1):
+        nodes[index] = nodes[index - 1]
+    nodes[at] = node
+    return count + 1
+
+
+@compiled_apart
+def observe(room: RoomArrays, queue: QueueArrays, batch: Longs, nodes: Longs, seen: Floats, actions: Floats) -> None:
+    """Fill in what agents see of themselves, [agent, input], and of each task at each level, [agent, action, input]."""
+    levels = queue.kinds.shape[1]
+    for agent in range(nodes.size):
+        node = nodes[agent]
+        for what in range(3):
+            seen[agent, what] = room.free[node, what] / queue.total[node, what]
+        seen[agent, 3] = 0.3 * np.log1p(float(room.busy[node]))
+        seen[agent, 4] = 1.0 if room.busy[node] == 0 else 0.0
+        seen[agent, 5] = 1.0 if room.reserved[node] else 0.0
+        for task in range(batch.size):
+            for level in range(levels):
+                _see(room, queue, batch[task], level, node, actions[agent, task * levels + level])
+
+
+@compiled
+def _see(room: RoomArrays, queue: QueueArrays, job: int, level: int, node: int, row: Floats) -> None:
+    """Fill in the inputs of taking a job at a level."""
+    ask, total, free = queue.asks[job, level], queue.total[node], room.free[node]
+    for place in range(row.size):
+        row[place] = queue.inputs[job, place] if place < OF_JOB else 0.0
+    gpus = (free[0] - ask[CHUNK]) / total[0]
+    cpus, memory = (free[1] - ask[CPUS]) / total[1], (free[2] - ask[MEMORY]) / total[2]
+    row[LEFT_OVER], row[LEFT_OVER + 1] = gpus, 1.0 if gpus <= 0 else 0.0
+    row[LEFT_OVER + 2] = 1.0 if room.busy[node] == 0 else 0.0
+    row[LEFT_OVER + 3], row[LEFT_OVER + 4] = cpus, memory
+    row[LEFT_OVER + 5] = max(0.0, gpus - min(cpus, memory))
+    own = queue.application[job]
+    for group in range(queue.beside.shape[1]):
+        row[BESIDE] += queue.beside[node, group] * queue.harm[own, group]
+        row[BESIDE + 1] += queue.beside[node, group] * queue.harm[group, own]
+    row[SPEED] = queue.speed[job, level]
+    row[SAVED] = (queue.asks[job, ASKED, CPUS] - ask[CPUS]) / total[1]
+    row[FIRST_LEVEL + level] = 1.0
