@@ -118,6 +118,8 @@ class SchedulerSettings:
     preempt_mode: tuple[str, ...] | None = None
     """Upper case: ``REQUEUE``, ``CANCEL``, ``SUSPEND``, ``GANG``, ``OFF``."""
     exempt_s: float = 0.0
+    returns_s: float = 121.0
+    """How long after its end a requeued job may begin again: as long as a credential lives, and a second."""
     enforced: tuple[str, ...] | None = None
     """What of accounting is enforced, lower case: ``limits``, ``qos``, ``associations``, ``safe``."""
     memory_counts: bool | None = None

@@ -29,9 +29,31 @@ def warnings(cluster: Cluster, work: Workload, policies: Iterable[str]) -> Itera
         yield (f"overload: the jobs ask for {asked:.2f} times the GPU time between the first and the last submission, "
                "so that a queue grows to the end; waits then depend on how long the history is")
     missing = 1 - float(np.isfinite(work.limit).mean()) if len(work) else 0.0
+    policies = list(policies)
     blind = [policy for policy in policies if _goes_by_limits(policy)]
     if missing >= LIMITS_MISSING and blind:
         yield f"{missing:.0%} of the jobs have no time limit, which {', '.join(blind)} go{_s(blind)} by"
+    if any(_preempts_as_configured(policy) for policy in policies):
+        yield from _of_preemption(cluster, work)
+
+
+def _preempts_as_configured(policy: str) -> bool:
+    from ..policies.registry import parse
+
+    return parse(policy).walking.name == "slurm-backfill"
+
+
+def _of_preemption(cluster: Cluster, work: Workload) -> Iterator[str]:
+    """Yield what of the scheduler's preemption is not replayed, or not known."""
+    from ..replay.priority.preemption import BY_QOS, CANCELLED
+
+    told = cluster.scheduling.preemption
+    yield from told.notes
+    if told.by == BY_QOS and told.takes_place and work.charged is None:
+        yield ("jobs preempt others by their quality of service, which this history does not tell of them: nobody does "
+               "in the replay")
+    elif any(group.becomes == CANCELLED for group in told.groups.values()) and told.takes_place:
+        yield "a job that is cancelled for another's sake counts as completed at that moment"
 
 
 def _goes_by_limits(policy: str) -> bool:

@@ -70,6 +70,8 @@ class Walking:
     """A live queue is walked job by job, with plans for who waits (True) or without; None leaves it to the engine."""
     ready: Callable[[ClusterState], State] | None = None
     """Returns the arrays as it wants them before any decision."""
+    instead: Callable[[ClusterState], Walk | None] | None = None
+    """Returns the way through the queue that does where the site's configuration asks for another, compiled then."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,12 @@ class Recipe:
             self.order.wake is not None,
             self.walking.patient and self.placing.repeatable and not self.order.moving,
             self.walking.estimates, self.walking.own_order, self.walking.levels, resizing=self.walking.resizing,
-            lines=self.walking.lines, turns=self.walking.turns, ready=self.walking.ready, clerk=self.order.clerk)
+            lines=self.walking.lines, turns=self.walking.turns, ready=self.walking.ready, clerk=self.order.clerk,
+            instead=self.walking.instead and self._instead)
+
+    def _instead(self, state: ClusterState) -> Walk | None:
+        walk = self.walking.instead and self.walking.instead(state)
+        return walk and pointer_to("walk", walk)
 
 
 def never(state: object) -> float:

@@ -18,7 +18,7 @@ from ..replay.moves import ask_of, start
 from ..replay.node_selection import least
 from ..replay.queue import NONE, following
 from ..replay.queue_groups import SHARED_NODES
-from ..replay.rules import Key, Place
+from ..replay.rules import Key, Place, Walk
 from ..replay.state import ClusterState
 from .registry import backfill
 from .slurm_outlook import (
@@ -36,18 +36,24 @@ from .slurm_outlook import (
     list_returns,
     soonest,
 )
+from .slurm_preemption import PREEMPTS, plan_or_start, ready_to_preempt, start_in_line, take_back
 from .strict import start_heads
 
 
 def ready(state: ClusterState) -> State:
     """Return the arrays with the site's settings of the backfill in them."""
     told = state.cluster.scheduling.backfill
-    return state.arrays._replace(
-        weights=np.array([told.interval_s, told.window_s, told.resolution_s, float(told.jobs_tested)]),
-        mood=np.array([-np.inf, -1.0, 0.0]))
+    return ready_to_preempt(state, [told.interval_s, told.window_s, told.resolution_s, float(told.jobs_tested)],
+                            [-np.inf, -1.0, 0.0])
 
 
-@backfill("slurm-backfill", estimates=True, levels=LEVELS, lines=SHARED_NODES, turns=True, ready=ready)
+def where_jobs_preempt(state: ClusterState) -> Walk | None:
+    """Return the walk that preempts others, where anybody may; it takes half a minute to compile."""
+    return backfill_with_room if state.arrays.weights[PREEMPTS] else None
+
+
+@backfill("slurm-backfill", estimates=True, levels=LEVELS, lines=SHARED_NODES, turns=True, ready=ready,
+          instead=where_jobs_preempt)
 def slurm_backfill(state: State, key: Key, place: Place) -> None:
     """Start jobs in order; when it is time for it, plan those that wait and start whoever delays none."""
     start_heads(state, place, True)
@@ -61,6 +67,49 @@ def slurm_backfill(state: State, key: Key, place: Place) -> None:
     walk_all(state, place)
     state.mood[LAST] = state.clock[NOW]
     state.mood[SEEN] = float(state.counts[ENDED_JOBS] * 2 + state.counts[RUNNING_JOBS] + state.counts[WAITING_JOBS])
+
+
+def backfill_with_room(state: State, key: Key, place: Place) -> None:
+    """Do so where jobs may preempt others."""
+    state.clock[WAKE] = min(state.clock[WAKE], take_back(state))
+    start_in_line(state, place)
+    seen = float(state.counts[ENDED_JOBS] * 2 + state.counts[RUNNING_JOBS] + state.counts[WAITING_JOBS])
+    if state.counts[WAITING_JOBS] == 0 or seen == state.mood[SEEN]:
+        return
+    due = state.mood[LAST] + state.weights[INTERVAL]
+    if state.clock[NOW] < due:
+        state.clock[WAKE] = min(state.clock[WAKE], due)
+        return
+    made = walk_with_room(state, place)
+    state.mood[LAST] = state.clock[NOW]
+    state.mood[SEEN] = float(state.counts[ENDED_JOBS] * 2 + state.counts[RUNNING_JOBS] + state.counts[WAITING_JOBS])
+    if made:
+        state.mood[SEEN] = -1.0
+        start_in_line(state, place)
+    state.clock[WAKE] = min(state.clock[WAKE], take_back(state))
+    if made:
+        state.clock[WAKE] = min(state.clock[WAKE], state.clock[NOW] + state.weights[INTERVAL])
+
+
+@compiled
+def walk_with_room(state: State, place: Place) -> bool:
+    """Plan all jobs that wait, in order, or start them, or make room for them; tell whether room was made."""
+    for line in range(state.lines.size):
+        state.lines[line].head = following(state, line, 0)
+    count, made = 0, False
+    while count < state.weights[TESTED]:
+        job = pop_first(state)
+        if job == NONE:
+            break
+        state.listed[count] = job
+        count += 1
+    clear_plans(state)
+    list_returns(state)
+    for node in range(state.nodes.size):
+        state.imagined[WORK, node].ends = -np.inf
+    for index in range(count):
+        made = plan_or_start(state, place, state.listed[index]) or made
+    return made
 
 
 @compiled_apart

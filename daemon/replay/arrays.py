@@ -30,10 +30,11 @@ NOW, WAKE = 0, 1
 """Places in ``State.clock``: the present; when the order may change although nothing happens."""
 
 RUNNING_JOBS, STARTED, MAX_STARTS, KEEP_ESTIMATES, DEPTH = range(5)
-WAITING_JOBS, PREEMPTIONS, ENDED_JOBS, CHANGED, ALIKE, RESIZING, COUPLED, DIVIDED = range(5, 13)
+WAITING_JOBS, PREEMPTIONS, ENDED_JOBS, CHANGED, ALIKE, RESIZING, COUPLED, DIVIDED, RETURNING = range(5, 14)
 """Places in ``State.counts``; CHANGED tells whether anything happened that could let a blocked line move on, ALIKE
 whether the jobs of a line ask for the same, RESIZING whether the rules resize running jobs, COUPLED whether speeds
-depend on neighbours or on CPUs and memory, DIVIDED whether nodes have islands of GPUs."""
+depend on neighbours or on CPUs and memory, DIVIDED whether nodes have islands of GPUs, RETURNING how many jobs were
+requeued and may not begin yet."""
 
 OVERHEAD, POWER_DOWN, RESIZE, GRANT, SLOT, STEP, WAKE_UP = range(7)
 """Places in ``State.costs``, in seconds: what a preemption costs a job, when an empty node is powered down, what a

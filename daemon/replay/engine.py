@@ -28,7 +28,6 @@ from .arrays import (
     RUNNING_JOBS,
     SLOT,
     STARTED,
-    WAITING_JOBS,
     WAKE,
     Floats,
     State,
@@ -38,7 +37,7 @@ from .compiled import compiled, compiled_without_lock
 from .events import Agenda, advance, agenda_of, next_time
 from .execution_rate import set_paces
 from .feasibility import ReplayOptions
-from .queue import fill, following, insert, insert_sorted, remove, sort_jobs
+from .queue import asked, fill, following, insert, insert_sorted, remove, sort_jobs
 from .queue_groups import stand
 from .rules import Calls, Key, Place, Rules, Walk
 from .state import Action, Actions, ClusterState, Preempt, Rejection, Resize, Start
@@ -148,7 +147,7 @@ def decide(state: State, calls: Calls) -> None:
     if calls.patient and state.counts[CHANGED] == 0:
         return
     before = np.int64(-1)
-    while state.counts[WAITING_JOBS] + state.counts[RESIZING] > 0 and state.counts[STARTED] > before:
+    while asked(state) > 0 and state.counts[STARTED] > before:
         before = state.counts[STARTED]
         if calls.one_at_a_time:
             state.counts[MAX_STARTS] = before + 1
@@ -184,7 +183,7 @@ def loop_coupled(state: State, agenda: Agenda, calls: Calls, until: float) -> No
 
 def go_on(state: ClusterState, agenda: Agenda, rules: Rules, until: float) -> None:
     """Let everything happen up to a moment under rules that the state was prepared for."""
-    arrays, calls = state.arrays, rules.calls
+    arrays, calls = state.arrays, rules.calls_on(state)
     run_until = loop_coupled if arrays.counts[COUPLED] else loop
     if state.clerk is None:
         run_until(arrays, agenda, calls, until)
@@ -207,6 +206,7 @@ def prepare(state: ClusterState, rules: Rules) -> None:
     """Rank all jobs and keep the books that these rules need."""
     if rules.ready is not None:
         state.arrays = rules.ready(state)
+    state.walk = None if rules.instead is None else rules.instead(state)
     stand(state, rules.lines)
     state.arrays.counts[RESIZING] = rules.resizing
     arrays = state.arrays
@@ -238,7 +238,7 @@ def rank_all(arrays: State, key: Key) -> None:
 def act(state: ClusterState, rules: Rules) -> Actions:
     """Take one decision of compiled rules on a state, changing it, and return what was done."""
     prepare(state, rules)
-    decide(state.arrays, rules.calls)
+    decide(state.arrays, rules.calls_on(state))
     return logged(state)
 
 
@@ -345,7 +345,7 @@ def stepwise(state: ClusterState, agenda: Agenda, policy: Policy, until: float =
             actions = policy.decide(state)
             state.apply(actions)
         else:
-            decide(state.arrays, rules.calls)
+            decide(state.arrays, rules.calls_on(state))
             actions = logged(state)
         if state.arrays.counts[COUPLED]:
             set_paces(state.arrays)
@@ -394,6 +394,6 @@ def followed(state: ClusterState, policy: Policy, horizon_s: float) -> ClusterSt
             pass
     else:
         prepare(ahead, rules)
-        decide(ahead.arrays, rules.calls)
+        decide(ahead.arrays, rules.calls_on(ahead))
         go_on(ahead, agenda, rules, state.now + horizon_s)
     return ahead

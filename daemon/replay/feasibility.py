@@ -226,7 +226,7 @@ def _tables(workload: Workload, speed: SpeedTable) -> dict[str, NDArray[np.float
 
 
 def _counts(cluster: Cluster, speed: SpeedTable) -> NDArray[np.int64]:
-    counts = np.zeros(13, np.int64)
+    counts = np.zeros(14, np.int64)
     counts[a.MAX_STARTS], counts[a.DEPTH], counts[a.CHANGED] = np.iinfo(np.int64).max, 100, 1
     counts[a.COUPLED], counts[a.DIVIDED] = speed.coupled, bool(cluster.islands)
     return counts

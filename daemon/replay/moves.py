@@ -22,6 +22,7 @@ from .arrays import (
     PREEMPTIONS,
     RANDOM,
     RESIZED_NOW,
+    RETURNING,
     RUNNING,
     RUNNING_JOBS,
     STARTED,
@@ -330,3 +331,36 @@ def preempt(state: State, job: int) -> None:
     insert(state, row.queue, row.rank)
     tell(state, job, PREEMPTED_NOW)
     note(state.words, 3, job, state.clock[NOW], 0)
+
+
+@compiled
+def requeue(state: State, job: int, again: float) -> None:
+    """Take a running job off its nodes, to begin anew from nothing and not before a moment; see :func:`come_back`."""
+    release(state, job)
+    row = state.jobs[job]
+    row.remaining, row.attained = row.run, 0.0
+    row.preempted += 1
+    row.status = HELD
+    row.since = row.end = again
+    state.counts[PREEMPTIONS] += 1
+    state.counts[RETURNING] += 1
+    tell(state, job, PREEMPTED_NOW)
+    note(state.words, 3, job, state.clock[NOW], 0)
+
+
+@compiled
+def come_back(state: State, job: int) -> None:
+    """Let a job that was requeued wait again."""
+    state.counts[RETURNING] -= 1
+    join(state, job)
+
+
+@compiled
+def cancel(state: State, job: int) -> None:
+    """End a running job now, whatever it still had to do."""
+    finish(state, job)
+    row = state.jobs[job]
+    row.end = state.clock[NOW]
+    row.preempted += 1
+    state.counts[PREEMPTIONS] += 1
+    tell(state, job, PREEMPTED_NOW)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Floats, Ints, Longs, Records, State, Words
+from .arrays import RESIZING, RETURNING, WAITING_JOBS, Floats, Ints, Longs, Records, State, Words
 from .compiled import compiled
 
 NONE = -1
@@ -31,6 +31,12 @@ def _from(words: Words, index: int) -> int:
     if word == np.uint64(0):
         return NONE
     return (index >> 6 << 6) + _lowest(word)
+
+
+@compiled
+def asked(state: State) -> int:
+    """Return how much there may be to decide; 0 for nothing."""
+    return int(state.counts[WAITING_JOBS] + state.counts[RESIZING] + state.counts[RETURNING])
 
 
 @compiled

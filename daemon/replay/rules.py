@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numba
 from numba import types as numba_types
@@ -71,11 +71,18 @@ class Rules(NamedTuple):
     clerk: Callable[[Cluster, Workload, State], Clerk] | None = None
     """Who ranks the jobs of a run, where the order is reckoned from time to time; ``key`` then only tells the rank."""
 
+    instead: Callable[[ClusterState], Walk | None] | None = None
+    """Returns another walk where the cluster's scheduler is configured so that this one does not do."""
+
     @property
     def calls(self) -> Calls:
         """Return what the compiled loop goes by."""
         return Calls(self.key, self.place, self.walk, self.wake, self.moving, self.one_at_a_time, self.waking,
                      self.patient)
+
+    def calls_on(self, state: ClusterState) -> Calls:
+        """Return what the compiled loop goes by on a prepared state."""
+        return self.calls if state.walk is None else self.calls._replace(walk=cast(Walk, state.walk))
 
 
 class Calls(NamedTuple):

@@ -87,6 +87,8 @@ class ClusterState:
     """What is known of speeds, which policies go by; what they really are is the engine's."""
     clerk: Clerk | None = None
     """Who ranks the jobs, where the order is reckoned from time to time."""
+    walk: object = None
+    """Who goes through the queue, where that is another than the rules have."""
 
     @classmethod
     def of(cls, cluster: Cluster, workload: Workload, *, seed: int = 0, **terms: Unpack[ReplayOptions]) -> ClusterState:
@@ -162,7 +164,8 @@ class ClusterState:
         fixed = {"eligible", "demand", "speed", "spread", "company", "grants", "islands", "costs", "weights", "traits"}
         fresh = {name: getattr(self.arrays, name).copy() for name in a.State._fields if name not in fixed}
         return ClusterState(self.cluster, self.workload, self.arrays._replace(**fresh), list(self.rejected),
-                            self.records, self.gate, dict(self.holds), self.known, self.clerk and self.clerk.copy())
+                            self.records, self.gate, dict(self.holds), self.known,
+                            self.clerk and self.clerk.copy(), self.walk)
 
     def apply(self, actions: Actions) -> None:
         """Carry out actions; ValueError, naming the job, when one does not fit."""

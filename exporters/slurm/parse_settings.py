@@ -20,12 +20,15 @@ ASSOCIATION_FIELDS = ("Account", "User", "Partition", "ParentName", "GrpTRES", "
                       "MaxTRESPerNode", "MaxWall", "Fairshare")
 SWITCH_FIELDS = "JobID:.16,ReqSwitch:.12,Wait4Switch:.16"
 SETTINGS = ("PreemptType", "PreemptMode", "PreemptExemptTime", "AccountingStorageEnforce", "SelectTypeParameters",
-            "SelectType", "TopologyPlugin", "SchedulerParameters", "ClusterName")
+            "SelectType", "TopologyPlugin", "SchedulerParameters", "ClusterName", "AuthInfo")
 """Lines of ``scontrol show config`` that decide about starts."""
 _PRIORITY = re.compile(r"Priority\w+$|FairShareDampeningFactor$")
 """Those that decide about the order."""
 _SETTING = re.compile(r"^(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _NOTHING = ("", "(null)", "none", "n/a", "off")
+_CREDENTIAL = re.compile(r"cred_expire=(\d+)")
+_CREDENTIAL_S, _LEAST_CREDENTIAL_S = 120, 5
+"""How long a credential lives unless AuthInfo says otherwise; what is shorter Slurm does not take."""
 
 
 def parse_settings(text: str) -> dict[str, str]:
@@ -43,12 +46,19 @@ def site_of(settings: Mapping[str, str]) -> SchedulerSettings:
         preempt_type=None if preempt is None else _after_slash(preempt),
         preempt_mode=None if mode is None else _words(mode.upper()),
         exempt_s=parse_duration(settings.get("PreemptExemptTime", "NONE").replace("(null)", "NONE")) or 0.0,
+        returns_s=_credential_s(settings.get("AuthInfo", "")) + 1.0,
         enforced=None if enforced is None else _words(enforced.lower()),
         memory_counts=None if select is None else "MEMORY" in select.upper(),
         cores_whole=None if select is None else "CPU" not in re.split(r"[_,]", select.upper()),
         tree=None if topology is None else _after_slash(topology) in ("tree", "block"),
         parameters=_words(settings.get("SchedulerParameters", "")),
         priority=tuple(sorted((name, value) for name, value in settings.items() if _PRIORITY.match(name))))
+
+
+def _credential_s(auth: str) -> int:
+    told = _CREDENTIAL.search(auth)
+    seconds = int(told[1]) if told else _CREDENTIAL_S
+    return seconds if seconds >= _LEAST_CREDENTIAL_S else _CREDENTIAL_S
 
 
 def _after_slash(text: str) -> str:

@@ -105,6 +105,21 @@ def test_usage_has_decayed_where_a_replay_begins_later_than_it_was_added_up(url)
     assert standings[1] == pytest.approx(standings[0] * 2.0 ** -30, rel=0.01)
 
 
+def test_the_past_is_replayed_with_the_preemption_that_the_scheduler_told_then(url):
+    preempting = replace(RULES, qos=(Qos("low"), Qos("high", priority=10.0, preempts=("low",))),
+                         site=replace(RULES.site, preempt_type="qos", preempt_mode=("REQUEUE",), returns_s=21.0))
+    write(url, [job(1, "ann", "low", NOW, NOW, NOW + 2 * HOUR),
+                job(2, "bob", "high", NOW + HOUR, NOW + HOUR + 1, NOW + 2 * HOUR)], preempting)
+    with History.read_only(url) as reader:
+        window = past(reader, NOW - HOUR, NOW + 5 * HOUR)
+
+    assert window.cluster.scheduling.preemption.returns_s == 21.0
+    result = engine.run(window.cluster, window.workload, named(INCUMBENT))
+    by_id = dict(zip(window.workload.ids, result.state.arrays.jobs.preempted.tolist(), strict=True))
+    assert by_id == {"1": 1, "2": 0}
+    assert result.start.tolist()[1] == NOW + HOUR
+
+
 def test_a_history_without_settings_has_those_of_nothing_told(url):
     write(url, queue(), SchedulerRules())
     with History.read_only(url) as reader:

@@ -17,6 +17,7 @@ from .. import arrays as a
 from ..queue import fill
 from .factors import Claims, Machine, age, fixed_sum, weighted, whole
 from .fair_share import ShareNode, Tree, decayed, standing
+from .ranking import ranking_of
 from .site import Scheduling
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Clerk:
         # A job that shares no node is charged for all of its CPUs.
         charged = np.where(workload.exclusive > 0, claims.nodes * np.median(cluster.cpus), claims.cpus)
         self._bill = charged * _usage_factors(self._scheduling, workload)
+        self._ranking = ranking_of(self._scheduling, workload)
         self._ran, self._active, self._next = -np.inf, np.zeros(0, np.int64), 0
         self.until = -np.inf
         """When priorities are reckoned anew."""
@@ -84,14 +86,23 @@ class Clerk:
         rows = np.concatenate([self._active, np.arange(first, self._next)])
         status = arrays.jobs["status"][rows]
         self._active = rows = rows[(status != a.ENDED) & (status != a.REJECTED)]
-        total = self._fixed[rows] + self._settings.age * age(self._settings, self.since[rows], now)
+        since = self._eligible(arrays, rows)
+        total = self._fixed[rows] + self._settings.age * age(self._settings, since, now)
         if self._settings.fair_share:
             factor = standing(self._settings, self._tree, self._usage).factor
             total += self._settings.fair_share * factor[self._row[rows]]
         if first == 0:
             self._lead[rows] = np.where(self._told[rows] > 0, self._told[rows] - total, 0.0)
         self.priority[rows] = whole(total + self._lead[rows])
-        _rank(arrays, rows, self.priority)
+        _rank(arrays, self._ranking(rows, self.priority[rows], since))
+
+    def _eligible(self, arrays: a.State, rows: NDArray[np.intp]) -> Floats:
+        """Return from when on jobs gain age; one that was requeued begins anew when it may start again."""
+        if not self._scheduling.preemption.takes_place:
+            return self.since[rows]
+        jobs = arrays.jobs[rows]
+        again = (jobs.preempted > 0) & ((jobs.status == a.WAITING) | (jobs.status == a.HELD)) & (jobs.since == jobs.end)
+        return np.where(again, jobs.end, self.since[rows])
 
     def _book(self, jobs: a.Records, now: float) -> None:
         """Let usage decay, and book what ran since the last time."""
@@ -112,9 +123,8 @@ class Clerk:
         self._usage += self._tree.book(np.bincount(self._row[rows], spent, len(self._tree)).astype(np.float64))
 
 
-def _rank(arrays: a.State, rows: NDArray[np.intp], priority: Floats) -> None:
-    """Give these jobs the first ranks, those of highest priority first, equal ones by arrival."""
-    ordered = rows[np.argsort(-priority[rows], kind="stable")]
+def _rank(arrays: a.State, ordered: NDArray[np.intp]) -> None:
+    """Give these jobs the first ranks, in this order."""
     arrays.order[:ordered.size] = ordered
     arrays.jobs["rank"][ordered] = np.arange(ordered.size)
     ranks = np.flatnonzero(arrays.jobs["status"][ordered] == a.WAITING)

@@ -9,6 +9,7 @@ from ....storage.records import Partition
 from ....storage.rules import Association, SchedulerRules
 from ...settings.priority import BackfillSettings, PrioritySettings
 from .fair_share import ShareNode
+from .preemption import SchedulerPreemption
 
 _BOOKED = {"limits", "safe", "all"}
 """What of accounting must be enforced for a job's end to be booked."""
@@ -39,6 +40,9 @@ class Scheduling:
     """A moment at which priorities were reckoned; others are whole periods away. None for the first event's."""
     current: bool = False
     """The priorities that waiting jobs bring are the scheduler's own of now."""
+    tiers: Mapping[str, int] = field(default_factory=dict)
+    """PriorityTier of each partition, which comes before all priorities; 1 where it is missing."""
+    preemption: SchedulerPreemption = SchedulerPreemption()
     books_ends: bool = True
     """What a job used after the last reckoning is booked at its end; Slurm only does where it enforces limits."""
 
@@ -49,6 +53,7 @@ class Scheduling:
         enforced = {word.strip() for word in lines.get("AccountingStorageEnforce", "limits").lower().split(",")}
         return cls(PrioritySettings.of(lines),
                    BackfillSettings.of(tuple(lines.get("SchedulerParameters", "").split(","))),
+                   preemption=SchedulerPreemption.told(lines),
                    books_ends=bool(_BOOKED & enforced))
 
     @classmethod
@@ -63,6 +68,8 @@ class Scheduling:
             {qos.name: qos.priority / most if most > 0 else 0.0 for qos in rules.qos or ()},
             {qos.name: qos.usage_factor for qos in rules.qos or ()},
             {partition.name: partition.priority_factor / max(1, factor) for partition in partitions},
+            tiers={partition.name: partition.priority_tier for partition in partitions},
+            preemption=SchedulerPreemption.of(rules, partitions),
             books_ends=enforced is None or bool(_BOOKED & set(enforced)))
 
 

@@ -121,6 +121,12 @@ def test_settings_that_decide_about_starts_are_read_and_what_is_not_told_is_not_
     assert site_of({}) == SchedulerSettings()
 
 
+@pytest.mark.parametrize(("auth", "seconds"), [("socket=/run/munge", 121), ("socket=/x,cred_expire=15", 16),
+                                               ("cred_expire=3", 121), (None, 121)])
+def test_a_requeued_job_begins_again_when_its_credential_is_over(auth, seconds):
+    assert site_of({} if auth is None else {"AuthInfo": auth}).returns_s == seconds
+
+
 def test_switches_come_by_raw_job_id(text):
     found = parse_switches(text("squeue_switches.txt"))
     assert found[17] == (1, 300.0)

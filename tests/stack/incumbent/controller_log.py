@@ -15,10 +15,11 @@ _LINE = re.compile(r"\[([\d:T.-]+)\] (.*)")
 _SUBMITTED = re.compile(r"_slurm_rpc_submit_batch_job: JobId=(\d+)")
 _STARTED = re.compile(r"(?:sched: Allocate JobId=(\d+) NodeList=|_start_job: Started JobId=(\d+) in \S+ on )(\S+)")
 _ENDED = re.compile(r"_job_complete: JobId=(\d+) done")
+_PREEMPTED = re.compile(r"preempted JobId=(\d+) has been (?:requeued|killed) to reclaim resources for JobId=(\d+)")
 _TESTED = re.compile(r"BACKFILL: test for JobId=(\d+) Prio=(\d+)")
 _PLANNED = re.compile(r"_dump_job_sched: JobId=(\d+) to start at (\S+), end at (\S+) on nodes (\S+)")
 _ROUND, _ROUND_OVER, _PASS = "_attempt_backfill: beginning", "completed testing", "Running job scheduler"
-SUBMITTED, STARTED, ENDED = range(3)
+SUBMITTED, STARTED, ENDED, PREEMPTED = range(4)
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class LoggedEvent:
     kind: int
     job: int
     nodes: tuple[int, ...] = ()
+    by: int = 0
+    """For whom a job was preempted."""
 
 
 @dataclass
@@ -98,6 +101,8 @@ def _events(at_s: float, words: str) -> Iterator[LoggedEvent]:
         yield LoggedEvent(at_s, SUBMITTED, int(match[1]))
     elif match := _STARTED.search(words):
         yield LoggedEvent(at_s, STARTED, int(match[1] or match[2]), rows(match[3]))
+    elif match := _PREEMPTED.search(words):
+        yield LoggedEvent(at_s, PREEMPTED, int(match[1]), by=int(match[2]))
     elif match := _ENDED.search(words):
         yield LoggedEvent(at_s, ENDED, int(match[1]))
 

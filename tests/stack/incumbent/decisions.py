@@ -10,13 +10,14 @@ from idlewatt.daemon.policies.registry import parse
 from idlewatt.daemon.policies.slurm_outlook import CHOSEN, WINDOW, clear_plans, keep, list_returns, plan_of, soonest
 from idlewatt.daemon.replay import arrays as a
 from idlewatt.daemon.replay import engine
-from idlewatt.daemon.replay.moves import ask_of, finish, join, start
+from idlewatt.daemon.replay.moves import ask_of, cancel, come_back, finish, join, requeue, start
+from idlewatt.daemon.replay.priority.preemption import BY_QOS, CANCELLED
 from idlewatt.daemon.replay.rules import Rules
 from idlewatt.daemon.replay.state import ClusterState, Start
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.storage.records import SchedulerSnapshot
 
-from .controller_log import ENDED, STARTED, SUBMITTED, BackfillRound, ControllerRecord, LoggedEvent
+from .controller_log import ENDED, PREEMPTED, STARTED, SUBMITTED, BackfillRound, ControllerRecord, LoggedEvent
 
 Nodes = tuple[int, ...]
 Plan = tuple[float, float, Nodes]
@@ -63,10 +64,25 @@ def befall(state: ClusterState, event: LoggedEvent, row: dict[int, int]) -> None
     if event.kind == SUBMITTED:
         join(arrays, job)
     elif event.kind == STARTED:
+        if arrays.jobs[job].status == a.HELD:
+            come_back(arrays, job)
         share = int(state.workload.gpus[job]) // len(event.nodes)
         state.apply([Start(job, event.nodes, (share,) * len(event.nodes))])
-    elif event.kind == ENDED:
+    elif event.kind == PREEMPTED:
+        if state.cluster.scheduling.preemption.groups[group_of(state, job)].becomes == CANCELLED:
+            cancel(arrays, job)
+        else:
+            requeue(arrays, job, event.at_s + state.cluster.scheduling.preemption.returns_s)
+    elif event.kind == ENDED and arrays.jobs[job].status == a.RUNNING:
         finish(arrays, job)
+
+
+def group_of(state: ClusterState, job: int) -> str:
+    """Return the QOS of a job, or its partition, by which it is preempted."""
+    workload = state.workload
+    if state.cluster.scheduling.preemption.by == BY_QOS:
+        return workload.charged.qos[job]
+    return workload.partition_names[workload.partition[job]]
 
 
 def compare(state: ClusterState, rules: Rules, one: BackfillRound, row: dict[int, int], found: Agreement) -> None:

@@ -70,8 +70,11 @@ class Likeness:
                 "apart")
 
 
-def submissions(seed: int, jobs: int, load: float, mean_s: float) -> list[Submission]:
-    """Return jobs of all users with the given load on the GPUs; limits are two to ten times as long as they run."""
+def submissions(seed: int, jobs: int, load: float, mean_s: float, qos: tuple[int, ...] = (8, 2, 1)) -> list[Submission]:
+    """Return jobs of all users with the given load on the GPUs; limits are two to ten times as long as they run.
+
+    ``qos`` is how many are of which quality of service: normal, high, urgent.
+    """
     chance, at, made = random.Random(seed), 0.0, list[Submission]()
     for _ in range(jobs):
         gpus, nodes = chance.choices(((1, 1), (2, 1), (4, 1), (8, 2), (0, 1)), (45, 20, 15, 8, 12))[0]
@@ -81,7 +84,7 @@ def submissions(seed: int, jobs: int, load: float, mean_s: float) -> list[Submis
         made.append(Submission(at, (
             "-A", account, f"--uid={user}", f"-t{limit}", f"-N{nodes}", f"--ntasks-per-node={chance.choice((1, 2, 6))}",
             *((f"--gpus-per-node={gpus // nodes}",) if gpus else ()),
-            f"--qos={chance.choices(('normal', 'high', 'urgent'), (8, 2, 1))[0]}",
+            f"--qos={chance.choices(('normal', 'high', 'urgent'), qos)[0]}",
             f"--partition={chance.choices(('all', 'fast'), (4, 1))[0]}"), seconds))
         at += chance.expovariate(1.0) * 1.9 * mean_s * 1.28 / (NODES * GPUS * load)
     return made

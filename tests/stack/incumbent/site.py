@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from judge.clusters import free_ports
@@ -23,14 +24,31 @@ WEIGHTS = ("PriorityWeightAge=100000", "PriorityWeightFairShare=50000", "Priorit
            "PriorityWeightPartition=8000", "PriorityWeightQOS=30000",
            "PriorityWeightTRES=CPU=3000,Mem=500,GRES/gpu=7000")
 _TEMPLATES = Path(__file__).parents[1] / "slurm"
-_DROPPED = (r"NodeName|PartitionName|Prolog|Epilog|Topology|Scheduler(Type|Par)|Priority|MinJobAge|"
+_DROPPED = (r"AuthInfo|NodeName|PartitionName|Prolog|Epilog|Topology|Scheduler(Type|Par)|Priority|MinJobAge|"
             r"AccountingStorageTRES|JobAcctGather|SlurmctldPort|AccountingStoragePort")
 
 
+@dataclass(frozen=True)
+class Preempting:
+    """Who preempts whom at a site; as it stands nobody."""
+
+    lines: tuple[str, ...] = ()
+    """Of slurm.conf."""
+    qos: tuple[str, ...] = ()
+    """What is set of qualities of service: ``urgent Preempt=normal``."""
+    fast: str = ""
+    """What is said of the partition ``fast``."""
+    slow: str = ""
+    """What is said of the partition ``all``."""
+    credential_s: int = 120
+    """How long a credential lives, and so a requeued job waits."""
+
+
 @contextmanager
-def site(parameters: str, *priority: str, weights: tuple[str, ...] = WEIGHTS) -> Iterator[Slurm]:
+def site(parameters: str, *priority: str, weights: tuple[str, ...] = WEIGHTS,
+         preempting: Preempting = Preempting()) -> Iterator[Slurm]:
     """Start the site with these SchedulerParameters and lines about priorities; stop it at the end."""
-    with booted(lambda folder: _write(folder, parameters, (*weights, *priority))) as slurm:
+    with booted(lambda folder: _write(folder, parameters, (*weights, *priority), preempting)) as slurm:
         yield slurm
 
 
@@ -61,20 +79,23 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def _write(folder: Path, parameters: str, priority: tuple[str, ...]) -> None:
+def _write(folder: Path, parameters: str, priority: tuple[str, ...], preempting: Preempting) -> None:
     folder.mkdir()
     controller, database, *ports = free_ports(2 + NODES)
     kept = [line for line in (_TEMPLATES / "slurm.conf.in").read_text().splitlines() if not re.match(_DROPPED, line)]
     lines = [
         f"SlurmctldPort={controller}", f"AccountingStoragePort={database}", "SchedulerType=sched/backfill",
-        f"SchedulerParameters={parameters}", "PriorityType=priority/multifactor", *priority,
+        f"SchedulerParameters={parameters}", "PriorityType=priority/multifactor", *priority, *preempting.lines,
+        f"AuthInfo=socket=@ROOT@/munge/sock,cred_expire={preempting.credential_s}",
         "TopologyPlugin=topology/none", "AccountingStorageTRES=gres/gpu",
         "AccountingStorageEnforce=associations,limits,qos", "JobAcctGatherType=jobacct_gather/none",
         "MinJobAge=100000", "TreeWidth=100",
         *(f"NodeName=n{number} NodeHostname=@HOST@ NodeAddr=127.0.0.1 Port={port} Sockets=2 CoresPerSocket={CPUS // 2} "
           f"ThreadsPerCore=1 RealMemory={MEMORY_MB} Gres=gpu:{GPUS}" for number, port in enumerate(ports)),
-        f"PartitionName=all Nodes=n[0-{NODES - 1}] Default=YES MaxTime=2:00:00 DefMemPerCPU=100 PriorityJobFactor=1",
-        f"PartitionName=fast Nodes=n[0-{NODES - 1}] MaxTime=2:00:00 DefMemPerCPU=100 PriorityJobFactor=4"]
+        f"PartitionName=all Nodes=n[0-{NODES - 1}] Default=YES MaxTime=2:00:00 DefMemPerCPU=100 PriorityJobFactor=1 "
+        f"{preempting.slow}",
+        f"PartitionName=fast Nodes=n[0-{NODES - 1}] MaxTime=2:00:00 DefMemPerCPU=100 PriorityJobFactor=4 "
+        f"{preempting.fast}"]
     (folder / "slurm.conf.in").write_text("\n".join((*kept, *lines)) + "\n")
     (folder / "gres.conf.in").write_text(
         f"AutoDetect=off\nNodeName=n[0-{NODES - 1}] Name=gpu File=@ROOT@/dev/nvidia[0-{GPUS - 1}]\n")
@@ -82,7 +103,8 @@ def _write(folder: Path, parameters: str, priority: tuple[str, ...]) -> None:
     dbd = folder / "slurmdbd.conf.in"
     dbd.write_text(re.sub(r"DbdPort=\d+", f"DbdPort={database}", dbd.read_text()))
     (folder / "topology.conf.in").write_text("")
-    (folder / "accounts.in").write_text("\n".join(_accounts()) + "\n")
+    (folder / "accounts.in").write_text("\n".join((*_accounts(), *(
+        f"sacctmgr -i modify qos {words.replace(' ', ' set ', 1)}" for words in preempting.qos))) + "\n")
 
 
 def _accounts() -> list[str]:

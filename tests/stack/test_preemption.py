@@ -1,0 +1,36 @@
+"""Does the replayed incumbent preempt whom a real Slurm does? The same submissions through both."""
+
+import pytest
+from incumbent.controller_log import LOGGED, read
+from incumbent.fidelity import last_reckoning, run, submissions
+from incumbent.preemption import compare
+from incumbent.site import Preempting, site
+from test_fidelity import LINES, PARAMETERS, STEADY
+
+BY_QOS = Preempting(("PreemptType=preempt/qos", "PreemptMode=REQUEUE"),
+                    ("urgent Preempt=normal,high", "high Preempt=normal"), credential_s=15)
+BY_TIER = Preempting(("PreemptType=preempt/partition_prio", "PreemptMode=CANCEL"),
+                     fast="PriorityTier=10", slow="PriorityTier=1")
+
+
+@pytest.mark.stack
+@pytest.mark.xdist_group("slurms")
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("name", "preempting"), [("qos, requeued", BY_QOS), ("partition_prio, cancelled", BY_TIER)])
+def test_a_real_slurm_and_ours_preempt_the_same_jobs_for_the_same(capsys, name, preempting):
+    plan = submissions(4, 50, 2.0, 8, qos=(5, 3, 2))
+    with site(PARAMETERS, *LINES, *LOGGED, weights=STEADY, preempting=preempting) as slurm:
+        seen, reckoned_s = run(slurm, plan), last_reckoning(slurm)
+        record = read(slurm.conf.parents[1] / "log/slurmctld.log")
+    found = compare(seen, record, plan, reckoned_s)
+
+    with capsys.disabled():
+        print(f"\npreempted by {name}: {found}")
+    assert found.decisions >= 3
+    # Whoever ends while a decision is taken may be gone for one of them only.
+    assert found.alike >= found.decisions - 1
+    # From then on each goes its own way: half of the victims are the same, and waits are alike.
+    assert found.same >= 0.5
+    assert 0.5 * found.victims <= found.replayed <= 2.0 * found.victims
+    assert abs(found.off) <= 0.25
+    assert abs(found.urgent_replayed_s - found.urgent_s) <= 1.0
