@@ -21,7 +21,7 @@ from ..storage.errors import StoreError
 from ..storage.history import History
 from .clock_steps import ClockWatch
 from .config import load
-from .memory import save
+from .memory import give_back, save
 from .notify import notify, reloading, watchdog_period_s
 from .service import Service
 from .view import DaemonView
@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 GLANCE_S = 1.0
 """How often the main thread looks after the cycles."""
+GIVE_BACK_S = 60.0
+"""How often it returns memory that is not in use."""
 DESCRIPTORS = 32768
 """How many descriptors are wanted: a connection to each page of some thousand nodes, and people's browsers."""
 
@@ -155,9 +157,10 @@ def _running(service: Service) -> Iterator[None]:
 
 
 def _watch(service: Service, view: DaemonView, app: WebApp, signals: Signals) -> None:
-    """Serve signals, prepare the metrics page, and ping the watchdog as long as every cycle comes round."""
+    """Serve signals, prepare the metrics page, tidy up, and ping the watchdog as long as every cycle comes round."""
     period, prepared = watchdog_period_s(), service.known
     due = time.monotonic()
+    give_back_due = due + GIVE_BACK_S
     while not signals.stop.wait(GLANCE_S if period is None else min(GLANCE_S, period)):
         if signals.reload:
             signals.reload = False
@@ -166,6 +169,9 @@ def _watch(service: Service, view: DaemonView, app: WebApp, signals: Signals) ->
         if service.known is not prepared:
             prepared = service.known
             app.prepare()
+        if time.monotonic() >= give_back_due:
+            give_back()
+            give_back_due = time.monotonic() + GIVE_BACK_S
         hanging = service.beat.hanging()
         if hanging:
             log.error("cycles hang", extra={"target": " ".join(hanging)})

@@ -16,6 +16,8 @@ _DROP_PAGES = 4
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 """M_MMAP_THRESHOLD and M_ARENA_MAX of mallopt(3)."""
 _LARGE_BYTES = 256 * 1024
+_YOUNG, _MIDDLE, _OLD = 50_000, 20, 100
+"""After how many new objects circles are looked for among the young, and how often among older ones and everywhere."""
 _SMAPS = Path("/proc/self/smaps")
 _COMPILER = "libllvmlite"
 _MAPPING = re.compile(r"\n(?=[0-9a-f]+-[0-9a-f]+ )")
@@ -37,11 +39,12 @@ def save() -> None:
 def settle() -> None:
     """Take what there is by now for permanent, and return what starting needed.
 
-    The collector looks for garbage everywhere only once that is a quarter of what lives: modules and classes, half of
-    all objects, neither become garbage nor shall they let it pile up.
+    Modules and classes, half of all objects, are never looked through again. Of the others the collector would look
+    through all several times in each cycle, which replaces most of them and leaves hardly any circles.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
     give_back()
 
 

@@ -47,7 +47,7 @@ from .freshness import ages, sources_seen, unadvised
 from .held_parts import with_parts
 from .lean_loading import lean_loading
 from .learning.training_scheduler import TrainingScheduler
-from .memory import give_back, settle
+from .memory import settle
 from .moments import believed
 from .notices.desk import Notifier
 from .pricing import in_force, priced
@@ -175,7 +175,6 @@ class Service:
         self._complete()
         self._keep(lambda: self._history.tell_flavours(self.flavours.of_recorded))
         self._keep(self._count)
-        give_back()
 
     def _write(self, closed: Closed, floors: Mapping[tuple[str, str], IdleFloor]) -> None:
         (rollups, readings, shares), told = closed, self._collection.facts("grid")

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from idlewatt.daemon import config
 from idlewatt.daemon.main import _prepare
-from idlewatt.daemon.memory import save, settle
+from idlewatt.daemon.memory import give_back, save, settle
 from idlewatt.daemon.service import Service
 from idlewatt.daemon.view import DaemonView
 from idlewatt.daemon.web.page import render
@@ -47,6 +47,7 @@ def cycle(service: Service, view: DaemonView, pages: CollectorRegistry, number: 
         service.advise()
     if number % 4 == 3:
         service.record()
+        give_back()  # as main does each minute
     if number % 240 == 239:
         service.retention()
     page(pages)

@@ -88,8 +88,7 @@ def rig(tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "warm_up", lambda settings: CompiledHere())
     # A process full of tests has a tenth of a second of garbage to look through after each advice;
     # test_memory.py and daemons in processes of their own give memory back.
-    for user in ("service", "lean_loading"):
-        monkeypatch.setattr(f"idlewatt.daemon.{user}.give_back", lambda: None)
+    monkeypatch.setattr("idlewatt.daemon.lean_loading.give_back", lambda: None)
     made = Rig(tmp_path)
     yield made
     for service in made.services:

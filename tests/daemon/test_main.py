@@ -400,6 +400,15 @@ def test_the_metrics_page_is_prepared_once_for_each_change_of_what_is_known(watc
     assert watched.prepared.empty()
 
 
+def test_memory_that_is_not_in_use_is_returned_again_and_again(monkeypatch, request):
+    returned = queue.SimpleQueue()
+    monkeypatch.setattr(main, "GIVE_BACK_S", 0.0)
+    monkeypatch.setattr(main, "give_back", lambda: returned.put(None))
+    request.getfixturevalue("watched")
+    for _ in range(2):
+        returned.get(timeout=20)
+
+
 # Log lines.
 
 def test_a_target_that_is_down_is_one_structured_line_not_one_a_scrape(daemon, configured):

@@ -81,3 +81,20 @@ def test_circles_of_garbage_are_found_when_memory_is_given_back():
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_what_a_cycle_replaces_is_read_without_a_look_for_garbage_everywhere():
+    told = subprocess.run((sys.executable, "-c", _ROUNDS), capture_output=True, text=True, check=True)
+    assert told.stdout == "0\n"
+
+
+_ROUNDS = """
+import gc
+from idlewatt.daemon.memory import settle
+settle()
+looks = []
+gc.callbacks.append(lambda phase, told: looks.append(told["generation"]))
+for _ in range(4):  # each replaces what the last one read
+    known = [({"gpu": str(gpu)}, [gpu]) for gpu in range(50_000)]
+print(looks.count(2))
+"""

@@ -1,3 +1,4 @@
+import gc
 import os
 import sqlite3
 import threading
@@ -126,6 +127,16 @@ def test_the_idle_and_the_hung_job_of_the_scene_are_found_within_half_an_hour(ri
     states = {gpu.job_id: gpu.state for gpu in service.known.assessment.gpu_verdicts if gpu.job_id}
     assert PowerClass.ALLOCATED_IDLE in states.values()
     assert PowerClass.ALLOCATED_HUNG in states.values()
+
+
+def test_who_records_looks_for_no_garbage(rig, monkeypatch):
+    """Which takes longer than all else where days are lived through in seconds."""
+    looks = []
+    service = rig.service()
+    collect(service)
+    monkeypatch.setattr(gc, "collect", lambda *_: looks.append(None))
+    service.record()
+    assert looks == []
 
 
 def test_a_followed_recommendation_is_recorded_and_counted(rig):
