@@ -25,7 +25,7 @@ OVERRUN_S = 60.0
 class Releases:
     """What every running job will give back; ``add`` books one that starts.
 
-    All of it lies in arrays in the order of the ends, one row for each node that a job holds.
+    All of it lies in arrays in the order of the ends, of equal ones of the jobs' numbers; one row for each node of a job.
     """
 
     def __init__(self, ground: Ground, jobs: Iterable[Job], now_s: float) -> None:
@@ -35,23 +35,24 @@ class Releases:
             parts = [(ground.row[part.node], part.gpus, part.cpus, part.memory_bytes)
                      for part in job.allocations if part.node in ground.row]
             if parts:
-                held.append((end_s, parts))
-        held.sort(key=lambda one: one[0])
-        self._ends = np.array([end_s for end_s, _ in held])
-        self._first = np.cumsum([0, *(len(parts) for _, parts in held)])
+                held.append((end_s, _number(job), parts))
+        held.sort(key=lambda one: one[:2])
+        self._ends, self._numbers = np.array([one[0] for one in held]), np.array([one[1] for one in held], np.int64)
+        self._first = np.cumsum([0, *(len(parts) for _, _, parts in held)])
         """Where the rows of each begin, and where the last ends."""
-        self._rows, *self._freed = np.array([part for _, parts in held for part in parts], np.int64).reshape(-1, 4).T
+        self._rows, *self._freed = np.array([part for *_, parts in held for part in parts], np.int64).reshape(-1, 4).T
         """Node, and what it gets back of GPUs, CPUs and memory."""
 
-    def add(self, end_s: float, before: Ground, after: Ground) -> None:
+    def add(self, job: Job, end_s: float, before: Ground, after: Ground) -> None:
         """Book what a job has taken, until it ends."""
         taken = [getattr(before, name) - getattr(after, name) for name in FREE]
         rows = np.flatnonzero(taken[0] | taken[1] | taken[2])
         if end_s == np.inf or not rows.size:
             return
-        place = int(np.searchsorted(self._ends, end_s, "right"))
+        number, place = _number(job), int(np.searchsorted(self._ends, end_s))
+        place += int((self._numbers[self._ends == end_s] <= number).sum())
         at = self._first[place]
-        self._ends = np.insert(self._ends, place, end_s)
+        self._ends, self._numbers = np.insert(self._ends, place, end_s), np.insert(self._numbers, place, number)
         self._first = np.insert(self._first, place, at)
         self._first[place + 1:] += rows.size
         self._rows = np.insert(self._rows, at, rows)
@@ -89,3 +90,8 @@ class Releases:
             np.add.at(free, rows, freed[part])
             np.minimum(free, getattr(ground, name.removeprefix("free_")), out=free)
         ground.clear(rows[ground.free_cpus[rows] == ground.cpus[rows]])
+
+
+def _number(job: Job) -> int:
+    """Return what orders jobs that end together: the scheduler's list is by number, and sorted by end as it stands."""
+    return job.raw_id or 0

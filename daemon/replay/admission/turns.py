@@ -123,14 +123,15 @@ class Turns:
         """Start whom the main scheduler starts, which goes before and knows no plans.
 
         Who finds no room stops all behind it in its partition, and on its partition's nodes; who names its nodes, only
-        on these; who waits in a reservation, nobody, and none where nothing is planned for who waits. Heterogeneous
+        on these; who waits in a reservation, only those in it, and none where nothing is planned for who waits. Heterogeneous
         jobs are left to the backfill and stop the others.
         """
-        ground, stopped = self.gate.ground, set[str]()
+        ground, stopped, reserved = self.gate.ground, set[str](), set[str]()
         nodes = np.zeros(len(ground.nodes), bool)
         for turn in line:
             job = turn.job
-            if _absent(turn) or job.partition in stopped or isinstance(told.get(turn.row), Placement):
+            behind = job.request.reservation in reserved if job.request.reservation else job.partition in stopped
+            if _absent(turn) or behind or isinstance(told.get(turn.row), Placement):
                 continue
             found = self._tried(turn, nodes)
             if isinstance(found, Placement):
@@ -140,7 +141,9 @@ class Turns:
             elif found.cause == ROOM and not job.group and (
                     len(job.request.required_nodes) >= self.gate.wish(job).least):
                 nodes = nodes | ground.named(job.request.required_nodes)
-            elif found.cause == ROOM and (job.group or not job.request.reservation):
+            elif found.cause == ROOM and job.request.reservation and not job.group:
+                reserved.add(job.request.reservation)
+            elif found.cause == ROOM:
                 stopped.add(job.partition)
                 nodes = nodes | ground.members(job.partition)
 
@@ -277,7 +280,7 @@ class Turns:
             for way in ways[:1] if self._weighing else ():
                 self.gate.ground.weights[:, self.gate.ground.members(way.partition)] = LOOKED_AT
                 self._look_at(job)
-            self._releases.add(self.gate.now_s + limit_s, before, self.gate.ground)
+            self._releases.add(job, self.gate.now_s + limit_s, before, self.gate.ground)
             self._arrays |= {job.array} - {""}
         return found
 

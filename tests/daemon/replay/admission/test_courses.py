@@ -5,7 +5,7 @@ from dataclasses import replace
 from idlewatt.daemon.advice.advisor import Advisor
 from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.details import Details
-from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
+from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Request, SchedulerSnapshot
 from idlewatt.storage.rules import Association, Ceilings, Reservation, SchedulerRules, SchedulerSettings
 from idlewatt.storage.waiting import WaitReason
 
@@ -89,6 +89,16 @@ def test_who_would_delay_a_plan_that_the_main_scheduler_knows_nothing_of_is_unkn
     assert told.action == "unknown"
     assert "main scheduler or its backfill looks first" in told.reason
     assert advised(PLANS, nodes, runs("9", "b", 8), first, last)["2"].action == "start"
+
+
+def test_who_waits_in_a_reservation_stops_those_behind_it_in_the_main_scheduler():
+    """Job 1 is planned on r once 9 ends; 2, which would delay it, would start if only partitions were stopped."""
+    known = Reservation("r", ("r",), NOW - 60, NOW + 86400, users=("alice",))
+    inside = [replace(job, request=replace(job.request, reservation="r"), limit_s=9000.0)
+              for job in (waits("1", 8, priority=9.0), waits("2", 1, priority=5.0))]
+    told = advised(PLANS, [node("r", gpus_allocated=4, state=NodeState.RESERVED, reservation="r")], runs("9", "r", 4),
+                   *inside, reservations=(known,))
+    assert {number: said.action for number, said in told.items()} == {"1": "hold", "2": "hold"}
 
 
 def beside_one_of_whom_switches_are_not_told(tree, *, leaves=True, others=()):

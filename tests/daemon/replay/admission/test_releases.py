@@ -1,5 +1,8 @@
 """When waiting jobs would fit, by what running jobs give back; in steps as Slurm takes them."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from idlewatt.daemon.replay.admission.ground import Ground
@@ -47,6 +50,30 @@ def test_jobs_elsewhere_are_passed_over_and_take_the_next_one_along():
     jobs = runs("a", 600), runs("b", 610, 8), runs("a", 36_000)
     assert first_fit(8, *jobs, usable=(True, False)) == (36_000, "a:8")
     assert first_fit(6, *jobs, usable=(True, False)) is None or first_fit(6, *jobs, usable=(True, False))[0] == 36_000
+
+
+def test_of_jobs_that_end_together_the_scheduler_takes_the_lower_number_first():
+    """So that of b is passed over before that of a, which is the last that matters in its minute."""
+    jobs = [replace(runs(name, left_s, gpus), raw_id=number)
+            for name, left_s, gpus, number in (("a", 600, 4, 1), ("a", 620, 2, 5), ("b", 620, 8, 3), ("a", 36_000, 2, 2))]
+    assert first_fit(6, *jobs, usable=(True, False)) == (620, "a:6")
+    assert first_fit(6, *(replace(job, raw_id=9 if job.job_id == "b620" else 1) for job in jobs),
+                     usable=(True, False)) == (36_000, "a:6")
+
+
+def test_who_starts_while_the_queue_is_walked_comes_by_its_number_too():
+    ground = Ground(SchedulerSnapshot(NOW, tuple(Node(name, ("p",), 8, cpus=64) for name in "ab"), (), ()))
+    found = Releases(ground, (), NOW)
+    for name, number, left_s in (("a", 5, 600), ("b", 3, 600), ("a", 4, 36_000)):
+        after = ground.copy()
+        after.free_gpus[ground.row[name]] -= 2
+        after.free_cpus[ground.row[name]] -= 2
+        found.add(replace(runs(name, left_s), raw_id=number), NOW + left_s, ground, after)
+    ground.free_gpus -= np.array([4, 2])
+    ground.free_cpus -= np.array([4, 2])
+    seen = []
+    found.first_fit(ground, ground.mask((True, False)), lambda later: seen.append(later.free_gpus.tolist()))
+    assert seen == [[6, 8], [8, 8]]
 
 
 def test_who_is_past_its_limit_is_expected_to_end_soon():
