@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import groupby, islice
 
 from ...storage.recommendations import Placement
 from ...storage.records import Job, JobState
@@ -175,7 +175,7 @@ def _walked(state: ClusterState, rules: Rules, starts: Mapping[int, Placement],
 def _line(state: ClusterState, rules: Rules, starts: Mapping[int, Placement]) -> Iterator[Turn]:
     """Yield the queue in order; who names several partitions stands in line for each, where its tier places it."""
     assert state.gate is not None
-    order = queued(state, rules)
+    order = list(_by_number(state, queued(state, rules)))
     lines = {row: _in_line(state.gate, state.records[row], row, starts.get(row)) for row in order}
     behind = dict[int, list[Turn]]()
     for lower in sorted({lower for turns in lines.values() for lower in turns if lower}):
@@ -186,47 +186,67 @@ def _line(state: ClusterState, rules: Rules, starts: Mapping[int, Placement]) ->
             else:
                 before = row
     planned, limited = _planned_only(state), _limited(state)
-    jobs = [state.records[row] for row in order] + [turn.job for turn in planned]
+    jobs = [state.records[row] for row in order] + [turn.job for _, turn in planned]
     if len(jobs) + len(limited) <= MOST_EXACT and any(state.gate.wish(job).gpus == 0 for job in jobs):
-        planned = _in_order(state, planned + limited)
+        planned = _in_order(planned + limited)
     for row in order:
-        while planned and _before(state, planned[0].row, row):
-            yield planned.pop(0)
+        while planned and _place(*planned[0]) < _place(_priority(state, row), Turn(row, state.records[row])):
+            yield planned.pop(0)[1]
         yield from lines[row].get(0, ())
         yield from behind.get(row, ())
-    yield from planned
+    yield from (turn for _, turn in planned)
 
 
-def _planned_only(state: ClusterState) -> list[Turn]:
+def _by_number(state: ClusterState, order: Iterable[int]) -> Iterator[int]:
+    """Yield rows, of the same priority the lower numbers first, as Slurm does: all tasks of an array stand together."""
+    for _, rows in groupby(order, lambda row: _priority(state, row)):
+        yield from sorted(rows, key=lambda row: _number(state.records[row], row))
+
+
+def _number(job: Job, row: int) -> tuple[int, int]:
+    return job.raw_id or 0, row
+
+
+def _planned_only(state: ClusterState) -> list[tuple[float, Turn]]:
     """Return those whom only the limit of their array, or nodes out of reach, hold back: Slurm plans them all the same.
 
-    Held components stand in line as well, as the others wait for them. All stand in the scheduler's own order.
+    It looks at the latter anew in each of their partitions, and may start them in one whatever it says of another.
+    Held components stand in line as well, as the others wait for them. All have the priorities that they stand at.
     """
-    found = list[Turn]()
+    assert state.gate is not None
+    found = list[tuple[float, Turn]]()
     for row, hold in state.holds.items():
-        job = state.records[row]
+        job, priority = state.records[row], _priority(state, row)
         beyond = job.array_limit is not None and ARRAY_LIMIT in hold.words
-        if hold.cause == HELD and (beyond or job.reason is WaitReason.NODES_UNAVAILABLE):
-            found.append(Turn(row, job, later=True))
+        kept = job.reason is WaitReason.RESERVATION and not job.request.reservation
+        if hold.cause == HELD and beyond:
+            found.append((priority, Turn(row, job, later=True)))
+        elif hold.cause == HELD and (kept or job.reason is WaitReason.NODES_UNAVAILABLE):
+            stale = "," in job.partition and isinstance(state.gate.find(job), Placement)
+            found += [(priority - TIER * lower, replace(turn, later=True, stale=stale))
+                      for lower, turns in _in_line(state.gate, job, row, None).items() for turn in turns]
         elif job.group:
-            found.append(Turn(row, job, barred=hold))
-    return _in_order(state, found)
+            found.append((priority, Turn(row, job, barred=hold)))
+    return _in_order(found)
 
 
-def _limited(state: ClusterState) -> list[Turn]:
+def _limited(state: ClusterState) -> list[tuple[float, Turn]]:
     """Return those who break a limit on amounts: Slurm looks for their nodes first, which leaves its weights behind."""
-    return [Turn(row, state.records[row], barred=hold) for row, hold in state.holds.items()
+    return [(_priority(state, row), Turn(row, state.records[row], barred=hold)) for row, hold in state.holds.items()
             if counted(hold) and not state.records[row].group and not state.records[row].owner]
 
 
-def _in_order(state: ClusterState, turns: list[Turn]) -> list[Turn]:
-    return sorted(turns, key=lambda turn: (-float(state.arrays.jobs[turn.row].priority), turn.row))
+def _in_order(turns: list[tuple[float, Turn]]) -> list[tuple[float, Turn]]:
+    return sorted(turns, key=lambda one: _place(*one))
 
 
-def _before(state: ClusterState, row: int, other: int) -> bool:
-    """Tell whether a job comes before another by priority; of equal ones that which was submitted first."""
-    priority, other_priority = (float(state.arrays.jobs[one].priority) for one in (row, other))
-    return (priority, -row) > (other_priority, -other)
+def _place(priority: float, turn: Turn) -> tuple[float, int, int]:
+    return (-priority, *_number(turn.job, turn.row))
+
+
+def _priority(state: ClusterState, row: int) -> float:
+    """Return a job's priority in the scheduler's own order."""
+    return float(state.arrays.jobs[row].priority)
 
 
 def _in_line(gate: Gate, job: Job, row: int, wanted: Placement | None) -> dict[int, list[Turn]]:

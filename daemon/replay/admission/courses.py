@@ -8,14 +8,17 @@ pasts. What starts in all of them starts; of what starts in some of them nothing
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 
+from ....storage.eligibility import named_reason
 from ....storage.recommendations import Placement
 from ....storage.records import Job
 from .gate import ROOM, UNKNOWN, Gate, Hold
 from .ground import HISTORIES, MAIN_ROUND, Mask
+from .looks import counted_apart
 from .turns import MOST_EXACT, Turn, Turns
 from .wish import counts
 
@@ -27,6 +30,8 @@ NOT_SURE = Hold(UNKNOWN, "unknown: which nodes are kept for jobs that count feat
                          "each feature by itself and keeps what it finds, whether the job can start there or not")
 NOT_FIRST = Hold(UNKNOWN, "unknown: it depends on whether Slurm's main scheduler or its backfill looks first, which is "
                           "not known")
+APART = Hold(UNKNOWN, "unknown: whether it can start is not known: Slurm looks for each of the features that it counts "
+                      "by itself, with all the GPUs that it asks for")
 ITSELF = Hold(UNKNOWN, "unknown: whether it asks for few switches (TopologyPlugin) is not known")
 MOST_SUPPOSED = 3
 """Jobs for which it is tried both ways whether they ask for few switches."""
@@ -34,10 +39,15 @@ MOST_SUPPOSED = 3
 
 def walk(gate: Gate, planning: bool, line: Sequence[Turn]) -> tuple[dict[int, Placement | Hold], Gate]:
     """Return by row what starts where and why the rest does not, and what is left then; the gate stays as it is."""
+    stale = {turn.row: _said(turn.job) for turn in line if turn.stale}
+    line = [replace(turn, later=turn.later and not turn.stale) for turn in line]
     untold = [turn for turn in line if _untold(gate, turn)]
     gate = _supposing(gate, {}) if untold else gate
     first = Turns(_after(gate, MAIN_ROUND), planning)
     told = first.walk(line)
+    told |= {row: hold for row, hold in stale.items() if isinstance(told.get(row), Placement)}
+    told |= {turn.row: APART for turn in line
+             if isinstance(told.get(turn.row), Placement) and counted_apart(gate, turn.job)}
     told |= {turn.row: ITSELF for turn in untold if _spread(gate, told.get(turn.row))}
     untold = [turn for turn in untold if _in_the_way(told.get(turn.row), planning)]
     supposed = untold[:MOST_SUPPOSED] if gate.site.tree and _leaves(gate) and len(line) <= MOST_EXACT else []
@@ -87,6 +97,11 @@ def _supposing(gate: Gate, asked: dict[tuple[str, float], int]) -> Gate:
     other = gate.copy()
     other.asked, other.unasked = asked, True
     return other
+
+
+def _said(job: Job) -> Hold:
+    return Hold(UNKNOWN, f"unknown: whether {job.job_id} still waits for what the scheduler says of it "
+                         f"({named_reason(job)}) is not known: other nodes would do")
 
 
 def _not_asked(turn: Turn) -> Hold:

@@ -46,6 +46,11 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool, histories: sl
             stopped |= members
 
 
+def counted_apart(gate: Gate, job: Job) -> bool:
+    """Tell whether a job may fail to start where it fits: Slurm looks for each of its features with all its GPUs."""
+    return gate.wish(job).gpus > 0 and len(counts(job.request.features)) > 1
+
+
 def found_by_terms(gate: Gate, job: Job, space: NodeSpace) -> Mask | None:
     """Return the nodes that terms of counted features find now, one after the other; None where one has to wait.
 

@@ -25,7 +25,7 @@ OVERRUN_S = 60.0
 class Releases:
     """What every running job will give back; ``add`` books one that starts.
 
-    All of it lies in arrays in the order of the ends, of equal ones of the jobs' numbers; one row for each node of a job.
+    All of it lies in arrays by end, and of equal ends by the jobs' numbers: one row for each node that a job holds.
     """
 
     def __init__(self, ground: Ground, jobs: Iterable[Job], now_s: float) -> None:

@@ -18,7 +18,7 @@ from ....storage.recommendations import Placement
 from ....storage.records import Job
 from .gate import GROUP, HELD, LIMIT, ROOM, Gate, Hold, PartitionNodes
 from .ground import HISTORIES, LOOKED_AT, MAIN_ROUND, Ground, Mask
-from .looks import found_by_terms, tried_by_main
+from .looks import counted_apart, found_by_terms, tried_by_main
 from .node_space import NodeSpace
 from .pick import weigh
 from .releases import Releases
@@ -49,6 +49,8 @@ class Turn:
     wanted: Placement | None = None
     later: bool = False
     """It may not start yet, as too many of its array run, but is planned like the others."""
+    stale: bool = False
+    """It is said to wait for nodes out of reach in one of its partitions, and those of another would do."""
     barred: Hold | None = None
     """What holds a component whatever is free, for which the others wait; or a limit on amounts that a job breaks."""
 
@@ -96,8 +98,7 @@ class Turns:
         """
         now_s = self.gate.now_s
         self._space = NodeSpace(len(self.gate.ground.nodes), now_s, now_s + WINDOW_S)
-        self._plans, self._soonest = 0, {}
-        self._exact = len(line) <= MOST_EXACT
+        self._plans, self._soonest, self._exact = 0, {}, len(line) <= MOST_EXACT
         before = len(_started(told))
         if (self._planning or self._pins is not None) and self._main_first:
             self._main(line, told)
@@ -123,8 +124,8 @@ class Turns:
         """Start whom the main scheduler starts, which goes before and knows no plans.
 
         Who finds no room stops all behind it in its partition, and on its partition's nodes; who names its nodes, only
-        on these; who waits in a reservation, only those in it, and none where nothing is planned for who waits. Heterogeneous
-        jobs are left to the backfill and stop the others.
+        on these; who waits in a reservation, only those in it; and none where nothing is planned for who waits. Jobs of
+        several components are left to the backfill and stop the others.
         """
         ground, stopped, reserved = self.gate.ground, set[str](), set[str]()
         nodes = np.zeros(len(ground.nodes), bool)
@@ -133,23 +134,22 @@ class Turns:
             behind = job.request.reservation in reserved if job.request.reservation else job.partition in stopped
             if _absent(turn) or behind or isinstance(told.get(turn.row), Placement):
                 continue
-            found = self._tried(turn, nodes)
+            found, named = self._tried(turn, nodes), len(job.request.required_nodes) >= self.gate.wish(job).least
             if isinstance(found, Placement):
                 told[turn.row] = found
-            elif not self._planning and not job.group:
+            elif found.cause != ROOM or not (self._planning or job.group):
                 continue
-            elif found.cause == ROOM and not job.group and (
-                    len(job.request.required_nodes) >= self.gate.wish(job).least):
-                nodes = nodes | ground.named(job.request.required_nodes)
-            elif found.cause == ROOM and job.request.reservation and not job.group:
-                reserved.add(job.request.reservation)
-            elif found.cause == ROOM:
+            elif job.group or not (named or job.request.reservation):
                 stopped.add(job.partition)
                 nodes = nodes | ground.members(job.partition)
+            elif named:
+                nodes = nodes | ground.named(job.request.required_nodes)
+            else:
+                reserved.add(job.request.reservation)
 
     def _tried(self, turn: Turn, avoid: Mask) -> Placement | Hold:
         """Return what comes of a job that the main scheduler tries: it finds limits on amounts after nodes."""
-        if turn.job.group:
+        if turn.job.group or (self._by_terms and counted_apart(self.gate, turn.job)):
             return Hold(ROOM, "")
         if turn.barred is None:
             return self._book(turn, avoid)
@@ -163,7 +163,8 @@ class Turns:
         """
         if turn.later and self.gate.room_for_tasks(turn.job) == 0:
             return Hold(ROOM, "")
-        found = self._lacks(turn) or Hold(ROOM, "") if turn.later else turn.barred or self._start(turn)
+        later = turn.later or (self._by_terms and counted_apart(self.gate, turn.job))
+        found = self._lacks(turn) or Hold(ROOM, "") if later else turn.barred or self._start(turn)
         beyond = isinstance(found, Hold) and counted(found)
         if isinstance(found, Placement) or (found.cause != ROOM and not beyond):
             return found
@@ -268,7 +269,7 @@ class Turns:
     def _book(self, turn: Turn, avoid: Mask | None) -> Placement | Hold:
         """Start a job and note when it gives back what it takes; or return why it does not start."""
         before, job, wanted = self.gate.ground.copy(), turn.job, turn.wanted
-        only = self._only(turn)
+        only = (self._pins or {}).get(turn.row)
         if only is not None:
             avoid = ~only if avoid is None else avoid | ~only
         elif not job.group and (self._pins is not None or job.array in self._arrays):
@@ -283,10 +284,6 @@ class Turns:
             self._releases.add(job, self.gate.now_s + limit_s, before, self.gate.ground)
             self._arrays |= {job.array} - {""}
         return found
-
-    def _only(self, turn: Turn) -> Mask | None:
-        """Return the nodes that are named for a job; None where it may have any."""
-        return None if self._pins is None else self._pins.get(turn.row)
 
     def _slurms(self, job: Job, avoid: Mask | None) -> Placement | None:
         """Return where Slurm itself starts a job now, in the first of its partitions in which it can."""
@@ -307,7 +304,7 @@ class Turns:
     def _begin_on(self, turn: Turn, way: PartitionNodes, from_s: float) -> tuple[float, Placement, float] | None:
         job = turn.job
         if self._exact:
-            return self._sought(job, way, from_s, self._only(turn))
+            return self._sought(job, way, from_s, (self._pins or {}).get(turn.row))
         # Its like was looked at before, when less was kept and more was free: it cannot begin sooner.
         alike = (*self.gate.kind(job), way.partition, way.limit_s, self.gate.switches(job))
         found = self._sought(job, way, max(from_s, self._soonest.get(alike, from_s)))

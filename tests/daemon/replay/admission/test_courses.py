@@ -79,6 +79,17 @@ def test_where_slurm_keeps_nodes_for_who_counts_features_though_it_cannot_start_
     assert "count features" in told["2"].reason
 
 
+def test_who_counts_several_features_with_gpus_may_start_or_not():
+    """Slurm looks for x with all GPUs, then for y, and fails at times where a and b would do."""
+    nodes = [node("a", features=("x",)), node("b", features=("y",)), node("c")]
+    first = waits("1", 2, features="[x*1&y*1]", nodes=2, priority=9.0)
+    first = replace(first, request=replace(first.request, gpus_per_node=1))
+    told = advised(PLANS, nodes, first, waits("2", 7, priority=5.0, required=("a",)),
+                   waits("3", 8, priority=5.0, required=("c",)))
+    assert {number: said.action for number, said in told.items()} == {"1": "unknown", "2": "unknown", "3": "start"}
+    assert "each of the features that it counts" in told["1"].reason
+
+
 def test_who_would_delay_a_plan_that_the_main_scheduler_knows_nothing_of_is_unknown():
     """Job 1 is planned on a and b once 9 ends; the main scheduler starts 2 on a before, the backfill does not."""
     nodes = [node("a"), node("b", gpus_allocated=8)]
@@ -89,6 +100,34 @@ def test_who_would_delay_a_plan_that_the_main_scheduler_knows_nothing_of_is_unkn
     assert told.action == "unknown"
     assert "main scheduler or its backfill looks first" in told.reason
     assert advised(PLANS, nodes, runs("9", "b", 8), first, last)["2"].action == "start"
+
+
+def test_of_the_same_priority_lower_numbers_come_first_and_all_tasks_of_an_array_together():
+    """Though Slurm tells of an array that it could begin a second later than a job behind it."""
+    tasks = waits("1", 4, priority=5.0, raw_id=1, array="1", tasks=2, eligible_s=NOW - 59)
+    told = advised(GREEDY, [node("a")], tasks, waits("2", 4, priority=5.0, raw_id=2))
+    assert {number: said.action for number, said in told.items()} == {"1": "start", "2": "hold"}
+
+
+def test_who_waits_for_nodes_of_one_partition_may_start_in_another_and_is_unknown():
+    """Slurm says of job 1 that nodes of q are out of reach; it starts on a in p, so that nobody else does there."""
+    nodes = [node("a"), node("b", partitions=("q",), state=NodeState.DRAINED)]
+    first = waits("1", 8, priority=9.0, reason=WaitReason.NODES_UNAVAILABLE, reason_text="ReqNodeNotAvail")
+    told = advised(GREEDY, nodes, replace(first, partition="p,q"), waits("2", 8, priority=1.0))
+    assert {number: said.action for number, said in told.items()} == {"1": "unknown", "2": "hold"}
+    assert "(ReqNodeNotAvail)" in told["1"].reason
+    assert advised(GREEDY, nodes, first, waits("2", 8, priority=1.0))["2"].action == "start"
+
+
+def test_for_who_waits_for_reserved_nodes_others_are_planned():
+    """Job 1, of which Slurm says Reservation, is planned on a once 9 ends; 2 would delay it."""
+    nodes = [node("a", gpus_allocated=4), node("b", state=NodeState.RESERVED, reservation="r")]
+    known = Reservation("r", ("b",), NOW - 60, NOW + 86400, users=("root",))
+    first = waits("1", 8, priority=9.0, reason=WaitReason.RESERVATION, reason_text="Reservation")
+    last = waits("2", 4, priority=5.0)
+    told = [advised(PLANS, nodes, runs("9", "a", 4), first, replace(last, limit_s=limit_s), reservations=(known,))
+            for limit_s in (3600.0, 9000.0)]
+    assert [said["2"].action for said in told] == ["start", "unknown"]
 
 
 def test_who_waits_in_a_reservation_stops_those_behind_it_in_the_main_scheduler():

@@ -54,8 +54,8 @@ def test_jobs_elsewhere_are_passed_over_and_take_the_next_one_along():
 
 def test_of_jobs_that_end_together_the_scheduler_takes_the_lower_number_first():
     """So that of b is passed over before that of a, which is the last that matters in its minute."""
-    jobs = [replace(runs(name, left_s, gpus), raw_id=number)
-            for name, left_s, gpus, number in (("a", 600, 4, 1), ("a", 620, 2, 5), ("b", 620, 8, 3), ("a", 36_000, 2, 2))]
+    held = ("a", 600, 4, 1), ("a", 620, 2, 5), ("b", 620, 8, 3), ("a", 36_000, 2, 2)
+    jobs = [replace(runs(name, left_s, gpus), raw_id=number) for name, left_s, gpus, number in held]
     assert first_fit(6, *jobs, usable=(True, False)) == (620, "a:6")
     assert first_fit(6, *(replace(job, raw_id=9 if job.job_id == "b620" else 1) for job in jobs),
                      usable=(True, False)) == (36_000, "a:6")
