@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from rich.progress import Progress
 
 from ...storage.records import ModelCard
 from ..agents.adam import Adam
@@ -204,6 +205,14 @@ def train(config: EvolutionConfig, bench: Bench, folder: Path | None = None) -> 
             if folder is not None:
                 training.save(folder, plan)
             yield step
+
+
+def followed(name: str, config: EvolutionConfig, bench: Bench, folder: Path, bar: Progress) -> EvolutionProgress:
+    """Train to the end, told on a bar; return how far it has come."""
+    task = bar.add_task(name, total=max(config.rounds, 1))
+    for step in train(config, bench, folder):
+        bar.update(task, completed=step.round, description=f"{name}: {step.score:+.4f}")
+    return step
 
 
 def _draws(config: EvolutionConfig, size: int) -> Iterator[tuple[Sequence[int], Floats]]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from typing import TypeVar
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+Task = TypeVar("Task")
+Outcome = TypeVar("Outcome")
 
 
 def progress() -> Progress:
@@ -23,3 +29,28 @@ def resumable() -> Iterator[None]:
     except KeyboardInterrupt:
         click.echo("interrupted: nothing is reported yet; the same command goes on with the training", err=True)
         raise
+
+
+@contextlib.contextmanager
+def processes(count: int) -> Iterator[Executor]:
+    """Give work to so many processes, for threads would wait for one another's Python; resumable."""
+    with resumable(), ProcessPoolExecutor(count, get_context("spawn")) as pool:
+        try:
+            yield pool
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def completed(name: str, tasks: Sequence[Task], kept: Callable[[Task], Outcome | None],
+              work: Callable[[Task], Outcome], pool: Executor) -> Iterator[tuple[Task, Outcome]]:
+    """Yield what came of each task, those first that an earlier run has done."""
+    known = [(task, kept(task)) for task in tasks]
+    yield from ((task, outcome) for task, outcome in known if outcome is not None)
+    open_tasks = [task for task, outcome in known if outcome is None]
+    with progress() as bar:
+        whole = bar.add_task(name, total=len(tasks), completed=len(tasks) - len(open_tasks))
+        waiting = {pool.submit(work, task): task for task in open_tasks}
+        for future in as_completed(waiting):
+            bar.update(whole, advance=1)
+            yield waiting[future], future.result()

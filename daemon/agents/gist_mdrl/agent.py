@@ -117,6 +117,19 @@ class Eyes:
             seen.append(decision.dequeued)
         return np.asarray(np.array(seen, np.float32) / self._scale)
 
+    def line_up(self, free: NDArray[np.int64], remaining_s: NDArray[np.float64], queued: Sequence[int],
+                dequeued: bool) -> Floats:  # noqa: FBT001
+        """Return the state of a decision whose servers, [server, what], stand in their order already."""
+        seen = np.zeros(len(self.names), np.float32)
+        end = free.size
+        seen[:end] = free.ravel()
+        if self._options.remaining:
+            seen[end:end + len(free)] = remaining_s
+        if self._options.queue:
+            seen[-1 - len(queued):] = [*(min(count, MOST_QUEUED) for count in queued), dequeued]
+        seen /= self._scale
+        return seen
+
     def allowed(self, decision: PlacementDecision, order: Sequence[int] | None = None) -> NDArray[np.bool_]:
         """Return which of the network's actions are this job's (and, masked, feasible), [actions]."""
         servers, flavors = self._partition.servers, len(self._partition.flavors)
@@ -167,6 +180,15 @@ class GistAgent:
         worth = advantages(self.weights, self.eyes.look(situation, order))
         chosen = int(np.where(self.eyes.allowed(situation, order), worth, -np.inf).argmax())
         return self.eyes.meant(situation, chosen, order)
+
+    def best_of(self, seen: Floats, flavor: int, room: NDArray[np.bool_]) -> int | None:
+        """Return the place of the server that has the largest Q for a job of a flavour; None to wait."""
+        worth, servers = advantages(self.weights, seen), self.partition.servers
+        own = worth[flavor * servers:(flavor + 1) * servers]
+        if self.options.masked:
+            own = np.where(room, own, -np.inf)
+        place = int(own.argmax())
+        return None if own[place] < worth[len(self.partition.flavors) * servers + flavor] else place
 
     def choose(self, situation: PlacementDecision, exploration: float = 0.0) -> int:
         """Return that action as the network counts, which is what is learned from."""

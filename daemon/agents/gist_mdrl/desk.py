@@ -172,18 +172,38 @@ class Desk:
             return []
         if self._room.kinds[kind, CHUNK] == 0 and fits[self._without].any():
             return [int(self._without[fits[self._without]][0])]
-        seats = self._seats(job)
-        node = self._node(job, seats, self._agent.best(self._decision(job, seats)))
+        node = self._best(job, fits)
         if node is None:
             self._held.add(same)
         return [] if node is None else [node]
+
+    def _best(self, job: int, fits: Masks) -> int | None:
+        """Return the node that the agent's action names; None to wait."""
+        if len(self._servers) <= self._partition.servers:
+            seats = self._servers.all_of()
+            return self._node(job, seats, self._agent.best(self._decision(job, seats)))
+        # A shortlist stands in the order in which the agent sees servers.
+        listed = self._shortlist(job, fits)
+        seen = self._agent.eyes.line_up(self._room.free[listed], self._servers.remaining_s[listed],
+                                        self._queued_beside(job), bool(self._wait[job] > PROMPT_S))
+        place = self._agent.best_of(seen, self._flavor[job], fits[listed])
+        return None if place is None else listed[place]
 
     def _seats(self, job: int) -> list[int]:
         """Return the nodes that the agent looks at for a job."""
         if len(self._servers) <= self._partition.servers:
             return self._servers.all_of()
-        return self._servers.shortlist(self._fits(job), int(self._room.kinds[self._room.kind[job], CHUNK]),
-                                       self._partition.servers)
+        return self._shortlist(job, self._fits(job))
+
+    def _shortlist(self, job: int, fits: Masks) -> list[int]:
+        gpus = int(self._room.kinds[self._room.kind[job], CHUNK])
+        return self._servers.shortlist(fits, gpus, self._partition.servers)
+
+    def _queued_beside(self, job: int) -> list[int]:
+        """Return how many other jobs of each flavour are in the queue."""
+        queued = list(self._queued)
+        queued[self._flavor[job]] -= 1
+        return queued
 
     def _node(self, job: int, seats: Sequence[int], action: int) -> int | None:
         """Return the node that an action names; None to wait."""
@@ -191,13 +211,11 @@ class Desk:
         return seats[action - self._flavor[job] * servers] if action < len(self._partition.flavors) * servers else None
 
     def _decision(self, job: int, seats: Sequence[int]) -> PlacementDecision:
-        queued = list(self._queued)
-        queued[self._flavor[job]] -= 1
         gpus, cpus, memory = self._room.free[seats].T.tolist()
         return PlacementDecision(self._flavor[job], tuple(zip(gpus, cpus, memory, strict=True)),
                                  tuple(self._fits(job)[seats].tolist()),
                                  tuple(self._servers.remaining_s[seats].tolist()),
-                                 tuple(queued), bool(self._wait[job] > PROMPT_S))
+                                 tuple(self._queued_beside(job)), bool(self._wait[job] > PROMPT_S))
 
     def _several(self, job: int) -> list[int]:
         """Return the first nodes that hold all chunks of a job and its rest; none when they do not."""

@@ -114,8 +114,10 @@ class Maifs:
 
 def _by_agent(given: Longs, agents: int) -> Longs:
     """Return the action of each agent, for the agent and level of each task."""
-    found, tasks = np.zeros(agents, np.int64), np.flatnonzero(given[:, 0] >= 0)
-    found[given[tasks, 0]] = 1 + tasks * len(LEVELS) + given[tasks, 1]
+    found = np.zeros(agents, np.int64)
+    for task, (agent, level) in enumerate(given.tolist()):
+        if agent >= 0:
+            found[agent] = 1 + task * len(LEVELS) + level
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from ..room import Room
 from ..spots import Spot
 from .levels import AMPLE, ASKED, LEAN, LEVELS, Needs, asks_at, speeds_at
 from .network import ACTION_INPUTS, NODE_INPUTS, NOMINATED, TASKS
-from .sight import QueueArrays, fits_anywhere, nominate, observe
+from .sight import QueueArrays, fit_anywhere, nominate, observe
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -84,28 +85,27 @@ class Desk:
 
     def starts(self, decide: Decide) -> Generator[Start, None, None]:
         """Yield what to start now, and with what."""
-        batch: list[int] = []
-        while self._queue or batch:
-            if self._queue and len(batch) < TASKS and self._joins(self._queue[0]):
-                batch.append(self._queue.popleft())
-            elif batch:
+        while self._queue:
+            batch = self._next()
+            if batch:
                 done = yield from self._together(batch, decide)
                 self._queue.extendleft(reversed([job for job in batch if job not in done]))
-                batch = []
             elif not (yield from self._alone(self._queue.popleft())):
                 return
 
-    def _joins(self, job: int) -> bool:
-        """Tell whether a job of one node can be placed now."""
-        return self._single[job][ASKED] and self._fits(job)
+    def _next(self) -> list[int]:
+        """Take those from the head of the queue, a few at most, that run on one node and can be placed now."""
+        ahead = list(takewhile(lambda job: self._single[job][ASKED] and self._asked(job) not in self._full,
+                               islice(self._queue, TASKS)))
+        beside = np.array([self._keeps_off(job) for job in ahead], bool)
+        count = fit_anywhere(self._room.arrays, self._arrays, np.array(ahead, np.int64), beside) if ahead else 0
+        if count < len(ahead):
+            self._full.add(self._asked(ahead[count]))
+        return [self._queue.popleft() for _ in range(count)]
 
-    def _fits(self, job: int) -> bool:
-        """Tell whether a job of one node fits anywhere."""
-        beside = self._keeps_off(job)
-        key = (*self._kind[job], beside)
-        if key not in self._full and not fits_anywhere(self._room.arrays, self._arrays, job, beside):
-            self._full.add(key)
-        return key not in self._full
+    def _asked(self, job: int) -> tuple[int, ...]:
+        """Return what tells whether there is room for a job of one node."""
+        return (*self._kind[job], self._keeps_off(job))
 
     def _keeps_off(self, job: int) -> bool:
         """Tell whether a job may still run when nodes are promised to another, and so keeps off these."""

@@ -59,13 +59,21 @@ def _somehow(room: RoomArrays, queue: QueueArrays, job: int, node: int, beside: 
     return False
 
 
-@compiled_apart
-def fits_anywhere(room: RoomArrays, queue: QueueArrays, job: int, beside: bool) -> bool:
-    """Tell whether a job of one node fits somewhere at some level."""
+@compiled
+def _anywhere(room: RoomArrays, queue: QueueArrays, job: int, beside: bool) -> bool:
     for node in room.near:  # noqa: SIM110 (numba compiles no generators here)
         if _somehow(room, queue, job, node, beside):
             return True
     return False
+
+
+@compiled_apart
+def fit_anywhere(room: RoomArrays, queue: QueueArrays, jobs: Longs, beside: Masks) -> int:
+    """Return how many jobs of one node there are before the first that fits nowhere at any level."""
+    for place in range(jobs.size):
+        if not _anywhere(room, queue, jobs[place], beside[place]):
+            return place
+    return jobs.size
 
 
 @compiled_apart

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,7 +15,7 @@ from ...agents.lessons import WAY
 from ...learning.promotion import HEURISTICS, Verdict, judge
 from ...learning.training import INCUMBENT, kind_of
 from ..failures import SettingError
-from ..progress import progress, resumable
+from ..progress import completed, processes
 from ..report import write_report
 from . import claims
 from .bound import jct_bound_s
@@ -56,30 +54,9 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     tasks = [AgentTask(number, seed, kind, setting.budget_s, traces.resolve(), (out / "judged").resolve())
              for number in range(len(sites)) for seed in range(setting.seed, setting.seed + setting.seeds)
              for kind in kinds]
-    # Each training is a process of its own: threads would wait for one another's Python.
-    with resumable(), ProcessPoolExecutor(setting.workers, get_context("spawn")) as pool:
-        try:
-            found = list(_done(tasks, pool))
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    with processes(setting.workers) as pool:
+        found = [one for _, one in completed("training and judging", tasks, _kept, judged, pool)]
     return write_report(out, "sections.md.j2", claims.facts([site.name for site in sites], found, setting))
-
-
-def _done(tasks: list[AgentTask], pool: Executor) -> Iterator[Judged]:
-    """Yield what came of each task, those first that an earlier run has done."""
-    open_tasks = []
-    for task in tasks:
-        known = _kept(task)
-        if known is None:
-            open_tasks.append(task)
-        else:
-            yield known
-    with progress() as bar:
-        whole = bar.add_task("training and judging", total=len(tasks), completed=len(tasks) - len(open_tasks))
-        for future in as_completed([pool.submit(judged, task) for task in open_tasks]):
-            bar.update(whole, advance=1)
-            yield future.result()
 
 
 def _kept(task: AgentTask) -> Judged | None:

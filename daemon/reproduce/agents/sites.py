@@ -16,7 +16,8 @@ from ...recorded_speeds import published
 from ...replay.cluster import Cluster
 from ...replay.locality import APPLICATIONS
 from ...replay.site_speeds import SiteSpeeds
-from ..scorer.sites import SITES, TraceSite, stretch_of
+from ..packaged import TraceSite
+from ..scorer.sites import SITES, stretch_of
 
 MOST_GPUS = 8
 """Of a node. Beyond one node nobody measured sizes: jobs that could come there are rigid."""

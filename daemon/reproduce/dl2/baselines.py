@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -40,33 +39,31 @@ class Drf:
 
 
 @dataclass(frozen=True)
-class Fifo:
-    """All that the oldest can take; the authors' SRTF comes to the same on most traces."""
+class Sorted:
+    """All that one job can take after the other, in order of a key."""
 
+    key: Callable[[ArenaCluster, ArrivedJobs], Floats]
     among_all: bool = False
 
     def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
-        """Serve by arrival."""
-        bundles_by(cluster, jobs, used, jobs.number.astype(np.float64), False, self.among_all)
+        """Serve by the key, the lowest first."""
+        bundles_by(cluster, jobs, used, self.key(cluster, jobs), False, self.among_all)
 
 
-@dataclass(frozen=True)
-class SrtfAsCoded:
-    """Sorted by the *fraction* that is left, as the authors' code has it."""
-
-    def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
-        """Serve by the fraction left."""
-        bundles_by(cluster, jobs, used, jobs.remaining / jobs.epochs, False, False)
+def arrival(cluster: ArenaCluster, jobs: ArrivedJobs) -> Floats:
+    """Return when jobs came; the authors' SRTF comes to the same on most traces."""
+    return jobs.number.astype(np.float64)
 
 
-@dataclass(frozen=True)
-class Srtf:
-    """Shortest remaining time first, at the best speed it can have."""
+def fraction_left(cluster: ArenaCluster, jobs: ArrivedJobs) -> Floats:
+    """Return the *fraction* that is left, by which the authors' code sorts."""
+    return np.asarray(jobs.remaining / jobs.epochs)
 
-    def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
-        """Serve by the time left."""
-        fastest = cluster.rates[jobs.model, 1:cluster.most + 1, 1:cluster.most + 1].max(axis=(1, 2))
-        bundles_by(cluster, jobs, used, jobs.remaining / fastest, False, True)
+
+def time_left(cluster: ArenaCluster, jobs: ArrivedJobs) -> Floats:
+    """Return the time left at the best speed that each can have."""
+    fastest = cluster.rates[jobs.model, 1:cluster.most + 1, 1:cluster.most + 1].max(axis=(1, 2))
+    return np.asarray(jobs.remaining / fastest)
 
 
 @dataclass(frozen=True)
@@ -153,11 +150,11 @@ def fitted_speeds(cluster: ArenaCluster) -> Floats:
 
 def baselines(cluster: ArenaCluster, seed: int = 0) -> Mapping[str, SlotPolicy]:
     """Return every policy by the name it has in the report."""
-    found: dict[str, Any] = {
-        "DRF": Drf(), "DRF, any node": Drf(among_all=True), "FIFO": Fifo(), "SRTF as coded": SrtfAsCoded(),
-        "SRTF (oracle)": Srtf(), "Tetris as coded": TetrisAsCoded(),
+    return {
+        "DRF": Drf(), "DRF, any node": Drf(among_all=True), "FIFO": Sorted(arrival),
+        "SRTF as coded": Sorted(fraction_left),
+        "SRTF (oracle)": Sorted(time_left, among_all=True), "Tetris as coded": TetrisAsCoded(),
         "Tetris (oracle)": Tetris(), "Optimus (oracle)": Optimus(),
         "Optimus (oracle), any node": Optimus(among_all=True), "Optimus (fitted)": Optimus(fitted_speeds(cluster)),
         "equal share": EqualShare(), "max-relative-gain (oracle)": MaxRelativeGain(),
         "random-feasible": RandomFeasible(seed), "random-feasible, bundles": RandomFeasible(seed, bundles=True)}
-    return found

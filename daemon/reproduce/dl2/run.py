@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import Progress
 
-from ..evolution import card_of, train
+from ..evolution import card_of, followed
 from ..failures import ReproductionError
 from ..progress import progress, resumable
 from ..published.pollux import Artifact
@@ -55,9 +55,7 @@ def _arena(artifact: Artifact, bar: Progress) -> pollux_trial.PolluxResult:
 
 def _contest(out: Path, site: ArenaCluster, setting: Setting, bar: Progress) -> Contest:
     config, folder = course(setting.seed, setting.rounds), out / "models" / f"workers-{site.most}"
-    task = bar.add_task(f"at most {site.most} workers", total=setting.rounds)
-    for step in train(config, ElasticBench(site, setting.seed), folder):
-        bar.update(task, completed=step.round, description=f"at most {site.most} workers: {step.score:.3f} slots")
+    step = followed(f"at most {site.most} workers", config, ElasticBench(site, setting.seed), folder, bar)
     source = f"{POOL} traces of DL2's generator, seed {setting.seed}"
     SizeFree(step.best).save(folder, card_of("dl2", config, step, "jct_slots", source))
     return contest(site, step, measured=setting.speeds is not None, plans=setting.plans)

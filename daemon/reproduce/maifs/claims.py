@@ -14,7 +14,7 @@ from ...replay.outcome import FEWEST_PAIRS, Interval, alike_ratio
 from .. import plots
 from ..evolution import EvolutionProgress
 from ..plots import Plot
-from ..report import Section, Table
+from ..report import Section, Table, interval
 from . import network
 from .sight import SURVEYED
 from .train import WORTH, order_only
@@ -118,8 +118,8 @@ def verdict(found: Findings) -> Section:
         for figure in CLAIMED:
             best = contest.best(tunes, figure)
             ours = contest.less_than(best, figure)
-            rows.append((contest.setting.name, str(contest.windows), figure, best, percent(ours),
-                         verdict_of(ours, contest.windows), percent(contest.less_than(TEACHER, figure))))
+            rows.append((contest.setting.name, str(contest.windows), figure, best, interval(ours),
+                         verdict_of(ours, contest.windows), interval(contest.less_than(TEACHER, figure))))
     won, lost, few = (sum(row[5] == word for row in rows) for word in (BETTER, WORSE, TOO_FEW))
     return Section("Against Synergy-tune", [
         f"In {won} of {len(rows)} comparisons ours is below the best of tune's orders for that very figure (each "
@@ -154,9 +154,9 @@ def alike(found: Findings) -> Iterator[Section]:
     rows = []
     for circumstances, contests in together.items():
         for figure in CLAIMED if len(contests) > 1 else ():
-            interval = less(alike_ratio([contest.pairs(TEACHER, figure) for contest in contests]))
+            ours = less(alike_ratio([contest.pairs(TEACHER, figure) for contest in contests]))
             counted = " + ".join(f"{contest.windows} {contest.setting.history.name}" for contest in contests)
-            rows.append((circumstances, counted, figure, percent(interval), verdict_of(interval, FEWEST_PAIRS)))
+            rows.append((circumstances, counted, figure, interval(ours), verdict_of(ours, FEWEST_PAIRS)))
     if rows:
         yield Section("Both traces together", [
             f"Ours against {TEACHER} where both traces have {FEWEST_PAIRS} windows; a trace counts as much as the "
@@ -182,18 +182,11 @@ def _counted(contests: Sequence[Contest], name: str, figure: str) -> list[str]:
     return [str(told.count(word)) for word in (BETTER, WORSE, NOT_APART)]
 
 
-def verdict_of(interval: Interval, windows: int) -> str:
+def verdict_of(found: Interval, windows: int) -> str:
     """Return a word for by how much ours is less."""
     if windows < FEWEST_PAIRS:
         return TOO_FEW
-    return BETTER if interval.low > 0 else WORSE if interval.high < 0 else NOT_APART
-
-
-def percent(interval: Interval) -> str:
-    """Return an estimate with its interval, where there is one."""
-    if np.isnan(interval.low):
-        return f"{interval.estimate:+.1%}"
-    return f"{interval.estimate:+.1%} ({interval.low:+.1%} to {interval.high:+.1%})"
+    return BETTER if found.low > 0 else WORSE if found.high < 0 else NOT_APART
 
 
 def claim(found: Findings) -> Section:
@@ -245,7 +238,7 @@ def table(contest: Contest) -> Section:
     """Return every policy in a setting."""
     rows = []
     for name in sorted(contest.figures, key=lambda name: contest.mean(name, "JCT")):
-        compared = ["-" if name == OURS else percent(contest.less_than(name, figure)) for figure in CLAIMED]
+        compared = ["-" if name == OURS else interval(contest.less_than(name, figure)) for figure in CLAIMED]
         rows.append((name, f"{contest.mean(name, 'JCT') / 3600:.3f}", compared[1],
                      f"{contest.mean(name, 'makespan') / 3600:.2f}", compared[0],
                      f"{contest.mean(name, 'utilization'):.1%}", f"{contest.mean(name, 'energy') / 3.6e9:.3f}"))

@@ -11,7 +11,7 @@ from rich.progress import Progress
 
 from ....storage.traces import TraceError
 from ...replay.arrays import Floats
-from ..evolution import EvolutionProgress, card_of, train
+from ..evolution import EvolutionProgress, card_of, followed
 from ..failures import SettingError
 from ..progress import progress, resumable
 from ..report import write_report
@@ -91,9 +91,7 @@ def _trained(plan: MaifsRun, name: str, agent: Callable[[Floats], RoundPolicy],
              bar: Progress) -> tuple[RoundPolicy, EvolutionProgress]:
     """Return an agent, and how it came about."""
     config, folder = course(plan.setting.seed, plan.setting.rounds), plan.folder(name)
-    task = bar.add_task(f"training {name}", total=plan.setting.rounds)
-    for step in train(config, bench(plan, agent), folder):
-        bar.update(task, completed=step.round, description=f"training {name}: {step.score:+.4f}")
+    step = followed(f"training {name}", config, bench(plan, agent), folder, bar)
     ArenaMaifs(step.best).save(folder, card_of("maifs", config, step, "log_ratio_to_tune", _source()))
     return agent(step.best), step
 

@@ -8,17 +8,17 @@ from Helios: lessons are Philly's earlier days, now and then with as large jobs 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from ....storage.traces import TraceError, read_trace
+from ....storage.traces import TraceError
 from ...replay import fungible
 from ...replay.arrays import Floats, Longs
 from ...replay.workload import Workload
-from ...replay.workload_builder import from_trace
+from .. import packaged
+from ..packaged import workload_of
 from .arena import ArenaTrace, site_of
 from .kernel import Site
 
@@ -51,8 +51,8 @@ class PackagedTrace:
     last: int
 
 
-PHILLY = PackagedTrace("Philly", "philly/philly_jobs.csv.gz", 40, 80, 130)
-HELIOS = PackagedTrace("Helios", "helios_venus/helios_venus_2vc_sept.csv", 0, 0, 26)
+PHILLY = PackagedTrace("Philly", packaged.PHILLY, 40, 80, 130)
+HELIOS = PackagedTrace("Helios", packaged.VENUS, 0, 0, 26)
 
 
 class HeldOutCluster(NamedTuple):
@@ -71,11 +71,6 @@ class HeldOutCluster(NamedTuple):
 
 
 COMPLETE = (HeldOutCluster(PHILLY, "0e4a51", 109, 32), HeldOutCluster(HELIOS, "vcvGl", 30, 20))
-
-
-@cache
-def _workload(path: Path) -> Workload:
-    return from_trace(read_trace(path)).workload
 
 
 def _midnight(work: Workload) -> float:
@@ -105,7 +100,7 @@ def held_out(history: PackagedTrace, traces: Path, nodes: int, most: int) -> lis
 
     A block ends with the last job before the load is complete, and so brings it on average.
     """
-    work = _workload(traces / history.file)
+    work = workload_of(traces / history.file)
     rows = _fitting(work, history.held_out, history.last, nodes)
     number = np.cumsum(_run(work, rows) * work.gpus[rows]) // (LOAD * nodes * GPUS * DAY_S)
     blocks = np.unique(number)[:-1]  # the last one is not full
@@ -122,7 +117,7 @@ def _as_it_was(work: Workload, rows: Longs, seed: int) -> ArenaTrace:
 def complete(place: HeldOutCluster, traces: Path, seed: int = 0) -> ArenaTrace:
     """Return a virtual cluster's held-out jobs as they are: not cut, not stretched; ``TraceError`` without any."""
     path = traces / place.history.file
-    work = _workload(path)
+    work = workload_of(path)
     rows = _fitting(work, place.history.held_out, place.end, place.nodes)
     rows = rows[np.array(work.partition_names)[work.partition[rows]] == place.partition]
     if not len(rows):
@@ -152,7 +147,7 @@ def lesson(traces: Path, number: int) -> tuple[Site, ArenaTrace]:
 
 def _drawn(traces: Path, nodes: int, large: bool, draw: np.random.Generator) -> ArenaTrace:
     """Return the first jobs since some day to learn from that bring some load."""
-    day, work = int(draw.integers(PHILLY.first, PHILLY.held_out - 2)), _workload(traces / PHILLY.file)
+    day, work = int(draw.integers(PHILLY.first, PHILLY.held_out - 2)), workload_of(traces / PHILLY.file)
     rows = _fitting(work, day, PHILLY.held_out, nodes)
     if not len(rows):
         raise TraceError(f"{traces / PHILLY.file}: no job since day {day} fits {nodes} nodes; is this all of it?")

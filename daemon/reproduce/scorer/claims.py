@@ -11,9 +11,9 @@ from ....storage.records import ModelCard
 from ...agents.figures import Figures
 from ...agents.scorer.agent import MEMBERS, STRANGE
 from ...agents.scorer.network import SIZE
+from ..packaged import TraceSite
 from ..report import Section, Table
 from .contest import BOUNDS, HEURISTICS, Cell, jct, p99
-from .sites import TraceSite
 
 TITLE = "The scorer on made-up sites and on real traces"
 WORST = 0.02

@@ -6,41 +6,21 @@ either. What is known of run times is what like jobs took that could have ended 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....storage.traces import read_trace
 from ...agents.histories import taken
 from ...agents.kinds import Stretch
 from ...replay.cluster import Cluster
 from ...replay.workload import Workload
-from ...replay.workload_builder import from_trace
+from ..packaged import PHILLY, VENUS, TraceSite, workload_of
 
-PHILLY, VENUS = "philly/philly_jobs.csv.gz", "helios_venus/helios_venus_2vc_sept.csv"
-FIRST_JOB = datetime(2017, 8, 14, 23, 27, tzinfo=UTC)
-"""Of Philly's trace, whose clock names no time zone."""
-SINCE_S, UNTIL_S = ((datetime(2017, month, 1, tzinfo=UTC) - FIRST_JOB).total_seconds() for month in (10, 12))
 OTHERS = {"6214e9": 64, "b436b2": 64, "6c71a0": 32, "11cb48": 16, "e13805": 16, "ed69ec": 8, "103959": 8}
 """Nodes of Philly's other virtual clusters, of which the trace holds only some jobs: to learn from, not to judge by."""
 WINDOW, LOADS = 1200, (0.8, 1.2)
-
-
-@dataclass(frozen=True, slots=True)
-class TraceSite:
-    """Some jobs of a trace, and the nodes of 8 GPUs that they had."""
-
-    name: str
-    file: str
-    partition: str
-    nodes: int
-    published: Mapping[str, float]
-    """Mean completion times, seconds, by policy, where they were published."""
 
 
 # HeliosArtifact, "QSSF Service/plot/result_plot.ipynb"; all but SRTF without preemption, SJF and SRTF with the true run
@@ -50,28 +30,20 @@ SITES = (
               {"FIFO": 233539, "SJF": 168747, "QSSF": 196886, "SRTF": 146023}),
     TraceSite("Philly 7f04ca, 32 nodes", PHILLY, "7f04ca", 32,
               {"FIFO": 133826, "SJF": 133271, "QSSF": 133941, "SRTF": 132980}),
-    TraceSite("Venus vcvGl, 20 nodes", VENUS, "vcvGl", 20, {}),
-    TraceSite("Venus vcvlY, 2 nodes", VENUS, "vcvlY", 2, {}),
+    TraceSite("Venus vcvGl, 20 nodes", VENUS, "vcvGl", 20),
+    TraceSite("Venus vcvlY, 2 nodes", VENUS, "vcvlY", 2),
 )
-
-
-@cache
-def _workload(path: Path) -> Workload:
-    return from_trace(read_trace(path)).workload
 
 
 def stretch_of(site: TraceSite, traces: Path) -> Stretch:
     """Return a site's jobs; FileNotFoundError when its trace is not there."""
-    work = _workload(traces / site.file)
-    kept = work.partition == work.partition_names.index(site.partition)
-    if site.file == PHILLY:
-        kept &= (work.submit - work.submit[0] >= SINCE_S) & (work.submit - work.submit[0] < UNTIL_S)
-    return Stretch(Cluster.from_spec(f"{site.nodes}x8"), _alone(work, np.flatnonzero(kept)), -np.inf)
+    work = workload_of(traces / site.file)
+    return Stretch(Cluster.from_spec(f"{site.nodes}x8"), _alone(work, site.rows(work)), -np.inf)
 
 
 def other_clusters(traces: Path, number: int) -> Stretch:
     """Return a part of one of Philly's other virtual clusters, as dense as if no jobs of it were missing."""
-    work, random = _workload(traces / PHILLY), np.random.default_rng([11, number])
+    work, random = workload_of(traces / PHILLY), np.random.default_rng([11, number])
     name = str(random.choice(list(OTHERS)))
     rows = np.flatnonzero(work.partition == work.partition_names.index(name))
     first = int(random.integers(0, max(1, len(rows) - WINDOW)))

@@ -7,20 +7,18 @@ than a day, the limit of many a site; no trace tells applications, so each of th
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ....storage.traces import TraceError, read_trace
+from ....storage.traces import TraceError
 from ...replay import locality
 from ...replay.arrays import Floats, Longs
-from ...replay.workload import Workload
-from ...replay.workload_builder import from_trace
+from ...replay.optimum import elastic_jct_mean_bound
+from ..packaged import LINGJUN, PHILLY, VENUS, workload_of
 from .kernel import WINDOW, EpisodeJobs, EpisodeState, Site
 
 SIZES = (64, 128, 256, 512)
@@ -62,10 +60,10 @@ class TraceSource:
     partition: str | None = None
 
 
-REAL = (TraceSource("Philly 7f04ca, as it was", "philly/philly_jobs.csv.gz", "7f04ca"),
-        TraceSource("Philly 0e4a51, as it was", "philly/philly_jobs.csv.gz", "0e4a51"),
-        TraceSource("Lingjun", "alibaba_lingjun_2023/crux_jobs.csv"),
-        TraceSource("Venus", "helios_venus/helios_venus_2vc_sept.csv"))
+REAL = (TraceSource("Philly 7f04ca, as it was", PHILLY, "7f04ca"),
+        TraceSource("Philly 0e4a51, as it was", PHILLY, "0e4a51"),
+        TraceSource("Lingjun", LINGJUN),
+        TraceSource("Venus", VENUS))
 """Of the first two the sizes and lengths were learned from, but not their order; the others were never seen."""
 SEEN = 64
 """Numbers that an agent may be shown at once."""
@@ -137,7 +135,7 @@ def made_up(seed: int, number: int, gpus: int, mix: str) -> ArenaEpisode:
 
 def cut(trace: TraceSource, folder: Path, number: int, gpus: int) -> ArenaEpisode:
     """Cut an episode out of a real trace, at a density drawn from ``LOADS``; TraceError when no jobs are to be had."""
-    work = _read(folder / trace.file)
+    work = workload_of(folder / trace.file)
     kept = (work.run > 0) & (work.gpus > 0) & (work.gpus <= gpus // LARGEST)
     if trace.partition is not None:
         kept &= np.array(work.partition_names)[work.partition] == trace.partition
@@ -150,11 +148,6 @@ def cut(trace: TraceSource, folder: Path, number: int, gpus: int) -> ArenaEpisod
     rows = rows[first:first + count]
     return _episode(draw, gpus, work.gpus[rows].astype(np.int64), np.minimum(work.run[rows], LONGEST_S),
                     work.submit[rows], trace.name)
-
-
-@cache
-def _read(path: Path) -> Workload:
-    return from_trace(read_trace(path)).workload
 
 
 def _episode(draw: np.random.Generator, gpus: int, wanted: Longs, run: Floats, submit: Floats,
@@ -209,27 +202,9 @@ def bound(episode: ArenaEpisode) -> EpisodeResult:
     job at least as long as it runs. While jobs come, that machine never rests as long as there is work.
     """
     jobs, last = episode.jobs, float(episode.jobs.submit[-1])
-    work = jobs.run * jobs.gpus / episode.gpus
-    ends, done = _srpt(jobs.submit, work, last)
-    jct = max(float((ends - jobs.submit).mean()), float(jobs.run.mean()))
-    return EpisodeResult(jct, done / last if last > 0 else 1.0, 0.0, 1.0)
-
-
-def _srpt(submit: Floats, work: Floats, last: float) -> tuple[Floats, float]:
-    """Return the ends of jobs on one machine by shortest remaining time, and what it has worked until ``last``."""
-    ends, now, worked = np.empty(len(work)), 0.0, 0.0
-    left: list[tuple[float, int]] = []
-    for job, coming in enumerate([*submit[1:].tolist(), np.inf]):
-        heapq.heappush(left, (float(work[job]), job))
-        while left and now < coming:
-            rest, first = heapq.heappop(left)
-            took = min(rest, coming - now)
-            now += took
-            if now <= last:
-                worked += took
-            if took < rest:
-                heapq.heappush(left, (rest - took, first))
-            else:
-                ends[first] = now
-        now = max(now, min(coming, last))
-    return ends, worked
+    jct = elastic_jct_mean_bound(jobs.submit, jobs.run, jobs.run * jobs.gpus, episode.gpus)
+    idle, until = 0.0, 0.0
+    for submit, work in zip(jobs.submit.tolist(), (jobs.run * jobs.gpus / episode.gpus).tolist(), strict=True):
+        idle += max(0.0, submit - until)
+        until = max(until, submit) + work
+    return EpisodeResult(jct, 1.0 - idle / last if last > 0 else 1.0, 0.0, 1.0)

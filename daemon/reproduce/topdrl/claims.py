@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...replay.locality import APPLICATIONS, GPUS, PER_CROSSING
-from ...replay.outcome import FEWEST_PAIRS, Interval
+from ...replay.outcome import FEWEST_PAIRS
 from .. import plots
-from ..report import Section, Table
+from ..report import Section, Table, interval
 from . import predecessor
 from .arena import JOBS_PER_GPU, LARGEST, LOADS, LONGEST_S, PER_LEAF, SIZES
 from .kernel import WINDOW
@@ -93,7 +92,7 @@ def verdict(contest: Contest) -> Section:
         for names, called in ((NEAREST, "best order on the nearest GPUs"), (list(WAITING), "best rule that waits")):
             best = contest.best(names, column)
             each = ", ".join(f"{gain.estimate:+.1%}" for gain in contest.gains(best, column))
-            told.append(f"{metric.capitalize()} against the {called}, {best}: {_interval(contest.gain(best, column))}; "
+            told.append(f"{metric.capitalize()} against the {called}, {best}: {interval(contest.gain(best, column))}; "
                         f"by training {each}.")
     return Section("The contended bench: verdict", told)
 
@@ -107,12 +106,6 @@ def _told(contest: Contest, lost: Sequence[str]) -> str:
 _METRICS = (("jct_s", "completion time"), ("throughput", "throughput"))
 
 
-def _interval(found: Interval) -> str:
-    if math.isnan(found.low):
-        return f"{found.estimate:+.1%} (one episode)"
-    return f"{found.estimate:+.1%} ({found.low:+.1%} to {found.high:+.1%})"
-
-
 def table(contest: Contest, mark: Sequence[str] = (OURS, LITERAL)) -> Section:
     """Return every policy, best completion time first."""
     rows = []
@@ -120,7 +113,7 @@ def table(contest: Contest, mark: Sequence[str] = (OURS, LITERAL)) -> Section:
         figures = [f"{contest.mean(name, 'jct_s') / _HOUR_S:.2f}", f"{contest.mean(name, 'throughput'):.3f}"]
         kept = ["-", "-"] if name == BOUND else [f"{contest.mean(name, 'wait_p99_s') / _HOUR_S:.1f}",
                                                  f"{contest.mean(name, 'speed'):.3f}"]
-        against = ["-", "-"] if name in mark else [_interval(contest.gain(name, column)) for column, _ in _METRICS]
+        against = ["-", "-"] if name in mark else [interval(contest.gain(name, column)) for column, _ in _METRICS]
         rows.append((name, *figures, *kept, *against))
     return Section(f"{contest.name}: {contest.episodes} episodes", [
         f"{' and '.join(STRICT)}: the first in order keeps all others waiting until it fits; elsewhere the first that "
@@ -148,7 +141,7 @@ _VERSUS = ("Cluster", "Episodes", "Best order + nearest", "Ours: JCT", "Ours: th
 def _versus(contest: Contest, names: Sequence[str]) -> list[str]:
     """Return the best of some by completion time, and ours against it."""
     best = contest.best(names, "jct_s")
-    return [best, *(_interval(contest.gain(best, column)) for column, _ in _METRICS)]
+    return [best, *(interval(contest.gain(best, column)) for column, _ in _METRICS)]
 
 
 def guessed(contest: Contest) -> Section:
@@ -165,7 +158,7 @@ def literal(contest: Contest) -> Section:
     shown = (BOUND, OURS, LITERAL, *WAITING, *BETTER_ORDERS, "SJF + nearest", "FCFS + nearest",
              "FCFS + first-available", RANDOM)
     rows = [(name, f"{contest.mean(name, 'jct_s') / _HOUR_S:.2f}", f"{contest.mean(name, 'throughput'):.3f}",
-             *(["-", "-"] if name == LITERAL else [_interval(contest.gain(name, column, LITERAL))
+             *(["-", "-"] if name == LITERAL else [interval(contest.gain(name, column, LITERAL))
                                                    for column, _ in _METRICS]))
             for name in sorted(shown, key=lambda name: contest.mean(name, "jct_s"))]
     return Section("The literal network, 64 GPUs", [

@@ -10,7 +10,7 @@ from rich.progress import Progress
 
 from ...agents.checkpoint import CARD, read_card
 from ...agents.kinds import TrainingError
-from ..evolution import EvolutionConfig, card_of, train
+from ..evolution import EvolutionConfig, card_of, followed
 from ..progress import progress, resumable
 from ..report import write_report
 from . import claims, predecessor
@@ -60,9 +60,7 @@ def _measured(setting: Setting, models: Path, traces: Path | None, bar: Progress
 def _evolved(config: EvolutionConfig, models: Path, curves: dict[str, claims.Curve], bar: Progress) -> SizeFree:
     """Return the size-free agent of a seed; a training that was interrupted goes on."""
     folder, name, bench = models / f"seed-{config.seed}", f"ours, seed {config.seed}", QueueBench(config.seed)
-    task = bar.add_task(name, total=max(config.rounds, 1))
-    for step in train(config, bench, folder):
-        bar.update(task, completed=step.round, description=f"{name}: {step.score:+.4f}")
+    step = followed(name, config, bench, folder, bar)
     agent = bench.agent(step.best)
     agent.save(folder, card_of("topdrl", config, step, "worth_log",
                                f"{POOL} episodes of TopDRL's bench, seed {config.seed}"))

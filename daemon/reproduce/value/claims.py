@@ -14,11 +14,12 @@ from ...replay.cluster import Cluster
 from ...replay.lower_bound import limit
 from ...replay.outcome import jain
 from ...replay.workload import Workload
+from ..packaged import TraceSite
 from ..report import Section, Table
 from .idle_forecast import checked, in_use
 from .outcomes import ReplayOutcome, compare, compare_energy
 from .setting import Setting
-from .sites import SiteTrace, jobs_of, load
+from .sites import jobs_of, load
 from .task import FORECAST, OFF, ON, ReplayTask
 from .tried import GATE, HEEDED, INCUMBENT, ORACLES, RANDOM, SCORER, TRIED, Try
 
@@ -40,7 +41,7 @@ GROUPS = ((1, 1, "1 GPU"), (2, 8, "2 to 8 GPUs"), (9, 1 << 30, "more GPUs"))
 class Contest:
     """All outcomes on one trace."""
 
-    trace: SiteTrace
+    trace: TraceSite
     cluster: Cluster
     work: Workload
     found: Mapping[tuple[str, str], Sequence[ReplayOutcome]]
@@ -89,7 +90,7 @@ class Contest:
         return max(ours / theirs for ours, theirs in mean)
 
 
-def facts(sites: Sequence[SiteTrace], found: Mapping[ReplayTask, ReplayOutcome], setting: Setting,
+def facts(sites: Sequence[TraceSite], found: Mapping[ReplayTask, ReplayOutcome], setting: Setting,
           traces: Path) -> dict[str, object]:
     """Return all that the report says, by the names of its template."""
     contests = [_contest(number, trace, found, setting, traces) for number, trace in enumerate(sites)]
@@ -111,7 +112,7 @@ def _preface(setting: Setting) -> Iterator[str]:
            "beats.")
 
 
-def _contest(number: int, trace: SiteTrace, found: Mapping[ReplayTask, ReplayOutcome], setting: Setting,
+def _contest(number: int, trace: TraceSite, found: Mapping[ReplayTask, ReplayOutcome], setting: Setting,
              traces: Path) -> Contest:
     cluster, work = jobs_of(trace, traces, setting.limit_factor)
     mine: dict[tuple[str, str], list[ReplayOutcome]] = {}

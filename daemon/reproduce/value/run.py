@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 from pathlib import Path
 
 from ..failures import SettingError
-from ..progress import progress, resumable
+from ..progress import completed, processes
 from ..report import write_report
 from . import claims
 from .outcomes import ReplayOutcome
@@ -28,15 +26,14 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
         (traces / site.file).stat()
     tasks = [task for number in range(len(sites))
              for task in _tasks(number, setting, traces.resolve(), (out / "replayed").resolve())]
-    with resumable(), ProcessPoolExecutor(setting.workers, get_context("spawn")) as pool:
-        try:
-            # All others are told what ended when under the site's own scheduler.
-            found = dict(_done([task for task in tasks if _first(task)], pool))
-            found |= dict(_done([task for task in tasks if not _first(task) and task.tried != GATE], pool))
-            found |= dict(_done([task for task in tasks if task.tried == GATE], pool))
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    # All others are told what ended when under the site's own scheduler; the gate goes by what came of them.
+    turns = ([task for task in tasks if _first(task)],
+             [task for task in tasks if not _first(task) and task.tried != GATE],
+             [task for task in tasks if task.tried == GATE])
+    found = dict[ReplayTask, ReplayOutcome]()
+    with processes(setting.workers) as pool:
+        for turn in turns:
+            found.update(completed("replaying", turn, kept, carried_out, pool))
     return write_report(out, "sections.md.j2", claims.facts(sites, found, setting, traces))
 
 
@@ -55,20 +52,3 @@ def _tasks(site: int, setting: Setting, traces: Path, folder: Path) -> Iterator[
     for tried, power in claims.POWERED:
         if power != ON:
             yield task(tried, power=power)
-
-
-def _done(tasks: list[ReplayTask], pool: Executor) -> Iterator[tuple[ReplayTask, ReplayOutcome]]:
-    """Yield what came of each task, those first that an earlier run has done."""
-    open_tasks = []
-    for task in tasks:
-        known = kept(task)
-        if known is None:
-            open_tasks.append(task)
-        else:
-            yield task, known
-    with progress() as bar:
-        whole = bar.add_task("replaying", total=len(tasks), completed=len(tasks) - len(open_tasks))
-        waiting = {pool.submit(carried_out, task): task for task in open_tasks}
-        for future in as_completed(waiting):
-            bar.update(whole, advance=1)
-            yield waiting[future], future.result()

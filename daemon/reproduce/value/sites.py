@@ -6,51 +6,32 @@ times, and is no candidate here. Limits only tell the backfill when running jobs
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....storage.traces import read_trace
 from ...agents.histories import taken
 from ...replay.cluster import Cluster
 from ...replay.priority.site import Scheduling
 from ...replay.runtime_prediction import Traits, predict
 from ...replay.workload import Workload
-from ...replay.workload_builder import from_trace
-from ..scorer.sites import PHILLY, SINCE_S, UNTIL_S, VENUS
+from ..packaged import GPUS, LINGJUN, OPENB, PHILLY, VENUS, TraceSite, workload_of
 
 Floats = NDArray[np.float64]
 
 QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95)
-GPUS = 8
-"""Of a node."""
-
-
-@dataclass(frozen=True, slots=True)
-class SiteTrace:
-    """Jobs of a trace, and the nodes that they run on."""
-
-    name: str
-    file: str
-    partition: str
-    """'' for all jobs."""
-    nodes: int
-
-
-_LINGJUN, _OPENB = "alibaba_lingjun_2023/crux_jobs.csv", "alibaba_openb_2023/openb_pod_list_default.csv.gz"
 TRACES = (
-    SiteTrace("Philly 0e4a51, 32 nodes", PHILLY, "0e4a51", 32),
-    SiteTrace("Philly 7f04ca, 32 nodes", PHILLY, "7f04ca", 32),
-    SiteTrace("Venus vcvGl, 20 nodes", VENUS, "vcvGl", 20),
-    SiteTrace("Venus vcvlY, 2 nodes", VENUS, "vcvlY", 2),
-    SiteTrace("Philly 0e4a51 on 20 nodes", PHILLY, "0e4a51", 20),
-    SiteTrace("Philly 7f04ca on 22 nodes", PHILLY, "7f04ca", 22),
-    SiteTrace("Philly 11cb48 on 3 nodes", PHILLY, "11cb48", 3),
-    SiteTrace("Lingjun on 128 nodes", _LINGJUN, "", 128),
-    SiteTrace("openb on 4 nodes", _OPENB, "", 4),
+    TraceSite("Philly 0e4a51, 32 nodes", PHILLY, "0e4a51", 32),
+    TraceSite("Philly 7f04ca, 32 nodes", PHILLY, "7f04ca", 32),
+    TraceSite("Venus vcvGl, 20 nodes", VENUS, "vcvGl", 20),
+    TraceSite("Venus vcvlY, 2 nodes", VENUS, "vcvlY", 2),
+    TraceSite("Philly 0e4a51 on 20 nodes", PHILLY, "0e4a51", 20),
+    TraceSite("Philly 7f04ca on 22 nodes", PHILLY, "7f04ca", 22),
+    TraceSite("Philly 11cb48 on 3 nodes", PHILLY, "11cb48", 3),
+    TraceSite("Lingjun on 128 nodes", LINGJUN, "", 128),
+    TraceSite("openb on 4 nodes", OPENB, "", 4),
 )
 """Those of whole clusters first; then on so many nodes that jobs wait, or, of the last one, that few do."""
 SLURM = {"PriorityType": "priority/multifactor", "PriorityWeightAge": "1000", "PriorityWeightFairShare": "10000",
@@ -58,23 +39,14 @@ SLURM = {"PriorityType": "priority/multifactor", "PriorityWeightAge": "1000", "P
 """The incumbent's settings; all else is Slurm's default. Where a trace tells no users they order by arrival."""
 
 
-@cache
-def _read(path: Path) -> Workload:
-    return from_trace(read_trace(path)).workload
-
-
-def _chosen(trace: SiteTrace, traces: Path) -> Workload:
+def _chosen(trace: TraceSite, traces: Path) -> Workload:
     """Return the jobs of a trace that are replayed."""
-    work = _read(traces / trace.file)
-    kept = (work.gpus <= trace.nodes * GPUS) & (work.gpus > 0) & (work.run > 0)
-    if trace.partition:
-        kept &= work.partition == work.partition_names.index(trace.partition)
-    if trace.file == PHILLY:
-        kept &= (work.submit - work.submit[0] >= SINCE_S) & (work.submit - work.submit[0] < UNTIL_S)
-    return taken(work, np.flatnonzero(kept))
+    work = workload_of(traces / trace.file)
+    rows = trace.rows(work)
+    return taken(work, rows[(work.gpus[rows] <= trace.nodes * GPUS) & (work.gpus[rows] > 0) & (work.run[rows] > 0)])
 
 
-def jobs_of(trace: SiteTrace, traces: Path, limit_factor: float) -> tuple[Cluster, Workload]:
+def jobs_of(trace: TraceSite, traces: Path, limit_factor: float) -> tuple[Cluster, Workload]:
     """Return the nodes and the jobs of a trace; nothing is known of run times yet."""
     work = _chosen(trace, traces)
     made = Workload.of(work.submit, work.run, work.gpus, user=np.maximum(work.user, 0), user_names=work.user_names,

@@ -6,6 +6,7 @@ from rounds import write_traces
 
 from idlewatt.daemon.reproduce.maifs import windows
 from idlewatt.daemon.reproduce.maifs.windows import DAY_S, HELIOS, LOAD, LONGEST_S, PHILLY, HeldOutCluster
+from idlewatt.daemon.reproduce.packaged import workload_of
 from idlewatt.storage.traces import TraceError
 
 
@@ -28,7 +29,7 @@ def test_held_out_windows_load_the_nodes_for_a_day_on_average_with_jobs_that_fit
 
 def test_held_out_windows_share_no_job_and_come_after_all_that_is_learned_from(traces):
     found = windows.held_out(PHILLY, traces, 64, 1000)
-    work = windows._workload(traces / PHILLY.file)
+    work = workload_of(traces / PHILLY.file)
     later = windows._fitting(work, PHILLY.held_out, PHILLY.last, 64)
     joined = np.concatenate([trace.gpus for trace in found])
     assert len(joined) > 10
