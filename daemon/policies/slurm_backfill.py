@@ -5,7 +5,7 @@ The quick pass starts jobs in order and stops in a partition at the first that d
 first moment from which nodes are free for its whole limit, running jobs being gone by theirs. A plan keeps its nodes
 whole, begins and ends at multiples of ``bf_resolution``, and is dropped when it begins later than ``bf_window``.
 
-A plan matters only to who might start now, so the walk ends when nobody that is left could.
+A plan matters only to who might start now, so the walk ends when nobody that is left could: plans only ever take room.
 """
 
 from __future__ import annotations
@@ -14,28 +14,15 @@ import numpy as np
 
 from ..replay.arrays import ENDED_JOBS, NOW, RUNNING_JOBS, WAITING_JOBS, WAKE, State
 from ..replay.compiled import compiled, compiled_apart
-from ..replay.moves import ask_of, start
+from ..replay.moves import ask_of, fits, site_of, start
 from ..replay.node_selection import least
 from ..replay.queue import NONE, following
 from ..replay.queue_groups import SHARED_NODES
 from ..replay.rules import Key, Place, Walk
 from ..replay.state import ClusterState
 from .registry import backfill
-from .slurm_outlook import (
-    CHOSEN,
-    INTERVAL,
-    LAST,
-    LEVELS,
-    RUNS,
-    SEEN,
-    TESTED,
-    WINDOW,
-    WORK,
-    clear_plans,
-    keep,
-    list_returns,
-    soonest,
-)
+from .slurm_books import AT_ONCE, CHOSEN, COLUMNS, LAST, SEEN, SIZE, Books, books_of, kind_of, list_returns, rooms
+from .slurm_outlook import INTERVAL, TESTED, WINDOW, WORK, clear_plans, keep, plan_of, soonest
 from .slurm_preemption import PREEMPTS, plan_or_start, ready_to_preempt, start_in_line, take_back
 from .strict import start_heads
 
@@ -43,8 +30,12 @@ from .strict import start_heads
 def ready(state: ClusterState) -> State:
     """Return the arrays with the site's settings of the backfill in them."""
     told = state.cluster.scheduling.backfill
-    return ready_to_preempt(state, [told.interval_s, told.window_s, told.resolution_s, float(told.jobs_tested)],
-                            [-np.inf, -1.0, 0.0])
+    arrays = ready_to_preempt(state, [told.interval_s, told.window_s, told.resolution_s, float(told.jobs_tested)],
+                              [-np.inf, -1.0, 0.0])
+    longs, moods = rooms(len(state.cluster), len(state.workload))
+    mood = np.zeros(moods)
+    mood[:arrays.mood.size] = arrays.mood
+    return arrays._replace(mood=mood, outlook=np.zeros(longs, np.int64))
 
 
 def where_jobs_preempt(state: ClusterState) -> Walk | None:
@@ -52,8 +43,7 @@ def where_jobs_preempt(state: ClusterState) -> Walk | None:
     return backfill_with_room if state.arrays.weights[PREEMPTS] else None
 
 
-@backfill("slurm-backfill", estimates=True, levels=LEVELS, lines=SHARED_NODES, turns=True, ready=ready,
-          instead=where_jobs_preempt)
+@backfill("slurm-backfill", estimates=True, lines=SHARED_NODES, turns=True, ready=ready, instead=where_jobs_preempt)
 def slurm_backfill(state: State, key: Key, place: Place) -> None:
     """Start jobs in order; when it is time for it, plan those that wait and start whoever delays none."""
     start_heads(state, place, True)
@@ -120,22 +110,55 @@ def walk_all(state: State, place: Place) -> None:
         return
     clear_plans(state)
     list_returns(state)
-    room = longest_room(state, gpus)
+    book = books_of(state)
+    room, fresh = longest_room(state, book, gpus), True
     for index in range(count):
-        if room < state.keys[index]:
+        while fresh and count > index and not could_start(state, book, state.listed[count - 1]):
+            count -= 1
+        if count == index or room < state.keys[index]:
             return
         job = state.listed[index]
         ask, row_limit = ask_of(state, job), state.jobs[job].limit
         when = soonest(state, place, ask, row_limit)
+        fresh = False
         if when > state.clock[NOW] + state.weights[WINDOW]:
             continue
         nodes = int(state.mood[CHOSEN])
         if when > state.clock[NOW]:
+            fresh = takes_room(state, book, gpus, nodes, plan_of(state, when, row_limit)[0])
             keep(state, nodes, when, row_limit)
         else:
+            fresh = True
             start(state, job, nodes)
             list_returns(state)
-        room = longest_room(state, gpus)
+        if fresh:
+            room = longest_room(state, book, gpus)
+
+
+@compiled
+def takes_room(state: State, book: Books, gpus: int, count: int, begin: float) -> bool:
+    """Tell whether a plan is the first on any chosen node on which so many GPUs are free now."""
+    found = False
+    for index in range(count):
+        node = state.chosen[index]
+        found = found or (state.nodes[node].free_gpus >= gpus and book.first[node] > begin)
+    return found
+
+
+@compiled
+def could_start(state: State, book: Books, job: int) -> bool:
+    """Tell whether a job fits on what is free now on nodes on which nothing is planned until its limit."""
+    ask, site, until = ask_of(state, job), site_of(state), state.clock[NOW] + state.jobs[job].limit
+    kind, chunks, parts = kind_of(state, book, ask), 0, 0
+    begin = kind * state.nodes.size
+    for index in range(begin, begin + book.kinds[COLUMNS * kind + SIZE]):
+        node = book.ranked[index]
+        if book.needs[begin + node] != AT_ONCE or parts == ask.chunks + ask.rests == chunks:
+            break
+        if book.first[node] > until:
+            parts += 1
+            chunks += ask.rests == 0 or fits(site, node, ask, ask.gpus)
+    return chunks >= ask.chunks and parts >= ask.chunks + ask.rests
 
 
 @compiled
@@ -193,12 +216,11 @@ def pop_first(state: State) -> int:
 
 
 @compiled
-def longest_room(state: State, gpus: int) -> float:
+def longest_room(state: State, book: Books, gpus: int) -> float:
     """Return for how long any node with so many free GPUs, and CPUs and memory, is free of plans."""
     longest, now = -1.0, state.clock[NOW]
     for node in range(state.nodes.size):
-        row, counts = state.nodes[node], state.imagined[WORK, node]
+        row = state.nodes[node]
         if row.open == 1 and row.free_cpus > 0 and row.free_memory > 0 and row.free_gpus >= gpus:
-            gap = np.inf if counts.open == 0 else state.imagined[WORK + RUNS, node].time - now
-            longest = max(longest, gap)
+            longest = max(longest, book.first[node] - now)
     return longest

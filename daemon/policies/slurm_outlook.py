@@ -3,69 +3,60 @@
 Running jobs are gone by their limits, window by window (``_will_run_test`` of select/cons_tres); plans keep their nodes
 whole (``_add_reservation`` of sched/backfill). The time of a plan is a matter of seconds, who may start before it of
 hours, so both are followed to the letter.
+
+Slurm tries one moment after the other and builds everything anew for each; what could not change between two of them is
+passed over here: moments before the first node has room, windows that end before that, nodes without room.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..replay.arrays import NOW, RUNNING_JOBS, Ask, State
+from ..replay.arrays import NOW, RUNNING_JOBS, Ask, Floats, State
 from ..replay.compiled import compiled
-from ..replay.moves import part, site_with
-from ..replay.node_selection import least
+from ..replay.moves import site_with
 from ..replay.rules import Place
+from .slurm_books import (
+    CHOSEN,
+    CLEAR,
+    COLUMNS,
+    FEW,
+    OPENED,
+    PLANNED,
+    PLANS,
+    SIZE,
+    Books,
+    books_of,
+    holds,
+    kind_of,
+    place_of,
+    put,
+    take_out,
+    words_of,
+)
 
 INTERVAL, WINDOW, RESOLUTION, TESTED = range(4)
 """Places in ``State.weights``."""
-LAST, SEEN, CHOSEN = range(3)
-"""Places in ``State.mood``: when the last walk was; what had happened by then; how many nodes were chosen."""
-WORK, RUNS, PLANS = 1, 32, 48
-"""Levels of ``State.imagined``: a site to choose nodes on; what running jobs give back, by node; plans, by node.
-
-In the row of a node at the first level of these, ``busy`` counts what is given back and ``open`` plans.
-"""
-LEVELS = WORK + RUNS + PLANS
 WINDOW_S = 30.0
 """All running jobs that end within a window are gone at once. The first ends so long after the next multiple of this,
 each further one twice as long after it as the one before."""
 KILL_WAIT_S = 30.0
 """How long a job is given that is past its limit; Slurm's default ``KillWait``."""
+WORK = 1
+"""A level of ``State.imagined`` that the look ahead leaves alone."""
+SPARSE = 8
+"""Clear nodes are few where they are less than one in so many: then the jobs on them are listed, not looked for."""
+HIGHEST = (1 << 63) - 1
 
 
 @compiled
 def clear_plans(state: State) -> None:
-    """Plan nothing."""
+    """Plan nothing, and imagine all nodes closed."""
+    book = books_of(state)
+    book.head[PLANNED] = book.head[OPENED] = 0
     for node in range(state.nodes.size):
-        state.imagined[WORK, node].open = 0
-
-
-@compiled
-def list_returns(state: State) -> None:
-    """Write down by node what running jobs give back, by their limits."""
-    for node in range(state.nodes.size):
-        state.imagined[WORK, node].busy = 0
-    for place in range(state.counts[RUNNING_JOBS]):
-        give_back(state, state.estimates[place], place)
-
-
-@compiled
-def give_back(state: State, job: int, place: int) -> None:
-    """Write down what a running job gives back, and which in order of their limits it is, behind all before it."""
-    row = state.jobs[job]
-    for index in range(row.held, row.held + row.nodes_held):
-        share, counts = state.held[index], state.imagined[WORK, state.held[index].node]
-        # Where more jobs run than there is room for, the last of them leave together.
-        entry = state.imagined[WORK + min(counts.busy, RUNS - 1), share.node]
-        if counts.busy < RUNS:
-            entry.free_gpus = entry.free_cpus = entry.free_memory = 0
-            counts.busy += 1
-        entry.score = place
-        entry.free_gpus += share.gpus
-        cpus, memory = row.cpus_held, row.memory_held
-        if row.chunk > 0 and share.gpus != row.chunk:
-            cpus, memory = -((-cpus * share.gpus) // row.chunk), -((-memory * share.gpus) // row.chunk)
-        entry.free_cpus += state.nodes[share.node].cpus if row.whole == 1 else cpus
-        entry.free_memory += memory
+        book.plans_on[node], book.first[node] = 0, np.inf
+        state.imagined[0, node].open, state.imagined[0, node].free_gpus = 0, -1
 
 
 @compiled
@@ -75,138 +66,145 @@ def soonest(state: State, place: Place, ask: Ask, lasts: float) -> float:
     Slurm looks at the nodes that are free of plans from now on, and if they are too few, or free too late, at those
     that are free of plans once the next plan is over.
     """
-    now = state.clock[NOW]
-    horizon, begin = now + state.weights[WINDOW], now
-    begin_search(state, ask)
+    book = books_of(state)
+    horizon, begin, kind = state.clock[NOW] + state.weights[WINDOW], state.clock[NOW], kind_of(state, book, ask)
+    if book.kinds[COLUMNS * kind + SIZE] < ask.chunks + ask.rests:
+        return np.inf
+    soon, until = end_of(state, book, rank_of(book, kind, state.nodes.size, 0)), -np.inf
+    over = begun = begin_search(state, book, kind)
     while begin <= horizon:
-        nodes, wanted, later, opens = keep_clear(state, begin, lasts)
-        if nodes < ask.chunks + ask.rests:
-            begin = opens
-            continue
-        when = np.inf
-        if end_of(state, wanted) <= later:
-            when = max(begin, will_run(state, place, ask, wanted, later))
-        if when == begin or (when <= later and (when > horizon or is_clear(state, when, lasts))):
-            return when
+        over = open_over(state, book, kind, over, begin, until)
+        until = begin + lasts
+        begun = close_begun(book, begun, begin, until)
+        later, when = next_over(state, book, kind, over, until), np.inf
+        if soon <= later and book.head[CLEAR] >= ask.chunks + ask.rests:
+            wanted = first_clear(state, book, kind)
+            if end_of(state, book, wanted) <= later:
+                when = max(begin, will_run(state, book, place, ask, kind, wanted, later))
+            if when == begin or (when <= later and (when > horizon or is_clear(state, book, when, lasts))):
+                return when
         begin = min(when, later)
     return np.inf
 
 
 @compiled
-def begin_search(state: State, ask: Ask) -> None:
-    """Write down for each node which running job has to end before it has enough for a part of a job.
-
-    Scratch of the search: in the imagined nodes ``busy`` tells that, ``time`` and ``ends`` when the plans in the way
-    are over and when nothing is in the way; at the next level ``time`` tells until when that holds, and ``stirred``
-    counts plans that are over.
-    """
+def begin_search(state: State, book: Books, kind: int) -> int:
+    """Begin with all usable nodes clear, and with the first plan."""
+    words = words_of(state.nodes.size)
+    for word in range(words):
+        book.clear[word] = book.usable[kind * words + word]
     for node in range(state.nodes.size):
-        row, there = state.imagined[0, node], state.nodes[node]
-        usable = there.open == 1 and state.eligible[ask.pool, node] == 1 and there.gpus >= least(ask)
-        row.busy = left_by(state, node, ask, least(ask)) if usable else 0
-        row.open, row.time, row.ends = 0, np.inf, np.inf
-        state.imagined[WORK, node].time = -np.inf if usable else np.inf
-        state.imagined[WORK, node].stirred = 0
+        book.blockers[node] = 0
+    book.head[CLEAR] = book.kinds[COLUMNS * kind + SIZE]
+    return 0
 
 
 @compiled
-def keep_clear(state: State, begin: float, lasts: float) -> tuple[int, int, float, float]:
-    """Open the imagined nodes on which nothing is planned for so long from a moment on, which only ever grows.
-
-    Return how many they are, which running job has to end before one of them has enough, when the next plan is over
-    that is in the way, and when one more node can be opened.
-    """
-    count, wanted, later, opens = 0, state.counts[RUNNING_JOBS], np.inf, np.inf
-    for node in range(state.nodes.size):
-        if state.imagined[WORK, node].time <= begin:
-            look_ahead(state, node, begin, lasts)
-        row = state.imagined[0, node]
-        if row.open == 1:
-            count, wanted = count + 1, min(wanted, row.busy)
-        else:
-            later, opens = min(later, row.time), min(opens, row.ends)
-    return count, wanted, later, opens
+def open_over(state: State, book: Books, kind: int, plan: int, begin: float, until: float) -> int:
+    """Clear nodes of plans that are over by a moment and were in the way so far; return the first that is not over."""
+    first = kind * words_of(state.nodes.size)
+    while plan < book.head[PLANNED] and book.plan_ends[plan] <= begin:
+        if book.plan_time[plan] <= until:
+            node = book.plan_node[plan]
+            book.blockers[node] -= 1
+            if book.blockers[node] == 0 and holds(book.usable, first, node):
+                put(book.clear, 0, node)
+                book.head[CLEAR] += 1
+        plan += 1
+    return plan
 
 
 @compiled
-def look_ahead(state: State, node: int, begin: float, lasts: float) -> None:
-    """Find what is planned for a node from a moment on."""
-    row, notes = state.imagined[0, node], state.imagined[WORK, node]
-    while notes.stirred < notes.open and state.imagined[WORK + RUNS + notes.stirred, node].ends <= begin:
-        notes.stirred += 1
-    over, until, holds = begin, begin, np.inf
-    for index in range(notes.stirred, notes.open):
-        entry = state.imagined[WORK + RUNS + index, node]
-        if entry.time > begin + lasts:
-            holds = min(holds, entry.time - lasts)
-        if entry.time > until + lasts:
-            break
-        if entry.ends > until:
-            if entry.time <= begin + lasts and (over == begin or entry.time <= over):
-                over = entry.ends
-            until = entry.ends
-    row.open = 1 if until == begin else 0
-    row.time, row.ends = over, until
-    notes.time = min(holds, over) if row.open == 0 else holds
+def close_begun(book: Books, plan: int, begin: float, until: float) -> int:
+    """Close nodes on which plans begin until a moment and are not over yet; return the first that begins later."""
+    while plan < book.head[PLANNED] and book.next_time[plan] <= until:
+        if book.next_ends[plan] > begin:
+            node = book.next_node[plan]
+            book.blockers[node] += 1
+            if holds(book.clear, 0, node):
+                take_out(book.clear, 0, node)
+                book.head[CLEAR] -= 1
+        plan += 1
+    return plan
 
 
 @compiled
-def will_run(state: State, place: Place, ask: Ask, wanted: int, latest: float) -> float:
-    """Return when a job could start on the open nodes, running jobs being gone by their limits; choose its nodes.
+def next_over(state: State, book: Books, kind: int, plan: int, until: float) -> float:
+    """Return when the first plan is over that is in the way until a moment; plans before the given one are over."""
+    first = kind * words_of(state.nodes.size)
+    for index in range(plan, book.head[PLANNED]):
+        if book.plan_time[index] <= until and holds(book.usable, first, book.plan_node[index]) and not (
+                book.plan_joined[index] == 1 and book.plan_ends[index] <= until):
+            return book.plan_ends[index]
+    return np.inf
+
+
+@compiled
+def rank_of(book: Books, kind: int, nodes: int, index: int) -> int:
+    """Return which running job has to end before the node at a place in a kind's order has enough."""
+    return place_of(book, book.needs[kind * nodes + book.ranked[kind * nodes + index]])
+
+
+@compiled
+def first_clear(state: State, book: Books, kind: int) -> int:
+    """Return which running job has to end before the first of the clear nodes has enough for a part of a job."""
+    nodes = state.nodes.size
+    for index in range(book.kinds[COLUMNS * kind + SIZE]):
+        if holds(book.clear, 0, book.ranked[kind * nodes + index]):
+            return rank_of(book, kind, nodes, index)
+    return state.counts[RUNNING_JOBS]
+
+
+@compiled
+def will_run(state: State, book: Books, place: Place, ask: Ask, kind: int, wanted: int, latest: float) -> float:
+    """Return when a job could start on the clear nodes, running jobs being gone by their limits; choose its nodes.
 
     At least the ``wanted``-th of them has to end; where that is too late no nodes are chosen. A window ends before the
     next job that ends beyond it; but where the last of a window is one of other nodes, Slurm does not look when the one
     after it ends, and takes that for gone, too.
     """
     now, running = state.clock[NOW], state.counts[RUNNING_JOBS]
-    if wanted < 0 and try_at(state, place, ask, -1):
+    if wanted < 0 and try_at(state, book, place, ask, kind, -1):
         return now
-    index, width = following_open(state, 0), WINDOW_S
-    base = (np.floor(end_of(state, index) / WINDOW_S) + 1.0) * WINDOW_S
-    while index < running:
-        last = window_end(state, following_open(state, index), base + width)
+    list_touching(state, book)
+    index, width = next_touching(state, book, 0), WINDOW_S
+    if wanted >= running or index == running:
+        return np.inf
+    base = (np.floor(book.ends[index] / WINDOW_S) + 1.0) * WINDOW_S
+    # The windows up to the last job before the wanted one would not do.
+    last = max(index - 1, last_touching(state, book, wanted - 1)) if wanted > index else index - 1
+    while last + 1 < running:
+        while book.ends[last + 1] > base + width:
+            width *= 2.0
+        beyond = next_touching(state, book, first_beyond(state, book, base + width) - 1)
+        beyond = beyond if beyond < running else last_touching(state, book, running - 1)
+        if beyond <= last:
+            return np.inf
+        last, width = beyond, width * 2.0
         if last >= wanted:
-            end = end_of(state, last)
+            end = book.ends[last]
             if end <= now:
                 end = max(end + KILL_WAIT_S, now + 1.0)
-            if end > latest or try_at(state, place, ask, last):
+            if end > latest or try_at(state, book, place, ask, kind, last):
                 return end
-        index, width = last + 1, width * 2.0
-        while index < running and end_of(state, index) > base + width:
-            width *= 2.0
     return np.inf
 
 
 @compiled
-def window_end(state: State, first: int, bound: float) -> int:
-    """Return the place of the last running job of open nodes in a window whose first is given."""
-    running = state.counts[RUNNING_JOBS]
-    beyond = min(max(first + 1, first_beyond(state, bound)), running)
-    last = beyond - 1
-    if not touches_open(state, state.estimates[last]):
-        last = following_open(state, beyond)
-    if last == running:
-        last = beyond - 1
-        while last > 0 and not touches_open(state, state.estimates[last]):
-            last -= 1
-    return last
-
-
-@compiled
-def end_of(state: State, place: int) -> float:
+def end_of(state: State, book: Books, place: int) -> float:
     """Return when a running job is gone by its limit, given its place among them by that; at once before the first."""
     if place < 0:
         return -np.inf
-    return float(state.jobs[state.estimates[place]].estimate) if place < state.counts[RUNNING_JOBS] else np.inf
+    return book.ends[place] if place < state.counts[RUNNING_JOBS] else np.inf
 
 
 @compiled
-def first_beyond(state: State, bound: float) -> int:
+def first_beyond(state: State, book: Books, bound: float) -> int:
     """Return the place of the first running job that ends beyond a bound."""
     low, high = 0, state.counts[RUNNING_JOBS]
     while low < high:
         middle = (low + high) // 2
-        if state.jobs[state.estimates[middle]].estimate > bound:
+        if book.ends[middle] > bound:
             high = middle
         else:
             low = middle + 1
@@ -214,69 +212,104 @@ def first_beyond(state: State, bound: float) -> int:
 
 
 @compiled
-def following_open(state: State, place: int) -> int:
-    """Return the place of the first running job from one on that holds a part of an open node."""
-    while place < state.counts[RUNNING_JOBS] and not touches_open(state, state.estimates[place]):
+def list_touching(state: State, book: Books) -> None:
+    """List the running jobs that hold a part of a clear node, where the clear nodes are few."""
+    nodes, words = state.nodes.size, (state.counts[RUNNING_JOBS] >> 6) + 1
+    book.head[FEW] = 1 if SPARSE * book.head[CLEAR] < nodes else 0
+    if book.head[FEW] == 0:
+        return
+    for word in range(words):
+        book.touching[word] = 0
+    for word in range(words_of(nodes)):
+        left = book.clear[word]
+        node = word << 6
+        while left != 0:
+            if left & 1 == 1:
+                entry = book.entry[node]
+                while entry >= 0:
+                    put(book.touching, 0, book.back[entry])
+                    entry = book.back[entry + 4]
+            left, node = (left >> 1) & HIGHEST, node + 1
+
+
+@compiled
+def next_touching(state: State, book: Books, place: int) -> int:
+    """Return the place of the first running job from one on that holds a part of a clear node."""
+    while place < state.counts[RUNNING_JOBS] and not touches(state, book, place):
         place += 1
+        while book.head[FEW] == 1 and place & 63 == 0 and place < state.counts[RUNNING_JOBS] and (
+                book.touching[place >> 6] == 0):
+            place += 64
+    return min(place, state.counts[RUNNING_JOBS])
+
+
+@compiled
+def last_touching(state: State, book: Books, place: int) -> int:
+    """Return the place of the last running job up to one that holds a part of a clear node; -1 if none does."""
+    while place >= 0 and not touches(state, book, place):
+        place -= 1
+        while book.head[FEW] == 1 and place & 63 == 63 and place > 0 and book.touching[place >> 6] == 0:
+            place -= 64
     return place
 
 
 @compiled
-def touches_open(state: State, job: int) -> bool:
-    """Tell whether a running job holds a part of an open node."""
-    row = state.jobs[job]
+def touches(state: State, book: Books, place: int) -> bool:
+    """Tell whether a running job holds a part of a clear node."""
+    if book.head[FEW] == 1:
+        return holds(book.touching, 0, place)
+    if book.where[place] >= 0:
+        return holds(book.clear, 0, book.where[place])
+    row, found = state.jobs[state.estimates[place]], False
     for index in range(row.held, row.held + row.nodes_held):
-        if state.imagined[0, state.held[index].node].open == 1:
-            return True
-    return False
+        found = found or holds(book.clear, 0, state.held[index].node)
+    return found
 
 
 @compiled
-def left_by(state: State, node: int, ask: Ask, gpus: int) -> int:
-    """Return which running job has to end before a node has enough for a part of a job; past the last if none will."""
-    row = state.nodes[node]
-    cpus, memory = part(ask.cpus, ask, gpus), part(ask.memory, ask, gpus)
-    if ask.whole == 1:
-        gpus, cpus = row.gpus, row.cpus
-    left_gpus, left_cpus, left_memory = gpus - row.free_gpus, cpus - row.free_cpus, memory - row.free_memory
-    place = -1
-    for index in range(state.imagined[WORK, node].busy):
-        if left_gpus <= 0 and left_cpus <= 0 and left_memory <= 0:
-            return place
-        entry = state.imagined[WORK + index, node]
-        left_gpus, left_cpus = left_gpus - entry.free_gpus, left_cpus - entry.free_cpus
-        left_memory, place = left_memory - entry.free_memory, entry.score
-    return place if left_gpus <= 0 and left_cpus <= 0 and left_memory <= 0 else state.counts[RUNNING_JOBS]
+def try_at(state: State, book: Books, place: Place, ask: Ask, kind: int, last: int) -> bool:
+    """Tell whether a job fits on the clear nodes once running jobs up to one have ended, and choose its nodes.
 
-
-@compiled
-def try_at(state: State, place: Place, ask: Ask, last: int) -> bool:
-    """Tell whether a job fits on the open nodes once running jobs up to one have ended, and choose its nodes."""
-    nodes = state.imagined[0]
-    for node in range(nodes.size):
-        if nodes[node].open == 1:
-            row, there = nodes[node], state.nodes[node]
-            row.free_gpus, row.free_cpus, row.free_memory = there.free_gpus, there.free_cpus, there.free_memory
-            for index in range(state.imagined[WORK, node].busy):
-                entry = state.imagined[WORK + index, node]
-                if entry.score > last:
-                    break
-                row.free_gpus, row.free_cpus = row.free_gpus + entry.free_gpus, row.free_cpus + entry.free_cpus
-                row.free_memory += entry.free_memory
-    count = place(site_with(state, nodes), ask, state.chosen)
+    Nodes that have no room for a part of it by then are left closed.
+    """
+    nodes, count = state.nodes.size, 0
+    for index in range(book.head[OPENED]):
+        state.imagined[0, book.opened[index]].open, state.imagined[0, book.opened[index]].free_gpus = 0, -1
+    for index in range(book.kinds[COLUMNS * kind + SIZE]):
+        if rank_of(book, kind, nodes, index) > last:
+            break
+        node = book.ranked[kind * nodes + index]
+        if holds(book.clear, 0, node):
+            imagine(state, book, node, last)
+            book.opened[count] = node
+            count += 1
+    book.head[OPENED] = count
+    count = place(site_with(state, state.imagined[0]), ask, state.chosen) if count >= ask.chunks + ask.rests else 0
     state.mood[CHOSEN] = count
     return count > 0
 
 
 @compiled
-def is_clear(state: State, when: float, lasts: float) -> bool:
+def imagine(state: State, book: Books, node: int, last: int) -> None:
+    """Open an imagined node with what is free there once running jobs up to one have ended."""
+    row, there, entry = state.imagined[0, node], state.nodes[node], book.entry[node]
+    gpus, cpus, memory = there.free_gpus, there.free_cpus, there.free_memory
+    while entry >= 0 and book.back[entry] <= last:
+        gpus, cpus, memory = gpus + book.back[entry + 1], cpus + book.back[entry + 2], memory + book.back[entry + 3]
+        entry = book.back[entry + 4]
+    row.open, row.free_gpus, row.free_cpus, row.free_memory = 1, gpus, cpus, memory
+
+
+@compiled
+def is_clear(state: State, book: Books, when: float, lasts: float) -> bool:
     """Tell whether nothing is planned on the chosen nodes for so long."""
     begin, end = plan_of(state, when, lasts)
     for place in range(int(state.mood[CHOSEN])):
         node = state.chosen[place]
-        for index in range(state.imagined[WORK, node].open):
-            entry = state.imagined[WORK + RUNS + index, node]
-            if entry.ends > begin and entry.time < end:
+        if book.first[node] >= end:
+            continue
+        for index in range(book.head[PLANNED]):
+            if book.plan_node[index] == node and book.plan_ends[index] > begin and book.plan_time[index] < end:
                 return False
     return True
 
@@ -292,22 +325,62 @@ def plan_of(state: State, when: float, lasts: float) -> tuple[float, float]:
 @compiled
 def keep(state: State, count: int, when: float, lasts: float) -> None:
     """Keep the chosen nodes whole from then until the limit of a job."""
+    book = books_of(state)
     begin, end = plan_of(state, when, lasts)
     for index in range(count):
-        insert_plan(state, state.chosen[index], begin, end)
+        insert_plan(book, state.chosen[index], begin, end)
 
 
 @compiled
-def insert_plan(state: State, node: int, begin: float, end: float) -> None:
-    """Keep a node for a while, among the plans for it by time; where there is no room for more it is left out."""
-    count = state.imagined[WORK, node].open
-    if count == PLANS:
+def insert_plan(book: Books, node: int, begin: float, end: float) -> None:
+    """Keep a node for a while, among all plans by their end; where there are too many for it this one is left out."""
+    joined, count = np.int64(0), book.head[PLANNED]
+    if book.plans_on[node] == PLANS:
         return
-    state.imagined[WORK, node].open = count + 1
-    index = count
-    while index > 0 and state.imagined[WORK + RUNS + index - 1, node].time > begin:
-        entry, before = state.imagined[WORK + RUNS + index, node], state.imagined[WORK + RUNS + index - 1, node]
-        entry.time, entry.ends = before.time, before.ends
+    if book.plans_on[node] > 0:
+        index = first_at(book.plan_ends, count, begin)
+        while index < count and book.plan_ends[index] == begin:
+            book.plan_joined[index] |= np.int64(book.plan_node[index] == node)
+            index += 1
+        index = first_at(book.next_time, count, end)
+        while index < count and book.next_time[index] == end:
+            joined |= np.int64(book.next_node[index] == node)
+            index += 1
+    insert_by_end(book, count, node, begin, end, joined)
+    insert_by_begin(book, count, node, begin, end)
+    book.head[PLANNED], book.first[node] = count + 1, min(book.first[node], begin)
+    book.plans_on[node] += 1
+
+
+@compiled
+def first_at(moments: Floats, count: int, bound: float) -> int:
+    """Return the first of so many moments in order that is not before one."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if moments[middle] < bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def insert_by_end(book: Books, index: int, node: int, begin: float, end: float, joined: int) -> None:
+    """Insert a plan among so many by their end."""
+    while index > 0 and book.plan_ends[index - 1] > end:
+        book.plan_time[index], book.plan_ends[index] = book.plan_time[index - 1], book.plan_ends[index - 1]
+        book.plan_node[index], book.plan_joined[index] = book.plan_node[index - 1], book.plan_joined[index - 1]
         index -= 1
-    entry = state.imagined[WORK + RUNS + index, node]
-    entry.time, entry.ends = begin, end
+    book.plan_time[index], book.plan_ends[index] = begin, end
+    book.plan_node[index], book.plan_joined[index] = node, joined
+
+
+@compiled
+def insert_by_begin(book: Books, index: int, node: int, begin: float, end: float) -> None:
+    """Insert a plan among so many by their begin."""
+    while index > 0 and book.next_time[index - 1] > begin:
+        book.next_time[index], book.next_ends[index] = book.next_time[index - 1], book.next_ends[index - 1]
+        book.next_node[index] = book.next_node[index - 1]
+        index -= 1
+    book.next_time[index], book.next_ends[index], book.next_node[index] = begin, end, node

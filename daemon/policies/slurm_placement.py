@@ -27,6 +27,9 @@ def slurm_placement(site: PlacementView, ask: Ask, chosen: Longs) -> int:
 @compiled_apart
 def by_runs(site: PlacementView, ask: Ask, chosen: Longs) -> int:
     """Score nodes by the run that they stand in, and pick; beside other rules this is long and seldom called."""
+    if ask.chunks + ask.rests == 1:
+        chosen[0] = only_node(site, ask)
+        return 1 if chosen[0] >= 0 else 0
     if not enough(site, ask):
         return 0
     parts = ask.chunks + ask.rests
@@ -38,10 +41,26 @@ def by_runs(site: PlacementView, ask: Ask, chosen: Longs) -> int:
         if size == 0:
             return 0
         for node in range(first, first + size):
-            # In a run that suffices for one node the emptiest is left alone; else nodes are taken in order.
-            site.nodes[node].score = turn * TAKEN + (free_room(site, node, ask) if parts == 1 else node)
+            site.nodes[node].score = turn * TAKEN + node
         found, turn = found + size, turn + 1
     return pick(site, ask, chosen)
+
+
+@compiled
+def only_node(site: PlacementView, ask: Ask) -> int:
+    """Return the node with the least room of the run with the least, for a job of one node; -1 if none has any."""
+    best, least_room, here, node_here, room_here = -1, ENDLESS, 0, -1, ENDLESS
+    for node in range(site.nodes.size + 1):
+        if node < site.nodes.size and fits(site, node, ask, least(ask)):
+            room = free_room(site, node, ask)
+            if room < room_here:
+                node_here, room_here = node, room
+            here += room
+        elif node_here >= 0:
+            if here < least_room:
+                best, least_room = node_here, here
+            here, node_here, room_here = 0, -1, ENDLESS
+    return best
 
 
 @compiled

@@ -20,16 +20,16 @@ from ..replay.rules import Place
 from ..replay.state import ClusterState
 from ..replay.workload import Workload
 from .preempting import holds_chosen
-from .slurm_outlook import CHOSEN, WINDOW, WORK, keep, list_returns, soonest
+from .slurm_books import CHOSEN, COLUMNS_OF_JOBS, TABLES, list_returns
+from .slurm_outlook import WINDOW, WORK, keep, soonest
 from .strict import first_line, line_up, move_on, try_start
 
 PREEMPTS, GROUPS, REORDERS, STRICT, YOUNGEST, RETURNS, MATRIX = range(4, 11)
 """Places in ``State.weights``, behind those of the backfill; from the last on: [group, group] who may preempt whom."""
 GROUP, BECOMES, EXEMPT, WEIGHT = range(4)
 """Columns of ``State.traits``."""
-TABLES = 3
-"""Where scratch for each job begins in ``State.mood``: who was requeued, whom one may preempt, on how many nodes of
-those that it wants, and, of each job, when it made room last."""
+# The tables in ``State.mood``: who was requeued, whom one may preempt, on how many nodes of those that it wants, and
+# when each job made room last.
 PENDING_S = 40.0
 """So long after it made room a job does not make room again: Slurm's usual ``KillWait`` and ``MessageTimeout``."""
 LAST_SORTED = 99999.0
@@ -47,7 +47,7 @@ def ready_to_preempt(state: ClusterState, weights: list[float], mood: list[float
     exempt = np.array(_exempt(told, workload))
     traits = np.column_stack([code, np.array([group.becomes for group in known])[code], exempt,
                               np.array([group.weight for group in known])[code]]).astype(np.float64)
-    scratch = np.zeros((4, len(workload)))
+    scratch = np.zeros((COLUMNS_OF_JOBS, len(workload)))
     scratch[3] = -np.inf
     back = np.flatnonzero((arrays.jobs.status == HELD) & (arrays.jobs.preempted > 0))
     scratch[0, :len(back)] = back

@@ -12,10 +12,9 @@ from ..replay.queue_groups import SHARED_NODES
 from ..replay.rules import Key, Place
 from .registry import backfill
 from .slurm_backfill import ready, walk_all
-from .slurm_outlook import LEVELS
 
 
-@backfill("whole-nodes", estimates=True, levels=LEVELS, lines=SHARED_NODES, turns=True, ready=ready)
+@backfill("whole-nodes", estimates=True, lines=SHARED_NODES, turns=True, ready=ready)
 def whole_nodes(state: State, key: Key, place: Place) -> None:
     """Start jobs in order, or plan them; whoever is tested last by the site's settings ends the walk."""
     if state.counts[WAITING_JOBS] > 0:

@@ -194,3 +194,6 @@ class State(NamedTuple):
     """[job, trait] what learned rules make of each job before the first decision."""
     mood: Floats
     """Scratch: what learned rules make of the cluster and its queue at the present decision."""
+    outlook: Longs
+    """Scratch: what a rule that looks ahead keeps in mind of nodes; empty for all others. It alone knows what it means,
+    and finds out itself what has changed but for ``eligible``: who changes that sets all of it to 0."""

@@ -126,7 +126,7 @@ class Doors:
         arrays = self._state.arrays
         for pool, name in self._asked.items():
             arrays.eligible[pool] = self._anyway[pool] & (self._reserved == name)
-        arrays.counts[CHANGED] = 1
+        arrays.counts[CHANGED], arrays.outlook[:] = 1, 0
         arrays.clock[WAKE] = min(arrays.clock[WAKE], changes[0].time_s)
 
 

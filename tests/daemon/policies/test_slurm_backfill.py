@@ -6,6 +6,7 @@ from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.priority.site import Scheduling
+from idlewatt.daemon.replay.timeline import begun, proceed
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.settings.priority import BackfillSettings
 from idlewatt.storage.records import Node
@@ -155,3 +156,50 @@ def test_a_job_that_says_how_many_tasks_a_node_runs_takes_the_first_node():
 
     assert place(0) == ("n1",)  # fewer CPUs are free there
     assert place(1) == ("n0",)
+
+
+def random_site(seed, nodes):
+    """Return a cluster of three partitions that share nodes, and a queue of all sorts of jobs."""
+    random = np.random.default_rng(seed)
+    known = [Node(f"n{number:03d}", ("default", *random.choice(["left", "right"], random.integers(0, 3), False)),
+                  int(random.choice([2, 4, 8])), cpus=int(random.choice([8, 16]))) for number in range(nodes)]
+    size = 250
+    gpus, run = random.choice([0, 1, 2, 4, 8, 12], size), random.integers(30, 4000, size)
+    return Cluster.from_records(known), Workload.of(
+        np.cumsum(random.exponential(4000 / nodes, size)), run, gpus, limit=run * random.choice([1, 2, 5], size),
+        cpus=random.integers(0, 6, size), partition=random.choice(["default", "left", "right"], size).tolist(),
+        nodes=random.choice([0, 0, 1, 2], size))
+
+
+def starts_without_memory(cluster, workload, policy):
+    """Return starts and nodes of a replay that forgets now and then what it knew of nodes and kinds of jobs."""
+    run, agenda = begun(cluster, workload, named(policy))
+    for until in np.arange(0.0, workload.submit[-1] + 4000.0, 61.0):
+        proceed(run.state, agenda, named(policy), until)
+        run.state.arrays.outlook[:] = 0
+    proceed(run.state, agenda, named(policy), np.inf)
+    return run.start.tolist(), run.state.arrays.held.tolist()
+
+
+def test_what_is_known_from_earlier_walks_changes_no_start():
+    waited = 0.0
+    for seed, nodes in ((1, 3), (2, 9), (3, 20), (4, 70)):
+        cluster, workload = random_site(seed, nodes)
+        for policy in (POLICY, "sjf-limit+best-fit+whole-nodes"):
+            run = engine.run(cluster, workload, named(policy))
+            assert (run.start.tolist(), run.state.arrays.held.tolist()) == starts_without_memory(
+                cluster, workload, policy)
+            waited += float(np.nansum(run.start - workload.submit))
+    assert waited > 0  # else nobody was ever planned for
+
+
+def test_more_kinds_of_jobs_than_are_kept_in_mind_are_planned_all_the_same():
+    # 300 kinds, told apart by their CPUs, wait for a node that is free at 1000; the last of them is short enough to go.
+    jobs = 300
+    workload = Workload.of(np.arange(jobs + 2), [1000, *(np.full(jobs, 5000.0)), 100], [3, *np.full(jobs, 4), 1],
+                           limit=[1000, *np.full(jobs, 5000.0), 100], cpus=[0, *range(1, jobs + 1), 1])
+    cluster = Cluster.from_records([Node("n0", ("default",), 4, cpus=1000)])
+
+    found = starts(cluster, workload, jobs_tested=1000)
+    assert found[1] == 1000
+    assert jobs < found[-1] < 400

@@ -8,6 +8,7 @@ from idlewatt.daemon.replay import engine, timeline
 from idlewatt.daemon.replay.cluster import Cluster, NodeEvent
 from idlewatt.daemon.replay.outcome import utilization
 from idlewatt.daemon.replay.power import PowerModel, energy, joules, occupation
+from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import Workload
 
 MODEL = PowerModel()
@@ -82,3 +83,11 @@ def test_energies_between_moments_add_up_and_an_idle_cluster_draws_power():
     assert drawn[1] == pytest.approx(500 * (12 * MODEL.idle + 3 * MODEL.host))
     assert (np.diff(drawn) > 0).all()
     assert not np.isnan(run.end).any()
+
+
+def test_what_a_look_ahead_knows_of_nodes_is_forgotten_when_reservations_change():
+    state = ClusterState.of(CLUSTER, workload(1))
+    state.arrays = state.arrays._replace(outlook=np.ones(9, np.int64))
+    timeline.Doors(state, workload(1), CLUSTER, {"mine"}).turn([timeline.Reserved(1000.0, "node0001", "mine")])
+    assert state.arrays.eligible[0].tolist() == [1, 0, 1]
+    assert not state.arrays.outlook.any()

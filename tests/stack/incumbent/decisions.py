@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from idlewatt.daemon.policies.registry import parse
-from idlewatt.daemon.policies.slurm_outlook import CHOSEN, WINDOW, clear_plans, keep, list_returns, plan_of, soonest
+from idlewatt.daemon.policies.slurm_books import CHOSEN, list_returns
+from idlewatt.daemon.policies.slurm_outlook import WINDOW, clear_plans, keep, plan_of, soonest
 from idlewatt.daemon.replay import arrays as a
 from idlewatt.daemon.replay import engine
 from idlewatt.daemon.replay.moves import ask_of, cancel, come_back, finish, join, requeue, start

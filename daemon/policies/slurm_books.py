@@ -1,0 +1,347 @@
+"""What Slurm's look ahead keeps in mind between one job and the next: running jobs, plans, and what each kind needs.
+
+All of it is scratch of ``State``: whole numbers in ``outlook``, moments in ``mood`` behind its first places. Jobs that
+ask for the same on the same nodes are of a kind: for each node it is known which running job has to end before it has
+enough for a part of such a job, and nodes stand in the order of these ends. Where nothing came, went or changed on a
+node since, that is taken over, from one job to the next as from one walk to the next.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..replay.arrays import RUNNING_JOBS, Ask, Floats, Longs, State
+from ..replay.compiled import compiled
+from ..replay.moves import part
+from ..replay.node_selection import least
+
+LAST, SEEN, CHOSEN, TABLES = range(4)
+"""Places in ``State.mood``: when the last walk was; what had happened by then; how many nodes were chosen. From the
+last on it has tables of all jobs, which preemption goes by, and behind these the moments."""
+COLUMNS_OF_JOBS = 4
+PLANNED, CHANGES, OPENED, CLEAR, FEW, HEADER = range(6)
+"""Places in ``State.outlook``: how many plans there are, how often a node changed, how many imagined nodes are
+open, how many nodes clear, and whether these are few."""
+RUNS, PLANS = 32, 48
+"""Running jobs and plans that are kept apart on a node."""
+POOL, GPUS, CPUS, MEMORY, WHOLE, SYNCED, SIZE, COLUMNS = range(8)
+"""What a kind is told by; up to which change it knows the nodes, counted from 1; how many nodes it can use."""
+TRIES = 8
+"""Places at which a kind may stand; where all are taken by others it drives one of them out."""
+AT_ONCE, NEVER = -1, 1 << 60
+"""In place of the job that has to end: none has to; none would be enough."""
+_MIX = np.int64(-7046029254386353131)
+
+
+class Books(NamedTuple):
+    """Parts of the scratch, by what is in them."""
+
+    head: Longs
+    ends: Floats
+    """[place] when a running job is gone by its limit; places are those in ``State.estimates``."""
+    first: Floats
+    """[node] when its first plan begins."""
+    plan_time: Floats
+    """[plan], by end."""
+    plan_ends: Floats
+    plan_node: Longs
+    plan_joined: Longs
+    """1 where another plan for the node begins as this one ends."""
+    next_time: Floats
+    """[plan], by begin."""
+    next_ends: Floats
+    next_node: Longs
+    blockers: Longs
+    """[node] plans that are in the way at the moment that is looked at."""
+    plans_on: Longs
+    """[node] number of plans."""
+    where: Longs
+    """[place] node of a running job; -1 for one of several nodes."""
+    places: Longs
+    """[job] its place among running jobs."""
+    entry: Longs
+    """[node] what is given back first there; -1 for nothing."""
+    latest: Longs
+    """[node] what is given back last there."""
+    count: Longs
+    """[node] how many are kept apart."""
+    known: Longs
+    """[node] a digest of what is there."""
+    fresh: Longs
+    changed: Longs
+    """[change] node, round and round."""
+    back: Longs
+    """[5 * entry]: place of the job, GPUs, CPUs and bytes that are given back, next entry."""
+    opened: Longs
+    """Imagined nodes that are open."""
+    clear: Longs
+    """[word] usable nodes without such a plan."""
+    touching: Longs
+    """[word] running jobs, by place, that hold a part of a clear node; told only where these are few."""
+    kinds: Longs
+    """[COLUMNS * kind]"""
+    usable: Longs
+    """[word of kind] nodes."""
+    needs: Longs
+    """[node of kind] job that has to end."""
+    ranked: Longs
+    """[place of kind] nodes by that."""
+
+
+@compiled
+def kinds_of(nodes: int) -> int:
+    """Return how many kinds are kept in mind."""
+    return 256 if nodes <= 256 else 64
+
+
+@compiled
+def words_of(nodes: int) -> int:
+    """Return how many words a set of nodes takes."""
+    return (nodes + 63) >> 6
+
+
+def rooms(nodes: int, jobs: int) -> tuple[int, int]:
+    """Return how long ``outlook`` and ``mood`` have to be."""
+    kinds, words = kinds_of.py_func(nodes), words_of.py_func(nodes)  # type: ignore[attr-defined]
+    longs = (HEADER + 3 * nodes * PLANS + 2 * (jobs + 1) + 9 * nodes + 5 * nodes * RUNS + words + jobs // 64 + 1
+             + kinds * (COLUMNS + words + 2 * nodes))
+    return longs, TABLES + COLUMNS_OF_JOBS * jobs + jobs + 1 + nodes + 4 * nodes * PLANS
+
+
+@compiled
+def books_of(state: State) -> Books:
+    """Return the parts of the scratch."""
+    nodes, jobs, words = state.nodes.size, state.jobs.size + 1, words_of(state.nodes.size)
+    plans, kinds = nodes * PLANS, kinds_of(state.nodes.size)
+    moments, told = state.mood[TABLES + COLUMNS_OF_JOBS * state.jobs.size:], state.outlook[HEADER:]
+    times = moments[jobs + nodes:]
+    runs, sites, back = told[3 * plans:], told[3 * plans + 2 * jobs:], told[3 * plans + 2 * jobs + 9 * nodes:]
+    sets = back[5 * nodes * RUNS:]
+    rows = sets[words + jobs // 64 + 1:]
+    needs = rows[kinds * (COLUMNS + words):]
+    return Books(
+        head=state.outlook[:HEADER], ends=moments, first=moments[jobs:],
+        plan_time=times, plan_ends=times[plans:], next_time=times[2 * plans:], next_ends=times[3 * plans:],
+        plan_node=told, plan_joined=told[plans:], next_node=told[2 * plans:], where=runs, places=runs[jobs:],
+        plans_on=sites, entry=sites[nodes:], latest=sites[2 * nodes:], count=sites[3 * nodes:],
+        known=sites[4 * nodes:], fresh=sites[5 * nodes:], changed=sites[6 * nodes:], opened=sites[7 * nodes:],
+        blockers=sites[8 * nodes:], back=back, clear=sets, touching=sets[words:], kinds=rows,
+        usable=rows[kinds * COLUMNS:], needs=needs, ranked=needs[kinds * nodes:])
+
+
+@compiled
+def holds(words: Longs, first: int, node: int) -> bool:
+    """Tell whether a node is in the set that begins at a word."""
+    return ((words[first + (node >> 6)] >> (node & 63)) & 1) == 1
+
+
+@compiled
+def put(words: Longs, first: int, node: int) -> None:
+    """Put a node into a set."""
+    words[first + (node >> 6)] |= np.int64(1) << (node & 63)
+
+
+@compiled
+def take_out(words: Longs, first: int, node: int) -> None:
+    """Take a node out of a set."""
+    words[first + (node >> 6)] &= ~(np.int64(1) << (node & 63))
+
+
+@compiled
+def mixed(digest: int, value: int) -> int:
+    """Return a digest with one more value in it."""
+    digest = (digest ^ value) * _MIX
+    return digest ^ (digest >> 29)
+
+
+@compiled
+def list_returns(state: State) -> None:
+    """Write down by node what running jobs give back, by their limits, and on which nodes anything has changed."""
+    book, used = books_of(state), 0
+    for node in range(state.nodes.size):
+        row = state.nodes[node]
+        book.count[node], book.entry[node] = 0, -1
+        digest = mixed(mixed(np.int64(row.open) + 2, row.free_gpus), row.free_cpus)
+        book.fresh[node] = mixed(digest, row.free_memory)
+    for place in range(state.counts[RUNNING_JOBS]):
+        job = state.estimates[place]
+        row = state.jobs[job]
+        book.ends[place], book.places[job] = row.estimate, place
+        book.where[place] = state.held[row.held].node if row.nodes_held == 1 else -1
+        for index in range(row.held, row.held + row.nodes_held):
+            used = give_back(state, book, job, place, index, used)
+    for node in range(state.nodes.size):
+        if book.fresh[node] != book.known[node]:
+            book.known[node] = book.fresh[node]
+            book.changed[book.head[CHANGES] % state.nodes.size] = node
+            book.head[CHANGES] += 1
+
+
+@compiled
+def give_back(state: State, book: Books, job: int, place: int, index: int, used: int) -> int:
+    """Write down what a running job gives back of one node, behind all before it; return how many entries there are."""
+    row, share = state.jobs[job], state.held[index]
+    node, entry = share.node, 5 * used
+    if book.count[node] < RUNS:
+        if book.count[node] == 0:
+            book.entry[node] = entry
+        else:
+            book.back[book.latest[node] + 4] = entry
+        book.latest[node] = entry
+        book.back[entry + 1] = book.back[entry + 2] = book.back[entry + 3] = 0
+        book.back[entry + 4] = -1
+        book.count[node] += 1
+        used += 1
+    entry = book.latest[node]  # where more jobs run than there is room for, the last of them leave together
+    cpus, memory = np.int64(row.cpus_held), np.int64(row.memory_held)
+    if row.chunk > 0 and share.gpus != row.chunk:
+        cpus, memory = -((-cpus * share.gpus) // row.chunk), -((-memory * share.gpus) // row.chunk)
+    if row.whole == 1:
+        cpus = state.nodes[node].cpus
+    book.back[entry] = place
+    book.back[entry + 1] += share.gpus
+    book.back[entry + 2] += cpus
+    book.back[entry + 3] += memory
+    end = np.int64(min(row.estimate, 1e15) * 1024.0)
+    book.fresh[node] = mixed(mixed(mixed(mixed(mixed(book.fresh[node], job), end), share.gpus), cpus), memory)
+    return used
+
+
+@compiled
+def kind_of(state: State, book: Books, ask: Ask) -> int:
+    """Return the kind of a job, knowing the nodes as they are."""
+    gpus = least(ask)
+    cpus, memory = part(ask.cpus, ask, gpus), part(ask.memory, ask, gpus)
+    digest, kinds = mixed(mixed(mixed(mixed(ask.pool + 1, gpus), cpus), memory), ask.whole), kinds_of(state.nodes.size)
+    free = -1
+    for attempt in range(TRIES):
+        kind = (digest + attempt) & (kinds - 1)
+        row = COLUMNS * kind
+        if book.kinds[row + SYNCED] == 0:
+            free = kind
+            break
+        if (book.kinds[row + POOL] == ask.pool and book.kinds[row + GPUS] == gpus and book.kinds[row + CPUS] == cpus
+                and book.kinds[row + MEMORY] == memory and book.kinds[row + WHOLE] == ask.whole):
+            sync(state, book, kind)
+            return kind
+    kind = free if free >= 0 else digest & (kinds - 1)
+    row = COLUMNS * kind
+    book.kinds[row + POOL], book.kinds[row + GPUS], book.kinds[row + CPUS] = ask.pool, gpus, cpus
+    book.kinds[row + MEMORY], book.kinds[row + WHOLE], book.kinds[row + SYNCED] = memory, ask.whole, 0
+    sync(state, book, kind)
+    return kind
+
+
+@compiled
+def sync(state: State, book: Books, kind: int) -> None:
+    """Look at the nodes that have changed since a kind was asked for."""
+    row, nodes = COLUMNS * kind, state.nodes.size
+    now, before = book.head[CHANGES] + 1, book.kinds[row + SYNCED]
+    if now == before:
+        return
+    if before == 0 or now - before > nodes >> 2:
+        rank_anew(state, book, kind)
+    else:
+        for change in range(before - 1, now - 1):
+            withdraw(book, kind, nodes, book.changed[change % nodes])
+        for change in range(before - 1, now - 1):
+            admit(state, book, kind, book.changed[change % nodes])
+    book.kinds[row + SYNCED] = now
+
+
+@compiled
+def can_use(state: State, book: Books, kind: int, node: int) -> bool:
+    """Tell whether jobs of a kind may ever have a part on a node."""
+    row, there = COLUMNS * kind, state.nodes[node]
+    return (there.open == 1 and state.eligible[book.kinds[row + POOL], node] == 1
+            and there.gpus >= book.kinds[row + GPUS])
+
+
+@compiled
+def rank_anew(state: State, book: Books, kind: int) -> None:
+    """Rank all nodes for a kind."""
+    nodes, count = state.nodes.size, 0
+    begin, first = kind * nodes, kind * words_of(nodes)
+    for word in range(words_of(nodes)):
+        book.usable[first + word] = 0
+    for node in range(nodes):
+        if can_use(state, book, kind, node):
+            put(book.usable, first, node)
+            book.needs[begin + node] = need = left_by(state, book, kind, node)
+            if need == AT_ONCE:
+                book.ranked[begin + count] = node
+                count += 1
+    for place in range(state.counts[RUNNING_JOBS]):
+        job = state.estimates[place]
+        row = state.jobs[job]
+        for index in range(row.held, row.held + row.nodes_held):
+            node = state.held[index].node
+            if holds(book.usable, first, node) and book.needs[begin + node] == job:
+                book.ranked[begin + count] = node
+                count += 1
+    for node in range(nodes):
+        if holds(book.usable, first, node) and book.needs[begin + node] == NEVER:
+            book.ranked[begin + count] = node
+            count += 1
+    book.kinds[COLUMNS * kind + SIZE] = count
+
+
+@compiled
+def withdraw(book: Books, kind: int, nodes: int, node: int) -> None:
+    """Take a node out of the order of a kind."""
+    row, begin, first = COLUMNS * kind, kind * nodes, kind * words_of(nodes)
+    if not holds(book.usable, first, node):
+        return
+    take_out(book.usable, first, node)
+    index, size = begin, book.kinds[row + SIZE] - 1
+    while book.ranked[index] != node:
+        index += 1
+    while index < begin + size:
+        book.ranked[index] = book.ranked[index + 1]
+        index += 1
+    book.kinds[row + SIZE] = size
+
+
+@compiled
+def admit(state: State, book: Books, kind: int, node: int) -> None:
+    """Put a node where it belongs now in the order of a kind."""
+    nodes = state.nodes.size
+    row, begin, first = COLUMNS * kind, kind * nodes, kind * words_of(nodes)
+    if holds(book.usable, first, node) or not can_use(state, book, kind, node):
+        return
+    put(book.usable, first, node)
+    book.needs[begin + node] = need = left_by(state, book, kind, node)
+    place, low, high = place_of(book, need), begin, begin + book.kinds[row + SIZE]
+    for index in range(high, low, -1):
+        if place_of(book, book.needs[begin + book.ranked[index - 1]]) <= place:
+            low = index
+            break
+        book.ranked[index] = book.ranked[index - 1]
+    book.ranked[low] = node
+    book.kinds[row + SIZE] += 1
+
+
+@compiled
+def place_of(book: Books, need: int) -> int:
+    """Return the place of the running job that has to end, -1 where none has to, past all where none would do."""
+    return need if need in (AT_ONCE, NEVER) else book.places[need]
+
+
+@compiled
+def left_by(state: State, book: Books, kind: int, node: int) -> int:
+    """Return which running job has to end before a node has enough for a part of a job of a kind."""
+    kinds, there = COLUMNS * kind, state.nodes[node]
+    gpus, cpus, memory = book.kinds[kinds + GPUS], book.kinds[kinds + CPUS], book.kinds[kinds + MEMORY]
+    if book.kinds[kinds + WHOLE] == 1:
+        gpus, cpus = there.gpus, there.cpus
+    gpus, cpus, memory = gpus - there.free_gpus, cpus - there.free_cpus, memory - there.free_memory
+    need, entry = np.int64(AT_ONCE), book.entry[node]
+    while gpus > 0 or cpus > 0 or memory > 0:
+        if entry < 0:
+            return NEVER
+        gpus, cpus = gpus - book.back[entry + 1], cpus - book.back[entry + 2]
+        memory, need = memory - book.back[entry + 3], np.int64(state.estimates[book.back[entry]])
+        entry = book.back[entry + 4]
+    return need
