@@ -158,6 +158,18 @@ def test_a_job_that_says_how_many_tasks_a_node_runs_takes_the_first_node():
     assert place(1) == ("n0",)
 
 
+def test_who_lacks_a_large_node_among_those_free_of_plans_is_looked_for_behind_the_plan():
+    # 12 GPUs are 8 on one node and 4 on another. The only node of 8 is planned for somebody else from 1000 to 2000;
+    # two others are free of plans, but no end of a job there will do, and whoever ends last is on a node of others.
+    nodes = [Node(f"n{number}", ("default", name), gpus) for number, (name, gpus) in enumerate(
+        (("ours", 8), ("ours", 4), ("ours", 4), ("theirs", 4)))]
+    workload = Workload.of([0, 0, 0, 1, 2, 100], [1000, 500, 5000, 1000, 2000, 50], [8, 3, 4, 8, 12, 1],
+                           limit=[1000, 500, 5000, 1000, 2000, 50],
+                           partition=["ours", "ours", "theirs", "ours", "ours", "ours"])
+
+    assert starts(Cluster.from_records(nodes), workload) == [0, 0, 0, 1000, 2000, 100]
+
+
 def random_site(seed, nodes):
     """Return a cluster of three partitions that share nodes, and a queue of all sorts of jobs."""
     random = np.random.default_rng(seed)
