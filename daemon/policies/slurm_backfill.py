@@ -155,7 +155,7 @@ def could_start(state: State, book: Books, job: int) -> bool:
         node = book.ranked[index]
         if book.needs[begin + node] != AT_ONCE or parts == ask.chunks + ask.rests == chunks:
             break
-        if book.first[node] > until:
+        if book.first[node] > until or book.plans_on[node] == 0:
             parts += 1
             chunks += ask.rests == 0 or fits(site, node, ask, ask.gpus)
     return chunks >= ask.chunks and parts >= ask.chunks + ask.rests

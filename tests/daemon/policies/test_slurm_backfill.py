@@ -170,6 +170,14 @@ def test_who_lacks_a_large_node_among_those_free_of_plans_is_looked_for_behind_t
     assert starts(Cluster.from_records(nodes), workload) == [0, 0, 0, 1000, 2000, 100]
 
 
+def test_a_job_without_a_limit_starts_behind_who_waits_where_nothing_is_planned():
+    # The second is planned for 1000 on the node of 4; the other node is nobody's, so who may run for ever starts there.
+    nodes = [Node("n0", ("default",), 4), Node("n1", ("default",), 2)]
+    workload = Workload.of([0, 1, 100], [1000, 100, 500], [3, 4, 2], limit=[1000, 100, np.inf])
+
+    assert starts(Cluster.from_records(nodes), workload) == [0, 1000, 100]
+
+
 def random_site(seed, nodes):
     """Return a cluster of three partitions that share nodes, and a queue of all sorts of jobs."""
     random = np.random.default_rng(seed)
@@ -183,14 +191,14 @@ def random_site(seed, nodes):
         nodes=random.choice([0, 0, 1, 2], size))
 
 
-def starts_without_memory(cluster, workload, policy):
-    """Return starts and nodes of a replay that forgets now and then what it knew of nodes and kinds of jobs."""
+def replay_without_memory(cluster, workload, policy):
+    """Return a replay that forgets now and then what it knew of nodes and kinds of jobs."""
     run, agenda = begun(cluster, workload, named(policy))
     for until in np.arange(0.0, workload.submit[-1] + 4000.0, 61.0):
         proceed(run.state, agenda, named(policy), until)
         run.state.arrays.outlook[:] = 0
     proceed(run.state, agenda, named(policy), np.inf)
-    return run.start.tolist(), run.state.arrays.held.tolist()
+    return run
 
 
 def test_what_is_known_from_earlier_walks_changes_no_start():
@@ -199,8 +207,9 @@ def test_what_is_known_from_earlier_walks_changes_no_start():
         cluster, workload = random_site(seed, nodes)
         for policy in (POLICY, "sjf-limit+best-fit+whole-nodes"):
             run = engine.run(cluster, workload, named(policy))
-            assert (run.start.tolist(), run.state.arrays.held.tolist()) == starts_without_memory(
-                cluster, workload, policy)
+            forgetful = replay_without_memory(cluster, workload, policy)
+            assert np.array_equal(run.start, forgetful.start, equal_nan=True)
+            assert run.state.arrays.held.tolist() == forgetful.state.arrays.held.tolist()
             waited += float(np.nansum(run.start - workload.submit))
     assert waited > 0  # else nobody was ever planned for
 
