@@ -82,12 +82,14 @@ def test_where_slurm_keeps_nodes_for_who_counts_features_though_it_cannot_start_
 def test_who_counts_several_features_with_gpus_may_start_or_not():
     """Slurm looks for x with all GPUs, then for y, and fails at times where a and b would do."""
     nodes = [node("a", features=("x",)), node("b", features=("y",)), node("c")]
-    first = waits("1", 2, features="[x*1&y*1]", nodes=2, priority=9.0)
+    first = waits("1", 2, features="x*1&y*1", nodes=2, priority=9.0)
     first = replace(first, request=replace(first.request, gpus_per_node=1))
     told = advised(PLANS, nodes, first, waits("2", 7, priority=5.0, required=("a",)),
                    waits("3", 8, priority=5.0, required=("c",)))
     assert {number: said.action for number, said in told.items()} == {"1": "unknown", "2": "unknown", "3": "start"}
     assert "each of the features that it counts" in told["1"].reason
+    bracketed = replace(first, request=replace(first.request, features="[x*1&y*1]"))
+    assert advised(PLANS, nodes, bracketed)["1"].action == "start"
 
 
 def test_who_would_delay_a_plan_that_the_main_scheduler_knows_nothing_of_is_unknown():
