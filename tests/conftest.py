@@ -94,12 +94,12 @@ def pytest_configure(config: pytest.Config) -> None:
     database.upgrade = fresh_schema.upgrade
     if hasattr(config, "workerinput"):
         compile_once()
-    # CI tries the same examples each time: new ones are found at a desk, where somebody looks at them.
-    # How long data takes to make is a matter of the machine, not of the code.
+    # How long an example takes, or data to be made, is a matter of the machine, not of the code.
     slow = [hypothesis.HealthCheck.too_slow]
-    hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=slow)
-    if os.environ.get("CI"):
-        hypothesis.settings.load_profile("ci")
+    hypothesis.settings.register_profile("desk", deadline=None, suppress_health_check=slow)
+    # CI tries the same examples each time: new ones are found at a desk, where somebody looks at them.
+    hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("desk"), derandomize=True)
+    hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
     if os.environ.get("CI") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(NothingSkipped(), "nothing-skipped")
     meter(config)

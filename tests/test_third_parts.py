@@ -114,3 +114,10 @@ def test_hypothesis_still_takes_fewer_examples_than_a_property_asks_for():
     with_fewer_examples(tried)
     tried()
     assert LEAST <= len(seen) <= SHARE * 100
+
+
+def test_no_property_fails_because_the_machine_is_busy(request):
+    """Unless a property says so itself, however it is run: in CI, at a desk, with a share of its examples or all."""
+    assert hypothesis.settings.default.deadline is None
+    properties = {item.obj for item in request.session.items if is_property(getattr(item, "obj", None))}
+    assert [test.__name__ for test in properties if test._hypothesis_internal_use_settings.deadline is not None] == []

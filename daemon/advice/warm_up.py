@@ -1,7 +1,7 @@
 """Compile policies in a process of their own, so that the daemon only loads what is on disk.
 
 Compiling takes half a minute on a new machine and twice the memory of running; in a process of its own it can be ended
-at once when the daemon stops, and its memory goes with it.
+at once when the daemon stops, and its memory goes with it. What has been compiled before is not gone through again.
 ``python -m idlewatt.daemon.advice.warm_up [--models FOLDER] POLICY|KIND@VERSION …``
 """
 
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from ...storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from ..learning.models import ModelError, ModelStore
 from ..niceness import give_way
+from ..replay.compiled import compiled_mark
 from ..replay.runtime_prediction import Traits, foresight
 from ..settings.advice import AdviceSettings
 from ..settings.sections import FIRST_COME
@@ -40,13 +42,15 @@ class WarmUp:
     """A child process in which policies take their first decision; ``over`` tells when they may be used here."""
 
     def __init__(self, names: Sequence[str], models: Path | None = None) -> None:
-        command = [sys.executable, "-m", __name__, *names, *(("--models", str(models)) if models else ())]
-        self._child = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603 - our own program
+        self._child: subprocess.Popen[bytes] | None = None
         self._said = False
+        if models is not None or not compiled_mark(names).exists():
+            command = [sys.executable, "-m", __name__, *names, *(("--models", str(models)) if models else ())]
+            self._child = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603 - our own program
 
     def over(self) -> bool:
         """Tell whether the policies are compiled; also when that failed, as compiling here still works."""
-        status = self._child.poll()
+        status = 0 if self._child is None else self._child.poll()
         if status not in (None, 0) and not self._said:
             self._said = True
             log.warning("policies could not be compiled in advance", extra={"status": status})
@@ -54,8 +58,9 @@ class WarmUp:
 
     def end(self) -> None:
         """End the child, whatever it does."""
-        self._child.kill()
-        self._child.communicate()
+        if self._child is not None:
+            self._child.kill()
+            self._child.communicate()
 
 
 def warm_up(names: Sequence[str], models: Path | None = None) -> None:
@@ -75,6 +80,9 @@ def warm_up(names: Sequence[str], models: Path | None = None) -> None:
     settings = AdviceSettings(policy=policies[0], shadow=tuple(policies[1:]))
     advice_inputs = AdviceInputs(served_models, policies[-1], _foreseen)
     Advisor(settings, advice_inputs).advise(SchedulerSnapshot(3.0, (node,), jobs=jobs), 3.0)
+    if models is None:
+        with suppress(OSError):  # they are gone through again then
+            compiled_mark(names).touch()
 
 
 def _foreseen(jobs: Sequence[Job]) -> dict[str, Floats]:

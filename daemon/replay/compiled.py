@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
+import llvmlite.binding as llvm
 import numba
 from numba.core import config as numba_config
 from numba.core import event as numba_event
@@ -115,6 +116,17 @@ def cache_folder() -> Path:
 def code_digest() -> str:
     """Return a digest of the engine and all policies: what a replay's outcome depends on besides its input."""
     return _digest([*_HERE.rglob("*.py"), *(_HERE.parent / "policies").glob("*.py")], numba.__version__)
+
+
+def compiled_mark(policies: Iterable[str]) -> Path:
+    """Return the file that is there once decisions by these policies have been compiled, for this machine.
+
+    It lies beside the machine code, and like that goes by the processor, by Python and by when sources were written.
+    """
+    written = "".join(f"{file} {file.stat().st_mtime_ns}" for file in sorted(_HERE.parent.rglob("*.py")))
+    machine = f"{sys.implementation.cache_tag} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+    named = hashlib.sha256(f"{tuple(policies)} {machine} {written}".encode()).hexdigest()[:16]
+    return cache_folder() / f"compiled-for-{named}"
 
 
 def _writable(folder: Path) -> bool:

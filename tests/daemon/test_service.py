@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from idlewatt.daemon import config, opening
+from idlewatt.daemon.advice import warm_up
 from idlewatt.daemon.advice.warm_up import WarmUp
 from idlewatt.daemon.config import ConfigError
 from idlewatt.daemon.settings.priority import MULTIFACTOR, PRIORITY_LINES
@@ -327,7 +328,9 @@ def test_a_clock_that_jumps_back_adds_no_energy(rig):
     assert sum(after.values()) == pytest.approx(sum(before.values()))
 
 
-def test_until_the_policies_are_compiled_there_is_no_advice_and_a_stop_does_not_wait_for_them(rig, monkeypatch):
+def test_until_the_policies_are_compiled_there_is_no_advice_and_a_stop_does_not_wait_for_them(
+        rig, monkeypatch, tmp_path):
+    monkeypatch.setattr(warm_up, "compiled_mark", lambda policies: tmp_path / "no mark")  # nothing is compiled yet
     monkeypatch.setattr(opening, "warm_up", lambda settings: WarmUp(opening.heuristics(settings)))
     service = rig.service()
     monkeypatch.setattr(service._warm_up, "over", lambda: False)

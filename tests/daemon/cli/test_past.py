@@ -5,13 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import requests
 from click.testing import CliRunner
 from questions import LABELS, free_port
 
+from idlewatt.daemon import opening
 from idlewatt.daemon.cli import _opening, _past, _prometheus, demo
 from idlewatt.storage.history import History
 
@@ -30,6 +33,14 @@ def written(folder: Path, seed: int = 1) -> str:
     assert days[-1] == pytest.approx(DAYS)
     assert [path.name for path in folder.glob("past.*")] == ["past.om"]
     return (folder / "past.om").read_text()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_here() -> Iterator[None]:
+    """Let decisions compile here, once for a worker, and in no child of each service."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(opening, "warm_up", lambda settings: SimpleNamespace(over=lambda: True, end=lambda: None))
+        yield
 
 
 def idlewatts(text: str) -> list[str]:
