@@ -66,8 +66,8 @@ def _compared(gate: Gate, planning: bool, line: Sequence[Turn], told: dict[int, 
         doubts.append((NOT_TOLD, [Turns(_after(gate, past), planning, pins).walk(line) for past in PASTS]))
     if planning:
         pasts = PASTS if doubts else (MAIN_ROUND,)
-        doubts.append((NOT_FIRST, [Turns(_after(gate, past), planning, pins, main_first=False).walk(line)
-                                   for past in pasts]))
+        doubts.append((NOT_FIRST, [Turns(_after(gate, past), planning, pins, main_first=first).walk(line)
+                                   for past in pasts for first in (True, False)]))
     if planning and any(counts(job.request.features) for job in slurms):
         doubts.append((NOT_SURE, [Turns(_after(gate, MAIN_ROUND), planning, pins, by_terms=True).walk(line)]))
     if supposed:

@@ -64,7 +64,7 @@ class Turns:
         self._by_terms = by_terms
         """Whether who counts features has nodes kept from now on where each term by itself finds some, as in Slurm."""
         self._main_first = main_first
-        """Whether the main scheduler looks before the backfill does, which goes first otherwise."""
+        """Whether the main scheduler looks first, else the backfill."""
         self._pins = pins
         """Nodes that are named for who starts, by row; None where whoever starts is put where the policy wants it."""
         self._arrays = set[str]()
@@ -99,7 +99,7 @@ class Turns:
         now_s = self.gate.now_s
         self._space = NodeSpace(len(self.gate.ground.nodes), now_s, now_s + WINDOW_S)
         self._plans, self._soonest, self._exact = 0, {}, len(line) <= MOST_EXACT
-        before = len(_started(told))
+        before = sum(isinstance(found, Placement) for found in told.values())
         if (self._planning or self._pins is not None) and self._main_first:
             self._main(line, told)
         if self._weighing and self._main_first:
@@ -118,7 +118,7 @@ class Turns:
                 told[turn.row] = _sooner(told.get(turn.row), self._take(turn))
         for parts in begins.values():
             told |= self._join(parts)
-        return len(_started(told)) > before
+        return sum(isinstance(found, Placement) for found in told.values()) > before
 
     def _main(self, line: Sequence[Turn], told: dict[int, Placement | Hold]) -> None:
         """Start whom the main scheduler starts, which goes before and knows no plans.
@@ -134,18 +134,23 @@ class Turns:
             behind = job.request.reservation in reserved if job.request.reservation else job.partition in stopped
             if _absent(turn) or behind or isinstance(told.get(turn.row), Placement):
                 continue
-            found, named = self._tried(turn, nodes), len(job.request.required_nodes) >= self.gate.wish(job).least
+            found, own = self._tried(turn, nodes), self._own(turn)
             if isinstance(found, Placement):
                 told[turn.row] = found
+            elif own is not None and not job.group and (found.cause == ROOM or counted(found)):
+                nodes = nodes | own  # nobody else has them then, in whatever partition they are
             elif found.cause != ROOM or not (self._planning or job.group):
                 continue
-            elif job.group or not (named or job.request.reservation):
+            elif job.group or not job.request.reservation:
                 stopped.add(job.partition)
                 nodes = nodes | ground.members(job.partition)
-            elif named:
-                nodes = nodes | ground.named(job.request.required_nodes)
             else:
                 reserved.add(job.request.reservation)
+
+    def _own(self, turn: Turn) -> Mask | None:
+        """Return the nodes that are named for a job, by the advice or by itself, as many as it takes."""
+        required, least = turn.job.request.required_nodes, self.gate.wish(turn.job).least
+        return (self._pins or {}).get(turn.row, self.gate.ground.named(required) if len(required) >= least else None)
 
     def _tried(self, turn: Turn, avoid: Mask) -> Placement | Hold:
         """Return what comes of a job that the main scheduler tries: it finds limits on amounts after nodes."""
@@ -362,8 +367,7 @@ class Turns:
         """Return when a job could start at the earliest on nodes that it may use, and where."""
         ground = self.gate.ground_of(way).copy()
         ground.as_planned = True
-        now = self.gate.sought(job, way, ground)
-        if isinstance(now, Placement):
+        if isinstance(now := self.gate.sought(job, way, ground), Placement):
             return self.gate.now_s, now
         if not self._planning:
             return None
@@ -394,7 +398,3 @@ def counted(hold: Hold) -> bool:
 
 def _waits_for(component: str) -> Hold:
     return Hold(GROUP, f"its component {component} cannot start now, and all start together")
-
-
-def _started(told: Mapping[int, Placement | Hold]) -> list[int]:
-    return [row for row, found in told.items() if isinstance(found, Placement)]

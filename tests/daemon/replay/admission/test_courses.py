@@ -132,6 +132,18 @@ def test_for_who_waits_for_reserved_nodes_others_are_planned():
     assert [said["2"].action for said in told] == ["start", "unknown"]
 
 
+def test_nodes_named_for_a_job_of_two_partitions_are_withheld_from_the_main_scheduler_by_the_first():
+    """Advice names a for job 1, which q has not: the main scheduler leaves a alone, and starts 2, so that few is full."""
+    nodes = [node("a"), node("b"), node("c", partitions=("q",), gpus_allocated=8)]
+    few = (Association("few", ceilings=Ceilings(group=(("jobs", 1.0),))), Association("root"))
+    first = replace(waits("1", 8, priority=9.0, account="few"), partition="q,p")
+    last = waits("2", 8, priority=5.0, account="few")
+    told = [advised(PLANS, nodes, replace(runs("9", "c", 8), account="root"), job, last, associations=few)
+            for job in (first, replace(first, partition="p"))]
+    assert [{number: said.action for number, said in one.items()} for one in told] == [
+        {"1": "unknown", "2": "unknown"}, {"1": "start", "2": "hold"}]
+
+
 def test_who_waits_in_a_reservation_stops_those_behind_it_in_the_main_scheduler():
     """Job 1 is planned on r once 9 ends; 2, which would delay it, would start if only partitions were stopped."""
     known = Reservation("r", ("r",), NOW - 60, NOW + 86400, users=("alice",))
