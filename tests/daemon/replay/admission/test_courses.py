@@ -133,7 +133,7 @@ def test_for_who_waits_for_reserved_nodes_others_are_planned():
 
 
 def test_nodes_named_for_a_job_of_two_partitions_are_withheld_from_the_main_scheduler_by_the_first():
-    """Advice names a for job 1, which q has not: the main scheduler leaves a alone, and starts 2, so that few is full."""
+    """Advice names a for job 1, which q lacks: the main scheduler leaves a alone and starts 2, so that few is full."""
     nodes = [node("a"), node("b"), node("c", partitions=("q",), gpus_allocated=8)]
     few = (Association("few", ceilings=Ceilings(group=(("jobs", 1.0),))), Association("root"))
     first = replace(waits("1", 8, priority=9.0, account="few"), partition="q,p")
