@@ -16,7 +16,7 @@ _DROP_PAGES = 4
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 """M_MMAP_THRESHOLD and M_ARENA_MAX of mallopt(3)."""
 _LARGE_BYTES = 256 * 1024
-_YOUNG, _MIDDLE, _OLD = 50_000, 20, 100
+_YOUNG, _MIDDLE, _OLD = 10_000, 20, 100
 """After how many new objects circles are looked for among the young, and how often among older ones and everywhere."""
 _SMAPS = Path("/proc/self/smaps")
 _COMPILER = "libllvmlite"
