@@ -22,7 +22,7 @@ from ..replay.rules import Key, Place, Walk
 from ..replay.state import ClusterState
 from .registry import backfill
 from .slurm_books import AT_ONCE, CHOSEN, COLUMNS, LAST, SEEN, SIZE, Books, books_of, kind_of, list_returns, rooms
-from .slurm_outlook import INTERVAL, TESTED, WINDOW, WORK, clear_plans, keep, plan_of, soonest
+from .slurm_outlook import INTERVAL, LOOKS, TESTED, WINDOW, WORK, clear_plans, keep, plan_of, soonest
 from .slurm_preemption import PREEMPTS, plan_or_start, ready_to_preempt, start_in_line, take_back
 from .strict import start_heads
 
@@ -30,8 +30,8 @@ from .strict import start_heads
 def ready(state: ClusterState) -> State:
     """Return the arrays with the site's settings of the backfill in them."""
     told = state.cluster.scheduling.backfill
-    arrays = ready_to_preempt(state, [told.interval_s, told.window_s, told.resolution_s, float(told.jobs_tested)],
-                              [-np.inf, -1.0, 0.0])
+    arrays = ready_to_preempt(state, [told.interval_s, told.window_s, told.resolution_s, float(told.jobs_tested),
+                                      told.looks_s], [-np.inf, -1.0, 0.0])
     longs, moods = rooms(len(state.cluster), len(state.workload))
     mood = np.zeros(moods)
     mood[:arrays.mood.size] = arrays.mood
@@ -46,11 +46,12 @@ def where_jobs_preempt(state: ClusterState) -> Walk | None:
 @backfill("slurm-backfill", estimates=True, lines=SHARED_NODES, turns=True, ready=ready, instead=where_jobs_preempt)
 def slurm_backfill(state: State, key: Key, place: Place) -> None:
     """Start jobs in order; when it is time for it, plan those that wait and start whoever delays none."""
-    start_heads(state, place, True)
+    if looks(state):
+        start_heads(state, place, True)
     seen = float(state.counts[ENDED_JOBS] * 2 + state.counts[RUNNING_JOBS] + state.counts[WAITING_JOBS])
     if state.counts[WAITING_JOBS] == 0 or seen == state.mood[SEEN]:
         return
-    due = state.mood[LAST] + state.weights[INTERVAL]
+    due = next_walk(state)
     if state.clock[NOW] < due:
         state.clock[WAKE] = min(state.clock[WAKE], due)
         return
@@ -59,14 +60,34 @@ def slurm_backfill(state: State, key: Key, place: Place) -> None:
     state.mood[SEEN] = float(state.counts[ENDED_JOBS] * 2 + state.counts[RUNNING_JOBS] + state.counts[WAITING_JOBS])
 
 
+@compiled
+def looks(state: State) -> bool:
+    """Tell whether the quick pass looks now; else see to it that it does when it is time."""
+    every, now = state.weights[LOOKS], state.clock[NOW]
+    if every == 0.0 or np.floor(now / every) * every == now:
+        return True
+    state.clock[WAKE] = min(state.clock[WAKE], (np.floor(now / every) + 1.0) * every)
+    return False
+
+
+@compiled
+def next_walk(state: State) -> float:
+    """Return when the next walk may be: an interval after the last, or so many looks later that it is not over yet."""
+    due, every = state.mood[LAST] + state.weights[INTERVAL], state.weights[LOOKS]
+    if every == 0.0 or due >= state.clock[NOW] or state.mood[LAST] == -np.inf:
+        return float(due)
+    return float(due + np.ceil((state.clock[NOW] - due) / every - 1e-6) * every)
+
+
 def backfill_with_room(state: State, key: Key, place: Place) -> None:
     """Do so where jobs may preempt others."""
     state.clock[WAKE] = min(state.clock[WAKE], take_back(state))
-    start_in_line(state, place)
+    if looks(state):
+        start_in_line(state, place)
     seen = float(state.counts[ENDED_JOBS] * 2 + state.counts[RUNNING_JOBS] + state.counts[WAITING_JOBS])
     if state.counts[WAITING_JOBS] == 0 or seen == state.mood[SEEN]:
         return
-    due = state.mood[LAST] + state.weights[INTERVAL]
+    due = next_walk(state)
     if state.clock[NOW] < due:
         state.clock[WAKE] = min(state.clock[WAKE], due)
         return

@@ -35,7 +35,7 @@ from .slurm_books import (
     words_of,
 )
 
-INTERVAL, WINDOW, RESOLUTION, TESTED = range(4)
+INTERVAL, WINDOW, RESOLUTION, TESTED, LOOKS = range(5)
 """Places in ``State.weights``."""
 WINDOW_S = 30.0
 """All running jobs that end within a window are gone at once. The first ends so long after the next multiple of this,

@@ -24,7 +24,7 @@ from .slurm_books import CHOSEN, COLUMNS_OF_JOBS, TABLES, list_returns
 from .slurm_outlook import WINDOW, WORK, keep, soonest
 from .strict import first_line, line_up, move_on, try_start
 
-PREEMPTS, GROUPS, REORDERS, STRICT, YOUNGEST, RETURNS, MATRIX = range(4, 11)
+PREEMPTS, GROUPS, REORDERS, STRICT, YOUNGEST, RETURNS, MATRIX = range(5, 12)
 """Places in ``State.weights``, behind those of the backfill; from the last on: [group, group] who may preempt whom."""
 GROUP, BECOMES, EXEMPT, WEIGHT = range(4)
 """Columns of ``State.traits``."""

@@ -94,6 +94,9 @@ class BackfillSettings:
     """Plans begin and end at multiples of this."""
     jobs_tested: int = 500
     """Jobs that one walk looks at."""
+    looks_s: float = 0.0
+    """How often the quick pass looks; 0 for whenever something happens. Slurm's controller does once a second, which
+    only jobs of seconds notice."""
 
     @classmethod
     def of(cls, parameters: tuple[str, ...]) -> BackfillSettings:

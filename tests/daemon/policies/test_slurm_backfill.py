@@ -29,6 +29,15 @@ def test_a_short_job_passes_who_waits_at_the_next_walk_and_not_before():
     assert starts(Cluster.from_spec("1x4"), at_once, interval_s=5) == [0, 1000, 6]
 
 
+def test_both_schedulers_look_as_often_as_is_told_and_not_whenever_something_happens():
+    # The second starts in the first walk, at 3; the third comes between two looks; the last when a walk has been due
+    # since 33, and is looked for every ten seconds from then on.
+    workload = Workload.of([0, 3, 4, 51], [1000] * 4, [1] * 4, limit=[1000] * 4)
+
+    assert starts(Cluster.from_spec("1x4"), workload) == [0, 3, 4, 51]
+    assert starts(Cluster.from_spec("1x4"), workload, looks_s=10) == [0, 3, 10, 53]
+
+
 def test_a_plan_keeps_its_node_whole():
     # The second is planned for 1000 on the only node with 4 GPUs free by then, so the third may not stay longer there,
     # though three of the GPUs would be left to it.

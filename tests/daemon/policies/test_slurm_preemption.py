@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine
@@ -12,6 +13,7 @@ from idlewatt.daemon.replay.priority.site import Scheduling
 from idlewatt.daemon.replay.workload import Charged, Workload
 from idlewatt.daemon.settings.priority import BackfillSettings, PrioritySettings
 
+pytestmark = pytest.mark.timeout(900)  # the walk that preempts is compiled here, beside others that compile
 POLICY = "multifactor+slurm-placement+slurm-backfill"
 HIGH = Group(1.0, KEPT, frozenset({"low"}))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 LOGGED = ("SlurmctldDebug=debug", "DebugFlags=Backfill", "LogTimeFormat=iso8601_ms")
@@ -54,11 +55,28 @@ class ControllerRecord:
     rounds: tuple[BackfillRound, ...]
     looks_s: tuple[float, ...]
     """When either scheduler began to look."""
+    passes_s: tuple[float, ...]
+    """When the main scheduler did."""
+
+    def pass_period_s(self) -> float:
+        """Return how long the controller's background loop takes from one look of the main scheduler to the next.
+
+        It sleeps for a second; what is sooner was asked for by others, what is later had nothing to do.
+        """
+        return _period(self.passes_s, 1.0)
+
+    def round_period_s(self, interval_s: float) -> float:
+        """Return how long it really is from one round of the backfill to the next, as long as there is work for it."""
+        return _period([one.at_s for one in self.rounds], interval_s)
 
     def delays_s(self, jobs: set[int]) -> list[float]:
         """Return for each end of these jobs how long it took until a scheduler looked."""
         return [self._look_after(event.at_s) - event.at_s for event in self.events
                 if event.kind == ENDED and event.job in jobs]
+
+    def first(self, kind: int) -> dict[int, float]:
+        """Return by job when something first befell it."""
+        return {event.job: event.at_s for event in reversed(self.events) if event.kind == kind}
 
     def seen_s(self) -> dict[int, float]:
         """Return by job when a scheduler first looked after its submission."""
@@ -70,13 +88,21 @@ class ControllerRecord:
         return self.looks_s[place] if place < len(self.looks_s) else at_s
 
 
+def _period(times: Sequence[float], least: float) -> float:
+    """Return the mean gap among those that are a little longer than the least; that itself where there is none."""
+    gaps = [later - earlier for earlier, later in pairwise(times) if 0.97 * least <= later - earlier < 1.2 * least]
+    return sum(gaps) / len(gaps) if gaps else least
+
+
 def read(path: Path) -> ControllerRecord:
     """Read a controller's log."""
-    events, rounds, looks = list[LoggedEvent](), list[BackfillRound](), list[float]()
+    events, rounds, looks, passes = list[LoggedEvent](), list[BackfillRound](), list[float](), list[float]()
     current: BackfillRound | None = None
     for at_s, words in _lines(path):
         if words.endswith(_ROUND) or _PASS in words:
             looks.append(at_s)
+        if _PASS in words:
+            passes.append(at_s)
         events.extend(_events(at_s, words))
         if words.endswith(_ROUND):
             current = BackfillRound(at_s)
@@ -85,7 +111,7 @@ def read(path: Path) -> ControllerRecord:
             if _ROUND_OVER in words:
                 rounds.append(current)
                 current = None
-    return ControllerRecord(tuple(events), tuple(rounds), tuple(looks))
+    return ControllerRecord(tuple(events), tuple(rounds), tuple(looks), tuple(passes))
 
 
 def _lines(path: Path) -> Iterator[tuple[float, str]]:

@@ -15,9 +15,9 @@ from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.storage.records import SchedulerSnapshot
 
-from .controller_log import PREEMPTED, STARTED, SUBMITTED, ControllerRecord
+from .controller_log import ENDED, PREEMPTED, STARTED, SUBMITTED, ControllerRecord
 from .decisions import RULES, befall
-from .fidelity import INCUMBENT, Floats, Submission, rank_correlation
+from .fidelity import CLEARING_S, INCUMBENT, Floats, Submission, looking, rank_correlation
 
 Victims = dict[tuple[int, float], set[int]]
 """By preemptor and moment."""
@@ -39,6 +39,8 @@ class Preempted:
     real_s: float = 0.0
     """Mean wait for the first start."""
     replayed_s: float = 0.0
+    spread_s: float = 0.0
+    """Standard deviation of the mean wait from replay to replay."""
     urgent_s: float = 0.0
     """The same of those who preempted."""
     urgent_replayed_s: float = 0.0
@@ -54,7 +56,8 @@ class Preempted:
         """Return the figures."""
         return (f"{self.alike} of {self.decisions} decisions to preempt take the same victims; {self.victims} victims, "
                 f"{self.replayed:.1f} in a replay, {self.same:.0%} of them the same; mean wait for the first start "
-                f"{self.real_s:.2f} s, replayed {self.replayed_s:.2f} s ({self.off:+.1%}), of who preempted "
+                f"{self.real_s:.2f} s, replayed {self.replayed_s:.2f} s ({self.off:+.1%}), "
+                f"{self.spread_s / self.replayed_s:.1%} from replay to replay, of who preempted "
                 f"{self.urgent_s:.2f} and {self.urgent_replayed_s:.2f} s; rank correlation of starts "
                 f"{self.rank_correlation:.4f}")
 
@@ -70,12 +73,11 @@ def real_victims(record: ControllerRecord, known: dict[int, int]) -> Victims:
 
 def as_submitted(seen: SchedulerSnapshot, record: ControllerRecord, plan: list[Submission]) -> tuple[Workload, Floats]:
     """Return the jobs as they were submitted, whatever befell them later, and when each started first."""
-    submitted, started = ({event.job: event.at_s for event in reversed(record.events) if event.kind == kind}
-                          for kind in (SUBMITTED, STARTED))
+    submitted, started = record.first(SUBMITTED), record.first(STARTED)
     numbers = sorted(int(job.job_id) for job in seen.jobs)
     seconds = dict(zip(numbers, (job.seconds for job in plan), strict=True))
-    more = [(job.end_s or 0.0) - (job.start_s or 0.0) - seconds[int(job.job_id)] for job in seen.jobs
-            if int(job.job_id) not in {event.job for event in record.events if event.kind == PREEMPTED}]
+    ended, gone = record.first(ENDED), record.first(PREEMPTED)
+    more = [ended[number] - started[number] - seconds[number] for number in numbers if number not in gone]
     jobs = [replace(job, submit_s=submitted[int(job.job_id)], eligible_s=None, dependency="") for job in seen.jobs]
     run = {job.key: seconds[int(job.job_id)] + float(np.mean(more)) for job in jobs}
     workload = Workload.from_records(jobs, run=run)
@@ -83,30 +85,28 @@ def as_submitted(seen: SchedulerSnapshot, record: ControllerRecord, plan: list[S
 
 
 def compare(seen: SchedulerSnapshot, record: ControllerRecord, plan: list[Submission], reckoned_s: float,
-            replays: int = 20) -> Preempted:
+            replays: int = 60) -> Preempted:
     """Compare a queue that is over with ours."""
     workload, started = as_submitted(seen, record, plan)
-    empty = ClusterState.from_snapshot(replace(seen, jobs=()), seen.time_s)
-    cluster = replace(empty.cluster, scheduling=replace(empty.cluster.scheduling, reckoned_s=reckoned_s))
+    cluster = looking(seen, record, reckoned_s)
     row = {int(number): place for place, number in enumerate(workload.ids)}
     real, found = real_victims(record, row), Preempted()
     decide_again(ClusterState.of(cluster, workload), record, row, real, found)
-    looked, chance = record.seen_s(), np.random.default_rng(1)
-    there = np.maximum.accumulate([looked[int(number)] for number in workload.ids])
-    delays = record.delays_s(set(row))
+    chance = np.random.default_rng(1)
     gone = {row[job] for jobs in real.values() for job in jobs}
     starts, same, number = [], [], []
     for _ in range(replays):
-        late = replace(workload, submit=there, run=workload.run + chance.choice(delays, len(workload)))
-        run = engine.run(cluster, late, named(INCUMBENT))
+        shift, seconds = chance.random(), workload.run + CLEARING_S * chance.random(len(workload))
+        run = engine.run(cluster, replace(workload, submit=workload.submit + shift, run=seconds), named(INCUMBENT))
         victims = set(np.flatnonzero(run.state.arrays.jobs.preempted).tolist())
-        starts.append(run.start)
+        starts.append(run.start - shift)
         same.append(len(victims & gone) / len(gone))
         number.append(int(run.state.arrays.jobs.preempted.sum()))
     ours, urgent = np.mean(starts, axis=0), [row[by] for by, _ in real]
     found.victims, found.replayed = sum(map(len, real.values())), float(np.mean(number))
     found.same = float(np.mean(same))
     found.real_s, found.replayed_s = (float((times - workload.submit).mean()) for times in (started, ours))
+    found.spread_s = float((np.array(starts) - workload.submit).mean(axis=1).std(ddof=1))
     found.urgent_s, found.urgent_replayed_s = (float((times - workload.submit)[urgent].mean())
                                                for times in (started, ours))
     found.rank_correlation = rank_correlation(started, ours)
