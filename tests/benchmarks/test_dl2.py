@@ -39,7 +39,7 @@ def test_an_agent_decides_fifty_thousand_times_a_second(make):
 def test_a_teacher_is_reached_within_two_percent_in_two_minutes(teacher):
     train = pytest.importorskip("idlewatt.daemon.reproduce.dl2.train")
     literal = pytest.importorskip("idlewatt.daemon.reproduce.dl2.literal")
-    training = train.Training(train.Dl2TrainingConfig(SITE, literal.TEACHERS[teacher], updates=0))
+    training = train.SlotTraining(train.Dl2TrainingConfig(SITE, literal.TEACHERS[teacher], updates=0))
     *_, step = training.run()
     taught = mean_jct(SITE, literal.TEACHERS[teacher], islice(traces(), 10)).mean()
     learned = mean_jct(SITE, training.agent, islice(traces(), 10)).mean()
