@@ -8,7 +8,7 @@ node since, that is taken over, from one job to the next as from one walk to the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,8 @@ TRIES = 8
 """Places at which a kind may stand; where all are taken by others it drives one of them out."""
 AT_ONCE, NEVER = -1, 1 << 60
 """In place of the job that has to end: none has to; none would be enough."""
-_MIX = np.int64(-7046029254386353131)
+_long: Any = np.int64
+_MIX = _long(-7046029254386353131)
 
 
 class Books(NamedTuple):
@@ -65,7 +66,7 @@ class Books(NamedTuple):
     """[node] what is given back first there; -1 for nothing."""
     latest: Longs
     """[node] what is given back last there."""
-    count: Longs
+    apart: Longs
     """[node] how many are kept apart."""
     known: Longs
     """[node] a digest of what is there."""
@@ -125,7 +126,7 @@ def books_of(state: State) -> Books:
         head=state.outlook[:HEADER], ends=moments, first=moments[jobs:],
         plan_time=times, plan_ends=times[plans:], next_time=times[2 * plans:], next_ends=times[3 * plans:],
         plan_node=told, plan_joined=told[plans:], next_node=told[2 * plans:], where=runs, places=runs[jobs:],
-        plans_on=sites, entry=sites[nodes:], latest=sites[2 * nodes:], count=sites[3 * nodes:],
+        plans_on=sites, entry=sites[nodes:], latest=sites[2 * nodes:], apart=sites[3 * nodes:],
         known=sites[4 * nodes:], fresh=sites[5 * nodes:], changed=sites[6 * nodes:], opened=sites[7 * nodes:],
         blockers=sites[8 * nodes:], back=back, clear=sets, touching=sets[words:], kinds=rows,
         usable=rows[kinds * COLUMNS:], needs=needs, ranked=needs[kinds * nodes:])
@@ -162,8 +163,8 @@ def list_returns(state: State) -> None:
     book, used = books_of(state), 0
     for node in range(state.nodes.size):
         row = state.nodes[node]
-        book.count[node], book.entry[node] = 0, -1
-        digest = mixed(mixed(np.int64(row.open) + 2, row.free_gpus), row.free_cpus)
+        book.apart[node], book.entry[node] = 0, -1
+        digest = mixed(mixed(_long(row.open) + 2, row.free_gpus), row.free_cpus)
         book.fresh[node] = mixed(digest, row.free_memory)
     for place in range(state.counts[RUNNING_JOBS]):
         job = state.estimates[place]
@@ -184,18 +185,18 @@ def give_back(state: State, book: Books, job: int, place: int, index: int, used:
     """Write down what a running job gives back of one node, behind all before it; return how many entries there are."""
     row, share = state.jobs[job], state.held[index]
     node, entry = share.node, 5 * used
-    if book.count[node] < RUNS:
-        if book.count[node] == 0:
+    if book.apart[node] < RUNS:
+        if book.apart[node] == 0:
             book.entry[node] = entry
         else:
             book.back[book.latest[node] + 4] = entry
         book.latest[node] = entry
         book.back[entry + 1] = book.back[entry + 2] = book.back[entry + 3] = 0
         book.back[entry + 4] = -1
-        book.count[node] += 1
+        book.apart[node] += 1
         used += 1
     entry = book.latest[node]  # where more jobs run than there is room for, the last of them leave together
-    cpus, memory = np.int64(row.cpus_held), np.int64(row.memory_held)
+    cpus, memory = _long(row.cpus_held), _long(row.memory_held)
     if row.chunk > 0 and share.gpus != row.chunk:
         cpus, memory = -((-cpus * share.gpus) // row.chunk), -((-memory * share.gpus) // row.chunk)
     if row.whole == 1:
@@ -204,7 +205,7 @@ def give_back(state: State, book: Books, job: int, place: int, index: int, used:
     book.back[entry + 1] += share.gpus
     book.back[entry + 2] += cpus
     book.back[entry + 3] += memory
-    end = np.int64(min(row.estimate, 1e15) * 1024.0)
+    end = _long(min(row.estimate, 1e15) * 1024.0)
     book.fresh[node] = mixed(mixed(mixed(mixed(mixed(book.fresh[node], job), end), share.gpus), cpus), memory)
     return used
 
@@ -337,11 +338,11 @@ def left_by(state: State, book: Books, kind: int, node: int) -> int:
     if book.kinds[kinds + WHOLE] == 1:
         gpus, cpus = there.gpus, there.cpus
     gpus, cpus, memory = gpus - there.free_gpus, cpus - there.free_cpus, memory - there.free_memory
-    need, entry = np.int64(AT_ONCE), book.entry[node]
+    need, entry = _long(AT_ONCE), book.entry[node]
     while gpus > 0 or cpus > 0 or memory > 0:
         if entry < 0:
             return NEVER
         gpus, cpus = gpus - book.back[entry + 1], cpus - book.back[entry + 2]
-        memory, need = memory - book.back[entry + 3], np.int64(state.estimates[book.back[entry]])
+        memory, need = memory - book.back[entry + 3], _long(state.estimates[book.back[entry]])
         entry = book.back[entry + 4]
     return need

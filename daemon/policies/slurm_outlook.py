@@ -334,17 +334,17 @@ def keep(state: State, count: int, when: float, lasts: float) -> None:
 @compiled
 def insert_plan(book: Books, node: int, begin: float, end: float) -> None:
     """Keep a node for a while, among all plans by their end; where there are too many for it this one is left out."""
-    joined, count = np.int64(0), book.head[PLANNED]
+    joined, count = 0, book.head[PLANNED]
     if book.plans_on[node] == PLANS:
         return
     if book.plans_on[node] > 0:
         index = first_at(book.plan_ends, count, begin)
         while index < count and book.plan_ends[index] == begin:
-            book.plan_joined[index] |= np.int64(book.plan_node[index] == node)
+            book.plan_joined[index] = 1 if book.plan_node[index] == node else book.plan_joined[index]
             index += 1
         index = first_at(book.next_time, count, end)
         while index < count and book.next_time[index] == end:
-            joined |= np.int64(book.next_node[index] == node)
+            joined = 1 if book.next_node[index] == node else joined
             index += 1
     insert_by_end(book, count, node, begin, end, joined)
     insert_by_begin(book, count, node, begin, end)
