@@ -80,7 +80,7 @@ def next_walk(state: State) -> float:
 
 
 def backfill_with_room(state: State, key: Key, place: Place) -> None:
-    """Do so where jobs may preempt others."""
+    """Start jobs in order and plan those that wait, as ``slurm_backfill`` does, where jobs may preempt others."""
     state.clock[WAKE] = min(state.clock[WAKE], take_back(state))
     if looks(state):
         start_in_line(state, place)
