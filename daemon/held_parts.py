@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..storage.gpu_parts import GpuPart
 from ..storage.records import Allocation, Job, SchedulerSnapshot
 from ..storage.telemetry import GpuReading
-from .waste.instances import names_of
+from .waste.holders import names_of
 
 
 def with_parts(snapshot: SchedulerSnapshot, gpus: Iterable[GpuReading]) -> SchedulerSnapshot:

@@ -26,7 +26,7 @@ import yaml
 from .replay.cluster import Cluster
 from .replay.power import PowerModel
 from .settings.waste import WasteSettings
-from .waste.catalogue import catalogue, named
+from .waste.hardware import catalogue, named
 
 BY_MODEL = "by-model"
 """Each node's watts go by the model of its GPUs."""

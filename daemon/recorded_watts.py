@@ -27,7 +27,7 @@ from .replay.runtime_prediction import template
 from .replay.workload import Workload
 from .replay.workload_builder import WorkloadBuilder
 from .settings.waste import WasteSettings
-from .waste.catalogue import named
+from .waste.hardware import named
 from .waste.nodes import looks_hung
 
 PAST_S = 14 * 86400.0

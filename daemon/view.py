@@ -32,7 +32,7 @@ from .range_clients import RangesOfSettings
 from .recall import Recall
 from .service import Service
 from .waste import Assessment, GpuVerdict, NodeVerdict
-from .waste.walls import EnclosureVerdict
+from .waste.assessment import EnclosureVerdict
 from .web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, View, WasteRow
 
 if TYPE_CHECKING:

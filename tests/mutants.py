@@ -32,7 +32,7 @@ class Area(NamedTuple):
 
 
 AREAS = {
-    "waste": Area(("daemon/waste/energy.py", "daemon/waste/floors.py",
+    "waste": Area(("daemon/waste/energy.py", "daemon/waste/hardware.py",
                    "daemon/waste/readings.py", "daemon/waste/nodes.py", "daemon/waste/stranded.py"),
                   ("tests/daemon/waste",)),
     "advice": Area(("daemon/advice/migration.py", "daemon/advice/diagnosis.py", "daemon/advice/topology_cost.py"),

@@ -13,8 +13,7 @@ from ...storage.eligibility import eligible, named_reason
 from ...storage.recommendations import Placement
 from ...storage.records import Job, SchedulerSnapshot
 from ..amounts import counted
-from ..waste.demand import Need, need
-from ..waste.stranded import FreeNodes
+from ..waste.stranded import FreeNodes, Need, need
 from .topology_cost import FreeIndexes, TopologyCost
 
 Counts = NDArray[np.int64]

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from ...storage.recommendations import Placement
 from ...storage.records import Job, JobState, Node, NodeState, SchedulerSnapshot
-from ..waste.demand import PLENTY, Need, need
-from ..waste.stranded import satisfies
+from ..waste.stranded import PLENTY, Need, need, satisfies
 
 Masks = NDArray[np.bool_]
 Amounts = tuple[int, int, int]

@@ -14,7 +14,7 @@ from ...storage.power_caps import PowerCap
 from ...storage.records import Job
 from ...storage.telemetry import GpuReading
 from ..settings.recommenders import MeasuredRunSettings, PowerCapsSettings, PowerProfileSettings
-from ..waste.catalogue import words_of
+from ..waste.hardware import words_of
 from .welch import lost
 
 NVIDIA = "GPU-"

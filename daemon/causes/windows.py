@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterator
 
 from ...storage.telemetry import GpuReading, NodeReading
-from ..waste import catalogue
+from ..waste import hardware
 
 ENOUGH = 0.7
 """Share of a window that a mean must be of."""
@@ -64,7 +64,7 @@ class HighestClocks:
 
 def of_gpu(gpu: GpuReading, before: GpuReading, clock: float | None) -> Iterator[tuple[str, float | None]]:
     """Yield what a reading tells of the time since the one before."""
-    detail, known = gpu.detail, catalogue.gpu(gpu.model)
+    detail, known = gpu.detail, hardware.gpu(gpu.model)
     seconds = gpu.time_s - before.time_s
     flags = detail.throttled_by
     yield "engine", detail.engine_active if detail.engine_active is not None else gpu.resident
@@ -87,7 +87,7 @@ def of_node(node: NodeReading) -> Iterator[tuple[str, float | None]]:
     yield from (("disk", node.disk_busy_ratio), ("waiting", node.io_wait_ratio), ("fabric", node.fabric_ratio))
 
 
-def _of_capacity(rate: float | None, capacity: catalogue.PublishedRate | None) -> float | None:
+def _of_capacity(rate: float | None, capacity: hardware.PublishedRate | None) -> float | None:
     return None if rate is None or capacity is None else min(rate / capacity.bytes_per_s, 1.0)
 
 

@@ -1,7 +1,7 @@
 """Where the watts go: every watt of every node in exactly one class, the classes adding up to the wall meter.
 
-readings + holders -> nodes (GPUs, walls, stranded) -> accountant -> assessment; energy, floors, demand and utilization
-outlive the cycle. ``WasteAccountant`` is the door.
+readings + holders -> nodes (GPUs, walls) + stranded -> accountant -> assessment; energy, learned floors (hardware), the
+demand mix and utilization outlive the cycle. ``WasteAccountant`` is the door.
 """
 
 from ..settings.waste import WasteSettings

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from ...storage.power_classes import ALLOCATED, WASTED, PowerClass
 from ...storage.records import IdleFloor, NodeState, StrandedCause
-from .walls import EnclosureVerdict
 
 NO_PARTITION = "(none)"
 """Where nodes go that belong to no partition, or that the scheduler does not know."""
@@ -113,6 +112,23 @@ class Utilization:
         Below 0 on basis ``limit`` where U exceeds 1: the formula then says nothing of power.
         """
         return None if self.rated_watts is None else (1.0 - getattr(self, basis)) * self.rated_watts
+
+
+RACK_PARTS = ("trays", "switches", "loss", "unmeasured")
+
+
+@dataclass(frozen=True, slots=True)
+class EnclosureVerdict:
+    """One enclosure at one moment, in watts."""
+
+    name: str
+    meter_watts: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """By ``RACK_PARTS``; they add up to the meter, or to the trays where these are more."""
+    nodes: Mapping[str, float] = field(default_factory=dict)
+    """Each tray with its share of switches and loss; empty where one of them is not measured."""
+    disagreement_watts: float = 0.0
+    """By how much the trays exceed the meter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ...storage.power_classes import WASTED, PowerClass
 from ...storage.records import GpuRollup, WasteReading
 from ...storage.run_energy import EnergyShare
 from .assessment import CLASSES, GpuVerdict
-from .shares import ACTIVE, COLUMNS, GPUS, MEASURED, MEMORY, SHARED, Key, Share
+from .holders import ACTIVE, COLUMNS, GPUS, MEASURED, MEMORY, SHARED, Key, Share
 
 Floats = npt.NDArray[np.float64]
 Run = tuple[str, float, float]

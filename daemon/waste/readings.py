@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 
 from ...storage.telemetry import GpuReading, NodeReading, Telemetry
 from ..settings.waste import WasteSettings
-from . import catalogue
-from .floors import MOST_MODELS, configured_model
-from .walls import LastWalls
+from . import hardware
+from .hardware import MOST_MODELS, configured_model
 
 
 class SampleStreak:
@@ -174,6 +174,52 @@ def _in_wrong_unit(rate: float | None, watts: float | None, limit_watts: float |
     return rate * SPREAD < (watts or 0.0) or rate < LEAST_SHARE * (limit_watts or 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class _LastWall:
+    time_s: float
+    watts: float
+    gpus: Mapping[str, float]
+    """Watts of the measured GPUs at that time, by uuid."""
+
+
+class LastWalls:
+    """Remember the last metered wall watts of every node, for a bounded time.
+
+    A meter that falls silent switches no server off: for a while the node is taken to draw what it drew last beside
+    its GPUs.
+    """
+
+    def __init__(self, longest_s: float) -> None:
+        self._longest_s = longest_s
+        self._nodes: dict[str, _LastWall] = {}
+
+    def note(self, node: str, time_s: float, watts: float, gpus: Mapping[str, float]) -> None:
+        """Remember what a meter said at ``time_s`` and what the measured GPUs drew when it was first seen."""
+        last = self._nodes.get(node)
+        if last is None or time_s > last.time_s:
+            self._nodes[node] = _LastWall(time_s, watts, gpus)
+
+    def beside(self, node: str, gpus: Mapping[str, float]) -> float | None:
+        """Return what the node drew last beside the GPUs that are measured now, None where nobody remembers.
+
+        A GPU that is measured now and was not then takes its present watts out of what was left then.
+        """
+        last = self._nodes.get(node)
+        if last is None:
+            return None
+        return max(0.0, last.watts - sum(last.gpus.get(uuid, watts) for uuid, watts in gpus.items()))
+
+    def forget(self, now_s: float, early_s: float) -> None:
+        """Drop what is too old, or more than ``early_s`` in the future: a clock that was set back."""
+        self._nodes = {node: last for node, last in self._nodes.items()
+                       if -early_s <= now_s - last.time_s <= self._longest_s}
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Return the nodes that are remembered."""
+        return frozenset(self._nodes)
+
+
 class Fleet:
     """Every GPU and wall meter that has been heard of within the last hour."""
 
@@ -245,7 +291,7 @@ class Fleet:
             if len(self._limits) >= MOST_MODELS:
                 self._limits.clear()
             configured = configured_model(reading.model, self._settings).limit_watts
-            self._limits[reading.model] = configured or catalogue.gpu(reading.model).limit_watts
+            self._limits[reading.model] = configured or hardware.gpu(reading.model).limit_watts
         return self._limits[reading.model]
 
     def gpus_by_node(self) -> dict[str, list[WatchedGpu]]:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ...storage.records import Job, JobState, Node, SchedulerSnapshot
 from ..settings.waste import WasteSettings
-from . import catalogue
+from . import hardware
 from .assessment import Utilization
 
 REFRESH_S = 60.0
@@ -137,7 +137,7 @@ class UtilizationWindow:
 
     def _ratio(self, partition: str, limit: float, actual: float, nodes: list[Node]) -> Utilization:
         gpu_seconds = self._capacity[partition].gpu_seconds
-        rated = [catalogue.rated_watts(node, self._settings.rated_node_watts) for node in nodes if node.gpus]
+        rated = [hardware.rated_watts(node, self._settings.rated_node_watts) for node in nodes if node.gpus]
         known = [watts for watts in rated if watts is not None]
         # A GPU is not held for longer than there is time: more is left of nodes that went while their jobs ran.
         return Utilization(_share(limit, gpu_seconds), min(1.0, _share(actual, gpu_seconds)),

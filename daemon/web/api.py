@@ -17,7 +17,7 @@ from ...storage.recommendations import ACTIONS, Recommendation
 from ...storage.records import Job, JobState, NodeState
 from ..advice.recommender import RecommenderKind
 from ..advice.recommenders import subjects, topics
-from ..waste.walls import EnclosureVerdict
+from ..waste.assessment import EnclosureVerdict
 from .view import DecisionRow, ModelRow, NodeRow, SourceRow, Status, TargetGroup, View, WasteRow
 
 MOST_ROWS = 1_000_000

@@ -20,7 +20,7 @@ from ..advice.wait_outlook import WaitOutlook
 from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow
 from ..efficiency.wasters import WastePart
 from ..flavour_rows import FlavourRow
-from ..waste.walls import EnclosureVerdict
+from ..waste.assessment import EnclosureVerdict
 from .view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, View, WasteRow
 
 if TYPE_CHECKING:

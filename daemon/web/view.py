@@ -17,7 +17,7 @@ from ..advice.wait_outlook import WaitOutlook
 from ..degraded import Degradation
 from ..efficiency import EnergyBook
 from ..flavour_rows import FlavourRow
-from ..waste.walls import EnclosureVerdict
+from ..waste.assessment import EnclosureVerdict
 
 if TYPE_CHECKING:
     from ...exporters.kubernetes.extender import PodQuestion

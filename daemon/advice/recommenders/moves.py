@@ -17,7 +17,7 @@ from ....storage.recommendations import Recommendation
 from ....storage.records import Job
 from ...durations import ago
 from ...settings.recommenders import MovesSettings
-from ...waste.demand import Need, need, need_now
+from ...waste.stranded import Need, need, need_now
 from ..kubectl import evict_commands
 from ..migration import MigrationPlan, MigrationPlanner, Mover
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register

@@ -12,8 +12,7 @@ from ....storage.recommendations import Recommendation
 from ....storage.records import Job, JobState, SchedulerSnapshot
 from ....storage.uses import Use
 from ...replay.runtime_prediction import template
-from ...waste.demand import Need, need
-from ...waste.stranded import satisfies
+from ...waste.stranded import Need, need, satisfies
 from .sensitivity import Evidence, NodeShare, SpeedEstimate, recognized, speed_estimate
 from .tune import Key, Tenant, TunedNode
 from .usage_meter import Run, UsageWindow

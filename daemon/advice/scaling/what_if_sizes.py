@@ -11,7 +11,7 @@ import numpy as np
 from ....storage.eligibility import eligible
 from ....storage.recommendations import Recommendation
 from ....storage.records import Allocation, Job, JobState, Request, SchedulerSnapshot
-from ...waste.demand import PLENTY, Need, need
+from ...waste.stranded import PLENTY, Need, need
 from ..migration import MOST, Amounts, Masks, MigrationPlanner
 
 MOST_ASKED = 50

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.advice.migration import MigrationPlanner
 from idlewatt.daemon.replay.state import ClusterState, Preempt, Start
-from idlewatt.daemon.waste.demand import need, need_now
+from idlewatt.daemon.waste.stranded import need, need_now
 from idlewatt.storage.eligibility import Constraint
 from idlewatt.storage.records import (
     Allocation,

@@ -3,10 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idlewatt.daemon.waste import WasteSettings
-from idlewatt.daemon.waste.nodes import allocated_class, at_work, free_class, looks_hung
+from idlewatt.daemon.waste.nodes import Wall, allocated_class, at_work, free_class, looks_hung, wall
 from idlewatt.daemon.waste.readings import WatchedGpu
 from idlewatt.storage.power_classes import PowerClass
-from idlewatt.storage.telemetry import GpuDetail, GpuReading
+from idlewatt.storage.telemetry import GpuDetail, GpuReading, NodeReading
 
 SETTINGS = WasteSettings()
 CONTEXT, LIMIT = 90.0, 400.0
@@ -88,3 +88,27 @@ def test_a_gpu_whose_activity_nobody_knows_works_when_it_draws_more_than_the_mar
     ({"pcie_bytes_per_s": 1e6, "nvlink_bytes_per_s": 0.0}, True), ({"nvlink_bytes_per_s": 100e6}, False)])
 def test_a_gpu_of_which_a_unit_or_a_link_works_is_not_hung(detail, hung):
     assert looks_hung(95.0, 1.0, CONTEXT, LIMIT, SETTINGS, GpuDetail(**detail)) is hung
+
+
+def meter(watts):
+    return NodeReading("dgx-0", 0.0, power_watts=watts, power_source="ipmi")
+
+
+@given(st.floats(0.1, 1e4), st.floats(0, 1e4))
+def test_the_wall_is_never_less_than_its_gpus(metered, gpus):
+    found = wall(meter(metered), gpus, None)
+    assert found.watts == max(metered, gpus)
+    assert found.disagreement_watts == max(0.0, gpus - metered)
+
+
+@pytest.mark.parametrize(("reading", "gpus", "overhead", "expected"), [
+    (None, 400.0, 300.0, Wall(700.0, "estimated")),
+    (None, 400.0, None, Wall(400.0, "gpus")),
+    (None, None, 300.0, Wall(None, "")),
+    (meter(0.0), 400.0, None, Wall(400.0, "gpus")),
+    (meter(0.0), None, None, Wall(0.0, "ipmi")),
+    (meter(None), 400.0, None, Wall(400.0, "gpus")),
+    (meter(900.0), None, 300.0, Wall(900.0, "ipmi")),
+])
+def test_the_source_says_what_was_really_measured(reading, gpus, overhead, expected):
+    assert wall(reading, gpus, overhead) == expected

@@ -13,7 +13,7 @@ from idlewatt.daemon.advice.smaller_shapes import SmallerRequest
 from idlewatt.daemon.advice.wait_outlook import Ahead, WaitOutlook
 from idlewatt.daemon.efficiency import EnergyBook
 from idlewatt.daemon.pricing import Costing
-from idlewatt.daemon.waste.walls import EnclosureVerdict
+from idlewatt.daemon.waste.assessment import EnclosureVerdict
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.gate import WebConfigFile
 from idlewatt.daemon.web.server import WebServer, listen
