@@ -13,7 +13,7 @@ from ...storage.telemetry import GpuReading, JobReading, NodeReading, Telemetry
 from ...storage.underuse import CauseTally
 from .rules import HostMeans, Means, judge
 from .tally import Tally
-from .windows import ENOUGH, LONGEST_GAP_S, HighestClocks, Sums, of_gpu, of_node
+from .windows import ENOUGH, LONGEST_GAP_S, HighestClocks, Sums, Throttled, of_gpu, of_node, throttled
 
 WINDOW_S = 300.0
 SETTLE_S = 300.0
@@ -39,13 +39,22 @@ class _Host:
 
 
 @dataclass(slots=True)
+class _GpuSpan:
+    """A GPU of a job: what its last reading is compared with, and the open window."""
+
+    node: str
+    last: Throttled
+    sums: Sums = field(default_factory=Sums)
+
+
+@dataclass(slots=True)
 class _Watched:
     """A run since it was first seen."""
 
     job: Job
     opened_s: float
-    gpus: dict[str, tuple[GpuReading, Sums]] = field(default_factory=dict)
-    """By uuid: the last reading, and the open window."""
+    gpus: dict[str, _GpuSpan] = field(default_factory=dict)
+    """By uuid."""
     hosts: dict[str, _Host] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     fresh: bool = False
@@ -128,26 +137,29 @@ class CauseWatch:
             _take_host(watched, part, seen)
 
     def _take_gpu(self, watched: _Watched, gpu: GpuReading) -> None:
-        last, sums = watched.gpus.get(gpu.uuid) or (None, Sums())
-        if last is not None and gpu.time_s <= last.time_s:
+        known = watched.gpus.get(gpu.uuid)
+        if known is not None and gpu.time_s <= known.last.time_s:
             return
         clock = self._clocks.share(gpu)
-        if last is not None and gpu.time_s - last.time_s <= LONGEST_GAP_S:
-            sums.add(of_gpu(gpu, last, clock), gpu.time_s - last.time_s)
-        watched.gpus[gpu.uuid] = gpu, sums
+        if known is None:
+            watched.gpus[gpu.uuid] = _GpuSpan(gpu.node, throttled(gpu))
+            return
+        if gpu.time_s - known.last.time_s <= LONGEST_GAP_S:
+            known.sums.add(of_gpu(gpu, known.last, clock), gpu.time_s - known.last.time_s)
+        known.node, known.last = gpu.node, throttled(gpu)
 
     def _close(self, watched: _Watched, seen: _Round, now_s: float) -> None:
         """Judge the open window of each GPU and open the next."""
-        means = {uuid: Means(**sums.means()) for uuid, (_, sums) in watched.gpus.items()
-                 if sums.seconds >= ENOUGH * WINDOW_S}
+        means = {uuid: Means(**gpu.sums.means()) for uuid, gpu in watched.gpus.items()
+                 if gpu.sums.seconds >= ENOUGH * WINDOW_S}
         busiest = max((one.activity for one in means.values() if one.activity is not None), default=None)
         hosts = {part.node: _host_means(watched, part, seen, busiest) for part in watched.job.allocations}
-        for uuid, gpu in means.items():
-            last, sums = watched.gpus[uuid]
-            watched.tally.add(judge(gpu, hosts[last.node]), sums.seconds, gpu.activity)
+        for uuid, mean in means.items():
+            gpu = watched.gpus[uuid]
+            watched.tally.add(judge(mean, hosts[gpu.node]), gpu.sums.seconds, mean.activity)
             watched.fresh = True
         held = {gpu.uuid for part in watched.job.allocations for gpu in seen.held(part) if gpu is not None}
-        watched.gpus = {uuid: (last, Sums()) for uuid, (last, _) in watched.gpus.items() if uuid in held}
+        watched.gpus = {uuid: _GpuSpan(gpu.node, gpu.last) for uuid, gpu in watched.gpus.items() if uuid in held}
         for host in watched.hosts.values():
             host.sums = Sums()
         watched.opened_s = now_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ...storage.telemetry import GpuReading, NodeReading
 from ..waste import hardware
@@ -47,6 +48,19 @@ class Sums:
                 if (seconds := self._sums[place + 1]) > 0 and seconds >= ENOUGH * self.seconds}
 
 
+class Throttled(NamedTuple):
+    """What a reading is compared with by the next one: a whole reading of each GPU would be kept for that, 0.7 kB."""
+
+    time_s: float
+    heat_s: float | None
+    power_s: float | None
+
+
+def throttled(gpu: GpuReading) -> Throttled:
+    """Return when a GPU was read, and for how long it had been held down by then."""
+    return Throttled(gpu.time_s, gpu.detail.throttled_by_heat_s, gpu.detail.throttled_by_power_s)
+
+
 class HighestClocks:
     """The highest clock that was seen of each GPU model."""
 
@@ -62,7 +76,7 @@ class HighestClocks:
         return clock / self._highest[gpu.model]
 
 
-def of_gpu(gpu: GpuReading, before: GpuReading, clock: float | None) -> Iterator[tuple[str, float | None]]:
+def of_gpu(gpu: GpuReading, before: Throttled, clock: float | None) -> Iterator[tuple[str, float | None]]:
     """Yield what a reading tells of the time since the one before."""
     detail, known = gpu.detail, hardware.gpu(gpu.model)
     seconds = gpu.time_s - before.time_s
@@ -73,8 +87,8 @@ def of_gpu(gpu: GpuReading, before: GpuReading, clock: float | None) -> Iterator
                 ("fp32", detail.fp32_active), ("fp64", detail.fp64_active), ("clock", clock))
     yield "nvlink", _of_capacity(detail.nvlink_bytes_per_s, known.nvlink)
     yield "pcie", _of_capacity(detail.pcie_bytes_per_s, known.pcie)
-    heat = _gained(detail.throttled_by_heat_s, before.detail.throttled_by_heat_s, seconds)
-    power = _gained(detail.throttled_by_power_s, before.detail.throttled_by_power_s, seconds)
+    heat = _gained(detail.throttled_by_heat_s, before.heat_s, seconds)
+    power = _gained(detail.throttled_by_power_s, before.power_s, seconds)
     yield "heat", heat if heat is not None else _flag(flags, "heat", "slowdown")
     yield "power", power if power is not None else _flag(flags, "power")
     yield "brake", _flag(flags, "power_brake")

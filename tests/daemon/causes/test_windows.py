@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from idlewatt.daemon.causes.windows import ENOUGH, NAMES, Sums, of_gpu, of_node
+from idlewatt.daemon.causes.windows import ENOUGH, NAMES, Sums, of_gpu, of_node, throttled
 from idlewatt.storage.telemetry import GpuReading, NodeReading
 
 
@@ -26,7 +26,7 @@ def test_a_window_in_which_nothing_was_measured_has_no_mean():
 
 def test_everything_that_readings_tell_has_a_place():
     gpu, node = GpuReading("GPU-1", "dgx01", 0, 1000.0), NodeReading("dgx01", 1000.0)
-    told = [name for name, _ in (*of_gpu(gpu, gpu, None), *of_node(node))]
+    told = [name for name, _ in (*of_gpu(gpu, throttled(gpu), None), *of_node(node))]
     assert [*told, "cpus"] == list(NAMES)
 
 
