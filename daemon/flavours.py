@@ -44,12 +44,14 @@ class FlavourBook:
         self.configured = tuple(sorted(configured, key=lambda one: (one.gpus, _limit(one.limit))))
         self.models: Models = models or {}
         self._told: dict[Asked, str] = {}
+        self._named: dict[int, tuple[Job, Job]] = {}
+        """The jobs of the last snapshot as they came and with their flavours: most come again, and stay the same."""
 
     def learn(self, nodes: Iterable[Node]) -> None:
         """Take note of which GPUs partitions have: a flavour may be for a type, and a job may name none."""
         models = models_of(nodes)
         if models != self.models:
-            self.models, self._told = models, {}
+            self.models, self._told, self._named = models, {}, {}
 
     def of(self, asked: Asked) -> str:
         """Return the flavour of a job; '' when none allows it, or it has no GPUs."""
@@ -72,7 +74,11 @@ class FlavourBook:
     def tell(self, snapshot: SchedulerSnapshot) -> SchedulerSnapshot:
         """Return a snapshot whose jobs have their flavours."""
         self.learn(snapshot.nodes)
-        return replace(snapshot, jobs=self.named(snapshot.jobs))
+        before = self._named
+        known = [one if (one := before.get(id(job))) and one[0] is job else (job, *self.named((job,)))
+                 for job in snapshot.jobs]
+        self._named = {id(job): (job, named) for job, named in known}
+        return replace(snapshot, jobs=tuple(named for _, named in known))
 
     def why_none(self, asked: Asked) -> str:
         """Return why a job has no flavour, and what to do; '' when it has one."""

@@ -10,7 +10,7 @@ import re
 
 from ...storage.details import Details
 from .fields import BadRecord, Fields
-from .gres import parse_gres, parse_others
+from .gres import Gpus, parse_gres, parse_others
 
 MIB = 2**20
 _ASKED = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket")
@@ -75,3 +75,21 @@ def _switches_until(raw: Fields, submit_s: float | None) -> float | None:
     except BadRecord:
         return None
     return None if not wait or submit_s is None else submit_s + wait
+
+
+def requested_gpus(raw: Fields, total: Gpus | None, per_node: Gpus, nodes: int) -> Gpus:
+    """Return all GPUs asked for; where Slurm does not account for GPUs, what --gpus, --gres and the like say."""
+    per_job, per_task = parse_gres(raw.text("tres_per_job")), parse_gres(raw.text("tres_per_task"))
+    per_socket = parse_gres(raw.text("tres_per_socket"))
+    asked = (per_job, Gpus(per_node.count * nodes, per_node.model),
+             Gpus(per_task.count * (raw.integer("tasks") or 1), per_task.model),
+             Gpus(per_socket.count * (raw.integer("sockets_per_node") or 1) * nodes, per_socket.model))
+    model = next((gpus.model for gpus in (total or Gpus(), *asked) if gpus.model), "")
+    count = total.count if total else next((gpus.count for gpus in asked if gpus.count), 0)
+    return Gpus(count, model)
+
+
+def requested_memory(raw: Fields, nodes: int, cpus: int) -> int:
+    """Return the bytes asked for over all nodes, where Slurm does not account for memory."""
+    per_node, per_cpu = raw.integer("memory_per_node"), raw.integer("memory_per_cpu")
+    return ((per_node or 0) * nodes or (per_cpu or 0) * cpus) * MIB

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Generic, TypeVar
 
 import msgspec
@@ -21,8 +22,8 @@ from ..software import SoftwareFields, software
 from ..source import FAULTS
 from ..text import decode, described, quoted
 from .fields import BadRecord, Fields
-from .gres import Gpus, Parts, parse_gres, parse_parts, parse_tres, share, share_gpus
-from .parse_details import parse_details
+from .gres import Parts, parse_gres, parse_parts, parse_tres, share, share_gpus
+from .parse_details import parse_details, requested_gpus, requested_memory
 from .parse_rules import named
 from .reasons import DEPENDENCY, reason_text, wait_reason
 from .states import job_state, node_state, wakes
@@ -87,8 +88,9 @@ def errors(answer: Fields) -> str:
     return "; ".join(told)[:300]
 
 
-def parse_list(answer: Fields, name: str, parse: Callable[[Fields], Record]) -> Parsed[Record]:
-    """Return the records of one list of an answer, each parsed on its own.
+def parse_list(answer: Fields, name: str, parse: Callable[[Fields], Record],
+               known: dict[bytes, Record] | None = None) -> Parsed[Record]:
+    """Return the records of one list of an answer, each parsed on its own; ``known`` as of ``parse_each``.
 
     Raises:
         BadRecord: the list is missing, or Slurm reports an error in its stead.
@@ -96,20 +98,33 @@ def parse_list(answer: Fields, name: str, parse: Callable[[Fields], Record]) -> 
     items, told = answer.raw_list(name), errors(answer)
     if name not in answer or (told and not items):
         raise BadRecord(f"no {name} in the answer: {told or 'is it Slurm that answers?'}")
-    return parse_each(items, parse)
+    return parse_each(items, parse, known)
 
 
-def parse_each(items: list[object], parse: Callable[[Fields], Record]) -> Parsed[Record]:
-    """Return what could be parsed, and a line for each item that could not."""
-    records, skipped = [], []
+def parse_each(items: list[object], parse: Callable[[Fields], Record],
+               known: dict[bytes, Record] | None = None) -> Parsed[Record]:
+    """Return what could be parsed, and a line for each item that could not.
+
+    ``known`` has the records of the last list by a digest of their text, and gets those of this one. Most are told in
+    the same words again: they are not read again, and two lists of thousands share them.
+    """
+    known = {} if known is None else known
+    records, skipped, seen = [], [], dict[bytes, Record]()
     for number, given in enumerate(items):
-        item = given
+        item, key = given, blake2b(given, digest_size=16).digest() if isinstance(given, msgspec.Raw) else b""
         try:
-            item = _object(given)
-            records.append(parse(Fields(item)))
+            record = known.get(key)
+            if record is None:
+                item = _object(given)
+                record = parse(Fields(item))
+            if key:
+                seen[key] = record
+            records.append(record)
         except FAULTS as error:
             # Whatever a strange record sets off costs that record alone.
             skipped.append(f"{_name(item, number)}: {_fault(error)}"[:200])
+    known.clear()
+    known.update(seen)
     return Parsed(tuple(records), tuple(skipped))
 
 
@@ -290,32 +305,15 @@ def parse_request(raw: Fields) -> Request:
     # Of -N 2-4 ``node_count`` is the most in 22.05, and what is accounted for the least.
     nodes = max(1, tres.nodes or raw.integer("node_count") or 1)
     per_node = parse_gres(raw.text("tres_per_node"))
-    gpus = _requested_gpus(raw, tres.gpus, per_node, nodes)
+    gpus = requested_gpus(raw, tres.gpus, per_node, nodes)
     cpus = tres.cpus or raw.integer("cpus") or 0
     return Request(
         gpus=gpus.count, nodes=nodes, gpus_per_node=per_node.count or None, cpus=cpus,
-        memory_bytes=tres.memory_bytes or _requested_memory(raw, nodes, cpus), gpu_model=gpus.model,
+        memory_bytes=tres.memory_bytes or requested_memory(raw, nodes, cpus), gpu_model=gpus.model,
         features=raw.text("features"), required_nodes=expand(",".join(raw.texts("required_nodes"))),
         excluded_nodes=expand(",".join(raw.texts("excluded_nodes"))), reservation=raw.text("resv_name"),
         exclusive=bool({"none", "NO", "exclusive"} & set(raw.texts("shared"))),
         details=parse_details(raw, raw.time("submit_time")))
-
-
-def _requested_gpus(raw: Fields, total: Gpus | None, per_node: Gpus, nodes: int) -> Gpus:
-    """Return all GPUs asked for; where Slurm does not account for GPUs, what --gpus, --gres and the like say."""
-    per_job, per_task = parse_gres(raw.text("tres_per_job")), parse_gres(raw.text("tres_per_task"))
-    per_socket = parse_gres(raw.text("tres_per_socket"))
-    asked = (per_job, Gpus(per_node.count * nodes, per_node.model),
-             Gpus(per_task.count * (raw.integer("tasks") or 1), per_task.model),
-             Gpus(per_socket.count * (raw.integer("sockets_per_node") or 1) * nodes, per_socket.model))
-    model = next((gpus.model for gpus in (total or Gpus(), *asked) if gpus.model), "")
-    count = total.count if total else next((gpus.count for gpus in asked if gpus.count), 0)
-    return Gpus(count, model)
-
-
-def _requested_memory(raw: Fields, nodes: int, cpus: int) -> int:
-    per_node, per_cpu = raw.integer("memory_per_node"), raw.integer("memory_per_cpu")
-    return ((per_node or 0) * nodes or (per_cpu or 0) * cpus) * MIB
 
 
 def parse_allocations(raw: Fields, request: Request) -> tuple[Allocation, ...]:

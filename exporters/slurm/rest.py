@@ -73,17 +73,19 @@ class SlurmRest:
         self._token = SecretFile(config.token_file).read if config.token_file else _environment_token
         self._client: tuple[str, Client] | None = None  # one whose token is old goes with its last exchange
         self._closed = False
+        self._jobs: dict[bytes, Job] = {}
+        self._nodes: dict[bytes, Node] = {}
         socket = config.url.removeprefix("unix:")
         self._base = config.url.rstrip("/") if socket == config.url else f"http+unix://{quote(socket, safe='')}"
         self._unix = socket != config.url
 
     def nodes(self) -> Parsed[Node]:
         """Return all nodes."""
-        return self._list("nodes", parse_node)
+        return self._list("nodes", parse_node, self._nodes)
 
     def jobs(self) -> Parsed[Job]:
         """Return pending, running and just finished jobs."""
-        return self._list("jobs", parse_job)
+        return self._list("jobs", parse_job, self._jobs)
 
     def partitions(self) -> Parsed[Partition]:
         """Return all partitions."""
@@ -132,8 +134,9 @@ class SlurmRest:
         if self._client:
             self._client[1].close()
 
-    def _list(self, name: str, parse: Callable[[Fields], Record]) -> Parsed[Record]:
-        return parse_list(self._get(f"slurm/{self._speak()}/{name}", wanted=name), name, parse)
+    def _list(self, name: str, parse: Callable[[Fields], Record],
+              known: dict[bytes, Record] | None = None) -> Parsed[Record]:
+        return parse_list(self._get(f"slurm/{self._speak()}/{name}", wanted=name), name, parse, known)
 
     def _extra(self, part: str, name: str, parse: Callable[[Fields], Record]) -> Parsed[Record]:
         """Return a list that a version of the API may not have, which then is no reason to look for another."""

@@ -1,5 +1,7 @@
 """Which flavour a job is of, and what is said where it is of none."""
 
+from dataclasses import replace
+
 import pytest
 
 from idlewatt.daemon.config import ConfigError, parse
@@ -42,6 +44,22 @@ def test_a_snapshot_is_told_its_flavours():
     job = Job("1", 0.0, JobState.PENDING, "A100", Request(4), limit_s=HOUR)
     told = FlavourBook(TABLE).tell(SchedulerSnapshot(1.0, tuple(NODES), jobs=(job,)))
     assert told.jobs[0].flavour == "m-A100"
+
+
+def test_a_job_that_comes_again_stays_the_same_object_until_its_flavour_is_another():
+    book, job = FlavourBook(TABLE), Job("1", 0.0, JobState.PENDING, "A100", Request(4), limit_s=HOUR)
+    first, second = (book.tell(SchedulerSnapshot(now, tuple(NODES), jobs=(job,))).jobs for now in (1.0, 2.0))
+    assert first[0] is second[0]
+    longer = book.tell(SchedulerSnapshot(3.0, tuple(NODES), jobs=(replace(job, limit_s=400 * HOUR), job)))
+    assert [one.flavour for one in longer.jobs] == ["f-A100", "m-A100"]
+
+
+def test_what_was_told_of_jobs_is_told_anew_where_a_partition_gets_other_gpus():
+    book = FlavourBook([FlavourSettings(name="two", gpus=2, gpu_model="A100")])
+    job = Job("1", 0.0, JobState.PENDING, "V100", Request(2), limit_s=HOUR)
+    nodes = tuple(replace(node, gpu_model="a100") for node in NODES)
+    told = [book.tell(SchedulerSnapshot(1.0, known, jobs=(job,))).jobs[0].flavour for known in (tuple(NODES), nodes)]
+    assert told == ["", "two"]
 
 
 @pytest.mark.parametrize(("asked", "why"), [

@@ -335,3 +335,27 @@ def test_container_comment_and_tres_tell_what_a_job_runs_and_strange_ones_tell_n
     assert job.image.isprintable()
     strange = parse_job(Fields(raw | {"container": 7, "comment": "x" * 10_000_000}))
     assert (strange.image, strange.framework, strange.cuda) == ("", "", "")
+
+
+def test_a_record_in_the_words_of_the_last_answer_stays_the_same_object_and_a_changed_one_is_read(raw):
+    known = {}
+
+    def read(*jobs):
+        answer = parse_json.load_list(json.dumps({"jobs": jobs}).encode(), "jobs")
+        return parse_json.parse_list(answer, "jobs", parse_job, known)
+
+    other = raw | {"job_id": 77}
+    first = read(raw, other, {"job_id": 0})
+    second = read({"job_id": 0}, other | {"time_limit": 7}, raw)
+    assert second.records[1] is first.records[0]
+    assert (second.records[0].limit_s, second.records[0].job_id) == (420.0, "77")
+    assert len(first.skipped) == len(second.skipped) == 1
+    assert len(known) == 2
+
+
+def test_what_is_gone_from_the_list_is_forgotten(raw):
+    known = {}
+    for jobs in ([raw | {"job_id": number} for number in range(1, 40)], [raw]):
+        parse_json.parse_list(parse_json.load_list(json.dumps({"jobs": jobs}).encode(), "jobs"), "jobs", parse_job,
+                              known)
+    assert len(known) == 1

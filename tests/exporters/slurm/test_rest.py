@@ -1,6 +1,7 @@
 """slurmrestd on loopback: versions, tokens, bounds and what goes wrong on the way."""
 
 import json
+import operator
 import os
 import socketserver
 import threading
@@ -61,6 +62,13 @@ def test_the_version_is_found_once(source, slurmrestd):
 
     tried = [path for path in paths(slurmrestd) if path.endswith("/ping")]
     assert tried == [f"/slurm/{version}/ping" for version in VERSIONS[:VERSIONS.index("v0.0.38") + 1]]
+
+
+def test_jobs_and_nodes_that_are_told_as_before_stay_the_same_objects(source):
+    first, second = source.read(), source.read()
+
+    assert all(map(operator.is_, first.jobs, second.jobs))
+    assert all(map(operator.is_, first.nodes, second.nodes))
 
 
 def test_after_an_upgrade_the_version_is_found_again(source, slurmrestd, recorded):
