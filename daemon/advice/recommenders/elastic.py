@@ -39,6 +39,8 @@ PAST = 20_000
 """Runs of the history that a new daemon begins with."""
 STALE_S = 300.0
 """An older reading says nothing of now."""
+Points = tuple[tuple[int, ...], tuple[float, ...]]
+"""GPUs and rates of runs."""
 CONFIGURED = "configured"
 CAUSES = ("unseen", "one_size", "no_curve")
 """Why nothing is said of a job: no like run was seen for long enough, or all had one size, or no curve fits them."""
@@ -52,7 +54,9 @@ class Recommender:
     def __init__(self, settings: ElasticSettings, history: History) -> None:
         self._settings, self._history = settings, history
         self._runs = WatchedRuns(history.speeds(PAST))
-        self._fitted: dict[tuple[tuple[int, ...], tuple[float, ...]], Learned | None] = {}
+        self._fitted: dict[Points, Learned | None] = {}
+        self._before: dict[Points, Learned | None] = {}
+        """Curves of this round, and of the last one while this goes on: 6 kB each, and new runs make new ones."""
 
     def recommend(self, scene: RecommenderContext) -> Recommendations:
         """Return what other sizes would do, and record how fast jobs are."""
@@ -61,7 +65,9 @@ class Recommender:
             self._history.record_speeds(self._runs.changed())
         except StoreError as error:
             log.error("speeds of runs cannot be written; they are kept and tried again", extra={"error": str(error)})
+        self._before, self._fitted = self._fitted, {}
         rows, unknown = self._weighed(scene, kinds)
+        self._before = {}
         return Recommendations(scene.now_s, tuple(rows), _metrics(rows[:ADVICE], unknown))
 
     def _watch(self, scene: RecommenderContext) -> dict[tuple[str, float], Kind]:
@@ -118,11 +124,15 @@ class Recommender:
         if key not in self._fitted:
             if len(self._fitted) >= MOST_FITTED:
                 self._fitted.clear()
-            try:
-                self._fitted[key] = learned(gpus, rates)
-            except SpeedError:
-                self._fitted[key] = None
+            self._fitted[key] = self._before[key] if key in self._before else _learned(gpus, rates)
         return self._fitted[key]
+
+
+def _learned(gpus: tuple[int, ...], rates: tuple[float, ...]) -> Learned | None:
+    try:
+        return learned(gpus, rates)
+    except SpeedError:
+        return None
 
 
 def _sized(jobs: Sequence[Job]) -> list[tuple[Job, int]]:

@@ -86,7 +86,8 @@ def learned(gpus: Sequence[int], rates: Sequence[float], seed: int = 0) -> Learn
         raise SpeedError("a curve needs runs of two different sizes")
     speeds = speeds / np.exp(np.mean(np.log(speeds)))  # only ratios are ever told
     shape = _Shape(sizes, speeds)
-    coefficients = shape.fit(speeds).mean(axis=0)
+    fits, as_good = shape.fits(speeds[None])
+    coefficients = fits[as_good].mean(axis=0)
     fitted = 1 / (shape.terms @ coefficients)
     residuals = np.log(speeds / fitted)
     error = float(np.sqrt(np.mean(residuals ** 2)))
@@ -121,35 +122,48 @@ class _Shape:
         self._subsets = TWO_SIZES if len(means) == 2 else ((0, 1, 2),)
         self.freedom = min(3, len(means))
 
-    def fit(self, speeds: Floats) -> Floats:
-        """Return the coefficients that fit best by relative errors, [fit, coefficient]: one, or several as good."""
+    def fits(self, speeds: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return the coefficients of each choice of terms that fit best by relative errors, and which fit as well.
+
+        All at once for each row of speeds: [row, choice, coefficient] and [row, choice].
+        """
         # Scaled by the speeds the target is 1 everywhere, so a slow run weighs no more than a fast one.
-        columns, ones = self.terms @ self._free * speeds[:, None], np.ones_like(speeds)
-        scale = np.linalg.norm(columns, axis=0)
-        found = []
-        for subset in map(list, self._subsets):
-            coefficients = np.zeros(3)
-            coefficients[subset], off = _nearest(columns[:, subset] / scale[subset], ones)
-            found.append((off, self._free @ (coefficients / scale)))
-        best = min(off for off, _ in found)
-        return np.array([coefficients for off, coefficients in found if off <= best + AS_GOOD])
+        columns, ones = (self.terms @ self._free) * speeds[:, :, None], np.ones(speeds.shape[1])
+        scale = np.linalg.norm(columns, axis=1)
+        columns = columns / scale[:, None]
+        found, off = np.zeros((len(speeds), len(self._subsets), 3)), np.empty((len(speeds), len(self._subsets)))
+        for number, subset in enumerate(map(list, self._subsets)):
+            found[:, number, subset], off[:, number] = _nearest(columns[:, :, subset], ones)
+        return (found / scale[:, None]) @ self._free.T, off <= off.min(axis=1, keepdims=True) + AS_GOOD
 
 
-def _nearest(columns: Floats, target: Floats) -> tuple[Floats, float]:
-    """Return the coefficients >= 0 that come nearest to the target, and the square that they leave.
+def _nearest(columns: Floats, target: Floats) -> tuple[Floats, Floats]:
+    """Return the coefficients >= 0 that come nearest to the target, and the square that they leave, for each matrix.
 
     The best ones are the unbounded best of those columns that they use, so of three columns all seven choices are
-    tried. scipy's ``nnls`` does as well (a test compares them), but its import costs the serving daemon 34 MB.
+    tried. scipy's ``nnls`` does as well (a test compares them), but its import costs the serving daemon 34 MB, and it
+    takes one matrix at a time: hundreds of curves would keep what the cluster was at their beginning for minutes.
     """
-    best, least = np.zeros(columns.shape[1]), float(target @ target)
-    for used in _CHOICES[columns.shape[1]]:
-        part = columns[:, used]
-        found = np.linalg.lstsq(part, target, rcond=None)[0]
-        rest = target - part @ found
-        if (found >= 0).all() and rest @ rest < least:
-            best, least = np.zeros(columns.shape[1]), float(rest @ rest)
-            best[used] = found
+    best, least = np.zeros((len(columns), columns.shape[2])), np.full(len(columns), float(target @ target))
+    for used in _CHOICES[columns.shape[2]]:
+        part = columns[:, :, used]
+        found = _least_squares(part, target)
+        rest = target - (part @ found[:, :, None])[:, :, 0]
+        off = (rest * rest).sum(axis=1)
+        better = (found >= 0).all(axis=1) & (off < least)
+        best[better] = 0.0
+        best[np.ix_(better, used)] = found[better]
+        least[better] = off[better]
     return best, least
+
+
+def _least_squares(columns: Floats, target: Floats) -> Floats:
+    """Return the unbounded best coefficients of each matrix, the smallest where several are as good."""
+    left, singular, right = np.linalg.svd(columns, full_matrices=False)
+    counted = singular > singular[:, :1] * np.finfo(float).eps * max(columns.shape[1:])
+    along = np.where(counted, (left.transpose(0, 2, 1) @ target) / np.where(counted, singular, 1.0), 0.0)
+    found: Floats = (right.transpose(0, 2, 1) @ along[:, :, None])[:, :, 0]
+    return found
 
 
 def _drawn(shape: _Shape, fitted: Floats, residuals: Floats, seed: int) -> Floats:
@@ -157,9 +171,11 @@ def _drawn(shape: _Shape, fitted: Floats, residuals: Floats, seed: int) -> Float
     chance = np.random.default_rng(seed)
     freedom = SPREAD_RUNS + max(0, len(residuals) - shape.freedom)
     square = SPREAD_RUNS * SPREAD ** 2 + float(residuals @ residuals)
-    draws = np.empty((DRAWS, 3))
-    for number in range(DRAWS):
-        spread = np.sqrt(square / chance.chisquare(freedom))
-        fits = shape.fit(fitted * np.exp(spread * chance.standard_normal(len(fitted))))
-        draws[number] = fits[number % len(fits)]
-    return draws
+    rates = np.array([fitted * np.exp(np.sqrt(square / chance.chisquare(freedom))
+                                      * chance.standard_normal(len(fitted))) for _ in range(DRAWS)])
+    fits, as_good = shape.fits(rates)
+    # Of several that fit as well the draws take turns.
+    turn = np.arange(DRAWS) % as_good.sum(axis=1)
+    taken = (as_good & (as_good.cumsum(axis=1) == turn[:, None] + 1)).argmax(axis=1)
+    drawn: Floats = fits[np.arange(DRAWS), taken]
+    return drawn

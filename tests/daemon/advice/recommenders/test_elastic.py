@@ -65,6 +65,16 @@ def test_a_curve_is_learned_from_runs_of_two_sizes_and_not_from_one(recommender)
     assert row.has_room
 
 
+def test_only_the_curves_of_the_last_round_are_kept_and_one_that_did_not_change_is_not_fitted_again(recommender):
+    opened = recommender()
+    watched(opened, ("1", 2, 190.0), *((str(number), 4, 340.0 + number) for number in range(2, 22)))
+    (curve,) = opened._fitted.values()
+    opened.recommend(scene(job("21", 4, "train_7"), now_s=NOW + 240))
+    assert next(iter(opened._fitted.values())) is curve
+    opened.recommend(scene(now_s=NOW + 300))
+    assert opened._fitted == {}
+
+
 def test_what_was_learned_survives_a_restart(recommender):
     watched(recommender(), ("1", 2, 190.0), ("2", 4, 340.0))
     said = recommender().recommend(scene(job("9", 4, "train_12", JobState.PENDING)))
