@@ -19,6 +19,8 @@ from ..storage.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
+WITH_JOBS: tuple[Role, ...] = ("scheduler", "topology", "grid")
+"""Roles of the sources that are read when jobs are."""
 _CLOSE_S = 0.3
 """How long closing is waited for: thousands of connections close by themselves when the process ends."""
 

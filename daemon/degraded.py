@@ -13,13 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..exporters.metrics.declared import DEGRADED
-from ..exporters.source import SourceStatus, TargetHealth
+from ..exporters.source import Role, SourceStatus, TargetHealth, Watched
 from ..storage.history import Recording
 from ..storage.power_classes import PowerClass
 from ..storage.records import NodeState, SchedulerSnapshot
+from .advice.recommenders import subjects
+from .collection import WITH_JOBS
+from .config import Settings
 from .cycles import CycleHealth
 from .durations import span
-from .moments import believed, moment
+from .moments import moment
 from .settings.degraded import DegradedSettings
 
 if TYPE_CHECKING:
@@ -28,6 +31,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CALLED = {"kubernetes": "Kubernetes"}
+ACCOUNTING = "accounting"
+"""What a Slurm source calls the target that is read when runs are recorded, less often than its others."""
+AHEAD_S = 60.0
+"""By how much a fact may be younger than now: clocks of one site differ by seconds."""
 BEATS = 4.0
 """A source or target that was read last more beats ago is slow, whatever its last read said,"""
 QUIET_S = 60.0
@@ -97,6 +104,33 @@ class HealthFacts:
     limits: DegradedSettings = DegradedSettings()
     undelivered: Undelivered | None = None
     """Notices that nobody took."""
+
+
+def believed(time_s: float | None, now_s: float, max_age_s: float) -> bool:
+    """Tell whether what was known at a time may still be acted upon now.
+
+    What comes from the future is not believed: the clock was set back since, and its true age is unknown.
+    """
+    return time_s is not None and -AHEAD_S <= now_s - time_s <= max_age_s
+
+
+def sources_seen(sources: Iterable[Watched], settings: Settings, beats: Mapping[str, CycleHealth],
+                 speed: float) -> tuple[SourceSeen, ...]:
+    """Return how the sources and their targets fare, each with the time between two of its reads.
+
+    The daemon's clock runs ``speed`` times as fast as ours.
+    """
+    return tuple(SourceSeen(watched.status, watched.kind, _period_s(watched.role, settings, beats) * speed,
+                            watched.health(), {ACCOUNTING: settings.cycles.record * speed}) for watched in sources)
+
+
+def _period_s(role: Role, settings: Settings, beats: Mapping[str, CycleHealth]) -> float:
+    if role == "telemetry":
+        return settings.cycles.scrape
+    if role in WITH_JOBS:
+        return settings.cycles.jobs
+    asked = (beats[name].period_s for name, subject in subjects().items() if role in subject.reads and name in beats)
+    return max((settings.cycles.jobs, *asked))
 
 
 def unread(seen: HealthFacts) -> list[Degradation]:

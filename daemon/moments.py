@@ -9,8 +9,6 @@ from typing import cast
 from ..storage.durations import seconds
 
 _LAST_S = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
-AHEAD_S = 60.0
-"""By how much a fact may be younger than now: clocks of one site differ by seconds."""
 
 
 def moment(time_s: float, now_s: float) -> str:
@@ -39,11 +37,3 @@ def _timestamp(text: str) -> float:
     """Return the seconds of an ISO date, which is UTC unless it says otherwise; ValueError."""
     found = datetime.fromisoformat(text)
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-
-
-def believed(time_s: float | None, now_s: float, max_age_s: float) -> bool:
-    """Tell whether what was known at a time may still be acted upon now.
-
-    What comes from the future is not believed: the clock was set back since, and its true age is unknown.
-    """
-    return time_s is not None and -AHEAD_S <= now_s - time_s <= max_age_s

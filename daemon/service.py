@@ -35,20 +35,18 @@ from .advice.recommender import Recommender, RecommenderContext, RunListener
 from .advice.recommenders import subjects
 from .advice.topology_cost import TopologyCost, compared
 from .clock_steps import ClockWatch
-from .collection import Collection
+from .collection import WITH_JOBS, Collection
 from .config import ConfigError, Settings
 from .counterfactual import Counterfactual, ReplayedWindow, WindowReplayer, WindowRequest
-from .current import current
+from .current import ages, current, may_advise, unadvised
 from .cycles import Cycle, CycleScheduler
-from .degraded import Chronicle, Degradation, HealthFacts, out_of_service, unmeasured_share, unread
+from .degraded import Chronicle, Degradation, HealthFacts, out_of_service, sources_seen, unmeasured_share, unread
 from .facts import Known, Process
 from .flavours import FlavourBook
-from .freshness import ages, sources_seen, unadvised
 from .held_parts import with_parts
 from .lean_loading import lean_loading
 from .learning.training_scheduler import TrainingScheduler
 from .memory import settle
-from .moments import believed
 from .notices.desk import Notifier
 from .pricing import in_force, priced
 from .runtime_history import RuntimeHistory
@@ -110,8 +108,7 @@ class Service:
 
     def jobs(self) -> None:
         """Read the schedulers and what is known of switches, and record what changed."""
-        for read in self._collection.read("scheduler", "topology", "grid",
-                                          within_s=PATIENCE * self.settings.cycles.jobs):
+        for read in self._collection.read(*WITH_JOBS, within_s=PATIENCE * self.settings.cycles.jobs):
             merged = self._collection.snapshot(self._clock(), self.settings.waste.scheduler_max_age)
             if merged is None or all(watched.role == "grid" for watched in read):
                 continue
@@ -144,7 +141,7 @@ class Service:
     def advise(self) -> None:
         """Ask the policy in charge, and those in its shadow, about every pending job."""
         snapshot, now_s = self.known.snapshot, self._clock()
-        if snapshot is None or not self._believed(snapshot, now_s) or not self._warm_up.over():
+        if snapshot is None or not may_advise(snapshot, now_s, self.settings) or not self._warm_up.over():
             return
         advice_inputs = self._model_roles.advice_inputs(self.settings, now_s)
         with lean_loading() if self.known.advice is None else nullcontext():  # policies are loaded when first asked
@@ -156,7 +153,7 @@ class Service:
     def recommend(self, name: str) -> None:
         """Consider one subject beyond starts; what was said of it before stays until there is more to say."""
         known, subject, now_s = self.known, subjects()[name], self._clock()
-        if known.snapshot is None or not self._believed(known.snapshot, now_s) or not self._warm_up.over():
+        if known.snapshot is None or not may_advise(known.snapshot, now_s, self.settings) or not self._warm_up.over():
             return
         for _ in self._collection.read(*subject.reads, within_s=PATIENCE * self.settings.recommenders.of(name).every):
             pass  # some sources may have answered; what is known of the others is taken with its age
@@ -341,10 +338,6 @@ class Service:
                        self.settings.costs.currency, price, grams, self._reloaded, self._loaded_s,
                        roles(self.settings, self.known.learned), self.degraded(), self.settings.waste.job_series,
                        self._history.recording, self.desk.counts())
-
-    def _believed(self, snapshot: SchedulerSnapshot, now_s: float) -> bool:
-        """Tell whether there may be advice on what was seen of the cluster."""
-        return believed(snapshot.time_s, now_s, self.settings.waste.scheduler_max_age)
 
     def _seen(self) -> HealthFacts:
         """Return what decides on whether what is known is degraded."""

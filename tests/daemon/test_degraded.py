@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from idlewatt.daemon.cycles import CycleHealth
-from idlewatt.daemon.degraded import Chronicle, HealthFacts, SourceSeen, found, unread
+from idlewatt.daemon.degraded import Chronicle, HealthFacts, SourceSeen, believed, found, unread
 from idlewatt.daemon.settings.degraded import DegradedSettings
 from idlewatt.exporters.metrics.declared import DEGRADED
 from idlewatt.exporters.source import SourceStatus, TargetHealth
@@ -199,3 +199,12 @@ def test_a_thousand_nodes_are_looked_at_in_milliseconds():
     began = time.process_time()
     found(seen)
     assert time.process_time() - began < 0.2
+
+
+@pytest.mark.parametrize(("age_s", "good"), [(0, True), (600, True), (601, False), (-30, True), (-3600, False)])
+def test_what_is_too_old_or_from_the_future_is_not_believed(age_s, good):
+    assert believed(1e9, 1e9 + age_s, 600) is good
+
+
+def test_what_was_never_read_is_not_believed():
+    assert not believed(None, 1e9, float("inf"))

@@ -2,7 +2,7 @@ from datetime import datetime
 
 import pytest
 
-from idlewatt.daemon.moments import believed, moment
+from idlewatt.daemon.moments import moment
 
 NOON = datetime(2026, 11, 22, 12, 0)
 
@@ -12,12 +12,3 @@ NOON = datetime(2026, 11, 22, 12, 0)
     (datetime(2025, 12, 31, 8, 0), "2025-12-31 08:00")])
 def test_a_moment_is_told_in_local_time_with_a_date_when_it_is_not_todays(then, said):
     assert moment(then.timestamp(), NOON.timestamp()) == said
-
-
-@pytest.mark.parametrize(("age_s", "good"), [(0, True), (600, True), (601, False), (-30, True), (-3600, False)])
-def test_what_is_too_old_or_from_the_future_is_not_believed(age_s, good):
-    assert believed(1e9, 1e9 + age_s, 600) is good
-
-
-def test_what_was_never_read_is_not_believed():
-    assert not believed(None, 1e9, float("inf"))
