@@ -18,9 +18,8 @@ from ..storage.history import Recording
 from ..storage.power_classes import PowerClass
 from ..storage.records import NodeState, SchedulerSnapshot
 from .advice.recommenders import subjects
-from .collection import WITH_JOBS
 from .config import Settings
-from .cycles import CycleHealth
+from .cycles import WITH_JOBS, CycleHealth
 from .durations import span
 from .moments import moment
 from .settings.degraded import DegradedSettings

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from ..exporters.source import SourceError, Watched, kinds
 from ..storage.records import SchedulerSnapshot
-from .collection import Collection
+from .cycles import Collection
 
 EXPORTERS = {"dcgm": (9400, "GPUs"), "node": (9100, "CPU and memory, and wall power where hwmon has it"),
              "ipmi": (9290, "wall power"), "cgroup": (9306, "CPUs and memory of jobs")}

@@ -35,11 +35,10 @@ from .advice.recommender import Recommender, RecommenderContext, RunListener
 from .advice.recommenders import subjects
 from .advice.topology_cost import TopologyCost, compared
 from .clock_steps import ClockWatch
-from .collection import WITH_JOBS, Collection
 from .config import ConfigError, Settings
 from .counterfactual import Counterfactual, ReplayedWindow, WindowReplayer, WindowRequest
 from .current import ages, current, may_advise, unadvised
-from .cycles import Cycle, CycleScheduler
+from .cycles import WITH_JOBS, Collection, Cycle, CycleScheduler
 from .degraded import Chronicle, Degradation, HealthFacts, out_of_service, sources_seen, unmeasured_share, unread
 from .facts import Known, Process
 from .flavours import FlavourBook

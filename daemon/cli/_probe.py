@@ -14,7 +14,7 @@ from ...storage.speeds import Throughput
 from ...storage.telemetry import Telemetry
 from ...storage.topology import Fabric, NodeLinks
 from .. import config, opening
-from ..collection import Collection
+from ..cycles import Collection
 from ..flavours import impossible
 from ._client import DaemonUnreachable
 from ._output import plain, told_once

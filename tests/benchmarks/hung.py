@@ -16,7 +16,7 @@ from pathlib import Path
 from cycle import scheduler
 
 from idlewatt.daemon import config
-from idlewatt.daemon.collection import Collection
+from idlewatt.daemon.cycles import Collection
 from idlewatt.daemon.main import _allow_descriptors
 from idlewatt.daemon.service import Service
 from idlewatt.exporters.source import Role, Watched

@@ -1,3 +1,5 @@
+"""Cycles and sources side by side: each is waited for as long as somebody wants to, and who hangs costs only itself."""
+
 import logging
 import threading
 import time
@@ -5,7 +7,174 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from idlewatt.daemon.cycles import Cycle, CycleScheduler
+from idlewatt.daemon.cycles import Accounts, Collection, Cycle, CycleScheduler, merged
+from idlewatt.exporters.source import SourceError, Watched
+from idlewatt.storage.records import Job, JobState, Node, Request, SchedulerSnapshot
+from idlewatt.storage.telemetry import NodeReading, Telemetry
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class Gated:
+    """A source that answers when its gate is open."""
+
+    def __init__(self, name="node", role="telemetry", *, is_open=True):
+        self.name, self.role, self.reads = name, role, 0
+        self.gate = threading.Event()
+        if is_open:
+            self.gate.set()
+
+    def read(self):
+        self.gate.wait(30)
+        self.reads += 1
+        if self.role == "scheduler":
+            return SchedulerSnapshot(1000.0, (Node(self.name, ("all",), 8),))
+        return Telemetry(nodes=(NodeReading(self.name, float(self.reads), 500.0),))
+
+    def completed(self, since_s):
+        self.gate.wait(30)
+        if since_s < 0:
+            raise SourceError("no accounts")
+        return [Job("1", since_s, JobState.COMPLETED, "all", Request(1))]
+
+    def health(self):
+        return ()
+
+    def close(self):
+        self.gate.set()
+
+
+@pytest.fixture
+def collected():
+    made = []
+
+    def collect(*sources):
+        made.append(Collection([Watched(source, Clock()) for source in sources]))
+        return made[-1]
+
+    yield collect
+    for collection in made:
+        collection.leave()
+
+
+def names(reads):
+    return [[watched.name for watched in read] for read in reads]
+
+
+def test_a_source_that_hangs_does_not_hold_up_the_others(collected):
+    collection = collected(Gated("hung", is_open=False), Gated("good"))
+    began = time.monotonic()
+    assert names(collection.read("telemetry", within_s=0.2)) == [["good"]]
+    assert time.monotonic() - began < 5
+    assert [reading.node for reading in collection.telemetry().nodes] == ["good"]
+
+
+def test_what_has_been_read_is_told_before_the_rest_has_ended(collected):
+    late = Gated("late", is_open=False)
+    reads = collected(late, Gated("good")).read("telemetry", within_s=30)
+    assert [watched.name for watched in next(reads)] == ["good"]
+    late.gate.set()
+    assert names(reads) == [["late"]]
+
+
+def test_what_comes_between_two_rounds_is_told_at_the_next(collected):
+    late = Gated("late", is_open=False)
+    collection = collected(late)
+    assert names(collection.read("telemetry", within_s=0.01)) == []
+    late.gate.set()
+    assert names(collection.read("telemetry", within_s=30))[0] == ["late"]
+
+
+def test_a_read_that_never_ends_costs_one_thread_however_often_it_is_asked_for(collected):
+    hung = Gated("hung", is_open=False)
+    collection = collected(hung)
+    before = threading.active_count()
+    for _ in range(20):
+        assert names(collection.read("telemetry", within_s=0.001)) == []
+    assert threading.active_count() == before + 1
+
+
+def test_only_the_roles_that_are_asked_for_are_read(collected):
+    scheduler, telemetry = Gated("slurm", "scheduler", is_open=False), Gated("node")
+    collection = collected(scheduler, telemetry)
+    assert names(collection.read("telemetry", within_s=30)) == [["node"]]
+    assert telemetry.reads == 1
+
+
+def test_leaving_ends_all_waiting_and_spares_the_sources_that_go_on(collected):
+    hung, kept = Gated("hung", is_open=False), Gated("kept", is_open=False)
+    collection = collected(hung, kept)
+    waiter = threading.Thread(target=lambda: list(collection.read("telemetry", within_s=60)))
+    waiter.start()
+    collection.leave(but=collection.sources[1:])
+    waiter.join(10)
+    assert not waiter.is_alive()
+    assert hung.gate.wait(10)
+    assert not kept.gate.is_set()
+
+
+def test_a_source_that_goes_on_after_a_reload_is_not_read_twice_at_once():
+    hung = Gated("hung", is_open=False)
+    watched = Watched(hung, Clock())
+    old = Collection([watched])
+    assert names(old.read("telemetry", within_s=0.01)) == []
+    before = threading.active_count()
+    old.leave(but=[watched])
+    new = Collection([watched], old)
+    assert names(new.read("telemetry", within_s=0.01)) == []
+    assert threading.active_count() == before
+    hung.gate.set()
+    assert names(new.read("telemetry", within_s=30))[0] == ["hung"]
+    new.leave()
+
+
+def test_a_scheduler_that_has_been_gone_for_long_does_not_age_the_other():
+    gone, here = (SchedulerSnapshot(time_s, (Node(name, ("all",), 8),)) for time_s, name in ((0.0, "a"), (990.0, "b")))
+    assert merged([gone, here], 1000.0, 600.0) == here
+    assert merged([gone], 1000.0, 600.0) == gone
+    assert merged([], 1000.0, 600.0) is None
+    both = merged([gone, here], 500.0, 600.0)
+    assert (both.time_s, [node.name for node in both.nodes]) == (0.0, ["a", "b"])
+
+
+def test_accounts_that_take_long_are_waited_for_in_the_background_and_told_later():
+    source = Gated("slurm", "scheduler", is_open=False)
+    (accounts,) = Collection([Watched(source, Clock())]).accounts(Clock())
+    assert accounts.finished(5.0, within_s=0.01) is None
+    assert accounts.finished(7.0, within_s=0.01) is None
+    source.gate.set()
+    told = accounts.finished(9.0, within_s=30)
+    assert (told.asked_s, [job.submit_s for job in told.jobs]) == (1000.0, [5.0])
+
+
+def test_accounts_that_cannot_be_read_are_said_and_asked_again(caplog):
+    accounts = Accounts("slurm", Gated("slurm", "scheduler"), Clock())
+    assert accounts.finished(-1.0, within_s=30) is None
+    assert "accounting cannot be read" in caplog.text
+    assert accounts.finished(1.0, within_s=30) is not None
+
+
+def test_a_scheduler_that_keeps_no_accounts_is_not_asked_for_them():
+    class Forgetful:
+        name, role = "queue", "scheduler"
+
+        def read(self):
+            return SchedulerSnapshot(1000.0)
+
+        def health(self):
+            return ()
+
+        def close(self):
+            """Nothing is held."""
+
+    keeps, forgets = Watched(Gated("slurm", "scheduler"), Clock()), Watched(Forgetful(), Clock())
+    assert len(Collection([forgets]).accounts(Clock())) == 0
+    assert len(Collection([keeps, forgets]).accounts(Clock())) == 1
 
 
 @pytest.fixture
