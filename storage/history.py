@@ -92,6 +92,8 @@ class History(HistoryReader):
         self._retry_at = float("-inf")
         self.dropped = 0
         """Facts lost because the backlog was full or the database refused them for good."""
+        self.recording = self._state_of_recording()
+        """Whether facts reach the database, since when not, and why: as it was when facts were recorded last."""
 
     @classmethod
     def open(cls, url: str, spool: Path | None = None, spool_bytes: int = BACKLOG_BYTES,
@@ -135,9 +137,7 @@ class History(HistoryReader):
         """Return how many facts wait to be written."""
         return self._backlog.items
 
-    @property
-    def recording(self) -> Recording:
-        """Return whether facts reach the database, since when not, and why."""
+    def _state_of_recording(self) -> Recording:
         since_s, error = self._stopped or (None, "")
         return Recording(error == "", since_s, str(error), self._backlog.items, self._backlog.bytes,
                          self.dropped + self._backlog.damaged)
@@ -263,6 +263,7 @@ class History(HistoryReader):
             except StoreError as error:
                 log.error("closing with %d facts unwritten, of which %d are lost: %s", self.backlog,
                           self._backlog.in_memory, error)
+            self.recording = self._state_of_recording()
             self._backlog.close()
             self._lock.release()
             self._presence.close()
@@ -284,6 +285,8 @@ class History(HistoryReader):
             except StoreError:
                 self._keep(batch)
                 raise
+            finally:
+                self.recording = self._state_of_recording()
 
     def _keep(self, batch: Batch) -> None:
         lost = self._backlog.add(replace(batch, after=self._claim.number)) if batch.items else 0

@@ -6,6 +6,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -200,6 +202,17 @@ def _locked(path):
     blocker.close()
 
 
+@contextmanager
+def often_interrupted():
+    """Let threads take turns within a loop over a few hundred things."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
 @pytest.fixture
 def path(tmp_path):
     History.open(f"sqlite:///{tmp_path}/history.db").close()
@@ -236,6 +249,27 @@ def test_what_is_said_of_recording_tells_since_when_and_why(path, make):
         assert (stopped.backlog, stopped.backlog_bytes > 0) == (1, True)
         history.record_waste(())
         assert history.recording == history_module.Recording()
+
+
+def test_how_recording_fares_can_be_asked_while_facts_are_kept(path, tmp_path):
+    (tmp_path / "file").write_text("")
+    over, told = threading.Event(), []
+    windows = [WasteReading(start, 1.0, "gpu", PowerClass.STRANDED, 1.0) for start in range(200)]
+
+    def ask(history):
+        while not over.is_set():
+            told.append(history.recording.backlog)
+
+    with History.open(f"sqlite:///{path}?timeout=0.001", tmp_path / "file" / "spool") as history, _locked(path), \
+            ThreadPoolExecutor(1) as pool, often_interrupted():
+        asked = pool.submit(ask, history)
+        for window in windows:
+            with pytest.raises(StoreUnavailable):
+                history.record_waste([window])
+        over.set()
+        asked.result()
+        assert history.recording.backlog == len(windows)
+    assert told == sorted(told)
 
 
 def test_the_bound_refuses_the_newest_counts_it_and_sees_it_anew(path, make):
