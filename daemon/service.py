@@ -345,7 +345,7 @@ class Service:
         step_s, stepped_s = self._steps.look(now_s, max_age_s) if self._steps else (0.0, None)
         return HealthFacts(now_s, sources_seen(self.sources, settings, beats, self._speed), beats,
                            self._history.recording, unmeasured_share(known.assessment), out_of_service(known.snapshot),
-                           step_s, stepped_s, max_age_s, settings.degraded, self.desk.undelivered())
+                           step_s, stepped_s, max_age_s, settings.degraded, self.desk.undelivered)
 
     def _cycles(self, settings: Settings) -> Iterable[Cycle]:
         periods = settings.cycles

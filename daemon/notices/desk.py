@@ -43,6 +43,8 @@ class Notifier:
         self._texts = Texts(self._settings.templates, self._settings.page_url, settings.cluster)
         self._delivery = Delivery(self._settings, self._texts, clock)
         self._ledger, self._lock = ledger, threading.Lock()
+        self.undelivered = _undelivered(ledger or {})
+        """What was tried and waits; None when nothing does."""
 
     def renewed(self, settings: Sections) -> Notifier:
         """Return a desk by other settings that goes on with the same ledger."""
@@ -52,15 +54,6 @@ class Notifier:
         """Yield the cycle that looks at what is known, where anybody shall be told anything."""
         if self._settings.enabled:
             yield Cycle("notices", self._settings.every, lambda: self.look(standing()), self._settings.every)
-
-    def undelivered(self) -> Undelivered | None:
-        """Return what was tried and waits; None when nothing does."""
-        with self._lock:
-            behind = [one for one in (self._ledger or {}).values() if one.state == "waiting" and one.tries]
-        if not behind:
-            return None
-        return Undelivered(len(behind), min(one.found_s for one in behind), max(
-            behind, key=lambda one: one.updated_s).why)
 
     def counts(self) -> dict[tuple[str, str, str], float]:
         """Return how many notices of the last weeks there are by rule, stage and state."""
@@ -78,6 +71,7 @@ class Notifier:
             read = self._history.notices(now_s - REMEMBERED_S)
             with self._lock:
                 self._ledger = {notice.key: notice for notice in read}
+                self.undelivered = _undelivered(self._ledger)
         opted_out = self._opted_out()
         snapshot = None if known.old else known.snapshot
         if snapshot is None:
@@ -131,6 +125,7 @@ class Notifier:
         with self._lock:
             if self._ledger is not None:
                 self._ledger |= {notice.key: notice for notice in some}
+                self.undelivered = _undelivered(self._ledger)
         try:
             self._history.record_notices(some)
         except StoreError as error:
@@ -143,3 +138,10 @@ class Notifier:
         if file is not None:
             names |= {line.strip() for line in file.read_text("utf-8", "replace").splitlines() if line.strip()}
         return names
+
+
+def _undelivered(ledger: dict[Key, Notice]) -> Undelivered | None:
+    behind = [one for one in ledger.values() if one.state == "waiting" and one.tries]
+    if not behind:
+        return None
+    return Undelivered(len(behind), min(one.found_s for one in behind), max(behind, key=lambda one: one.updated_s).why)

@@ -85,4 +85,4 @@ def test_a_real_alertmanager_that_is_away_is_no_fault_of_the_notice(place):
     place.look(desk)
     ((_, _, state),) = place.states()
     assert state == "waiting"
-    assert desk.undelivered().notices == 1
+    assert desk.undelivered.notices == 1

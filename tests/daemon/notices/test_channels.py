@@ -55,7 +55,7 @@ def test_a_webhook_that_fails_is_asked_again_later(place, taker):
     desk = place.desk("[{kind: idle_gpus, channels: [webhook]}]", webhook=f"{{url: '{taker.url}/'}}")
     place.look(desk)
     assert place.reasons() == ["webhook: answered 500"]
-    assert desk.undelivered().notices == 1
+    assert desk.undelivered.notices == 1
     taker.status = 200
     place.look(desk, 61.0)
     assert place.states() == [("4711", "first", "sent")]

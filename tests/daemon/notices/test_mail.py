@@ -63,7 +63,7 @@ def test_while_the_server_is_down_mail_is_kept_told_as_degraded_tried_again_and_
     gone = replace(server, port=1)
     desk = place.desk(mail=by(gone))
     place.look(desk)
-    waits = desk.undelivered()
+    waits = desk.undelivered
     assert (waits.notices, waits.since_s) == (1, place.now_s)
     assert "127.0.0.1:1" in waits.why
     place.look(desk, 30.0)
@@ -75,7 +75,7 @@ def test_while_the_server_is_down_mail_is_kept_told_as_degraded_tried_again_and_
     assert server.mails == []
     place.look(again, 61.0)
     assert len(server.mails) == 1
-    assert again.undelivered() is None
+    assert again.undelivered is None
 
 
 def test_what_cannot_be_delivered_for_days_is_given_up(place):
