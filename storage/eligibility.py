@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from .records import Job, JobState, Request
+from .waiting import ONLY_ROOM
 
 _SPACE = re.compile(r"\s")
 _DEEPEST = 50
@@ -17,7 +18,7 @@ def eligible(job: Job, now_s: float) -> bool:
     """Tell whether a pending job could start now if only resources were free."""
     if job.state is not JobState.PENDING or (job.eligible_s is not None and job.eligible_s > now_s):
         return False
-    return not job.reason.bars
+    return job.reason in ONLY_ROOM
 
 
 def named_reason(job: Job) -> str:

@@ -49,10 +49,12 @@ class WaitReason(StrEnum):
     @property
     def bars(self) -> bool:
         """Tell whether a job with this reason would not start even if everything were free."""
-        return self not in _ONLY_ROOM
+        return self not in ONLY_ROOM
 
 
-_ONLY_ROOM = (WaitReason.NONE, WaitReason.RESOURCES, WaitReason.TOPOLOGY, WaitReason.PRIORITY, WaitReason.OTHER)
+ONLY_ROOM = frozenset({WaitReason.NONE, WaitReason.RESOURCES, WaitReason.TOPOLOGY, WaitReason.PRIORITY,
+                       WaitReason.OTHER})
+"""Reasons of jobs that would start if everything were free."""
 
 
 class StrandedCause(StrEnum):

@@ -178,7 +178,7 @@ def test_sources_that_are_down_are_told_and_each_once(service, rig):
 
 
 def test_a_history_that_is_behind_is_told(service, view, monkeypatch):
-    monkeypatch.setattr(type(service._history), "recording", Recording(backlog=12))
+    monkeypatch.setattr(service._history, "recording", Recording(backlog=12))
     (one,) = [one for one in service.degraded() if one.cause == "database_behind"]
     assert one.words.startswith("12 facts not written to the database since")
     assert view.published().recorder_backlog_records == 12
