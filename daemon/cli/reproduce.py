@@ -35,7 +35,7 @@ def command(name: str, traces: Path | None, out: Path | None, quick: bool, seed:
     \b
     Examples:
       idlewatt reproduce gist
-      idlewatt reproduce dl2 --traces traces --quick --dir quick
+      idlewatt reproduce topdrl --traces traces --quick --dir quick
       idlewatt reproduce gist --real slurm.yml
       idlewatt reproduce maifs --traces traces --seed 2 --set ablations=true
     """

@@ -1,4 +1,4 @@
-"""How many tasks a second the elastic agents decide on, in whole replays, and how soon one matches its teacher."""
+"""How many tasks a second DL2's agent and our rule decide on, in whole replays, and how soon a teacher is matched."""
 
 import time
 from itertools import islice
@@ -8,7 +8,7 @@ import pytest
 from idlewatt.daemon.reproduce.dl2.agent import FlatAgent
 from idlewatt.daemon.reproduce.dl2.arena import cluster, mean_jct, replay, traces
 from idlewatt.daemon.reproduce.dl2.network import NetworkSize
-from idlewatt.daemon.reproduce.dl2.sizefree.agent import SizeFree
+from idlewatt.daemon.reproduce.dl2.rule import LookAhead
 
 BOUND = 50_000.0
 WITHIN, LONGEST_S = 1.02, 120.0
@@ -22,8 +22,8 @@ def full_handed(seed=0):
     return agent
 
 
-@pytest.mark.parametrize("make", [SizeFree, lambda: SizeFree(plans=64), full_handed],
-                         ids=["size-free", "looking ahead", "DL2's own"])
+@pytest.mark.parametrize("make", [LookAhead, lambda: LookAhead(plans=64), full_handed],
+                         ids=["our rule", "looking ahead", "DL2's own"])
 def test_an_agent_decides_fifty_thousand_times_a_second(make):
     trace = next(traces())
     replay(SITE, trace, make())

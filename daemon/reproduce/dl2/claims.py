@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .. import plots
-from ..plots import Plot
 from .agent import PAPER as DL2
 from .agent import PUBLISHED
-from .pollux_trial import FRESH, MADE_UP
-from .sizefree.kernel import INPUTS, SIZE
 from .speeds import FIT_ERROR, MODELS
-from .trial import BOUND, OURS, PLAIN, RULE, TRACES, UNTRAINED, Contest
+from .trial import BOUND, OURS, PLAIN, TRACES, Contest
 
 CLAIMED = 0.441
 """Mean completion time below DRF's that the paper claims."""
@@ -29,18 +25,10 @@ HEURISTICS = ("DRF", "FIFO", "SRTF (oracle)", "Tetris (oracle)", "Tetris as code
 
 def facts(contests: Sequence[Contest]) -> dict[str, object]:
     """Return all that the report says of the contests, by the names of its template."""
-    return {"contests": contests, "training_curve": training_curve, "differing": differing(contests),
-            "DISCOUNT": DL2.discount, "MADE_UP": MADE_UP, "FRESH": FRESH,
-            "CLAIMED": CLAIMED, "EXPECTED": EXPECTED, "EXPECTED_FOR": EXPECTED_FOR, "PAPER": PAPER,
-            "HEURISTICS": HEURISTICS, "TRACES": TRACES, "OURS": OURS, "PLAIN": PLAIN, "RULE": RULE, "BOUND": BOUND,
-            "UNTRAINED": UNTRAINED, "FIT_ERROR": FIT_ERROR, "MODELS": MODELS, "SIZE": SIZE, "INPUTS": INPUTS,
+    return {"contests": contests, "differing": differing(contests), "DISCOUNT": DL2.discount, "CLAIMED": CLAIMED,
+            "EXPECTED": EXPECTED, "EXPECTED_FOR": EXPECTED_FOR, "PAPER": PAPER, "HEURISTICS": HEURISTICS,
+            "TRACES": TRACES, "OURS": OURS, "PLAIN": PLAIN, "BOUND": BOUND, "FIT_ERROR": FIT_ERROR, "MODELS": MODELS,
             "HIDDEN": PUBLISHED.shape.hidden}
-
-
-def training_curve(contest: Contest) -> Plot:
-    """Draw how the agent came about."""
-    rounds, jct = zip(*((float(number), jct) for number, jct in contest.training.curve), strict=True)
-    return plots.lines("Mean completion time on traces to choose by, slots", "rounds", {OURS: (rounds, jct)})
 
 
 def differing(contests: Sequence[Contest]) -> float | None:

@@ -14,13 +14,11 @@ class Setting:
     """What is trained, and how long."""
 
     seed: Annotated[int, Field(ge=0, le=9000)] = 1
-    """Of training."""
+    """Of the trainings of DL2's own agent."""
     most: tuple[Annotated[int, Field(ge=1, le=32)], ...] = (8, 16)
     """Most workers of a job; several are reported apart. Speeds beyond 10 are extrapolated."""
-    rounds: Annotated[int, Field(ge=0, le=100_000)] = 240
-    """Of training the size-free agent."""
     plans: Annotated[int, Field(ge=0, le=100_000)] = 512
-    """That the size-free agent tries in each slot."""
+    """That our rule tries in each slot."""
     updates: Annotated[int, Field(ge=0, le=1_000_000)] = 6000
     """Of each training of DL2's own agent, for the first of ``most``; 0 leaves it out, and needs no torch."""
     speeds: Path | None = None
@@ -28,4 +26,4 @@ class Setting:
 
 
 FULL = Setting()
-QUICK = Setting(most=(8,), rounds=15, plans=16, updates=0)
+QUICK = Setting(most=(8,), plans=16, updates=0)

@@ -10,15 +10,13 @@ import numpy as np
 
 from ...replay.arrays import Floats
 from ...replay.outcome import Interval, ratio_interval
-from ..evolution import EvolutionProgress
 from ..failures import ZeroProgressError
 from .arena import ArenaTrace, SlotPolicy, replay, traces
 from .baselines import baselines
 from .kernel import ArenaCluster
-from .sizefree.agent import SizeFree
+from .rule import LookAhead
 
 OURS, PLAIN = "ours", "ours, without looking ahead"
-UNTRAINED, RULE = "ours, untrained", "ours, untrained, without looking ahead"
 BOUND = "every job alone (no policy can be below)"
 TRACES = 10
 
@@ -30,8 +28,6 @@ class Contest:
     most: int
     jct: Mapping[str, Floats]
     """Mean completion time of each trace in slots, by policy."""
-    training: EvolutionProgress
-    """How the agent came about."""
     measured: bool
     """Speeds are the authors' file, not our fit of it."""
     plans: int
@@ -61,28 +57,19 @@ def over_traces(ours: Floats, theirs: Floats) -> Interval:
     return ratio_interval(np.arange(float(len(ours))), ours, theirs, block_s=1.0, resamples=10_000)
 
 
-def contest(cluster: ArenaCluster, training: EvolutionProgress, *, measured: bool, plans: int) -> Contest:
+def contest(cluster: ArenaCluster, *, measured: bool, plans: int) -> Contest:
     """Replay every policy on the same traces; ours tries so many plans in each slot, and is shown without them, too.
 
     ``ZeroProgressError`` names the policy that lets jobs wait for ever.
     """
+    ours = {OURS: LookAhead(plans), **({PLAIN: LookAhead()} if plans else {})}
     jct: dict[str, list[float]] = {}
     for trace in islice(traces(), TRACES):
-        for name, policy in {**baselines(cluster), **learned(training, plans)}.items():
+        for name, policy in {**baselines(cluster), **ours}.items():
             jct.setdefault(name, []).append(_mean(cluster, trace, policy, name))
         fastest = cluster.rates[trace.model, 1:cluster.most + 1, 1:cluster.most + 1].max(axis=(1, 2))
         jct.setdefault(BOUND, []).append(float((trace.epochs / fastest).mean()))
-    return Contest(cluster.most, {name: np.array(found) for name, found in jct.items()}, training, measured, plans)
-
-
-def learned(training: EvolutionProgress, plans: int) -> dict[str, SlotPolicy]:
-    """Return ours with and without looking ahead; as it set out, too, where training found something better."""
-    best, first = training.best, training.first
-    named = [(OURS, PLAIN, best)] + ([] if np.array_equal(best, first) else [(UNTRAINED, RULE, first)])
-    found: dict[str, SlotPolicy] = {}
-    for ahead, plain, weights in named:
-        found |= {ahead: SizeFree(weights, plans)} | ({plain: SizeFree(weights)} if plans else {})
-    return found
+    return Contest(cluster.most, {name: np.array(found) for name, found in jct.items()}, measured, plans)
 
 
 def _mean(cluster: ArenaCluster, trace: ArenaTrace, policy: SlotPolicy, name: str) -> float:

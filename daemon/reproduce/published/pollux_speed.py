@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..failures import ReproductionError
+
 if TYPE_CHECKING:
     from scipy.interpolate import LinearNDInterpolator
 
@@ -39,9 +41,12 @@ class Archive:
     """The artifact's tar, read in place; nothing is unpacked to disk."""
 
     def __init__(self, path: Path) -> None:
-        with tarfile.open(path) as tar:
-            self._files = {member.name.removeprefix("./"): tar.extractfile(member).read()  # type: ignore[union-attr]
-                           for member in tar if member.isfile()}
+        try:
+            with tarfile.open(path) as tar:
+                files = {member.name: tar.extractfile(member) for member in tar if member.isfile()}
+                self._files = {name.removeprefix("./"): file.read() for name, file in files.items() if file}
+        except (tarfile.TarError, EOFError) as error:
+            raise ReproductionError(f"{path}: the archive of Pollux's artifact cannot be read: {error}") from error
 
     def names(self, prefix: str) -> list[str]:
         """Return the files whose path begins so."""

@@ -27,16 +27,16 @@ def test_quick_seed_and_changes_reach_the_paper_and_the_last_change_counts(tmp_p
 
     given = []
     monkeypatch.setattr(run, "run", lambda *arguments: given.append(arguments) or {"report.md": tmp_path / "report.md"})
-    result = reproduce("dl2", "--quick", "--seed", 7, "--traces", tmp_path, "--set", "rounds=3", rounds=4, most="8,16")
+    result = reproduce("dl2", "--quick", "--seed", 7, "--traces", tmp_path, "--set", "plans=3", plans=4, most="8,16")
     assert result.output == f"{tmp_path / 'report.md'}\n"
     (setting, out, traces), = given
-    assert (setting.seed, setting.rounds, setting.most, setting.plans) == (7, 4, (8, 16), 16)
+    assert (setting.seed, setting.updates, setting.most, setting.plans) == (7, 0, (8, 16), 4)
     assert (str(out), traces) == ("dl2-report", tmp_path)
 
 
 @pytest.mark.parametrize(("changes", "said"), [
-    (["rounds"], "'rounds' is no KEY=VALUE"), (["round=3"], "there is no 'round' here; there are seed=1"),
-    (["rounds=-1"], "rounds: Input should be greater than or equal to 0"), (["rounds=many"], "rounds: Input"),
+    (["updates"], "'updates' is no KEY=VALUE"), (["rounds=3"], "there is no 'rounds' here; there are seed=1"),
+    (["updates=-1"], "updates: Input should be greater than or equal to 0"), (["updates=many"], "updates: Input"),
     (["most=8,99"], "most.1: Input should be less than or equal to 32")])
 def test_a_wrong_setting_is_wrong_usage_and_named(changes, said):
     with pytest.raises(SettingError, match=r".*") as error:

@@ -9,19 +9,16 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.reproduce.dl2 import trial
 from idlewatt.daemon.reproduce.dl2.agent import FlatAgent
-from idlewatt.daemon.reproduce.dl2.arena import ArenaTrace, cluster, mean_jct, replay, traces, watch
+from idlewatt.daemon.reproduce.dl2.arena import HOPELESS, ArenaTrace, cluster, mean_jct, replay, traces, watch
 from idlewatt.daemon.reproduce.dl2.baselines import Drf, baselines
 from idlewatt.daemon.reproduce.dl2.kernel import BUNDLE, SERVER, WORKER, grant
 from idlewatt.daemon.reproduce.dl2.network import NetworkSize
-from idlewatt.daemon.reproduce.dl2.sizefree.agent import SizeFree
-from idlewatt.daemon.reproduce.dl2.sizefree.network import initial
-from idlewatt.daemon.reproduce.dl2.trial import BOUND, OURS, PLAIN, RULE, UNTRAINED, contest, learned
-from idlewatt.daemon.reproduce.evolution import EvolutionProgress
+from idlewatt.daemon.reproduce.dl2.rule import LookAhead
+from idlewatt.daemon.reproduce.dl2.trial import BOUND, OURS, PLAIN, contest
 from idlewatt.daemon.reproduce.failures import ZeroProgressError
 
 TEN = list(islice(traces(), 10))
 SITE = cluster(8)
-UNTRAINED_ONLY = EvolutionProgress([(0, 0.0)], SizeFree().weights, SizeFree().weights)
 
 
 def mean_over_traces(name):
@@ -40,24 +37,18 @@ def test_tetris_as_coded_is_as_slow_as_the_authors_own_over_twenty_traces():
     assert found.mean() == pytest.approx(13.12, rel=0.02)
 
 
-def test_the_untrained_agent_already_beats_chance_and_optimus():
-    ours = np.mean([replay(SITE, trace, SizeFree()).mean() for trace in TEN])
+def test_our_rule_beats_chance_and_optimus_without_looking_ahead():
+    ours = np.mean([replay(SITE, trace, LookAhead()).mean() for trace in TEN])
     assert ours < mean_over_traces("random-feasible")
     assert ours < mean_over_traces("Optimus (oracle)")
 
 
 def test_nobody_is_faster_than_alone():
-    found = contest(SITE, UNTRAINED_ONLY, measured=False, plans=2)
+    found = contest(SITE, measured=False, plans=2)
     for name, jct in found.jct.items():
         assert (jct >= found.jct[BOUND] - 1e-9).all(), name
     assert found.less_than("random-feasible").low > 0
-
-
-def test_an_agent_is_shown_untrained_too_unless_training_found_nothing_better():
-    better = EvolutionProgress([(0, 2.0), (1, 1.0)], initial(1), initial(0))
-    assert set(learned(better, 2)) == {OURS, PLAIN, UNTRAINED, RULE}
-    assert set(learned(better, 0)) == {OURS, UNTRAINED}
-    assert set(learned(EvolutionProgress([(0, 2.0), (1, 3.0)], initial(0), initial(0)), 2)) == {OURS, PLAIN}
+    assert {OURS, PLAIN} < set(found.jct)
 
 
 def test_who_lets_jobs_wait_for_ever_is_named(monkeypatch):
@@ -66,7 +57,7 @@ def test_who_lets_jobs_wait_for_ever_is_named(monkeypatch):
     blind = cluster(1, nodes=1)
     blind.rates[:] = 0.0
     with pytest.raises(ZeroProgressError, match="DRF, at most 1 workers: after 3000 slots 60 jobs"):
-        contest(blind, UNTRAINED_ONLY, measured=False, plans=0)
+        contest(blind, measured=False, plans=0)
 
 
 def test_tetris_fills_a_node_with_what_fits_and_the_least_work_goes_first():
@@ -83,7 +74,7 @@ def test_a_seed_gives_the_same_traces_and_another_one_others():
 
 def test_whoever_looks_ahead_is_better_and_decides_the_same_again():
     judged = list(islice(traces(2), 4))
-    plain, ahead, again = (mean_jct(SITE, SizeFree(plans=plans), judged).mean() for plans in (0, 16, 16))
+    plain, ahead, again = (mean_jct(SITE, LookAhead(plans=plans), judged).mean() for plans in (0, 16, 16))
     assert ahead == again
     assert ahead < plain
 
@@ -93,7 +84,7 @@ def test_whoever_looks_ahead_is_better_and_decides_the_same_again():
 def test_no_policy_gives_more_than_there_is_or_than_a_job_may_have(seed, most, nodes):
     site, trace = cluster(most, nodes=nodes), next(traces(seed, jobs=12))
     flat = FlatAgent.fresh(NetworkSize(), seed)
-    for name, policy in {**baselines(site), "ours": SizeFree(), "ahead": SizeFree(plans=2), "flat": flat}.items():
+    for name, policy in {**baselines(site), "ours": LookAhead(), "ahead": LookAhead(plans=2), "flat": flat}.items():
         for slot in islice(watch(site, trace, policy, np.full(12, np.nan)), 20):
             taken = np.einsum("jt,jtk->k", slot.jobs.tasks, site.demand[slot.jobs.model, :BUNDLE])
             assert (taken == slot.used.sum(axis=0)).all(), name
@@ -113,6 +104,7 @@ def test_a_policy_that_never_acts_is_told_apart_from_a_slow_one():
 
     with pytest.raises(ZeroProgressError, match="60 jobs are not done"):
         replay(SITE, TEN[0], Idle())
+    assert mean_jct(SITE, Idle(), TEN[:1]) == HOPELESS
 
 
 def test_a_job_without_a_curve_is_no_reason_to_stall_the_others():
@@ -120,12 +112,12 @@ def test_a_job_without_a_curve_is_no_reason_to_stall_the_others():
     blind.rates[2] = 0.0
     trace = ArenaTrace(np.zeros(2, np.int64), np.array([2, 0]), np.array([10.0, 10.0]))
     ends = np.full(2, np.nan)
-    list(islice(watch(blind, trace, SizeFree(), ends), 5))
+    list(islice(watch(blind, trace, LookAhead(), ends), 5))
     assert np.isnan(ends[0])
     assert ends[1] < 5
 
 
-@pytest.mark.parametrize("policy", [baselines(SITE)["max-relative-gain (oracle)"], SizeFree(), SizeFree(plans=2)])
+@pytest.mark.parametrize("policy", [baselines(SITE)["max-relative-gain (oracle)"], LookAhead(), LookAhead(plans=2)])
 def test_a_curve_that_falls_ends_what_a_job_is_given(policy):
     falling = SITE._replace(rates=SITE.rates.copy())
     falling.rates[:, 3:, :] = 1e-3
@@ -135,7 +127,7 @@ def test_a_curve_that_falls_ends_what_a_job_is_given(policy):
 
 def test_more_jobs_than_tasks_leave_the_last_ones_waiting():
     crowd = ArenaTrace(np.zeros(60, np.int64), np.full(60, 6), np.full(60, 1.0))
-    slot = next(watch(cluster(8, nodes=2), crowd, SizeFree(), np.full(60, np.nan)))
+    slot = next(watch(cluster(8, nodes=2), crowd, LookAhead(), np.full(60, np.nan)))
     assert 0 < (slot.jobs.tasks[:, WORKER] > 0).sum() < 60
 
 

@@ -1,22 +1,20 @@
-"""The parts of DL2's report that take hours of training or Pollux's archive, from made-up results."""
+"""The parts of DL2's report that take hours of training, from made-up results."""
 
 import numpy as np
 import pytest
 
-from idlewatt.daemon.reproduce.dl2 import claims, literal, pollux_trial
+from idlewatt.daemon.reproduce.dl2 import claims, literal
 from idlewatt.daemon.reproduce.dl2.agent import PUBLISHED
-from idlewatt.daemon.reproduce.dl2.trial import BOUND, OURS, PLAIN, RULE, UNTRAINED, Contest
-from idlewatt.daemon.reproduce.evolution import EvolutionProgress
+from idlewatt.daemon.reproduce.dl2.trial import BOUND, OURS, PLAIN, Contest
 from idlewatt.daemon.reproduce.report import rendered
 
 TEN = np.linspace(0.9, 1.1, 10)
 
 
 def contest(plans=4):
-    names = (*claims.EXPECTED, *claims.HEURISTICS, *claims.PAPER, PLAIN, RULE, UNTRAINED, "random-feasible", BOUND)
+    names = (*claims.EXPECTED, *claims.HEURISTICS, *claims.PAPER, PLAIN, "random-feasible", BOUND)
     jct = {name: (6.0 + number) * TEN for number, name in enumerate(dict.fromkeys(names))} | {OURS: 5.0 * TEN}
-    training = EvolutionProgress([(0, 7.0), (15, 6.5)], np.zeros(1), np.zeros(1))
-    return Contest(8, jct, training, measured=False, plans=plans)
+    return Contest(8, jct, measured=False, plans=plans)
 
 
 def study():
@@ -27,19 +25,10 @@ def study():
     return literal.AblationStudy(lessons, outcomes, 6.7 * TEN, PUBLISHED)
 
 
-def arena():
-    names = (pollux_trial.OURS, pollux_trial.PLAIN, pollux_trial.RANDOM)
-    hours = {(free, load, name): 1.0 + number for free in (False, True) for load in pollux_trial.LOADS
-             for number, name in enumerate((*names, *pollux_trial.PUBLISHED[free]))}
-    fresh = {(free, name): (1.0 + number) * np.ones(4) for free in (False, True) for number, name in enumerate(names)}
-    return pollux_trial.PolluxResult(0.2, hours, fresh)
-
-
 @pytest.fixture(scope="module")
 def text():
-    told, drawn = rendered("dl2/report.md.j2", {**claims.facts([contest()]), "own": study(), "pollux": arena()})
-    assert [plot.title for place in drawn for plot in place] == [
-        "Mean completion time on traces to choose by, slots"] * 2
+    told, drawn = rendered("dl2/report.md.j2", {**claims.facts([contest()]), "own": study()})
+    assert [plot.title for place in drawn for plot in place] == ["Mean completion time on traces to choose by, slots"]
     return told
 
 
@@ -47,8 +36,7 @@ def test_the_paper_is_told_beside_ours_and_every_policy_once_best_first(text):
     rows = text.split("## At most 8 workers: mean completion time, slots")[1].split("##")[0].splitlines()[4:]
     assert rows[2].startswith("| ours | 5.000 | - | 5.724 | - |")
     assert "| DRF | 6.000 | 10.03 | 10.246 | +16.7% (+16.7% to +16.7%) |" in text
-    assert ("Neither trained nor looking ahead, the rule that it sets out from takes " in text)
-    assert "What training is worth: Against ours, untrained (" in text
+    assert "What looking ahead is worth (4 plans a slot): Against ours, without looking ahead (" in text
 
 
 def test_ablations_are_told_apart_by_whether_jobs_surely_take_longer(text):
@@ -59,14 +47,6 @@ def test_ablations_are_told_apart_by_whether_jobs_surely_take_longer(text):
     assert "| as in the paper | 8.000 | 7.000 | 6.000 | - | - | 12 s |" in text
     assert "| without actor-critic | 8.000 | 8.000 | 7.000 | +16.7% (+16.7% to +16.7%) | +21.1% | 12 s |" in text
     assert "| DRF | 10.000 | 9.000 | -10.0% | 3 s |" in text
-
-
-def test_polluxs_arena_is_told_by_batch_and_load(text):
-    load = pollux_trial.LOADS[0]
-    assert f"| fixed | {load}x | 1.000 | 2.000 | 3.000 | tiresias 4.000, optimus 5.000 | -75.0% |" in text
-    assert f"| free | {load}x | 1.000 | 2.000 | 3.000 | pollux 4.000 | -75.0% |" in text
-    assert "| free | plain (oracle) | 2.000 | -50.0% (-50.0% to -50.0%) |" in text
-    assert "to the power of 0.2: that one number" in text
 
 
 def test_a_paragraph_is_one_line_and_nothing_of_the_template_is_left(text):

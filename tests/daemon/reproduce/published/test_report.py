@@ -55,3 +55,12 @@ def test_a_missing_trace_is_named(tmp_path):
     result = reproduce("published", "--traces", tmp_path, "--dir", tmp_path)
     assert result.exit_code == 1
     assert "reference_qssf_philly.csv" in result.output
+
+
+def test_an_archive_that_is_none_is_told(tmp_path):
+    archive = tmp_path / "pollux_osdi21/pollux_osdi21_data.tar.gz"
+    archive.parent.mkdir()
+    archive.write_bytes(b"hello")
+    result = reproduce("published", "--traces", tmp_path, "--dir", tmp_path / "out", artifacts="pollux")
+    assert result.exit_code == 1
+    assert "the archive of Pollux's artifact cannot be read" in result.output

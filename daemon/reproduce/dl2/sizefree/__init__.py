@@ -1,1 +1,0 @@
-"""The size-free variant: one scorer for every job, evolution strategies on whole replays, and looking ahead."""
