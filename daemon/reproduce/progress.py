@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 from typing import TypeVar
 
 import click
@@ -33,13 +34,19 @@ def resumable() -> Iterator[None]:
 
 @contextlib.contextmanager
 def processes(count: int) -> Iterator[Executor]:
-    """Give work to so many processes, for threads would wait for one another's Python; resumable."""
-    with resumable(), ProcessPoolExecutor(count, get_context("spawn")) as pool:
-        try:
-            yield pool
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    """Give work to so many processes, for threads would wait for one another's Python; who leaves early ends them."""
+    others = set(multiprocessing.active_children())
+    # A process that was forked after torch started its threads would hang; the parent alone hears Ctrl-C.
+    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), signal.signal,
+                               (signal.SIGINT, signal.SIG_IGN))
+    try:
+        yield pool
+    except BaseException:
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def completed(name: str, tasks: Sequence[Task], kept: Callable[[Task], Outcome | None],

@@ -3,6 +3,7 @@
 import itertools
 import resource
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL
 from idlewatt.daemon.agents.gist_mdrl.environment import PARTITIONS, Environment, play, sequences
 from idlewatt.daemon.agents.gist_mdrl.train import Training
 from idlewatt.daemon.reproduce.gist import seeds
-from idlewatt.daemon.reproduce.gist.trial import Trial, carry_out_all, figures
+from idlewatt.daemon.reproduce.gist.trial import Trial, carry_out, done_before, figures
+from idlewatt.daemon.reproduce.progress import completed, processes
 
 
 def cpu_seconds():
@@ -38,7 +40,9 @@ def test_1000_episodes_train_in_10_seconds(options, capsys):
 def test_ten_seeds_reach_what_they_should_in_both_partitions(agent, least, tmp_path, capsys):
     trials = [Trial(partition, agent, 1000 * index + seed) for seed in range(10)
               for index, partition in enumerate(PARTITIONS)]
-    results = dict(carry_out_all(trials, tmp_path, workers=2))
+    with processes(2) as pool:
+        results = dict(completed("training", trials, partial(done_before, folder=tmp_path),
+                                 partial(carry_out, folder=tmp_path), pool))
     for partition in PARTITIONS:
         reached = [result.utilization for trial, result in results.items() if trial.partition == partition]
         with capsys.disabled():

@@ -15,7 +15,7 @@ from ...agents.lessons import WAY
 from ...learning.promotion import HEURISTICS, Verdict, judge
 from ...learning.training import INCUMBENT, kind_of
 from ..failures import SettingError
-from ..progress import completed, processes
+from ..progress import completed, processes, resumable
 from ..report import write_report
 from . import claims
 from .bound import jct_bound_s
@@ -54,7 +54,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     tasks = [AgentTask(number, seed, kind, setting.budget_s, traces.resolve(), (out / "judged").resolve())
              for number in range(len(sites)) for seed in range(setting.seed, setting.seed + setting.seeds)
              for kind in kinds]
-    with processes(setting.workers) as pool:
+    with resumable(), processes(setting.workers) as pool:
         found = [one for _, one in completed("training and judging", tasks, _kept, judged, pool)]
     return write_report(out, "sections.md.j2", claims.facts([site.name for site in sites], found, setting))
 

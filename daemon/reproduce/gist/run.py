@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
 import torch  # noqa: F401 (what it is missing for should be told before anything is done)
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ...agents.gist_mdrl.train import device_named
 from ..failures import SettingError
+from ..progress import completed, processes
 from ..report import write_report
 from . import claims, sensitivity, variant
 from .setting import Setting
 from .table import partitions_of
-from .trial import Trial, TrialResult, all_trials, carry_out_all
+from .trial import Trial, TrialResult, all_trials, carry_out, done_before
 
 
 def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     """Carry out the trials and write the report; Ctrl-C reports what is done and then goes on its way."""
     trials, results = _trials(setting), dict[Trial, TrialResult]()
-    with contextlib.ExitStack() as afterwards:
-        try:
-            _watch(trials, results, out / "runs", setting)
-        except KeyboardInterrupt:
-            click.echo(f"interrupted: reporting the {len(results)} of {len(trials)} agents that are trained; "
-                       "the same command goes on with the others", err=True)
-            afterwards.callback(_interrupt)
-        click.echo("enumerating all job sequences", err=True)
-        if setting.table:
-            return write_report(out, "sections.md.j2", variant.facts(results, partitions_of(setting.table)))
-        return write_report(out, "sections.md.j2", claims.facts(results, claims.exact_values()))
+    try:
+        _carry_out(trials, results, out / "runs", setting)
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: reporting the {len(results)} of {len(trials)} agents that are trained; "
+                   "the same command goes on with the others", err=True)
+        _report(results, out, setting)
+        raise
+    return _report(results, out, setting)
 
 
 def _trials(setting: Setting) -> list[Trial]:
@@ -55,15 +51,16 @@ def _trials(setting: Setting) -> list[Trial]:
     return usual + sensitivity.trials(first, range(setting.seed, setting.seed + setting.sensitivity))
 
 
-def _interrupt() -> None:
-    raise KeyboardInterrupt
-
-
-def _watch(trials: Sequence[Trial], results: dict[Trial, TrialResult], folder: Path, setting: Setting) -> None:
-    """Fill ``results`` as trials come in, with a progress bar on the terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("training", total=len(trials))
-        for trial, result in carry_out_all(trials, folder, workers=setting.workers, tensorboard=setting.tensorboard):
+def _carry_out(trials: Sequence[Trial], results: dict[Trial, TrialResult], folder: Path, setting: Setting) -> None:
+    """Fill ``results`` as trials come in; those that an earlier run has done come first."""
+    kept, work = partial(done_before, folder=folder), partial(carry_out, folder=folder, tensorboard=setting.tensorboard)
+    with processes(setting.workers) as pool:
+        for trial, result in completed("training", trials, kept, work, pool):
             results[trial] = result
-            progress.update(task, advance=1, description=f"{trial.name}: U {result.utilization:.3f}")
+
+
+def _report(results: Mapping[Trial, TrialResult], out: Path, setting: Setting) -> Mapping[str, Path]:
+    click.echo("enumerating all job sequences", err=True)
+    if setting.table:
+        return write_report(out, "sections.md.j2", variant.facts(results, partitions_of(setting.table)))
+    return write_report(out, "sections.md.j2", claims.facts(results, claims.exact_values()))

@@ -1,15 +1,12 @@
-"""One agent trained and tested as §6 does, and what came of it; trials run side by side, and keep what is done."""
+"""One agent trained and tested as §6 does, and what came of it, which is kept."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import json
-import multiprocessing
-import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
@@ -185,32 +182,3 @@ def done_before(trial: Trial, folder: Path) -> TrialResult | None:
     except (OSError, ValueError, TypeError):
         return None  # not done, or not whole: it is simply done again
     return result if result.key == trial.key() else None
-
-
-def carry_out_all(trials: Sequence[Trial], folder: Path, *, workers: int,
-                  tensorboard: bool = False) -> Iterator[tuple[Trial, TrialResult]]:
-    """Yield each trial with its result as they come; what an earlier run did comes first.
-
-    Whoever stops asking, as by Ctrl-C, ends the trials that run; what was yielded is kept.
-    """
-    missing = []
-    for trial in trials:
-        known = done_before(trial, folder)
-        if known is None:
-            missing.append(trial)
-        else:
-            yield trial, known
-    others = set(multiprocessing.active_children())
-    # A process that was forked after torch started its threads would hang; the parent alone hears Ctrl-C.
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), signal.signal,
-                               (signal.SIGINT, signal.SIG_IGN))
-    try:
-        futures = {pool.submit(carry_out, trial, folder, tensorboard=tensorboard): trial for trial in missing}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    except BaseException:
-        for worker in set(multiprocessing.active_children()) - others:
-            worker.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ..failures import SettingError
-from ..progress import completed, processes
+from ..progress import completed, processes, resumable
 from ..report import write_report
 from . import claims
 from .outcomes import ReplayOutcome
@@ -31,7 +31,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
              [task for task in tasks if not _first(task) and task.tried != GATE],
              [task for task in tasks if task.tried == GATE])
     found = dict[ReplayTask, ReplayOutcome]()
-    with processes(setting.workers) as pool:
+    with resumable(), processes(setting.workers) as pool:
         for turn in turns:
             found.update(completed("replaying", turn, kept, carried_out, pool))
     return write_report(out, "sections.md.j2", claims.facts(sites, found, setting, traces))

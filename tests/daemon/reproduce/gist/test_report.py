@@ -1,9 +1,7 @@
 """``idlewatt reproduce gist``, with every knob small, to the end."""
 
 import json
-import multiprocessing
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,6 @@ from idlewatt.daemon.reproduce.gist.trial import (
     TrialResult,
     all_trials,
     carry_out,
-    carry_out_all,
     done_before,
 )
 
@@ -55,11 +52,11 @@ def test_the_whole_command_in_small(tmp_path):
 
 @pytest.mark.usefixtures("known_values")
 def test_an_interrupted_run_reports_what_is_done(tmp_path, monkeypatch):
-    def interrupted(trials, folder, **options):
-        yield trials[0], RESULT
+    def interrupted(name, tasks, kept, work, pool):
+        yield tasks[0], RESULT
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_gist, "carry_out_all", interrupted)
+    monkeypatch.setattr(_gist, "completed", interrupted)
     result = reproduce("gist", "--dir", tmp_path, seeds=1)
     assert result.exit_code != 0
     assert "the 1 of 34 agents that are trained" in result.output
@@ -89,20 +86,6 @@ def test_a_result_is_of_the_code_that_made_it(monkeypatch):
     monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"#" * (path.name == "train.py"))
     assert Trial("A100", "literal", 0).key() != before
     trial._sources.cache_clear()
-
-
-@pytest.mark.long
-def test_who_stops_asking_does_not_wait_for_trials_that_run(tmp_path):
-    endless = Trial("A100", "literal", 1, episodes=10**9, tests=1)
-    done = Trial("A100", "literal", 0, episodes=2, tests=1)
-    running = carry_out_all([done, endless], tmp_path, workers=2)
-    assert next(running)[0] == done
-    before = time.monotonic()
-    running.close()
-    assert time.monotonic() - before < 20
-    assert not multiprocessing.active_children()
-    assert done_before(done, tmp_path) is not None
-    assert done_before(endless, tmp_path) is None
 
 
 def test_a_device_that_is_not_there_is_refused(tmp_path):
