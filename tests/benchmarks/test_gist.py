@@ -12,7 +12,8 @@ from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL
 from idlewatt.daemon.agents.gist_mdrl.environment import PARTITIONS, Environment, play, sequences
 from idlewatt.daemon.agents.gist_mdrl.train import Training
 from idlewatt.daemon.reproduce.gist import seeds
-from idlewatt.daemon.reproduce.gist.trial import Trial, carry_out, done_before, figures
+from idlewatt.daemon.reproduce.gist.exact import mean_figures
+from idlewatt.daemon.reproduce.gist.trial import Trial, carry_out, done_before
 from idlewatt.daemon.reproduce.progress import completed, processes
 
 
@@ -28,8 +29,8 @@ def test_1000_episodes_train_in_10_seconds(options, capsys):
     spent = sum(1 for _ in itertools.islice(training.run(), 1000))
     agent = training.conclude()
     wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
-    worth = figures([play(Environment(agent.partition), flavors, agent.act)
-                     for flavors in sequences(agent.partition)])["utilization"]
+    worth = mean_figures([play(Environment(agent.partition), flavors, agent.act)
+                          for flavors in sequences(agent.partition)])["utilization"]
     with capsys.disabled():
         print(f"\n{spent} episodes: {cpu:.1f} s of CPU, {wall:.1f} s by the clock; U {worth:.3f}")
     assert cpu < 10  # on a core of one's own the clock shows the same

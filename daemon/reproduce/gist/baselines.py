@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...agents.gist_mdrl.environment import PlacementDecision
-from .exact import QUEUE, Choice
+from .exact import QUEUE, Choice, Policy
 
 
 def naive(decision: PlacementDecision) -> Mapping[Choice, float]:
@@ -29,3 +29,8 @@ def random_feasible(decision: PlacementDecision) -> Mapping[Choice, float]:
 def first_fit(decision: PlacementDecision) -> Mapping[Choice, float]:
     """Take the first server with room; wait if there is none."""
     return {decision.room.index(True) if any(decision.room) else QUEUE: 1.0}
+
+
+NAIVE = "Naive: random server, else wait"
+BASELINES: Mapping[str, Policy] = {NAIVE: naive, "random feasible": random_feasible, "first fit": first_fit}
+"""By what reports call them."""

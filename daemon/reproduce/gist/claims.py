@@ -22,10 +22,10 @@ from .. import plots
 from ..plots import Plot
 from ..report import Section, Table
 from . import drawings, sensitivity
-from .baselines import first_fit, naive, random_feasible
-from .exact import QUEUE, EpisodeMoment, Policy, ends, optimum, root, roots, stationary, value
+from .baselines import BASELINES, NAIVE, first_fit
+from .exact import DAY_S, QUEUE, EpisodeMoment, Policy, ends, optimum, root, roots, stationary, value
 from .seeds import mean_of, settled
-from .trial import DAY_S, OPTIONS, Trial, TrialResult, random_episodes
+from .trial import AGENTS, OPTIONS, Trial, TrialResult, random_episodes
 
 TITLE = "GIST AI-X mDRL (Narantuya et al. 2022), reproduced"
 PAPER_NAIVE, PAPER_PROPOSED = 0.62, 0.75
@@ -34,26 +34,16 @@ EPISODE_HOURS = 720
 Results = Mapping[Trial, TrialResult]
 Exact = Mapping[str, Mapping[str, float]]
 """By policy, what enumeration gives; ``utilization`` for all, the rest where a policy is one."""
-NAIVE = "Naive: random server, else wait"
-_NAMED = {"literal": "the paper's agent", "improved": "with all options"}
 
 
 def exact_values(partition: GpuPartition = A100) -> dict[str, dict[str, float]]:
     """Return what enumeration of all 81 sequences says; the same for both partitions, whose shares are equal."""
-    nodes, told = roots(partition), {}
-    for name, policy in ((NAIVE, naive), ("random feasible", random_feasible),
-                         ("first fit", first_fit)):
-        told[name] = _worth(nodes, policy)
+    nodes = roots(partition)
+    told = {name: value(nodes, policy) for name, policy in BASELINES.items()}
     told["best stationary policy found"] = {"utilization": _searched(nodes)}
     told["optimum without foresight"] = {"utilization": optimum(nodes) / len(nodes)}
     told["oracle"] = {"utilization": sum(optimum([node]) for node in nodes) / len(nodes)}
     return told
-
-
-def _worth(nodes: Sequence[EpisodeMoment], policy: Policy) -> dict[str, float]:
-    worth = value(nodes, policy)
-    return {"utilization": worth.utilization, "utilization_at_end": worth.utilization_at_end,
-            "terminal_start_days": worth.terminal_start_s / DAY_S, "makespan_days": worth.makespan_s / DAY_S}
 
 
 def _searched(nodes: Sequence[EpisodeMoment], starts: int = 12) -> float:
@@ -146,10 +136,10 @@ def simple_policies(results: Results, exact: Exact) -> Section:
         for partition in PARTITIONS:
             done = _of(results, partition, agent)
             if done:
-                rows.append((f"{_NAMED[agent]}, {partition} ({len(done)} seeds)", "> 0.75", *(
+                rows.append((f"{AGENTS[agent]}, {partition} ({len(done)} seeds)", "> 0.75", *(
                     mean_of([result.mean[name] for result in done], digits) for name, digits in _COLUMNS.items())))
             if agent == "improved" and (here := [one.chosen_here for one in done if one.chosen_here is not None]):
-                rows.append((f"{_NAMED[agent]}, {partition}: chosen on these", "–", mean_of(here), "–", "–", "–"))
+                rows.append((f"{AGENTS[agent]}, {partition}: chosen on these", "–", mean_of(here), "–", "–", "–"))
     return Section("All policies, exactly: mean over all 81 job sequences", [
         "What enumeration gives is the same for both partitions, for their shares are. \"Best stationary\" sees "
         "what the paper's agent sees (free resources and the flavour) and is a lower bound, from a search. "
@@ -174,7 +164,7 @@ def _cells(told: Mapping[str, float]) -> Iterator[str]:
 def figure_5(results: Results) -> Section:
     """Return utilisation against training episodes, for the proposed scheme and Naive."""
     length = max(len(result.curve) for result in results.values())
-    series = {_NAMED[agent]: _mean_curve(results, agent) for agent in ("literal", "improved")
+    series = {AGENTS[agent]: _mean_curve(results, agent) for agent in ("literal", "improved")
               if any(trial.agent == agent for trial in results)}
     single = next(result for trial, result in results.items() if trial.agent == "literal")
     by_chance = _by_chance(length)
@@ -228,11 +218,11 @@ def figure_6(results: Results) -> Section:
         by_chance = _by_chance(count)
         drawn.append(drawings.curves(
             f"{partition}: {count} random test episodes, one agent of each kind",
-            {_NAMED[agent]: done[0].tested for agent, done in tested.items()},
+            {AGENTS[agent]: done[0].tested for agent, done in tested.items()},
             {"paper: more than 0.75": PAPER_PROPOSED, "Naive, mean": float(np.mean(by_chance))}, "test episode"))
         for agent, done in tested.items():
             better = float(np.mean([np.mean(np.asarray(result.tested) > np.mean(by_chance)) for result in done]))
-            rows.append((f"{partition}, {_NAMED[agent]}", "> 0.75",
+            rows.append((f"{partition}, {AGENTS[agent]}", "> 0.75",
                          mean_of([float(np.mean(result.tested)) for result in done]), f"{np.mean(by_chance):.3f}",
                          f"{better:.0%}"))
     return Section("Fig. 6: test episodes", [
@@ -250,7 +240,7 @@ def run_time(results: Results, exact: Exact) -> Section:
     for agent in ("literal", "improved"):
         done = [result.mean for trial, result in results.items() if trial.agent == agent]
         if done:
-            told[_NAMED[agent]] = {name: float(np.mean([figures[name] for figures in done])) for name in _COLUMNS}
+            told[AGENTS[agent]] = {name: float(np.mean([figures[name] for figures in done])) for name in _COLUMNS}
     rows = [(name, *(f"{figures[what]:.1f} ({figures[what] / base[what] - 1:+.0%})"
                      for what in ("makespan_days", "terminal_start_days"))) for name, figures in told.items()]
     return Section("Run time: -20 % in the paper", [
@@ -268,7 +258,7 @@ def figure_7(results: Results, exact: Exact) -> Section:
                 "first fit": exact["first fit"]["utilization"]}
         for agent in ("literal", "improved"):
             if done := _of(results, partition.name, agent):
-                ours[_NAMED[agent]] = float(np.mean([result.utilization for result in done]))
+                ours[AGENTS[agent]] = float(np.mean([result.utilization for result in done]))
         stated = dict(zip(("paper, Naive", "paper, proposed"), PAPER_MWH[partition.name], strict=True))
         groups[partition.name] = stated | {name: inefficient_mwh(worth, kilowatts) for name, worth in ours.items()}
         naive_mwh, fit_mwh = groups[partition.name]["Naive"], groups[partition.name]["first fit"]
@@ -312,8 +302,7 @@ def readings() -> Section:
                           ("jobs 24 h apart", Reading(gap_s=24 * HOUR_S)), ("blocking queue", Reading(blocking=True)),
                           ("queued jobs start where there is room", Reading(asks_again=False))):
         nodes = roots(A100, reading)
-        rows.append((name, *(f"{value(nodes, policy).utilization:.3f}"
-                             for policy in (naive, random_feasible, first_fit))))
+        rows.append((name, *(f"{value(nodes, policy)['utilization']:.3f}" for policy in BASELINES.values())))
     return Section("Other readings of an episode", [
         "U when f starts, Table 2's limits. Eighteen places of the paper can be read in more than one way; each is "
         "decided, by its number in square brackets, where the code implements it."],
@@ -359,7 +348,7 @@ class _Change:
 
 def _ours(results: Results, tell: Callable[[Sequence[TrialResult]], str]) -> Iterator[str]:
     """Tell something of both kinds of agents, over both partitions; a dash where none is trained."""
-    for agent in _NAMED:
+    for agent in AGENTS:
         done = [result for trial, result in results.items() if trial.agent == agent]
         yield tell(done) if done else "–"
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...agents.gist_mdrl.environment import Bar, EpisodeOutcome, GpuPartition
 from .. import plots
 from ..plots import Plot
-from .trial import DAY_S
+from .exact import DAY_S
 
 SIZES = "smlf"
 

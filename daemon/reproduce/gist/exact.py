@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import numpy as np
 
 from ...agents.gist_mdrl.environment import (
     CLOSEST,
@@ -16,6 +17,9 @@ from ...agents.gist_mdrl.environment import (
     sequences,
 )
 
+DAY_S = 86400.0
+FIGURES = ("utilization", "utilization_at_end", "terminal_start_days", "makespan_days")
+"""That the paper speaks of."""
 QUEUE = -1
 Choice = int
 """A server, or ``QUEUE``."""
@@ -68,25 +72,25 @@ def roots(partition: GpuPartition, reading: Reading = CLOSEST) -> list[EpisodeMo
     return [root(partition, sequence, reading) for sequence in sequences(partition)]
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
-    """What a policy is worth on average."""
-
-    utilization: float
-    utilization_at_end: float
-    terminal_start_s: float
-    makespan_s: float
+def figures(outcome: EpisodeOutcome) -> tuple[float, ...]:
+    """Return ``FIGURES`` of an episode."""
+    return (outcome.utilization, outcome.utilization_at_end, outcome.terminal_start_s / DAY_S,
+            outcome.makespan_s / DAY_S)
 
 
-def value(nodes: Sequence[EpisodeMoment], policy: Policy) -> Value:
-    """Return the mean over all sequences of what a policy brings."""
-    sums = [0.0, 0.0, 0.0, 0.0]
+def mean_figures(outcomes: Sequence[EpisodeOutcome]) -> dict[str, float]:
+    """Return their means over episodes."""
+    return dict(zip(FIGURES, np.mean([figures(outcome) for outcome in outcomes], axis=0).tolist(), strict=True))
+
+
+def value(nodes: Sequence[EpisodeMoment], policy: Policy) -> dict[str, float]:
+    """Return the mean ``FIGURES`` of a policy over all sequences and all branches of its chance."""
+    sums = [0.0] * len(FIGURES)
     for node in nodes:
         for chance, end in ends(node, policy):
-            for index, figure in enumerate((end.utilization, end.utilization_at_end, end.terminal_start_s,
-                                            end.makespan_s)):
+            for index, figure in enumerate(figures(end)):
                 sums[index] += chance * figure
-    return Value(*(total / len(nodes) for total in sums))
+    return {name: total / len(nodes) for name, total in zip(FIGURES, sums, strict=True)}
 
 
 def ends(node: EpisodeMoment, policy: Policy, chance: float = 1.0) -> Iterable[tuple[float, EpisodeOutcome]]:
@@ -121,14 +125,14 @@ def stationary(nodes: Sequence[EpisodeMoment], start: Policy) -> tuple[float, Ta
     Coordinate ascent: from ``start``, change one state's choice at a time while that helps.
     """
     table: Table = {}
-    best, improved = value(nodes, _followed(table, start)).utilization, True
+    best, improved = value(nodes, _followed(table, start))["utilization"], True
     while improved:
         improved = False
         for state in list(table):
             kept = table[state]
             for choice in range(QUEUE, len(nodes[0].decision.free)) if nodes[0].decision else ():
                 table[state] = choice
-                worth = value(nodes, _followed(table, start)).utilization
+                worth = value(nodes, _followed(table, start))["utilization"]
                 if worth > best + 1e-12:
                     best, kept, improved = worth, choice, True
             table[state] = kept

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
@@ -31,8 +31,10 @@ from ...agents.gist_mdrl.environment import (
 )
 from ...agents.gist_mdrl.network import Weights
 from ...agents.tracking import NoTracker, TensorBoard, Tracker
+from .exact import mean_figures
 
-DAY_S = 86400.0
+AGENTS = {"literal": "the paper's agent", "improved": "with all options"}
+"""By what reports call them."""
 OPTIONS = tuple(field.name for field in fields(AgentChanges))
 RESULT = "result.json"
 
@@ -97,7 +99,7 @@ class TrialResult:
     tested: tuple[float, ...]
     """Utilisation of each test episode (Fig. 6)."""
     mean: Mapping[str, float]
-    """``utilization``, ``utilization_at_end``, ``terminal_start_days``, ``makespan_days`` over all 81 sequences.
+    """``FIGURES`` over all 81 sequences.
 
     Where the best weights are kept, each half of the sequences is played with those that did best on the other half.
     """
@@ -127,14 +129,6 @@ def random_episodes(count: int, partition: GpuPartition = A100) -> list[tuple[in
     return [tuple(row) for row in drawn.tolist()]
 
 
-def figures(outcomes: Sequence[EpisodeOutcome]) -> dict[str, float]:
-    """Return the means that the paper speaks of."""
-    rows = [(done.utilization, done.utilization_at_end, done.terminal_start_s / DAY_S, done.makespan_s / DAY_S)
-            for done in outcomes]
-    names = ("utilization", "utilization_at_end", "terminal_start_days", "makespan_days")
-    return dict(zip(names, np.mean(rows, axis=0).tolist(), strict=True))
-
-
 def carry_out(trial: Trial, folder: Path, *, tensorboard: bool = False) -> TrialResult:
     """Train, test, and keep weights, card and result in the trial's own folder."""
     from ...agents.gist_mdrl.train import Training  # torch is loaded where it is used
@@ -147,8 +141,8 @@ def carry_out(trial: Trial, folder: Path, *, tensorboard: bool = False) -> Trial
                  for episode in islice(training.run(), trial.episodes)]
     agent = training.conclude()
     seconds, environment = time.perf_counter() - began, Environment(agent.partition)
-    chosen_here = figures([play(environment, flavors, agent.act) for flavors in sequences(agent.partition)])
-    mean = figures(_chosen_elsewhere(agent, training.best_without, environment))
+    chosen_here = mean_figures([play(environment, flavors, agent.act) for flavors in sequences(agent.partition)])
+    mean = mean_figures(_chosen_elsewhere(agent, training.best_without, environment))
     tested = [play(environment, flavors, agent.act).utilization
               for flavors in random_episodes(trial.tests, agent.partition)]
     agent.save(home, ModelCard(f"gist_mdrl {trial.name}", "1", time.time(), trial.seed, version("idlewatt"), "", "",

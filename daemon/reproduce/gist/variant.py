@@ -9,15 +9,14 @@ import numpy as np
 from ...agents.gist_mdrl.environment import HOUR_S, Environment, GpuPartition, PlacementDecision, play, sequences
 from ..report import Section, Table
 from . import sensitivity
-from .baselines import first_fit, naive, random_feasible
-from .exact import Policy, Value, action, roots, value
+from .baselines import BASELINES
+from .exact import Policy, action, mean_figures, roots, value
 from .seeds import mean_of
-from .trial import DAY_S, Trial, TrialResult
+from .trial import AGENTS, Trial, TrialResult
 
 FEW_SERVERS = 2
-_BASELINES: Mapping[str, Policy] = {
-    "Naive: random server, else wait": naive, "random feasible": random_feasible, "first fit": first_fit}
-_NAMED = {"literal": "the paper's agent", "improved": "with all options"}
+_COLUMNS = {"utilization": 3, "utilization_at_end": 3, "makespan_days": 1}
+"""Figures that are shown, and with how many digits."""
 
 
 def facts(results: Mapping[Trial, TrialResult], partitions: Mapping[str, GpuPartition]) -> dict[str, object]:
@@ -42,22 +41,21 @@ def _sections(results: Mapping[Trial, TrialResult], partitions: Mapping[str, Gpu
 
 def _worth(partition: GpuPartition, results: Mapping[Trial, TrialResult]) -> Section:
     rows = list[Sequence[str]]()
-    for name, policy in _BASELINES.items():
+    for name, policy in BASELINES.items():
         worth = _value(partition, policy)
-        rows.append((name, f"{worth.utilization:.3f}", f"{worth.utilization_at_end:.3f}",
-                     f"{worth.makespan_s / DAY_S:.1f}"))
-    for agent, name in _NAMED.items():
+        rows.append((name, *(f"{worth[what]:.{digits}f}" for what, digits in _COLUMNS.items())))
+    for agent, name in AGENTS.items():
         done = [result for trial, result in results.items()
                 if (trial.partition, trial.agent, trial.label) == (partition.name, agent, "")]
         if done:
             rows.append((f"{name} ({len(done)} seeds)", *(mean_of([result.mean[what] for result in done], digits)
-                         for what, digits in (("utilization", 3), ("utilization_at_end", 3), ("makespan_days", 1)))))
+                                                          for what, digits in _COLUMNS.items())))
     count = len(sequences(partition))
     return Section(f"Partition {partition.name}: {partition.servers} servers, {count} sequences of jobs",
                    tables=[Table(("Policy", "U when the last starts", "U at the end", "Makespan (days)"), rows)])
 
 
-def _value(partition: GpuPartition, policy: Policy) -> Value:
+def _value(partition: GpuPartition, policy: Policy) -> Mapping[str, float]:
     """Return what a policy is worth: exactly where two servers have few branches, else each sequence played once."""
     if partition.servers <= FEW_SERVERS:
         return value(roots(partition), policy)
@@ -68,6 +66,4 @@ def _value(partition: GpuPartition, policy: Policy) -> Value:
         drawn = random.choice(list(choices), p=list(choices.values()))
         return action(partition, decision.flavor, int(drawn))
 
-    ended = [play(Environment(partition), jobs, act) for jobs in sequences(partition)]
-    return Value(*(float(np.mean([getattr(one, name) for one in ended])) for name in (
-        "utilization", "utilization_at_end", "terminal_start_s", "makespan_s")))
+    return mean_figures([play(Environment(partition), jobs, act) for jobs in sequences(partition)])
