@@ -22,7 +22,7 @@ MANY_ARGUMENTS = {
 """By the last two parts of their names."""
 
 SAME_ROLE = {
-    "ArenaTrace", "Contest", "Findings", "RandomFeasible", "Setting", "Site", "SizeFree",  # of each reproduced paper
+    "ArenaTrace", "Contest", "Findings", "RandomFeasible", "Setting", "Site",  # of each reproduced paper
     "Desk", "Training",  # of each agent
     "Recommender",  # the interface, and what each subject has behind it
     "_Spec", "_Status",  # parts of Kubernetes' objects, by its own words

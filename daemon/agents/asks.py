@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Longs = NDArray[np.int64]
-Masks = NDArray[np.bool_]
+from ..replay.arrays import Longs, Masks
+
 Ranks = NDArray[np.uint8 | np.uint16 | np.int64]
 
 POOL, CHUNK, CPUS, MEMORY, CHUNKS, REST, RESTS, WHOLE = range(8)

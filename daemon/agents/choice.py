@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..replay.arrays import Floats
 from ..replay.compiled import compiled_apart
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 DECAY = 3e-4

@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...storage.records import ModelCard
+from ..replay.arrays import Floats, Masks
 from ..replay.state import ClusterState
-
-Floats = NDArray[np.float64]
-Masks = NDArray[np.bool_]
 
 STRANGE = 0.25
 """Share of waiting jobs that may be unlike what was learned from, or of which nothing is known that it goes by."""

@@ -19,6 +19,7 @@ from ...storage.reading import HistoryReader
 from ..recorded_speeds import unplaced
 from ..recorded_watts import CATALOGUED, SiteWatts
 from ..recorded_window import past
+from ..replay.arrays import Floats
 from ..replay.cluster import Cluster, NodeEvent
 from ..replay.feasibility import pools, rejections, shape
 from ..replay.power import PowerModel
@@ -28,7 +29,6 @@ from ..replay.workload import COLUMNS, Workload
 from ..settings.training import TRIAL_S
 from .kinds import Stretch, TrainingError
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 DAY_S = 86400.0

@@ -14,18 +14,16 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...storage.records import ModelCard
 from ..policies import named
+from ..replay.arrays import Floats
 from ..replay.engine import Policy
 from .adam import Adam
 from .checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
 from .figures import Figures, figures
 from .kinds import Course, Progress, Stretch, Trained, TrainingError
 from .pieces import Piece, piece_of, replayed
-
-Floats = NDArray[np.float64]
 
 POOL = 64
 """Pieces that are learned from, again and again."""

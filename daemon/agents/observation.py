@@ -14,13 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..replay import arrays as a
+from ..replay.arrays import Floats, Longs, Masks
 from ..replay.speed import SpeedTable
 from ..replay.state import ClusterState
 from ..replay.workload import UNLIMITED_S
-
-Floats = NDArray[np.float64]
-Longs = NDArray[np.int64]
-Masks = NDArray[np.bool_]
 
 USUAL_USE = 0.45
 """Share of its limit that a job runs for of whose like nothing is known."""

@@ -9,16 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..policies import named
 from ..replay import arrays as a
+from ..replay.arrays import Floats
 from ..replay.engine import Policy, Run, run
 from ..replay.outcome import SHORT_S
 from .histories import taken
 from .kinds import Objective, Stretch
-
-Floats = NDArray[np.float64]
 
 JOBS = 240
 """Of a piece; learning replays thousands of them."""

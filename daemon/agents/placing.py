@@ -8,14 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ..replay.arrays import Longs, Masks
 from ..replay.compiled import compiled, compiled_apart
 from .asks import CHUNK, CHUNKS, RESTS, WHOLE
-
-Longs = NDArray[np.int64]
-Masks = NDArray[np.bool_]
 
 ISLAND, NODE, LEAF, SPINE, FURTHER = range(5)
 """Levels, columns of ``SpeedTable.spread``."""

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...storage.records import ModelCard
+from ..replay.arrays import Floats
 from ..replay.engine import Run
 from .adam import Adam
 from .choice import Choices, Net, agreement, imitate, loss
@@ -25,7 +25,6 @@ from .lessons import Calling, LearningMethod, TraceWindows, Training, bounds
 from .lessons import train as learn
 from .pieces import Piece, replayed
 
-Floats = NDArray[np.float64]
 Choose = Callable[[float, Floats], int]
 
 LESSONS, TAUGHT = 4, 4000

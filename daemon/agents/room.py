@@ -9,16 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..replay.arrays import Floats, Longs, Masks
 from ..replay.state import ClusterState, Start
 from . import placing
 from .asks import CHUNK, CHUNKS, CPUS, MEMORY, POOL, REST, RESTS, WHOLE, kinds_of, needs, suffices
 from .observation import Observation
 from .placing import FURTHER, HOW_FAR, ISLAND, LEAF, LEFT_OVER, NODE, OPENS, SPINE, RoomArrays
 from .spots import Spot, members, released
-
-Floats = NDArray[np.float64]
-Longs = NDArray[np.int64]
-Masks = NDArray[np.bool_]
 
 FAR = 1 << 60
 

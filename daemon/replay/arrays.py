@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
+Masks = NDArray[np.bool_]
+Singles = NDArray[np.float32]
 Ints = NDArray[np.int32]
 Bytes = NDArray[np.int8]
 Words = NDArray[np.uint64]

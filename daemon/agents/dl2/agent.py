@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....storage.records import ModelCard
+from ...replay.arrays import Floats, Longs, Masks
 from ...replay.compiled import compiled_apart
 from ...replay.state import Action, Actions, ClusterState, Resize
 from .. import checkpoint
@@ -22,10 +23,6 @@ from ..kinds import Objective
 from ..observation import Observation, observe, of_application
 from ..room import Room
 from .network import INPUTS, NET, OF_STEP, Sizing, Steps
-
-Floats = NDArray[np.float64]
-Longs = NDArray[np.int64]
-Masks = NDArray[np.bool_]
 
 Choose = Callable[[float, Floats], int]
 """(now, rows) -> the step that is chosen."""

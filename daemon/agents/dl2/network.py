@@ -13,15 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...replay.arrays import Floats, Longs, Masks
 from ...replay.compiled import compiled, compiled_apart
 from ..asks import CHUNK, CHUNKS, CPUS, MEMORY, REST, RESTS
 from ..choice import Net
 from ..observation import Observation, of_application
 from ..placing import LEAF
-
-Floats = NDArray[np.float64]
-Longs = NDArray[np.int64]
-Masks = NDArray[np.bool_]
 
 INPUTS = ("left", "GPUs", "least", "gain", "gain beside asked", "below asked", "waited", "waited over left", "starts",
           "grows", "shrinks", "stops", "free", "waiting", "work", "in need")

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...replay.arrays import Floats
 from ..kinds import Course, Progress, Stretch
 from ..observation import of_application
 from ..policy_gradient import Trade
 from ..policy_gradient import train as learn
 from .agent import DL2, load, save, schema
 from .network import BELOW, GAIN, GROWS, INPUTS, LEFT, NEED, NET, OF_STEP, SHRINKS, STARTS, STOPS, WAITED
-
-Floats = NDArray[np.float64]
 
 NEVER = -1e300
 LEAST_GAIN = 0.2

@@ -13,11 +13,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ...replay.arrays import Floats, Longs
+from ...replay.arrays import Floats, Longs, Masks
 from ...replay.state import ClusterState, Start
 from ..asks import CHUNK, CHUNKS, RESTS
 from ..observation import Observation
-from ..placing import ISLAND, Masks
+from ..placing import ISLAND
 from ..room import Room
 from ..spots import Spot
 from .agent import GistAgent

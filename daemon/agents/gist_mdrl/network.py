@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...replay.arrays import Singles
 from ...replay.compiled import compiled_apart
 from ..tensors import Array
 
-Singles = NDArray[np.float32]
 Weights = dict[str, Singles]
 
 

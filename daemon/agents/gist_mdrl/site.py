@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from ....storage.eligibility import same_model
 from ....storage.flavor import Flavor
+from ...replay.arrays import Floats, Longs
 from ...replay.cluster import Cluster
 from ...replay.state import ClusterState
 from ...replay.workload import Workload
 from ...settings.flavours import FlavourSettings
 from ..kinds import Stretch
 from .environment import Arrival, GpuPartition, Resources
-
-Rows = NDArray[np.intp]
 
 MOST_SERVERS = 16
 """That are looked at for a job."""
@@ -38,12 +37,12 @@ NEARLY_ALL = 0.95
 class PartitionJobs:
     """Single-server jobs of one partition, by submission."""
 
-    gpus: NDArray[np.int64]
-    cpus: NDArray[np.int64]
-    memory: NDArray[np.int64]
-    submit_s: NDArray[np.float64]
-    run_s: NDArray[np.float64]
-    limit_s: NDArray[np.float64]
+    gpus: Longs
+    cpus: Longs
+    memory: Longs
+    submit_s: Floats
+    run_s: Floats
+    limit_s: Floats
     """Infinite where a job has none, or nobody knows."""
 
 
@@ -200,7 +199,7 @@ def _usual_limit(jobs: PartitionJobs, own: NDArray[np.bool_]) -> float:
     return 1.0
 
 
-def flavors_of(partition: GpuPartition, gpus: NDArray[np.int64], limit_s: NDArray[np.float64]) -> NDArray[np.intp]:
+def flavors_of(partition: GpuPartition, gpus: Longs, limit_s: Floats) -> NDArray[np.intp]:
     """Return for jobs the smallest flavour that holds so many GPUs for so long; -1 for those larger than all of them.
 
     One that asks for longer than its size may is of the longest of that size.
@@ -211,12 +210,6 @@ def flavors_of(partition: GpuPartition, gpus: NDArray[np.int64], limit_s: NDArra
     enough = wide & (limits >= limit_s[:, None])
     longest = np.searchsorted(sizes, sizes[wide.argmax(axis=1)], side="right") - 1
     return np.where(enough.any(axis=1), enough.argmax(axis=1), np.where(wide.any(axis=1), longest, -1))
-
-
-def flavor_of(partition: GpuPartition, gpus: int, limit_s: float = float("inf")) -> int | None:
-    """Return the flavour of one job, as :func:`flavors_of`; None when it is larger than all of them."""
-    found = int(flavors_of(partition, np.array([gpus]), np.array([limit_s]))[0])
-    return None if found < 0 else found
 
 
 class Episodes:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....storage.records import ModelCard
+from ...replay.arrays import Floats, Longs
 from ...replay.speed import SpeedTable
 from ...replay.state import Actions, ClusterState
 from .. import checkpoint
@@ -25,9 +26,6 @@ from . import graph
 from .desk import Decide, Desk, Joint, job_inputs, looked_at
 from .levels import LEVELS, Needs
 from .network import ACTION_INPUTS, NODE_INPUTS, OF_JOB, ORDER, SHAPES, SIZE, NodeWeights, rated, unpacked
-
-Floats = NDArray[np.float64]
-Longs = NDArray[np.int64]
 
 GB = 1e9
 

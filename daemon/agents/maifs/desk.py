@@ -10,6 +10,7 @@ from itertools import islice, takewhile
 import numpy as np
 from numpy.typing import NDArray
 
+from ...replay.arrays import Floats, Longs, Masks
 from ...replay.state import Start
 from ..asks import CHUNKS, CPUS, RESTS
 from ..observation import Observation
@@ -19,10 +20,6 @@ from ..spots import Spot
 from .levels import AMPLE, ASKED, LEAN, LEVELS, Needs, asks_at, speeds_at
 from .network import ACTION_INPUTS, NODE_INPUTS, NOMINATED, TASKS
 from .sight import QueueArrays, fit_anywhere, nominate, observe
-
-Floats = NDArray[np.float64]
-Longs = NDArray[np.int64]
-Masks = NDArray[np.bool_]
 
 OLDEST, SHORTEST = 64, 64
 """Waiting jobs that are considered at a time: those submitted first, and those expected to run for the shortest."""

@@ -9,14 +9,10 @@ a task at a level.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...replay.arrays import Floats, Longs, Masks
 from ...replay.compiled import compiled, compiled_with_arrays
 from .levels import LEVELS as NAMED
-
-Floats = NDArray[np.float64]
-Longs = NDArray[np.int64]
-Masks = NDArray[np.bool_]
 
 LEVELS = len(NAMED)
 NEIGHBOURS, ITERATIONS = 4, 4

@@ -9,16 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...replay.arrays import Floats, Longs, Masks
 from ...replay.execution_rate import SLOWEST
 from ...replay.speed import SpeedTable
 from ..asks import CHUNK, CPUS, MEMORY, WHOLE
 from ..observation import of_application
-
-Floats = NDArray[np.float64]
-Longs = NDArray[np.int64]
-Masks = NDArray[np.bool_]
 
 LEVELS = ("lean", "asked", "ample")
 LEAN, ASKED, AMPLE = range(len(LEVELS))

@@ -13,14 +13,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...replay.arrays import Floats, Masks
 from ...replay.compiled import compiled, compiled_with_arrays
 from ..tensors import Array
 from .levels import LEVELS
-
-Floats = NDArray[np.float64]
-Masks = NDArray[np.bool_]
 
 TASKS, NOMINATED = 4, 4
 """Jobs that are decided on together, and nodes that are nominated for each."""

@@ -5,17 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...replay.arrays import Floats, Longs, Masks
 from ...replay.compiled import compiled, compiled_apart
 from ..asks import CHUNK, CPUS, MEMORY
 from ..placing import RoomArrays, line_up_all
 from .levels import ASKED
 from .network import ACTION_INPUTS, NOMINATED, OF_JOB
-
-Floats = NDArray[np.float64]
-Longs = NDArray[np.int64]
-Masks = NDArray[np.bool_]
 
 LEFT_OVER, BESIDE, SPEED, SAVED, FIRST_LEVEL = (ACTION_INPUTS.index(name) for name in (
     "GPUs left over", "beside", "speed", "CPUs saved", "lean"))

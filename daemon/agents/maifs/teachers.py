@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...replay.arrays import Longs
 from .desk import Decide, Joint
 from .levels import AMPLE, ASKED, LEAN, LEVELS
 from .sight import LEFT_OVER
-
-Floats = NDArray[np.float64]
-Longs = NDArray[np.int64]
 
 ORDERS = {"fifo": np.array([0.0, 0.0, -1.0]), "sjf": np.array([1.0, 0.0, 0.0]),
           "smallest-area": np.array([1.0, 1.0, 0.0])}

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ...replay.arrays import Floats, Longs
 from ..adam import Adam
 from ..kinds import Course, Progress, Stretch, TrainingError
 from ..lessons import Calling, LearningMethod, TraceWindows, Training, bounds
@@ -36,8 +37,6 @@ from .teachers import ORDERS, TEACHERS
 if TYPE_CHECKING:
     from ...replay.engine import Run
 
-Floats = NDArray[np.float64]
-Longs = NDArray[np.int64]
 Tensors = Mapping[str, torch.Tensor]
 
 AGENTS, ACTIONS = TASKS * NOMINATED, TASKS * len(LEVELS)

@@ -15,15 +15,13 @@ from ....storage.records import ModelCard
 from ...durations import span
 from ...policies.registry import never
 from ...replay import engine
-from ...replay.arrays import State
+from ...replay.arrays import Floats, State
 from ...replay.rules import Rules, pointer_to
 from ...replay.state import Actions, ClusterState
 from .. import checkpoint
 from . import network
 from .inputs import inputs_of, seconds
 from .network import BLOCK, FIRST, INPUTS, LAYERS, MEAN_WAIT, MOODS, SIZE, TRAITS, blocks, layer
-
-Floats = NDArray[np.float64]
 
 MEMBERS = 3
 """Trained from seeds of their own. The sum of their scores serves: what one of them learned by chance the others even

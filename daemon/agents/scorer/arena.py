@@ -6,11 +6,11 @@ import math
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...policies import named
 from ...replay import arrays as a
 from ...replay import engine, events
+from ...replay.arrays import Floats
 from ...replay.state import ClusterState
 from ..figures import Figures, figures
 from ..kinds import Objective, Stretch
@@ -18,8 +18,6 @@ from .agent import outfit, rules_of
 from .inputs import inputs_of
 from .network import SIZE
 from .orders import blank, plain
-
-Floats = NDArray[np.float64]
 
 
 class Arena:

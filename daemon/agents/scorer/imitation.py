@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from ...policies import named
+from ...replay.arrays import Floats
 from ...replay.engine import decisions
 from ...replay.state import Start
 from .arena import Arena
 from .network import FACTORS, HIDDEN, INPUTS, SHORT_S, TRAITS, layer
-
-Floats = NDArray[np.float64]
 
 MOST_CHOICES, MOST_OTHERS, MOST_JOBS = 400, 10, 12_000
 _DESCENT: dict[str, object] = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": 120}}

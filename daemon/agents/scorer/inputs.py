@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...replay.arrays import Floats
 from ...replay.state import ClusterState
 from ...replay.workload import UNLIMITED_S
 from .network import HOUR_S, INPUTS
-
-Floats = NDArray[np.float64]
 
 USE = -0.8
 """Logarithm of the share of its limit that a job usually runs for."""

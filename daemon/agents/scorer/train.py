@@ -20,10 +20,10 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ....storage.records import ModelCard
+from ...replay.arrays import Floats
 from ..adam import Adam
 from ..checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
 from ..kinds import Course, Progress, Stretch, TrainingError
@@ -32,8 +32,6 @@ from .arena import Arena
 from .imitation import agreement, hindsight, imitate, lesson
 from .network import INPUTS, SIZE, layer
 from .orders import initial, plain
-
-Floats = NDArray[np.float64]
 
 LESSONS, TRIALS = 4, 12
 """Stretches that are imitated; that are looked at in hindsight, and on which it is tried what to set out from."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....storage.records import ModelCard
+from ...replay.arrays import Floats
 from ...replay.state import Action, Actions, ClusterState
 from .. import checkpoint
 from ..doubts import STRANGE, groups_of, outside, strange_jobs, wrong_size
@@ -21,8 +22,6 @@ from ..observation import Observation, observe, spread_known
 from ..room import Room, somebody_fits
 from ..spots import Spot
 from .network import INPUTS, NET, OF_JOB, Candidates, Places
-
-Floats = NDArray[np.float64]
 
 Choose = Callable[[float, Floats], int]
 """(now, rows) -> the candidate that is chosen."""

@@ -8,16 +8,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ...replay.arrays import Floats, Longs, Masks
 from ...replay.compiled import compiled_apart
 from ..choice import Net
 from ..observation import Observation, of_application
 from ..placing import HOW_FAR, LEFT_OVER, NODE, OPENS
 from ..room import Room
 from ..spots import Spot
-
-Floats = NDArray[np.float64]
-Longs = NDArray[np.int64]
-Masks = NDArray[np.bool_]
 
 INPUTS = ("run", "GPUs", "several nodes", "slower now", "slower apart", "waited", "waited over run",
           "waited beside others", "limit over run", "fits", "waiting pays", "soon", "fills a node", "opens a node",

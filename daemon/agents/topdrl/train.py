@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...replay.arrays import Floats
 from ..kinds import Course, Progress, Stretch
 from ..observation import spread_known
 from ..policy_gradient import Trade
 from ..policy_gradient import train as learn
 from .agent import NEVER, TopDRL, load, save, schema
 from .network import INPUTS, NET, OF_JOB, SLOWER
-
-Floats = NDArray[np.float64]
 
 CLOSE = 0.86
 """Least speed, relative to the closest placement, at which rules that wait start a job."""

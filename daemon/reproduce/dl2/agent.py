@@ -98,12 +98,6 @@ class FlatAgent:
         """Write weights and card; return the card as written, digests filled in."""
         return checkpoint.save(folder, card, self.weights, schema(self.shape))
 
-    @classmethod
-    def load(cls, folder: Path, shape: NetworkSize) -> FlatAgent:
-        """Return a saved agent; ``CheckpointError`` when its weights are not whole or not for this window."""
-        weights, _ = checkpoint.load(folder, schema(shape), like=cls.fresh(shape, 0).weights)
-        return cls(weights, shape)
-
 
 def schema(shape: NetworkSize) -> dict[str, object]:
     """Return what weights must have been trained for to fit here."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...replay.arrays import Floats, Longs
+from ...replay.arrays import Floats, Longs, Masks, Singles
 from ...replay.compiled import compiled, compiled_apart
-from .kernel import BUNDLE, SERVER, WORKER, ArenaCluster, ArrivedJobs, Bools, bundle_each, fits, grant, share
-
-Singles = NDArray[np.float32]
+from .kernel import BUNDLE, SERVER, WORKER, ArenaCluster, ArrivedJobs, bundle_each, fits, grant, share
 
 MODELS = 8
 PER_JOB = MODELS + 5
@@ -39,7 +36,7 @@ class Trail(NamedTuple):
     """What was decided, and where; with no rows nothing is written down."""
 
     states: Singles
-    allowed: Bools
+    allowed: Masks
     actions: Longs
     chances: Floats
     """Of the action taken, as the policy gave it."""
@@ -53,7 +50,7 @@ class DecisionScratch(NamedTuple):
     seen: Longs
     """[row] job, -1 for none."""
     state: Singles
-    allowed: Bools
+    allowed: Masks
     first: Singles
     second: Singles
     chances: Floats

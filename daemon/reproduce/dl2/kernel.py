@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...replay.arrays import Floats, Longs
+from ...replay.arrays import Floats, Longs, Masks
 from ...replay.compiled import compiled, compiled_with_arrays
-
-Bools = NDArray[np.bool_]
 
 SERVER, WORKER, BUNDLE = 0, 1, 2
 """What a job may be given; a bundle is one of each."""
@@ -192,7 +189,7 @@ def _saved(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int) -> flo
 
 
 @compiled
-def optimus(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, closed: Bools, among_all: bool) -> None:
+def optimus(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, closed: Masks, among_all: bool) -> None:
     """Give the next task to whom it saves most; as coded, a job whose better task is at its maximum gets no more."""
     while True:
         best, most, what = -1, 0.0, 0
@@ -225,7 +222,7 @@ def _relative(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int) -> 
 
 
 @compiled
-def max_relative_gain(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, closed: Bools) -> None:
+def max_relative_gain(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, closed: Masks) -> None:
     """Give the next task to whom it helps most, relatively; ``closed`` [job, what] is scratch."""
     while True:
         best, most, what = -1, 0.0, 0

@@ -8,9 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...replay.arrays import Floats, Longs
-from .flat_kernel import Singles
-from .kernel import Bools
+from ...replay.arrays import Floats, Longs, Masks, Singles
 from .network import NetworkSize
 
 SHARPNESS, HIGHEST = 0.9, 4.0
@@ -21,7 +19,7 @@ class DecisionBatch(NamedTuple):
     """Decisions as columns, [decision, ...]."""
 
     state: Singles
-    allowed: Bools
+    allowed: Masks
     action: Longs
     chance: Singles
     """That the policy which acted gave to the action."""

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from ....storage.records import ModelCard
 from ...agents.checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
 from ...agents.kinds import TrainingError
-from ...replay.arrays import Floats, Longs
+from ...replay.arrays import Floats, Longs, Masks, Singles
 from .agent import PAPER, PUBLISHED, Ablations, FlatAgent, PaperSettings, trail
 from .arena import ArenaTrace, SlotPolicy, mean_jct, progress, traces, watch
-from .flat_kernel import Singles, Trail, rebuild
-from .kernel import ArenaCluster, Bools, waiting
+from .flat_kernel import Trail, rebuild
+from .kernel import ArenaCluster, waiting
 from .memory import DecisionBatch, DecisionMemory
 from .network import Weights, desk, initial, outputs
 
@@ -79,7 +79,7 @@ def masked(policy: dict[str, torch.Tensor], states: torch.Tensor, allowed: torch
     return torch.log_softmax(outputs(policy, states).masked_fill(~allowed, -1e9), dim=-1)
 
 
-def lessons(course: Dl2TrainingConfig) -> tuple[Singles, Bools, Longs]:
+def lessons(course: Dl2TrainingConfig) -> tuple[Singles, Masks, Longs]:
     """Return what the teacher did, [decision, ...]: states, what was open, its actions. TrainingError for nothing."""
     found = []
     for trace in islice(traces(course.seed), course.values.imitated):
@@ -96,14 +96,14 @@ def lessons(course: Dl2TrainingConfig) -> tuple[Singles, Bools, Longs]:
     return joined(found)
 
 
-def joined(trails: Sequence[Trail]) -> tuple[Singles, Bools, Longs]:
+def joined(trails: Sequence[Trail]) -> tuple[Singles, Masks, Longs]:
     """Return the states of all trails, what was open in them, and the actions."""
     states, allowed, actions = ([getattr(told, column)[:told.taken[0]] for told in trails]
                                 for column in ("states", "allowed", "actions"))
     return np.concatenate(states), np.concatenate(allowed), np.concatenate(actions)
 
 
-def imitate(policy: dict[str, torch.Tensor], lessons: tuple[Singles, Bools, Longs], values: PaperSettings,
+def imitate(policy: dict[str, torch.Tensor], lessons: tuple[Singles, Masks, Longs], values: PaperSettings,
             random: np.random.Generator) -> None:
     """Move a policy towards the teacher's decisions by cross-entropy (§4.2)."""
     taught = tuple(torch.from_numpy(column) for column in lessons)

@@ -122,9 +122,3 @@ class ArenaMaifs:
     def save(self, folder: Path, card: ModelCard) -> ModelCard:
         """Write weights and card; return the card as written, digests filled in."""
         return checkpoint.save(folder, card, {"maifs": self.flat}, SCHEMA)
-
-    @classmethod
-    def load(cls, folder: Path) -> ArenaMaifs:
-        """Return a saved agent; ``CheckpointError`` when its weights are not whole or not for this agent."""
-        weights, _ = checkpoint.load(folder, SCHEMA, like={"maifs": network.initial(0)})
-        return cls(weights["maifs"].astype(float))

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from ...replay.arrays import Floats
 from .fgd_kernel import WHOLE, FreeResources, Kinds, Typical, schedule
 from .result import Row, table
-
-Floats = npt.NDArray[np.float64]
 
 POLICIES = ("Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD")
 WORKLOADS = ("default", "multigpu50")

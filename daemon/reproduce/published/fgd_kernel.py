@@ -7,10 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...replay.arrays import Floats, Longs
 from ...replay.compiled import compiled_with_arrays
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 RANDOM, DOT_PROD, GPU_CLUSTERING, GPU_PACKING, BEST_FIT, FGD = range(6)
@@ -24,24 +23,24 @@ INFEASIBLE = -1_000_000_000
 class FreeResources(NamedTuple):
     """Free resources; changed in place."""
 
-    cpu: Ints
-    memory: Ints
-    free: Ints
+    cpu: Longs
+    memory: Longs
+    free: Longs
     """(node, GPU) thousandths; only the first ``gpus`` of a row count."""
-    gpus: Ints
-    model: Ints
-    hosts: Ints
+    gpus: Longs
+    model: Longs
+    hosts: Longs
     """Bits of the kinds of GPU pods on the node: 0 for shares, n for n GPUs."""
 
 
 class Kinds(NamedTuple):
     """Distinct pods."""
 
-    cpu: Ints
-    memory: Ints
-    gpus: Ints
+    cpu: Longs
+    memory: Longs
+    gpus: Longs
     """0 for a pod of CPUs only."""
-    milli: Ints
+    milli: Longs
     """Thousandths of each GPU."""
     allowed: Flags
     """(kind, GPU model)."""
@@ -55,7 +54,7 @@ class Typical(NamedTuple):
 
 
 @compiled_with_arrays
-def schedule(policy: int, pods: Ints, kinds: Kinds, nodes: FreeResources, typical: Typical, seed: int) -> Flags:
+def schedule(policy: int, pods: Longs, kinds: Kinds, nodes: FreeResources, typical: Typical, seed: int) -> Flags:
     """Place pods (indexes of kinds) one by one; return which found a node. None ever leaves."""
     np.random.seed(seed)
     scores = np.empty((len(kinds.cpu), len(nodes.cpu)), np.int64)
@@ -77,7 +76,7 @@ def schedule(policy: int, pods: Ints, kinds: Kinds, nodes: FreeResources, typica
 
 
 @compiled_with_arrays
-def _random_of(scores: Ints) -> int:
+def _random_of(scores: Longs) -> int:
     feasible = np.flatnonzero(scores != INFEASIBLE)
     return feasible[np.random.randint(len(feasible))] if len(feasible) else 0
 
@@ -130,7 +129,7 @@ def _clustering(bit: int, hosts: int, left: int) -> int:
 
 
 @compiled_with_arrays
-def _packing(free: Ints, count: int, milli: int) -> int:
+def _packing(free: Longs, count: int, milli: int) -> int:
     if np.all(free == WHOLE):
         return max(33 - len(free), len(free))
     picked = np.sort(free[free >= milli])[:count]
@@ -169,7 +168,7 @@ def _gradient(gain: float) -> int:
 
 
 @compiled_with_arrays
-def _fragmentation(free: Ints, cpu: int, model: int, typical: Typical) -> float:
+def _fragmentation(free: Longs, cpu: int, model: int, typical: Typical) -> float:
     """Return F of a node: the GPU thousandths that typical pods cannot use, on the mean."""
     left = free.sum()
     expected = 0.0
@@ -189,7 +188,7 @@ def _fragmentation(free: Ints, cpu: int, model: int, typical: Typical) -> float:
 
 
 @compiled_with_arrays
-def _take_whole(free: Ints, count: int) -> None:
+def _take_whole(free: Longs, count: int) -> None:
     """Take fully free GPUs in the order of their index."""
     for gpu in range(len(free)):
         if count and free[gpu] == WHOLE:
@@ -216,7 +215,7 @@ def _bind(policy: int, kinds: Kinds, kind: int, nodes: FreeResources, node: int,
 
 
 @compiled_with_arrays
-def _share_gpu(policy: int, free: Ints, milli: int) -> int:
+def _share_gpu(policy: int, free: Longs, milli: int) -> int:
     """Return the tightest GPU that fits a share; any that fits under Random."""
     fits = np.flatnonzero(free >= milli)
     return fits[np.random.randint(len(fits))] if policy == RANDOM else fits[np.argmin(free[fits])]

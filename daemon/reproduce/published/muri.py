@@ -11,12 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from ...replay.arrays import Floats, Longs
 from .result import Row, table
-
-Floats = npt.NDArray[np.float64]
-Indexes = npt.NDArray[np.int64]
 
 NODE_GPUS = 8
 SLOWDOWN = 1.015
@@ -36,7 +33,7 @@ class MuriTrace:
     """A trace in file order, which is the order of submission."""
 
     submit_s: Floats
-    gpus: Indexes
+    gpus: Longs
     iterations: Floats
     cost_s: Floats
     """Seconds of an iteration."""
@@ -87,7 +84,7 @@ class Simulation:
     left: Floats = field(init=False)
     updated_s: Floats = field(init=False)
     end_s: Floats = field(init=False)
-    running: Indexes = field(default_factory=lambda: np.empty(0, np.int64))
+    running: Longs = field(default_factory=lambda: np.empty(0, np.int64))
     """In the order in which the policy ranks them."""
 
     def __post_init__(self) -> None:
@@ -113,19 +110,19 @@ class Simulation:
         worked = np.maximum(self.now - self.updated_s[run] - self.jobs.startup_s[run], 0)
         self.left[run] -= worked / self.jobs.cost_s[run]
 
-    def end(self, jobs: Indexes) -> None:
+    def end(self, jobs: Longs) -> None:
         """Take ended jobs out; they do not pay for the last interval."""
         self.end_s[jobs] = self.now
         self.running = self.running[~np.isin(self.running, jobs)]
 
-    def arrive(self) -> Indexes:
+    def arrive(self) -> Longs:
         """Return the jobs submitted now, in file order."""
         first = self.arrived
         while self.next_arrival_s <= self.now:
             self.arrived += 1
         return np.arange(first, self.arrived)
 
-    def run(self, chosen: Indexes) -> None:
+    def run(self, chosen: Longs) -> None:
         """Let exactly these jobs run from now on."""
         self.preemptions += int(np.count_nonzero(~np.isin(self.running, chosen)))
         self.running = chosen
@@ -156,7 +153,7 @@ def replay_shortest(jobs: MuriTrace, *, service: bool, nodes: int = 8) -> MuriRe
     return simulation.outcome()
 
 
-def _earliest_group(simulation: Simulation) -> tuple[float, Indexes]:
+def _earliest_group(simulation: Simulation) -> tuple[float, Longs]:
     """Return the jobs that end next, at the time of the first ranked among those within 1e-9 of each other."""
     times = simulation.estimates()
     if not len(times):
@@ -173,7 +170,7 @@ def _earliest_group(simulation: Simulation) -> tuple[float, Indexes]:
     return time, simulation.running[members]
 
 
-def _yarn(ranked: Indexes, gpus: Indexes, nodes: int) -> Indexes:
+def _yarn(ranked: Longs, gpus: Longs, nodes: int) -> Longs:
     """Return the jobs that fit an empty cluster in this order: first fit on one node, else whole idle nodes."""
     free, left, placed = [NODE_GPUS] * nodes, NODE_GPUS * nodes, []
     for position, count in enumerate(gpus.tolist()):
@@ -228,7 +225,7 @@ def replay_tiresias(jobs: MuriTrace, nodes: int = 8) -> MuriResult:
     return simulation.outcome()
 
 
-def _next_jump(simulation: Simulation, attained_s: Floats, level: Indexes) -> float:
+def _next_jump(simulation: Simulation, attained_s: Floats, level: Longs) -> float:
     """Return when a running job next reaches the limit of its level. Artefact: at whole seconds of service."""
     run = simulation.running[level[simulation.running] < len(LEVELS)]
     if not len(run):
@@ -243,7 +240,7 @@ def _serve(simulation: Simulation, attained_s: Floats) -> None:
     attained_s[run] = attained_s[run] + simulation.now - simulation.updated_s[run]
 
 
-def _demote(simulation: Simulation, attained_s: Floats, level: Indexes, queues: list[Indexes]) -> None:
+def _demote(simulation: Simulation, attained_s: Floats, level: Longs, queues: list[Longs]) -> None:
     """Move running jobs that reached their limit one level down, to its tail, in order of arrival."""
     for job in np.sort(simulation.running).tolist():
         now_in = int(level[job])
@@ -253,7 +250,7 @@ def _demote(simulation: Simulation, attained_s: Floats, level: Indexes, queues: 
             level[job] += 1
 
 
-def _by_count(queues: list[Indexes], gpus: Indexes, quota: int) -> Indexes:
+def _by_count(queues: list[Longs], gpus: Longs, quota: int) -> Longs:
     """Return the jobs that run; one that does not fit is skipped."""
     chosen = []
     for queue in queues:
@@ -266,7 +263,7 @@ def _by_count(queues: list[Indexes], gpus: Indexes, quota: int) -> Indexes:
     return np.array(chosen, np.int64)
 
 
-def _running_first(queue: Indexes, running: Indexes) -> Indexes:
+def _running_first(queue: Longs, running: Longs) -> Longs:
     runs = np.isin(queue, running)
     return np.concatenate((queue[runs], queue[~runs]))
 

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ...replay.arrays import Floats
 from ..failures import ReproductionError
 
 if TYPE_CHECKING:
     from scipy.interpolate import LinearNDInterpolator
 
-Floats = npt.NDArray[np.float64]
 Placement = tuple[int, ...]
 """GPUs on each node, in the order in which the allocation names the nodes."""
 

@@ -7,15 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...agents.figures import Figures, figures
 from ...agents.kinds import Stretch
 from ...policies import named
+from ...replay.arrays import Floats
 from ...replay.engine import Policy, run
 from ...replay.outcome import Interval
-
-Floats = NDArray[np.float64]
 
 HEURISTICS = tuple(f"{order}+best-fit+easy" for order in ("fifo", "sjf-limit", "sjf-prediction", "qssf", "wfp3",
                                                           "limit-aged"))

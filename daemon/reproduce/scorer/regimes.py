@@ -11,16 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...agents.kinds import Stretch
 from ...policies import named
+from ...replay.arrays import Floats
 from ...replay.cluster import Cluster
 from ...replay.engine import run
 from ...replay.runtime_prediction import Traits, foresight
 from ...replay.workload import Workload
-
-Floats = NDArray[np.float64]
 
 INCUMBENT = "fifo+best-fit+easy"
 USERS, KINDS = 40, 6

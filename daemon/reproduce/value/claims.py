@@ -23,8 +23,6 @@ from .sites import jobs_of, load
 from .task import FORECAST, OFF, ON, ReplayTask
 from .tried import GATE, HEEDED, INCUMBENT, ORACLES, RANDOM, SCORER, TRIED, Try
 
-Floats = NDArray[np.float64]
-
 TITLE = "What it is worth"
 WORTH = 0.02
 """Where the best oracle gains less than this there is nothing to be had."""

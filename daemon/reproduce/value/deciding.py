@@ -6,15 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...policies import named
 from ...replay import arrays as a
+from ...replay.arrays import Floats
 from ...replay.engine import Policy, prepare
 from ...replay.queue import fill
 from ...replay.state import ClusterState
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ import numpy as np
 
 from ...learning.evidence import Comparison
 from ...learning.promotion_criteria import ASSUMED, SHORTLIST, TRIALS, share
+from ...replay.arrays import Floats
 from ...replay.workload import Workload
 from .deciding import Promoted
-from .outcomes import Floats, ReplayOutcome, compare
+from .outcomes import ReplayOutcome, compare
 
 NIGHT_S = 86400.0
 

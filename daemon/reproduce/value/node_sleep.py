@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ...replay import arrays as a
 
-Floats = NDArray[np.float64]
-
 STEP_S = 300.0
 """How often it is looked at which nodes are empty."""
 LOOKED_BACK = int(14 * 86400 / STEP_S)

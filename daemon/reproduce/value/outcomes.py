@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...learning.evidence import FINE_RATES, Comparison, compared
 from ...learning.pairs import OUTSIDE, block_of, cuts, sums
-
-Floats = NDArray[np.float64]
+from ...replay.arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...agents.histories import taken
+from ...replay.arrays import Floats
 from ...replay.cluster import Cluster
 from ...replay.priority.site import Scheduling
 from ...replay.runtime_prediction import Traits, predict
 from ...replay.workload import Workload
 from ..packaged import GPUS, LINGJUN, OPENB, PHILLY, VENUS, TraceSite, workload_of
-
-Floats = NDArray[np.float64]
 
 QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95)
 TRACES = (

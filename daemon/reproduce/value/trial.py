@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...replay.arrays import NOW
+from ...replay.arrays import NOW, Floats
 from ...replay.cluster import Cluster
 from ...replay.engine import Run
 from ...replay.events import Agenda
@@ -23,8 +22,6 @@ from .sites import TRACES, jobs_of, predicted
 from .task import FORECAST, OFF, ON, ReplayTask
 from .taught import taught
 from .tried import GATE, HEEDED, INCUMBENT, SCORER, SITE, TRIED, Try, told
-
-Floats = NDArray[np.float64]
 
 MARK_S = 4 * 3600.0
 """Energy is read so often."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...replay.arrays import Floats
 from ...replay.workload import Workload
 from .sites import QUANTILES
-
-Floats = NDArray[np.float64]
 
 SITE, TRUTH = "site", "truth"
 INCUMBENT = "multifactor+slurm-placement+slurm-backfill"

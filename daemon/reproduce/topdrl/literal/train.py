@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from .....storage.records import ModelCard
 from ....agents.checkpoint import schema_hash
-from ....replay.arrays import Floats, Longs
+from ....replay.arrays import Floats, Longs, Singles
 from ..arena import MIXES, ArenaEpisode, described, made_up, outcome
 from ..kernel import NOW
 from ..orders import CLOSE
@@ -26,7 +25,6 @@ from .agent import SCHEMA, WAIT, WAITING_COSTS, ActionEpisode, Literal, NetworkI
 from .kernel import QUEUE
 from .network import GPUS, Weights, forward, initial
 
-Singles = NDArray[np.float32]
 HOUR_S = 3600.0
 _RUN, _SLOWER = QUEUE.index("run"), QUEUE.index("slower now")
 

@@ -37,9 +37,3 @@ class SizeFree:
     def save(self, folder: Path, card: ModelCard) -> ModelCard:
         """Write weights and card; return the card as written, digests filled in."""
         return checkpoint.save(folder, card, {"scorer": self.weights}, SCHEMA)
-
-    @classmethod
-    def load(cls, folder: Path) -> SizeFree:
-        """Return a saved agent; ``CheckpointError`` when its weights are not whole or not for this agent."""
-        weights, _ = checkpoint.load(folder, SCHEMA, like={"scorer": network.initial(0)})
-        return cls(weights["scorer"].astype(float))

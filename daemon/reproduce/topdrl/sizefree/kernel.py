@@ -77,15 +77,6 @@ def pick(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, weights: Floats) 
     return best
 
 
-@compiled_without_lock
-def decide(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, weights: Floats) -> int:
-    """Return the place in the queue of the job to start now, -1 to wait; the nodes for it are in ``spot``."""
-    place = pick(site, jobs, cluster, weights)
-    if place >= 0:
-        place_job(site, cluster, jobs.gpus[cluster.queue[place]], NEAREST)
-    return place
-
-
 @compiled
 def look_at_queue(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> None:
     """Fill in what is seen of the queue as a whole; after :func:`look`."""

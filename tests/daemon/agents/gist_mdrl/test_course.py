@@ -13,7 +13,7 @@ from idlewatt.daemon.agents.gist_mdrl import course as training
 from idlewatt.daemon.agents.gist_mdrl import live
 from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent, Hyperparameters
 from idlewatt.daemon.agents.gist_mdrl.live import SERVING
-from idlewatt.daemon.agents.gist_mdrl.site import Episodes, flavor_of, forms, single_server
+from idlewatt.daemon.agents.gist_mdrl.site import Episodes, flavors_of, forms, single_server
 from idlewatt.daemon.agents.kinds import Course, Objective, Stretch, TrainingError
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.state import ClusterState
@@ -63,8 +63,8 @@ def test_configured_flavours_are_the_agents_and_two_may_differ_in_their_limit_al
         ("short", 2, 2 * HOUR_S), ("long", 2, 9 * HOUR_S), ("large", 8, 8 * HOUR_S)]
     names = GistAgent(partition, SERVING).eyes.names
     assert {"queued short", "queued long", "queued large"} <= set(names)
-    asked = (1, HOUR_S), (2, 3 * HOUR_S), (2, 99 * HOUR_S), (3, 1.0), (9, 1.0)
-    assert [flavor_of(partition, *one) for one in asked] == [0, 1, 1, 2, None]
+    gpus, limit_s = np.array([1, 2, 2, 3, 9]), np.array([HOUR_S, 3 * HOUR_S, 99 * HOUR_S, 1.0, 1.0])
+    assert flavors_of(partition, gpus, limit_s).tolist() == [0, 1, 1, 2, -1]
 
 
 def test_a_flavour_that_no_partition_can_hold_is_refused_with_its_place(course):

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idlewatt.daemon.agents import checkpoint
 from idlewatt.daemon.agents.checkpoint import CheckpointError
-from idlewatt.daemon.reproduce.dl2.agent import FlatAgent, trail
+from idlewatt.daemon.reproduce.dl2.agent import FlatAgent, schema, trail
 from idlewatt.daemon.reproduce.dl2.arena import ArenaTrace, cluster, traces, watch
 from idlewatt.daemon.reproduce.dl2.flat_kernel import LONG_STAY, MODELS, PER_JOB
 from idlewatt.daemon.reproduce.dl2.kernel import WORKER
@@ -99,9 +100,10 @@ def test_exploration_gives_a_job_the_role_that_it_lacks():
     assert np.array_equal(agent.trail.actions[:len(states)][lacking], wanted)
 
 
-def test_an_agent_comes_back_from_disk_for_its_own_window_only(tmp_path):
+def test_an_agent_is_kept_whole_for_its_own_window_only(tmp_path):
     agent = FlatAgent.fresh(SMALL, 7)
     agent.save(tmp_path, ModelCard("dl2-flat", "1", 0.0, 7, "0", "", ""))
-    assert np.array_equal(FlatAgent.load(tmp_path, SMALL).weights["first.weight"], agent.weights["first.weight"])
+    kept, _ = checkpoint.load(tmp_path, schema(SMALL), like=agent.weights)
+    assert np.array_equal(kept["first.weight"], agent.weights["first.weight"])
     with pytest.raises(CheckpointError, match="trained for other inputs"):
-        FlatAgent.load(tmp_path, NetworkSize(window=5, hidden=16))
+        checkpoint.load(tmp_path, schema(NetworkSize(window=5, hidden=16)), like=agent.weights)
