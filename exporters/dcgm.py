@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..storage.telemetry import GpuDetail, GpuInstance, GpuReading, Telemetry
-from .domains import clique
+from .domains import NO_CLIQUE
 from .exposition import Samples
 from .facts import (
     NodeOf,
@@ -255,7 +255,18 @@ def _reading(gpu: _Gpu, time_s: float) -> GpuReading:
         power_limit_watts=gpu.first(LIMIT),
         jobs=tuple(sorted(gpu.jobs)),
         detail=_detail(gpu), instances=tuple(_instances(gpu)),
-        domain=clique(gpu.fabric, gpu.clique or (f"{values[CLIQUE]:.0f}" if CLIQUE in values else "")))
+        domain=_domain(gpu.fabric, gpu.clique or (f"{values[CLIQUE]:.0f}" if CLIQUE in values else "")))
+
+
+def _domain(uuid: str, number: str) -> str | None:
+    """Return the domain of a GPU by the UUID of its fabric and its clique there; '' for none, None where nobody tells.
+
+    Without the clique the UUID tells too little: a rack may be split into several.
+    """
+    if not uuid or not number:
+        return None
+    found = f"{uuid.lower()}.{number}"
+    return "" if NO_CLIQUE.fullmatch(found) else found
 
 
 def _instances(gpu: _Gpu) -> Iterable[GpuInstance]:

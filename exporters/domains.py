@@ -30,7 +30,7 @@ CHAINS = (("topology.k8s.aws/network-node-layer-3", "topology.k8s.aws/network-no
 _ZONE = "topology.kubernetes.io/zone"
 """Above a leaf of which nothing else is known."""
 _TIER = re.compile(r"fabric\.topograph\.run/tier-(\d{1,2})")
-_NO_CLIQUE = re.compile(r"0{8}-0{4}-0{4}-0{4}-0{12}(\.\d+)?|\.?")
+NO_CLIQUE = re.compile(r"0{8}-0{4}-0{4}-0{4}-0{12}(\.\d+)?|\.?")
 """What GPUs without a fabric tell in place of one."""
 _PAIR = re.compile(r"(\w+)=(\S+)")
 _DEEPEST = 32
@@ -80,7 +80,7 @@ def path_of(labels: Mapping[str, str]) -> tuple[str, ...]:
 def domain_of(labels: Mapping[str, str]) -> str:
     """Return the NVLink domain that the labels of a node tell, '' for none."""
     found = next((labels[key] for key in DOMAIN_LABELS if labels.get(key)), "")
-    return "" if _NO_CLIQUE.fullmatch(found) else found
+    return "" if NO_CLIQUE.fullmatch(found) else found
 
 
 def _switches(paths: Mapping[str, tuple[str, ...]]) -> Iterator[Switch]:
@@ -93,17 +93,6 @@ def _switches(paths: Mapping[str, tuple[str, ...]]) -> Iterator[Switch]:
             below.setdefault(upper, {})[lower] = None
     for switch in nodes.keys() | below.keys():
         yield Switch(switch, tuple(nodes.get(switch, ())), tuple(sorted(below.get(switch, ()))))
-
-
-def clique(uuid: str, number: str) -> str | None:
-    """Return the domain of a GPU by the UUID of its fabric and its clique there; '' for none, None where nobody tells.
-
-    Without the clique the UUID tells too little: a rack may be split into several.
-    """
-    if not uuid or not number:
-        return None
-    found = f"{uuid.lower()}.{number}"
-    return "" if _NO_CLIQUE.fullmatch(found) else found
 
 
 def of_gpus(gpus: Iterable[GpuReading]) -> dict[str, str]:

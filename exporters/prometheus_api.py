@@ -23,7 +23,7 @@ from .errand import all_of
 from .exposition import Samples, Series
 from .facts import NodeOf, TimeOf, is_nobody, measured, ratio, told_name
 from .fetch import Client, HttpOptions
-from .power_meters import MeterBook, MeterRole
+from .node import MeterBook, MeterRole
 from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
 from .text import clean, described, quoted
 from .text import decode as decode_text

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...exporters.node import METRICS, NodeConfig, NodePages
-from ...exporters.power_meters import Meter, total
+from ...exporters.node import METRICS, Meter, NodeConfig, NodePages, watts_of
 from ...exporters.scrape import PageSource
 from ...exporters.source import SourceError
 from ._progress import waiting
@@ -42,7 +41,7 @@ def show_meters(settings: Settings) -> None:
 
 
 def _tell_server(server: str, meters: Sequence[Meter]) -> None:
-    watts, source = total(meters)
+    watts, source = watts_of(meters)
     meaning = {"hwmon": "at the wall", "modules": "of its modules, which is not the wall"}
     told = f"{watts:.0f} W {meaning[source]}" if watts is not None else "no power by its own meters"
     click.echo(f"{server}: {told}")

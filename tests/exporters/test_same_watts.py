@@ -4,7 +4,7 @@ import pytest
 
 from idlewatt.exporters import amd, amd_smi, dcgm, gaudi, ipmi, nvidia_smi, pdu
 from idlewatt.exporters.exposition import Exposition
-from idlewatt.exporters.power_meters import MeterBook
+from idlewatt.exporters.node import MeterBook
 from idlewatt.exporters.prometheus_api import _GPU_FACTS, PrometheusConfig, queries, telemetry
 from idlewatt.exporters.targets import Target
 
