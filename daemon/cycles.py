@@ -19,7 +19,7 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from ..exporters.errand import Errand
+from ..exporters.deadline import Errand
 from ..exporters.source import FAULTS, Accounting, Clock, Facts, Role, SourceError, Watched
 from ..storage.records import Job, SchedulerSnapshot
 from ..storage.telemetry import Telemetry

@@ -1,4 +1,4 @@
-"""HTTP GET for sources: kept connections, credentials, TLS, and hard bounds on time and size.
+"""HTTP GET for sources: kept connections, credentials, TLS, hard bounds on time and size, bodies known to be whole.
 
 It uses requests' adapter without its session: a scrape needs no cookies, redirects, proxies or merged settings, and
 at thousands of targets they cost more than the parsing.
@@ -17,19 +17,22 @@ from pathlib import Path
 from typing import Any
 
 import requests
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import SecretStr
 from requests.adapters import HTTPAdapter
 from urllib3.connectionpool import ConnectionPool, HTTPConnectionPool
 from urllib3.exceptions import HTTPError
 from urllib3.response import HTTPResponse
 
-from ..storage.durations import Duration
-from .body import unpacker, whole
 from .causes import innermost
 from .deadline import DEADLINES, POOLS, Exchange
+from .http_options import BasicAuth, HttpOptions
 from .source import SourceError
 from .text import quoted
 
+_MOST_MEMBERS = 16
+"""Parts of one gzip body; each costs a copy of what follows it."""
+_END = b"# EOF"
+"""How OpenMetrics ends a page."""
 _CHUNK = 262144
 _MOST_HOSTS = 65536
 _CONNECTIONS_PER_HOST = 16
@@ -54,70 +57,6 @@ class Refused(SourceError):
     def __init__(self, message: str, status: int, body: bytes = b"", retry_after: str = "") -> None:
         super().__init__(message, permanent=status in (401, 403, 404))
         self.status, self.body, self.retry_after = status, body, retry_after
-
-
-class StrictOptions(BaseModel):
-    """A part of a source's configuration: unknown keys are errors, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class BasicAuth(StrictOptions):
-    """User name and password, as in Prometheus' ``basic_auth``."""
-
-    username: str = Field(description="User name.")
-    password: SecretStr | None = Field(default=None, description="Password in the clear; prefer password_file.")
-    password_file: Path | None = Field(default=None, description="File that holds the password; re-read on change.")
-
-    @model_validator(mode="after")
-    def _one_password(self) -> BasicAuth:
-        if (self.password is None) == (self.password_file is None):
-            raise ValueError("give either password or password_file")
-        return self
-
-
-class Authorization(StrictOptions):
-    """An ``Authorization`` header, as in Prometheus' ``authorization``."""
-
-    type: str = Field(default="Bearer", description="Scheme in front of the credentials.")
-    credentials: SecretStr | None = Field(default=None, description="The token; prefer credentials_file.")
-    credentials_file: Path | None = Field(default=None, description="File that holds the token; re-read on change.")
-
-    @model_validator(mode="after")
-    def _one_token(self) -> Authorization:
-        if (self.credentials is None) == (self.credentials_file is None):
-            raise ValueError("give either credentials or credentials_file")
-        return self
-
-
-class TlsConfig(StrictOptions):
-    """How HTTPS servers are trusted and how we show who we are, as in Prometheus' ``tls_config``."""
-
-    ca_file: Path | None = Field(default=None, description="Authority that signed the targets' certificates.")
-    cert_file: Path | None = Field(default=None, description="Our own certificate, where targets ask for one.")
-    key_file: Path | None = Field(default=None, description="The key of cert_file.")
-    insecure_skip_verify: bool = Field(default=False, description="Trust any certificate: only for trying out.")
-
-
-class HttpOptions(StrictOptions):
-    """What every HTTP request of a source has in common."""
-
-    timeout: Duration = Field(default=10.0, description="Longest time for one answer, from connecting to its end.")
-    connect_timeout: Duration = Field(
-        default=3.0, description="Longest time to connect; short, so that powered-down nodes do not hold up the rest.")
-    max_body_bytes: int = Field(
-        default=32 * 2**20, gt=0, description="Largest page taken, unpacked; more is refused as a fault of the target.")
-    basic_auth: BasicAuth | None = Field(default=None, description="User name and password for every target.")
-    authorization: Authorization | None = Field(default=None, description="Bearer token for every target.")
-    tls_config: TlsConfig = Field(default=TlsConfig(), description="Trust and certificates for https targets.")
-    headers: dict[str, str] = Field(
-        default_factory=dict, description="Further request headers, e.g. X-Scope-OrgID for Mimir's tenants.")
-
-    @model_validator(mode="after")
-    def _one_credential(self) -> HttpOptions:
-        if self.basic_auth and self.authorization:
-            raise ValueError("give basic_auth or authorization, not both")
-        return self
 
 
 class _Adapter(HTTPAdapter):
@@ -211,6 +150,65 @@ def _secret(given: SecretStr | None, path: Path | None) -> Callable[[], str]:
 def secret_of(login: BasicAuth) -> Callable[[], str]:
     """Return what gives the password of a login, read again when its file changes."""
     return _secret(login.password, login.password_file)
+
+
+def unpacker(encoding: str, limit: int) -> Callable[[bytes], bytes]:
+    """Return what unpacks a body part by part, at most ``limit`` + 1 bytes; an empty part stands for its end."""
+    if encoding in ("", "identity"):
+        return lambda part: part
+    if encoding != "gzip":
+        raise SourceError(f"answers in Content-Encoding {quoted(encoding)}, which was not asked for")
+    return _Gunzip(limit)
+
+
+class _Gunzip:
+    """Unpacks gzip, which may consist of several members, one after the other."""
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit + 1
+        self._members = 1
+        self._inflate = zlib.decompressobj(wbits=31)
+
+    def __call__(self, part: bytes) -> bytes:
+        """Return what a part holds, unpacked."""
+        if not part and not self._inflate.eof:
+            raise SourceError("its gzip is cut off")
+        unpacked = []
+        while part and self._left > 0:
+            if self._inflate.eof:
+                self._next_member()
+            unpacked.append(self._inflate.decompress(part, self._left))
+            self._left -= len(unpacked[-1])
+            part = self._inflate.unused_data
+        return b"".join(unpacked)
+
+    def _next_member(self) -> None:
+        self._members += 1
+        if self._members > _MOST_MEMBERS:
+            raise SourceError(f"its gzip has more than {_MOST_MEMBERS} members")
+        self._inflate = zlib.decompressobj(wbits=31)
+
+
+def whole(body: bytes, raw: HTTPResponse) -> bytes:
+    """Return a body whose end is certain.
+
+    A page that ends where the connection does looks whole when it was cut at the end of a line. JSON, gzip and
+    OpenMetrics show their own end.
+
+    Raises:
+        SourceError: the body is cut off, or nobody can tell.
+    """
+    end = body[-8:].rstrip()
+    if end.endswith((_END, b"}", b"]")):
+        return body
+    if "openmetrics-text" in raw.headers.get("Content-Type", ""):
+        raise SourceError("the page is cut off: it is OpenMetrics and does not end in # EOF")
+    # The length that was announced, none of which remains by now; None where none was.
+    marked = raw.chunked or raw.length_remaining is not None
+    if not marked and raw.headers.get("Content-Encoding") != "gzip":
+        raise SourceError("nobody can tell whether the page is whole: it ends where the connection does "
+                          "(no Content-Length, no chunks, no # EOF)")
+    return body
 
 
 @dataclass(frozen=True, slots=True)

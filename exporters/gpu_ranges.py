@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from . import dcgm, nvidia_smi
-from .errand import all_of
+from .deadline import all_of
 from .facts import measured, ratio
 from .fetch import Client
 from .prometheus_api import PrometheusConfig, envelope_of

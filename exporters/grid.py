@@ -15,8 +15,9 @@ from pydantic import Field, model_validator
 
 from ..storage.durations import Duration
 from ..storage.energy_prices import GridReading, Told
-from .fetch import Client, HttpOptions
+from .fetch import Client
 from .grid_units import MOST_PER_KWH, CarbonUnit, PriceUnit, currency_of, grams_per_kwh, per_kwh
+from .http_options import HttpOptions
 from .prometheus_api import decode
 from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
 

@@ -19,10 +19,11 @@ from pydantic import Field
 from ..storage.durations import Duration
 from ..storage.telemetry import GpuReading, NodeReading, Telemetry
 from . import amd, amd_smi, cgroup, dcgm, gaudi, ipmi, node, nvidia_smi, pdu
-from .errand import all_of
+from .deadline import all_of
 from .exposition import Samples, Series
 from .facts import NodeOf, TimeOf, is_nobody, measured, ratio, told_name
-from .fetch import Client, HttpOptions
+from .fetch import Client
+from .http_options import HttpOptions
 from .node import MeterBook, MeterRole
 from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
 from .text import clean, described, quoted

@@ -1,4 +1,8 @@
-"""Reading exporters' pages: every target of a source at once, each failing alone.
+"""Reading exporters' pages: every target of a source at once, in two lanes, each failing alone.
+
+A target begins in the fast lane, which has few places. Once it has taken longer than ``_PATIENCE_S`` it goes on in the
+slow lane, and its place is free for the next. When the slow lane is full as well, whoever is longest over its usual
+time is cut. A target that timed out last time begins in the slow lane: it never takes a place from those that answer.
 
 A page that does not show what its source is for fails as well, and the fault says what it shows instead.
 """
@@ -7,9 +11,9 @@ from __future__ import annotations
 
 import logging
 import random
-import re
+import threading
 import time
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -18,23 +22,12 @@ from typing import ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from ..storage.telemetry import GpuReading, JobReading, NodeReading, Telemetry
-from .errand import Lanes, Trip
-from .exposition import Exposition, Look, PageError, PageLimits, Samples
-from .fetch import Client, Displaced, HttpOptions, TimedOut
+from .deadline import DEADLINES
+from .exposition import Exposition, Look, PageError, PageLimits, Samples, found_instead
+from .fetch import Client, Displaced, TimedOut
+from .http_options import HttpOptions
 from .source import FAULTS, Clock, Role, SourceConfig, SourceError, TargetHealth
 from .targets import Discovery, Target, TargetOptions, page_url
-from .text import decode
-
-_LOOKED_AT_BYTES = 262144
-_SHOWN = 3
-_NAME = re.compile(rb"^([a-zA-Z_:][a-zA-Z0-9_:]{0,100})[{ \t]", re.MULTILINE)
-_OWN = ("go", "process", "promhttp", "python", "scrape", "http")
-"""What the libraries of exporters tell of themselves: no word on what the page is."""
-_EXPORTERS = {"DCGM": "dcgm-exporter", "node": "node_exporter", "ipmi": "ipmi_exporter", "cgroup": "cgroup_exporter",
-              "slurm": "an exporter of Slurm", "prometheus": "Prometheus itself",
-              "redfish": "a Redfish exporter", "nvidia": "nvidia_gpu_exporter",
-              "habanalabs": "Intel's Gaudi metric exporter", "amd": "an exporter of AMD GPUs",
-              "gpu": "AMD's device-metrics-exporter"}
 
 
 class SourcePurpose(NamedTuple):
@@ -58,18 +51,6 @@ def check_found(telemetry: Telemetry, wanted: SourcePurpose | None, page: bytes,
         raise PageError(f"no {wanted.word} on this page{old}: {found_instead(page)}")
 
 
-def found_instead(page: bytes) -> str:
-    """Return which metrics a page shows, and whose page that is where the names tell."""
-    names = list(dict.fromkeys(decode(name) for name in _NAME.findall(page[:_LOOKED_AT_BYTES])))
-    if not names:
-        return "it is empty"
-    telling = [name for name in names if name.partition("_")[0] not in _OWN] or names
-    prefix = Counter(name.partition("_")[0] for name in telling).most_common(1)[0][0]
-    whose = f" (is this {_EXPORTERS[prefix]}?)" if prefix in _EXPORTERS else ""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"it shows {', '.join(telling[:_SHOWN])}{more}{whose}"
-
-
 Parse = Callable[[Samples, Target, float], Telemetry]
 """Samples of one page, where they came from, and when (seconds since the epoch)."""
 
@@ -79,6 +60,18 @@ _LONGEST_PAUSE_S = 300.0
 _JITTER = (0.75, 1.25)
 _KEPT_S = 600.0
 """How long what a target told last is given on; whoever uses it judges by its age."""
+
+
+_PATIENCE_S = 0.25
+"""How long a target may keep a place in the fast lane."""
+_LINGER_S = 2.0
+"""How long a round waits for targets that have just become slow; what they bring later is kept all the same."""
+_SLOW_PER_FAST = 8
+"""Places in the slow lane for each in the fast lane: a thread and a connection each, while targets hang."""
+_LEAST_S = 2.0
+"""Nobody is cut before it has had this long."""
+_USUAL = 3.0
+"""Times its usual time that a target may take before it is cut in favour of others."""
 
 
 class PageConfig(SourceConfig, TargetOptions, HttpOptions, PageLimits):
@@ -96,6 +89,125 @@ class PageConfig(SourceConfig, TargetOptions, HttpOptions, PageLimits):
     def locate(self, address: str, labels: dict[str, str]) -> str:
         """Return the URL of a target's page."""
         return page_url(address, labels, self.scheme, self.metrics_path, self.params)
+
+
+@dataclass(slots=True, eq=False)
+class Trip:
+    """One target's turn: ``work`` must not raise."""
+
+    work: Callable[[], None]
+    slow: bool = False
+    """Whether it begins in the slow lane."""
+    usual_s: float = 0.0
+    """How long it takes when all is well, as far as known."""
+    began: float = 0.0
+    """0: it found no place and was left out of the round."""
+    thread: int = 0
+    cut: bool = False
+
+
+class Lanes:
+    """Runs trips on threads that end when there is nothing more to do; safe for many threads, one round at a time."""
+
+    def __init__(self, name: str, places: int) -> None:
+        self._name, self._places = name, places
+        self._most_slow = places * _SLOW_PER_FAST
+        self._change = threading.Condition()
+        self._waiting: deque[Trip] = deque()
+        self._fast: set[Trip] = set()
+        self._slow: set[Trip] = set()
+        self._closed = False
+
+    def round(self, trips: Iterable[Trip]) -> None:
+        """Start every trip; return once each has ended, or is slow and has been waited for long enough.
+
+        Trips that begin slow are not waited for; where the slow lane has no place for them they are left out.
+        """
+        trips = list(trips)
+        awaited = [trip for trip in trips if not trip.slow]
+        with self._change:
+            try:
+                self._waiting.extend(awaited)
+                for trip in trips:
+                    if trip.slow and len(self._slow) < self._most_slow and not self._closed:
+                        self._start(trip)
+                self._drive()
+            finally:
+                self._waiting.clear()
+            self._change.wait_for(lambda: self._closed or self._slow.isdisjoint(awaited), _LINGER_S)
+
+    def close(self) -> None:
+        """Cut what is under way, start nothing more."""
+        with self._change:
+            self._closed = True
+            self._waiting.clear()
+            for trip in self._fast | self._slow:
+                self._cut(trip)
+            self._change.notify_all()
+
+    def _drive(self) -> None:
+        """Keep the fast lane moving until nobody waits for a place or has one."""
+        while (self._waiting or self._fast) and not self._closed:
+            self._overtake()
+            for _ in range(min(len(self._waiting), self._places - len(self._fast))):
+                self._start(self._waiting.popleft())
+            self._change.wait(_PATIENCE_S / 2)
+
+    def _overtake(self) -> None:
+        """Move to the slow lane who has been in the fast one for too long, making room there."""
+        late = time.monotonic() - _PATIENCE_S
+        for trip in [trip for trip in self._fast if trip.began < late]:
+            if len(self._slow) >= self._most_slow and not self._make_room():
+                return
+            self._fast.discard(trip)
+            self._slow.add(trip)
+
+    def _make_room(self) -> bool:
+        """Cut who is longest over its usual time; its place is counted as free from now on."""
+        now = time.monotonic()
+        overtime, trip = max(((now - trip.began - max(_LEAST_S, _USUAL * trip.usual_s), trip)
+                              for trip in self._slow if not trip.cut), key=lambda pair: pair[0], default=(-1.0, None))
+        if trip is None or overtime < 0:
+            return False
+        self._cut(trip)
+        self._slow.discard(trip)
+        return True
+
+    def _start(self, trip: Trip) -> None:
+        lane = self._slow if trip.slow else self._fast
+        trip.began = time.monotonic()
+        lane.add(trip)
+        try:
+            threading.Thread(target=self._travel, args=(trip,), name=self._name, daemon=True).start()
+        except RuntimeError:
+            lane.discard(trip)
+            raise
+
+    def _travel(self, trip: Trip | None) -> None:
+        """Make this trip, and those that wait for as long as this thread has a place in the fast lane."""
+        while trip is not None:
+            trip.thread = threading.get_ident()
+            trip.work()
+            trip = self._next(trip)
+
+    def _next(self, ended: Trip) -> Trip | None:
+        with self._change:
+            in_time = ended in self._fast
+            self._fast.discard(ended)
+            self._slow.discard(ended)
+            if in_time and self._waiting and not self._closed:
+                following = self._waiting.popleft()
+                following.began = time.monotonic()
+                self._fast.add(following)
+                return following
+            self._change.notify_all()
+            return None
+
+    @staticmethod
+    def _cut(trip: Trip) -> None:
+        trip.cut = True
+        if trip.thread:
+            DEADLINES.hasten(trip.thread)
 
 
 @dataclass(slots=True, eq=False)

@@ -19,8 +19,9 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from ..storage.durations import Duration
 from .causes import innermost
-from .errand import Errand
-from .fetch import Client, HttpOptions, StrictOptions
+from .deadline import Errand
+from .fetch import Client
+from .http_options import HttpOptions, StrictOptions
 from .kubernetes.discovery import ExporterPods, PodSdConfig
 from .source import FAULTS, SourceError, TargetHealth
 from .text import clean, decode

@@ -16,7 +16,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from ..storage.speeds import JobRate, Throughput
-from .fetch import Client, HttpOptions
+from .fetch import Client
+from .http_options import HttpOptions
 from .prometheus_api import decode
 from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
 

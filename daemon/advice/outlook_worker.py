@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from ...exporters.errand import Errand
+from ...exporters.deadline import Errand
 from ...storage.records import JobState, SchedulerSnapshot
 from .wait_outlook import WaitOutlook, WaitOutlooks
 

@@ -12,7 +12,8 @@ from urllib3.exceptions import HTTPError
 from urllib3.response import HTTPResponse
 
 from ..deadline import DEADLINES, POOLS
-from ..fetch import Client, HttpOptions, Refused, TimedOut, TlsConfig, told
+from ..fetch import Client, Refused, TimedOut, told
+from ..http_options import HttpOptions, TlsConfig
 from ..source import SourceError
 from .access import Access
 

@@ -9,7 +9,7 @@ import msgspec
 from pydantic import Field, model_validator
 
 from ...storage.durations import Duration
-from ..fetch import HttpOptions
+from ..http_options import HttpOptions
 from ..source import SourceError
 from ..text import clean
 from .access import reach

@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from ...storage.durations import Duration
-from ..fetch import HttpOptions, StrictOptions
+from ..http_options import HttpOptions, StrictOptions
 from ..source import SourceConfig
 
 _LABEL = r"[A-Za-z0-9._/-]{1,316}"

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from ..fetch import BasicAuth, Client, Refused, TimedOut, secret_of
+from ..fetch import Client, Refused, TimedOut, secret_of
+from ..http_options import BasicAuth
 from ..source import SourceError
 from ..text import decode, quoted
 

@@ -14,7 +14,8 @@ from requests_unixsocket.adapters import UnixAdapter
 
 from ...storage.records import Job, Node, Partition
 from ...storage.rules import Association, License, Qos, Reservation
-from ..fetch import Client, HttpOptions, Refused, SecretFile
+from ..fetch import Client, Refused, SecretFile
+from ..http_options import HttpOptions
 from ..source import Clock, Role, SourceConfig, SourceError, register
 from .fields import BadRecord, Fields
 from .parse_json import (

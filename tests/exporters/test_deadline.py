@@ -1,8 +1,62 @@
+import threading
+import time
+
 import pytest
 
 from idlewatt.exporters import deadline
-from idlewatt.exporters.deadline import Kept
-from idlewatt.exporters.fetch import Client, HttpOptions, SourceError
+from idlewatt.exporters.deadline import Errand, Kept, all_of
+from idlewatt.exporters.fetch import Client
+from idlewatt.exporters.http_options import HttpOptions
+from idlewatt.exporters.source import SourceError
+
+
+def test_one_run_at_a_time_and_another_after_it():
+    gate, runs, told = threading.Event(), [], threading.Semaphore(0)
+
+    def work():
+        gate.wait(20)
+        runs.append(1)
+
+    errand = Errand("test", work, told.release)
+    assert not errand.under_way
+    assert errand.begin()
+    assert not errand.begin()
+    assert not errand.wait(0.01)
+    assert errand.under_way_s > 0
+    gate.set()
+    assert errand.wait(20)
+    assert told.acquire(timeout=20)
+    assert errand.begin()
+    assert errand.wait(20)
+    assert (len(runs), errand.under_way_s) == (2, 0.0)
+
+
+def test_calls_are_made_side_by_side_and_answered_in_order():
+    gate = threading.Barrier(3)
+
+    def call(number):
+        gate.wait(20)
+        return number
+
+    assert all_of("test", [lambda n=n: call(n) for n in range(6)], 3) == list(range(6))
+
+
+def test_after_a_fault_no_more_calls_are_begun():
+    made = []
+
+    def call():
+        made.append(1)
+        raise SourceError("it hangs")
+
+    with pytest.raises(SourceError, match="it hangs"):
+        all_of("test", [call] * 50, 4)
+    assert len(made) <= 4
+
+
+def test_no_call_is_no_fault():
+    began = time.monotonic()
+    assert all_of("test", [], 4) == []
+    assert time.monotonic() - began < 5
 
 
 def test_no_more_connections_are_kept_than_allowed_and_all_are_asked(loopback, monkeypatch):

@@ -13,7 +13,8 @@ import pytest
 import responses
 from pydantic import ValidationError
 
-from idlewatt.exporters.fetch import Client, HttpOptions, Unreachable
+from idlewatt.exporters.fetch import Client, Unreachable
+from idlewatt.exporters.http_options import HttpOptions
 from idlewatt.exporters.source import SourceError
 
 PAGE = b"up 1\n"

@@ -9,7 +9,7 @@ import pytest
 import responses
 from requests.exceptions import ConnectTimeout, ReadTimeout
 
-from idlewatt.exporters import deadline, errand, targets
+from idlewatt.exporters import deadline, scrape, targets
 from idlewatt.exporters.amd import AmdConfig
 from idlewatt.exporters.amd_smi import AmdSmiConfig
 from idlewatt.exporters.dcgm import DcgmConfig
@@ -187,7 +187,7 @@ def test_what_a_target_told_last_stays_for_a_while_with_its_own_age(loopback, cl
 
 
 def test_what_a_slow_target_tells_is_known_as_soon_as_it_comes(loopback, clock, answer, monkeypatch):
-    monkeypatch.setattr(errand, "_LINGER_S", 0.0)
+    monkeypatch.setattr(scrape, "_LINGER_S", 0.0)
     gate = threading.Event()
     loopback.pages |= {"/a": POWER % (1, 1), "/b": lambda handler: (gate.wait(20), answer(handler, POWER % (2, 2)))}
     reader = source(loopback, clock, "/a", "/b", timeout=20)

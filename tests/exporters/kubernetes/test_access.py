@@ -10,7 +10,7 @@ import pytest
 import trustme
 import yaml
 
-from idlewatt.exporters.fetch import HttpOptions
+from idlewatt.exporters.http_options import HttpOptions
 from idlewatt.exporters.kubernetes.access import Access, from_kubeconfig, in_cluster
 from idlewatt.exporters.kubernetes.api import ApiClient
 from idlewatt.exporters.simulated.api_server import Api, ApiServer

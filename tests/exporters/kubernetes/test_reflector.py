@@ -5,7 +5,8 @@ import json
 import kube_objects as make
 import pytest
 
-from idlewatt.exporters.fetch import HttpOptions, Refused
+from idlewatt.exporters.fetch import Refused
+from idlewatt.exporters.http_options import HttpOptions
 from idlewatt.exporters.kubernetes.access import Access
 from idlewatt.exporters.kubernetes.api import ApiClient
 from idlewatt.exporters.kubernetes.reflector import PAGE, Reflector, WatchPatience

@@ -1,68 +1,19 @@
+"""Lanes of a scrape: who answers is never held up by who hangs, and nobody is cut who is only usually slow."""
 
 import threading
 import time
 
 import pytest
 
-from idlewatt.exporters import errand
+from idlewatt.exporters import scrape
 from idlewatt.exporters.deadline import DEADLINES
-from idlewatt.exporters.errand import Errand, Lanes, Trip, all_of
-from idlewatt.exporters.source import SourceError
-
-
-def test_one_run_at_a_time_and_another_after_it():
-    gate, runs, told = threading.Event(), [], threading.Semaphore(0)
-
-    def work():
-        gate.wait(20)
-        runs.append(1)
-
-    errand = Errand("test", work, told.release)
-    assert not errand.under_way
-    assert errand.begin()
-    assert not errand.begin()
-    assert not errand.wait(0.01)
-    assert errand.under_way_s > 0
-    gate.set()
-    assert errand.wait(20)
-    assert told.acquire(timeout=20)
-    assert errand.begin()
-    assert errand.wait(20)
-    assert (len(runs), errand.under_way_s) == (2, 0.0)
-
-
-def test_calls_are_made_side_by_side_and_answered_in_order():
-    gate = threading.Barrier(3)
-
-    def call(number):
-        gate.wait(20)
-        return number
-
-    assert all_of("test", [lambda n=n: call(n) for n in range(6)], 3) == list(range(6))
-
-
-def test_after_a_fault_no_more_calls_are_begun():
-    made = []
-
-    def call():
-        made.append(1)
-        raise SourceError("it hangs")
-
-    with pytest.raises(SourceError, match="it hangs"):
-        all_of("test", [call] * 50, 4)
-    assert len(made) <= 4
-
-
-def test_no_call_is_no_fault():
-    began = time.monotonic()
-    assert all_of("test", [], 4) == []
-    assert time.monotonic() - began < 5
+from idlewatt.exporters.scrape import Lanes, Trip
 
 
 @pytest.fixture(autouse=True)
 def brisk(monkeypatch):
     for name, seconds in (("_PATIENCE_S", 0.02), ("_LINGER_S", 0.05), ("_LEAST_S", 0.05)):
-        monkeypatch.setattr(errand, name, seconds)
+        monkeypatch.setattr(scrape, name, seconds)
 
 
 @pytest.fixture
@@ -118,14 +69,14 @@ def test_those_known_to_hang_take_no_place_from_those_that_answer(road):
     trips = [Trip(work, slow=True) for work in hung]
     lane.round([*trips, *(Trip(lambda: done.append(1)) for _ in range(5))])
     assert len(done) == 5
-    assert sum(trip.began > 0 for trip in trips) == errand._SLOW_PER_FAST, "the rest is left for the next round"
+    assert sum(trip.began > 0 for trip in trips) == scrape._SLOW_PER_FAST, "the rest is left for the next round"
 
 
 def test_a_slow_target_that_is_usually_slow_is_spared_when_room_is_made(road, monkeypatch):
     lane, usual, hung = road(1), Hung(), [Hung() for _ in range(20)]
     lane.round([Trip(usual, usual_s=60.0), *(Trip(work) for work in hung)])
     assert not usual.over.is_set()
-    assert sum(work.over.is_set() for work in hung) >= 20 - errand._SLOW_PER_FAST
+    assert sum(work.over.is_set() for work in hung) >= 20 - scrape._SLOW_PER_FAST
 
 
 def test_what_a_slow_target_brings_after_the_round_is_not_lost(road):
