@@ -43,3 +43,5 @@ class Details:
     """Rules that it is bound by and that nobody here can judge, in words."""
     queue: str = ""
     """The queue whose quota it uses, where the scheduler has such."""
+    nodes_expected: int = 0
+    """On how many nodes the scheduler expects it to start, as it says; 0 where it does not."""

@@ -29,6 +29,7 @@ def parse_details(raw: Fields, submit_s: float | None) -> Details:
     shared = {word.lower() for word in raw.texts("shared")}
     return Details(
         most_nodes=raw.integer("max_nodes") or 0,
+        nodes_expected=raw.integer("node_count") or 0,
         cpus_per_gpu=_per_gpu(raw.text("cpus_per_tres")),
         memory_per_gpu_bytes=per_gpu,
         cpus_per_node=raw.integer("minimum_cpus_per_node") or 0,

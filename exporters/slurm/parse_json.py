@@ -302,7 +302,7 @@ def _exit_code(raw: Fields) -> int | None:
 def parse_request(raw: Fields) -> Request:
     """Return what a job asks for, over all its nodes."""
     tres = parse_tres(raw.text("tres_req_str"))
-    # Of -N 2-4 ``node_count`` is the most in 22.05, and what is accounted for the least.
+    # Of -N 2-4 ``node_count`` is what is expected in 22.05, and what is accounted for the least.
     nodes = max(1, tres.nodes or raw.integer("node_count") or 1)
     per_node = parse_gres(raw.text("tres_per_node"))
     gpus = requested_gpus(raw, tres.gpus, per_node, nodes)

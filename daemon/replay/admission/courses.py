@@ -18,12 +18,12 @@ from ....storage.recommendations import Placement
 from ....storage.records import Job
 from .gate import ROOM, UNKNOWN, Gate, Hold
 from .ground import HISTORIES, MAIN_ROUND, Mask
-from .looks import counted_apart
+from .looks import counted_apart, passed_over_by_main
 from .turns import MOST_EXACT, Turn, Turns
 from .wish import counts
 
-PASTS = tuple(past for past in range(HISTORIES) if past != MAIN_ROUND)
-"""What may have been before, but for what is taken to have been."""
+PASTS = range(HISTORIES)
+"""What may have been before; what is taken to have been goes otherwise once nodes are named."""
 NOT_TOLD = Hold(UNKNOWN, "unknown: which nodes are kept for jobs without GPUs that come first is not known: Slurm does "
                          "not tell which nodes its last job with GPUs made it prefer")
 NOT_SURE = Hold(UNKNOWN, "unknown: which nodes are kept for jobs that count features is not known: Slurm looks for "
@@ -64,10 +64,10 @@ def _compared(gate: Gate, planning: bool, line: Sequence[Turn], told: dict[int, 
     pins, doubts = _pins(gate, line, told), list[tuple[Hold, Iterable[dict[int, Placement | Hold]]]]()
     if any(gate.wish(job).gpus == 0 for job in slurms):
         doubts.append((NOT_TOLD, [Turns(_after(gate, past), planning, pins).walk(line) for past in PASTS]))
-    if planning:
-        pasts = PASTS if doubts else (MAIN_ROUND,)
+    if planning or any(passed_over_by_main(gate, job) for job in slurms):
+        pasts, firsts = (PASTS, (False,)) if doubts else ((MAIN_ROUND,), (True, False))
         doubts.append((NOT_FIRST, [Turns(_after(gate, past), planning, pins, main_first=first).walk(line)
-                                   for past in pasts for first in (True, False)]))
+                                   for past in pasts for first in firsts]))
     if planning and any(counts(job.request.features) for job in slurms):
         doubts.append((NOT_SURE, [Turns(_after(gate, MAIN_ROUND), planning, pins, by_terms=True).walk(line)]))
     if supposed:

@@ -55,8 +55,8 @@ class Ground:
         self.weights = np.full((HISTORIES, len(self.nodes)), LOOKED_AT)
         """What Slurm prefers nodes by, the least first, as left by the last job looked at; copies share it.
 
-        By what happened before, of which nobody tells: nothing of late, the main scheduler's round, or the controller
-        has just read its configuration.
+        By what happened before, of which nobody tells: nothing of late, the main scheduler's round, or the same after
+        the controller has just read its configuration.
         """
         self.weights[FRESH] = 0
         self.history = 0

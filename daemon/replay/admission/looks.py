@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -9,12 +10,16 @@ import numpy as np
 
 from ....storage.recommendations import Placement
 from ....storage.records import Job
-from .gate import Gate
+from ....storage.waiting import WaitReason
+from .gate import LIMIT, Gate, Hold
 from .ground import LOOKED_AT, Mask
 from .node_space import NodeSpace
 from .pick import weigh
 from .seek import seek
 from .wish import counts
+
+COUNTED = re.compile(r" (?:GPUs|CPUs|nodes|bytes)")
+"""Limits on what Slurm counts once it knows the nodes; those on jobs and times come first."""
 
 
 def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool, histories: slice) -> None:
@@ -36,14 +41,35 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool, histories: sl
             continue
         starts = isinstance(gate.find_beside(job, stopped), Placement)
         seen = ground if starts else ground.empty()
-        ground.weights[histories, members] = LOOKED_AT
+        features = job.request.features
+        ground.weights[histories, members & ground.featured(features, wish.least) if features else members] = LOOKED_AT
         able = members & seen.suited(job, wish, job.request.features) & ~stopped
         weigh(seen, wish, seen.capacity(wish, able, wish.least)[0], histories)
+        if out_of_reach(job):
+            continue
         if not starts and len(required) >= wish.least:
             stopped |= ground.named(required)
         elif not starts and planning:
             failed.add(ways[0].partition)
             stopped |= members
+
+
+def out_of_reach(job: Job) -> bool:
+    """Tell whether a job is said to wait for nodes that are down, drained or reserved, and does not name them."""
+    waits = job.reason in (WaitReason.NODES_UNAVAILABLE, WaitReason.RESERVATION)
+    return waits and not (job.request.required_nodes or job.request.reservation)
+
+
+def passed_over_by_main(gate: Gate, job: Job) -> bool:
+    """Tell whether only the backfill looks at a job in its reservation, be that flexible.
+
+    So it is where the reservation has fewer nodes of the job's partition than Slurm expects the job to take.
+    """
+    known = gate.reservations.get(job.request.reservation)
+    if known is None:
+        return False
+    expected = job.request.details.nodes_expected or gate.wish(job).least
+    return expected > int((gate.ground.named(known.nodes) & gate.ground.members(job.partition)).sum())
 
 
 def counted_apart(gate: Gate, job: Job) -> bool:
@@ -81,3 +107,8 @@ def found_by_terms(gate: Gate, job: Job, space: NodeSpace) -> Mask | None:
         if not name:
             break
     return taken
+
+
+def counted(hold: Hold) -> bool:
+    """Tell whether a hold is for a limit that Slurm looks at last, once it knows the nodes."""
+    return hold.cause == LIMIT and COUNTED.search(hold.words) is not None

@@ -8,7 +8,6 @@ or is held otherwise is not planned.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,9 +15,9 @@ import numpy as np
 
 from ....storage.recommendations import Placement
 from ....storage.records import Job
-from .gate import GROUP, HELD, LIMIT, ROOM, Gate, Hold, PartitionNodes
+from .gate import GROUP, HELD, ROOM, Gate, Hold, PartitionNodes
 from .ground import HISTORIES, LOOKED_AT, MAIN_ROUND, Ground, Mask
-from .looks import counted_apart, found_by_terms, tried_by_main
+from .looks import counted, counted_apart, found_by_terms, out_of_reach, passed_over_by_main, tried_by_main
 from .node_space import NodeSpace
 from .pick import weigh
 from .releases import Releases
@@ -32,8 +31,6 @@ MOST_TRIES, MOST_EXACT_TRIES = 50, 1000
 """Moments at which one job is planned anew because others have its nodes: in long queues, and in others."""
 MOST_PLANS = 200
 """Jobs for which nodes are kept; whoever stands behind them all waits, as behind the last that Slurm looks at."""
-COUNTED = re.compile(r" (?:GPUs|CPUs|nodes|bytes)")
-"""Limits on what Slurm counts once it knows the nodes; those on jobs and times come first."""
 MOST_EXACT = 100
 """Jobs in a queue up to which each is looked for from now on, as in Slurm; in longer ones from where its like ended."""
 MOST_ROUNDS = 5
@@ -86,7 +83,7 @@ class Turns:
         self._weighing = any(self.gate.wish(turn.job).gpus == 0 for turn in line)
         for number in range(MOST_ROUNDS):
             self._main_first = self._main_first or number > 0
-            again = self._round(line, told, slice(None) if number else slice(MAIN_ROUND, MAIN_ROUND + 1))
+            again = self._round(line, told, slice(None) if number else slice(MAIN_ROUND, HISTORIES))
             if not self._exact or not (again or (self._weighing and number == 0)):
                 break
         return told
@@ -100,13 +97,14 @@ class Turns:
         self._space = NodeSpace(len(self.gate.ground.nodes), now_s, now_s + WINDOW_S)
         self._plans, self._soonest, self._exact = 0, {}, len(line) <= MOST_EXACT
         before = sum(isinstance(found, Placement) for found in told.values())
-        if (self._planning or self._pins is not None) and self._main_first:
+        if self._main_first:
             self._main(line, told)
+        left = [turn for turn in line if not isinstance(told.get(turn.row), Placement)]
         if self._weighing and self._main_first:
-            left = [turn.job for turn in line if not (_absent(turn) or isinstance(told.get(turn.row), Placement))]
-            tried_by_main(self.gate, left, self._planning, looked)
+            jobs = (one.job for one in left if out_of_reach(one.job) or not _absent(self.gate, one))
+            tried_by_main(self.gate, jobs, self._planning, looked)
         begins = dict[str, list[tuple[Turn, float | None, Placement | Hold]]]()
-        for turn in [turn for turn in line if not isinstance(told.get(turn.row), Placement)]:
+        for turn in left:
             if isinstance(told.get(turn.row), Placement):
                 continue  # it started in another of its partitions
             if self._plans >= MOST_PLANS:
@@ -132,7 +130,7 @@ class Turns:
         for turn in line:
             job = turn.job
             behind = job.request.reservation in reserved if job.request.reservation else job.partition in stopped
-            if _absent(turn) or behind or isinstance(told.get(turn.row), Placement):
+            if _absent(self.gate, turn) or behind or isinstance(told.get(turn.row), Placement):
                 continue
             found, own = self._tried(turn, nodes), self._own(turn)
             if isinstance(found, Placement):
@@ -157,7 +155,7 @@ class Turns:
         if turn.job.group or (self._by_terms and counted_apart(self.gate, turn.job)):
             return Hold(ROOM, "")
         if turn.barred is None:
-            return self._book(turn, avoid)
+            return self._book(turn, avoid, by_main=True)
         found = self.gate.find_beside(turn.job, avoid)
         return found if isinstance(found, Hold) else turn.barred
 
@@ -271,8 +269,11 @@ class Turns:
         limit_s = max((way.limit_s for way in self.gate.ways(turn.job)), default=0.0)
         return self._book(turn, self._space.kept(self.gate.now_s, self.gate.now_s + limit_s))
 
-    def _book(self, turn: Turn, avoid: Mask | None) -> Placement | Hold:
-        """Start a job and note when it gives back what it takes; or return why it does not start."""
+    def _book(self, turn: Turn, avoid: Mask | None, *, by_main: bool = False) -> Placement | Hold:
+        """Start a job and note when it gives back what it takes; or return why it does not start.
+
+        The main scheduler looks at all nodes of the partition, the backfill at last at those alone where it starts.
+        """
         before, job, wanted = self.gate.ground.copy(), turn.job, turn.wanted
         only = (self._pins or {}).get(turn.row)
         if only is not None:
@@ -284,7 +285,8 @@ class Turns:
             ways = self.gate.ways(job)
             limit_s = max(way.limit_s for way in ways)
             for way in ways[:1] if self._weighing else ():
-                self.gate.ground.weights[:, self.gate.ground.members(way.partition)] = LOOKED_AT
+                ground = self.gate.ground
+                ground.weights[:, ground.members(way.partition) if by_main else ground.named(found.nodes)] = LOOKED_AT
                 self._look_at(job)
             self._releases.add(job, self.gate.now_s + limit_s, before, self.gate.ground)
             self._arrays |= {job.array} - {""}
@@ -386,14 +388,9 @@ def _sooner(before: Placement | Hold | None, now: Placement | Hold) -> Placement
     return before
 
 
-def _absent(turn: Turn) -> bool:
-    """Tell whether a job is not in the main scheduler's queue."""
-    return turn.later or (turn.barred is not None and turn.barred.cause == HELD)
-
-
-def counted(hold: Hold) -> bool:
-    """Tell whether a hold is for a limit that Slurm looks at last, once it knows the nodes."""
-    return hold.cause == LIMIT and COUNTED.search(hold.words) is not None
+def _absent(gate: Gate, turn: Turn) -> bool:
+    """Tell whether the main scheduler does not look at a job."""
+    return turn.later or passed_over_by_main(gate, turn.job) or (turn.barred is not None and turn.barred.cause == HELD)
 
 
 def _waits_for(component: str) -> Hold:

@@ -45,7 +45,7 @@ def text(recorded):
 @pytest.mark.parametrize(("name", "facts"), [
     ("cpg", {"cpus_per_gpu": 8, "most_nodes": 0}), ("mpg", {"memory_per_gpu_bytes": 10 * GIB}),
     ("gpt", {"gpus_per_task": 1, "tasks": 4, "cpus_per_node": 4}), ("gps", {"gpus_per_socket": 2}),
-    ("range", {"most_nodes": 2}), ("range24", {"most_nodes": 4}), ("node1", {"most_nodes": 1}),
+    ("range", {"most_nodes": 2}), ("range24", {"most_nodes": 4, "nodes_expected": 3}), ("node1", {"most_nodes": 1}),
     ("contig", {"contiguous": True}), ("lic", {"licenses": "matlab:2"}), ("excluser", {"exclusive_user": True}),
     ("tpn", {"tasks_per_node": 4, "cpus_per_node": 16, "memory_per_cpu_bytes": 2 * GIB, "memory_said": True}),
     ("mem", {"memory_per_node_bytes": 100 * GIB, "whole_memory": False}),
@@ -73,6 +73,7 @@ def test_the_names_of_later_versions_mean_the_same(recorded):
     (job,) = parse_list(load(recorded("slurm/options/hand_written_24.05_job.json")), "jobs", parse_job).records
     details = job.request.details
     assert (job.request.nodes, details.most_nodes, details.tasks, details.tasks_per_node) == (2, 4, 8, 4)
+    assert details.nodes_expected == 2
     assert (details.cpus_per_gpu, details.memory_per_gpu_bytes, details.memory_per_cpu_bytes) == (8, 10 * GIB, 2 * GIB)
     assert (details.gpus_per_task, details.switches, details.switches_until_s) == (1, 1, job.submit_s + 60)
     assert (details.contiguous, details.exclusive_user, details.licenses) == (True, True, "matlab:2")

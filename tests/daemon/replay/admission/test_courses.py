@@ -49,7 +49,7 @@ def test_who_starts_only_if_slurm_preferred_another_node_for_a_job_without_gpus_
 
 
 def test_who_breaks_a_limit_on_gpus_makes_slurm_prefer_nodes_all_the_same():
-    """Slurm looks for nodes of job 1 before it finds the limit: 4+0 is kept b, but where its settings are just read."""
+    """Slurm looks for nodes of job 1 before it finds the limit, so that 4+0 is kept b."""
     nodes = [node("a", gpu_model="a100", cpus_allocated=4, gpus_allocated=1),
              node("b", gpu_model="v100", gpus_allocated=1, cpus_allocated=2)]
     few = (Association("few", ceilings=Ceilings(group=(("gpu", 1.0),))), Association("root"))
@@ -59,7 +59,31 @@ def test_who_breaks_a_limit_on_gpus_makes_slurm_prefer_nodes_all_the_same():
     told = advised(GREEDY, nodes, runs("8", "a", 1), runs("9", "b", 1),
                    *(job if job.account else replace(job, account="root") for job in jobs), associations=few)
     assert {number: one.action for number, one in told.items()} == {
-        "1": "hold", "4+0": "hold", "4+1": "hold", "5": "unknown", "6": "start"}
+        "1": "hold", "4+0": "hold", "4+1": "hold", "5": "hold", "6": "start"}
+
+
+def test_nodes_that_nobody_was_looked_for_on_stay_preferred_while_the_backfill_starts_others_elsewhere():
+    """Main looks for job 1 on a and c, though c is drained; the backfill starts 3 on a; 4+0 may be kept h and i."""
+    nodes = [node("a", partitions=("p", "q"), gpus_allocated=2),
+             node("c", partitions=("p", "q"), state=NodeState.DRAINED),
+             node("h", partitions=("p", "s"), gpus_allocated=8), node("i", partitions=("p", "s"), gpus_allocated=8)]
+    first = waits("1", 8, priority=9.0, reason=WaitReason.NODES_UNAVAILABLE, reason_text="ReqNodeNotAvail")
+    told = advised(GREEDY, nodes, runs("7", "a", 2), runs("8", "h", 8), runs("9", "i", 8),
+                   replace(first, partition="q"), waits("4+0", 0, nodes=2, group="4", priority=7.0),
+                   waits("4+1", 8, group="4", priority=7.0), waits("3", 1, priority=5.0),
+                   replace(waits("5", 0, priority=4.0), partition="s"))
+    assert {number: one.action for number, one in told.items()} == {
+        "1": "hold", "4+0": "hold", "4+1": "hold", "3": "unknown", "5": "unknown"}
+
+
+def test_who_the_main_scheduler_starts_is_started_before_it_looks_for_the_others():
+    """It starts job 1 on a, then looks for 2 on h, in vain: 4+0 is kept h, where 5 does not start."""
+    nodes = [node("a", gpu_model="a100", gpus_allocated=1), node("h", gpu_model="h100", gpus_allocated=8)]
+    told = advised(GREEDY, nodes, runs("8", "a", 1), runs("9", "h", 8), waits("1", 0, required=("a",), priority=9.0),
+                   waits("2", 2, model="h100", priority=8.0), waits("4+0", 0, group="4", priority=7.0),
+                   waits("4+1", 8, group="4", priority=7.0), waits("5", 0, required=("h",), priority=1.0))
+    assert {number: one.action for number, one in told.items()} == {
+        "1": "start", "2": "hold", "4+0": "hold", "4+1": "hold", "5": "unknown"}
 
 
 def counting(*behind):
@@ -189,3 +213,23 @@ def test_in_long_queues_whoever_may_share_nodes_with_such_a_job_is_unknown():
     many = [waits(str(number), 8, priority=1.0) for number in range(100, 205)]
     told, _ = beside_one_of_whom_switches_are_not_told(True, others=many)
     assert [told[number] for number in "1234"] == ["unknown", "hold", "unknown", "start"]
+
+
+def beside_a_flexible_reservation(policy, **expected):
+    """Return advice on job 1, which reaches beyond its reservation of a and may be on one node, and on 2 behind it."""
+    flexible = Reservation("r", ("a",), NOW - 60, NOW + 86400, users=("alice",), flags=("FLEX",))
+    nodes = [node("a", gpus_allocated=8, state=NodeState.RESERVED, reservation="r"), node("b"), node("c", gpus=4)]
+    first = waits("1", 6, priority=9.0, details=Details(**expected))
+    first = replace(first, request=replace(first.request, reservation="r", gpus_per_node=None))
+    told = advised(policy, nodes, runs("9", "a", 8), first, waits("2", 8, priority=5.0), waits("3", 1, priority=4.0),
+                   reservations=(flexible,))
+    return {number: said.action for number, said in told.items()}, told["1"].reason
+
+
+def test_who_is_expected_on_more_nodes_than_its_flexible_reservation_has_is_looked_at_by_the_backfill_alone():
+    """Slurm's main scheduler passes over job 1 and starts 2 on b; its backfill would start 1 there."""
+    for policy in (GREEDY, PLANS):
+        told, reason = beside_a_flexible_reservation(policy, nodes_expected=2)
+        assert told == {"1": "unknown", "2": "unknown", "3": "start"}
+        assert "main scheduler or its backfill looks first" in reason
+        assert beside_a_flexible_reservation(policy, nodes_expected=1)[0] == {"1": "start", "2": "hold", "3": "start"}
