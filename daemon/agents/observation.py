@@ -23,6 +23,8 @@ USUAL_USE = 0.45
 """Share of its limit that a job runs for of whose like nothing is known."""
 LEFT = 0.25
 """Share of its guess that a job still runs for which has outlived it: who has run for long runs on for long."""
+OLDEST, SHORTEST = 64, 64
+"""Waiting jobs that are considered at a time: those submitted first, and those expected to run for the shortest."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,15 @@ def _running(state: ClusterState) -> RunningSeen:
     return RunningSeen(rows, _asks(jobs), _long(jobs["gpus_held"]), _long(jobs["gpus"]), _long(jobs["minimum"]),
                        _long(jobs["maximum"]), _long(jobs["widest"]), _long(jobs["model"]), jobs["since"].copy(),
                        jobs["attained"] + ran * jobs["gpus_held"], left, latest, _shares(state, jobs))
+
+
+def looked_at(seen: Observation) -> NDArray[np.intp]:
+    """Return the waiting jobs that are considered at a time, by index; they stand in order of submission."""
+    count = len(seen.waiting.rows)
+    if count <= OLDEST + SHORTEST:
+        return np.arange(count)
+    short = OLDEST + np.argsort(seen.waiting.guess[OLDEST:], kind="stable")[:SHORTEST]
+    return np.concatenate([np.arange(OLDEST), np.sort(short)])
 
 
 def _columns(records: a.Records, rows: NDArray[np.intp], names: Sequence[str]) -> Mapping[str, NDArray[Any]]:

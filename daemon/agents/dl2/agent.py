@@ -18,7 +18,7 @@ from ...replay.arrays import Floats, Longs, Masks
 from ...replay.compiled import compiled_apart
 from ...replay.state import Action, Actions, ClusterState, Resize
 from .. import checkpoint
-from ..doubts import STRANGE, groups_of, outside, strange_jobs, wrong_size
+from ..doubts import STRANGE, groups_of, outside, strange_jobs, strange_share, wrong_size
 from ..kinds import Objective
 from ..observation import Observation, observe, of_application
 from ..room import Room
@@ -63,8 +63,7 @@ class DL2:
 
     def drift(self, state: ClusterState) -> float:
         """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
-        found = self._outside(state)
-        return float(found.any(axis=1).mean()) if len(found) else 0.0
+        return strange_share(self._outside(state))
 
     def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
         """Return what other sizes of a waiting job would bring, as far as that is known, the fastest first."""

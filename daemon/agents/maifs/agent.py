@@ -18,12 +18,12 @@ from ...replay.speed import SpeedTable
 from ...replay.state import Actions, ClusterState
 from .. import checkpoint
 from ..asks import CHUNK, CPUS, MEMORY
-from ..doubts import STRANGE, groups_of, outside, strange_jobs, wrong_size
+from ..doubts import STRANGE, groups_of, outside, strange_jobs, strange_share, wrong_size
 from ..kinds import Objective
-from ..observation import grants_known, observe
+from ..observation import grants_known, looked_at, observe
 from ..room import somebody_fits
 from . import graph
-from .desk import Decide, Desk, Joint, job_inputs, looked_at
+from .desk import Decide, Desk, Joint, job_inputs
 from .levels import LEVELS, Needs
 from .network import ACTION_INPUTS, NODE_INPUTS, OF_JOB, ORDER, SHAPES, SIZE, NodeWeights, rated, unpacked
 
@@ -79,8 +79,7 @@ class Maifs:
 
     def drift(self, state: ClusterState) -> float:
         """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
-        found = self._outside(state)
-        return float(found.any(axis=1).mean()) if len(found) else 0.0
+        return strange_share(self._outside(state))
 
     def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
         """Return what a job asks for beside what its like use, as far as that is known."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...replay.arrays import Floats, Longs, Masks
 from ...replay.state import Start
 from ..asks import CHUNKS, CPUS, RESTS
-from ..observation import Observation
+from ..observation import Observation, looked_at
 from ..placing import NODE
 from ..room import Room
 from ..spots import Spot
@@ -21,8 +21,6 @@ from .levels import AMPLE, ASKED, LEAN, LEVELS, Needs, asks_at, speeds_at
 from .network import ACTION_INPUTS, NODE_INPUTS, NOMINATED, TASKS
 from .sight import QueueArrays, fit_anywhere, nominate, observe
 
-OLDEST, SHORTEST = 64, 64
-"""Waiting jobs that are considered at a time: those submitted first, and those expected to run for the shortest."""
 HOUR_S, MINUTE_S = 3600.0, 60.0
 
 
@@ -162,15 +160,6 @@ class Desk:
         shares = seen.running.shares
         np.add.at(found, (shares[:, 1], seen.running.application[shares[:, 0]]), 1.0)
         return -np.log(seen.known.company), found
-
-
-def looked_at(seen: Observation) -> NDArray[np.intp]:
-    """Return the waiting jobs that are considered, by index; they stand in order of submission."""
-    count = len(seen.waiting.rows)
-    if count <= OLDEST + SHORTEST:
-        return np.arange(count)
-    short = OLDEST + np.argsort(seen.waiting.guess[OLDEST:], kind="stable")[:SHORTEST]
-    return np.concatenate([np.arange(OLDEST), np.sort(short)])
 
 
 def job_inputs(seen: Observation, jobs: NDArray[np.intp], needs: Needs) -> Floats:

@@ -9,16 +9,16 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....storage.records import ModelCard
 from ...durations import span
 from ...policies.registry import never
 from ...replay import engine
-from ...replay.arrays import Floats, State
+from ...replay.arrays import Floats, Masks, State
 from ...replay.rules import Rules, pointer_to
 from ...replay.state import Actions, ClusterState
 from .. import checkpoint
+from ..doubts import outside, strange_jobs, strange_share, wrong_size
 from . import network
 from .inputs import inputs_of, seconds
 from .network import BLOCK, FIRST, INPUTS, LAYERS, MEAN_WAIT, MOODS, SIZE, TRAITS, blocks, layer
@@ -30,11 +30,6 @@ AGREEMENT = 0.7
 """Rank correlation of two members' orders below which the queue is not one that they have learned to judge."""
 FEW = 5
 """Waiting jobs below which an order is too short to disagree about."""
-STRANGE = 0.25
-"""Share of waiting jobs that may lie outside of what was seen."""
-SMALLER, LARGER = 0.5, 16.0
-"""How much smaller or larger than in training the cluster may be. Trained on 8 nodes it was measured from 4 to 128
-(``idlewatt reproduce scorer``)."""
 MOST_REASONS = 3
 
 
@@ -77,11 +72,12 @@ class Scorer:
 
     def doubt(self, state: ClusterState) -> str | None:
         """Return why its word should not be taken in this state; None when nothing speaks against it."""
-        return self._wrong_size(state) or self._strange_jobs(state) or self._disagreement(state)
+        return (wrong_size(self.card, state) or strange_jobs(self._outside(state), INPUTS)
+                or self._disagreement(state))
 
     def drift(self, state: ClusterState) -> float:
         """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
-        return _share(self.outside(inputs_of(state)[state.waiting]))
+        return strange_share(self._outside(state))
 
     def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
         """Return what set this job apart from the rest of the queue, the weightiest first."""
@@ -112,26 +108,9 @@ class Scorer:
 
         return worth(wait[job]) - worth(usual), f"has waited {span(wait[job])} (queue {span(usual)})"
 
-    def _wrong_size(self, state: ClusterState) -> str | None:
-        low, high = self.card.seen.get("nodes", (0.0, math.inf))
-        nodes = int(state.arrays.nodes.open.sum())
-        if low * SMALLER <= nodes <= high * LARGER:
-            return None
-        return (f"{nodes} nodes are open; trained on {low:.0f} to {high:.0f}, it is known to hold from "
-                f"{low * SMALLER:.0f} to {high * LARGER:.0f}")
-
-    def outside(self, inputs: Floats) -> NDArray[np.bool_]:
-        """Return [job, input] whether an input lies outside of what was seen in training."""
-        bounds = np.array([self.card.seen.get(name, (-math.inf, math.inf)) for name in INPUTS])
-        return np.asarray((inputs < bounds[:, 0]) | (inputs > bounds[:, 1]))
-
-    def _strange_jobs(self, state: ClusterState) -> str | None:
-        outside = self.outside(inputs_of(state)[state.waiting])
-        share = _share(outside)
-        if share <= STRANGE:
-            return None
-        worst = INPUTS[int(outside.sum(axis=0).argmax())]
-        return f"{share:.0%} of the waiting jobs are unlike those it was trained on, most by their {worst}"
+    def _outside(self, state: ClusterState) -> Masks:
+        """Return [job, input] whether an input of a waiting job lies outside of what was seen in training."""
+        return outside(self.card, INPUTS, inputs_of(state)[state.waiting])
 
     def _disagreement(self, state: ClusterState) -> str | None:
         waiting = state.waiting
@@ -149,11 +128,6 @@ def _scored(weights: Floats, state: ClusterState) -> State:
     arrays = ready(weights, state.copy())
     network.score_all(arrays)
     return arrays
-
-
-def _share(outside: NDArray[np.bool_]) -> float:
-    """Return the share of jobs that lie outside in any input; 0 when there are none."""
-    return float(outside.any(axis=1).mean()) if len(outside) else 0.0
 
 
 def _ranks(scores: Floats) -> Floats:

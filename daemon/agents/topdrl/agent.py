@@ -16,9 +16,9 @@ from ....storage.records import ModelCard
 from ...replay.arrays import Floats
 from ...replay.state import Action, Actions, ClusterState
 from .. import checkpoint
-from ..doubts import STRANGE, groups_of, outside, strange_jobs, wrong_size
+from ..doubts import STRANGE, groups_of, outside, strange_jobs, strange_share, wrong_size
 from ..kinds import Objective
-from ..observation import Observation, observe, spread_known
+from ..observation import Observation, looked_at, observe, spread_known
 from ..room import Room, somebody_fits
 from ..spots import Spot
 from .network import INPUTS, NET, OF_JOB, Candidates, Places
@@ -26,8 +26,6 @@ from .network import INPUTS, NET, OF_JOB, Candidates, Places
 Choose = Callable[[float, Floats], int]
 """(now, rows) -> the candidate that is chosen."""
 
-OLDEST, SHORTEST = 64, 64
-"""Waiting jobs that are considered at a time: those submitted first, and those expected to run for the shortest."""
 MOST_REASONS = 3
 NEVER = -1e300
 
@@ -59,8 +57,7 @@ class TopDRL:
 
     def drift(self, state: ClusterState) -> float:
         """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
-        outside = self._outside(state)
-        return float(outside.any(axis=1).mean()) if len(outside) else 0.0
+        return strange_share(self._outside(state))
 
     def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
         """Return what set this job apart from the others that it looks at, the weightiest first."""
@@ -94,7 +91,7 @@ class Desk:
 
     def __init__(self, seen: Observation, longest_wait_s: float) -> None:
         self._seen, self._longest_wait_s = seen, longest_wait_s
-        self.jobs = _looked_at(seen)
+        self.jobs = looked_at(seen)
         self._room = Room(seen, seen.waiting.asks[self.jobs])
         self._candidates = Candidates(seen, self._room, self.jobs)
         self._promised_s: float | None = None
@@ -148,15 +145,6 @@ class Desk:
         """Return the rows of those who have waited for too long, the oldest first."""
         wait = self._seen.now - self._seen.waiting.submit[self.jobs]
         return [int(row) for row in np.argsort(-wait, kind="stable") if wait[row] > self._longest_wait_s]
-
-
-def _looked_at(seen: Observation) -> NDArray[np.intp]:
-    """Return the waiting jobs that are considered, by index; they stand in order of submission."""
-    count = len(seen.waiting.rows)
-    if count <= OLDEST + SHORTEST:
-        return np.arange(count)
-    short = OLDEST + np.argsort(seen.waiting.guess[OLDEST:], kind="stable")[:SHORTEST]
-    return np.concatenate([np.arange(OLDEST), np.sort(short)])
 
 
 def _unknown_spread(state: ClusterState) -> str | None:

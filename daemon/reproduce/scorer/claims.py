@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....storage.records import ModelCard
+from ...agents.doubts import STRANGE
 from ...agents.figures import Figures
-from ...agents.scorer.agent import MEMBERS, STRANGE
+from ...agents.scorer.agent import MEMBERS
 from ...agents.scorer.network import SIZE
 from ..packaged import TraceSite
 from ..report import Section, Table

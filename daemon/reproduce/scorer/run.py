@@ -10,10 +10,12 @@ from pathlib import Path
 
 from rich.progress import Progress
 
+from ...agents.doubts import outside, strange_share
 from ...agents.figures import figures
 from ...agents.kinds import Course, Stretch
 from ...agents.scorer.agent import Scorer, load
 from ...agents.scorer.inputs import inputs_of
+from ...agents.scorer.network import INPUTS
 from ...agents.scorer.train import train
 from ...policies import named
 from ...replay import engine
@@ -80,9 +82,9 @@ def _sites(traces: Path, models: Sequence[Scorer], taught: Scorer, bar: Progress
             others[claims.PHILLY_SCORER] = taught
         found = {name: figures(engine.run(whole.cluster, whole.workload, policy), whole.since_s)
                  for name, policy in others.items()}
-        outside = models[0].outside(inputs_of(ClusterState.of(whole.cluster, whole.workload)))
+        inputs = inputs_of(ClusterState.of(whole.cluster, whole.workload))
         yield claims.RealSiteResult(site, contest(site.name, partial(_the_same, whole), 1, models, pool), found,
-                          float(outside.any(axis=1).mean()))
+                          strange_share(outside(models[0].card, INPUTS, inputs)))
 
 
 def _the_same(whole: Stretch, number: int) -> Stretch:

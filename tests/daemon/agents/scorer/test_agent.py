@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.agents.checkpoint import CARD, WEIGHTS, CheckpointError
+from idlewatt.daemon.agents.doubts import strange_jobs, wrong_size
 from idlewatt.daemon.agents.kinds import kinds
 from idlewatt.daemon.agents.scorer.agent import Scorer, load
-from idlewatt.daemon.agents.scorer.network import layer
+from idlewatt.daemon.agents.scorer.network import INPUTS, layer
 from idlewatt.daemon.replay.cluster import Cluster, NodeEvent
 from idlewatt.daemon.replay.engine import decisions, forecast, run
 
@@ -50,8 +51,8 @@ def test_a_replay_is_the_same_every_time(scorer):
 
 def test_it_does_not_doubt_a_queue_like_those_it_learned_from(scorer):
     state = crowded(scorer)
-    assert scorer._wrong_size(state) is None
-    assert scorer._strange_jobs(state) is None
+    assert wrong_size(scorer.card, state) is None
+    assert strange_jobs(scorer._outside(state), INPUTS) is None
     assert scorer.drift(state) < 0.25
 
 
