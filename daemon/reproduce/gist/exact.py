@@ -61,6 +61,15 @@ def action(partition: GpuPartition, flavor: int, choice: Choice) -> int:
     return len(partition.flavors) * servers + flavor if choice == QUEUE else flavor * servers + choice
 
 
+def drawn(partition: GpuPartition, policy: Policy, random: np.random.Generator) -> Callable[[PlacementDecision], int]:
+    """Return what plays a policy by chance: the number of an action for each decision."""
+    def act(decision: PlacementDecision) -> int:
+        choices, chances = zip(*policy(decision).items(), strict=True)
+        return action(partition, decision.flavor, choices[int(random.choice(len(choices), p=chances))])
+
+    return act
+
+
 def root(partition: GpuPartition, sequence: Sequence[int], reading: Reading = CLOSEST) -> EpisodeMoment:
     """Return the beginning of the episode with these flavours."""
     environment = Environment(partition, reading)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ...agents.gist_mdrl.environment import HOUR_S, Environment, GpuPartition, PlacementDecision, play, sequences
+from ...agents.gist_mdrl.environment import HOUR_S, Environment, GpuPartition, play, sequences
 from ..report import Section, Table
 from . import sensitivity
 from .baselines import BASELINES
-from .exact import Policy, action, mean_figures, roots, value
+from .exact import Policy, drawn, mean_figures, roots, value
 from .seeds import mean_of
 from .trial import AGENTS, Trial, TrialResult
 
@@ -59,11 +59,5 @@ def _value(partition: GpuPartition, policy: Policy) -> Mapping[str, float]:
     """Return what a policy is worth: exactly where two servers have few branches, else each sequence played once."""
     if partition.servers <= FEW_SERVERS:
         return value(roots(partition), policy)
-    random = np.random.default_rng(62)
-
-    def act(decision: PlacementDecision) -> int:
-        choices = policy(decision)
-        drawn = random.choice(list(choices), p=list(choices.values()))
-        return action(partition, decision.flavor, int(drawn))
-
+    act = drawn(partition, policy, np.random.default_rng(62))
     return mean_figures([play(Environment(partition), jobs, act) for jobs in sequences(partition)])

@@ -125,17 +125,18 @@ def table(contest: Contest, mark: Sequence[str] = (OURS, LITERAL)) -> Section:
 
 def sizes(contests: Sequence[Contest]) -> Section:
     """Return how ours does on clusters that it was not trained on."""
-    rows = [(contest.name, str(contest.episodes), *_versus(contest, NEAREST), *_versus(contest, list(WAITING)))
-            for contest in contests]
     known = " and ".join(map(str, sorted(set(TRAINED_ON))))
     told = [f"Trained on {known} GPUs; the larger ones it never saw."]
     if any(contest.episodes < FEWEST_PAIRS for contest in contests):
         told.append(f"Fewer than {FEWEST_PAIRS} episodes are too few to tell, whatever the interval.")
-    return Section("By size of the cluster", told, [Table(_VERSUS, rows)])
+    return Section("By size of the cluster", told, [_beside_rules(contests)])
 
 
-_VERSUS = ("Cluster", "Episodes", "Best order + nearest", "Ours: JCT", "Ours: throughput", "Best rule that waits",
-           "Ours: JCT", "Ours: throughput")
+def _beside_rules(contests: Sequence[Contest]) -> Table:
+    ours = "Ours: JCT", "Ours: throughput"
+    rows = [(contest.name, str(contest.episodes), *_versus(contest, NEAREST), *_versus(contest, list(WAITING)))
+            for contest in contests]
+    return Table(("Cluster", "Episodes", "Best order + nearest", *ours, "Best rule that waits", *ours), rows)
 
 
 def _versus(contest: Contest, names: Sequence[str]) -> list[str]:
@@ -149,8 +150,7 @@ def guessed(contest: Contest) -> Section:
     return Section("If lengths are only guessed", [
         f"Every policy, those of the rows above too, knew lengths. Here a guess is off by a factor of {FACTOR:g} as a "
         "standard deviation, for ours, which was trained with true ones, as for the rules."],
-        [Table(_VERSUS, [(contest.name, str(contest.episodes), *_versus(contest, NEAREST),
-                          *_versus(contest, list(WAITING)))])])
+        [_beside_rules([contest])])
 
 
 def literal(contest: Contest) -> Section:
@@ -171,13 +171,10 @@ def literal(contest: Contest) -> Section:
 
 def real(contests: Sequence[Contest]) -> Section:
     """Return episodes cut from traces, jobs in their order and with their gaps, only denser."""
-    rows = [(contest.name, str(contest.episodes), *_versus(contest, NEAREST), *_versus(contest, list(WAITING)))
-            for contest in contests]
     return Section("Jobs as they came", [
         "Cut from real traces: the jobs in their order and with the gaps between them, scaled to the same loads. Of "
         "Philly's clusters sizes and lengths were learned from; Lingjun and Venus were never seen. Episodes of one "
-        "trace overlap, so these intervals are too narrow."],
-        [Table(_VERSUS, rows)])
+        "trace overlap, so these intervals are too narrow."], [_beside_rules(contests)])
 
 
 def training(curves: Mapping[str, Curve]) -> Section:

@@ -17,14 +17,12 @@ from ...replay.cluster import Cluster
 from ...replay.priority.site import Scheduling
 from ...replay.runtime_prediction import Traits, predict
 from ...replay.workload import Workload
-from ..packaged import GPUS, LINGJUN, OPENB, PHILLY, VENUS, TraceSite, workload_of
+from ..packaged import GPUS, LINGJUN, OPENB, PHILLY, TraceSite, workload_of
+from ..scorer.sites import SITES
 
 QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95)
 TRACES = (
-    TraceSite("Philly 0e4a51, 32 nodes", PHILLY, "0e4a51", 32),
-    TraceSite("Philly 7f04ca, 32 nodes", PHILLY, "7f04ca", 32),
-    TraceSite("Venus vcvGl, 20 nodes", VENUS, "vcvGl", 20),
-    TraceSite("Venus vcvlY, 2 nodes", VENUS, "vcvlY", 2),
+    *SITES,
     TraceSite("Philly 0e4a51 on 20 nodes", PHILLY, "0e4a51", 20),
     TraceSite("Philly 7f04ca on 22 nodes", PHILLY, "7f04ca", 22),
     TraceSite("Philly 11cb48 on 3 nodes", PHILLY, "11cb48", 3),

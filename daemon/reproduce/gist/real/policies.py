@@ -21,7 +21,7 @@ from ....agents.gist_mdrl.environment import (
     utilization,
 )
 from ..baselines import first_fit, naive
-from ..exact import Policy, action
+from ..exact import drawn
 from ..trial import Trial, carry_out, done_before, options_named
 from .config import PolicyName, RealSettings
 from .episode import Act
@@ -73,7 +73,7 @@ class Players:
         if policy in ("literal", "improved"):
             return self._agent(policy).act
         chances = naive if policy == "random" else first_fit
-        return _drawn(self.kind, chances, self._settings.seed * 1000 + number)
+        return drawn(self.kind, chances, np.random.default_rng(self._settings.seed * 1000 + number))
 
     def predicted(self, policy: PolicyName, number: int, delay: Delay = NO_DELAY) -> Predicted:
         """Return what the simulation has for the same sequence, its jobs beginning and being missed late.
@@ -106,13 +106,3 @@ def chosen(kind: GpuPartition, count: int) -> list[int]:
     """Return the numbers of sequences that are played, evenly spread over all."""
     total = len(sequences(kind))
     return [round(index * (total - 1) / (count - 1)) for index in range(count)]
-
-
-def _drawn(kind: GpuPartition, chances: Policy, seed: int) -> Act:
-    draw = np.random.default_rng(seed)
-
-    def act(decision: PlacementDecision) -> int:
-        choices, weights = zip(*chances(decision).items(), strict=True)
-        return action(kind, decision.flavor, choices[int(draw.choice(len(choices), p=weights))])
-
-    return act

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 from jinja2 import Environment, PackageLoader
-from scipy import stats
 
 from ....agents.gist_mdrl.environment import PARTITIONS
+from ..seeds import half_width
 from .config import PolicyName, RealSettings
 from .policies import NAMED
 
@@ -121,7 +121,5 @@ def _told(values: Sequence[float]) -> dict[str, float]:
     """Return the mean with its 95 % interval (Student's t); no interval of fewer than two."""
     if not values:
         return {"mean": float("nan"), "low": float("nan"), "high": float("nan")}
-    mean, spread = float(np.mean(values)), 0.0
-    if len(values) > 1:
-        spread = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    mean, spread = float(np.mean(values)), half_width(values) if len(values) > 1 else 0.0
     return {"mean": mean, "low": mean - spread, "high": mean + spread}

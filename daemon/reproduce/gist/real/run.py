@@ -5,19 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .....storage.follow_ledger import FollowLedger
 from ....agents.gist_mdrl.environment import HOUR_S, sequences
 from ....follow.slurm import SlurmError
 from ...failures import ReproductionError
+from ...progress import progress
 from .cluster import RealSlurm
 from .config import PolicyName, RealSettings, load
 from .episode import Played, PlayedEpisode
@@ -57,7 +56,8 @@ def _played(settings: RealSettings, players: Players, ledger: FollowLedger,
     cluster = RealSlurm(settings, ledger)
     free = [(name, cluster.servers(name, players.kind)) for name in settings.partitions]
     waiting, playing, next_s = list(turns), dict[Turn, PlayedEpisode](), time.time()
-    with _progress(len(turns)) as advance, _cleared(cluster, playing):
+    with progress() as bar, _cleared(cluster, playing):
+        task = bar.add_task("playing", total=len(turns))
         while waiting or playing:
             now_s = time.time()
             if waiting and free and now_s >= next_s:
@@ -71,7 +71,7 @@ def _played(settings: RealSettings, players: Players, ledger: FollowLedger,
                     cluster.cancel(episode.jobs)
                     free.append((episode.partition, episode.servers))
                     del playing[turn]
-                    advance(f"{turn[0]} {turn[1]}: U {played.utilization:.3f}")
+                    bar.update(task, advance=1, description=f"{turn[0]} {turn[1]}: U {played.utilization:.3f}")
                     yield _result(players, turn, played)
             time.sleep(BEAT_S)
 
@@ -103,17 +103,6 @@ def _cleared(cluster: RealSlurm, playing: dict[Turn, PlayedEpisode]) -> Iterator
     finally:
         cluster.cancel([job for episode in playing.values() for job in episode.jobs])
         cluster.follower.take_all_back("the experiment is over")
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("playing", total=total)
-
-        def advance(words: str) -> None:
-            progress.update(task, advance=1, description=words)
-        yield advance
 
 
 def key(settings: RealSettings) -> str:
