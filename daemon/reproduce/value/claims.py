@@ -19,8 +19,8 @@ from ..report import Section, Table
 from .idle_forecast import checked, in_use
 from .outcomes import ReplayOutcome, compare, compare_energy
 from .setting import Setting
-from .sites import jobs_of, load
-from .task import FORECAST, OFF, ON, ReplayTask
+from .sites import TRACES, jobs_of, load
+from .task import EVEN, FORECAST, OFF, ON, ReplayTask
 from .tried import GATE, HEEDED, INCUMBENT, ORACLES, RANDOM, SCORER, TRIED, Try
 
 TITLE = "What it is worth"
@@ -30,8 +30,14 @@ HARM = 1.01
 FLOOR_S = 300.0
 """A p99 wait counts as this where it is less."""
 PACKED = next(one for one in TRIED if one.name == "multifactor+best-fit+slurm-backfill")
-POWERED = ((TRIED[0], ON), (TRIED[0], OFF), (PACKED, ON), (PACKED, OFF), (TRIED[0], FORECAST), (PACKED, FORECAST))
-"""How power is compared: the first two are the incumbent's, the last one is ours."""
+POWERED = ((TRIED[0], ON), (TRIED[0], OFF), (PACKED, ON), (PACKED, OFF), (TRIED[0], EVEN), (PACKED, EVEN),
+           (TRIED[0], FORECAST), (PACKED, FORECAST))
+"""How power is compared: the first two are the incumbent's."""
+OURS = ((PACKED, OFF), (PACKED, EVEN), (PACKED, FORECAST))
+LOADED, SAVED = 0.7, 0.9
+"""Below this load, and so much of the energy with all nodes on, is powering down wanted to be worth something."""
+SUMMARY = ("trace", "load", "best oracle order gains", "which", "bound", "best of what was tried, in hindsight",
+           "which", "of the oracle's gain")
 GROUPS = ((1, 1, "1 GPU"), (2, 8, "2 to 8 GPUs"), (9, 1 << 30, "more GPUs"))
 
 
@@ -88,13 +94,30 @@ class Contest:
         return max(ours / theirs for ours, theirs in mean)
 
 
-def facts(sites: Sequence[TraceSite], found: Mapping[ReplayTask, ReplayOutcome], setting: Setting,
-          traces: Path) -> dict[str, object]:
+@dataclass(frozen=True)
+class TraceTables:
+    """What is said of one trace: rows of the tables of all traces, and tables of its own."""
+
+    summary: Sequence[str]
+    power: Sequence[Sequence[str]]
+    forecast: Sequence[str]
+    section: Section
+
+
+def tables(site: int, found: Mapping[ReplayTask, ReplayOutcome], setting: Setting, traces: Path) -> TraceTables:
+    """Return what is said of the trace in one place."""
+    contest = _contest(TRACES[site], found, setting, traces)
+    return TraceTables(_summary(contest), [verdict(contest, tried, power) for tried, power in OURS],
+                       (contest.trace.name, *checked(in_use(contest.cluster, contest.work), len(contest.cluster)).said),
+                       _section(contest, setting))
+
+
+def facts(known: Sequence[TraceTables], setting: Setting) -> dict[str, object]:
     """Return all that the report says, by the names of its template."""
-    contests = [_contest(number, trace, found, setting, traces) for number, trace in enumerate(sites)]
     return {"title": TITLE, "preface": list(_preface(setting)),
-            "sections": [Section("All traces", [], [_summary(contests)]), _forecasts(contests),
-                         *(section for contest in contests for section in _sections(contest, setting))]}
+            "sections": [Section("All traces", [], [Table(SUMMARY, [one.summary for one in known])]),
+                         _powers([row for one in known for row in one.power]),
+                         _forecasts([one.forecast for one in known]), *(one.section for one in known)]}
 
 
 def _preface(setting: Setting) -> Iterator[str]:
@@ -110,18 +133,18 @@ def _preface(setting: Setting) -> Iterator[str]:
            "beats.")
 
 
-def _contest(number: int, trace: TraceSite, found: Mapping[ReplayTask, ReplayOutcome], setting: Setting,
-             traces: Path) -> Contest:
+def _contest(trace: TraceSite, found: Mapping[ReplayTask, ReplayOutcome], setting: Setting, traces: Path) -> Contest:
     cluster, work = jobs_of(trace, traces, setting.limit_factor)
     mine: dict[tuple[str, str], list[ReplayOutcome]] = {}
     for task, outcome in sorted(found.items(), key=lambda pair: pair[0].seed):
-        if task.site == number:
-            mine.setdefault((task.tried.name, task.power), []).append(outcome)
+        mine.setdefault((task.tried.name, task.power), []).append(outcome)
     return Contest(trace, cluster, work, mine)
 
 
-def _best(contest: Contest, tried: Sequence[Try]) -> Try:
-    return min(tried, key=lambda one: contest.total(contest.found[one.name, ON][0]))
+def _replayed(contest: Contest, tried: Sequence[Try]) -> list[Try]:
+    """Return those that were replayed, the best last."""
+    return sorted((one for one in tried if (one.name, ON) in contest.found),
+                  key=lambda one: -contest.total(contest.found[one.name, ON][0]))
 
 
 def _bound(contest: Contest) -> float | None:
@@ -129,34 +152,50 @@ def _bound(contest: Contest) -> float | None:
     return None if least is None else least / float(np.mean(contest.incumbent.end - contest.work.submit))
 
 
-def _summary(contests: Sequence[Contest]) -> Table:
-    rows = []
-    for one in contests:
-        oracle, best, bound = _best(one, ORACLES), _best(one, TRIED), _bound(one)
-        gain = 1.0 - one.total(one.found[oracle.name, ON][0])
-        ours = 1.0 - one.total(one.found[best.name, ON][0])
-        rows.append((one.trace.name, f"{load(one.cluster, one.work):.2f}", f"{gain:.1%}", oracle.name,
-                     "" if bound is None else f"{1 - bound:.1%}", f"{ours:.1%}", best.name,
-                     "nothing to gain" if gain <= WORTH else f"{ours / gain:.0%}"))
-    return Table(("trace", "load", "best oracle order gains", "which", "bound", "best of what was tried, in hindsight",
-                  "which", "of the oracle's gain"), rows)
+def _summary(contest: Contest) -> tuple[str, ...]:
+    oracle, best, bound = _replayed(contest, ORACLES)[-1], _replayed(contest, TRIED)[-1], _bound(contest)
+    gain, ours = (1.0 - contest.total(contest.found[one.name, ON][0]) for one in (oracle, best))
+    return (contest.trace.name, f"{load(contest.cluster, contest.work):.2f}", f"{gain:.1%}", oracle.name,
+            "" if bound is None else f"{1 - bound:.1%}", f"{ours:.1%}", best.name,
+            "nothing to gain" if gain <= WORTH else f"{ours / gain:.0%}")
 
 
-def _forecasts(contests: Sequence[Contest]) -> Section:
+def verdict(contest: Contest, tried: Try, power: str) -> tuple[str, ...]:
+    """Return a row on whether powering down is worth what is wanted of it, with its three figures."""
+    one, busy = contest.found[tried.name, power][0], load(contest.cluster, contest.work)
+    all_on = contest.energy(one, contest.found[INCUMBENT, ON][0])
+    timer = contest.energy(one, contest.found[INCUMBENT, OFF][0])
+    jct = contest.total(one)
+    failed = [name for name, holds in (("all nodes on", all_on.total <= SAVED), ("power-down", timer.high < 1.0),
+                                       ("JCT", jct <= HARM)) if not holds]
+    said = "busy" if busy >= LOADED else f"not met: {', '.join(failed)}" if failed else "met"
+    return (contest.trace.name, f"{busy:.2f}", f"{tried.name}, {power}", f"{all_on.total:.3f}", timer.said,
+            f"{jct:.4f}", contest.jct(one, contest.incumbent).said, said)
+
+
+def _powers(rows: Sequence[Sequence[str]]) -> Section:
+    return Section("What power-down is worth", [
+        f"Wanted on histories below {LOADED:.0%} load: total energy at most {SAVED:g} of the incumbent's with all "
+        "nodes on, below the incumbent's with power-down by its interval, and a mean completion time of at most "
+        f"{HARM:g} of the incumbent's with all nodes on. Named is what is not met; of *busy* ones nothing is wanted."],
+        [Table(("trace", "load", "ours", "kWh, of all nodes on", "of the incumbent's with power-down, by block",
+                "mean JCT, total", "by block", "wanted"), rows)])
+
+
+def _forecasts(rows: Sequence[Sequence[str]]) -> Section:
     return Section("When idle nodes are needed again", [
         "The forecast that advice to power nodes down rests on, asked every two hours of the first, the middle and the "
         "last of the nodes that are empty under the incumbent. It says nothing before a week is recorded, nor where so "
         "many more nodes were seldom there to be used. Nine in ten are to keep to the interval."],
-        [Table(("trace", "asked", "told", "kept to the interval", "needed earlier, later"), [
-            (one.trace.name, *checked(in_use(one.cluster, one.work), len(one.cluster)).said) for one in contests])])
+        [Table(("trace", "asked", "told", "kept to the interval", "needed earlier, later"), rows)])
 
 
-def _sections(contest: Contest, setting: Setting) -> Iterator[Section]:
+def _section(contest: Contest, setting: Setting) -> Section:
     work, incumbent = contest.work, contest.incumbent
     mean, tail = float(np.mean(incumbent.end - work.submit)), float(np.quantile(incumbent.wait, 0.99))
     groups = f"the {len(contest.groups)} users with 30 jobs" if len(np.unique(work.user)) > 1 else \
         "sizes of jobs, as users are not told"
-    yield Section(contest.trace.name, [
+    return Section(contest.trace.name, [
         f"{len(work)} jobs of {np.ptp(work.submit) / 86400:.0f} days, load {load(contest.cluster, work):.2f}. "
         f"Under the incumbent the mean completion time is {mean:,.0f} s, the 99 % wait {tail:,.0f} s. "
         f"Groups are {groups}."],
@@ -166,8 +205,7 @@ def _sections(contest: Contest, setting: Setting) -> Iterator[Section]:
 def _policies(contest: Contest) -> Table:
     rows = [_row(contest, one.name, one.family) for one in (*TRIED, GATE, SCORER, HEEDED, RANDOM)
             if (one.name, ON) in contest.found]
-    rows += [_row(contest, one.name, "oracle") for one in sorted(
-        ORACLES, key=lambda one: -contest.total(contest.found[one.name, ON][0]))]
+    rows += [_row(contest, one.name, "oracle") for one in _replayed(contest, ORACLES)]
     bound = _bound(contest)
     if bound is not None:
         rows.append(("bound", "", f"{bound:.3f}", "", "", "", "", "", ""))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 
 from ..failures import SettingError
@@ -21,20 +22,40 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     """Replay what is not yet replayed and write the report; FileNotFoundError without the traces."""
     if traces is None:
         raise SettingError("jobs are those of public traces: --traces names their folder")
-    sites = TRACES[:setting.sites]
+    sites = [place - 1 for place in setting.only] or list(range(setting.sites))
     for site in sites:
-        (traces / site.file).stat()
-    tasks = [task for number in range(len(sites))
-             for task in _tasks(number, setting, traces.resolve(), (out / "replayed").resolve())]
+        (traces / TRACES[site].file).stat()
+    _check(setting)
+    known = dict[int, claims.TraceTables]()
+    with resumable(), processes(setting.workers) as pool:
+        for site in sites:
+            tasks = list(_tasks(site, setting, traces.resolve(), (out / "replayed").resolve()))
+            known[site] = claims.tables(site, _replayed(tasks, pool), setting, traces)
+            in_place = [known[each] for each in sorted(known)]
+            written = write_report(out, "sections.md.j2", claims.facts(in_place, setting))
+    return written
+
+
+def _check(setting: Setting) -> None:
+    """Refuse policies of which the tables could not be made."""
+    unknown = set(setting.policies) - {one.policy for one in TRIED}
+    if unknown:
+        raise SettingError(f"policies: {min(unknown)!r} is none of " + ", ".join(sorted({one.policy for one in TRIED})))
+    if setting.policies and not any(one.policy in setting.policies for one in ORACLES):
+        raise SettingError("policies: none of them is told true run times for comparison; name one of "
+                           + ", ".join(one.policy for one in ORACLES))
+
+
+def _replayed(tasks: Sequence[ReplayTask], pool: Executor) -> Mapping[ReplayTask, ReplayOutcome]:
+    """Return what came of all tasks of a trace."""
     # All others are told what ended when under the site's own scheduler; the gate goes by what came of them.
     turns = ([task for task in tasks if _first(task)],
              [task for task in tasks if not _first(task) and task.tried != GATE],
              [task for task in tasks if task.tried == GATE])
     found = dict[ReplayTask, ReplayOutcome]()
-    with resumable(), processes(setting.workers) as pool:
-        for turn in turns:
-            found.update(completed("replaying", turn, kept, carried_out, pool))
-    return write_report(out, "sections.md.j2", claims.facts(sites, found, setting, traces))
+    for turn in filter(None, turns):
+        found.update(completed(TRACES[turn[0].site].name, turn, kept, carried_out, pool))
+    return found
 
 
 def _first(task: ReplayTask) -> bool:
@@ -45,7 +66,11 @@ def _tasks(site: int, setting: Setting, traces: Path, folder: Path) -> Iterator[
     def task(tried: Try, seed: int = setting.seed, power: str = ON) -> ReplayTask:
         return ReplayTask(site, tried, seed, power, setting, traces, folder)
 
-    yield from map(task, (*TRIED, *ORACLES, GATE))
+    compared = {one for one, _ in claims.POWERED}
+    yield from (task(one) for one in (*TRIED, *ORACLES)
+                if one in compared or not setting.policies or one.policy in setting.policies)
+    if not setting.policies:  # it chooses among all that is tried
+        yield task(GATE)
     for seed in range(setting.seed, setting.seed + setting.seeds):
         yield task(RANDOM, seed)
         yield from (task(one, seed) for one in (SCORER, HEEDED) if setting.budget_s > 0)

@@ -17,6 +17,10 @@ class Setting:
     seeds: Annotated[int, Field(ge=1, le=100)] = 3
     sites: Annotated[int, Field(ge=1, le=9)] = 9
     """How many of the traces, in the order of the report."""
+    only: tuple[Annotated[int, Field(ge=1, le=9)], ...] = ()
+    """These traces in this turn, by their places in the report; none: the first ``sites``."""
+    policies: tuple[str, ...] = ()
+    """Only these, with oracles of the same names, beside incumbent, chance and power; none: all, and the gate."""
     limit_factor: Annotated[float, Field(ge=1)] = 3.0
     """Time limits are so many times the run time, as no trace tells them."""
     budget_s: Annotated[float, Field(ge=0)] = 60.0

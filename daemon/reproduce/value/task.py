@@ -9,6 +9,8 @@ from .setting import Setting
 from .tried import Try
 
 ON, OFF, FORECAST = "all nodes on", "powered down when empty", "powered down by forecast"
+EVEN = "powered down at break-even"
+"""Once it has been empty for as long as it takes to come up, so that it never draws twice what hindsight would."""
 
 
 @dataclass(frozen=True, slots=True)

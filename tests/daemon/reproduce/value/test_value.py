@@ -1,16 +1,23 @@
-"""``idlewatt reproduce value``: whom the gate lets decide, who does harm, and what it says without traces."""
+"""``idlewatt reproduce value``: whom the gate lets decide, who does harm, what power-down is worth, which traces."""
+
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pytest
 from command import reproduce
 
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.workload import Workload
-from idlewatt.daemon.reproduce.value.claims import Contest, _row
+from idlewatt.daemon.reproduce.value import run
+from idlewatt.daemon.reproduce.value.claims import PACKED, Contest, _row, verdict
 from idlewatt.daemon.reproduce.value.gating import promotions
 from idlewatt.daemon.reproduce.value.outcomes import ReplayOutcome
 from idlewatt.daemon.reproduce.value.sites import TRACES
+from idlewatt.daemon.reproduce.value.task import OFF, ON
 from idlewatt.daemon.reproduce.value.tried import INCUMBENT, QUANTILES, SITE, TRUTH, told
 
+TRACES_HERE = Path(__file__).parents[3] / "traces"
 DAY = 86400.0
 JOBS = 6000
 SUBMIT = np.linspace(0.0, 60 * DAY, JOBS)
@@ -56,3 +63,57 @@ def test_without_traces_it_says_what_it_needs(monkeypatch):
     result = reproduce("value")
     assert result.exit_code == 2
     assert "--traces names their folder" in result.output
+
+
+def powered(joules_of_all_on, joules, jct=1.0, jobs=WORK):
+    """Return the verdict on ours with power-down, where the incumbent's draws 0.88 of all nodes on, day by day."""
+    days = np.arange(61)
+    uneven = np.random.default_rng(0).lognormal(0.0, 0.1, 61)
+
+    def drawn(share, factor=1.0):
+        return replace(outcome(factor), marks=days * DAY, joules=np.cumsum(share * uneven))
+
+    contest = Contest(TRACES[0], Cluster.from_spec("1x8"), jobs, {
+        (INCUMBENT, ON): [drawn(joules_of_all_on)], (INCUMBENT, OFF): [drawn(0.88)], (PACKED.name, OFF): [
+            drawn(joules, jct)]})
+    return verdict(contest, PACKED, OFF)[-1]
+
+
+def test_power_down_is_worth_it_below_nine_tenths_of_all_on_surely_below_the_timer_and_without_delay():
+    assert powered(1.0, 0.86 + 0.01 * np.random.default_rng(1).random(61)) == "met"
+    assert powered(1.0, 0.92 + 0.01 * np.random.default_rng(1).random(61)) == "not met: all nodes on, power-down"
+    assert powered(1.0, 0.86 + 0.04 * np.random.default_rng(1).random(61)) == "not met: power-down"
+    assert powered(1.0, 0.86 + 0.01 * np.random.default_rng(1).random(61), jct=1.02) == "not met: JCT"
+    crowded = Workload.of(SUBMIT, np.full(JOBS, 1000.0), np.full(JOBS, 8))
+    assert powered(1.0, 0.86 + 0.01 * np.random.default_rng(1).random(61), jobs=crowded) == "busy"
+
+
+def test_each_trace_is_reported_as_soon_as_it_is_done_and_nothing_is_replayed_twice(tmp_path, monkeypatch):
+    seen = []
+    keep = run.write_report
+    monkeypatch.setattr(run, "write_report", lambda *given: seen.append(sorted(
+        one.title for one in given[2]["sections"] if one.title.startswith("Venus"))) or keep(*given))
+    options = {"policies": "fifo+best-fit+easy,qssf+best-fit+easy", "seeds": 1, "budget_s": 0, "workers": 1}
+    assert reproduce("value", "--traces", TRACES_HERE, "--dir", tmp_path, only="4,3", **options).exit_code == 0
+    assert seen == [["Venus vcvlY, 2 nodes"], ["Venus vcvGl, 20 nodes", "Venus vcvlY, 2 nodes"]]
+    text = (tmp_path / "report.md").read_text()
+    assert text.index("## Venus vcvGl, 20 nodes") < text.index("## Venus vcvlY, 2 nodes")
+    assert "| qssf+best-fit+easy, true run times | oracle |" in text
+    assert "sjf-prediction" not in text
+    assert "whatever the gate lets decide" not in text
+    cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith(f"| {INCUMBENT} | powered")]
+    woken = {row[1]: int(row[-1]) for row in cells[3:]}
+    assert woken["powered down at break-even"] > woken["powered down when empty"] > 0
+    replayed = {path: path.stat().st_mtime_ns for path in (tmp_path / "replayed").iterdir()}
+    assert reproduce("value", "--traces", TRACES_HERE, "--dir", tmp_path, only="4", **options).exit_code == 0
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "replayed").iterdir()} == replayed
+    assert "## Venus vcvGl, 20 nodes" not in (tmp_path / "report.md").read_text()
+
+
+@pytest.mark.parametrize(("policies", "said"), [
+    ("sjf", "policies: 'sjf' is none of fifo+best-fit+easy"),
+    ("fifo+best-fit+easy", "policies: none of them is told true run times")])
+def test_policies_that_make_no_table_are_refused(policies, said):
+    result = reproduce("value", "--traces", TRACES_HERE, policies=policies)
+    assert result.exit_code == 2
+    assert said in result.output
