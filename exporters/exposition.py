@@ -1,7 +1,8 @@
 """Prometheus' text format, read fast: only the wanted metrics, and label sets are parsed once per series.
 
 A scrape repeats the same series with other values, so what stands before the value is looked up, not parsed: labels
-alone, as one GPU's metrics all repeat them. Whole series as keys took six times the memory.
+alone, as one GPU's metrics all repeat them. Whole series as keys took six times the memory. Where all lines of a page
+are known, it is put together column by column, which takes half the time of line by line.
 A line in the plain form is read by one regular expression when first met; whatever is unusual (timestamps, escapes,
 quoted names, odd spaces) goes, line by line, to prometheus_client's own parser.
 
@@ -17,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -102,6 +104,11 @@ class Series(NamedTuple):
 
 Samples = list[tuple[Series, float]]
 """Series with their values; NaN and infinities as they came."""
+Row = tuple[bytes, bytes, bytes, bytes]
+"""Name, labels with their braces and value of a plain line, or all of another."""
+
+_SERIES = partial(tuple.__new__, Series)
+"""As Series(), of a pair, in a third of the time."""
 
 _LABEL = rb'[a-zA-Z_][a-zA-Z0-9_]*="[^"\\\n]*"'
 _PLAIN = re.compile(rb"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:" + _LABEL + rb"(?:," + _LABEL + rb")*,?)?)\})?")
@@ -126,9 +133,11 @@ class Exposition:
     def __init__(self, wanted: Iterable[str], limits: PageLimits | None = None) -> None:
         self._names = {name.encode(): name for name in wanted}
         self._limits = limits or PageLimits()
-        names = b"|".join(map(re.escape, sorted(self._names)))
-        # Lines that start with a space or a brace may hold a wanted name too; the stock parser knows.
-        self._lines = re.compile(rb"\n((?:[ \t{]|" + names + rb")[^\n]*)")
+        names = b"|".join(map(re.escape, sorted(self._names, key=len, reverse=True)))
+        # Name, labels and value of a plain line, or all of another. Lines that start with a space or a brace may hold
+        # a wanted name too; the stock parser knows. One that only begins with a wanted name is of another metric.
+        self._lines = re.compile(rb"\n(?:(" + names + rb")(\{[^\n]*\})? ([^ \n]*)(?=\n)"
+                                 rb"|((?:[ \t{]|(?:" + names + rb")(?![a-zA-Z0-9_:]))[^\n]*))")
         self._known: dict[bytes, dict[str, str]] = {}
         """Labels as they were read, by how they are written, braces included."""
         self._before: dict[bytes, dict[str, str]] = {}
@@ -153,36 +162,53 @@ class Exposition:
         look = look or Look(0.0)
         page = b"\n" + page
         _check_end(page)
-        lines = self._wanted_lines(page)
-        names, known = self._names, self._known
-        new = tuple.__new__  # as Series(), in a third of the time
-        found: Samples = []
-        for line in lines:
-            text, _, value = line.rpartition(b" ")
-            name = text.partition(b"{")[0]
-            try:
-                if b"_" not in value:  # float() would take 1_000
-                    found.append((new(Series, (names[name], known[text[len(name):]])), float(value)))
-                    continue
-            except (KeyError, ValueError):
-                pass
-            look.check()
-            sample = self._first_seen(line, text, value, look)
-            if sample[0].name.encode() in names:
-                found.append(sample)
+        rows = self._wanted_rows(page)
+        found = self._all_known(rows)
+        if found is None:
+            found = self._one_by_one(rows, look)
         if not found:
             _check(page)
         return found
 
-    def _wanted_lines(self, page: bytes) -> list[bytes]:
+    def _wanted_rows(self, page: bytes) -> list[Row]:
         """Return the lines that may hold wanted samples; raise ``PageError`` where there are too many."""
         limit = self._limits.sample_limit
         if len(page) > _COUNTED_BYTES and next(islice(self._lines.finditer(page), limit, None), None):
             raise _too_many(limit)
-        lines: list[bytes] = self._lines.findall(page)
-        if len(lines) > limit:
+        rows: list[Row] = self._lines.findall(page)
+        if len(rows) > limit:
             raise _too_many(limit)
-        return lines
+        return rows
+
+    def _all_known(self, rows: list[Row]) -> Samples | None:
+        """Return the samples of lines that are all plain and known by now; None where one of them is not."""
+        names, written, values, others = zip(*rows, strict=True) if rows else ((), (), (), ())
+        if any(others) or b"_" in b"".join(values):  # float() would take 1_000
+            return None
+        try:
+            labels = map(self._known.__getitem__, written)
+            return list(zip(map(_SERIES, zip(map(self._names.__getitem__, names), labels, strict=True)),
+                            map(float, values), strict=True))
+        except (KeyError, ValueError):
+            return None
+
+    def _one_by_one(self, rows: list[Row], look: Look) -> Samples:
+        """Return the samples of lines some of which are not known yet, or unusual."""
+        names, known = self._names, self._known
+        found: Samples = []
+        for name, written, value, other in rows:
+            try:
+                if not other and b"_" not in value:
+                    found.append((_SERIES((names[name], known[written])), float(value)))
+                    continue
+            except (KeyError, ValueError):
+                pass
+            look.check()
+            text, _, value = other.rpartition(b" ") if other else (name + written, b" ", value)
+            sample = self._first_seen(other or b"%b %b" % (text, value), text, value, look)
+            if sample[0].name.encode() in names:
+                found.append(sample)
+        return found
 
     def _first_seen(self, line: bytes, text: bytes, value: bytes, look: Look) -> tuple[Series, float]:
         """Read a line whose labels are not known yet; remember them where the line is plain."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import time
 
 import pytest
 from hypothesis import example, given, settings
@@ -103,6 +104,34 @@ def test_what_was_remembered_changes_nothing(several):
 def test_any_bytes_are_read_or_refused(garbage):
     with contextlib.suppress(PageError):
         Exposition(WANTED).samples(garbage)
+
+
+def test_one_odd_line_among_known_ones_keeps_its_place():
+    reader = Exposition(WANTED, TIMELESS)
+    plain = [f'power{{gpu="{number}"}} {number}' for number in range(4)]
+    reader.samples("\n".join((*plain, "")).encode())
+    for odd in ('util{gpu="a\\"b"} 7', 'util{gpu="9"} 7', " util 7", "util 7 1712345678000", "util  7",
+                "power_usage 7"):
+        page = "\n".join((*plain[:2], odd, *plain[2:], ""))
+        assert same(fast(page, reader), stock(page))
+    with pytest.raises(PageError, match="not a sample"):
+        reader.samples("\n".join((*plain, "util 1_0", "")).encode())
+
+
+def test_a_page_whose_lines_are_known_is_not_read_line_by_line(monkeypatch):
+    reader, page = Exposition(WANTED), b'power{gpu="0"} 26\npower_usage 9\nutil{gpu="0"} 0.5\n'
+    first = reader.samples(page)
+    monkeypatch.setattr(reader, "_one_by_one", None)
+    assert reader.samples(page) == first
+
+
+@pytest.mark.parametrize("line", [b"power{" + b"} " * 30_000 + b"1 2", b"power " + b"1" * 30_000 + b" x",
+                                  b'power{a="' + b"}\" " * 20_000 + b"} 1 2 3"])
+def test_a_hostile_line_costs_what_its_length_does(line):
+    reader, began = Exposition(WANTED), time.process_time()
+    rows = reader._wanted_rows(b"\n" + line + b"\n")
+    assert time.process_time() - began < 0.2
+    assert rows == [(b"", b"", b"", line)]
 
 
 @pytest.mark.parametrize("name", ["node_exporter.prom", "dcgm_h100_8gpu_k8s.prom", "ipmi_exporter_1.6.1.prom",
