@@ -71,6 +71,14 @@ def test_numba_still_takes_no_for_an_answer_where_it_looks_for_scipy():
     assert found.stdout.strip() == "[]"
 
 
+def test_serving_needs_nothing_of_scipy():
+    script = ("import sys; from idlewatt.daemon import main; from idlewatt.daemon.advice.recommenders import subjects; "
+              "subjects(); print(sorted(name for name in sys.modules if name.startswith('scipy.') and name[6] != '_' "
+              "and name != 'scipy.version'))")
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
 def arguments(function):
     return [name for name in inspect.signature(function).parameters if name != "self"]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from scipy.special import stdtrit
-
 from ...storage.power_caps import Interval
 
 CONFIDENCE = 0.95
@@ -21,6 +19,8 @@ def lost(new: Sequence[float], old: Sequence[float]) -> tuple[float, Interval]:
     change, spread = means[0] - means[1], sum(parts)
     if spread == 0:
         return 1 - math.exp(change), (1 - math.exp(change), 1 - math.exp(change))
+    from scipy.special import stdtrit  # 14 MB, which only a site pays that has measured runs to compare
+
     degrees = spread**2 / sum(part**2 / (len(values) - 1) for part, values in zip(parts, logs, strict=True))
     reach = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * math.sqrt(spread)
     return 1 - math.exp(change), (1 - math.exp(change + reach), 1 - math.exp(change - reach))

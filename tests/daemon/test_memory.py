@@ -49,6 +49,27 @@ def test_large_blocks_are_returned_at_once():
     assert float(told.stdout) < 10
 
 
+def test_all_threads_share_one_heap():
+    told = subprocess.run((sys.executable, "-c", _THREADS), capture_output=True, text=True, check=True)
+    assert re.findall(r"^Arena \d+", told.stderr, re.MULTILINE) == ["Arena 0"]
+
+
+_THREADS = """
+import ctypes
+from threading import Barrier, Thread
+from idlewatt.daemon.memory import save
+save()
+together = Barrier(8)
+def work():
+    blocks = [bytes(5000) for _ in range(100)]
+    together.wait()
+threads = [Thread(target=work) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+ctypes.CDLL(None).malloc_stats()
+"""
 _BLOCKS = """
 import gc
 import re
