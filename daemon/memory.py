@@ -13,9 +13,9 @@ log = logging.getLogger(__name__)
 
 _DROP_PAGES = 4
 """MADV_DONTNEED: pages of a file that were not written to are read from it again when they are next needed."""
-_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
-"""M_MMAP_THRESHOLD and M_ARENA_MAX of mallopt(3)."""
-_LARGE_BYTES = 256 * 1024
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+"""M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX of mallopt(3)."""
+_LARGE_BYTES, _KEPT_BYTES = 256 * 1024, 1024 * 1024
 _YOUNG, _MIDDLE, _OLD = 10_000, 20, 100
 """After how many new objects circles are looked for among the young, and how often among older ones and everywhere."""
 _SMAPS = Path("/proc/self/smaps")
@@ -34,6 +34,8 @@ def save() -> None:
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # of glibc only
         libc.mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
+        # Else the end of the heap goes and comes with each page of an exporter, and the kernel clears it each time.
+        libc.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
         libc.mallopt(_ARENA_MAX, 1)
 
 

@@ -49,6 +49,23 @@ def test_large_blocks_are_returned_at_once():
     assert float(told.stdout) < 10
 
 
+def test_pages_that_come_and_go_take_the_same_memory_each_time():
+    told = subprocess.run((sys.executable, "-c", _PAGES), capture_output=True, text=True, check=True)
+    assert int(told.stdout) < 2000
+
+
+_PAGES = """
+import resource
+from idlewatt.daemon.memory import save
+save()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(1000):
+    pages = [b"x" * size for size in (100_000, 110_000)]
+    del pages
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
 def test_all_threads_share_one_heap():
     told = subprocess.run((sys.executable, "-c", _THREADS), capture_output=True, text=True, check=True)
     assert re.findall(r"^Arena \d+", told.stderr, re.MULTILINE) == ["Arena 0"]
