@@ -1,9 +1,10 @@
 """The whole daemon in a process of its own, cycle after cycle: ``python resident.py CONFIG SLURM CYCLES``.
 
 A cycle is 15 s of the daemon's time: all pages are fetched, Slurm is read, watts are judged and published; every
-other one advises, every fourth records; every 240th thins out. Time is accelerated: nothing is waited for. Prints one
-JSON object a line: cycles, VmRSS and VmHWM in MB (``ru_maxrss`` would be that of the parent, where it was more),
-seconds of CPU and the size of the database.
+other one advises, every fourth records, every 240th thins out, and what is said beyond starts is considered as often as
+it is by default. Time is accelerated: nothing is waited for. Prints one JSON object a line: cycles, VmRSS and VmHWM in
+MB (``ru_maxrss`` would be that of the parent, where it was more), seconds of CPU since the first cycle and the size of
+the database.
 """
 
 import json
@@ -39,12 +40,21 @@ class Clock:
         return self.now_s
 
 
+def recommend(service: Service, number: int) -> None:
+    """Consider what is due of the subjects beyond starts."""
+    for name in service._recommenders:
+        every = round(service.settings.recommenders.of(name).every / STEP_S)
+        if number % max(1, every) == 0:
+            service.recommend(name)
+
+
 def cycle(service: Service, view: DaemonView, pages: CollectorRegistry, number: int) -> None:
     service.jobs()
     service.scrape()
     service.assess()
     if number % 2 == 0:
         service.advise()
+    recommend(service, number)
     if number % 4 == 3:
         service.record()
         give_back()  # as main does each minute
@@ -64,13 +74,14 @@ def main(path: Path, slurm: str, cycles: int) -> None:
     settle()  # as start() does
     while not service._warm_up.over():
         time.sleep(0.2)
+    began_s = time.process_time()
     for number in range(cycles):
         urllib.request.urlopen(f"{slurm}/step?s={STEP_S}").read()
         clock.now_s += STEP_S
         cycle(service, view, pages, number)
         if number % REPORT == REPORT - 1:
             found = service.known
-            print(json.dumps({"cycles": number + 1, **megabytes(), "cpu_s": time.process_time(),
+            print(json.dumps({"cycles": number + 1, **megabytes(), "cpu_s": time.process_time() - began_s,
                               "database": Path(settings.storage.url.rpartition(":///")[2]).stat().st_size,
                               "gpus": len(found.assessment.gpu_verdicts), "jobs": len(found.snapshot.jobs),
                               "advised": len(found.advice.recommendations)}), flush=True)
