@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ...replay.arrays import Floats, Longs
+from ...replay.arrays import Floats, Longs, Masks
 from ...replay.compiled import compiled_with_arrays
-
-Flags = npt.NDArray[np.bool_]
 
 RANDOM, DOT_PROD, GPU_CLUSTERING, GPU_PACKING, BEST_FIT, FGD = range(6)
 WHOLE = 1000
@@ -42,7 +39,7 @@ class Kinds(NamedTuple):
     """0 for a pod of CPUs only."""
     milli: Longs
     """Thousandths of each GPU."""
-    allowed: Flags
+    allowed: Masks
     """(kind, GPU model)."""
 
 
@@ -54,7 +51,7 @@ class Typical(NamedTuple):
 
 
 @compiled_with_arrays
-def schedule(policy: int, pods: Longs, kinds: Kinds, nodes: FreeResources, typical: Typical, seed: int) -> Flags:
+def schedule(policy: int, pods: Longs, kinds: Kinds, nodes: FreeResources, typical: Typical, seed: int) -> Masks:
     """Place pods (indexes of kinds) one by one; return which found a node. None ever leaves."""
     np.random.seed(seed)
     scores = np.empty((len(kinds.cpu), len(nodes.cpu)), np.int64)
