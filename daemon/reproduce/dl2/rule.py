@@ -1,6 +1,6 @@
 """Our rule: a bundle for everybody, then the task that does most for what it takes; and plans that look ahead by it.
 
-It reads the true speeds and what is left of each job, which no site knows exactly.
+It reads what is left of each job, and the true speeds unless it is told others; no site knows either exactly.
 """
 
 from __future__ import annotations
@@ -33,15 +33,18 @@ class LookAhead:
 
     plans: int = 0
     """To try in each slot, all by what is here now; 0 takes the rule at its word."""
+    believed: Floats | None = None
+    """[model, servers, workers] speeds that it goes by; true ones when None (an oracle)."""
     decisions: int = 0
     """Taken so far, those in plans included."""
 
     def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Give jobs their tasks, highest score first."""
+        known = cluster if self.believed is None else cluster._replace(rates=self.believed)
         if self.plans:
-            self.decisions += int(look_ahead(cluster, jobs, used, self._changes(jobs)))
+            self.decisions += int(look_ahead(known, jobs, used, self._changes(jobs)))
         else:
-            self.decisions += int(by_score(cluster, jobs, used, *np.zeros((2, len(jobs.model), 3))))
+            self.decisions += int(by_score(known, jobs, used, *np.zeros((2, len(jobs.model), 3))))
 
     def _changes(self, jobs: ArrivedJobs) -> Floats:
         """Draw favours to try, [plan, job, what]: the same for the same situation. The first are the rule's own."""

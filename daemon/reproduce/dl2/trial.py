@@ -12,11 +12,11 @@ from ...replay.arrays import Floats
 from ...replay.outcome import Interval, ratio_interval
 from ..failures import ZeroProgressError
 from .arena import ArenaTrace, SlotPolicy, replay, traces
-from .baselines import baselines
+from .baselines import baselines, fitted_speeds
 from .kernel import ArenaCluster
 from .rule import LookAhead
 
-OURS, PLAIN = "ours", "ours, without looking ahead"
+OURS, FITTED, PLAIN = "ours", "ours (fitted)", "ours, without looking ahead"
 BOUND = "every job alone (no policy can be below)"
 TRACES = 10
 
@@ -58,11 +58,13 @@ def over_traces(ours: Floats, theirs: Floats) -> Interval:
 
 
 def contest(cluster: ArenaCluster, *, measured: bool, plans: int) -> Contest:
-    """Replay every policy on the same traces; ours tries so many plans in each slot, and is shown without them, too.
+    """Replay every policy on the same traces; ours tries so many plans in each slot.
 
+    It is shown without them, too, and by speeds that are only fitted, as Optimus is.
     ``ZeroProgressError`` names the policy that lets jobs wait for ever.
     """
-    ours = {OURS: LookAhead(plans), **({PLAIN: LookAhead()} if plans else {})}
+    ours = {OURS: LookAhead(plans), FITTED: LookAhead(plans, fitted_speeds(cluster)),
+            **({PLAIN: LookAhead()} if plans else {})}
     jct: dict[str, list[float]] = {}
     for trace in islice(traces(), TRACES):
         for name, policy in {**baselines(cluster), **ours}.items():

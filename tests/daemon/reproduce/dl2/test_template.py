@@ -5,14 +5,14 @@ import pytest
 
 from idlewatt.daemon.reproduce.dl2 import claims, literal
 from idlewatt.daemon.reproduce.dl2.agent import PUBLISHED
-from idlewatt.daemon.reproduce.dl2.trial import BOUND, OURS, PLAIN, Contest
+from idlewatt.daemon.reproduce.dl2.trial import BOUND, FITTED, OURS, PLAIN, Contest
 from idlewatt.daemon.reproduce.report import rendered
 
 TEN = np.linspace(0.9, 1.1, 10)
 
 
 def contest(plans=4):
-    names = (*claims.EXPECTED, *claims.HEURISTICS, *claims.PAPER, PLAIN, "random-feasible", BOUND)
+    names = (*claims.EXPECTED, *claims.HEURISTICS, *claims.PAPER, FITTED, PLAIN, "random-feasible", BOUND)
     jct = {name: (6.0 + number) * TEN for number, name in enumerate(dict.fromkeys(names))} | {OURS: 5.0 * TEN}
     return Contest(8, jct, measured=False, plans=plans)
 
@@ -36,6 +36,7 @@ def test_the_paper_is_told_beside_ours_and_every_policy_once_best_first(text):
     rows = text.split("## At most 8 workers: mean completion time, slots")[1].split("##")[0].splitlines()[4:]
     assert rows[2].startswith("| ours | 5.000 | - | 5.724 | - |")
     assert "| DRF | 6.000 | 10.03 | 10.246 | +16.7% (+16.7% to +16.7%) |" in text
+    assert "What the true speeds are worth: Against ours (fitted) (" in text
     assert "What looking ahead is worth (4 plans a slot): Against ours, without looking ahead (" in text
 
 
