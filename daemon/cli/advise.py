@@ -158,10 +158,11 @@ def _speed(row: Row) -> str | None:
 
 
 def _change(row: Row) -> str | None:
-    """Return the expected change in wait, in brackets its 95 % interval."""
+    """Return the expected change in wait, in brackets its 95 % interval; ends that read alike are none."""
     if row["wait_change_s"] is None:
         return None
-    interval = "" if row["interval_s"] is None else f" ({' to '.join(map(_sooner, row['interval_s']))})"
+    ends = [_sooner(one) for one in row["interval_s"] or ()]
+    interval = f" ({' to '.join(ends)})" if len(set(ends)) > 1 else ""
     return f"{_sooner(row['wait_change_s'])}{interval}"
 
 

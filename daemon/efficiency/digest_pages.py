@@ -54,7 +54,7 @@ def _pages(escaped: bool) -> Environment:
     pages = Environment(loader=PackageLoader("idlewatt.daemon"), autoescape=escaped,  # noqa: S701 - plain text
                         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     pages.filters |= {"kwh": kwh, "percent": percent, "span": span, "change": change, "money": amount,
-                      "carbon": carbon, "worth": worth, "certainty": certainty, "plain": _plain, "share": share,
+                      "carbon": carbon, "worth": worth, "saved": saved, "plain": _plain, "share": share,
                       "label": label}
     return pages
 
@@ -103,13 +103,16 @@ def worth(row: Row) -> str:
     return f"{saved:,.2f} {cost['currency']} at the mean price of these days"
 
 
-def certainty(row: Row) -> str:
-    """Return how far the replay is off that tells what advice would have saved, in words."""
-    error = row["saved"]["error_ratio"]
-    if error is None:
-        return "by replay; its error is not known"
-    told = f"{100 * abs(error):.1f} %"
-    return f"by replay; its error is {told}" if row["saved_certain"] else f"by replay: no more than its error of {told}"
+def saved(row: Row) -> str:
+    """Return what advice would have saved and how far that replay is off, in words; within its error it is nothing."""
+    found, since = row["saved"], "since counting began, by replay"
+    error = found["error_ratio"]
+    if error is not None and not row["saved_certain"]:
+        return (f"would have saved nothing distinguishable from 0 (+-{kwh(abs(error) * found['of_joules'])}) {since} "
+                f"with an error of {100 * abs(error):.1f} %")
+    amount = f" ({money})" if (money := worth(row)) else ""
+    return (f"would have {'saved' if found['joules'] >= 0 else 'cost'} {kwh(abs(found['joules']))}{amount} {since}; "
+            f"its error is {'not known' if error is None else f'{100 * abs(error):.1f} %'}")
 
 
 def label(name: str) -> str:

@@ -159,6 +159,16 @@ def change(advice: Recommendation) -> str:
     return f"{span(abs(seconds))} {'sooner' if seconds < 0 else 'later'} than without the advice{interval}"
 
 
+def within(advice: Recommendation, now_s: float) -> str:
+    """Return in which interval a job starts in nine of ten futures; '' where nobody knows, or its ends read alike."""
+    if advice.start_interval_s is None:
+        return ""
+    low_s, high_s = advice.start_interval_s
+    first, last = span(max(0.0, low_s - now_s)), None if high_s is None else span(high_s - now_s)
+    said = f"{first} or more" if last is None else f"{first} to {last}"
+    return "" if first == last else f", in nine of ten futures {said}"
+
+
 def gpus(advice: Recommendation, place: int) -> str:
     """Return how many GPUs of a node of the placement to take, and which, where that is known."""
     number = advice.placement.gpus[place] if advice.placement else 0
@@ -205,8 +215,9 @@ TEMPLATES.filters |= {"energy": units.energy, "day": day, "money": units.money,
                       "of_currency": units.of_currency, "carbon": units.carbon,
                       "beside": units.beside, "job_path": units.job_path, "counted": units.counted,
                       "user_path": units.user_path, "node_path": units.node_path, "watts": watts, "percent": percent,
-                      "span": span, "change": change, "gpus": gpus, "closeness": closeness, "speedup": speedup,
-                      "idle": said, "capitalized": _capitalized, "cause": label, "named_reason": named_reason}
+                      "span": span, "change": change, "within": within, "gpus": gpus, "closeness": closeness,
+                      "speedup": speedup, "idle": said, "capitalized": _capitalized, "cause": label,
+                      "named_reason": named_reason}
 
 
 def render(view: View, telemetry_path: str) -> str:

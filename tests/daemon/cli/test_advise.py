@@ -5,6 +5,7 @@ import pytest
 from idlewatt.daemon.advice.advisor import Advice
 from idlewatt.daemon.advice.recommender import Recommendations
 from idlewatt.daemon.advice.recommenders.elastic import Recommender
+from idlewatt.daemon.cli import advise
 from idlewatt.daemon.cli._outlook import outlook_lines
 from idlewatt.daemon.settings.recommenders import ElasticSettings
 from idlewatt.storage.moves import Move, Relief
@@ -107,6 +108,13 @@ def test_what_more_or_fewer_gpus_would_do_is_a_table_of_its_own(shell):
     assert all("sooner (" in row["more"] for row in rows if row["more"])
     assert {row["job_id"] for row in shell.csv("advise", "--elastic", "--user", "alice")} == {
         row["job_id"] for row in rows if jobs[row["job_id"]].user == "alice"} != set()
+
+
+@pytest.mark.parametrize(("interval_s", "said"), [
+    ((-7200.0, 300.0), "9h 36m sooner (2h 0m sooner to 5m later)"), ((-34_590.0, -34_561.0), "9h 36m sooner"),
+    (None, "9h 36m sooner")])
+def test_an_interval_of_the_wait_whose_ends_read_alike_is_none(interval_s, said):
+    assert advise._change({"wait_change_s": -34_570.0, "interval_s": interval_s}) == said
 
 
 def test_the_next_best_placement_is_not_what_is_left_over_here_and_there(shell):

@@ -10,7 +10,7 @@ from werkzeug.test import Client
 
 from idlewatt.daemon.degraded import Degradation
 from idlewatt.daemon.web.app import WebApp
-from idlewatt.daemon.web.page import bars, part_of, percent, span, watts
+from idlewatt.daemon.web.page import bars, part_of, percent, span, watts, within
 from idlewatt.daemon.web.view import NodeRow, SourceRow, WasteRow
 from idlewatt.exporters.metrics import Published
 from idlewatt.storage.power_classes import WASTED, PowerClass
@@ -195,6 +195,14 @@ def test_page_says_until_when_a_node_is_idle_and_what_powering_it_down_saves(vie
     page = client.get("/").text
     assert "needs it; until when is not known, as too little of the past is recorded</li>" in page
     assert "kWh" not in page[page.index('id="spare"'):page.index('id="sources"')]
+
+
+@pytest.mark.parametrize(("interval_s", "said"), [
+    ((600.0, 1200.0), ", in nine of ten futures 10 min to 20 min"),
+    ((-5.0, None), ", in nine of ten futures 0 s or more"), ((34_565.0, 34_615.0), ""), (None, "")])
+def test_an_interval_whose_ends_read_alike_is_none(interval_s, said):
+    advice = Recommendation("1", 0.0, "p", 0.0, "fifo", "", "hold", "", start_interval_s=interval_s)
+    assert within(advice, 0.0) == said
 
 
 def test_every_class_has_its_colour_on_the_page(client):
