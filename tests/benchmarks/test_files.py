@@ -3,7 +3,8 @@
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -98,7 +99,15 @@ def service(tmp_path):
 
 def tell(capsys, name: str, files: set[str], most: int) -> None:
     with capsys.disabled():
-        print(f"\n{name}: {len(files)} files (wanted <= {most})\n  " + "\n  ".join(sorted(files)))
+        print(f"\n{name}: {len(files)} files (wanted <= {most})\n  " + "\n  ".join(
+            f"{file} {len((ROOT / file).read_text().splitlines())}" for file in sorted(files)))
+        print("  by room: " + ", ".join(f"{room} {count}" for room, count in sorted(by_room(files).items())))
+
+
+def by_room(files: Iterable[str]) -> Counter[str]:
+    """Count files by room: storage, exporters, each folder of the daemon, and the daemon's own files."""
+    return Counter("/".join(file.split("/")[:-1][:2]) if file.startswith("daemon/") else file.partition("/")[0]
+                   for file in files)
 
 
 def test_files_of_a_scrape_and_of_a_round_of_advice(service, capsys):
