@@ -21,8 +21,7 @@ from ..replay.arrays import Floats
 from ..replay.engine import Policy
 from .adam import Adam
 from .checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
-from .figures import Figures, figures
-from .kinds import Course, Progress, Stretch, Trained, TrainingError
+from .kinds import Course, Figures, Progress, Stretch, Trained, TrainingError, figures
 from .pieces import Piece, piece_of, replayed
 
 POOL = 64

@@ -37,9 +37,8 @@ from ..replay.engine import Policy
 from ..replay.site_speeds import FLAT_SPEEDS, moved
 from ..settings.sections import Sections
 from ..simulator_error import Fidelity, check
-from .exam import Exam, replayed
 from .models import ModelError, ModelStore, StoredModel, speeds_of
-from .pairs import Pair
+from .pairs import Exam, Pair, replayed
 from .promotion import Verdict, judge
 from .promotion_criteria import TRIALS, share
 from .regret import too_soon

@@ -25,8 +25,7 @@ from ..replay.speed_coverage import SpeedCoverage
 from ..simulator_error import Fidelity
 from ..sweep import ALWAYS
 from .evidence import Comparison
-from .exam import POWER_DOWN_S, Exam, HeldOutRun, replayed
-from .pairs import Pair, mean, p99
+from .pairs import POWER_DOWN_S, Exam, HeldOutRun, Pair, mean, p99, replayed
 from .promotion_criteria import ASSUMED, PromotionCriteria
 
 Tell = Callable[[float, float], object]

@@ -23,7 +23,7 @@ from ..policies.registry import parse
 from ..replay.outcome import times
 from ..replay.workload import Workload
 from ..settings.training import TRIAL_S
-from .exam import Exam
+from .pairs import Exam
 from .promotion_criteria import SHORTLIST, TRIALS
 
 BY_LIMIT = frozenset({"sjf-limit", "limit-aged", "wfp3"})

@@ -20,7 +20,7 @@ from idlewatt.daemon.agents.gist_mdrl import live
 from idlewatt.daemon.agents.gist_mdrl.kind import KIND
 from idlewatt.daemon.agents.histories import Material, Split, split, taken
 from idlewatt.daemon.agents.kinds import Course
-from idlewatt.daemon.learning.exam import Exam, HeldOutRun, replayed
+from idlewatt.daemon.learning.pairs import Exam, HeldOutRun, replayed
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.workload import Workload

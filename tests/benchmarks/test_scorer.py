@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, Scorer
-from idlewatt.daemon.agents.scorer.orders import initial
+from idlewatt.daemon.agents.scorer.arena import initial
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine, events
 from idlewatt.daemon.replay.cluster import Cluster

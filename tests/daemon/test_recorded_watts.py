@@ -13,8 +13,8 @@ from idlewatt.daemon.agents.kinds import Objective
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.cli._history import JobSource
 from idlewatt.daemon.counterfactual import WindowRequest
-from idlewatt.daemon.learning.exam import Exam
-from idlewatt.daemon.learning.exam import replayed as examined
+from idlewatt.daemon.learning.pairs import Exam
+from idlewatt.daemon.learning.pairs import replayed as examined
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.recorded_watts import CATALOGUED, site_watts
 from idlewatt.daemon.recorded_window import past

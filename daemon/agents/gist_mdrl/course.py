@@ -18,8 +18,7 @@ from ...policies import named
 from ...replay.engine import Policy, run
 from ...replay.state import ClusterState
 from ..checkpoint import CheckpointError, write
-from ..figures import Figures, figures
-from ..kinds import Course, Progress, Stretch, TrainingError
+from ..kinds import Course, Figures, Progress, Stretch, TrainingError, figures
 from . import live
 from .agent import GistAgent, Hyperparameters
 from .environment import GpuPartition

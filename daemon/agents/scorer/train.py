@@ -28,10 +28,9 @@ from ..adam import Adam
 from ..checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
 from ..kinds import Course, Progress, Stretch, TrainingError
 from .agent import MEMBERS, load, save, schema
-from .arena import Arena
+from .arena import Arena, initial, plain
 from .imitation import agreement, hindsight, imitate, lesson
 from .network import INPUTS, SIZE, layer
-from .orders import initial, plain
 
 LESSONS, TRIALS = 4, 12
 """Stretches that are imitated; that are looked at in hindsight, and on which it is tried what to set out from."""

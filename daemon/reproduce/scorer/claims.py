@@ -9,7 +9,7 @@ import numpy as np
 
 from ....storage.records import ModelCard
 from ...agents.doubts import STRANGE
-from ...agents.figures import Figures
+from ...agents.kinds import Figures
 from ...agents.scorer.agent import MEMBERS
 from ...agents.scorer.network import SIZE
 from ..packaged import TraceSite

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...agents.figures import Figures, figures
-from ...agents.kinds import Stretch
+from ...agents.kinds import Figures, Stretch, figures
 from ...policies import named
 from ...replay.arrays import Floats
 from ...replay.engine import Policy, run

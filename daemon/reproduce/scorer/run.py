@@ -11,10 +11,8 @@ from pathlib import Path
 from rich.progress import Progress
 
 from ...agents.doubts import outside, strange_share
-from ...agents.figures import figures
-from ...agents.kinds import Course, Stretch
-from ...agents.scorer.agent import Scorer, load
-from ...agents.scorer.inputs import inputs_of
+from ...agents.kinds import Course, Stretch, figures
+from ...agents.scorer.agent import Scorer, inputs_of, load
 from ...agents.scorer.network import INPUTS
 from ...agents.scorer.train import train
 from ...policies import named

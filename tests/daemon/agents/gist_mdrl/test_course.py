@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from idlewatt.daemon.agents.figures import Figures
 from idlewatt.daemon.agents.gist_mdrl import course as training
 from idlewatt.daemon.agents.gist_mdrl import live
 from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent, Hyperparameters
 from idlewatt.daemon.agents.gist_mdrl.live import SERVING
 from idlewatt.daemon.agents.gist_mdrl.site import Episodes, flavors_of, forms, single_server
-from idlewatt.daemon.agents.kinds import Course, Objective, Stretch, TrainingError
+from idlewatt.daemon.agents.kinds import Course, Figures, Objective, Stretch, TrainingError
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import Workload

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from idlewatt.daemon.agents.scorer.inputs import inputs_of, seconds
+from idlewatt.daemon.agents.scorer.agent import inputs_of, seconds
 from idlewatt.daemon.agents.scorer.network import INPUTS
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.state import ClusterState

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from idlewatt.daemon.agents.scorer.agent import _scored, ready, rules_of
-from idlewatt.daemon.agents.scorer.inputs import inputs_of, seconds
+from idlewatt.daemon.agents.scorer.agent import _scored, inputs_of, ready, rules_of, seconds
 from idlewatt.daemon.agents.scorer.network import (
     FACTORS,
     INPUTS,

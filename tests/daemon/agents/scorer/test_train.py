@@ -13,8 +13,7 @@ from scipy.optimize import check_grad
 from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.agents.kinds import Objective, Stretch, TrainingError, kinds
 from idlewatt.daemon.agents.scorer import imitation
-from idlewatt.daemon.agents.scorer.arena import Arena
-from idlewatt.daemon.agents.scorer.orders import blank, initial, plain
+from idlewatt.daemon.agents.scorer.arena import Arena, blank, initial, plain
 from idlewatt.daemon.agents.scorer.train import STATE, ReplayWindows, Training, _set_out, train, worse
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from command import reproduce
 
-from idlewatt.daemon.agents.figures import figures
 from idlewatt.daemon.agents.histories import split
-from idlewatt.daemon.agents.kinds import Kind, Stretch, TrainingError
+from idlewatt.daemon.agents.kinds import Kind, Stretch, TrainingError, figures
 from idlewatt.daemon.learning.promotion import HEURISTICS
 from idlewatt.daemon.learning.training import INCUMBENT
 from idlewatt.daemon.policies import named

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from command import reproduce
 
-from idlewatt.daemon.agents.figures import Figures
+from idlewatt.daemon.agents.kinds import Figures
 from idlewatt.daemon.reproduce.scorer import claims, sites, trial
 from idlewatt.daemon.reproduce.scorer import run as _scorer
 from idlewatt.daemon.reproduce.scorer.contest import BOUNDS, HEURISTICS, Cell

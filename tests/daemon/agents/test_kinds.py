@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from idlewatt.daemon.agents.figures import Figures, figures
-from idlewatt.daemon.agents.kinds import Objective
+from idlewatt.daemon.agents.kinds import Figures, Objective, figures
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run
