@@ -16,7 +16,7 @@ from .ground import LOOKED_AT, Mask
 from .node_space import NodeSpace
 from .pick import weigh
 from .seek import seek
-from .wish import counts
+from .wish import choices, counts
 
 COUNTED = re.compile(r" (?:GPUs|CPUs|nodes|bytes)")
 """Limits on what Slurm counts once it knows the nodes; those on jobs and times come first."""
@@ -75,9 +75,12 @@ def passed_over_by_main(gate: Gate, job: Job) -> bool:
 def counted_apart(gate: Gate, job: Job) -> bool:
     """Tell whether a job may fail to start where it fits: Slurm looks for each of its features with all its GPUs.
 
-    Of those that stand in brackets none was seen to fail.
+    Of those that stand in brackets none was seen to fail that asks for GPUs by node.
     """
-    return gate.wish(job).gpus > 0 and len(counts(job.request.features)) > 1 and "[" not in job.request.features
+    wish, features = gate.wish(job), job.request.features
+    if wish.gpus == 0 or ("[" in features and wish.per_node):
+        return False
+    return any(len(counts(choice)) > 1 for choice in choices(features))
 
 
 def found_by_terms(gate: Gate, job: Job, space: NodeSpace) -> Mask | None:

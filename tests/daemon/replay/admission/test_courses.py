@@ -116,6 +116,16 @@ def test_who_counts_several_features_with_gpus_may_start_or_not():
     assert advised(PLANS, nodes, bracketed)["1"].action == "start"
 
 
+def test_who_counts_features_in_brackets_with_gpus_in_all_may_start_or_not():
+    """Slurm wants both GPUs on the node with x, and both on that with y; of either feature any nodes will do."""
+    nodes = [node("a", features=("x",)), node("b", features=("y",), gpus_allocated=7)]
+    first = waits("1", 2, nodes=2)
+    told = {features: advised(GREEDY, nodes, runs("9", "b", 7), replace(
+        first, request=replace(first.request, features=features, gpus_per_node=None)))["1"].action
+        for features in ("[x*1&y*1]", "[x*1]", "[x*2|y*2]", "")}
+    assert told == {"[x*1&y*1]": "unknown", "[x*1]": "start", "[x*2|y*2]": "hold", "": "start"}
+
+
 def test_who_would_delay_a_plan_that_the_main_scheduler_knows_nothing_of_is_unknown():
     """Job 1 is planned on a and b once 9 ends; the main scheduler starts 2 on a before, the backfill does not."""
     nodes = [node("a"), node("b", gpus_allocated=8)]
