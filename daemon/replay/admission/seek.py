@@ -170,8 +170,8 @@ def _placement(ground: Ground, wish: Wish, rows: list[int], tasks: Counts, gpus:
         return Placement(names, tuple(ground.gpus_by_socket(wish)[rows].tolist()))
     if wish.per_node or wish.gpus == 0:
         return Placement(names, (wish.per_node,) * len(rows))
-    most = [int(gpus[row]) for row in rows]
     step = wish.per_task or 1
+    most = [int(min(gpus[row], tasks[row] * step) if wish.per_task else gpus[row]) for row in rows]
     first = step * (ground.first_tasks(wish, np.array(rows)) if wish.per_task else 1)
     return Placement(names, tuple(_split(wish.gpus, most, step, first)))
 

@@ -271,3 +271,11 @@ def test_a_range_of_nodes_beyond_the_most_of_a_partition_is_refused_but_not_one_
     small = Partition("p", nodes=("a",), most_nodes=most)
     barred = gate([node("a")], partitions=(small,)).bars(asks(4, most_nodes=2))
     assert (barred and barred.cause) == cause
+
+
+def test_gpus_by_task_are_where_the_tasks_have_cpus():
+    """The partition lets its jobs use 16 CPUs of a node, two tasks' worth: Slurm puts two on each node, not 3 and 1."""
+    nodes = [node("a", gpus_allocated=4, gpu_indexes_allocated=None), node("b")]
+    narrow = Partition("p", nodes=("a", "b"), most_cpus_per_node=16)
+    asked = asks(4, 2, gpus_per_task=1, tasks=4, cpus=32)
+    assert [where(gate(nodes, partitions=known).find(asked)) for known in ((narrow,), ())] == ["a:2,b:2", "a:3,b:1"]
