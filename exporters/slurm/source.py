@@ -86,6 +86,8 @@ class SlurmSource:
         self._partitions: tuple[Partition, ...] = ()
         self._reservations: tuple[Reservation, ...] = ()
         self._health: dict[str, TargetHealth] = {}
+        self._unswitched: dict[int, tuple[Job, Job]] = {}
+        """Jobs of the last answer as they came and without switches, where there are none."""
 
     def read(self) -> SchedulerSnapshot:
         """Read nodes, jobs, partitions and reservations once."""
@@ -137,11 +139,18 @@ class SlurmSource:
     def _with_switches(self, jobs: tuple[Job, ...], rules: SchedulerRules) -> tuple[Job, ...]:
         """Return the jobs with the switches that they ask for, where the list of jobs itself does not tell."""
         if rules.site.tree is False:
-            return tuple(_switched(job, {}) for job in jobs)
+            return self._without_switches(jobs)
         if all(job.request.details.switches is not None for job in jobs):
             return jobs
         known = self._maybe("switches", self._transport.switches)
         return jobs if known is None else tuple(_switched(job, known) for job in jobs)
+
+    def _without_switches(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+        """Return the jobs where there are no switches; those that are told as before stay the same objects."""
+        before = self._unswitched
+        told = [one if (one := before.get(id(job))) and one[0] is job else (job, _switched(job, {})) for job in jobs]
+        self._unswitched = {id(job): (job, completed) for job, completed in told}
+        return tuple(completed for _, completed in told)
 
     def _records(self, target: str, read: Callable[[], Parsed[Record]]) -> tuple[Record, ...] | None:
         return self._maybe(target, lambda: self._ask(target, read))

@@ -1,5 +1,6 @@
 """slurmrestd on loopback: versions, tokens, bounds and what goes wrong on the way."""
 
+import contextlib
 import json
 import operator
 import os
@@ -64,8 +65,10 @@ def test_the_version_is_found_once(source, slurmrestd):
     assert tried == [f"/slurm/{version}/ping" for version in VERSIONS[:VERSIONS.index("v0.0.38") + 1]]
 
 
-def test_jobs_and_nodes_that_are_told_as_before_stay_the_same_objects(source):
-    first, second = source.read(), source.read()
+@pytest.mark.parametrize("settings", [{}, {"TopologyPlugin": "topology/none"}])
+def test_jobs_and_nodes_that_are_told_as_before_stay_the_same_objects(slurmrestd, clock, settings):
+    with contextlib.closing(SlurmRestConfig(url=slurmrestd.url(""), settings=settings).build(clock)) as source:
+        first, second = source.read(), source.read()
 
     assert all(map(operator.is_, first.jobs, second.jobs))
     assert all(map(operator.is_, first.nodes, second.nodes))
