@@ -27,7 +27,7 @@ class RuntimeHistory:
     """Run times of jobs that have ended, to be asked about any job."""
 
     def __init__(self, past: JobColumns) -> None:
-        self._past = past
+        self.past = past
         self._users = {user: code for code, user in enumerate(past.vocabularies["user"])}
         self._partitions = {name: code for code, name in enumerate(past.vocabularies["partition"])}
         self._templates: dict[str, int] = {}
@@ -64,7 +64,7 @@ class RuntimeHistory:
 
     def _foresee(self, jobs: Sequence[Job]) -> Floats:
         """Return [job, column of ``FORESIGHT``]."""
-        past, run_s, ended_s = self._past, self._past.end_s - self._past.start_s, self._past.end_s
+        past, run_s, ended_s = self.past, self.past.end_s - self.past.start_s, self.past.end_s
         # Nobody is his own predecessor; what became of these jobs is known to those that come after.
         row = {key: number for number, key in enumerate(zip(past.job_id, past.submit_s, strict=True))}
         own = [row.get(job.key, -1) for job in jobs]
@@ -81,7 +81,7 @@ class RuntimeHistory:
 
     def _traits(self, jobs: Sequence[Job], kept: NDArray[np.bool_]) -> Traits:
         """Return what makes jobs of the past and these alike."""
-        past = self._past
+        past = self.past
         return Traits(
             np.append(past.gpus[kept], [job.request.gpus for job in jobs]),
             np.append(past.user[kept], _codes([job.user for job in jobs], self._users)),

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ...storage.columns import JobColumns
 from ...storage.recommendations import Recommendation
 from ...storage.records import ModelCard, Node, NodeState, SchedulerSnapshot
 from ..agents.kinds import FAILURES
@@ -72,6 +73,8 @@ class AdviceInputs:
     """What was foretold of starts, and how it came; nothing is foretold as an interval without."""
     stale_s: float = float("inf")
     """Agents are not asked about a cluster that was last seen longer ago."""
+    past: JobColumns | None = None
+    """Jobs that have ended, for orders that look back at those next to a job."""
 
 
 class Advisor:
@@ -97,7 +100,7 @@ class Advisor:
         if not snapshot.nodes:
             return Advice(now_s, snapshot_s=snapshot.time_s)
         state = ClusterState.from_snapshot(snapshot, now_s, foresight=self._circumstances.foresight,
-                                           speeds=self._speeds)
+                                           speeds=self._speeds, past=self._circumstances.past)
         context = DecisionContext(state, snapshot, Diagnosis(snapshot, now_s), now_s, self._circumstances.stale_s,
                         self._incumbent, self._settings.draws)
         heuristic = PolicyAdvice(state, self._heuristic, context.diagnosis)

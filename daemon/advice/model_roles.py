@@ -25,8 +25,8 @@ from .warm_up import WarmUp
 
 log = logging.getLogger(__name__)
 
-EXPERIENCE_S = 600.0
-"""How often the daemon looks at which jobs have ended since."""
+EXPERIENCE_S = 60.0
+"""How often the daemon looks at which jobs have ended since: some orders go by how long those next to a job took."""
 STALE_READS = 3.0
 """An agent is not asked once so many reads of the scheduler are missing,"""
 STALE_S = 60.0
@@ -99,7 +99,8 @@ class ModelRoles:
         served_models = self._agency.served_models(self.learned.in_force)
         stale_s = max(STALE_S, STALE_READS * settings.cycles.jobs * self._speed)
         return AdviceInputs(served_models, settings.live_incumbent, self._experience,
-                            settings.advising(self.learned.leader), self._forecasts, stale_s)
+                            settings.advising(self.learned.leader), self._forecasts, stale_s,
+                            None if self._experience is None else self._experience.past)
 
     @property
     def experience(self) -> RuntimeHistory | None:

@@ -36,6 +36,8 @@ class Order:
     wake: Wake | None = None
     clerk: Callable[[Cluster, Workload, State], Clerk] | None = None
     """Reckons the order from time to time; the key then only tells the rank."""
+    ready: Callable[[ClusterState], State] | None = None
+    """Returns the arrays as it wants them before any decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +142,14 @@ class Recipe:
             self.order.wake is not None,
             self.walking.patient and self.placing.repeatable and not self.order.moving,
             self.walking.estimates, self.walking.own_order, self.walking.levels, resizing=self.walking.resizing,
-            lines=self.walking.lines, turns=self.walking.turns, ready=self.walking.ready, clerk=self.order.clerk,
+            lines=self.walking.lines, turns=self.walking.turns, clerk=self.order.clerk,
+            ready=self._ready if self.order.ready and self.walking.ready else self.order.ready or self.walking.ready,
             instead=self.walking.instead and self._instead)
+
+    def _ready(self, state: ClusterState) -> State:
+        for rule in (self.order, self.walking):
+            state.arrays = state.arrays if rule.ready is None else rule.ready(state)
+        return state.arrays
 
     def _instead(self, state: ClusterState) -> Walk | None:
         walk = self.walking.instead and self.walking.instead(state)

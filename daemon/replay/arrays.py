@@ -192,6 +192,8 @@ class State(NamedTuple):
     """Scratch: [job] what they are sorted by."""
     weights: Floats
     """What learned rules go by; empty for all others. They alone know what it means."""
+    kin: Floats
+    """What orders that let like jobs tell of one another go by; empty for all others. They alone know what it means."""
     traits: Floats
     """[job, trait] what learned rules make of each job before the first decision."""
     mood: Floats

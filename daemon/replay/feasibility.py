@@ -207,8 +207,8 @@ def state_arrays(cluster: Cluster, workload: Workload, seed: int, **terms: Unpac
         usage=np.zeros((int(jobs.user.max(initial=0)) + 1, 3)), log=np.zeros(3 * size + 3, np.int32),
         chosen=np.zeros(len(cluster) + 1, np.int64), shares=np.zeros(len(cluster) + 1, np.int64),
         imagined=np.stack([nodes, nodes]).view(np.recarray),
-        listed=np.zeros(size + 1, np.int32), keys=np.zeros(size), weights=np.zeros(0), traits=np.zeros((0, 0)),
-        mood=np.zeros(0), outlook=np.zeros(0, np.int64)), refused
+        listed=np.zeros(size + 1, np.int32), keys=np.zeros(size), weights=np.zeros(0), kin=np.zeros(0),
+        traits=np.zeros((0, 0)), mood=np.zeros(0), outlook=np.zeros(0, np.int64)), refused
 
 
 def _tables(workload: Workload, speed: SpeedTable) -> dict[str, NDArray[np.float64]]:

@@ -9,10 +9,11 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from ...storage.columns import JobColumns
 from ...storage.recommendations import Placement
 from ...storage.records import Job, SchedulerSnapshot
 from . import arrays as a
-from . import live
+from . import ended_runs, live
 from .admission.gate import Gate, Hold
 from .cluster import Cluster
 from .feasibility import ReplayOptions, state_arrays
@@ -89,6 +90,8 @@ class ClusterState:
     """Who ranks the jobs, where the order is reckoned from time to time."""
     walk: object = None
     """Who goes through the queue, where that is another than the rules have."""
+    ended: a.Floats = field(default_factory=ended_runs.NONE.copy)
+    """Of a live state, what is recorded of jobs that have ended, as :mod:`.ended_runs` has it."""
 
     @classmethod
     def of(cls, cluster: Cluster, workload: Workload, *, seed: int = 0, **terms: Unpack[ReplayOptions]) -> ClusterState:
@@ -99,12 +102,14 @@ class ClusterState:
 
     @classmethod
     def from_snapshot(cls, snapshot: SchedulerSnapshot, now: float, *, seed: int = 0,
-                      foresight: Foresight | None = None, speeds: SiteSpeeds = FLAT_SPEEDS) -> ClusterState:
+                      foresight: Foresight | None = None, speeds: SiteSpeeds = FLAT_SPEEDS,
+                      past: JobColumns | None = None) -> ClusterState:
         """Return the live state: pending jobs wait, running jobs hold their nodes until their limit at the latest.
 
         Nodes that may not be used now are closed, not absent, so rows stay the same. Jobs on unknown nodes hold
         nothing; what a node says is allocated beyond its known jobs is taken away from what is free. Waiting jobs that
-        the scheduler itself holds back (dependencies, limits, begin times) are held, not waiting.
+        the scheduler itself holds back (dependencies, limits, begin times) are held, not waiting. Jobs of the ``past``
+        that have ended get no row.
         """
         jobs = live.jobs_of(snapshot)
         cluster = replace(Cluster.from_records(live.nodes_of(snapshot), snapshot.partitions),
@@ -123,6 +128,9 @@ class ClusterState:
         state = cls.of(cluster, workload, seed=seed, known=speeds.fungible)
         state.records = tuple(jobs)
         state.arrays.clock[a.NOW], state.arrays.jobs.limit = now, limits
+        if past is not None:
+            codes = {name: code + 1 for code, name in enumerate(workload.user_names)}  # as rows of jobs have them
+            state.ended = ended_runs.beside(past, jobs, codes)
         state.gate = Gate(snapshot, now)
         state.arrays, state.holds = live.settle(state.arrays, cluster, jobs, snapshot, state.gate)
         state.rejected = [rejection for rejection in state.rejected if not jobs[rejection.job].state.active
@@ -161,11 +169,12 @@ class ClusterState:
 
     def copy(self) -> ClusterState:
         """Return a state that can be changed without changing this one."""
-        fixed = {"eligible", "demand", "speed", "spread", "company", "grants", "islands", "costs", "weights", "traits"}
+        fixed = {"eligible", "demand", "speed", "spread", "company", "grants", "islands", "costs", "weights", "traits",
+                 "kin"}
         fresh = {name: getattr(self.arrays, name).copy() for name in a.State._fields if name not in fixed}
         return ClusterState(self.cluster, self.workload, self.arrays._replace(**fresh), list(self.rejected),
                             self.records, self.gate, dict(self.holds), self.known,
-                            self.clerk and self.clerk.copy(), self.walk)
+                            self.clerk and self.clerk.copy(), self.walk, self.ended)
 
     def apply(self, actions: Actions) -> None:
         """Carry out actions; ValueError, naming the job, when one does not fit."""

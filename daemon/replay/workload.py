@@ -216,11 +216,12 @@ def waits_from(job: Job) -> float:
 
 def in_order(jobs: Sequence[Job]) -> list[Job]:
     """Return jobs in the order of a workload's rows: since when they wait, then by number."""
-    named = sorted(jobs, key=lambda job: _natural(job.job_id))
+    named = sorted(jobs, key=lambda job: natural(job.job_id))
     return [named[row] for row in np.argsort([waits_from(job) for job in named], kind="stable")]
 
 
-def _natural(job_id: str) -> tuple[int, str]:
+def natural(job_id: str) -> tuple[int, str]:
+    """Return what a job's number sorts by."""
     digits = re.match(r"\d+", job_id)
     return (int(digits[0]) if digits else 0, job_id)
 

@@ -8,17 +8,20 @@ from threading import Event
 import numpy as np
 import pytest
 
-from idlewatt.daemon.advice.model_roles import MOST_SHADOWS, ModelLoader, roles, wanted
+from idlewatt.daemon.advice.advisor import Advisor
+from idlewatt.daemon.advice.model_roles import MOST_SHADOWS, ModelLoader, ModelRoles, roles, wanted
 from idlewatt.daemon.agents.checkpoint import CARD, WEIGHTS, write_card
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, save
 from idlewatt.daemon.agents.scorer.network import SIZE
 from idlewatt.daemon.counterfactual import WindowRequest, replayed
 from idlewatt.daemon.learning.models import ModelStore
 from idlewatt.daemon.learning.regret import DAY_S
+from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.daemon.view import DaemonView
+from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
 from idlewatt.storage.promotions import Decision, Promotion, ShadowResult
-from idlewatt.storage.records import ModelCard
+from idlewatt.storage.records import Job, JobState, ModelCard, Node, Partition, Request, SchedulerSnapshot
 
 FIFO, EASY = "fifo+first-fit+easy", "limit-aged+best-fit+easy"
 CURVE = ((0.5, 0.9), (1.0, 0.8))
@@ -97,6 +100,29 @@ def test_damaged_files_keep_an_agent_from_its_seat_until_they_are_whole_again(ag
 def test_an_agent_that_is_not_in_the_store_is_a_fault_and_no_crash(agency):
     (found,) = agency.served_models(force(decided("scorer@nowhere")))
     assert "there is no model" in found.fault
+
+
+# What is told of jobs that have ended.
+
+def test_an_order_that_looks_back_advises_by_what_the_daemon_recorded_of_jobs_that_have_ended(tmp_path, rig):
+    now, settings = 1e9, rig.service().settings
+    quick = settings.model_copy(update={"advice": AdviceSettings(policy="sampled+best-fit+easy", shadow=())})
+    first, then = (Job(name, now - waits, JobState.PENDING, "gpu", Request(8), user=user, limit_s=DAY_S)
+                   for name, user, waits in (("90", "slow", 60.0), ("91", "quick", 30.0)))
+    near = [Job(str(number), now - 9e3 + number, JobState.COMPLETED, "gpu", Request(8), user=user,
+                start_s=now - 8e3, end_s=now - 8e3 + took_s)
+            for number, (user, took_s) in enumerate([("slow", 7e3), ("quick", 60.0)] * 5)]
+    snapshot = SchedulerSnapshot(now, (Node("dgx-1", ("gpu",), 8),), (Partition("gpu", ("dgx-1",)),), (first, then))
+    started = {}
+    for recorded in ([], near):
+        with History.open(f"sqlite:///{tmp_path}/{len(recorded)}.db") as history:
+            history.record_finished(recorded)
+            known = ModelRoles(quick, history, 1.0, now)
+            inputs = replace(known.advice_inputs(quick, now), heuristic="", foresight=None)
+            known.end()
+        said = Advisor(quick.advice, inputs).advise(snapshot, now).recommendations
+        started[len(recorded)] = [one.job_id for one in said if one.action == "start" and not one.shadow]
+    assert started == {0: ["90"], len(near): ["91"]}
 
 
 # In the daemon.
