@@ -84,7 +84,7 @@ def ready(state: ClusterState) -> State:
 
     What is recorded of ended jobs stands between the rows where it would in a replay.
     """
-    jobs, ended, size = state.arrays.jobs, state.ended, len(state.arrays.jobs)
+    jobs, ended, size = state.arrays.jobs, state.ended(), len(state.arrays.jobs)
     order = np.argsort(np.concatenate([np.arange(size), ended[:, NEXT] - 0.5]), kind="stable")
     like = np.concatenate([np.column_stack([jobs.gpus, jobs.user]), ended[:, [GPUS, USER]]])
     facts = np.zeros((len(like), FACTS))

@@ -20,8 +20,11 @@ REACH = 200
 """Jobs that are looked at on either side of one that waits."""
 NEXT, GPUS, USER, RUN, FACTS = range(5)
 """Columns: the row that comes next in order, what it asked for, whose it was, the logarithm of its run time."""
-NONE = np.zeros((0, FACTS))
-"""Nothing has ended, or it is still there among the rows."""
+
+
+def none() -> Floats:
+    """Return that nothing has ended, or that it is still there among the rows."""
+    return np.zeros((0, FACTS))
 
 
 def beside(past: JobColumns, jobs: Sequence[Job], users: Mapping[str, int]) -> Floats:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -90,8 +91,8 @@ class ClusterState:
     """Who ranks the jobs, where the order is reckoned from time to time."""
     walk: object = None
     """Who goes through the queue, where that is another than the rules have."""
-    ended: a.Floats = field(default_factory=ended_runs.NONE.copy)
-    """Of a live state, what is recorded of jobs that have ended, as :mod:`.ended_runs` has it."""
+    ended: Callable[[], a.Floats] = ended_runs.none
+    """Tells of a live state what is recorded of jobs that have ended, as :mod:`.ended_runs` has it: few orders ask."""
 
     @classmethod
     def of(cls, cluster: Cluster, workload: Workload, *, seed: int = 0, **terms: Unpack[ReplayOptions]) -> ClusterState:
@@ -130,7 +131,7 @@ class ClusterState:
         state.arrays.clock[a.NOW], state.arrays.jobs.limit = now, limits
         if past is not None:
             codes = {name: code + 1 for code, name in enumerate(workload.user_names)}  # as rows of jobs have them
-            state.ended = ended_runs.beside(past, jobs, codes)
+            state.ended = partial(ended_runs.beside, past, jobs, codes)
         state.gate = Gate(snapshot, now)
         state.arrays, state.holds = live.settle(state.arrays, cluster, jobs, snapshot, state.gate)
         state.rejected = [rejection for rejection in state.rejected if not jobs[rejection.job].state.active

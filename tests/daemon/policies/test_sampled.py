@@ -143,7 +143,7 @@ def test_of_a_job_that_runs_again_and_of_one_that_never_ran_the_past_tells_nothi
     state = ClusterState.from_snapshot(SchedulerSnapshot(now, (Node("n", ("p",), gpus=4),), (), (again, waiting)), now,
                                        past=recorded(tmp_path, [over, gone, never]))
     assert [job.job_id for job in state.records] == ["7", "9"]
-    assert state.ended.tolist() == [[0.0, 1.0, state.arrays.jobs[1].user, np.log(100.0)]]
+    assert state.ended().tolist() == [[0.0, 1.0, state.arrays.jobs[1].user, np.log(100.0)]]
     assert state.copy().ended is state.ended
 
 
