@@ -22,7 +22,8 @@ from ..replay.rules import Key, Place, Walk
 from ..replay.state import ClusterState
 from .registry import backfill
 from .slurm_books import AT_ONCE, CHOSEN, COLUMNS, LAST, SEEN, SIZE, Books, books_of, kind_of, list_returns, rooms
-from .slurm_outlook import INTERVAL, LOOKS, TESTED, WINDOW, WORK, clear_plans, keep, plan_of, soonest
+from .slurm_outlook import WORK, soonest
+from .slurm_plans import INTERVAL, LOOKS, TESTED, WINDOW, clear_plans, keep, plan_of
 from .slurm_preemption import PREEMPTS, plan_or_start, ready_to_preempt, start_in_line, take_back
 from .strict import start_heads
 
@@ -48,16 +49,9 @@ def slurm_backfill(state: State, key: Key, place: Place) -> None:
     """Start jobs in order; when it is time for it, plan those that wait and start whoever delays none."""
     if looks(state):
         start_heads(state, place, True)
-    seen = float(state.counts[ENDED_JOBS] * 2 + state.counts[RUNNING_JOBS] + state.counts[WAITING_JOBS])
-    if state.counts[WAITING_JOBS] == 0 or seen == state.mood[SEEN]:
-        return
-    due = next_walk(state)
-    if state.clock[NOW] < due:
-        state.clock[WAKE] = min(state.clock[WAKE], due)
-        return
-    walk_all(state, place)
-    state.mood[LAST] = state.clock[NOW]
-    state.mood[SEEN] = float(state.counts[ENDED_JOBS] * 2 + state.counts[RUNNING_JOBS] + state.counts[WAITING_JOBS])
+    if walk_is_due(state):
+        walk_all(state, place)
+        note_walk(state)
 
 
 @compiled
@@ -79,21 +73,38 @@ def next_walk(state: State) -> float:
     return float(due + np.ceil((state.clock[NOW] - due) / every - 1e-6) * every)
 
 
+@compiled
+def walk_is_due(state: State) -> bool:
+    """Tell whether to walk now; where that is too early, see to it that it is done when it is time."""
+    if state.counts[WAITING_JOBS] == 0 or happened(state) == state.mood[SEEN]:
+        return False
+    due = next_walk(state)
+    if state.clock[NOW] < due:
+        state.clock[WAKE] = min(state.clock[WAKE], due)
+    return state.clock[NOW] >= due
+
+
+@compiled
+def note_walk(state: State) -> None:
+    """Note that a walk is over, and what had happened by then."""
+    state.mood[LAST], state.mood[SEEN] = state.clock[NOW], happened(state)
+
+
+@compiled
+def happened(state: State) -> float:
+    """Return a number that another one follows upon when a job comes, starts or ends."""
+    return float(state.counts[ENDED_JOBS] * 2 + state.counts[RUNNING_JOBS] + state.counts[WAITING_JOBS])
+
+
 def backfill_with_room(state: State, key: Key, place: Place) -> None:
     """Start jobs in order and plan those that wait, as ``slurm_backfill`` does, where jobs may preempt others."""
     state.clock[WAKE] = min(state.clock[WAKE], take_back(state))
     if looks(state):
         start_in_line(state, place)
-    seen = float(state.counts[ENDED_JOBS] * 2 + state.counts[RUNNING_JOBS] + state.counts[WAITING_JOBS])
-    if state.counts[WAITING_JOBS] == 0 or seen == state.mood[SEEN]:
-        return
-    due = next_walk(state)
-    if state.clock[NOW] < due:
-        state.clock[WAKE] = min(state.clock[WAKE], due)
+    if not walk_is_due(state):
         return
     made = walk_with_room(state, place)
-    state.mood[LAST] = state.clock[NOW]
-    state.mood[SEEN] = float(state.counts[ENDED_JOBS] * 2 + state.counts[RUNNING_JOBS] + state.counts[WAITING_JOBS])
+    note_walk(state)
     if made:
         state.mood[SEEN] = -1.0
         start_in_line(state, place)

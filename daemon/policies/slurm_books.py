@@ -21,13 +21,14 @@ LAST, SEEN, CHOSEN, TABLES = range(4)
 """Places in ``State.mood``: when the last walk was; what had happened by then; how many nodes were chosen. From the
 last on it has tables of all jobs, which preemption goes by, and behind these the moments."""
 COLUMNS_OF_JOBS = 4
-PLANNED, CHANGES, OPENED, CLEAR, FEW, HEADER = range(6)
+PLANNED, CHANGES, OPENED, CLEAR, FEW, LISTED, HEADER = range(7)
 """Places in ``State.outlook``: how many plans there are, how often a node changed, how many imagined nodes are
-open, how many nodes clear, and whether these are few."""
+open, how many nodes clear, whether these are few, and how often running jobs were listed."""
 RUNS, PLANS = 32, 48
 """Running jobs and plans that are kept apart on a node."""
-POOL, GPUS, CPUS, MEMORY, WHOLE, SYNCED, SIZE, COLUMNS = range(8)
-"""What a kind is told by; up to which change it knows the nodes, counted from 1; how many nodes it can use."""
+POOL, GPUS, CPUS, MEMORY, WHOLE, SYNCED, SIZE, SEATED, COLUMNS = range(9)
+"""What a kind is told by; up to which change it knows the nodes, counted from 1; how many nodes it can use; which list
+of running jobs the places of its nodes and of the jobs there go by."""
 TRIES = 8
 """Places at which a kind may stand; where all are taken by others it drives one of them out."""
 AT_ONCE, NEVER = -1, 1 << 60
@@ -55,7 +56,7 @@ class Books(NamedTuple):
     next_ends: Floats
     next_node: Longs
     blockers: Longs
-    """[node] plans that are in the way at the moment that is looked at."""
+    """[node] plans that are in the way at the moment that is looked at; more than ever are on a node without use."""
     plans_on: Longs
     """[node] number of plans."""
     where: Longs
@@ -78,7 +79,7 @@ class Books(NamedTuple):
     opened: Longs
     """Imagined nodes that are open."""
     clear: Longs
-    """[word] usable nodes without such a plan."""
+    """[word] usable nodes without such a plan, by their place in the order of the kind."""
     touching: Longs
     """[word] running jobs, by place, that hold a part of a clear node; told only where these are few."""
     kinds: Longs
@@ -89,6 +90,10 @@ class Books(NamedTuple):
     """[node of kind] job that has to end."""
     ranked: Longs
     """[place of kind] nodes by that."""
+    seats: Longs
+    """[node of kind] its place among them; -1 for one that is no use."""
+    turns: Longs
+    """[place of kind] place of the running job that has to end there."""
 
 
 @compiled
@@ -107,7 +112,7 @@ def rooms(nodes: int, jobs: int) -> tuple[int, int]:
     """Return how long ``outlook`` and ``mood`` have to be."""
     kinds, words = kinds_of.py_func(nodes), words_of.py_func(nodes)  # type: ignore[attr-defined]
     longs = (HEADER + 3 * nodes * PLANS + 2 * (jobs + 1) + 9 * nodes + 5 * nodes * RUNS + words + jobs // 64 + 1
-             + kinds * (COLUMNS + words + 2 * nodes))
+             + kinds * (COLUMNS + words + 4 * nodes))
     return longs, TABLES + COLUMNS_OF_JOBS * jobs + jobs + 1 + nodes + 4 * nodes * PLANS
 
 
@@ -129,7 +134,8 @@ def books_of(state: State) -> Books:
         plans_on=sites, entry=sites[nodes:], latest=sites[2 * nodes:], apart=sites[3 * nodes:],
         known=sites[4 * nodes:], fresh=sites[5 * nodes:], changed=sites[6 * nodes:], opened=sites[7 * nodes:],
         blockers=sites[8 * nodes:], back=back, clear=sets, touching=sets[words:], kinds=rows,
-        usable=rows[kinds * COLUMNS:], needs=needs, ranked=needs[kinds * nodes:])
+        usable=rows[kinds * COLUMNS:], needs=needs, ranked=needs[kinds * nodes:],
+        seats=needs[2 * kinds * nodes:], turns=needs[3 * kinds * nodes:])
 
 
 @compiled
@@ -161,6 +167,7 @@ def mixed(digest: int, value: int) -> int:
 def list_returns(state: State) -> None:
     """Write down by node what running jobs give back, by their limits, and on which nodes anything has changed."""
     book, used = books_of(state), 0
+    book.head[LISTED] += 1
     for node in range(state.nodes.size):
         row = state.nodes[node]
         book.apart[node], book.entry[node] = 0, -1
@@ -231,6 +238,7 @@ def kind_of(state: State, book: Books, ask: Ask) -> int:
     row = COLUMNS * kind
     book.kinds[row + POOL], book.kinds[row + GPUS], book.kinds[row + CPUS] = ask.pool, gpus, cpus
     book.kinds[row + MEMORY], book.kinds[row + WHOLE], book.kinds[row + SYNCED] = memory, ask.whole, 0
+    book.kinds[row + SEATED] = 0
     sync(state, book, kind)
     return kind
 

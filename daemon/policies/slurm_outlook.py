@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..replay.arrays import NOW, RUNNING_JOBS, Ask, Floats, State
+from ..replay.arrays import NOW, RUNNING_JOBS, Ask, State
 from ..replay.compiled import compiled
 from ..replay.moves import site_with
+from ..replay.queue import NONE, lowest_bit
 from ..replay.rules import Place
 from .slurm_books import (
     CHOSEN,
     CLEAR,
     COLUMNS,
     FEW,
+    LISTED,
     OPENED,
     PLANNED,
-    PLANS,
+    SEATED,
     SIZE,
     Books,
     books_of,
@@ -34,9 +36,8 @@ from .slurm_books import (
     take_out,
     words_of,
 )
+from .slurm_plans import WINDOW, is_clear
 
-INTERVAL, WINDOW, RESOLUTION, TESTED, LOOKS = range(5)
-"""Places in ``State.weights``."""
 WINDOW_S = 30.0
 """All running jobs that end within a window are gone at once. The first ends so long after the next multiple of this,
 each further one twice as long after it as the one before."""
@@ -46,17 +47,8 @@ WORK = 1
 """A level of ``State.imagined`` that the look ahead leaves alone."""
 SPARSE = 8
 """Clear nodes are few where they are less than one in so many: then the jobs on them are listed, not looked for."""
-HIGHEST = (1 << 63) - 1
-
-
-@compiled
-def clear_plans(state: State) -> None:
-    """Plan nothing, and imagine all nodes closed."""
-    book = books_of(state)
-    book.head[PLANNED] = book.head[OPENED] = 0
-    for node in range(state.nodes.size):
-        book.plans_on[node], book.first[node] = 0, np.inf
-        state.imagined[0, node].open, state.imagined[0, node].free_gpus = 0, -1
+NO_USE = 1 << 40
+"""In place of how many plans are in the way: nodes that are none of a kind's are never clear."""
 
 
 @compiled
@@ -70,18 +62,19 @@ def soonest(state: State, place: Place, ask: Ask, lasts: float) -> float:
     horizon, begin, kind = state.clock[NOW] + state.weights[WINDOW], state.clock[NOW], kind_of(state, book, ask)
     if book.kinds[COLUMNS * kind + SIZE] < ask.chunks + ask.rests:
         return np.inf
-    soon, until = end_of(state, book, rank_of(book, kind, state.nodes.size, 0)), -np.inf
+    seat_nodes(state, book, kind)
+    soon, until = end_of(state, book, book.turns[kind * state.nodes.size]), -np.inf
     over = begun = begin_search(state, book, kind)
     while begin <= horizon:
         over = open_over(state, book, kind, over, begin, until)
         until = begin + lasts
-        begun = close_begun(book, begun, begin, until)
-        later, when = next_over(state, book, kind, over, until), np.inf
+        begun = close_begun(state, book, kind, begun, begin, until)
+        later, when = next_over(book, over, until), np.inf
         if soon <= later and book.head[CLEAR] >= ask.chunks + ask.rests:
             wanted = first_clear(state, book, kind)
             if end_of(state, book, wanted) <= later:
                 when = max(begin, will_run(state, book, place, ask, kind, wanted, later))
-            if when == begin or (when <= later and (when > horizon or is_clear(state, book, when, lasts))):
+            if when == begin or (when <= later and (when > horizon or is_clear(state, book, over, when, lasts))):
                 return when
         begin = min(when, later)
     return np.inf
@@ -90,69 +83,92 @@ def soonest(state: State, place: Place, ask: Ask, lasts: float) -> float:
 @compiled
 def begin_search(state: State, book: Books, kind: int) -> int:
     """Begin with all usable nodes clear, and with the first plan."""
-    words = words_of(state.nodes.size)
-    for word in range(words):
-        book.clear[word] = book.usable[kind * words + word]
-    for node in range(state.nodes.size):
-        book.blockers[node] = 0
-    book.head[CLEAR] = book.kinds[COLUMNS * kind + SIZE]
+    nodes, size = state.nodes.size, book.kinds[COLUMNS * kind + SIZE]
+    for word in range(words_of(nodes)):
+        left = size - (word << 6)
+        book.clear[word] = -1 if left >= 64 else (np.int64(1) << max(left, 0)) - 1
+    for node in range(nodes):
+        book.blockers[node] = 0 if book.seats[kind * nodes + node] >= 0 else NO_USE
+    book.head[CLEAR] = size
     return 0
+
+
+@compiled
+def seat_nodes(state: State, book: Books, kind: int) -> None:
+    """Write down where each node stands in the order of a kind, and when its turn is, unless that is known."""
+    if book.kinds[COLUMNS * kind + SEATED] == book.head[LISTED]:
+        return
+    nodes, running = state.nodes.size, state.counts[RUNNING_JOBS]
+    begin = kind * nodes
+    for node in range(nodes):
+        book.seats[begin + node] = -1
+    for index in range(book.kinds[COLUMNS * kind + SIZE]):
+        node = book.ranked[begin + index]
+        book.seats[begin + node] = index
+        book.turns[begin + index] = min(place_of(book, book.needs[begin + node]), running)
+    book.kinds[COLUMNS * kind + SEATED] = book.head[LISTED]
 
 
 @compiled
 def open_over(state: State, book: Books, kind: int, plan: int, begin: float, until: float) -> int:
     """Clear nodes of plans that are over by a moment and were in the way so far; return the first that is not over."""
-    first = kind * words_of(state.nodes.size)
+    first = kind * state.nodes.size
     while plan < book.head[PLANNED] and book.plan_ends[plan] <= begin:
         if book.plan_time[plan] <= until:
             node = book.plan_node[plan]
             book.blockers[node] -= 1
-            if book.blockers[node] == 0 and holds(book.usable, first, node):
-                put(book.clear, 0, node)
+            if book.blockers[node] == 0:
+                put(book.clear, 0, book.seats[first + node])
                 book.head[CLEAR] += 1
         plan += 1
     return plan
 
 
 @compiled
-def close_begun(book: Books, plan: int, begin: float, until: float) -> int:
+def close_begun(state: State, book: Books, kind: int, plan: int, begin: float, until: float) -> int:
     """Close nodes on which plans begin until a moment and are not over yet; return the first that begins later."""
+    first = kind * state.nodes.size
     while plan < book.head[PLANNED] and book.next_time[plan] <= until:
         if book.next_ends[plan] > begin:
             node = book.next_node[plan]
-            book.blockers[node] += 1
-            if holds(book.clear, 0, node):
-                take_out(book.clear, 0, node)
+            if book.blockers[node] == 0:
+                take_out(book.clear, 0, book.seats[first + node])
                 book.head[CLEAR] -= 1
+            book.blockers[node] += 1
         plan += 1
     return plan
 
 
 @compiled
-def next_over(state: State, book: Books, kind: int, plan: int, until: float) -> float:
+def next_over(book: Books, plan: int, until: float) -> float:
     """Return when the first plan is over that is in the way until a moment; plans before the given one are over."""
-    first = kind * words_of(state.nodes.size)
     for index in range(plan, book.head[PLANNED]):
-        if book.plan_time[index] <= until and holds(book.usable, first, book.plan_node[index]) and not (
+        if book.plan_time[index] <= until and book.blockers[book.plan_node[index]] < NO_USE and not (
                 book.plan_joined[index] == 1 and book.plan_ends[index] <= until):
             return book.plan_ends[index]
     return np.inf
 
 
 @compiled
-def rank_of(book: Books, kind: int, nodes: int, index: int) -> int:
-    """Return which running job has to end before the node at a place in a kind's order has enough."""
-    return place_of(book, book.needs[kind * nodes + book.ranked[kind * nodes + index]])
+def first_clear(state: State, book: Books, kind: int) -> int:
+    """Return which running job has to end before the first of the clear nodes has enough for a part of a job."""
+    index = next_clear(state, book, 0)
+    return book.turns[kind * state.nodes.size + index] if index != NONE else state.counts[RUNNING_JOBS]
 
 
 @compiled
-def first_clear(state: State, book: Books, kind: int) -> int:
-    """Return which running job has to end before the first of the clear nodes has enough for a part of a job."""
-    nodes = state.nodes.size
-    for index in range(book.kinds[COLUMNS * kind + SIZE]):
-        if holds(book.clear, 0, book.ranked[kind * nodes + index]):
-            return rank_of(book, kind, nodes, index)
-    return state.counts[RUNNING_JOBS]
+def next_clear(state: State, book: Books, index: int) -> int:
+    """Return the first place from one on in the order of a kind at which a clear node stands; NONE if there is none."""
+    word, words = index >> 6, words_of(state.nodes.size)
+    if word >= words:
+        return NONE
+    left = np.uint64(book.clear[word]) & (~np.uint64(0) << np.uint64(index & 63))
+    while left == np.uint64(0):
+        word += 1
+        if word >= words:
+            return NONE
+        left = np.uint64(book.clear[word])
+    return (word << 6) + lowest_bit(left)
 
 
 @compiled
@@ -201,13 +217,11 @@ def end_of(state: State, book: Books, place: int) -> float:
 @compiled
 def first_beyond(state: State, book: Books, bound: float) -> int:
     """Return the place of the first running job that ends beyond a bound."""
-    low, high = 0, state.counts[RUNNING_JOBS]
-    while low < high:
-        middle = (low + high) // 2
-        if book.ends[middle] > bound:
-            high = middle
-        else:
-            low = middle + 1
+    low, left = 0, state.counts[RUNNING_JOBS]
+    while left > 0:
+        half = left >> 1
+        beyond = book.ends[low + half] > bound  # nobody can guess which, so nothing is to branch on it
+        low, left = low if beyond else low + half + 1, half if beyond else left - half - 1
     return low
 
 
@@ -220,16 +234,11 @@ def list_touching(state: State, book: Books) -> None:
         return
     for word in range(words):
         book.touching[word] = 0
-    for word in range(words_of(nodes)):
-        left = book.clear[word]
-        node = word << 6
-        while left != 0:
-            if left & 1 == 1:
-                entry = book.entry[node]
-                while entry >= 0:
-                    put(book.touching, 0, book.back[entry])
-                    entry = book.back[entry + 4]
-            left, node = (left >> 1) & HIGHEST, node + 1
+    for node in range(nodes):
+        entry = book.entry[node] if book.blockers[node] == 0 else -1
+        while entry >= 0:
+            put(book.touching, 0, book.back[entry])
+            entry = book.back[entry + 4]
 
 
 @compiled
@@ -259,34 +268,40 @@ def touches(state: State, book: Books, place: int) -> bool:
     if book.head[FEW] == 1:
         return holds(book.touching, 0, place)
     if book.where[place] >= 0:
-        return holds(book.clear, 0, book.where[place])
+        return bool(book.blockers[book.where[place]] == 0)
     row, found = state.jobs[state.estimates[place]], False
     for index in range(row.held, row.held + row.nodes_held):
-        found = found or holds(book.clear, 0, state.held[index].node)
+        found = found or book.blockers[state.held[index].node] == 0
     return found
 
 
 @compiled
 def try_at(state: State, book: Books, place: Place, ask: Ask, kind: int, last: int) -> bool:
-    """Tell whether a job fits on the clear nodes once running jobs up to one have ended, and choose its nodes.
-
-    Nodes that have no room for a part of it by then are left closed.
-    """
-    nodes, count = state.nodes.size, 0
-    for index in range(book.head[OPENED]):
-        state.imagined[0, book.opened[index]].open, state.imagined[0, book.opened[index]].free_gpus = 0, -1
-    for index in range(book.kinds[COLUMNS * kind + SIZE]):
-        if rank_of(book, kind, nodes, index) > last:
-            break
-        node = book.ranked[kind * nodes + index]
-        if holds(book.clear, 0, node):
-            imagine(state, book, node, last)
-            book.opened[count] = node
-            count += 1
-    book.head[OPENED] = count
-    count = place(site_with(state, state.imagined[0]), ask, state.chosen) if count >= ask.chunks + ask.rests else 0
+    """Tell whether a job fits on the clear nodes once running jobs up to one have ended, and choose its nodes."""
+    count, parts = open_ready(state, book, kind, last), ask.chunks + ask.rests
+    if count == parts == 1:
+        state.chosen[0] = book.opened[0]
+    else:
+        count = place(site_with(state, state.imagined[0]), ask, state.chosen) if count >= parts else 0
     state.mood[CHOSEN] = count
     return count > 0
+
+
+@compiled
+def open_ready(state: State, book: Books, kind: int, last: int) -> int:
+    """Open imagined nodes that are clear and have room for a part once running jobs up to one have ended, no others.
+
+    Return how many.
+    """
+    for place in range(book.head[OPENED]):
+        state.imagined[0, book.opened[place]].open, state.imagined[0, book.opened[place]].free_gpus = 0, -1
+    begin, index, count = kind * state.nodes.size, next_clear(state, book, 0), 0
+    while index != NONE and book.turns[begin + index] <= last:
+        book.opened[count] = book.ranked[begin + index]
+        imagine(state, book, book.opened[count], last)
+        index, count = next_clear(state, book, index + 1), count + 1
+    book.head[OPENED] = count
+    return count
 
 
 @compiled
@@ -298,89 +313,3 @@ def imagine(state: State, book: Books, node: int, last: int) -> None:
         gpus, cpus, memory = gpus + book.back[entry + 1], cpus + book.back[entry + 2], memory + book.back[entry + 3]
         entry = book.back[entry + 4]
     row.open, row.free_gpus, row.free_cpus, row.free_memory = 1, gpus, cpus, memory
-
-
-@compiled
-def is_clear(state: State, book: Books, when: float, lasts: float) -> bool:
-    """Tell whether nothing is planned on the chosen nodes for so long."""
-    begin, end = plan_of(state, when, lasts)
-    for place in range(int(state.mood[CHOSEN])):
-        node = state.chosen[place]
-        if book.first[node] >= end:
-            continue
-        for index in range(book.head[PLANNED]):
-            if book.plan_node[index] == node and book.plan_ends[index] > begin and book.plan_time[index] < end:
-                return False
-    return True
-
-
-@compiled
-def plan_of(state: State, when: float, lasts: float) -> tuple[float, float]:
-    """Return from when to when a plan keeps its nodes."""
-    resolution = state.weights[RESOLUTION]
-    begin = np.floor(when / resolution) * resolution
-    return begin, max(begin + resolution, np.floor((when + lasts) / resolution) * resolution)
-
-
-@compiled
-def keep(state: State, count: int, when: float, lasts: float) -> None:
-    """Keep the chosen nodes whole from then until the limit of a job."""
-    book = books_of(state)
-    begin, end = plan_of(state, when, lasts)
-    for index in range(count):
-        insert_plan(book, state.chosen[index], begin, end)
-
-
-@compiled
-def insert_plan(book: Books, node: int, begin: float, end: float) -> None:
-    """Keep a node for a while, among all plans by their end; where there are too many for it this one is left out."""
-    joined, count = 0, book.head[PLANNED]
-    if book.plans_on[node] == PLANS:
-        return
-    if book.plans_on[node] > 0:
-        index = first_at(book.plan_ends, count, begin)
-        while index < count and book.plan_ends[index] == begin:
-            book.plan_joined[index] = 1 if book.plan_node[index] == node else book.plan_joined[index]
-            index += 1
-        index = first_at(book.next_time, count, end)
-        while index < count and book.next_time[index] == end:
-            joined = 1 if book.next_node[index] == node else joined
-            index += 1
-    insert_by_end(book, count, node, begin, end, joined)
-    insert_by_begin(book, count, node, begin, end)
-    book.head[PLANNED], book.first[node] = count + 1, min(book.first[node], begin)
-    book.plans_on[node] += 1
-
-
-@compiled
-def first_at(moments: Floats, count: int, bound: float) -> int:
-    """Return the first of so many moments in order that is not before one."""
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if moments[middle] < bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@compiled
-def insert_by_end(book: Books, index: int, node: int, begin: float, end: float, joined: int) -> None:
-    """Insert a plan among so many by their end."""
-    while index > 0 and book.plan_ends[index - 1] > end:
-        book.plan_time[index], book.plan_ends[index] = book.plan_time[index - 1], book.plan_ends[index - 1]
-        book.plan_node[index], book.plan_joined[index] = book.plan_node[index - 1], book.plan_joined[index - 1]
-        index -= 1
-    book.plan_time[index], book.plan_ends[index] = begin, end
-    book.plan_node[index], book.plan_joined[index] = node, joined
-
-
-@compiled
-def insert_by_begin(book: Books, index: int, node: int, begin: float, end: float) -> None:
-    """Insert a plan among so many by their begin."""
-    while index > 0 and book.next_time[index - 1] > begin:
-        book.next_time[index], book.next_ends[index] = book.next_time[index - 1], book.next_ends[index - 1]
-        book.next_node[index] = book.next_node[index - 1]
-        index -= 1
-    book.next_time[index], book.next_ends[index], book.next_node[index] = begin, end, node

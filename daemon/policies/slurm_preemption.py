@@ -21,7 +21,8 @@ from ..replay.state import ClusterState
 from ..replay.workload import Workload
 from .preempting import holds_chosen
 from .slurm_books import CHOSEN, COLUMNS_OF_JOBS, TABLES, list_returns
-from .slurm_outlook import WINDOW, WORK, keep, soonest
+from .slurm_outlook import WORK, soonest
+from .slurm_plans import WINDOW, keep
 from .strict import first_line, line_up, move_on, try_start
 
 PREEMPTS, GROUPS, REORDERS, STRICT, YOUNGEST, RETURNS, MATRIX = range(5, 12)

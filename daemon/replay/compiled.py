@@ -268,6 +268,16 @@ def _njit(function: Function, **options: Any) -> object:
         return numba.njit(**options)(function)
 
 
+def only_version(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the machine code of a compiled function that was called, without its look at the types of what it gets.
+
+    That look takes as long as the replay of an hour. Where there is code for several types it has to be.
+    """
+    versions: list[Any] = list(function.overloads.values())  # type: ignore[attr-defined]
+    only: Callable[..., Any] = versions[0].entry_point if len(versions) == 1 else function
+    return only
+
+
 def pointer(function: Callable[..., object], signature: Signature) -> object:
     """Compile ``function`` to a function pointer that other compiled code can be handed at run time.
 

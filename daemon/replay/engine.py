@@ -33,7 +33,7 @@ from .arrays import (
     State,
 )
 from .cluster import Cluster
-from .compiled import compiled, compiled_without_lock
+from .compiled import compiled, compiled_without_lock, only_version
 from .events import Agenda, advance, agenda_of, next_time
 from .execution_rate import set_paces
 from .feasibility import ReplayOptions
@@ -189,9 +189,10 @@ def go_on(state: ClusterState, agenda: Agenda, rules: Rules, until: float) -> No
         run_until(arrays, agenda, calls, until)
         return
     # As plain Python it is faster than the way into compiled code, on which all arrays are looked at.
-    upcoming_at = next_time.py_func  # type: ignore[attr-defined]
+    upcoming_at, run_on = next_time.py_func, run_until  # type: ignore[attr-defined]
     while (upcoming := upcoming_at(arrays, agenda)) <= until and np.isfinite(upcoming):
-        run_until(arrays, agenda, calls, min(until, state.clerk.attend(arrays, upcoming)))
+        run_on(arrays, agenda, calls, min(until, state.clerk.attend(arrays, upcoming)))
+        run_on = only_version(run_until)
 
 
 @compiled

@@ -19,7 +19,8 @@ for _bit in range(64):
 
 
 @compiled
-def _lowest(word: np.uint64) -> int:
+def lowest_bit(word: np.uint64) -> int:
+    """Return the number of the lowest set bit of a word that has one."""
     isolated = word & (~word + _ONE)
     return _LOW_BIT[np.int64((isolated * _DE_BRUIJN) >> np.uint64(58))]
 
@@ -30,7 +31,7 @@ def _from(words: Words, index: int) -> int:
     word = words[index >> 6] & (~np.uint64(0) << (np.uint64(index) & _BITS))
     if word == np.uint64(0):
         return NONE
-    return (index >> 6 << 6) + _lowest(word)
+    return (index >> 6 << 6) + lowest_bit(word)
 
 
 @compiled
@@ -59,10 +60,11 @@ def remove(state: State, partition: int, rank: int) -> None:
 
 def fill(state: State, lines: Longs, ranks: Longs) -> None:
     """Let these ranks, and no others, stand in their lines; for whoever ranks all who wait at once."""
-    for level, tree in enumerate((state.leaves, state.branches, state.roots)):
+    for tree in (state.leaves, state.branches, state.roots):
         tree[:] = 0
-        places = ranks >> (6 * level)
-        np.bitwise_or.at(tree, (lines, places >> 6), _ONE << (places & 63).astype(np.uint64))
+        # No bit comes twice, so that they can be added up, which is far faster than to combine them by or.
+        np.add.at(tree.reshape(-1), lines * tree.shape[1] + (ranks >> 6), _ONE << (ranks & 63).astype(np.uint64))
+        lines, ranks = np.nonzero(tree)
 
 
 @compiled

@@ -47,7 +47,7 @@ def age(settings: PrioritySettings, since: Floats, now: float) -> Floats:
     """Return how long jobs have waited as a share of PriorityMaxAge, 1 at most."""
     if settings.max_age_s <= 0:
         return np.ones_like(since)
-    return np.clip((now - since) / settings.max_age_s, 0.0, 1.0)
+    return np.minimum(np.maximum((now - since) / settings.max_age_s, 0.0), 1.0)
 
 
 def job_size(settings: PrioritySettings, claims: Claims, machine: Machine) -> Floats:
@@ -100,4 +100,4 @@ def priority(parts: Mapping[str, Floats]) -> Floats:
 
 def whole(total: Floats) -> Floats:
     """Return sums as priorities: whole numbers from 1 on, 0 being that of held jobs."""
-    return np.clip(np.trunc(total), 1.0, float(0xFFFFFFFF))
+    return np.minimum(np.maximum(np.trunc(total), 1.0), float(0xFFFFFFFF))

@@ -4,6 +4,7 @@ import sys
 import time
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
@@ -181,3 +182,13 @@ def test_the_engines_machine_code_knows_no_policy():
     engines, policys = compiled._folder(moves.scramble.py_func), compiled._folder(easy.book.py_func)
     assert engines == compiled.cache_folder() == policys.parent
     assert not any("policies" in str(source) for source in compiled._imports(Path(moves.__file__)))
+
+
+def test_types_are_looked_at_where_there_is_machine_code_for_several():
+    double = numba.njit(lambda number: number * 2)
+
+    assert double(1.5) == 3.0
+    assert compiled.only_version(double)(2.5) == 5.0
+    assert compiled.only_version(double) is not double
+    assert double(3) == 6
+    assert compiled.only_version(double) is double

@@ -8,7 +8,8 @@ import numpy as np
 
 from idlewatt.daemon.policies.registry import parse
 from idlewatt.daemon.policies.slurm_books import CHOSEN, list_returns
-from idlewatt.daemon.policies.slurm_outlook import WINDOW, clear_plans, keep, plan_of, soonest
+from idlewatt.daemon.policies.slurm_outlook import soonest
+from idlewatt.daemon.policies.slurm_plans import WINDOW, clear_plans, keep, plan_of
 from idlewatt.daemon.replay import arrays as a
 from idlewatt.daemon.replay import engine
 from idlewatt.daemon.replay.moves import ask_of, cancel, come_back, finish, join, requeue, start
