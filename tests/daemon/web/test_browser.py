@@ -21,6 +21,12 @@ pytestmark = [pytest.mark.browser,
               pytest.mark.skipif(not shutil.which("chromium"), reason="Chromium is not installed")]
 
 PATIENCE_S = 30
+NAVIGATED = "Inspected target navigated or closed"
+"""What Chromium says of a page that goes to another one before it has answered."""
+
+
+class Navigated(Exception):
+    """The page went to another one before it had answered."""
 
 
 class Browser:
@@ -56,6 +62,8 @@ class Browser:
         while True:
             answer = self._next()
             if answer.get("id") == number:
+                if answer.get("error", {}).get("message") == NAVIGATED:
+                    raise Navigated
                 assert "error" not in answer, answer
                 return answer["result"]
 
@@ -75,8 +83,15 @@ class Browser:
 
     def wait_for(self, expression: str) -> None:
         end = time.monotonic() + PATIENCE_S
-        while not self.script(expression):
+        while not self._holds(expression):
             assert time.monotonic() < end, expression
+
+    def _holds(self, expression: str) -> bool:
+        """Tell whether something is true; it is not yet of a page that goes to another while it is asked."""
+        try:
+            return bool(self.script(expression))
+        except Navigated:
+            return False
 
     def open(self, url: str, width: int, height: int = 900) -> None:
         # A headless window is at least 500 wide: anything narrower is the emulation of a phone, with its own viewport.
@@ -161,6 +176,19 @@ def test_a_waiting_job_is_read_on_a_phone_in_the_dark_and_when_nothing_is_known(
     browser.open(root + "jobs/4722?", 390)
     assert browser.script("document.getElementById('wait').textContent").startswith("When it starts is not known")
     assert browser.complaints == []
+
+
+def test_a_page_that_goes_to_another_while_it_is_asked_is_asked_again(browser, monkeypatch):
+    answer, went = browser._next, iter((True,))
+
+    def interrupted() -> dict[str, Any]:
+        told = answer()
+        return {"id": told["id"], "error": {"code": -32000, "message": NAVIGATED}} \
+            if "id" in told and next(went, False) else told
+
+    monkeypatch.setattr(browser, "_next", interrupted)
+    browser.wait_for("1 === 1")
+    assert next(went, None) is None
 
 
 def test_filters_work_by_keyboard_and_without_javascript(serve, view, browser):
