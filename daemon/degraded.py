@@ -18,11 +18,11 @@ from ..storage.history import Recording
 from ..storage.power_classes import PowerClass
 from ..storage.records import NodeState, SchedulerSnapshot
 from .advice.recommenders import subjects
-from .config import Settings
 from .cycles import WITH_JOBS, CycleHealth
 from .durations import span
 from .moments import moment
 from .settings.degraded import DegradedSettings
+from .settings.sections import Sections
 
 if TYPE_CHECKING:
     from .waste import Assessment
@@ -113,7 +113,7 @@ def believed(time_s: float | None, now_s: float, max_age_s: float) -> bool:
     return time_s is not None and -AHEAD_S <= now_s - time_s <= max_age_s
 
 
-def sources_seen(sources: Iterable[Watched], settings: Settings, beats: Mapping[str, CycleHealth],
+def sources_seen(sources: Iterable[Watched], settings: Sections, beats: Mapping[str, CycleHealth],
                  speed: float) -> tuple[SourceSeen, ...]:
     """Return how the sources and their targets fare, each with the time between two of its reads.
 
@@ -123,7 +123,7 @@ def sources_seen(sources: Iterable[Watched], settings: Settings, beats: Mapping[
                             watched.health(), {ACCOUNTING: settings.cycles.record * speed}) for watched in sources)
 
 
-def _period_s(role: Role, settings: Settings, beats: Mapping[str, CycleHealth]) -> float:
+def _period_s(role: Role, settings: Sections, beats: Mapping[str, CycleHealth]) -> float:
     if role == "telemetry":
         return settings.cycles.scrape
     if role in WITH_JOBS:
