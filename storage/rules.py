@@ -120,6 +120,8 @@ class SchedulerSettings:
     exempt_s: float = 0.0
     returns_s: float = 121.0
     """How long after its end a requeued job may begin again: as long as a credential lives, and a second."""
+    room_again_s: float = 40.0
+    """How long after it had others preempted a job may do so again: ``KillWait`` and ``MessageTimeout``."""
     enforced: tuple[str, ...] | None = None
     """What of accounting is enforced, lower case: ``limits``, ``qos``, ``associations``, ``safe``."""
     memory_counts: bool | None = None

@@ -52,8 +52,12 @@ def _of_preemption(cluster: Cluster, work: Workload) -> Iterator[str]:
     if told.by == BY_QOS and told.takes_place and work.charged is None:
         yield ("jobs preempt others by their quality of service, which this history does not tell of them: nobody does "
                "in the replay")
-    elif any(group.becomes == CANCELLED for group in told.groups.values()) and told.takes_place:
-        yield "a job that is cancelled for another's sake counts as completed at that moment"
+    elif told.takes_place:
+        if any(group.becomes == CANCELLED for group in told.groups.values()):
+            yield "a job that is cancelled for another's sake counts as completed at that moment"
+        if told.by == BY_QOS and told.level(tuple(told.groups)) is None:
+            yield ("who may preempt whom is no order among the qualities of service, so that jobs can take the same "
+                   f"place by turns; in the replay nobody is preempted more than {told.most_times} times")
 
 
 def _goes_by_limits(policy: str) -> bool:

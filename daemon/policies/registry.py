@@ -72,8 +72,9 @@ class Walking:
     """A live queue is walked job by job, with plans for who waits (True) or without; None leaves it to the engine."""
     ready: Callable[[ClusterState], State] | None = None
     """Returns the arrays as it wants them before any decision."""
-    instead: Callable[[ClusterState], Walk | None] | None = None
-    """Returns the way through the queue that does where the site's configuration asks for another, compiled then."""
+    instead: Callable[[ClusterState, bool], Walk | None] | None = None
+    """Returns the way through the queue that does where the site's configuration asks for another, compiled then; it
+    is told whether whoever ranks the jobs lets those that preempt go first."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class Recipe:
         return state.arrays
 
     def _instead(self, state: ClusterState) -> Walk | None:
-        walk = self.walking.instead and self.walking.instead(state)
+        walk = self.walking.instead and self.walking.instead(state, self.order.clerk is not None)
         return walk and pointer_to("walk", walk)
 
 

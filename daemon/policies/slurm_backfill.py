@@ -21,10 +21,24 @@ from ..replay.queue_groups import SHARED_NODES
 from ..replay.rules import Key, Place, Walk
 from ..replay.state import ClusterState
 from .registry import backfill
-from .slurm_books import AT_ONCE, CHOSEN, COLUMNS, LAST, SEEN, SIZE, Books, books_of, kind_of, list_returns, rooms
+from .slurm_books import (
+    AGAIN,
+    AT_ONCE,
+    CHOSEN,
+    COLUMNS,
+    LAST,
+    SEEN,
+    SIZE,
+    Books,
+    books_of,
+    kind_of,
+    list_returns,
+    rooms,
+)
 from .slurm_outlook import WORK, soonest
 from .slurm_plans import INTERVAL, LOOKS, TESTED, WINDOW, clear_plans, keep, plan_of
 from .slurm_preemption import PREEMPTS, plan_or_start, ready_to_preempt, start_in_line, take_back
+from .slurm_queue import let_preemptors_pass
 from .strict import start_heads
 
 
@@ -32,16 +46,18 @@ def ready(state: ClusterState) -> State:
     """Return the arrays with the site's settings of the backfill in them."""
     told = state.cluster.scheduling.backfill
     arrays = ready_to_preempt(state, [told.interval_s, told.window_s, told.resolution_s, float(told.jobs_tested),
-                                      told.looks_s], [-np.inf, -1.0, 0.0])
+                                      told.looks_s], [-np.inf, -1.0, 0.0, np.inf])
     longs, moods = rooms(len(state.cluster), len(state.workload))
     mood = np.zeros(moods)
     mood[:arrays.mood.size] = arrays.mood
     return arrays._replace(mood=mood, outlook=np.zeros(longs, np.int64))
 
 
-def where_jobs_preempt(state: ClusterState) -> Walk | None:
+def where_jobs_preempt(state: ClusterState, sorted_so: bool) -> Walk | None:
     """Return the walk that preempts others, where anybody may; it takes half a minute to compile."""
-    return backfill_with_room if state.arrays.weights[PREEMPTS] else None
+    if not state.arrays.weights[PREEMPTS]:
+        return None
+    return backfill_with_room if sorted_so else sort_and_backfill_with_room
 
 
 @backfill("slurm-backfill", estimates=True, lines=SHARED_NODES, turns=True, ready=ready, instead=where_jobs_preempt)
@@ -96,21 +112,34 @@ def happened(state: State) -> float:
     return float(state.counts[ENDED_JOBS] * 2 + state.counts[RUNNING_JOBS] + state.counts[WAITING_JOBS])
 
 
+def sort_and_backfill_with_room(state: State, key: Key, place: Place) -> None:
+    """Let whoever may preempt another go before it, in an order that does not see to it; then start and plan."""
+    take_back(state)
+    let_preemptors_pass(state, key)
+    start_and_plan(state, place)
+
+
 def backfill_with_room(state: State, key: Key, place: Place) -> None:
     """Start jobs in order and plan those that wait, as ``slurm_backfill`` does, where jobs may preempt others."""
-    state.clock[WAKE] = min(state.clock[WAKE], take_back(state))
+    take_back(state)
+    start_and_plan(state, place)
+
+
+@compiled_apart
+def start_and_plan(state: State, place: Place) -> None:
+    """Start jobs in order, and when it is time for it, plan those that wait."""
+    if state.mood[AGAIN] <= state.clock[NOW]:
+        state.mood[AGAIN], state.mood[SEEN] = np.inf, -1.0
     if looks(state):
         start_in_line(state, place)
-    if not walk_is_due(state):
-        return
-    made = walk_with_room(state, place)
-    note_walk(state)
-    if made:
-        state.mood[SEEN] = -1.0
-        start_in_line(state, place)
-    state.clock[WAKE] = min(state.clock[WAKE], take_back(state))
-    if made:
-        state.clock[WAKE] = min(state.clock[WAKE], state.clock[NOW] + state.weights[INTERVAL])
+    if walk_is_due(state):
+        made = walk_with_room(state, place)
+        note_walk(state)
+        if made:
+            state.mood[SEEN] = -1.0
+            start_in_line(state, place)
+            state.clock[WAKE] = min(state.clock[WAKE], state.clock[NOW] + state.weights[INTERVAL])
+    state.clock[WAKE] = min(state.clock[WAKE], take_back(state), state.mood[AGAIN])
 
 
 @compiled

@@ -17,9 +17,10 @@ from ..replay.compiled import compiled
 from ..replay.moves import part
 from ..replay.node_selection import least
 
-LAST, SEEN, CHOSEN, TABLES = range(4)
-"""Places in ``State.mood``: when the last walk was; what had happened by then; how many nodes were chosen. From the
-last on it has tables of all jobs, which preemption goes by, and behind these the moments."""
+LAST, SEEN, CHOSEN, AGAIN, TABLES = range(5)
+"""Places in ``State.mood``: when the last walk was; what had happened by then; how many nodes were chosen; when
+somebody may make room again. From the last on it has tables of all jobs, which preemption goes by, and behind these
+the moments."""
 COLUMNS_OF_JOBS = 4
 PLANNED, CHANGES, OPENED, CLEAR, FEW, LISTED, HEADER = range(7)
 """Places in ``State.outlook``: how many plans there are, how often a node changed, how many imagined nodes are

@@ -20,19 +20,18 @@ from ..replay.rules import Place
 from ..replay.state import ClusterState
 from ..replay.workload import Workload
 from .preempting import holds_chosen
-from .slurm_books import CHOSEN, COLUMNS_OF_JOBS, TABLES, list_returns
+from .slurm_books import AGAIN, CHOSEN, COLUMNS_OF_JOBS, TABLES, list_returns
 from .slurm_outlook import WORK, soonest
 from .slurm_plans import WINDOW, keep
 from .strict import first_line, line_up, move_on, try_start
 
-PREEMPTS, GROUPS, REORDERS, STRICT, YOUNGEST, RETURNS, MATRIX = range(5, 12)
-"""Places in ``State.weights``, behind those of the backfill; from the last on: [group, group] who may preempt whom."""
+PREEMPTS, GROUPS, REORDERS, STRICT, YOUNGEST, RETURNS, AGAIN_S, MOST_TIMES, MATRIX = range(5, 14)
+"""Places in ``State.weights``, behind those of the backfill; from the last on: [group, group] who may preempt whom, and
+behind it, who is tried before whom whatever the keys say."""
 GROUP, BECOMES, EXEMPT, WEIGHT = range(4)
 """Columns of ``State.traits``."""
 # The tables in ``State.mood``: who was requeued, whom one may preempt, on how many nodes of those that it wants, and
 # when each job made room last.
-PENDING_S = 40.0
-"""So long after it made room a job does not make room again: Slurm's usual ``KillWait`` and ``MessageTimeout``."""
 LAST_SORTED = 99999.0
 FAILED, BUSY, ROOM_MADE = range(3)
 
@@ -45,6 +44,7 @@ def ready_to_preempt(state: ClusterState, weights: list[float], mood: list[float
     if not told.takes_place or not any(group.over for group in known):
         return arrays._replace(weights=np.array([*weights, 0.0]), mood=np.array(mood))
     over = [float(name in group.over) for group in known for name in names]
+    first = over if told.by == BY_QOS else [float(one.weight > other.weight) for one in known for other in known]
     exempt = np.array(_exempt(told, workload))
     traits = np.column_stack([code, np.array([group.becomes for group in known])[code], exempt,
                               np.array([group.weight for group in known])[code]]).astype(np.float64)
@@ -55,7 +55,7 @@ def ready_to_preempt(state: ClusterState, weights: list[float], mood: list[float
     arrays.counts[RETURNING] = len(back)
     return arrays._replace(
         weights=np.array([*weights, 1.0, len(names), told.reorders, told.strict_order, told.youngest_first,
-                          told.returns_s, *over]),
+                          told.returns_s, told.again_s, told.most_times, *over, *first]),
         mood=np.concatenate([mood, scratch.ravel()]), traits=np.ascontiguousarray(traits))
 
 
@@ -120,7 +120,7 @@ def may_preempt(state: State, job: int, other: int, pool: int) -> bool:
     row = state.jobs[other]
     if state.weights[MATRIX + group * int(state.weights[GROUPS]) + victims] == 0.0:
         return False
-    if state.clock[NOW] < row.since + state.traits[other, EXEMPT]:
+    if state.clock[NOW] < row.since + state.traits[other, EXEMPT] or row.preempted >= state.weights[MOST_TIMES]:
         return False
     for index in range(row.held, row.held + row.nodes_held):
         if state.eligible[pool, state.held[index].node] == 1:
@@ -159,7 +159,8 @@ def make_room(state: State, place: Place, job: int, ask: Ask, count: int) -> int
     if last < 0:
         return FAILED
     made = TABLES + 3 * state.jobs.size + job
-    if state.mood[made] > state.clock[NOW] - PENDING_S:
+    if state.mood[made] + state.weights[AGAIN_S] > state.clock[NOW]:
+        state.mood[AGAIN] = min(state.mood[AGAIN], state.mood[made] + state.weights[AGAIN_S])
         return BUSY
     state.mood[made] = state.clock[NOW]
     for index in range(last + 1):

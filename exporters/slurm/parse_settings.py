@@ -20,7 +20,8 @@ ASSOCIATION_FIELDS = ("Account", "User", "Partition", "ParentName", "GrpTRES", "
                       "MaxTRESPerNode", "MaxWall", "Fairshare")
 SWITCH_FIELDS = "JobID:.16,ReqSwitch:.12,Wait4Switch:.16"
 SETTINGS = ("PreemptType", "PreemptMode", "PreemptExemptTime", "AccountingStorageEnforce", "SelectTypeParameters",
-            "SelectType", "TopologyPlugin", "SchedulerParameters", "ClusterName", "AuthInfo")
+            "SelectType", "TopologyPlugin", "SchedulerParameters", "ClusterName", "AuthInfo", "KillWait",
+            "MessageTimeout")
 """Lines of ``scontrol show config`` that decide about starts."""
 _PRIORITY = re.compile(r"Priority\w+$|FairShareDampeningFactor$")
 """Those that decide about the order."""
@@ -29,6 +30,8 @@ _NOTHING = ("", "(null)", "none", "n/a", "off")
 _CREDENTIAL = re.compile(r"cred_expire=(\d+)")
 _CREDENTIAL_S, _LEAST_CREDENTIAL_S = 120, 5
 """How long a credential lives unless AuthInfo says otherwise; what is shorter Slurm does not take."""
+_WAITS = {"KillWait": 30.0, "MessageTimeout": 10.0}
+"""Seconds that Slurm gives what it kills, and a message, unless told otherwise."""
 
 
 def parse_settings(text: str) -> dict[str, str]:
@@ -47,6 +50,7 @@ def site_of(settings: Mapping[str, str]) -> SchedulerSettings:
         preempt_mode=None if mode is None else _words(mode.upper()),
         exempt_s=parse_duration(settings.get("PreemptExemptTime", "NONE").replace("(null)", "NONE")) or 0.0,
         returns_s=_credential_s(settings.get("AuthInfo", "")) + 1.0,
+        room_again_s=sum(_whole_seconds(settings.get(name, ""), usual) for name, usual in _WAITS.items()),
         enforced=None if enforced is None else _words(enforced.lower()),
         memory_counts=None if select is None else "MEMORY" in select.upper(),
         cores_whole=None if select is None else "CPU" not in re.split(r"[_,]", select.upper()),
@@ -59,6 +63,12 @@ def _credential_s(auth: str) -> int:
     told = _CREDENTIAL.search(auth)
     seconds = int(told[1]) if told else _CREDENTIAL_S
     return seconds if seconds >= _LEAST_CREDENTIAL_S else _CREDENTIAL_S
+
+
+def _whole_seconds(text: str, usual: float) -> float:
+    """Return the seconds of ``30 sec``; the usual ones where nothing is told."""
+    number = text.partition(" ")[0]
+    return float(number) if number.isdecimal() else usual
 
 
 def _after_slash(text: str) -> str:

@@ -57,6 +57,11 @@ class SchedulerPreemption:
     """How often the order of who goes is changed so that fewer do."""
     returns_s: float = 121.0
     """How long after its end a requeued job may begin again: the life of a credential and a second."""
+    again_s: float = 40.0
+    """How long after it made room a job may make room again."""
+    most_times: int = 1000
+    """How often a job is preempted, so that every replay ends: where nobody is first for the room that he made, jobs
+    of an order that never changes can take it by turns for ever."""
     notes: tuple[str, ...] = ()
     """What of the configuration is not replayed, or not known, in words."""
 
@@ -77,8 +82,8 @@ class SchedulerPreemption:
         return cls(
             site.preempt_type, groups, {qos.name: qos.exempt_s for qos in rules.qos or () if qos.exempt_s},
             site.exempt_s, "preempt_youngest_first" in words, "preempt_strict_order" in words,
-            int(reorders) if reorders.isdecimal() else 1, site.returns_s,
-            tuple(_not_replayed(site.preempt_type, site.preempt_mode, rules.qos or (), partitions)))
+            int(reorders) if reorders.isdecimal() else 1, site.returns_s, site.room_again_s,
+            notes=tuple(_not_replayed(site.preempt_type, site.preempt_mode, rules.qos or (), partitions)))
 
     @classmethod
     def told(cls, lines: Mapping[str, str]) -> SchedulerPreemption:

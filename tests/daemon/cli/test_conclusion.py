@@ -34,3 +34,11 @@ def test_what_preemption_makes_of_figures_is_said(workload, becomes, expected):
 def test_what_is_not_replayed_is_said_where_the_scheduler_s_own_backfill_is():
     assert told(TOLD, REQUEUED, notes=(GRACE,)) == [GRACE]
     assert told(TOLD, REQUEUED, "fifo+easy", notes=(GRACE,)) == []
+
+
+def test_where_preemption_knows_no_order_it_is_said_how_the_replay_ends_all_the_same():
+    groups = {"low": Group(0.0, REQUEUED), "middle": Group(), "high": Group(1.0, KEPT, frozenset({"low"}))}
+    scheduling = Scheduling(preemption=SchedulerPreemption("qos", groups))
+    [said] = warnings(replace(Cluster.from_spec("1x8"), scheduling=scheduling), TOLD, [SLURMS])
+
+    assert said.endswith("in the replay nobody is preempted more than 1000 times")

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine
@@ -25,12 +27,13 @@ def jobs(*rows, **more):
                        charged=Charged(("",) * len(rows), qos, np.zeros(len(rows))), **more)
 
 
-def replay(cluster, workload, becomes=REQUEUED, groups=None, interval_s=30.0, **more):
+def replay(cluster, workload, becomes=REQUEUED, groups=None, order="multifactor", until=np.inf, **more):
     known = groups or {"high": HIGH, "low": Group(0.0, becomes)}
-    preemption = SchedulerPreemption("qos", known, returns_s=121.0, **more)
-    scheduling = Scheduling(preemption=preemption, backfill=BackfillSettings(interval_s=interval_s, resolution_s=1),
+    preemption = SchedulerPreemption("qos", known, **{"returns_s": 121.0, **more})
+    scheduling = Scheduling(preemption=preemption, backfill=BackfillSettings(interval_s=30.0, resolution_s=1),
                             priority=PrioritySettings(age=1000.0, calc_period_s=10.0))
-    return engine.run(replace(Cluster.from_spec(cluster), scheduling=scheduling), workload, named(POLICY))
+    return engine.run(replace(Cluster.from_spec(cluster), scheduling=scheduling), workload,
+                      named(POLICY.replace("multifactor", order)), until=until)
 
 
 def test_a_requeued_job_begins_anew_and_not_before_its_credential_is_over():
@@ -132,3 +135,56 @@ def test_the_same_run_is_the_same_and_every_job_ends():
     assert replay("3x4", rows).digest == run.digest
     assert (run.end - run.state.arrays.jobs.since >= rows.run - 1e-6).all()
     assert run.state.arrays.nodes.free_gpus.tolist() == [4, 4, 4]
+
+
+@pytest.mark.parametrize("order", ["fifo", "sjf-limit"])
+def test_whoever_made_room_has_it_although_others_come_first_by_the_order(order):
+    # In order the second of low comes before the high one, and would take the place of the first.
+    run = replay("1x4", jobs((0, 900, 4, "low"), (1, 900, 4, "low"), (10, 950, 4, "high")), order=order, until=1e6,
+                 returns_s=1.0)
+
+    assert run.start.tolist()[2] == 10
+    assert np.isfinite(run.end).all()
+    assert run.state.arrays.jobs.preempted.tolist() == [1, 0, 0]
+
+
+def test_those_that_nobody_preempts_keep_their_order():
+    rows = jobs((0, 50, 4, "high"), (1, 50, 4, "low"), (2, 50, 4, "low"), (3, 50, 4, "high"), (4, 50, 4, "low"))
+    run = replay("1x4", rows, order="fifo")
+
+    assert np.argsort(run.start).tolist() == [0, 3, 1, 2, 4]
+
+
+def test_where_jobs_take_a_place_by_turns_for_ever_nobody_is_preempted_more_than_so_often():
+    # The one of low comes before middle, middle before high, both by order; high may preempt low, and comes last.
+    groups = {"high": HIGH, "low": Group(0.0, REQUEUED), "middle": Group(0.5)}
+    rows = jobs((0, 20_000, 4, "none"), (0, 15_000, 4, "low"), (5, 15_000, 4, "low"), (6, 100, 8, "middle"),
+                (7, 100, 4, "high"))
+    run = replay("2x4", rows, groups=groups, order="fifo", until=1e6, returns_s=1.0, most_times=7)
+
+    assert run.state.arrays.jobs.preempted.tolist() == [0, 7, 7, 0, 0]
+    assert np.isfinite(run.end).all()
+
+
+QOS = ("high", "middle", "low", "none")
+ROWS = st.lists(st.tuples(st.integers(0, 300), st.integers(1, 600), st.sampled_from([1, 2, 3, 4, 8]),
+                          st.sampled_from(QOS)), min_size=2, max_size=14)
+OVER = st.fixed_dictionaries({name: st.tuples(st.frozensets(st.sampled_from(QOS)), st.sampled_from(
+    [KEPT, REQUEUED, REQUEUED, CANCELLED])) for name in QOS})
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(ROWS, OVER, st.sampled_from(["fifo", "multifactor", "sjf-limit"]), st.sampled_from([1.0, 121.0]), st.booleans(),
+       st.booleans())
+def test_every_replay_with_preemption_ends_with_every_job_done(rows, over, order, returns_s, youngest, strict):
+    groups = {name: Group(float(rank), what, frozenset(under) - {name})
+              for rank, (name, (under, what)) in enumerate(over.items())}
+    work, most = jobs(*sorted(rows)), 40
+    latest = float(work.submit.max() + (most + 1) * (work.run + 200.0).sum())
+    run = replay("2x4", work, groups=groups, order=order, until=latest, returns_s=returns_s, youngest_first=youngest,
+                 strict_order=strict, most_times=most)
+
+    assert np.isfinite(run.end).all()
+    assert run.state.arrays.nodes.free_gpus.tolist() == [4, 4]
+    if run.cluster.scheduling.preemption.level(QOS) is not None:
+        assert run.state.arrays.jobs.preempted.max() < most  # an order among qualities of service is enough to end

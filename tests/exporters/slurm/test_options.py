@@ -128,6 +128,12 @@ def test_a_requeued_job_begins_again_when_its_credential_is_over(auth, seconds):
     assert site_of({} if auth is None else {"AuthInfo": auth}).returns_s == seconds
 
 
+@pytest.mark.parametrize(("told", "seconds"), [
+    ({}, 40), ({"KillWait": "3 sec"}, 13), ({"KillWait": "3 sec", "MessageTimeout": "20 sec"}, 23)])
+def test_a_job_makes_room_again_when_those_it_had_killed_are_gone_at_the_latest(told, seconds):
+    assert site_of(told).room_again_s == seconds
+
+
 def test_switches_come_by_raw_job_id(text):
     found = parse_switches(text("squeue_switches.txt"))
     assert found[17] == (1, 300.0)
