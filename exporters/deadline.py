@@ -6,9 +6,12 @@ under way and cuts the connections of those that are overdue.
 
 from __future__ import annotations
 
+import http.client
 import queue
+import re
 import resource
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -18,8 +21,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3 import HTTPConnectionPool, HTTPHeaderDict, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ProtocolError, ReadTimeoutError, SSLError
+from urllib3.response import HTTPResponse
 
 from .source import FAULTS, SourceError
 
@@ -27,6 +32,9 @@ Result = TypeVar("Result")
 _LOOK_S = 0.05
 _LAST_ANSWER = "_HTTPConnection__response"
 """Where http.client remembers the headers of the last answer, 1.3 kB for each kept connection."""
+_HEAD = re.compile(rb"HTTP/1\.1 200([\t -~]*)\r\n((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~]*\r\n){1,99})\r\n")
+"""The head of a good answer as servers write it, of no more lines than http.client takes."""
+_LENGTH = re.compile(r"[0-9]{1,15}")
 _SHARE = 4
 """Kept connections take one in so many of the descriptors that the process may have."""
 
@@ -213,14 +221,60 @@ class Kept:
 KEPT = Kept()
 
 
+class _Answer(http.client.HTTPResponse):
+    """An answer whose head is taken apart at once where it is plain: what http.client has for it reads mails."""
+
+    def begin(self) -> None:
+        """Read the head."""
+        head = _HEAD.match(self.fp.peek()) if self.headers is None and self._method != "HEAD" else None
+        lines = [line.partition(":") for line in (head[2] if head else b"").decode("ascii").split("\r\n")[:-1]]
+        told = {name.lower(): text.strip(" \t") for name, _, text in lines}
+        length, coding = told.get("content-length"), told.get("transfer-encoding")
+        framed = coding is None and length is not None and _LENGTH.fullmatch(length)
+        if head is None or len(told) < len(lines) or not (framed or (coding == "chunked" and length is None)):
+            super().begin()
+            return
+        self.fp.read(head.end())
+        self.headers = self.msg = http.client.HTTPMessage()
+        for name, _, text in lines:
+            self.headers.set_raw(name, text.strip(" \t"))
+        self.code = self.status = http.client.OK
+        self.version, self.reason = 11, head[1].decode("ascii").strip()
+        self.chunked, self.chunk_left, self.length = coding is not None, None, int(length) if length else None
+        self.will_close = "close" in told.get("connection", "").lower()
+
+
 class _Cuttable(HTTPConnection):
     """A connection that its exchange's deadline can cut, and that is counted while it is kept."""
 
+    response_class = _Answer
     kept: Kept | None = None
+    sent: bytes = b""
+    """What was sent last: of a request without a body all of it."""
+
+    def send(self, data: Any) -> None:
+        self.sent = data
+        super().send(data)
 
     def getresponse(self) -> Any:
         DEADLINES.attach(self.sock)
         return super().getresponse()
+
+    def again(self, request: bytes, within_s: float) -> _Answer:
+        """Send the bytes of a request, return the answer with its head read."""
+        DEADLINES.attach(self.sock)
+        self.sock.settimeout(within_s)
+        with suppress(BrokenPipeError, ConnectionResetError):  # the answer may have been sent before
+            self.sock.sendall(request)
+        answer = _Answer(self.sock, method="GET")
+        try:
+            answer.begin()
+        except BaseException:
+            answer.close()
+            raise
+        if answer.will_close:
+            self.close()
+        return answer
 
     def close(self) -> None:
         self.used()
@@ -283,6 +337,45 @@ class _Keeping(HTTPConnectionPool):
     """A pool that keeps a connection only while not too many are kept in the whole process."""
 
     QueueCls = _Stack  # type: ignore[assignment]  # a list would do as well: only put, get and qsize are called
+    asked: tuple[str, object, bytes] | None = None
+    """The path and the headers that were asked with last, and in which bytes."""
+
+    def urlopen(self, method: str, url: str, body: Any = None, headers: Any = None, **options: Any) -> Any:  # type: ignore[override]
+        """Return the answer to a request; one that was asked before is asked again in the same bytes."""
+        if method != "GET" or body is not None:
+            return super().urlopen(method, url, body, headers, **options)
+        asked = self.asked
+        if asked is not None and asked[0] == url and asked[1] is headers:
+            answer = self._ask_again(url, asked[2], options["timeout"].read_timeout)
+            if answer is not None:
+                return answer
+        first: Any = super().urlopen(method, url, body, headers, **options)
+        if first.connection is not None:
+            self.asked = url, headers, first.connection.sent
+        return first
+
+    def _ask_again(self, url: str, request: bytes, within_s: float) -> HTTPResponse | None:
+        """Return the answer on a connection that is open, None where there is none; it fails as urllib3 does."""
+        connection = self._get_conn()
+        if connection.sock is None:
+            self._put_conn(connection)
+            return None
+        try:
+            answer = connection.again(request, within_s)
+        except BaseException as error:
+            connection.close()
+            self._put_conn(None)
+            for kinds, fault in ((TimeoutError, ReadTimeoutError(self, url, "Read timed out.")),
+                                 (ssl.SSLError, SSLError(error)),
+                                 ((OSError, http.client.HTTPException), ProtocolError("Connection aborted.", error))):
+                if isinstance(error, kinds):
+                    raise fault from error
+            raise
+        headers = HTTPHeaderDict((name, text.strip(" \t")) for name, text in answer.headers.items())
+        return HTTPResponse(
+            answer, headers, answer.status, answer.version, reason=answer.reason, preload_content=False,
+            decode_content=False, original_response=answer, pool=self, connection=connection, request_method="GET",
+            request_url=url)
 
     def _get_conn(self, timeout: float | None = None) -> Any:
         connection = super()._get_conn(timeout)

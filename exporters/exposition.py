@@ -2,7 +2,8 @@
 
 A scrape repeats the same series with other values, so what stands before the value is looked up, not parsed: labels
 alone, as one GPU's metrics all repeat them. Whole series as keys took six times the memory. Where all lines of a page
-are known, it is put together column by column, which takes half the time of line by line.
+are known, it is put together column by column, which takes half the time of line by line. How such a page is laid out
+is remembered, too: of the next of its kind what stands before the values is compared, all at once, not taken apart.
 A line in the plain form is read by one regular expression when first met; whatever is unusual (timestamps, escapes,
 quoted names, odd spaces) goes, line by line, to prometheus_client's own parser.
 
@@ -15,17 +16,19 @@ import math
 import re
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import Field
 
 from ..storage.durations import Duration
+from .found_instead import no_exposition
 from .http_options import StrictOptions
 from .text import clean, decode, quoted
 
@@ -106,7 +109,6 @@ Samples = list[tuple[Series, float]]
 """Series with their values; NaN and infinities as they came."""
 Row = tuple[bytes, bytes, bytes, bytes]
 """Name, labels with their braces and value of a plain line, or all of another."""
-
 _SERIES = partial(tuple.__new__, Series)
 """As Series(), of a pair, in a third of the time."""
 
@@ -114,13 +116,132 @@ _LABEL = rb'[a-zA-Z_][a-zA-Z0-9_]*="[^"\\\n]*"'
 _PLAIN = re.compile(rb"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:" + _LABEL + rb"(?:," + _LABEL + rb")*,?)?)\})?")
 _PAIRS = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="([^"]*)"')
 _LONGEST_LINE = 65536
-_CHECKED_BYTES = 262144
 _ROUNDS_KEPT = 200
 _GROWTH, _SLACK = 1.25, 5_000
 """How far the known labels may outgrow what one round shows, before those that are gone are forgotten."""
 _COUNTED_BYTES = 4 * 2**20
 """Pages beyond this have their lines counted before they are taken apart."""
 _END = b"\n# EOF\n"
+_NEWLINE, _WORD, _WORDS = 10, 8, np.dtype("<u8")
+_NAMED = re.compile(rb"# EOF|#(?! EOF)[^\n]{6}|([a-zA-Z_:][a-zA-Z0-9_:]*)[{ ]")
+"""How the lines of a page begin whose layout is remembered: a comment that is no end, or a name and what ends it."""
+_LEAST_LAID_OUT, _LONGEST_LAID_OUT = 2048, 512 * 1024
+"""Bytes of a page whose layout is remembered."""
+_MOST_LAYOUTS, _MOST_WORDS = 256, 150_000
+"""Layouts of a source, and words of them together from which on none is added: 4 MB."""
+
+
+class _Layout:
+    """How pages of one kind are laid out: what stands before each value, compared in words of eight bytes.
+
+    Of lines whose labels are not those of every page of the kind (``varied``, by their number) only the name is
+    compared, and the labels are looked up. Of lines of other metrics only as much is as tells them from wanted ones.
+    """
+
+    def __init__(self, starts: Sequence[bytes], series: Mapping[int, Series], varied: frozenset[int]) -> None:
+        self.rows, self.varied = frozenset(series), varied
+        self._series = list(series.values())
+        self._rows = np.array(list(series), np.intp)
+        self._lengths = np.array([len(starts[row]) for row in series], np.intp)
+        self._looked_up = [place for place, row in enumerate(series) if row in varied]
+        words = [-(-len(start) // _WORD) for start in starts]
+        self._lines = np.repeat(np.arange(len(starts)), words).astype(np.int32)
+        self._places = np.concatenate([np.arange(0, _WORD * count, _WORD) for count in words]).astype(np.int32)
+        padded = b"".join(start.ljust(_WORD * count, b"\0") for start, count in zip(starts, words, strict=True))
+        self._words = np.frombuffer(padded, _WORDS)
+        kept = b"".join(b"\xff" * len(start) + bytes(-len(start) % _WORD) for start in starts)
+        self._masks = np.frombuffer(kept, _WORDS)
+
+    @property
+    def size(self) -> int:
+        """Return how many words it compares."""
+        return len(self._words)
+
+    def others(self, page: bytes, ends: npt.NDArray[np.intp]) -> frozenset[int]:
+        """Return the lines of a page of as many lines that do not begin as they should; eight bytes follow the page."""
+        words = np.ndarray(len(page) - _WORD + 1, _WORDS, page, strides=(1,))
+        # Behind a page that is too short stand zeros, which no line has.
+        places = np.minimum(ends[self._lines] + 1 + self._places, len(page) - _WORD)
+        differ = (words[places] ^ self._words) & self._masks
+        return frozenset(self._lines[differ != 0].tolist()) if differ.any() else frozenset()
+
+    def samples(self, page: bytes, ends: npt.NDArray[np.intp], known: Mapping[bytes, dict[str, str]]) -> Samples | None:
+        """Return the samples of a page whose lines all begin as they should; None where a value or label is unusual."""
+        begin, end = ends[self._rows] + 1 + self._lengths, ends[self._rows + 1]
+        values = [page[first:last] for first, last in zip(begin.tolist(), end.tolist(), strict=True)]
+        series = self._series.copy()
+        try:
+            for place in self._looked_up:
+                written, space, values[place] = values[place].rpartition(b" ")
+                if not space:
+                    return None
+                series[place] = _SERIES((series[place][0], known[written]))
+            written = b"".join(values)
+            # A space stands before a timestamp; float() would take 1_000.
+            return None if b" " in written or b"_" in written else list(zip(series, map(float, values), strict=True))
+        except (KeyError, ValueError):
+            return None
+
+
+class _Layouts:
+    """The layouts of a source's pages, by how many lines a page has; of two kinds with as many lines the first."""
+
+    def __init__(self, names: Mapping[bytes, str]) -> None:
+        self._names = names
+        self._known: dict[int, _Layout | None] = {}
+        """None: such a page has lines that are not plain."""
+
+    def samples(self, page: bytes, known: Mapping[bytes, dict[str, str]]) -> Samples | None:
+        """Return the samples of a page that is laid out as one before; None of any other."""
+        if not self._known or not _LEAST_LAID_OUT <= len(page) <= _LONGEST_LAID_OUT or page[-1:] != b"\n":
+            return None
+        page = b"".join((b"\n", page, bytes(_WORD)))
+        ends = _ends(page)
+        layout = self._known.get(len(ends))
+        return layout.samples(page, ends, known) if layout and not layout.others(page, ends) else None
+
+    def learn(self, page: bytes, found: Samples) -> None:
+        """Remember how a page is laid out of which all lines are known, and which labels vary among such pages."""
+        if not _LEAST_LAID_OUT <= len(page) <= _LONGEST_LAID_OUT:
+            return
+        ends, varied = _ends(page), frozenset[int]()
+        before = self._known.get(len(ends))
+        if before:
+            varied = before.others(page + bytes(_WORD), ends)
+            if not varied or not varied <= before.rows:
+                return  # it differs in other ways
+            varied |= before.varied
+        elif len(ends) in self._known or len(self._known) >= _MOST_LAYOUTS:
+            return
+        if sum(layout.size for layout in self._known.values() if layout) < _MOST_WORDS:
+            self._known[len(ends)] = self._layout(page[1:-1].split(b"\n"), found, varied)
+
+    def _layout(self, lines: Sequence[bytes], found: Samples, varied: frozenset[int]) -> _Layout | None:
+        """Return the layout of a page that shows these samples; None where a line is not plain."""
+        series: dict[int, Series] = {}
+        starts: list[bytes] = []
+        for row, line in enumerate(lines):
+            match = _NAMED.match(line)
+            if match is None or (line.startswith(b"# EOF") and row < len(lines) - 1):
+                return None
+            if match[1] in self._names:
+                series[row] = found[len(series)][0]
+                starts.append(match[1] if row in varied else line[:line.rindex(b" ") + 1])
+            else:
+                starts.append(self._telling(match[0]))
+        return _Layout(starts, series, varied)
+
+    def _telling(self, start: bytes) -> bytes:
+        """Return as much of the start of a line as tells it from the lines of wanted metrics."""
+        for size in range(_WORD, len(start), _WORD):
+            if not any(name.startswith(start[:size]) for name in self._names):
+                return start[:size]
+        return start
+
+
+def _ends(page: bytes) -> npt.NDArray[np.intp]:
+    """Return where the lines of a page end."""
+    return np.flatnonzero(np.frombuffer(page, np.uint8) == _NEWLINE)
 
 
 class Exposition:
@@ -141,6 +262,8 @@ class Exposition:
         self._known: dict[bytes, dict[str, str]] = {}
         """Labels as they were read, by how they are written, braces included."""
         self._before: dict[bytes, dict[str, str]] = {}
+        self._layouts = _Layouts(self._names)
+        """Forgotten with the known labels, which they rest on."""
         self._rounds = 0
         self._shown = 0
         """Labels that the first round of this generation showed."""
@@ -152,6 +275,7 @@ class Exposition:
             self._shown = len(self._known)
         if self._rounds >= _ROUNDS_KEPT or len(self._known) > self._shown * _GROWTH + _SLACK:
             self._before, self._known, self._rounds = self._known, {}, 0
+            self._layouts = _Layouts(self._names)
 
     def samples(self, page: bytes, look: Look | None = None) -> Samples:
         """Return the wanted samples of a page in their order, without those that are old by their own timestamp.
@@ -159,15 +283,19 @@ class Exposition:
         Raises:
             PageError: the page is malformed, cut off, beyond its limits, or not read in time.
         """
-        look = look or Look(0.0)
-        page = b"\n" + page
-        _check_end(page)
-        rows = self._wanted_rows(page)
-        found = self._all_known(rows)
+        look, layouts = look or Look(0.0), self._layouts
+        found = layouts.samples(page, self._known)
         if found is None:
-            found = self._one_by_one(rows, look)
-        if not found:
-            _check(page)
+            page = b"\n" + page
+            _check_end(page)
+            rows = self._wanted_rows(page)
+            found = self._all_known(rows)
+            if found:
+                layouts.learn(page, found)
+            elif found is None:
+                found = self._one_by_one(rows, look)
+        if not found and (fault := no_exposition(page)):
+            raise PageError(fault)
         return found
 
     def _wanted_rows(self, page: bytes) -> list[Row]:
@@ -185,8 +313,8 @@ class Exposition:
         names, written, values, others = zip(*rows, strict=True) if rows else ((), (), (), ())
         if any(others) or b"_" in b"".join(values):  # float() would take 1_000
             return None
+        labels = map(self._known.__getitem__, written)
         try:
-            labels = map(self._known.__getitem__, written)
             return list(zip(map(_SERIES, zip(map(self._names.__getitem__, names), labels, strict=True)),
                             map(float, values), strict=True))
         except (KeyError, ValueError):
@@ -269,37 +397,3 @@ def _check_end(page: bytes) -> None:
         raise PageError("the page is cut off: its last line does not end")
     if page.rfind(_END, 0, -1) >= 0:  # backwards, which is many times as fast
         raise PageError("text follows after # EOF")
-
-
-def _check(page: bytes) -> None:
-    """Tell a page without our metrics from one that is no exposition at all."""
-    start = page[:_CHECKED_BYTES].rpartition(b"\n")[0]
-    try:
-        for _ in text_string_to_metric_families(decode(start)):
-            pass
-    except (ValueError, OverflowError, IndexError) as error:
-        raise PageError(f"not Prometheus' text format: {quoted(page[1:250])}") from error
-
-
-_LOOKED_AT_BYTES = 262144
-_SHOWN = 3
-_NAME = re.compile(rb"^([a-zA-Z_:][a-zA-Z0-9_:]{0,100})[{ \t]", re.MULTILINE)
-_OWN = ("go", "process", "promhttp", "python", "scrape", "http")
-"""What the libraries of exporters tell of themselves: no word on what the page is."""
-_EXPORTERS = {"DCGM": "dcgm-exporter", "node": "node_exporter", "ipmi": "ipmi_exporter", "cgroup": "cgroup_exporter",
-              "slurm": "an exporter of Slurm", "prometheus": "Prometheus itself",
-              "redfish": "a Redfish exporter", "nvidia": "nvidia_gpu_exporter",
-              "habanalabs": "Intel's Gaudi metric exporter", "amd": "an exporter of AMD GPUs",
-              "gpu": "AMD's device-metrics-exporter"}
-
-
-def found_instead(page: bytes) -> str:
-    """Return which metrics a page shows, and whose page that is where the names tell."""
-    names = list(dict.fromkeys(decode(name) for name in _NAME.findall(page[:_LOOKED_AT_BYTES])))
-    if not names:
-        return "it is empty"
-    telling = [name for name in names if name.partition("_")[0] not in _OWN] or names
-    prefix = Counter(name.partition("_")[0] for name in telling).most_common(1)[0][0]
-    whose = f" (is this {_EXPORTERS[prefix]}?)" if prefix in _EXPORTERS else ""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"it shows {', '.join(telling[:_SHOWN])}{more}{whose}"

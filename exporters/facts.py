@@ -18,6 +18,8 @@ _INT32_BLANK = frozenset(range(0x7FFFFFF0, 0x7FFFFFFF + 1))
 _FP64_BLANK = frozenset(2.0**47 + offset for offset in range(16))
 _INT64_BLANK = float(0x7FFFFFFFFFFFFFF0)
 """All sixteen INT64 sentinels of DCGM are this number once they are a float."""
+_LEAST_BLANK, _LEAST_COUNTER_BLANK = float(0x7FFFFFF0), 2.0**47
+"""Below these no number is a sentinel, of a gauge and of a 64-bit counter: nearly all are told at once."""
 _MOST_GPU_WATTS = 5_000.0
 _MOST_SERVER_WATTS = 200_000.0
 _MOST_MEGAHERTZ = 100_000.0
@@ -36,6 +38,8 @@ class NamelessServer(SourceError):
 
 def measured(value: float) -> float | None:
     """Return a value that is finite, not negative and no blank sentinel; None otherwise."""
+    if 0.0 <= value < _LEAST_BLANK:
+        return value
     if not math.isfinite(value) or value < 0 or value >= _INT64_BLANK or value in _FP64_BLANK or value in _INT32_BLANK:
         return None
     return value
@@ -43,6 +47,8 @@ def measured(value: float) -> float | None:
 
 def _counted(value: float, per_unit: float) -> float | None:
     """Return a counter in our unit; the INT32 sentinels are ordinary values of a 64-bit counter."""
+    if 0.0 <= value < _LEAST_COUNTER_BLANK:
+        return value / per_unit
     if not math.isfinite(value) or value < 0 or value >= _INT64_BLANK or value in _FP64_BLANK:
         return None
     return value / per_unit

@@ -23,8 +23,9 @@ from pydantic import Field
 
 from ..storage.telemetry import GpuReading, JobReading, NodeReading, Telemetry
 from .deadline import DEADLINES
-from .exposition import Exposition, Look, PageError, PageLimits, Samples, found_instead
+from .exposition import Exposition, Look, PageError, PageLimits, Samples
 from .fetch import Client, Displaced, TimedOut
+from .found_instead import found_instead
 from .http_options import HttpOptions
 from .source import FAULTS, Clock, Role, SourceConfig, SourceError, TargetHealth
 from .targets import Discovery, Target, TargetOptions, page_url

@@ -2,6 +2,8 @@
 
 import contextlib
 import math
+import random
+import re
 import time
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from idlewatt.exporters import dcgm, gaudi, node
 from idlewatt.exporters.exposition import Exposition, Look, PageError, PageLimits
 from idlewatt.exporters.text import clean
 
@@ -99,6 +102,37 @@ def test_what_was_remembered_changes_nothing(several):
         assert same(fast(page, reader), expected)
 
 
+plain_lines = st.builds(lambda name, gpu, value: f'{name}{{gpu="{gpu}"}} {value}', names, st.integers(0, 3),
+                        st.sampled_from(["1", "0.5", "1e9", "NaN"])) | st.sampled_from(
+                            ["util 7", "# HELP power {x 1", "# EOF"])
+other_lines = plain_lines | sample_lines() | comments | st.sampled_from(
+    ["# EOF", "# EOF x", "power1", "power", "power1 5", 'power{gpu="0"}1', "power\t1",
+     'power{gpu="0"} 1 2', "util  7", "utility{ 1", "x"])
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(plain_lines, min_size=1, max_size=6), st.lists(st.tuples(st.integers(0, 5), other_lines), max_size=3),
+       st.integers(0, 3))
+@example(["power 3"], [(0, "power1")], 0)
+@example(["power 1", 'power{gpu="0"} 1'], [(1, "power1")], 2)
+def test_pages_laid_out_like_those_before_are_read_as_by_a_new_reader(lines, changes, varied):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("idlewatt.exporters.exposition._LEAST_LAID_OUT", 0)
+        reader, changed = Exposition(WANTED, TIMELESS), lines.copy()
+        for place, line in changes:
+            changed[place % len(lines)] = line
+        # A page is laid out when it is read for the second time, and its labels vary from the next one on.
+        likes = [[line.replace("gpu", f"gpu{like}") for line in lines] for like in range(1 + varied)] * 2
+        for page in ("\n".join((*some, "")) for some in (*likes, lines, lines, changed, changed, lines)):
+            try:
+                expected = fast(page)
+            except PageError as fault:
+                with pytest.raises(PageError, match="^" + re.escape(str(fault))):
+                    fast(page, reader)
+            else:
+                assert same(fast(page, reader), expected)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(garbage):
@@ -142,8 +176,56 @@ def test_recorded_pages_are_read_as_the_stock_parser_reads_them(recorded, name):
     expected = [(sample.name, sample.labels, sample.value) for family in text_string_to_metric_families(bare.decode())
                 for sample in family.samples]
     reader = Exposition({name for name, _, _ in expected})
-    for _ in range(2):
+    for _ in range(3):
         assert same([(*series, value) for series, value in reader.samples(page)], expected)
+
+
+@pytest.mark.parametrize(("name", "wanted"), [
+    ("node_exporter.prom", node.METRICS), ("dcgm_h100_8gpu_k8s.prom", dcgm.METRICS),
+    ("dcgm_v100_simulated_with_hpc_job.prom", dcgm.METRICS), ("gaudi2_hand_written.prom", gaudi.METRICS)])
+def test_recorded_pages_with_other_values_and_labels_are_read_as_by_a_new_reader(recorded, name, wanted):
+    draw, reader, page = random.Random(1), Exposition(wanted, TIMELESS), recorded(name)
+
+    def other(match):
+        return match[1] + draw.choice((b"0", b"17.25", b"1e+09", b"NaN", b"9223372036854775794", b"-1", match[2]))
+
+    for share in 8 * (0.0, 0.0, 0.002, 0.01, 0.0):
+        like = re.sub(rb"(\n[^#\n][^\n]* )([^ \n]+)(?=\n)", other, page)
+        parts = like.split(b'"')
+        for place in range(1, len(parts), 2):
+            parts[place] = b"%d" % draw.randrange(5) if draw.random() < share else parts[place]
+        like = b'"'.join(parts)
+        new = [(*series, value) for series, value in Exposition(wanted, TIMELESS).samples(like)]
+        assert same([(*series, value) for series, value in reader.samples(like)], new)
+
+
+def test_a_page_laid_out_like_others_is_not_taken_apart(monkeypatch):
+    reader = Exposition(WANTED)
+    pages = [b"".join(b'# HELP x\npower{gpu="%d",node="%d"} %d\nother{a="b"} %d\n' % (gpu, node_, gpu * node_, gpu)
+                      for gpu in range(64)) + b"util 5\n" for node_ in range(3)]
+    first = [reader.samples(page) for page in pages]
+    for page in pages:
+        reader.samples(page)
+    monkeypatch.setattr(reader, "_wanted_rows", None)
+    assert [reader.samples(page) for page in pages] == first
+
+
+def test_layouts_take_no_more_than_their_share():
+    reader = Exposition(WANTED)
+    for lines in range(100, 900):
+        page = b"".join(b'power{gpu="%d",one="%s"} 1\n' % (gpu, b"x" * 100) for gpu in range(lines))
+        for _ in range(2):
+            assert len(reader.samples(page)) == lines
+    kept = [layout for layout in reader._layouts._known.values() if layout]
+    assert sum(layout.size for layout in kept) < 200_000
+
+
+def test_a_page_with_an_odd_line_is_laid_out_in_vain_once(monkeypatch):
+    reader, page = Exposition(WANTED), b"power 1\n\n" + b"# HELP x\n" * 300
+    for _ in range(2):
+        reader.samples(page)
+    monkeypatch.setattr(reader._layouts, "_layout", None)
+    assert [value for _, value in reader.samples(page)] == [1.0]
 
 
 def test_rows_with_the_same_labels_share_them():

@@ -1,6 +1,7 @@
 """One page over HTTP: hostile servers cost one clear error, bounded time and bounded memory."""
 
 import gzip
+import http.client
 import os
 import re
 import ssl
@@ -13,6 +14,7 @@ import pytest
 import responses
 from pydantic import ValidationError
 
+from idlewatt.exporters import deadline
 from idlewatt.exporters.fetch import Client, Unreachable
 from idlewatt.exporters.http_options import HttpOptions
 from idlewatt.exporters.source import SourceError
@@ -45,6 +47,103 @@ def _send(handler, body, **headers):
         handler.send_header(name, value)
     handler.end_headers()
     handler.wfile.write(body)
+
+
+LENGTH = b"Content-Length: %d\r\n" % len(PAGE)
+HEADS = {
+    "plain": b"HTTP/1.1 200 OK\r\n" + LENGTH + b"\r\n" + PAGE,
+    "many": b"HTTP/1.1 200 OK\r\nDate: now\r\nX-A:  b c \t\r\nX-A: d\r\n" + LENGTH + b"\r\n" + PAGE,
+    "no reason": b"HTTP/1.1 200\r\n" + LENGTH + b"\r\n" + PAGE,
+    "odd case": b"HTTP/1.1 200 OK\r\ncOnTeNt-LeNgTh:5\r\n\r\n" + PAGE,
+    "bare newlines": b"HTTP/1.1 200 OK\n" + LENGTH.replace(b"\r", b"") + b"\n" + PAGE,
+    "continued": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n" + LENGTH + b"\r\n" + PAGE,
+    "folded": b"HTTP/1.1 200 OK\r\nX-A: b\r\n c\r\n" + LENGTH + b"\r\n" + PAGE,
+    "chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n" + PAGE + b"\r\n0\r\n\r\n",
+    "both": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" + LENGTH + b"\r\n5\r\n" + PAGE + b"\r\n0\r\n\r\n",
+    "twice": b"HTTP/1.1 200 OK\r\n" + LENGTH + LENGTH + b"\r\n" + PAGE,
+    "two lengths": b"HTTP/1.1 200 OK\r\n" + LENGTH + b"Content-Length: 4\r\n\r\n" + PAGE,
+    "no length": b"HTTP/1.1 200 OK\r\nX: y\r\n\r\n" + PAGE,
+    "bad length": b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n" + PAGE,
+    "negative": b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n" + PAGE,
+    "longer": b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n" + PAGE,
+    "empty": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    "closing": b"HTTP/1.1 200 OK\r\nConnection: Close\r\n" + LENGTH + b"\r\n" + PAGE,
+    "old": b"HTTP/1.0 200 OK\r\n" + LENGTH + b"\r\n" + PAGE,
+    "gzip": b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(gzip.compress(PAGE))
+    + gzip.compress(PAGE),
+    "not found": b"HTTP/1.1 404 Not Found\r\n" + LENGTH + b"\r\n" + PAGE,
+    "moved": b"HTTP/1.1 302 Found\r\nLocation: http://evil/\r\n" + LENGTH + b"\r\n" + PAGE,
+    "nothing": b"HTTP/1.1 204 No Content\r\n\r\n",
+    "99 lines": b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 98 + LENGTH + b"\r\n" + PAGE,
+    "100 lines": b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 99 + LENGTH + b"\r\n" + PAGE,
+    "long": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 20_000 + b"\r\n" + LENGTH + b"\r\n" + PAGE,
+    "too long": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000 + b"\r\n" + LENGTH + b"\r\n" + PAGE,
+    "no colon": b"HTTP/1.1 200 OK\r\nX\r\n" + LENGTH + b"\r\n" + PAGE,
+    "latin": b"HTTP/1.1 200 OK\r\nX: \xe9\r\n" + LENGTH + b"\r\n" + PAGE,
+    "garbage": b"220 smtp.example ESMTP\r\n",
+    "cut head": b"HTTP/1.1 200 OK\r\nContent-Le", "silence": b""}
+
+
+CLOSING = {"no length", "bad length", "negative", "longer", "closing", "old", "garbage", "cut head", "silence",
+           "no colon"}
+
+
+@pytest.mark.parametrize("pieces", [1, 7], ids=["whole", "in pieces"])
+@pytest.mark.parametrize("name", HEADS)
+def test_an_answer_to_a_repeated_request_is_read_as_the_libraries_read_it(loopback, monkeypatch, name, pieces):
+    reply = HEADS[name]
+
+    def dripped(handler):
+        size = -(-len(reply) // pieces) or 1
+        for start in range(0, len(reply), size):
+            handler.wfile.write(reply[start:start + size])
+            time.sleep(0.002 * (pieces > 1))
+        handler.close_connection = name in CLOSING
+
+    def answers(keeper):
+        for behaviour in (PAGE, dripped) if name in CLOSING else (PAGE, dripped, PAGE, PAGE):
+            loopback.pages["/metrics"] = behaviour
+            try:
+                yield keeper.get(loopback.url())
+            except SourceError as error:
+                yield type(error), str(error), error.permanent
+
+    ours = list(answers(client(timeout=2)))
+    monkeypatch.setattr(deadline._Keeping, "_ask_again", lambda *_: None)
+    monkeypatch.setattr(deadline._Cuttable, "response_class", http.client.HTTPResponse)
+    assert ours == list(answers(client(timeout=2)))
+
+
+def test_a_repeated_request_goes_out_in_the_same_bytes(loopback):
+    loopback.pages["/metrics"] = PAGE
+    keeper = client(authorization={"credentials": "token"}, headers={"X-Scope-OrgID": "gpu"})
+    for _ in range(3):
+        assert keeper.get(loopback.url()) == PAGE
+    keeper.get(loopback.url(), {"query": "up"})
+    keeper.get(loopback.url())
+    first, second, third, other, last = loopback.requests
+    assert first == second == third == last
+    assert first[1]["Host"] == loopback.address
+    assert other[0] == "/metrics?query=up"
+
+
+def test_a_connection_that_the_server_has_closed_is_opened_again(loopback):
+    ports, gone = [], threading.Event()
+
+    def behave(handler):
+        ports.append(handler.client_address)
+        _send(handler, PAGE)
+        handler.close_connection = True  # without a word of it
+
+    loopback.pages["/metrics"] = behave
+    shutdown = loopback.server.shutdown_request
+    loopback.server.shutdown_request = lambda request: (shutdown(request), gone.set())
+    keeper = client()
+    for _ in range(3):
+        gone.clear()
+        assert keeper.get(loopback.url()) == PAGE
+        assert gone.wait(5)
+    assert len(set(ports)) == 3
 
 
 def test_gzip_is_asked_for_and_unpacked(loopback):
