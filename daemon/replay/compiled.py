@@ -92,6 +92,7 @@ KEPT = 4
 _UNCLAIMED_S = 86400.0
 _IMPORTED = re.compile(r"^from (\.+)([\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 _MARK = "in-use"
+_INNER = "inner"
 _claims: list[IO[str]] = []
 """Held open as long as the process lives."""
 
@@ -223,11 +224,11 @@ def _make_room(ours: Path) -> None:
 
 
 @contextmanager
-def _cached(function: Callable[..., object]) -> Iterator[None]:
+def _cached(function: Callable[..., object], folder: str = "") -> Iterator[None]:
     """Point numba at our folder while it decorates; other users of numba in the process keep theirs."""
     claim(cache_folder())
     before = config.CACHE_DIR
-    config.CACHE_DIR = str(_folder(function))
+    config.CACHE_DIR = str(_folder(function) / folder)
     try:
         yield
     finally:
@@ -261,8 +262,23 @@ def compiled_with_arrays(function: Function) -> Function:
 
 
 def _njit(function: Function, **options: Any) -> object:
+    """Compile ``function`` for whoever calls it from Python, and apart from that for compiled code that calls it.
+
+    Compiled code needs no wrapper that takes a state's seventy arrays out of Python's objects. Making wrappers of
+    functions that only compiled code calls took a third of all compilation. What calls itself has one form.
+    """
+    from_python = _dispatcher(function, options)
+    if function.__name__ not in function.__code__.co_names:
+        from_compiled = _dispatcher(function, options | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}, _INNER)
+        from_python.get_call_template = from_compiled.get_call_template
+        from_python.get_overload = from_compiled.get_overload
+    return from_python
+
+
+def _dispatcher(function: Function, options: dict[str, Any], folder: str = "") -> Any:
+    """Let numba compile ``function`` when it is called; of two forms of it one needs a folder of its own."""
     try:
-        with _cached(function):
+        with _cached(function, folder):
             return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no folder it may write to
         return numba.njit(**options)(function)

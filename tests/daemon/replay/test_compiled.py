@@ -184,6 +184,26 @@ def test_the_engines_machine_code_knows_no_policy():
     assert not any("policies" in str(source) for source in compiled._imports(Path(moves.__file__)))
 
 
+def test_what_only_compiled_code_calls_is_compiled_without_a_way_in_from_python_until_somebody_takes_it():
+    double = compiled.compiled(lambda number: number * 2)
+    more = compiled.compiled(lambda number: double(number) + 1)
+
+    assert more(20) == 41
+    assert len(double.overloads) == 0
+    assert double(21) == 42
+    assert len(double.overloads) == 1
+    assert more(1.5) == 4.0
+
+
+def test_what_calls_itself_is_compiled_in_one_form():
+    def down(number):
+        return down(number - 1) if number > 0 else number
+
+    down = compiled.compiled(down)
+    assert down(3) == 0
+    assert len(down.overloads) == 1
+
+
 def test_types_are_looked_at_where_there_is_machine_code_for_several():
     double = numba.njit(lambda number: number * 2)
 
