@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from ...storage.recommendations import Placement
 from ...storage.records import Job
-from ..replay.admission.wish import counts
+from ..replay.admission.line import excludes
 from .kubectl import start_commands
 
 
@@ -28,7 +28,6 @@ def command_for(job: Job, placement: Placement, nodes: Iterable[str]) -> str:
     if job.tasks > 1:
         return ""
     update = f"scontrol update jobid={job.job_id if job.raw_id is None or not job.group else job.raw_id}"
-    leads = bool(job.group) and job.job_id.endswith("+0")
-    if not leads and not counts(job.request.features):
+    if not excludes(job):
         return f"{update} ReqNodeList={','.join(placement.nodes)}{' ExcNodeList=' if job.group else ''}"
     return f"{update} ExcNodeList={','.join(node for node in nodes if node not in placement.nodes)}"

@@ -14,6 +14,7 @@ from . import arrays as a
 from .admission.gate import Gate, Hold
 from .admission.terms import applied, terms_of
 from .admission.why import could_ever
+from .admission.wish import counts
 from .cluster import Cluster
 from .learned_limits import learned
 from .moves import join, run_on
@@ -97,9 +98,10 @@ def settle(arrays: a.State, cluster: Cluster, jobs: Sequence[Job], snapshot: Sch
             _hold(arrays, job, record, row)
         elif job in holds:
             arrays.jobs[job].status = a.HELD if arrays.jobs[job].status != a.REJECTED else a.REJECTED
-        elif arrays.jobs[job].status != a.REJECTED or job in terms.parts or could_ever(gate, record):
+        elif (arrays.jobs[job].status != a.REJECTED or job in terms.parts or could_ever(gate, record)
+              or counts(record.request.features)):
             # What is larger than one node to the engine may be split by Slurm, which tells all memory of the largest
-            # node for a job that does not ask for any.
+            # node for a job that does not ask for any. For who counts features it keeps nodes, though it never starts.
             arrays.jobs[job].status = a.FUTURE
             join(arrays, job)
     _seat(arrays, jobs, row)

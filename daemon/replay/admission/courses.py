@@ -18,8 +18,9 @@ from ....storage.recommendations import Placement
 from ....storage.records import Job
 from .gate import ROOM, UNKNOWN, Gate, Hold
 from .ground import HISTORIES, MAIN_ROUND, Mask
+from .line import Turn
 from .looks import counted_apart, passed_over_by_main
-from .turns import MOST_EXACT, Turn, Turns
+from .turns import MOST_EXACT, Turns
 from .wish import counts
 
 PASTS = range(HISTORIES)
@@ -46,8 +47,8 @@ def walk(gate: Gate, planning: bool, line: Sequence[Turn]) -> tuple[dict[int, Pl
     first = Turns(_after(gate, MAIN_ROUND), planning)
     told = first.walk(line)
     told |= {row: hold for row, hold in stale.items() if isinstance(told.get(row), Placement)}
-    told |= {turn.row: APART for turn in line
-             if isinstance(told.get(turn.row), Placement) and counted_apart(gate, turn.job)}
+    told |= {turn.row: APART for turn in line if isinstance(found := told.get(turn.row), Placement)
+             and counted_apart(gate, turn.job, gate.ground.named(found.nodes))}
     told |= {turn.row: ITSELF for turn in untold if _spread(gate, told.get(turn.row))}
     untold = [turn for turn in untold if _in_the_way(told.get(turn.row), planning)]
     supposed = untold[:MOST_SUPPOSED] if gate.site.tree and _leaves(gate) and len(line) <= MOST_EXACT else []
@@ -61,14 +62,14 @@ def _compared(gate: Gate, planning: bool, line: Sequence[Turn], told: dict[int, 
     if len(line) > MOST_EXACT:
         return told
     slurms = [turn.job for turn in line[:-1] if not turn.job.owner]
-    pins, doubts = _pins(gate, line, told), list[tuple[Hold, Iterable[dict[int, Placement | Hold]]]]()
+    pins, doubts = _pins(line, told), list[tuple[Hold, Iterable[dict[int, Placement | Hold]]]]()
     if any(gate.wish(job).gpus == 0 for job in slurms):
         doubts.append((NOT_TOLD, [Turns(_after(gate, past), planning, pins).walk(line) for past in PASTS]))
-    if planning or any(passed_over_by_main(gate, job) for job in slurms):
+    if planning or any(counts(job.request.features) or passed_over_by_main(gate, job) for job in slurms):
         pasts, firsts = (PASTS, (False,)) if doubts else ((MAIN_ROUND,), (True, False))
         doubts.append((NOT_FIRST, [Turns(_after(gate, past), planning, pins, main_first=first).walk(line)
                                    for past in pasts for first in firsts]))
-    if planning and any(counts(job.request.features) for job in slurms):
+    if any(counts(job.request.features) for job in slurms):
         doubts.append((NOT_SURE, [Turns(_after(gate, MAIN_ROUND), planning, pins, by_terms=True).walk(line)]))
     if supposed:
         asked = [dict(zip((turn.job.key for turn in supposed), few, strict=True))
@@ -146,13 +147,13 @@ def _within(gate: Gate, job: Job) -> Mask:
     return found
 
 
-def _pins(gate: Gate, line: Sequence[Turn], told: Mapping[int, Placement | Hold]) -> dict[int, Mask]:
+def _pins(line: Sequence[Turn], told: Mapping[int, Placement | Hold]) -> dict[int, tuple[str, ...]]:
     """Return the nodes that are named for those who start, by row; of an array only the first task's can be named."""
-    rows, arrays = dict[int, Mask](), set[str]()
+    rows, arrays = dict[int, tuple[str, ...]](), set[str]()
     for turn in line:
         found, array = told.get(turn.row), turn.job.array
         if isinstance(found, Placement) and turn.row not in rows and array not in arrays:
-            rows[turn.row] = gate.ground.named(found.nodes)
+            rows[turn.row] = found.nodes
             arrays |= {array} - {""}
     return rows
 

@@ -86,7 +86,7 @@ class Gate:
 
     def wish(self, job: Job) -> Wish:
         """Return what a job asks of nodes."""
-        key = job.key, job.partition
+        key = job.key, job.partition, job.request.required_nodes
         if key not in self._wishes:
             partition = self.partitions.get(job.partition.split(",")[0])
             threads = int(self.ground.threads.max(initial=1))
@@ -144,7 +144,7 @@ class Gate:
 
     def kind(self, job: Job) -> tuple[object, ...]:
         """Return what jobs have alike that find the same nodes."""
-        key = job.key, job.partition
+        key = job.key, job.partition, job.request.required_nodes, job.request.excluded_nodes
         if key not in self._kinds:
             names = tuple(way.partition for way in self.ways(job))
             limit_s = max((way.limit_s for way in self.ways(job)), default=0.0)

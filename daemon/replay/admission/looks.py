@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from ....storage.recommendations import Placement
 from ....storage.records import Job
 from ....storage.waiting import WaitReason
-from .gate import LIMIT, Gate, Hold
-from .ground import LOOKED_AT, Mask
-from .node_space import NodeSpace
+from .gate import LIMIT, Gate, Hold, PartitionNodes
+from .ground import LOOKED_AT, Ground, Mask
 from .pick import weigh
 from .seek import seek
 from .wish import choices, counts
 
 COUNTED = re.compile(r" (?:GPUs|CPUs|nodes|bytes)")
 """Limits on what Slurm counts once it knows the nodes; those on jobs and times come first."""
+Earliest = Callable[[PartitionNodes, Callable[[Ground], Placement | None]], tuple[float, Placement] | None]
+"""What finds when something fits on some nodes, and where."""
 
 
 def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool, histories: slice) -> None:
@@ -72,44 +74,51 @@ def passed_over_by_main(gate: Gate, job: Job) -> bool:
     return expected > int((gate.ground.named(known.nodes) & gate.ground.members(job.partition)).sum())
 
 
-def counted_apart(gate: Gate, job: Job) -> bool:
+def counted_apart(gate: Gate, job: Job, nodes: Mask | None = None) -> bool:
     """Tell whether a job may fail to start where it fits: Slurm looks for each of its features with all its GPUs.
 
-    Of those that stand in brackets none was seen to fail that asks for GPUs by node.
+    Of those that stand in brackets none was seen to fail that asks for GPUs by node. Without brackets a node that is
+    found for one feature has to have the next as well, of those that the job may be on.
     """
-    wish, features = gate.wish(job), job.request.features
-    if wish.gpus == 0 or ("[" in features and wish.per_node):
+    wish, features, ground = gate.wish(job), job.request.features, gate.ground
+    if wish.gpus == 0 or not any(len(counts(choice)) > 1 for choice in choices(features)):
         return False
-    return any(len(counts(choice)) > 1 for choice in choices(features))
+    if "[" in features or not wish.per_node:
+        return not wish.per_node
+    within = ~ground.named(job.request.excluded_nodes) if nodes is None else nodes
+    have = [within & ground.featured(name, 1) for name, _ in counts(features)]
+    return any((first & ~second).any() for first, second in pairwise(have))
 
 
-def found_by_terms(gate: Gate, job: Job, space: NodeSpace) -> Mask | None:
-    """Return the nodes that terms of counted features find now, one after the other; None where one has to wait.
+def first_by_terms(gate: Gate, job: Job, way: PartitionNodes, earliest: Earliest) -> tuple[float, Placement] | None:
+    """Return when a job that counts features could start by what Slurm's backfill finds, and where.
 
-    As in Slurm's backfill, each is looked for with all GPUs of the job; once a term has no node, any will do. What is
-    found is kept, though the start fails.
+    Each term is looked for by itself with all GPUs of the job, until one finds nothing; for what is missing then any
+    nodes will do. When that is free is not asked: what counts is when the last of the terms is (``_try_sched``).
     """
-    wish, ways, terms = gate.wish(job), gate.ways(job), counts(job.request.features)
-    taken = np.zeros(len(gate.ground.nodes), bool)
-    if not ways or not terms:
-        return None
-    ground = gate.ground_of(ways[0]).copy()
-    ground.as_planned = True
-    free = ways[0].usable & ~space.kept(gate.now_s, gate.now_s + ways[0].limit_s)
-    for name, number in (*terms, ("", 0)):
-        missing = number or wish.least - int(taken.sum())
-        if name and not (free & ~taken & ground.featured(name, 1)).any():
-            name, missing = "", wish.least - int(taken.sum())
-        if missing <= 0:
-            break
-        part = replace(wish, least=missing, gpus=wish.per_node * missing or wish.gpus)
-        found = seek(ground, replace(job, request=replace(job.request, features=name)), part, free & ~taken)
+    wish, ground = gate.wish(job), gate.ground
+    taken, begin_s, found = np.zeros(len(ground.nodes), bool), None, None
+
+    def part(name: str, number: int) -> tuple[float, Placement] | None:
+        usable = way.usable & ~taken & (ground.featured(name, 1) if name else True)
+        asked = replace(job, request=replace(job.request, features=name))
+        want = replace(wish, least=number, gpus=wish.per_node * number or wish.gpus)
+        return earliest(replace(way, usable=usable), lambda free: seek(free, asked, want, usable))
+
+    for name, number in counts(job.request.features):
+        found = part(name, number)
         if found is None:
-            return None
-        taken |= ground.named(found.nodes)
-        if not name:
             break
-    return taken
+        begin_s = max(begin_s or 0.0, found[0])
+        taken |= ground.named(found[1].nodes)
+    missing = wish.least - int(taken.sum())
+    if begin_s is not None and missing > 0:
+        found = part("", missing)
+        taken |= ground.named(found[1].nodes if found else ())
+    if begin_s is None or found is None:
+        return None
+    names = tuple(ground.nodes[row].name for row in np.flatnonzero(taken))
+    return begin_s, Placement(names, (0,) * len(names))
 
 
 def counted(hold: Hold) -> bool:

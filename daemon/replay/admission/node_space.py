@@ -41,8 +41,18 @@ class NodeSpace:
 
     def kept(self, begin_s: float, end_s: float) -> Mask:
         """Return the nodes that are kept at some time from one moment to another, both of them included."""
+        return self._kept_in(self._parts(begin_s, end_s))
+
+    def overlapped(self, begin_s: float, end_s: float) -> Mask:
+        """Return the nodes that are kept at some time from one moment on and before another.
+
+        Slurm asks for this once it knows when a plan would begin, and for what is kept where it begins to look.
+        """
+        return self._kept_in(range(self._parts(begin_s, end_s).start, bisect_left(self._begins, end_s)))
+
+    def _kept_in(self, parts: range) -> Mask:
         found = np.zeros_like(self._kept[0])
-        for part in self._parts(begin_s, end_s):
+        for part in parts:
             found |= self._kept[part]
         return found
 

@@ -122,7 +122,8 @@ def available(ground: Ground, wish: Wish) -> Counts:
     """Return the CPUs that count as available to a job on each node."""
     cpus = ground.free_cpus
     if wish.per_task:
-        tasks = np.minimum(ground.free_gpus // wish.per_task, 1 if wish.tasks == 1 else MOST_NODES)
+        most = 1 if wish.tasks == 1 else wish.tasks_per_node or MOST_NODES
+        tasks = np.minimum(ground.free_gpus // wish.per_task, most)
     elif wish.per_socket:
         tasks = np.full(len(cpus), wish.tasks)
     elif wish.tasks_per_node and wish.gpus:

@@ -9,19 +9,20 @@ or is held otherwise is not planned.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from ....storage.recommendations import Placement
 from ....storage.records import Job
-from .gate import GROUP, HELD, ROOM, Gate, Hold, PartitionNodes
+from .gate import HELD, ROOM, Gate, Hold, PartitionNodes
 from .ground import HISTORIES, LOOKED_AT, MAIN_ROUND, Ground, Mask
-from .looks import counted, counted_apart, found_by_terms, out_of_reach, passed_over_by_main, tried_by_main
+from .line import Plan, Turn, absent, excludes, sooner, waits_for
+from .looks import counted, counted_apart, first_by_terms, out_of_reach, tried_by_main
 from .node_space import NodeSpace
 from .pick import weigh
 from .releases import Releases
-from .wish import choices
+from .wish import choices, counts
 
 RESOLUTION_S = 60.0
 """Slurm's ``bf_resolution``: plans begin and end at whole minutes."""
@@ -37,25 +38,10 @@ MOST_ROUNDS = 5
 """Times that the queue is walked, as long as somebody starts: plans go otherwise around what runs than what waits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A job in line, and where the policy would have it."""
-
-    row: int
-    job: Job
-    wanted: Placement | None = None
-    later: bool = False
-    """It may not start yet, as too many of its array run, but is planned like the others."""
-    stale: bool = False
-    """It is said to wait for nodes out of reach in one of its partitions, and those of another would do."""
-    barred: Hold | None = None
-    """What holds a component whatever is free, for which the others wait; or a limit on amounts that a job breaks."""
-
-
 class Turns:
     """What starts, and what is kept for whom, as the queue is walked; the gate is booked along."""
 
-    def __init__(self, gate: Gate, planning: bool, pins: Mapping[int, Mask] | None = None, *,
+    def __init__(self, gate: Gate, planning: bool, pins: Mapping[int, tuple[str, ...]] | None = None, *,
                  by_terms: bool = False, main_first: bool = True) -> None:
         self.gate, self._planning = gate, planning
         self._by_terms = by_terms
@@ -79,7 +65,7 @@ class Turns:
 
     def walk(self, line: Sequence[Turn]) -> dict[int, Placement | Hold]:
         """Return by row what starts where, and why the rest does not; round after round while that changes."""
-        told = dict[int, Placement | Hold]()
+        told, line = dict[int, Placement | Hold](), [self._named(turn) for turn in line]
         self._weighing = any(self.gate.wish(turn.job).gpus == 0 for turn in line)
         for number in range(MOST_ROUNDS):
             self._main_first = self._main_first or number > 0
@@ -87,6 +73,16 @@ class Turns:
             if not self._exact or not (again or (self._weighing and number == 0)):
                 break
         return told
+
+    def _named(self, turn: Turn) -> Turn:
+        """Return a job with the nodes that are named for it: Slurm takes all of them, or none of the others."""
+        names = (self._pins or {}).get(turn.row)
+        if names is None:
+            return turn
+        others = tuple(node.name for node in self.gate.ground.nodes if node.name not in names)
+        asked = turn.job.request
+        asked = replace(asked, excluded_nodes=others) if excludes(turn.job) else replace(asked, required_nodes=names)
+        return replace(turn, job=replace(turn.job, request=asked))
 
     def _round(self, line: Sequence[Turn], told: dict[int, Placement | Hold], looked: slice) -> bool:
         """Walk the queue once; tell whether somebody has started, so that the next round may find more.
@@ -101,7 +97,7 @@ class Turns:
             self._main(line, told)
         left = [turn for turn in line if not isinstance(told.get(turn.row), Placement)]
         if self._weighing and self._main_first:
-            jobs = (one.job for one in left if out_of_reach(one.job) or not _absent(self.gate, one))
+            jobs = (one.job for one in left if out_of_reach(one.job) or not absent(self.gate, one))
             tried_by_main(self.gate, jobs, self._planning, looked)
         begins = dict[str, list[tuple[Turn, float | None, Placement | Hold]]]()
         for turn in left:
@@ -113,7 +109,7 @@ class Turns:
                 parts = begins.setdefault(turn.job.group, [])
                 parts.append(self._component(turn, [begin_s for _, begin_s, _ in parts]))
             else:
-                told[turn.row] = _sooner(told.get(turn.row), self._take(turn))
+                told[turn.row] = sooner(told.get(turn.row), self._take(turn))
         for parts in begins.values():
             told |= self._join(parts)
         return sum(isinstance(found, Placement) for found in told.values()) > before
@@ -130,7 +126,7 @@ class Turns:
         for turn in line:
             job = turn.job
             behind = job.request.reservation in reserved if job.request.reservation else job.partition in stopped
-            if _absent(self.gate, turn) or behind or isinstance(told.get(turn.row), Placement):
+            if absent(self.gate, turn) or behind or isinstance(told.get(turn.row), Placement):
                 continue
             found, own = self._tried(turn, nodes), self._own(turn)
             if isinstance(found, Placement):
@@ -147,17 +143,18 @@ class Turns:
 
     def _own(self, turn: Turn) -> Mask | None:
         """Return the nodes that are named for a job, by the advice or by itself, as many as it takes."""
-        required, least = turn.job.request.required_nodes, self.gate.wish(turn.job).least
-        return (self._pins or {}).get(turn.row, self.gate.ground.named(required) if len(required) >= least else None)
+        required = turn.job.request.required_nodes
+        return self.gate.ground.named(required) if len(required) >= self.gate.wish(turn.job).least else None
 
     def _tried(self, turn: Turn, avoid: Mask) -> Placement | Hold:
         """Return what comes of a job that the main scheduler tries: it finds limits on amounts after nodes."""
         if turn.job.group or (self._by_terms and counted_apart(self.gate, turn.job)):
             return Hold(ROOM, "")
-        if turn.barred is None:
-            return self._book(turn, avoid, by_main=True)
-        found = self.gate.find_beside(turn.job, avoid)
-        return found if isinstance(found, Hold) else turn.barred
+        if turn.barred is not None:
+            return turn.barred
+        found = self._book(turn, avoid, by_main=True)
+        # A limit that is broken besides is what Slurm's main scheduler goes by then.
+        return (self.gate.limits_bar(turn.job) or found) if found == Hold(ROOM, "") else found
 
     def _take(self, turn: Turn) -> Placement | Hold:
         """Start the next in line, best where it is wanted, or say why not and plan it.
@@ -171,16 +168,13 @@ class Turns:
         beyond = isinstance(found, Hold) and counted(found)
         if isinstance(found, Placement) or (found.cause != ROOM and not beyond):
             return found
-        lacking = self._lacks(turn)
-        kept = found_by_terms(self.gate, turn.job, self._space) if self._by_terms and lacking is None else None
-        if kept is not None:
-            limit_s = max((way.limit_s for way in self.gate.ways(turn.job)), default=0.0)
-            self._space.add(*self._rounded(self.gate.now_s, limit_s), kept)
-            return found
-        if self._planning and (lacking is None or (self._weighing and counted(lacking))):
-            begins = self._begin(turn, self.gate.now_s)
-            if lacking is None and not beyond:
-                self._keep(turn, begins)
+        lacking, now_s = self._lacks(turn), self.gate.now_s
+        # Where nothing is planned, nodes are kept for whom Slurm finds nodes now, but fails to start there.
+        fails = lacking is None and bool(counts(turn.job.request.features))
+        if fails or (self._planning and (lacking is None or (self._weighing and counted(lacking)))):
+            plan = self._begin(turn, now_s)
+            if lacking is None and not beyond and (self._planning or plan.begin_s <= now_s):
+                self._keep(turn, plan)
         elif self._weighing:
             self._look_at(turn.job)
         return found
@@ -210,13 +204,14 @@ class Turns:
         beyond = lacking is not None and counted(lacking)
         if (lacking is not None and not beyond) or len(known) < len(others):
             return turn, None, lacking or Hold(ROOM, "")
-        found = self._begin(turn, max((now_s, *known)))
-        if found is None or (found[0] > now_s and not self._planning):
+        plan = self._begin(turn, max((now_s, *known)))
+        if plan.heard_s == np.inf or (plan.begin_s > now_s and not self._planning):
             return turn, None, lacking or Hold(ROOM, "")
         if lacking is not None:
-            return turn, found[0], lacking  # Slurm finds the limit last, and keeps nothing
-        self._keep(turn, found)
-        return turn, found[0], found[1] if found[0] <= now_s and not turn.later else Hold(ROOM, "")
+            return turn, plan.heard_s, lacking  # Slurm finds the limit last, and keeps nothing
+        self._keep(turn, plan)
+        starts = plan.where if plan.begin_s <= now_s and not turn.later else None
+        return turn, plan.heard_s, starts or Hold(ROOM, "")
 
     def _join(self, parts: Sequence[tuple[Turn, float | None, Placement | Hold]]) -> dict[int, Placement | Hold]:
         """Start the components of a heterogeneous job if all of them can now."""
@@ -230,18 +225,17 @@ class Turns:
                 return found
             self.gate, self._releases = before
             missing = next(turn.job.job_id for turn, _, _ in parts if isinstance(found[turn.row], Hold))
-            return {row: one if isinstance(one, Hold) else _waits_for(missing) for row, one in found.items()}
-        return {turn.row: found if isinstance(found, Hold) else _waits_for(missing) for turn, _, found in parts}
+            return {row: one if isinstance(one, Hold) else waits_for(missing) for row, one in found.items()}
+        return {turn.row: found if isinstance(found, Hold) else waits_for(missing) for turn, _, found in parts}
 
-    def _keep(self, turn: Turn, found: tuple[float, Placement, float] | None) -> None:
+    def _keep(self, turn: Turn, plan: Plan) -> None:
         """Keep nodes for a job, if any were found."""
-        if found is None:
+        if plan.where is None:
             return
-        begin_s, where, limit_s = found
-        nodes = self.gate.ground.named(where.nodes)
+        nodes = self.gate.ground.named(plan.where.nodes)
         if not self._exact and self.gate.wish(turn.job).gpus == 0:
-            nodes = nodes | self._otherwise(turn, begin_s)
-        self._space.add(*self._rounded(begin_s, limit_s), nodes)
+            nodes = nodes | self._otherwise(turn, plan.begin_s)
+        self._space.add(*self._rounded(plan.begin_s, plan.limit_s), nodes)
         self._plans += 1
 
     @staticmethod
@@ -258,9 +252,9 @@ class Turns:
         try:
             for ground.history in range(HISTORIES):
                 self._soonest.clear()
-                found = self._begin(turn, begin_s)
-                if found is not None and found[0] <= begin_s:
-                    nodes |= ground.named(found[1].nodes)
+                plan = self._begin(turn, begin_s)
+                if plan.where is not None and plan.begin_s <= begin_s:
+                    nodes |= ground.named(plan.where.nodes)
         finally:
             ground.history, self._soonest = past, known
         return nodes
@@ -275,10 +269,8 @@ class Turns:
         The main scheduler looks at all nodes of the partition, the backfill at last at those alone where it starts.
         """
         before, job, wanted = self.gate.ground.copy(), turn.job, turn.wanted
-        only = (self._pins or {}).get(turn.row)
-        if only is not None:
-            avoid = ~only if avoid is None else avoid | ~only
-        elif not job.group and (self._pins is not None or job.array in self._arrays):
+        named = turn.row in (self._pins or {})
+        if not (named or job.group) and (self._pins is not None or job.array in self._arrays):
             wanted = self._slurms(job, avoid) or wanted
         found = self.gate.admit(job, wanted, avoid)
         if isinstance(found, Placement):
@@ -303,58 +295,64 @@ class Turns:
                 return found
         return None
 
-    def _begin(self, turn: Turn, from_s: float) -> tuple[float, Placement, float] | None:
+    def _begin(self, turn: Turn, from_s: float) -> Plan:
         """Return when and where a job can begin, in the first of its partitions in which it can, and its limit."""
-        ways = self.gate.ways(turn.job)
-        return next((found for way in ways if (found := self._begin_on(turn, way, from_s)) is not None), None)
+        plan = Plan()
+        for way in self.gate.ways(turn.job):
+            plan = self._begin_on(turn, way, from_s)
+            if plan.where is not None:
+                break
+        return plan
 
-    def _begin_on(self, turn: Turn, way: PartitionNodes, from_s: float) -> tuple[float, Placement, float] | None:
+    def _begin_on(self, turn: Turn, way: PartitionNodes, from_s: float) -> Plan:
         job = turn.job
         if self._exact:
-            return self._sought(job, way, from_s, (self._pins or {}).get(turn.row))
+            return self._sought(job, way, from_s)
         # Its like was looked at before, when less was kept and more was free: it cannot begin sooner.
         alike = (*self.gate.kind(job), way.partition, way.limit_s, self.gate.switches(job))
         found = self._sought(job, way, max(from_s, self._soonest.get(alike, from_s)))
-        self._soonest[alike] = np.inf if found is None else found[0]
+        self._soonest[alike] = found.begin_s
         return found
 
-    def _sought(self, job: Job, way: PartitionNodes, from_s: float, only: Mask | None = None,
-                ) -> tuple[float, Placement, float] | None:
-        able, last_s = self._able(job, way), self.gate.now_s + WINDOW_S
+    def _sought(self, job: Job, way: PartitionNodes, from_s: float) -> Plan:
+        able, last_s, heard_s = self._able(job, way), self.gate.now_s + WINDOW_S, np.inf
         # Slurm keeps off whom others share nodes with now, whenever it plans for.
         alone = self.gate.ground.unowned(self.gate.wish(job), job.user)
-        if only is not None:
-            alone = alone & only
         for _ in range(MOST_EXACT_TRIES if self._exact else MOST_TRIES):
             if from_s > last_s:
-                return None
+                break
             usable, end_s = self.gate.usable_from(job, way, from_s) & alone, from_s + way.limit_s
-            later_s = self._later(job, usable, from_s, end_s)
+            later_s = self._later(job, way, usable, from_s, end_s)
             usable = usable & ~self._space.kept(from_s, end_s)
             found = self._first(job, replace(way, usable=usable)) if able(usable) else None
             begin_s = np.inf if found is None else max(found[0], from_s)
+            heard_s = min(heard_s, begin_s)
             if later_s is not None and begin_s > later_s:
                 from_s = later_s
                 continue
             if found is None or begin_s > last_s:
-                return None
-            kept = self._space.kept(*self._rounded(begin_s, way.limit_s))
+                break
+            kept = self._space.overlapped(*self._rounded(begin_s, way.limit_s))
             if begin_s <= self.gate.now_s or not (kept & self.gate.ground.named(found[1].nodes)).any():
-                return begin_s, found[1], way.limit_s
+                return Plan(begin_s, found[1], way.limit_s, heard_s)
             from_s = begin_s
-        return None
+        return Plan(heard_s=heard_s if heard_s <= last_s else np.inf)
 
-    def _later(self, job: Job, usable: Mask, begin_s: float, end_s: float) -> float | None:
-        """Return when to try again: once a plan or, where the job meets one, any reservation gives nodes back."""
+    def _later(self, job: Job, way: PartitionNodes, usable: Mask, begin_s: float, end_s: float) -> float | None:
+        """Return when to try again: once a plan or, where the job's partition meets one, any reservation ends."""
+        gate, members = self.gate, self.gate.ground.members(way.partition)
         moments = [self._space.later(usable, begin_s, end_s)]
-        if self.gate.meets(job, begin_s, end_s):
-            moments += [one.end_s // RESOLUTION_S * RESOLUTION_S + RESOLUTION_S
-                        for one in self.gate.reservations.values() if one.end_s > begin_s]
+        met = (gate.reservations[name] for name in gate.meets(job, begin_s, end_s))
+        if any((gate.ground.named(one.nodes) & members).any() for one in met):
+            moments += [-(-one.end_s // RESOLUTION_S) * RESOLUTION_S + 1
+                        for one in gate.reservations.values() if one.end_s >= begin_s]
         return min((moment for moment in moments if moment is not None), default=None)
 
     def _able(self, job: Job, way: PartitionNodes) -> Callable[[Mask], bool]:
         """Return what tells whether a job would fit on some nodes if nothing ran there, as far as can be told soon."""
         gate, wish = self.gate, self.gate.wish(job)
+        if counts(job.request.features):
+            return lambda usable: int(usable.sum()) >= wish.least  # any node will do where a feature has none
         key = gate.kind(job)
         if key not in self._fits:
             empty, fits = gate.ground.empty(), np.zeros(len(gate.ground.nodes), bool)
@@ -367,31 +365,21 @@ class Turns:
 
     def _first(self, job: Job, way: PartitionNodes) -> tuple[float, Placement] | None:
         """Return when a job could start at the earliest on nodes that it may use, and where."""
-        ground = self.gate.ground_of(way).copy()
-        ground.as_planned = True
-        if isinstance(now := self.gate.sought(job, way, ground), Placement):
-            return self.gate.now_s, now
-        if not self._planning:
-            return None
+        if counts(job.request.features):
+            return first_by_terms(self.gate, job, way, self._earliest)
 
         def sought(ground: Ground) -> Placement | None:
             found = self.gate.sought(job, way, ground)
             return found if isinstance(found, Placement) else None
 
-        return self._releases.first_fit(self.gate.ground, way.usable, sought)
+        return self._earliest(way, sought)
 
-
-def _sooner(before: Placement | Hold | None, now: Placement | Hold) -> Placement | Hold:
-    """Return what is told of a job that was tried in one partition before: a start, else that it waits for room."""
-    if before is None or isinstance(now, Placement) or now.cause == ROOM:
-        return now
-    return before
-
-
-def _absent(gate: Gate, turn: Turn) -> bool:
-    """Tell whether the main scheduler does not look at a job."""
-    return turn.later or passed_over_by_main(gate, turn.job) or (turn.barred is not None and turn.barred.cause == HELD)
-
-
-def _waits_for(component: str) -> Hold:
-    return Hold(GROUP, f"its component {component} cannot start now, and all start together")
+    def _earliest(self, way: PartitionNodes, sought: Callable[[Ground], Placement | None],
+                  ) -> tuple[float, Placement] | None:
+        """Return when something fits on some nodes, now or, where Slurm plans, once jobs have ended there."""
+        ground = self.gate.ground_of(way).copy()
+        ground.as_planned = True
+        now = sought(ground)
+        if now is not None:
+            return self.gate.now_s, now
+        return self._releases.first_fit(self.gate.ground, way.usable, sought) if self._planning else None

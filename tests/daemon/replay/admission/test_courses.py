@@ -86,21 +86,21 @@ def test_who_the_main_scheduler_starts_is_started_before_it_looks_for_the_others
         "1": "start", "2": "hold", "4+0": "hold", "4+1": "hold", "5": "unknown"}
 
 
-def counting(*behind):
+def counting(policy, *behind):
     """Return advice beside a job of one node with x and one with y, which is reserved soon."""
     nodes = [node("a", features=("x",)), node("b", features=("x",)), node("c", features=("y",))]
     first = waits("1", 2, features="[x*1&y*1]", nodes=2, priority=9.0)
     first = replace(first, request=replace(first.request, gpus_per_node=None))
     soon = Reservation("soon", ("c",), NOW + 600, NOW + 3600, users=("root",))
-    return advised(PLANS, nodes, first, *behind, reservations=(soon,))
+    return advised(policy, nodes, first, *behind, reservations=(soon,))
 
 
-def test_where_slurm_keeps_nodes_for_who_counts_features_though_it_cannot_start_nothing_is_known():
+def test_slurm_keeps_nodes_for_who_counts_features_though_it_cannot_start_also_where_nothing_is_planned():
     """Slurm takes any node for the feature that no node has now, finds out at the start, and keeps both."""
-    told = counting(waits("2", 8, priority=1.0))
-    assert told["1"].action == "hold"
-    assert told["2"].action == "unknown"
-    assert "count features" in told["2"].reason
+    told = [counting(policy, waits("2", 8, priority=1.0)) for policy in (PLANS, GREEDY)]
+    assert [{number: said.action for number, said in one.items()} for one in told] == [
+        {"1": "hold", "2": "hold"}, {"1": "hold", "2": "unknown"}]
+    assert "main scheduler or its backfill looks first" in told[1]["2"].reason
 
 
 def test_who_counts_several_features_with_gpus_may_start_or_not():
@@ -243,3 +243,73 @@ def test_who_is_expected_on_more_nodes_than_its_flexible_reservation_has_is_look
         assert told == {"1": "unknown", "2": "unknown", "3": "start"}
         assert "main scheduler or its backfill looks first" in reason
         assert beside_a_flexible_reservation(policy, nodes_expected=1)[0] == {"1": "start", "2": "hold", "3": "start"}
+
+
+def test_a_component_hears_of_the_first_time_at_which_the_other_would_fit_though_nodes_are_kept_for_others_then():
+    """4+0 would fit on a once 9 ends, when a is kept for 1: planned an hour later, 4+1 has b kept from then on."""
+    nodes = [node("a", gpus_allocated=8), node("b")]
+    parts = [waits(f"4+{number}", 8, group="4", priority=7.0, required=(name,)) for number, name in enumerate("ab")]
+    behind = [replace(waits("5", 8, priority=5.0, required=("b",)), limit_s=limit_s) for limit_s in (6000.0, 9000.0)]
+    told = [advised(PLANS, nodes, runs("9", "a", 8), waits("1", 8, priority=9.0, required=("a",)), *parts, job)
+            for job in behind]
+    assert [one["5"].action for one in told] == ["start", "hold"]
+
+
+def test_slurm_keeps_nodes_for_who_counts_features_that_no_two_nodes_have():
+    """a, the only node with x and with y, is found for x; for y any node will do: b is kept as well."""
+    nodes = [node("a", features=("x", "y")), node("b"), node("c", gpus=4)]
+    first = waits("1", 1, nodes=2, features="[x*1&y*1]", priority=9.0)
+    told = advised(PLANS, nodes, first, *(waits(str(number), 4, required=(name,)) for number, name in (
+        (2, "a"), (3, "b"), (4, "c"))))
+    assert {number: said.action for number, said in told.items()} == {
+        "1": "hold", "2": "hold", "3": "hold", "4": "start"}
+    assert "can never run" in told["1"].reason
+
+
+def test_without_brackets_a_node_that_is_found_for_one_feature_has_to_have_the_next():
+    """Slurm finds a or b for x, and looks for y among nodes that include it."""
+    first = waits("1", 1, nodes=2, features="x*1&y*1")
+    told = [advised(GREEDY, [node("a", features=("x", "y")), node("b", features=features)], first)["1"].action
+            for features in (("x", "y"), ("x",), ("y",))]
+    assert told == ["start", "unknown", "start"]
+
+
+def test_who_finds_no_room_and_breaks_a_limit_besides_does_not_stop_the_main_scheduler():
+    """Main goes on behind 3 and starts 2, sooner or later, though it delays the plan for 1."""
+    few = (Association("few", ceilings=Ceilings(group=(("gpu", 9.0),))), Association("root"))
+    planned = waits("1", 16, nodes=2, priority=8.0, reason=WaitReason.NODES_UNAVAILABLE, reason_text="ReqNodeNotAvail")
+    planned = replace(planned, request=replace(planned.request, gpus_per_node=8), account="root")
+    breaks = waits("3", 16, nodes=2, priority=9.0, account="few")
+    breaks = replace(breaks, request=replace(breaks.request, gpus_per_node=8))
+    last = replace(waits("2", 8, priority=5.0, account="root"), limit_s=9000.0)
+    beside = replace(waits("4", 0, priority=1.0, account="root"), partition="q")  # who looks at nodes counts then
+    told = advised(PLANS, [node("a"), node("b", gpus_allocated=8), node("c", partitions=("q",), gpus=0)],
+                   replace(runs("9", "b", 8), account="root"), breaks, planned, last, beside, associations=few)
+    assert {number: said.action for number, said in told.items()} == {
+        "3": "hold", "1": "hold", "2": "start", "4": "start"}
+
+
+def test_slurm_tries_again_at_the_end_of_a_reservation_only_where_it_has_nodes_of_the_partition():
+    """At 6600 a is kept, and what is kept changes twice in q before it comes free: 5 is not planned, and 6 starts."""
+    reserved = Reservation("r", ("f",), NOW - 60, NOW + 10_000, users=("root",))
+    nodes = [node("a", gpus_allocated=8), *(node(name, partitions=("q",), gpus_allocated=8) for name in "ce"),
+             node("d"), node("f", partitions=("q",), state=NodeState.RESERVED, reservation="r")]
+    jobs = [replace(waits("1", 8, required=("a",), priority=9.0), limit_s=600.0),
+            replace(waits("2", 8, required=("a",), priority=8.0), limit_s=600.0),
+            replace(waits("3", 8, required=("c",), priority=7.0), limit_s=300.0, partition="q"),
+            replace(waits("4", 8, required=("e",), priority=6.0), limit_s=300.0, partition="q"),
+            replace(waits("5", 8, nodes=2, priority=5.0), limit_s=60.0),
+            replace(waits("6", 8, required=("d",), priority=4.0), limit_s=14_000.0)]
+    told = advised(PLANS, nodes, runs("7", "a", 8), runs("8", "c", 8), replace(runs("9", "e", 8), limit_s=7800.0),
+                   *jobs, reservations=(reserved,))
+    assert {number: said.action for number, said in told.items()} == {**dict.fromkeys("12345", "hold"), "6": "start"}
+
+
+def test_who_waits_for_a_reservation_to_end_is_planned_for_the_minute_in_which_it_does():
+    """It ends at a whole minute, 1220 s from now: 2 would still run then."""
+    reserved = Reservation("r", ("a",), NOW - 60, NOW + 1220, users=("root",))
+    nodes = [node("a", state=NodeState.RESERVED, reservation="r"), node("b")]
+    told = [advised(PLANS, nodes, waits("1", 8, nodes=2, priority=9.0), replace(last, limit_s=limit_s),
+                    reservations=(reserved,))["2"].action
+            for last in (waits("2", 8, priority=5.0),) for limit_s in (1150.0, 1250.0)]
+    assert told == ["start", "hold"]

@@ -22,6 +22,13 @@ def test_nodes_are_kept_from_one_moment_to_another():
     assert space.kept(180.0, 900.0).tolist() == [False, False]
 
 
+def test_what_is_planned_may_end_in_the_very_minute_in_which_another_plan_begins():
+    space = kept((60.0, 120.0, [1, 0]))
+    assert space.kept(0.0, 60.0).tolist() == [True, False]
+    assert space.overlapped(0.0, 60.0).tolist() == [False, False]
+    assert space.overlapped(0.0, 61.0).tolist() == space.overlapped(60.0, 60.5).tolist() == [True, False]
+
+
 def test_slurm_tries_again_when_a_node_comes_free_that_was_not():
     space = kept((0.0, 600.0, [1, 0]), (600.0, 1200.0, [0, 1]))
     assert space.later(ALL, 0.0, 300.0) == 600.0

@@ -70,6 +70,8 @@ TREE = [("a100-2", 8, 128, 0, 0, "leaf2"), ("a100-3", 8, 128, 26, 7, "leaf1"), (
     (asks(7, 2, model="a100", most_nodes=2), "a100-2,a100-3"),              # --gpus=a100:7 -N2
     (asks(4, 2, 2, tasks=2, cpus=2, most_nodes=2), "h100-1,h100-2"),        # --gpus-per-node=2 -N2: the tightest leaf
     (asks(1), "a100-2"),                                                    # --gpus=1: the smallest leaf of those alike
+    # --gpus-per-task=a100:1 -n3 -c8 --ntasks-per-node=1: two nodes are too few
+    (asks(3, model="a100", cpus=24, gpus_per_task=1, tasks=3, tasks_per_node=1), ""),
 ])
 def test_below_switches_nodes_are_gathered_by_weight_and_taken_leaf_by_leaf(job, nodes):
     """As a real Slurm 22.05 with topology/tree planned them."""

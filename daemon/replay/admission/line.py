@@ -1,0 +1,64 @@
+"""A job in line, what is planned for it, and what is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....storage.recommendations import Placement
+from ....storage.records import Job
+from .gate import GROUP, HELD, ROOM, Gate, Hold
+from .looks import passed_over_by_main
+from .wish import counts
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A job in line, and where the policy would have it."""
+
+    row: int
+    job: Job
+    wanted: Placement | None = None
+    later: bool = False
+    """It may not start yet, as too many of its array run, but is planned like the others."""
+    stale: bool = False
+    """It is said to wait for nodes out of reach in one of its partitions, and those of another would do."""
+    barred: Hold | None = None
+    """What holds a component whatever is free, for which the others wait; or a limit on amounts that a job breaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """When and where a job can begin; nowhere where nothing is found within the day."""
+
+    begin_s: float = np.inf
+    where: Placement | None = None
+    limit_s: float = 0.0
+    heard_s: float = np.inf
+    """The first of all moments that came up, be the nodes kept for others then: what other components hear of."""
+
+
+def excludes(job: Job) -> bool:
+    """Tell whether the command that names a job's nodes excludes all others instead.
+
+    Slurm takes no nodes for the first component of a heterogeneous job, and starts none with them that counts features.
+    """
+    return (bool(job.group) and job.job_id.endswith("+0")) or bool(counts(job.request.features))
+
+
+def sooner(before: Placement | Hold | None, now: Placement | Hold) -> Placement | Hold:
+    """Return what is told of a job that was tried in one partition before: a start, else that it waits for room."""
+    if before is None or isinstance(now, Placement) or now.cause == ROOM:
+        return now
+    return before
+
+
+def absent(gate: Gate, turn: Turn) -> bool:
+    """Tell whether the main scheduler does not look at a job."""
+    return turn.later or passed_over_by_main(gate, turn.job) or (turn.barred is not None and turn.barred.cause == HELD)
+
+
+def waits_for(component: str) -> Hold:
+    """Return the hold of a component for which another one waits."""
+    return Hold(GROUP, f"its component {component} cannot start now, and all start together")

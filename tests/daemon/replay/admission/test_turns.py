@@ -1,0 +1,33 @@
+"""What starts where nodes are named for who was advised to start."""
+
+
+from idlewatt.daemon.replay.admission.gate import Gate, Hold
+from idlewatt.daemon.replay.admission.line import Turn
+from idlewatt.daemon.replay.admission.turns import Turns
+from idlewatt.storage.records import Job, JobState, Node, Request, SchedulerSnapshot
+from idlewatt.storage.rules import SchedulerRules, SchedulerSettings
+
+NOW = 1_000_000.0
+SITE = SchedulerSettings("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=False)
+
+
+def told(*free, names, **request):
+    """Return where a job of three GPUs starts for which nodes are named, as the backfill and the main scheduler go."""
+    nodes = tuple(Node(name, partitions=("p",), features=("x",), gpus=8, gpus_allocated=8 - number, cpus=64,
+                       memory_bytes=1 << 40) for name, number in zip("abc", free, strict=True))
+    job = Job("1", NOW - 60, JobState.PENDING, "p", Request(3, 1, **request), limit_s=3600.0, user="alice")
+    snapshot = SchedulerSnapshot(NOW, nodes, (), (job,), SchedulerRules(site=SITE))
+    found = [Turns(Gate(snapshot, NOW), True, {0: names}, main_first=first).walk([Turn(0, job)])[0]
+             for first in (True, False)]
+    return [one.cause if isinstance(one, Hold) else str(one) for one in found]
+
+
+def test_who_has_nodes_named_starts_on_all_of_them_or_not_at_all():
+    assert told(2, 8, 8, names=("a", "b")) == ["a:2,b:1"] * 2
+    assert told(0, 8, 8, names=("a", "b")) == ["room"] * 2
+
+
+def test_for_who_counts_features_all_other_nodes_are_excluded():
+    """Such a job never starts with nodes named: b will do by itself, where c, which has more room, is not named."""
+    assert told(0, 3, 8, names=("a", "b"), features="x*1") == ["b:3"] * 2
+    assert told(0, 2, 8, names=("a", "b"), features="x*1") == ["room"] * 2
