@@ -135,6 +135,12 @@ class Node:
     gpus_bound: bool = True
     """Whether each GPU goes with the cores of a socket; False where the scheduler shows that it was told of none."""
 
+    @property
+    def maintained(self) -> bool:
+        """Tell whether nothing but a maintenance reservation keeps new jobs off; who drains a node says why."""
+        # One on which jobs still run counts as draining.
+        return bool(self.reservation and not self.reason) and self.state in (NodeState.MAINTENANCE, NodeState.DRAINING)
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:

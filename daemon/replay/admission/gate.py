@@ -178,7 +178,7 @@ class Gate:
             nodes = self.ground.nodes
             self._cache[key] = self.ground.mask(
                 node.state.schedulable or (node.state is NodeState.RESERVED and node.reservation != "")
-                or (node.state is NodeState.MAINTENANCE and node.reservation in ours)
+                or (node.maintained and node.reservation in ours)
                 or (waking and node.wakes) for node in nodes)
         return self._cache[key]
 
@@ -202,8 +202,8 @@ class Gate:
     def opened_to_any(self) -> Mask:
         """Return which nodes take new jobs of anybody, be it of those who may use a reservation."""
         return self.ground.mask(
-            node.state.schedulable or (node.state in (NodeState.RESERVED, NodeState.MAINTENANCE)
-                                       and node.reservation != "") for node in self.ground.nodes)
+            node.state.schedulable or node.maintained or (node.state is NodeState.RESERVED and node.reservation != "")
+            for node in self.ground.nodes)
 
     def in_the_way(self, job: Job, limit_s: float) -> tuple[str, ...]:
         """Return the reservations that a job may not use and would meet."""

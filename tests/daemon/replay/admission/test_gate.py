@@ -147,6 +147,21 @@ def test_reservations_keep_nodes_for_as_long_as_a_job_may_run(reservation, asked
     assert where(found) == placed
 
 
+@pytest.mark.parametrize(("facts", "placed"), [
+    ({"state": NodeState.MAINTENANCE}, "a:1"),
+    ({"state": NodeState.DRAINING}, "a:1"),
+    ({"state": NodeState.DRAINING, "reason": "NVLink"}, "nodes"),
+    ({"state": NodeState.MAINTENANCE, "reason": "NVLink"}, "nodes"),
+    ({"state": NodeState.DRAINED, "reason": "NVLink"}, "nodes"),
+])
+def test_jobs_of_a_maintenance_reservation_run_on_its_nodes_beside_others_but_on_none_that_is_drained(facts, placed):
+    """Slurm tells a node under maintenance on which others still run as one that is drained, but without a reason."""
+    kept = replace(LATER, start_s=NOW - 10, maintenance=True, flags=("MAINT",))
+    judge = gate([node("a", gpus_allocated=4, reservation="later", **facts)], runs("9", "a", 4), reservations=(kept,))
+    found = judge.find(asks(1, 1, 1, user="carol", reservation="later"))
+    assert where(why_no_nodes(judge, asks(1)) if isinstance(found, Hold) else found) == placed
+
+
 SMALL = Partition("p", ("a",), 3600.0)
 
 
