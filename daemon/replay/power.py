@@ -148,13 +148,16 @@ def occupation(run: Run, until: float | None = None) -> Occupation:
 
 def _held_by_running(state: ClusterState, until: float) -> tuple[Floats, ...]:
     """Return what running jobs have held since they were last metered, as ``gpu, told, load, draw`` of nodes."""
-    jobs = state.arrays.jobs[state.running]
-    first = np.repeat(jobs.held - (np.cumsum(jobs.nodes_held) - jobs.nodes_held), jobs.nodes_held)
-    parts = state.arrays.held[first + np.arange(len(first))]
-    held_s = parts.gpus * np.repeat(until - jobs.since, jobs.nodes_held)
-    told_s = np.where(np.repeat(np.isnan(jobs.draw), jobs.nodes_held), 0.0, held_s)
-    load, draw = (np.nan_to_num(np.repeat(column, jobs.nodes_held)) for column in (jobs.load, jobs.draw))
-    return by_node(parts.node, len(state.arrays.nodes), held_s, told_s, told_s * load, told_s * draw)
+    # Columns of a plain array: a record array looks for each name for longer than all of this takes.
+    jobs, parts, running = np.asarray(state.arrays.jobs), np.asarray(state.arrays.held), state.running
+    begin, nodes_held, since, load, draw = (
+        jobs[name][running] for name in ("held", "nodes_held", "since", "load", "draw"))
+    first = np.repeat(begin - (np.cumsum(nodes_held) - nodes_held), nodes_held)
+    part = first + np.arange(len(first))
+    held_s = parts["gpus"][part] * np.repeat(until - since, nodes_held)
+    told_s = np.where(np.repeat(np.isnan(draw), nodes_held), 0.0, held_s)
+    load, draw = (np.nan_to_num(np.repeat(column, nodes_held)) for column in (load, draw))
+    return by_node(parts["node"][part], len(state.arrays.nodes), held_s, told_s, told_s * load, told_s * draw)
 
 
 def by_node(node: Counts, nodes: int, *columns: Floats) -> tuple[Floats, ...]:

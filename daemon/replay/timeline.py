@@ -15,7 +15,7 @@ from .engine import Policy, Run, go_on, prepare, stepwise
 from .events import Agenda, agenda_of, next_time
 from .feasibility import ReplayOptions
 from .outcome import fragmentation
-from .power import Energy, PowerModel, energy, occupation
+from .power import Energy, PowerModel, energy, joules, occupation
 from .rules import Rules
 from .state import ClusterState
 from .workload import Workload
@@ -88,10 +88,12 @@ def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: Power
     if not np.isfinite(first):
         return run, _course([], cluster)
     step, marks = max(1.0, last - first) / (SAMPLES / 2), [_Mark(first, 0, 0.0, (0.0,) * len(CLASSES), 0, 0.0)]
-    while np.isfinite(next_time(state.arrays, agenda)):
+    # As plain Python it is faster than the way into compiled code, on which all arrays are looked at.
+    upcoming_at = next_time.py_func  # type: ignore[attr-defined]
+    while np.isfinite(upcoming_at(state.arrays, agenda)):
         until = marks[-1].time + step
         proceed(state, agenda, policy, until)
-        over = not np.isfinite(next_time(state.arrays, agenda))
+        over = not np.isfinite(upcoming_at(state.arrays, agenda))
         marks.append(_mark(run, model, state.now if over else until))
         if len(marks) > SAMPLES:
             marks, step = marks[::2], 2 * step
@@ -160,9 +162,9 @@ def energies(cluster: Cluster, workload: Workload, policy: Policy, instants: Seq
 
 
 def _mark(run: Run, model: PowerModel, time: float) -> _Mark:
-    nodes = run.state.arrays.nodes
-    return _Mark(time, int(run.state.arrays.counts[WAITING_JOBS]), float(occupation(run, time).gpu.sum()),
-                 astuple(energy(run, model, until=time)), int(nodes.free_gpus[nodes.open == 1].sum()),
+    nodes, spent = run.state.arrays.nodes, occupation(run, time)
+    return _Mark(time, int(run.state.arrays.counts[WAITING_JOBS]), float(spent.gpu.sum()),
+                 astuple(joules(spent, run.cluster.gpus, model)), int(nodes.free_gpus[nodes.open == 1].sum()),
                  fragmentation(run.state.arrays))
 
 

@@ -45,6 +45,11 @@ class GpuFacts:
     server: npt.NDArray[np.intp]
 
 
+def _between(values: Floats, low: float, high: float) -> Floats:
+    """Return the values, none below or above these; ``np.clip`` takes three times as long for a few hundred."""
+    return np.minimum(np.maximum(values, low), high)
+
+
 class GpuPhysics:
     """Watts, joules and activity of all GPUs, and watts of the servers around them."""
 
@@ -131,7 +136,7 @@ class GpuPhysics:
         """Draw power for a tick; the joules grow by exactly the watts shown times the seconds."""
         facts, noise = self.facts, self._rng.standard_normal(len(self.job))
         busy = self._target > 0
-        self.activity = np.where(busy, np.clip(self._target + 0.03 * noise, 0.01, 1.0), 0.0)
+        self.activity = np.where(busy, _between(self._target + 0.03 * noise, 0.01, 1.0), 0.0)
         # Some kernel is resident for longer than the multiprocessors work; a spinning one always is.
         resident = np.minimum(1.0, np.maximum(self.activity + 0.1, self.unit("engine")))
         self.utilization = np.where(self._spinning, 1.0, np.where(busy, resident, 0.0))
@@ -140,8 +145,8 @@ class GpuPhysics:
         self.watts = floor + self.activity * reach + 0.6 * noise
         self.joules += self.watts * seconds
         self.cpu_busy_s += self.cpu_busy * seconds
-        self.disk_busy_s += np.clip(self._disk_load, 0.0, 1.0) * seconds
-        self.waiting_s += np.clip(self._wait_load, 0.0, 1.0) * seconds
+        self.disk_busy_s += _between(self._disk_load, 0.0, 1.0) * seconds
+        self.waiting_s += _between(self._wait_load, 0.0, 1.0) * seconds
         self.wall_watts = self._wall()
         weight = min(1.0, seconds / self._power.meter_window_s)
         self.meter_watts = self.meter_watts + weight * (self.wall_watts - self.meter_watts)
@@ -153,13 +158,13 @@ class GpuPhysics:
         """
         level, gain = LEVELS[name][self.shortfall[part]].T
         active = self.activity[part]
-        does: Floats = np.where(active > 0, np.clip(level + gain * active, 0.0, 1.0), 0.0)
+        does: Floats = np.where(active > 0, _between(level + gain * active, 0.0, 1.0), 0.0)
         return np.where(self._spinning[part], 1.0, does) if name in ("engine", "sm") else does
 
     @property
     def cpu_busy(self) -> Floats:
         """Return how busy the CPUs of each server are, 0..1."""
-        busy: Floats = np.clip(0.01 + self._cpu_load / self._cpus, 0.0, 1.0)
+        busy: Floats = _between(0.01 + self._cpu_load / self._cpus, 0.0, 1.0)
         return busy
 
     @property
