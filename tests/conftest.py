@@ -54,6 +54,7 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000, 20, 20)  # a worker compiles, and makes and drops thousands of objects in each test
         gc.enable()
 
 
