@@ -30,11 +30,7 @@ SAME_ROLE = {
 """Classes whose name stands in several files, each of which has the same role there."""
 
 
-def parsed(path):
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-def functions(path):
+def functions(path, tree):
     """Yield the dotted name and the node of every function, methods and closures too."""
     def inside(node, name):
         for child in ast.iter_child_nodes(node):
@@ -45,7 +41,7 @@ def functions(path):
                 yield from inside(child, dotted)
             else:
                 yield from inside(child, name)
-    yield from inside(parsed(path), ".".join(path.relative_to(ROOT).with_suffix("").parts))
+    yield from inside(tree, ".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
 def arguments(function):
@@ -56,8 +52,14 @@ def arguments(function):
 
 
 @pytest.fixture(scope="module")
-def all_functions():
-    return [found for path in FILES for found in functions(path)]
+def trees():
+    """What each file says, parsed once."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+
+
+@pytest.fixture(scope="module")
+def all_functions(trees):
+    return [found for path, tree in trees.items() for found in functions(path, tree)]
 
 
 def test_no_file_is_longer_than_one_can_read():
@@ -75,10 +77,10 @@ def test_no_function_takes_more_arguments_than_one_can_remember(all_functions):
     assert many == MANY_ARGUMENTS
 
 
-def test_a_class_name_stands_once_unless_it_has_the_same_role_in_folders_side_by_side():
+def test_a_class_name_stands_once_unless_it_has_the_same_role_in_folders_side_by_side(trees):
     places = defaultdict(list)
-    for path in FILES:
-        for node in ast.walk(parsed(path)):
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(path.relative_to(ROOT).parts[:2])
     several = {name: folders for name, folders in places.items() if len(folders) > 1}
@@ -86,7 +88,7 @@ def test_a_class_name_stands_once_unless_it_has_the_same_role_in_folders_side_by
     assert {name for name, folders in several.items() if len(set(folders)) > 1} == set()
 
 
-def test_imports_inside_functions_stand_in_the_commands_or_say_why():
+def test_imports_inside_functions_stand_in_the_commands_or_say_why(trees):
     """The commands answer at once, so they import late; elsewhere the first import of a function has its reason."""
     unexplained = []
     for path in FILES:
@@ -96,7 +98,7 @@ def test_imports_inside_functions_stand_in_the_commands_or_say_why():
         if not LATE_IMPORT.search(text):
             continue  # most files, whose trees need not be walked
         lines = text.splitlines()
-        for name, node in functions(path):
+        for name, node in functions(path, trees[path]):
             late = [found for found in ast.walk(node) if isinstance(found, ast.Import | ast.ImportFrom)]
             if late and "  # " not in lines[min(found.lineno for found in late) - 1]:
                 unexplained.append(name)

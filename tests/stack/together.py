@@ -13,7 +13,8 @@ SHARED = {
     "lived": ("tests/daemon/test_recorded_speeds.py", "tests/daemon/learning/test_nightly.py"),
     "years": ("tests/daemon/learning/test_evidence.py",),
     "page": ("tests/daemon/test_report.py",),
-    "all_functions": ("tests/test_house.py",),
+    "chromium": ("tests/daemon/web/test_browser.py",),
+    "trees": ("tests/test_house.py",),
     "wheel": ("tests/test_packages.py",)}
 """Fixtures of a module or a session, and where they stand."""
 

@@ -73,7 +73,7 @@ def _outages(number: int, server: Server, draws: random.Random, over: Event, awa
     over.set()
 
 
-@pytest.mark.parametrize("outages", [10, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("outages", [6, pytest.param(30, marks=pytest.mark.long)])
 def test_outages_at_random_moments_lose_nothing_and_double_nothing(frail_postgres, tmp_path, make, outages):
     draws, over, away, caught_up = random.Random(13), Event(), Event(), Event()
     daemon = Daemon(database(frail_postgres.url, "outages"), tmp_path / "spool", make)

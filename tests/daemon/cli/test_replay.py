@@ -287,7 +287,7 @@ def test_ctrl_c_leaves_what_is_done_and_the_same_command_goes_on(tmp_path):
     source, state = tmp_path / "jobs.csv", tmp_path / "state"
     # The preemptive order walks through everybody at every event: long enough to be interrupted.
     source.write_text(HEAD + "".join(f"{job},{job},{500 + job * 7919 % 5000},{1 + job % 8},9999,u,p\n"
-                                     for job in range(8_000)))
+                                     for job in range(4_000)))
     words = [sys.executable, "-m", "idlewatt.daemon.cli", "replay", str(source), "--cluster", "4x8", "--policy", "fifo",
              "--policy", "srtf", "--format", "json", "--state-dir", str(state), "--workers", "1"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

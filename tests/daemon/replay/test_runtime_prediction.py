@@ -148,8 +148,12 @@ TRACES = Path(__file__).parents[2] / "traces"
 BENCHMARK = SimpleNamespace(**runpy.run_path(str(TRACES.parent / "benchmarks" / "runtimes.py")))
 
 
-@pytest.mark.parametrize(("file", "partition", "most"), [trace[1:] for trace in BENCHMARK.TRACES],
-                         ids=[trace[0] for trace in BENCHMARK.TRACES])
+LONG = {"Philly, first 20,000"}
+"""Three seconds for the clusters of which others of the same trace are shown one by one."""
+
+
+@pytest.mark.parametrize(("file", "partition", "most"), [
+    pytest.param(*trace[1:], id=trace[0], marks=[pytest.mark.long] * (trace[0] in LONG)) for trace in BENCHMARK.TRACES])
 def test_on_every_packaged_trace_intervals_hold_and_are_no_wider_than_they_need_be(file, partition, most):
     work = BENCHMARK.jobs_of(TRACES / file, partition, most)
     before, ours = BENCHMARK.before(work), BENCHMARK.ours(work)

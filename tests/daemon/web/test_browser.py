@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ class Navigated(Exception):
 
 
 class Browser:
-    """One tab of a headless Chromium; ``complaints`` gathers what it logs."""
+    """A headless Chromium, of which one tab is looked at; ``complaints`` gathers what that one logs."""
 
     def __init__(self, folder: Path) -> None:
         to_browser, self._ours_out = os.pipe()
@@ -43,11 +44,21 @@ class Browser:
                                          pass_fds=[to_browser, from_browser], stderr=subprocess.DEVNULL)
         os.close(to_browser)
         os.close(from_browser)
-        self._reader, self._ids, self._session, self.complaints = b"", itertools.count(1), "", []
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._reader, self._ids, self._session = b"", itertools.count(1), ""
+        self.complaints: list[dict[str, Any]] = []
+
+    @contextmanager
+    def tab(self) -> Iterator[None]:
+        """Look at a new tab, which knows nothing of those before, meanwhile."""
+        context = self.call("Target.createBrowserContext")
+        target = self.call("Target.createTarget", url="about:blank", **context)["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.complaints = []
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
+        yield
+        self._session = ""
+        self.call("Target.disposeBrowserContext", **context)
 
     def close(self) -> None:
         os.close(self._ours_out)
@@ -74,7 +85,8 @@ class Browser:
             self._reader += read
         raw, _, self._reader = self._reader.partition(b"\0")
         message = json.loads(raw)
-        if message.get("method") in ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled"):
+        logged = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
+        if message.get("method") in logged and message["sessionId"] == self._session:
             self.complaints.append(message["params"])
         return message
 
@@ -106,11 +118,18 @@ class Browser:
                       windowsVirtualKeyCode={"Tab": 9, "Enter": 13}[key], **({"text": "\r"} if key == "Enter" else {}))
 
 
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One process for all: a start takes more than most tests."""
+    chromium = Browser(tmp_path_factory.mktemp("chromium"))
+    yield chromium
+    chromium.close()
+
+
 @pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    browser = Browser(tmp_path)
-    yield browser
-    browser.close()
+def browser(chromium: Browser) -> Iterator[Browser]:
+    with chromium.tab():
+        yield chromium
 
 
 @pytest.fixture
