@@ -10,6 +10,8 @@ passed over here: moments before the first node has room, windows that end befor
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..replay.arrays import NOW, RUNNING_JOBS, Ask, State
@@ -38,6 +40,9 @@ from .slurm_books import (
 )
 from .slurm_plans import WINDOW, is_clear
 
+_long: Any = np.int64
+_at: Any = np.uint64
+"""An index that cannot be negative. Any other is looked at for that, which took an eighth of a long queue's replay."""
 WINDOW_S = 30.0
 """All running jobs that end within a window are gone at once. The first ends so long after the next multiple of this,
 each further one twice as long after it as the one before."""
@@ -112,40 +117,42 @@ def seat_nodes(state: State, book: Books, kind: int) -> None:
 @compiled
 def open_over(state: State, book: Books, kind: int, plan: int, begin: float, until: float) -> int:
     """Clear nodes of plans that are over by a moment and were in the way so far; return the first that is not over."""
-    first = kind * state.nodes.size
-    while plan < book.head[PLANNED] and book.plan_ends[plan] <= begin:
-        if book.plan_time[plan] <= until:
-            node = book.plan_node[plan]
+    first, count, index = _at(kind * state.nodes.size), _at(book.head[PLANNED]), _at(plan)
+    while index < count and book.plan_ends[index] <= begin:
+        if book.plan_time[index] <= until:
+            node = _at(book.plan_node[index])
             book.blockers[node] -= 1
             if book.blockers[node] == 0:
                 put(book.clear, 0, book.seats[first + node])
                 book.head[CLEAR] += 1
-        plan += 1
-    return plan
+        index += _at(1)
+    return _long(index)
 
 
 @compiled
 def close_begun(state: State, book: Books, kind: int, plan: int, begin: float, until: float) -> int:
     """Close nodes on which plans begin until a moment and are not over yet; return the first that begins later."""
-    first = kind * state.nodes.size
-    while plan < book.head[PLANNED] and book.next_time[plan] <= until:
-        if book.next_ends[plan] > begin:
-            node = book.next_node[plan]
+    first, count, index = _at(kind * state.nodes.size), _at(book.head[PLANNED]), _at(plan)
+    while index < count and book.next_time[index] <= until:
+        if book.next_ends[index] > begin:
+            node = _at(book.next_node[index])
             if book.blockers[node] == 0:
                 take_out(book.clear, 0, book.seats[first + node])
                 book.head[CLEAR] -= 1
             book.blockers[node] += 1
-        plan += 1
-    return plan
+        index += _at(1)
+    return _long(index)
 
 
 @compiled
 def next_over(book: Books, plan: int, until: float) -> float:
     """Return when the first plan is over that is in the way until a moment; plans before the given one are over."""
-    for index in range(plan, book.head[PLANNED]):
-        if book.plan_time[index] <= until and book.blockers[book.plan_node[index]] < NO_USE and not (
+    count, index = _at(book.head[PLANNED]), _at(plan)
+    while index < count:
+        if book.plan_time[index] <= until and book.blockers[_at(book.plan_node[index])] < NO_USE and not (
                 book.plan_joined[index] == 1 and book.plan_ends[index] <= until):
             return book.plan_ends[index]
+        index += _at(1)
     return np.inf
 
 
@@ -267,8 +274,9 @@ def touches(state: State, book: Books, place: int) -> bool:
     """Tell whether a running job holds a part of a clear node."""
     if book.head[FEW] == 1:
         return holds(book.touching, 0, place)
-    if book.where[place] >= 0:
-        return bool(book.blockers[book.where[place]] == 0)
+    node = book.where[_at(place)]
+    if node >= 0:
+        return bool(book.blockers[_at(node)] == 0)
     row, found = state.jobs[state.estimates[place]], False
     for index in range(row.held, row.held + row.nodes_held):
         found = found or book.blockers[state.held[index].node] == 0

@@ -192,7 +192,7 @@ def go_on(state: ClusterState, agenda: Agenda, rules: Rules, until: float) -> No
     upcoming_at, run_on = next_time.py_func, run_until  # type: ignore[attr-defined]
     while (upcoming := upcoming_at(arrays, agenda)) <= until and np.isfinite(upcoming):
         run_on(arrays, agenda, calls, min(until, state.clerk.attend(arrays, upcoming)))
-        run_on = only_version(run_until)
+        run_on = only_version(run_until) if run_on is run_until else run_on
 
 
 @compiled
