@@ -11,7 +11,7 @@ import importlib
 import logging
 import pkgutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..storage.energy_prices import GridReading
 from ..storage.records import Job, SchedulerSnapshot
 from ..storage.speeds import Throughput
-from ..storage.telemetry import Telemetry
+from ..storage.telemetry import GpuReading, JobReading, NodeReading, Telemetry
 from ..storage.topology import Topology
 
 log = logging.getLogger(__name__)
@@ -272,3 +272,23 @@ class Watched:
             shown = "; ".join(f"{health.target}: {health.error}" for health in down[:_SHOWN_TARGETS])
             log.warning("%s: %d targets are down: %s", self.name, len(down), shown, extra={"source": self.name})
         self._told, self._told_at = wrong, self._timer()
+
+
+def joined(found: Iterable[Telemetry]) -> Telemetry:
+    """Return all readings; a GPU, server or job that two targets show is kept once, as seen last."""
+    parts = list(found)
+    gpus: dict[str, GpuReading] = {}
+    nodes: dict[str, NodeReading] = {}
+    jobs: dict[tuple[str, str], JobReading] = {}
+    for part in parts:
+        for gpu in part.gpus:
+            if gpu.time_s > gpus.setdefault(gpu.uuid, gpu).time_s:
+                gpus[gpu.uuid] = gpu
+        for node in part.nodes:
+            if node.time_s > nodes.setdefault(node.node, node).time_s:
+                nodes[node.node] = node
+        for job in part.jobs:
+            if job.time_s > jobs.setdefault((job.job_id, job.node), job).time_s:
+                jobs[job.job_id, job.node] = job
+    enclosures = {(one.enclosure, one.meter): one for part in parts for one in part.enclosures}
+    return Telemetry(tuple(gpus.values()), tuple(nodes.values()), tuple(jobs.values()), tuple(enclosures.values()))

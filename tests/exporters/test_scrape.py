@@ -250,6 +250,46 @@ def test_a_broken_discovery_shows_in_the_health(loopback, clock, tmp_path):
     assert [health.up for health in reader.health()] == [False, True]
 
 
+def test_pages_that_wait_for_each_other_are_read_by_the_end_of_their_round(loopback, clock):
+    for count in (1, 3, scrape._TOGETHER, scrape._TOGETHER + 1, 3 * scrape._TOGETHER + 2):
+        paths = [f"/{number}" for number in range(count)]
+        loopback.pages = {path: POWER % (number, number) for number, path in enumerate(paths)}
+        reader = source(loopback, clock, *paths)
+        for _ in range(3):
+            assert len(reader.read().gpus) == count
+            assert not [record for record in reader._records.values() if record.under_way]
+        reader.close()
+
+
+def test_a_page_does_not_wait_for_a_target_that_hangs(loopback, clock, silent, monkeypatch):
+    monkeypatch.setattr(scrape, "_LINGER_S", 0.05)
+    loopback.pages = {"/a": POWER % (1, 1), "/b": POWER % (2, 2)}
+    reader = DcgmConfig(targets=[loopback.url("/a"), loopback.url("/b"), f"http://{silent}/metrics"],
+                        timeout=20).build(clock)
+    assert len(reader.read().gpus) == 2
+    reader.close()
+
+
+def test_the_time_that_a_page_waits_for_others_is_not_its_own(loopback, clock, answer, monkeypatch):
+    late = threading.Event()
+    monkeypatch.setattr(scrape, "_PATIENCE_S", 60.0)
+    loopback.pages = {"/quick": POWER % (1, 1),
+                      "/slow": lambda handler: (late.wait(0.7), answer(handler, POWER % (2, 2)))}
+    reader = source(loopback, clock, "/quick", "/slow", timeout=0.9)
+    assert len(reader.read().gpus) == 2
+    took = {health.target.rpartition("/")[2]: health.duration_s for health in reader.health()}
+    assert took["quick"] < 0.5 < took["slow"]
+    reader.close()
+
+
+def test_a_fault_in_one_of_the_pages_that_are_read_together_costs_that_one(loopback, clock):
+    loopback.pages = {f"/{number}": POWER % (number, number) for number in range(6)} | {"/3": b"power\n\0"}
+    reader = source(loopback, clock, *loopback.pages)
+    assert {gpu.uuid for gpu in reader.read().gpus} == {f"GPU-{number}" for number in range(6) if number != 3}
+    assert [health.target.rpartition("/")[2] for health in reader.health() if not health.up] == ["3"]
+    reader.close()
+
+
 def test_slow_targets_are_asked_at_once_not_one_by_one(loopback, clock, answer):
     gate = threading.Barrier(4)
 
