@@ -148,7 +148,11 @@ def found(seen: HealthFacts, since: Mapping[tuple[str, str], float] | None = Non
 
     ``since`` says, by cause and subject, since when what has no date of its own has stood.
     """
-    stood = since or {}
+    return _told(_wrong(seen), seen.now_s, since or {})
+
+
+def _wrong(seen: HealthFacts) -> tuple[list[Degradation], list[Degradation]]:
+    """Return what is wrong: what has its date in its words already, and what has not."""
     told = unread(seen)
     silent = {one.subject for one in told}
     undated = [*_backlog(seen), *_cycles(seen), *_unmeasured(seen), *_notices(seen)]
@@ -156,10 +160,17 @@ def found(seen: HealthFacts, since: Mapping[tuple[str, str], float] | None = Non
         if source.status.reads and source.status.name not in silent:  # one that nobody asks for has not failed
             undated += _source(source, seen.now_s)
             undated += _targets(source, seen)
-    told += [_dated(one if one.since_s is not None else replace(one, since_s=stood.get((one.cause, one.subject))),
-                    seen.now_s) for one in undated]
-    told += _step(seen)
-    return tuple(sorted(told, key=lambda one: (DEGRADED.index(one.cause), one.subject)))
+    return [*told, *_step(seen)], undated
+
+
+def _told(wrong: tuple[list[Degradation], list[Degradation]], now_s: float,
+          stood: Mapping[tuple[str, str], float]) -> tuple[Degradation, ...]:
+    """Return what is wrong with its dates, the worst first."""
+    told, undated = wrong
+    since = (one if one.since_s is not None else replace(one, since_s=stood.get((one.cause, one.subject)))
+             for one in undated)
+    dated = [_dated(one, now_s) for one in since]
+    return tuple(sorted((*told, *dated), key=lambda one: (DEGRADED.index(one.cause), one.subject)))
 
 
 def _dated(one: Degradation, now_s: float, never: str = "") -> Degradation:
@@ -194,6 +205,8 @@ def _targets(source: SourceSeen, seen: HealthFacts) -> Iterator[Degradation]:
 
 
 def _slow(target: TargetHealth, source: SourceSeen, now_s: float) -> bool:
+    if target.duration_s <= LEAST_S and believed(target.last_success_s, now_s, QUIET_S):
+        return False  # whatever its period
     period_s = max(source.period_s, source.seldom.get(target.target, 0.0), target.beat_s)
     return target.duration_s > max(period_s, LEAST_S) or not believed(target.last_success_s, now_s, _quiet_s(period_s))
 
@@ -266,11 +279,12 @@ class Chronicle:
     def look(self, seen: HealthFacts) -> tuple[Degradation, ...]:
         """Return all that is wrong now, each with its date."""
         with self._lock:
-            now = {(one.cause, one.subject): one for one in found(seen)}
-            over = self._since.keys() - now.keys()
-            new = now.keys() - self._since.keys()
+            wrong = _wrong(seen)
+            now = {(one.cause, one.subject) for some in wrong for one in some}
+            over = self._since.keys() - now
+            new = now - self._since.keys()
             self._since = {key: min(self._since.get(key, seen.now_s), seen.now_s) for key in now}
-            told = found(seen, self._since)
+            told = _told(wrong, seen.now_s, self._since)
         _tell((one for one in told if (one.cause, one.subject) in new), over)
         return told
 

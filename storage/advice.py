@@ -53,12 +53,13 @@ def store(connection: Connection, recommendations: Iterable[Recommendation]) -> 
         known = _in_force(connection, batch)
         rows, repeated = list[dict[str, Any]](), list[dict[str, Any]]()
         for item in batch:
-            row, before = _row(item), known.get(_advised(item))
+            before = known.get(_advised(item))
             if before is None:
-                rows.append(row | {"before": []})
-            elif before.last_issued_s < item.issued_s and _same(before, row):
+                rows.append(_row(item) | {"before": []})
+            elif before.last_issued_s < item.issued_s and _same(before, item):
                 repeated.append({"known": before.id, "now": item.issued_s})
             elif before.last_issued_s < item.issued_s:
+                row = _row(item)
                 rows.append(row | _since(before, row))
         said = _put_in_words(connection, rows)
         noted = [_noted(known.get((row["job_id"], row["submit_s"], row["policy"])), row, one["reason"])
@@ -157,15 +158,18 @@ def _in_force(connection: Connection, batch: Sequence[Recommendation]) -> dict[A
     return found
 
 
+def _places(placement: Placement | None) -> tuple[list[str] | None, list[int] | None]:
+    """Return nodes and GPUs as they are recorded."""
+    return (None, None) if placement is None else (list(map(words, placement.nodes)), list(placement.gpus))
+
+
 def _row(item: Recommendation) -> dict[str, object]:
-    placement = item.placement
+    nodes, gpus = _places(item.placement)
     interval = None if item.interval_s is None else [number(bound) for bound in item.interval_s]
     return {"job_id": words(item.job_id), "submit_s": item.submit_s, "partition": words(item.partition),
             "policy": words(item.policy), "shadow": item.shadow, "objective": words(item.objective),
             "action": item.action, "reason": words(item.reason),
-            "nodes": None if placement is None else list(map(words, placement.nodes)),
-            "gpus": None if placement is None else list(placement.gpus),
-            "expected_start_s": number(item.expected_start_s),
+            "nodes": nodes, "gpus": gpus, "expected_start_s": number(item.expected_start_s),
             "alternatives": [[list(map(words, other.placement.nodes)), list(other.placement.gpus), words(other.reason),
                               number(other.communication_cost), number(other.relative_speed)]
                              for other in item.alternatives],
@@ -176,10 +180,13 @@ def _row(item: Recommendation) -> dict[str, object]:
             "issued_s": item.issued_s, "last_issued_s": item.issued_s}
 
 
-def _same(known: TableRow, row: Mapping[str, object]) -> bool:
+def _same(known: TableRow, item: Recommendation) -> bool:
     """Tell whether nothing but the time differs; advice to start is weighed against others, which may differ."""
-    told = (*_PLACED, "reason", "expected_start_s", "wait_change_s")
-    return row["action"] != "start" and all(getattr(known, name) == row[name] for name in told)
+    nodes, gpus = _places(item.placement)
+    return item.action != "start" and (known.action, known.shadow, known.reason, known.expected_start_s,
+                                       known.wait_change_s, known.nodes, known.gpus) == (
+        item.action, item.shadow, words(item.reason), number(item.expected_start_s), number(item.wait_change_s),
+        nodes, gpus)
 
 
 def _since(known: TableRow, row: Mapping[str, Any]) -> dict[str, object]:

@@ -39,6 +39,8 @@ def has_features(features: Collection[str], expression: str, nodes: int = 1) -> 
     that brackets want all nodes alike, concerns the set of nodes and is left out. What is nested deeper than anybody
     writes is met by no node.
     """
+    if not expression:
+        return True
     if expression.count("(") + expression.count("[") > _DEEPEST:
         return False
     tokens = _TOKEN.findall(_SPACE.sub("", expression))

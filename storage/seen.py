@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from . import jobs, nodes
 from .batches import SnapshotChanges
-from .records import Job, SchedulerSnapshot
+from .records import Job, Node, SchedulerSnapshot
 from .scheduler_configuration import SchedulerConfiguration, configuration_of
 
 
@@ -13,7 +15,8 @@ class LastSeen:
 
     def __init__(self) -> None:
         self._jobs: dict[jobs.Key, Job] = {}
-        self._nodes: tuple[dict[str, object], ...] = ()
+        self._nodes: dict[str, tuple[Node, dict[str, object]]] = {}
+        """With what is kept of each: those that a scheduler tells in the same words are the same objects."""
         self._configuration: SchedulerConfiguration | None = None
         self.time_s = float("-inf")
         """Of the newest snapshot."""
@@ -24,7 +27,7 @@ class LastSeen:
 
     def forget(self) -> None:
         """Take everything in the next snapshot for new: what was recorded of the last ones may be gone."""
-        self._jobs, self._nodes, self._configuration = {}, (), None
+        self._jobs, self._nodes, self._configuration = {}, {}, None
 
     def changes(self, snapshot: SchedulerSnapshot) -> SnapshotChanges:
         """Return what a snapshot brings that is new, and remember it; of an older one the jobs alone.
@@ -33,14 +36,25 @@ class LastSeen:
         """
         newer = snapshot.time_s >= self.time_s
         known = self._jobs if newer else {}
-        changed = tuple(job for job in snapshot.jobs
-                        if jobs.recordable(job) and known.get(job.key) != jobs.steady(job))
+        changed = tuple(job for job in snapshot.jobs if jobs.recordable(job) and not _alike(known.get(job.key), job))
         if not newer:
             return SnapshotChanges(changed, (), snapshot.time_s)
-        inventory, configuration = tuple(map(nodes.facts, snapshot.nodes)), configuration_of(snapshot)
-        found = SnapshotChanges(changed, snapshot.nodes if inventory != self._nodes else (), snapshot.time_s,
+        inventory, configuration = self._inventory(snapshot.nodes), configuration_of(snapshot)
+        same = [facts for _, facts in inventory.values()] == [facts for _, facts in self._nodes.values()]
+        found = SnapshotChanges(changed, () if same else snapshot.nodes, snapshot.time_s,
                                 configuration if configuration != self._configuration else None)
-        self._jobs = {job.key: jobs.steady(job) for job in snapshot.jobs}
+        self._jobs = {job.key: job for job in snapshot.jobs}
         self._nodes, self.time_s = inventory, snapshot.time_s
         self._configuration = configuration or self._configuration
         return found
+
+    def _inventory(self, found: Iterable[Node]) -> dict[str, tuple[Node, dict[str, object]]]:
+        """Return nodes with what is kept of them."""
+        pairs = ((node, self._nodes.get(node.name)) for node in found)
+        return {node.name: known if known is not None and known[0] is node else (node, nodes.facts(node))
+                for node, known in pairs}
+
+
+def _alike(known: Job | None, job: Job) -> bool:
+    """Tell whether a job needs no writing."""
+    return known is job or (known is not None and jobs.steady(known) == jobs.steady(job))

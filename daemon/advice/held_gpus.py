@@ -13,20 +13,12 @@ class HeldGpus:
     """The readings of each node's GPUs in the scheduler's order: 0, 1, 2, ... where NVML may leave a hole."""
 
     def __init__(self, gpus: Iterable[GpuReading], nodes: Iterable[Node]) -> None:
-        by_node: dict[str, dict[int, GpuReading]] = {}
-        mixed = set[str]()
-        self._named: dict[tuple[str, str], list[GpuReading]] = {}
-        """By node and whom an exporter names there, or the vendor's id."""
+        self._gpus: dict[str, list[GpuReading]] = {}
         for gpu in gpus:
-            for name in (gpu.uuid, *gpu.jobs):
-                self._named.setdefault((gpu.node, name), []).append(gpu)
-            if by_node.setdefault(gpu.node, {}).setdefault(gpu.index, gpu).uuid != gpu.uuid:
-                mixed.add(gpu.node)  # two vendors count from 0 each: an index says nothing
-            by_node[gpu.node][gpu.index] = gpu
-        known = {node.name: node for node in nodes}
-        # One that telemetry has lost keeps its place, or those behind it would be taken for others.
-        self._places = {name: [found.get(index) for index in sorted([*found, *holes(found, known.get(name))])]
-                        for name, found in by_node.items() if name not in mixed}
+            self._gpus.setdefault(gpu.node, []).append(gpu)
+        self._nodes = {node.name: node for node in nodes}
+        self._places: dict[str, list[GpuReading | None]] = {}
+        """Of the nodes that were asked for."""
 
     def of(self, part: Allocation) -> list[GpuReading | None]:
         """Return the GPUs of a job on a node, None for each that is not known.
@@ -34,11 +26,25 @@ class HeldGpus:
         Where the scheduler names none of them, they are those on which an exporter names a pod of the job, if it is
         as many as the job holds; else they are known only if they are all that there are.
         """
-        places = self._places.get(part.node, [])
+        places = self._places.get(part.node)
+        if places is None:
+            places = self._places[part.node] = self._in_order(part.node)
         if part.gpu_indexes:
             return [places[place] if 0 <= place < len(places) else None for place in part.gpu_indexes]
-        named = {gpu.uuid: gpu for name in (*part.gpu_uuids, *part.members)
-                 for gpu in self._named.get((part.node, name), ())}
+        wanted = {*part.gpu_uuids, *part.members}
+        named = {gpu.uuid: gpu for gpu in self._gpus.get(part.node, ()) if not wanted.isdisjoint((gpu.uuid, *gpu.jobs))}
         if named and len(named) == part.gpus:
             return [named[uuid] for uuid in sorted(named)]
         return list(places) if part.gpus == len(places) else [None] * min(part.gpus, MOST_GPUS)
+
+    def _in_order(self, node: str) -> list[GpuReading | None]:
+        """Return the GPUs of a node by place; none of them where an index says nothing: two vendors count from 0 each.
+
+        One that telemetry has lost keeps its place, or those behind it would be taken for others.
+        """
+        found: dict[int, GpuReading] = {}
+        for gpu in self._gpus.get(node, ()):
+            if found.setdefault(gpu.index, gpu).uuid != gpu.uuid:
+                return []
+            found[gpu.index] = gpu
+        return [found.get(index) for index in sorted([*found, *holes(found, self._nodes.get(node))])] if found else []

@@ -6,7 +6,7 @@ on advised starts, once with the job and once without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,9 +53,9 @@ class Recommender:
         told = tuple(self._with_starts(rows, jobs, scene))
         return Recommendations(scene.now_s, told, _metrics(told))
 
-    def _with_starts(self, rows: Iterable[Reclaimable], jobs: Mapping[str, Job],
+    def _with_starts(self, rows: Sequence[Reclaimable], jobs: Mapping[str, Job],
                      scene: RecommenderContext) -> Iterator[Reclaimable]:
-        policy = _policy(scene)
+        policy = _policy(scene) if rows else None
         before = None if policy is None else _starting(scene.snapshot, scene.now_s, policy)
         for number, row in enumerate(rows):
             if policy is None or before is None or number >= MOST_WORKED_OUT:

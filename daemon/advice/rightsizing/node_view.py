@@ -133,10 +133,10 @@ def fair_share(fair: NodeShare, gpus: int) -> NodeShare:
 
 def candidates(node: records.Node, found: NodeView, insight: Insight, now_s: float) -> Iterator[Tenant]:
     """Yield the jobs that may go to a node and, as in EASY backfilling, delay nobody there who comes before them."""
-    here = found.nodes[node.name]
+    here, partitions = found.nodes[node.name], frozenset(node.partitions)
     for one in found.waiting.values() if here.free_gpus else ():
         request = one.job.request
-        if request.gpus > here.free_gpus or not set(one.need.partitions) & set(node.partitions):
+        if request.gpus > here.free_gpus or partitions.isdisjoint(one.need.partitions):
             continue
         ends_s = now_s + (float("inf") if one.job.limit_s is None else one.job.limit_s)
         if ends_s <= found.reservations.before(one.place, node.name) and satisfies(node, one.need):

@@ -118,10 +118,10 @@ def _start(tenant: Tenant, pools: tuple[_SparePool, _SparePool], plan: TunedShar
     One that fits into what is free is held for other reasons, which are the policy's.
     """
     has, least = tenant.speed_estimate.has, tenant.speed_estimate.least
+    if has.cpus <= pools[0].free and has.memory_bytes <= pools[1].free:
+        return False
     wanted = [min(has[resource], pool.left(tenant.key)) for resource, pool in enumerate(pools)]
     if any(amount < least[resource] for resource, amount in enumerate(wanted)):
-        return False
-    if all(has[resource] <= pool.free for resource, pool in enumerate(pools)):
         return False
     plan.parts[tenant.key] = NodeShare(*wanted)
     for pool, amount in zip(pools, wanted, strict=True):
