@@ -96,6 +96,8 @@ RENAMED = {
 """Names of DCGM 4.6 and later, with those of before (and one that DCGM 3 gave up)."""
 METRICS: dict[str, Reader] = _OLD | {new: _OLD[old] for new, old in RENAMED.items()}
 """Every metric that is read, with what turns its number into our units."""
+_READ = {name: (read, RENAMED.get(name, name)) for name, read in METRICS.items()}
+"""The same with the name that the fact bears here."""
 FACTS: dict[str, tuple[str, ...]] = {
     old: (old, *(new for new, other in RENAMED.items() if other == old)) for old in _OLD}
 """All names of each fact, by the one that it bears here."""
@@ -147,6 +149,9 @@ class _Gpu:
         if instance and len(self.slices) < _SLICES:
             self.slices[instance] = _share(labels.get("GPU_I_PROFILE", ""))
             self.holders.setdefault(instance, set()).update(jobs(labels))
+        if not instance and not self.values:  # as of nearly every GPU
+            self.values = values
+            return
         for name, value in values.items():
             if instance and name in OWN:
                 share = _share(labels.get("GPU_I_PROFILE", "")) if name in SHARES else 1.0
@@ -157,7 +162,10 @@ class _Gpu:
 
     def first(self, names: Iterable[str]) -> float | None:
         """Return the first of these values that was measured."""
-        return next((self.values[name] for name in names if name in self.values), None)
+        for name in names:
+            if name in self.values:
+                return self.values[name]
+        return None
 
     def total(self, names: Iterable[str]) -> float | None:
         """Return the sum of these values, as far as they were measured."""
@@ -219,12 +227,11 @@ def _settle(found: Iterable[_Gpu]) -> None:
 def _rows(samples: Samples) -> Iterable[tuple[Mapping[str, str], dict[str, float]]]:
     """Return the measured values by metric for each label set; the largest where a series stands twice."""
     rows: dict[int, tuple[Mapping[str, str], dict[str, float]]] = {}
-    for (name, labels), number in samples:
-        value = METRICS[name](number)
-        row = rows.get(id(labels))
+    for (metric, labels), number in samples:
+        read, name = _READ[metric]
+        value, row = read(number), rows.get(id(labels))
         if row is None:
             row = rows[id(labels)] = (labels, {})
-        name = RENAMED.get(name, name)
         if value is not None and value >= row[1].get(name, 0.0):
             row[1][name] = value
     return rows.values()
@@ -254,7 +261,7 @@ def _reading(gpu: _Gpu, time_s: float) -> GpuReading:
         temperature_celsius=values.get(TEMPERATURE),
         power_limit_watts=gpu.first(LIMIT),
         jobs=tuple(sorted(gpu.jobs)),
-        detail=_detail(gpu), instances=tuple(_instances(gpu)),
+        detail=_detail(gpu), instances=tuple(_instances(gpu)) if gpu.slices else (),
         domain=_domain(gpu.fabric, gpu.clique or (f"{values[CLIQUE]:.0f}" if CLIQUE in values else "")))
 
 

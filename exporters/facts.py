@@ -232,14 +232,16 @@ def judge_use(rows: Iterable[GpuRow], name: str, power: str, limit: str,
                 row.values[name] = share
 
 
+_PODS = (("exported_pod", "exported_namespace"), ("pod", "namespace"), ("pod_name", "pod_namespace"))
+
+
 def jobs(labels: Mapping[str, str]) -> Iterator[str]:
     """Yield the Slurm job and the pod (``namespace/pod``) that a row names."""
     if job := labels.get("hpc_job") or labels.get("job_id"):
         yield job
-    for prefix, pod_name, namespace in (("exported_", "pod", "namespace"), ("", "pod", "namespace"),
-                                        ("", "pod_name", "pod_namespace")):
-        pod = labels.get(prefix + pod_name)
+    for pod_name, namespace in _PODS:
+        pod = labels.get(pod_name)
         # Without honor_labels, `pod` is the exporter's own and the workload's is `exported_pod`.
         if pod and "dcgm-exporter" not in pod and "metrics-exporter" not in pod and "metric-exporter" not in pod:
-            yield f"{labels.get(prefix + namespace, '')}/{pod}"
+            yield f"{labels.get(namespace, '')}/{pod}"
             return

@@ -242,15 +242,9 @@ class NodePages:
         power: dict[str, float] = {}
         called: dict[str, str] = {}
         own_name = ""
-        waiting = spent = 0.0
-        for (name, labels), value in samples:
-            if name == CPU:
-                mode = labels.get("mode", "")
-                if mode not in _COUNTED_TWICE:
-                    spent += value
-                    if mode in _WAITING:
-                        waiting += value
-            elif name == POWER:
+        waiting, spent, others = _cpu_time(samples)
+        for (name, labels), value in others:
+            if name == POWER:
                 power[meter_of(labels)] = value
             elif name in POWER_LABELS:
                 called[meter_of(labels)] = labels.get("label") or labels.get("oem_info", "")
@@ -258,7 +252,7 @@ class NodePages:
                 own_name = labels.get("nodename", "")
             elif name not in IO_METRICS and (number := measured(value)) is not None:
                 values[name] = number
-        io = self._io.shares(target.url, time_s, counts_of(samples))
+        io = self._io.shares(target.url, time_s, counts_of(others))
         if not (spent or values or power):
             return Telemetry()
         server = node_name({}, target.labels, own_name or target.instance)
@@ -280,6 +274,21 @@ class NodePages:
         if not 0 < elapsed < float("inf"):
             return None
         return min(max(1 - (waiting - before[0]) / elapsed, 0.0), 1.0)
+
+
+def _cpu_time(samples: Samples) -> tuple[float, float, Samples]:
+    """Return the seconds in which CPUs waited, all seconds of theirs, and the samples that tell of other things."""
+    waiting = spent = 0.0
+    others: Samples = []
+    for sample in samples:
+        (name, labels), value = sample
+        if name != CPU:
+            others.append(sample)
+        elif (mode := labels.get("mode", "")) not in _COUNTED_TWICE:
+            spent += value
+            if mode in _WAITING:
+                waiting += value
+    return waiting, spent, others
 
 
 def reading(name: str, time_s: float, *, busy: float | None, total: float | None, available: float | None,

@@ -183,15 +183,16 @@ def _clean(declared: Declared, value: Scalar | Series) -> dict[tuple[str, ...], 
     """Return measured values only, under labels that any scraper accepts; of two that become alike the first stays."""
     values: Mapping[Any, float | None] = value if isinstance(value, Mapping) else {(): value}
     keys = [(key,) if isinstance(key, str) else key for key in values]
-    for labels in keys:
-        if len(labels) != len(declared.labels):
-            raise ValueError(f"{declared.name} has the labels {declared.labels}, not {labels!r}")
-    if not all(map(_are_plain, zip(*keys, strict=True))):
-        keys = [tuple(map(_text, labels)) for labels in keys]
+    if set(map(len, keys)) - {len(declared.labels)}:
+        odd = next(labels for labels in keys if len(labels) != len(declared.labels))
+        raise ValueError(f"{declared.name} has the labels {declared.labels}, not {odd!r}")
+    measured = ((labels, number) for labels, number in zip(keys, values.values(), strict=True)
+                if number is not None and not math.isnan(number))
+    if all(map(_are_plain, zip(*keys, strict=True))):
+        return dict(measured)
     rows: dict[tuple[str, ...], float] = {}
-    for labels, number in zip(keys, values.values(), strict=True):
-        if number is not None and not math.isnan(number):
-            rows.setdefault(labels, number)
+    for labels, number in measured:
+        rows.setdefault(tuple(map(_text, labels)), number)
     return rows
 
 

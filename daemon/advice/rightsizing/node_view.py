@@ -57,6 +57,8 @@ class Insight:
     starved: float
     _known: dict[tuple[Key, NodeShare, NodeShare], SpeedEstimate] = field(default_factory=dict, init=False)
     """A job that waits may go to many nodes that are alike."""
+    tenants: dict[NodeShare, dict[Key, Tenant]] = field(default_factory=dict, init=False)
+    """Jobs as they would be on nodes of which each GPU has such a share."""
 
     def of(self, job: Job, has: NodeShare, gpus: int, fair: NodeShare) -> SpeedEstimate:
         """Return the speed estimate of a job that holds, or asks for, a part of a node."""
@@ -134,15 +136,18 @@ def fair_share(fair: NodeShare, gpus: int) -> NodeShare:
 def candidates(node: records.Node, found: NodeView, insight: Insight, now_s: float) -> Iterator[Tenant]:
     """Yield the jobs that may go to a node and, as in EASY backfilling, delay nobody there who comes before them."""
     here, partitions = found.nodes[node.name], frozenset(node.partitions)
-    for one in found.waiting.values() if here.free_gpus else ():
+    known = insight.tenants.setdefault(here.fair, {})
+    for key, one in found.waiting.items() if here.free_gpus else ():
         request = one.job.request
         if request.gpus > here.free_gpus or partitions.isdisjoint(one.need.partitions):
             continue
         ends_s = now_s + (float("inf") if one.job.limit_s is None else one.job.limit_s)
         if ends_s <= found.reservations.before(one.place, node.name) and satisfies(node, one.need):
-            has = NodeShare(request.cpus, request.memory_bytes)
-            yield Tenant(one.job.key, request.gpus,
-                         insight.of(one.job, has, request.gpus, fair_share(here.fair, request.gpus)))
+            if key not in known:
+                has = NodeShare(request.cpus, request.memory_bytes)
+                known[key] = Tenant(key, request.gpus,
+                                    insight.of(one.job, has, request.gpus, fair_share(here.fair, request.gpus)))
+            yield known[key]
 
 
 def _node(node: records.Node, promised: Iterable[tuple[int, NodeShare]]) -> TunedNode:
