@@ -173,10 +173,10 @@ class Service:
         self._keep(self._count)
 
     def _write(self, closed: Closed, floors: Mapping[tuple[str, str], IdleFloor]) -> None:
-        (rollups, readings, shares), told = closed, self._collection.facts("grid")
-        self._keep(lambda: self._history.record_rollups(rollups))
-        self._keep(lambda: self._history.record_waste(readings))
-        self._keep(lambda: self._history.record_shares(priced(shares, self.settings.costs, told)))
+        told = self._collection.facts("grid")
+        self._keep(lambda: self._history.record_rollups(closed.rollups))
+        self._keep(lambda: self._history.record_waste(closed.readings))
+        self._keep(lambda: self._history.record_shares(priced(closed.shares, self.settings.costs, told)))
         self._keep(lambda: self._history.save_floors(floors))
 
     def _count(self) -> None:

@@ -23,8 +23,6 @@ WINDOW_S = 300.0
 MOST_CLOSED = 24
 """Closed windows kept for a recorder that does not come: two hours."""
 
-Closed = tuple[list[GpuRollup], list[WasteReading], list[EnergyShare]]
-"""Closed windows by GPU, by class, and by run."""
 Place = tuple[str, str]
 """Node and partition."""
 
@@ -249,6 +247,28 @@ def _grown(array: Floats, rows: int, fill: float) -> Floats:
     return array if missing <= 0 else np.vstack([array, np.full((missing, array.shape[1]), fill)])
 
 
+class Closed:
+    """Closed windows by GPU, by class and by run, each made when it is asked for: all at once they take megabytes."""
+
+    def __init__(self, windows: Sequence[_Window]) -> None:
+        self._windows = windows
+
+    @property
+    def rollups(self) -> list[GpuRollup]:
+        """Return what GPUs did."""
+        return [rollup for window in self._windows for rollup in window.rollups()]
+
+    @property
+    def readings(self) -> list[WasteReading]:
+        """Return the energy by class."""
+        return [reading for window in self._windows for reading in window.readings()]
+
+    @property
+    def shares(self) -> list[EnergyShare]:
+        """Return the energy by run."""
+        return [share for window in self._windows for share in window.runs.shares(window.start_s, window.seconds)]
+
+
 class Windows:
     """Cut time at multiples of five minutes and close each window once."""
 
@@ -290,15 +310,8 @@ class Windows:
 
     def drain(self) -> Closed:
         """Return the windows closed since the last call; each is returned once."""
-        rollups: list[GpuRollup] = []
-        readings: list[WasteReading] = []
-        shares: list[EnergyShare] = []
-        while self._closed:
-            window = self._closed.popleft()
-            rollups += window.rollups()
-            readings += window.readings()
-            shares += window.runs.shares(window.start_s, window.seconds)
-        return rollups, readings, shares
+        windows, self._closed = tuple(self._closed), deque(maxlen=MOST_CLOSED)
+        return Closed(windows)
 
 
 def _cut(from_s: float, until_s: float) -> list[tuple[float, float]]:

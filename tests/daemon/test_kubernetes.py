@@ -241,7 +241,7 @@ def parted(service):
 def spent(service):
     """Return the joules of each job and of nobody, by class."""
     sums = Counter()
-    for share in service.accountant.drain_all()[2]:
+    for share in service.accountant.drain_all().shares:
         for power_class, joules in share.joules.items():
             sums[numbered(share.job_id), share.node, power_class] += joules
     return {key: pytest.approx(joules, rel=1e-6) for key, joules in sums.items() if joules}

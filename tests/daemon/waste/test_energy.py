@@ -63,8 +63,8 @@ def test_closed_windows_hold_the_energy_of_the_counters_by_partition_and_by_node
         # The last cycle only closes the window: nothing is booked across so long a gap but its end.
         run(site, [now], accountant)
         if position % drains == 0 or step == 1e6:
-            gpus, classes, _ = accountant.drain_closed()
-            rollups, readings = rollups + gpus, readings + classes
+            closed = accountant.drain_closed()
+            rollups, readings = rollups + closed.rollups, readings + closed.readings
     still_open = 2000.0 * min(37.5, now % WINDOW_S)
     by_partition = sum(reading.energy_joules for reading in readings if not reading.node)
     assert by_partition == pytest.approx(total(accountant.counters) - still_open)
@@ -77,7 +77,7 @@ def test_closed_windows_hold_the_energy_of_the_counters_by_partition_and_by_node
 def test_a_rollup_tells_mean_and_most_and_what_was_really_observed(site):
     accountant, _ = run(site, [float(now) for now in range(1200, 1350, 15)], watts=100.0, u=0.2)
     run(site, [float(now) for now in range(1350, 1515, 15)], accountant, watts=300.0, u=0.6)
-    rollups, *_ = accountant.drain_closed()
+    rollups = accountant.drain_closed().rollups
     first = rollups[0]
     assert (first.start_s, first.uuid, first.seconds) == (1200.0, "GPU-dgx-0-0", 300.0)
     assert first.measured_seconds == first.allocated_seconds == pytest.approx(300.0)
@@ -93,7 +93,8 @@ def test_an_unmeasured_gpu_rolls_up_to_nothing_known(site):
     for now in range(1200, 1515, 15):
         gpu = replace(site.gpu(time_s=float(now), watts=None), activity=None)
         accountant.assess(site.snapshot([site.node(gpus=1)], time_s=now), site.telemetry((gpu,), ()), float(now))
-    (rollup,), readings, _ = accountant.drain_closed()
+    closed = accountant.drain_closed()
+    (rollup,), readings = closed.rollups, closed.readings
     assert rollup.energy_joules is rollup.activity_mean is rollup.power_max_watts is None
     assert rollup.measured_seconds == 0.0
     assert readings == []
@@ -118,7 +119,7 @@ def test_the_wasted_counters_are_those_of_the_wasted_classes(site):
 
 def test_windows_that_nobody_fetches_are_bounded(site):
     accountant, _ = run(site, [1000.0 + 30 * cycle for cycle in range(20 * MOST_CLOSED)])
-    rollups, *_ = accountant.drain_closed()
+    rollups = accountant.drain_closed().rollups
     assert len({rollup.start_s for rollup in rollups}) == MOST_CLOSED
 
 
@@ -127,5 +128,18 @@ def test_a_span_that_ends_before_it_begins_adds_nothing_to_a_window():
     windows.add(1250.0, 30.0, [], watts)
     windows.add(1245.0, -5.0, [], watts)
     windows.close(1250.0)
-    _, readings, _ = windows.drain()
+    readings = windows.drain().readings
     assert {reading.energy_joules for reading in readings} == {100.0 * 30}
+
+
+def test_what_is_closed_is_made_kind_by_kind_and_drained_once(site):
+    accountant = site.accountant()
+    for now in range(0, 1200, 15):
+        accountant.assess(site.snapshot((site.node(),), time_s=float(now)), site.telemetry(
+            (site.gpu(time_s=float(now)),)), float(now))
+    closed = accountant.drain_closed()
+    assert len({rollup.start_s for rollup in closed.rollups}) == 3
+    assert closed.rollups == closed.rollups
+    assert closed.rollups[0] is not closed.rollups[0]
+    assert not accountant.drain_closed().rollups
+    assert len({share.start_s for share in closed.shares}) == 3

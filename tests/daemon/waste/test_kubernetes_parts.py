@@ -125,7 +125,7 @@ def test_what_pods_hold_of_a_gpu_and_what_nobody_holds_make_the_gpu(way, cluster
         telemetry = parse(Exposition(FACTS).samples(page.encode(), Look(now)), Target("u", "n1", {"node": "n1"}), now)
         told = with_parts(replace(snapshot, time_s=now), telemetry.gpus)
         accountant.assess(told, telemetry, now)
-    shares = accountant.drain_all()[2]
+    shares = accountant.drain_all().shares
     joules = {name: sum(sum(one.joules.values()) for one in shares if one.job_id == name)
               for name in {share.job_id for share in shares}}
     whole = WATTS * 15 * (ROUNDS - 1)

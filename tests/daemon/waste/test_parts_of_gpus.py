@@ -75,7 +75,7 @@ def test_parts_and_what_nobody_holds_make_the_gpu(kind):
         wall = NodeReading("n0", now, power_watts=WATTS, power_source="ipmi")
         snapshot = with_parts(SchedulerSnapshot(now, (node,), (), tuple(jobs)), gpus)
         accountant.assess(snapshot, Telemetry(gpus, (wall,)), now)
-    shares = accountant.drain_all()[2]
+    shares = accountant.drain_all().shares
     joules = {job.job_id: sum(sum(one.joules.values()) for one in shares if one.job_id == job.job_id) for job in jobs}
     nobody = sum(sum(one.joules.values()) for one in shares if not one.job_id)
     assert sum(joules.values()) + nobody == pytest.approx(WATTS * STEPS * STEP_S, rel=1e-6)

@@ -44,7 +44,8 @@ def booked(site, nodes, jobs, gpus, walls, until_s=400.0):
         now = 1000.0 + 15 * step
         accountant.assess(site.snapshot(nodes, jobs, time_s=now), site.telemetry(
             tuple(moved(gpu, now) for gpu in gpus), tuple(moved(wall, now) for wall in walls)), now)
-    return accountant.drain_all()
+    closed = accountant.drain_all()
+    return closed.rollups, closed.readings, closed.shares
 
 
 def moved(reading, now):
@@ -123,7 +124,7 @@ def test_gpus_that_were_never_used_are_named_until_they_are(site):
         used = {0: 0.9, 1: 0.9 if step == 30 else 0.0}
         accountant.assess(site.snapshot([node], [job], time_s=now), site.telemetry(tuple(
             site.gpu(index, time_s=now, u=used.get(index, 0.0)) for index in range(8)), ()), now)
-    idle = [share.idle for share in accountant.drain_all()[2] if share.job_id]
+    idle = [share.idle for share in accountant.drain_all().shares if share.job_id]
     assert idle[0] == ("dgx-0:1", "dgx-0:2")
     assert idle[-1] == ("dgx-0:2",)
 
@@ -139,7 +140,7 @@ def test_the_peak_is_of_the_whole_run_and_not_the_sum_of_its_nodes(site):
         accountant.assess(site.snapshot(nodes, [job], time_s=now), site.telemetry(tuple(
             site.gpu(0, node.name, now, watts=value, u=0.9) for node, value in zip(nodes, watts, strict=True)), ()),
             now)
-    assert {share.power_max_watts for share in accountant.drain_all()[2] if share.job_id} == {400.0}
+    assert {share.power_max_watts for share in accountant.drain_all().shares if share.job_id} == {400.0}
 
 
 def test_what_is_not_measured_stays_unmeasured_in_the_hands_of_its_job(site):
