@@ -266,7 +266,7 @@ class Turns:
     def _book(self, turn: Turn, avoid: Mask | None, *, by_main: bool = False) -> Placement | Hold:
         """Start a job and note when it gives back what it takes; or return why it does not start.
 
-        The main scheduler looks at all nodes of the partition, the backfill at last at those alone where it starts.
+        The main scheduler looks at all nodes of the partition, the backfill at those of them that are kept for nobody.
         """
         before, job, wanted = self.gate.ground.copy(), turn.job, turn.wanted
         named = turn.row in (self._pins or {})
@@ -277,8 +277,8 @@ class Turns:
             ways = self.gate.ways(job)
             limit_s = max(way.limit_s for way in ways)
             for way in ways[:1] if self._weighing else ():
-                ground = self.gate.ground
-                ground.weights[:, ground.members(way.partition) if by_main else ground.named(found.nodes)] = LOOKED_AT
+                ground, kept = self.gate.ground, avoid if avoid is not None and not by_main else False
+                ground.weights[:, ground.members(way.partition) & ~np.asarray(kept)] = LOOKED_AT
                 self._look_at(job)
             self._releases.add(job, self.gate.now_s + limit_s, before, self.gate.ground)
             self._arrays |= {job.array} - {""}

@@ -2,6 +2,7 @@
 
 
 from idlewatt.daemon.replay.admission.gate import Gate, Hold
+from idlewatt.daemon.replay.admission.ground import LOOKED_AT
 from idlewatt.daemon.replay.admission.line import Turn
 from idlewatt.daemon.replay.admission.turns import Turns
 from idlewatt.storage.records import Job, JobState, Node, Request, SchedulerSnapshot
@@ -31,3 +32,14 @@ def test_for_who_counts_features_all_other_nodes_are_excluded():
     """Such a job never starts with nodes named: b will do by itself, where c, which has more room, is not named."""
     assert told(0, 3, 8, names=("a", "b"), features="x*1") == ["b:3"] * 2
     assert told(0, 2, 8, names=("a", "b"), features="x*1") == ["room"] * 2
+
+
+def test_a_start_by_the_backfill_leaves_all_nodes_alike_that_are_kept_for_nobody():
+    """Job 1 makes a and b preferred, for their GPUs; 2, which starts on b without any, makes both as good as any."""
+    nodes = tuple(Node(name, partitions=("p",), gpus=8, cpus=64, memory_bytes=1 << 40) for name in "ab")
+    jobs = [Job(str(number), NOW - 60, JobState.PENDING, "p", Request(gpus, 1), limit_s=3600.0, user="alice")
+            for number, gpus in ((1, 2), (2, 0))]
+    gate = Gate(SchedulerSnapshot(NOW, nodes, (), tuple(jobs), SchedulerRules(site=SITE)), NOW)
+    turns = Turns(gate, False, {0: ("a",), 1: ("b",)}, main_first=False)
+    turns.walk([Turn(row, job) for row, job in enumerate(jobs)])
+    assert turns.gate.ground.weights[0].tolist() == [LOOKED_AT, LOOKED_AT]
