@@ -68,7 +68,11 @@ class Comparison:
     evidence: float = 0.0
     """Logarithm of the evidence that it is below 1,"""
     against: float = 0.0
-    """and that it is above."""
+    """that it is above,"""
+    within: float = 0.0
+    """and that it is below ``bound``."""
+    bound: float = 1.0
+    """So much it may be at most where it is not asked to be better."""
 
     @property
     def known(self) -> bool:
@@ -87,6 +91,11 @@ class Comparison:
     def above(self, error: float) -> bool:
         """Tell the same of above 1."""
         return self.known and self.low > 1.0 and self.against >= np.log(1.0 / error)
+
+    def bounded(self, error: float) -> bool:
+        """Tell whether it is surely below its bound, in the same way."""
+        return (self.known and self.high < self.bound and self.total < self.bound
+                and self.within >= np.log(1.0 / error))
 
     @property
     def words(self) -> str:
@@ -111,7 +120,7 @@ class Comparison:
 NOTHING = Comparison(UNKNOWN, UNKNOWN, UNKNOWN)
 
 
-def compared(ours: Floats, theirs: Floats, rates: Sequence[float] = RATES) -> Comparison:
+def compared(ours: Floats, theirs: Floats, rates: Sequence[float] = RATES, bound: float = 1.0) -> Comparison:
     """Return the comparison of sums by block, rows matching; blocks in which either is 0 tell nothing."""
     told = (ours > 0) & (theirs > 0) & np.isfinite(ours) & np.isfinite(theirs)
     ours, theirs = ours[told], theirs[told]
@@ -120,15 +129,6 @@ def compared(ours: Floats, theirs: Floats, rates: Sequence[float] = RATES) -> Co
     logs = np.log(ours / theirs)
     found = paired_ratio(ours, theirs) if len(ours) >= FEWEST_BLOCKS else Interval(
         float(np.exp(logs.mean())), UNKNOWN, UNKNOWN)
-    return Comparison(found.estimate, found.low, found.high, len(ours), float(ours.sum() / theirs.sum()),
-                      float(log_evidence(logs, rates)[-1]), float(log_evidence(-logs, rates)[-1]))
-
-
-def jackknifed(leave_one_out: Floats, whole: float) -> Comparison:
-    """Return a ratio of any statistic with its interval, given it without each block in turn, and of all."""
-    count = len(leave_one_out)
-    if count < FEWEST_BLOCKS or not np.isfinite(leave_one_out).all() or not (leave_one_out > 0).all() or whole <= 0:
-        return Comparison(whole, UNKNOWN, UNKNOWN, count, whole)
-    values = count * np.log(whole) - (count - 1) * np.log(leave_one_out)
-    found = paired_ratio(np.exp(values - values.mean() + np.log(whole)), np.ones(count))
-    return Comparison(whole, found.low, found.high, count, whole)
+    evidence, against, within = (float(log_evidence(one, rates)[-1]) for one in (logs, -logs, logs - np.log(bound)))
+    return Comparison(found.estimate, found.low, found.high, len(ours), float(ours.sum() / theirs.sum()), evidence,
+                      against, within, bound)

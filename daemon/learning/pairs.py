@@ -11,7 +11,7 @@ empties a block ends after a week, which weakens it; six blocks are then six wee
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from ..replay.speed_coverage import SpeedCoverage, coverage
 from ..replay.state import ClusterState
 from ..replay.timeline import begun, proceed
 from ..replay.workload import Workload
-from .evidence import FINE_RATES, USE_RATES, Comparison, compared, jackknifed
+from .evidence import FINE_RATES, NOTHING, USE_RATES, Comparison, compared
 
 Floats = NDArray[np.float64]
 Members = NDArray[np.bool_]
@@ -247,17 +247,17 @@ class Pair:
             before += len(edges[-1]) - 1
         return cls(ours, theirs, tuple(edges), np.concatenate(numbers), before)
 
-    def jct(self, members: Members | None = None) -> Comparison:
+    def jct(self, members: Members | None = None, bound: float = 1.0) -> Comparison:
         """Return mean completion time over theirs, of all jobs or of some."""
         block = self.block if members is None else np.where(members, self.block, OUTSIDE)
         ours, theirs = (sums(trial.jct, block, self.blocks) for trial in (self.ours, self.theirs))
-        return compared(ours, theirs)
+        return compared(ours, theirs, bound=bound)
 
-    def energy(self, *, down: bool) -> Comparison:
+    def energy(self, *, down: bool, bound: float = 1.0) -> Comparison:
         """Return energy at the wall over theirs, with empty nodes powered ``down`` or on."""
         ours, theirs = (np.concatenate([np.zeros(0), *(course.drawn(edges, down=down) for course, edges in zip(
             trial.courses, self.edges, strict=True))]) for trial in (self.ours, self.theirs))
-        return compared(ours, theirs, FINE_RATES)
+        return compared(ours, theirs, FINE_RATES, bound)
 
     def utilization(self) -> Comparison:
         """Return what jobs held of their partitions over theirs, Eq. (5); above 1 is better."""
@@ -265,19 +265,16 @@ class Pair:
             trial.courses, self.edges, strict=True))]) for trial in (self.ours, self.theirs))
         return compared(ours, theirs, USE_RATES)
 
-    def tail(self, floor_s: float) -> Comparison:
-        """Return p99 wait over theirs, neither taken to be less than ``floor_s``."""
+    def tail(self, floor_s: float, bound: float = 1.0) -> Comparison:
+        """Return p99 waits of blocks over theirs, ``total`` being that of all jobs; none is taken below ``floor_s``."""
         inside = self.block != OUTSIDE
         block, waits = self.block[inside], (self.ours.wait[inside], self.theirs.wait[inside])
         if not inside.any():
-            return jackknifed(np.zeros(0), float("nan"))
-        numbers = np.unique(block)
-        without = [_over(waits[0][block != number], waits[1][block != number], floor_s) for number in numbers]
-        return jackknifed(np.array(without), _over(*waits, floor_s))
-
-
-def _over(ours: Floats, theirs: Floats, floor_s: float) -> float:
-    return max(floor_s, p99(ours)) / max(floor_s, p99(theirs))
+            return NOTHING
+        jobs = [block == number for number in np.unique(block)]
+        ours, theirs = (np.array([max(floor_s, p99(one[those])) for those in jobs]) for one in waits)
+        whole = max(floor_s, p99(waits[0])) / max(floor_s, p99(waits[1]))
+        return replace(compared(ours, theirs, bound=bound), total=whole)
 
 
 def mean(values: Floats) -> float:

@@ -51,6 +51,8 @@ def heard(by: Tell) -> Iterator[None]:
 HEURISTICS = ("sjf-prediction+best-fit+easy", "sjf-limit+best-fit+easy", "qssf+best-fit+easy", "wfp3+best-fit+easy",
               "limit-aged+best-fit+easy", "fifo+best-fit+easy")
 """What an operator could put in charge without any training."""
+SELDOM = 0.5
+"""Who has jobs in less than this share of the blocks would take years to be sure of."""
 ON, DOWN = "all nodes on", "empty nodes powered down"
 """How energy is counted."""
 
@@ -104,7 +106,7 @@ class Verdict:
     energy: Mapping[str, Mapping[str, Comparison]] = field(default_factory=dict)
     """Energy at the wall over theirs, by their names and by how it is counted."""
     tail: Comparison | None = None
-    """p99 wait over the incumbent's."""
+    """p99 wait over the incumbent's, by block."""
     utilization: Mapping[str, Comparison] = field(default_factory=dict)
     """U over the incumbent's and over the best heuristic's, by their names; above 1 is better."""
     objective: str = ""
@@ -210,10 +212,11 @@ def _measured(empty: Verdict, trials: Mapping[str, HeldOutRun], exam: Exam) -> V
         since_s=float(submit.min()) if len(submit) else None, until_s=float(submit.max()) if len(submit) else None,
         against={name: pair.jct() for name, pair in pairs.items()},
         utilization={name: pair.utilization() for name, pair in pairs.items()},
-        energy={name: {ON: pair.energy(down=False), DOWN: pair.energy(down=True)} for name, pair in pairs.items()},
-        groups={} if incumbent is None else {name: incumbent.jct(members) for name, members in exam.groups()
-                                             if members.sum() >= terms.group_jobs},
-        tail=None if incumbent is None else incumbent.tail(terms.tail_floor_s))
+        energy={name: {counted: pair.energy(down=counted == DOWN, bound=1.0 / terms.saving) for counted in (ON, DOWN)}
+                for name, pair in pairs.items()},
+        groups={} if incumbent is None else {name: incumbent.jct(members, terms.group)
+                                             for name, members in exam.groups() if members.sum() >= terms.group_jobs},
+        tail=None if incumbent is None else incumbent.tail(terms.tail_floor_s, terms.tail))
 
 
 def _row(name: str, trial: HeldOutRun, trials: Mapping[str, HeldOutRun], empty: Verdict, exam: Exam) -> PolicyFigures:
@@ -293,20 +296,36 @@ def _overlap(one: tuple[float | None, float | None], other: tuple[float | None, 
 
 
 def _harmful(found: Verdict) -> Iterator[str]:
-    """Yield whom it would hurt."""
-    for name, group in found.groups.items():
-        if not group.total <= found.terms.group:
-            yield (f"{name}: mean JCT is {group.total:.2f} of that under {found.incumbent}, {found.terms.group:.2f} at "
-                   f"most; by block {group.said}")
-    tail = found.tail
-    if tail is not None and not np.isnan(tail.estimate) and not tail.estimate <= found.terms.tail:
-        yield f"p99 wait is {tail.said} of that under {found.incumbent}, {found.terms.tail:.2f} at most"
+    """Yield whom it would hurt: what is not surely within its bound, at whichever of all looks, is harm."""
+    energies = found.energy.get(found.incumbent, {})
+    site, other = (ON, DOWN) if found.terms.power_down_s is None else (DOWN, ON)
+    bounded = {**{f"{name}: mean JCT": group for name, group in found.groups.items()}, "p99 wait": found.tail,
+               f"energy at the wall, {site},": energies.get(site)}
+    for name, one in bounded.items():
+        if one is not None and one.blocks and not _within(one, found):
+            yield f"{name} is {one.said} of that under {found.incumbent}: {_unbounded(one, found.terms)}"
+    elsewhere = energies.get(other)
+    if elsewhere is not None and elsewhere.low > elsewhere.bound:
+        yield f"energy at the wall, {other}, is {elsewhere.said} of that under {found.incumbent}: worse"
     use = found.utilization.get(found.incumbent)
     if _aims_at_use(found) and use is not None and use.known and use.high < 1.0:
         yield f"utilisation, which it is after, is {use.said} of that under {found.incumbent}: worse"
-    for counted, energy in found.energy.get(found.incumbent, {}).items():
-        if energy.known and energy.low > 1.0 / found.terms.saving:
-            yield f"energy at the wall, {counted}, is {energy.said} of that under {found.incumbent}: worse"
+
+
+def _within(one: Comparison, found: Verdict) -> bool:
+    """Tell whether a ratio is surely within its bound; who is seldom there is held to the ratio itself."""
+    whole = found.against.get(found.incumbent)
+    if whole is not None and one.blocks < SELDOM * whole.blocks:
+        return one.total <= one.bound
+    return one.bounded(found.terms.error)
+
+
+def _unbounded(one: Comparison, terms: PromotionCriteria) -> str:
+    """Return why a ratio is not surely within its bound."""
+    if not one.total < one.bound:
+        return f"{one.total:.2f} of it in all, and less than {one.bound:.2f} is asked"
+    return (f"not yet surely less than {one.bound:.2f} of it if one looks every night (evidence "
+            f"{np.exp(one.within):.3g}, {1.0 / terms.error:.0f} needed)")
 
 
 def _not_better(found: Verdict) -> Iterator[str]:

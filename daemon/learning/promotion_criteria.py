@@ -29,15 +29,15 @@ class PromotionCriteria:
     alike: float = 1.01
     """The interval of its mean JCT ends below this where it is to be promoted for its energy,"""
     saving: float = 0.98
-    """which must surely lie below so much of the other's."""
+    """which must surely lie below so much of the other's; more than the inverse of it is harm."""
     group: float = _SET.group
-    """No partition or class of users has a mean JCT worse than this."""
+    """The mean JCT of every partition and class of users is surely less than this, as is"""
+    tail: float = _SET.tail
+    """the p99 wait than this, both over the incumbent's and with ``error``."""
     group_jobs: int = 30
     """Smaller groups are not looked at: one job would decide."""
-    tail: float = _SET.tail
-    """Its p99 wait is at most so much of the incumbent's,"""
     tail_floor_s: float = 300.0
-    """which counts as this where it is less."""
+    """A p99 wait counts as this where it is less."""
     start_error_s: float = _SET.start_error
     """Where nobody waited, the incumbent's replay starts jobs that close to when they really started on the mean;"""
     wait_error: float = 0.25

@@ -53,9 +53,9 @@ class TermsSettings(StrictSettings):
     jobs: Annotated[int, Field(ge=2)] = 100
     """Held-out jobs."""
     group: Limit = 1.10
-    """Mean JCT of a partition or class of users over that under the incumbent, at most."""
+    """Mean JCT of each partition and class of users over that under the incumbent is surely less, and"""
     tail: Limit = 1.25
-    """p99 wait over that under the incumbent, at most."""
+    """so are p99 waits."""
     start_error: Duration = 900.0
     """Where nobody waited, the incumbent's replay starts jobs that close to when they really started, and"""
     missed: Annotated[float, Field(ge=0, le=1)] = 0.1

@@ -2,13 +2,49 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from null_sites import better, blocks, pair, site
 
-from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, compared, log_evidence
+from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, log_evidence
 from idlewatt.daemon.learning.pairs import DAY_S
 from idlewatt.daemon.learning.regret import become_worse
+
+LEAST_DAYS, SEEN_DAYS = 14, 60
+"""Of a promotion; and how far back the daemon looks for a demotion."""
+NEVER = 999
+"""Day on which what never happens does."""
+
+
+class Looks(NamedTuple):
+    """What ``compared`` says at the end of each block of those before it."""
+
+    low: np.ndarray
+    high: np.ndarray
+    total: np.ndarray
+    evidence: np.ndarray
+    """That the ratio lies below the bound."""
+
+    @classmethod
+    def at(cls, ours, theirs, bound=1.0):
+        """Return it for sums by block; a block in which either is 0 tells nothing."""
+        from scipy.special import stdtrit
+
+        told = (ours > 0) & (theirs > 0)
+        ours, theirs = np.where(told, ours, 1.0), np.where(told, theirs, 1.0)
+        logs, count = np.log(ours / theirs), np.cumsum(told)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.cumsum(logs) / count
+            variance = np.maximum(0.0, np.cumsum(logs**2) - count * mean**2) / (count - 1)
+            reach = stdtrit(np.maximum(1, count - 1), 0.975) * np.sqrt(variance / count)
+            reach[count < FEWEST_BLOCKS] = np.nan
+            total = np.cumsum(ours * told) / np.cumsum(theirs * told)
+        return cls(np.exp(mean - reach), np.exp(mean + reach), total, log_evidence(logs - np.log(bound) * told))
+
+    def below(self, error, bound=1.0):
+        """Tell at each look whether it is surely below the bound."""
+        return (self.high < bound) & (self.total < bound) & (self.evidence >= np.log(1.0 / error))
 
 
 @dataclass(frozen=True)
@@ -30,49 +66,45 @@ class Year:
         return cls(*blocks(*better(*site(days, seed=seed, **size), weight)))
 
     def span(self, since_s, until_s):
-        """Return the blocks that lie between two moments."""
+        """Return the blocks that lie between two moments, their edges counted from the first of these."""
         inside = np.flatnonzero((self.edges[:-1] >= since_s) & (self.edges[1:] <= until_s))
-        return (np.array([]),) * 3 if not len(inside) else (
-            self.edges[inside[0]:inside[-1] + 2], self.ours[inside], self.theirs[inside])
+        last = inside[-1] + 2 if len(inside) else 0
+        return Year(self.edges[inside[0] if len(inside) else 0:last] - since_s, self.ours[inside], self.theirs[inside])
 
     def windows(self, days) -> Iterator[tuple[bool, bool]]:
         """Yield for each window of so many days whether there is an interval, and whether it covers 1."""
         for since_s in np.arange(self.edges[0], self.edges[-1] - days * DAY_S + 1, days * DAY_S):
-            _, ours, theirs = self.span(since_s, since_s + days * DAY_S)
-            found = compared(ours, theirs)
-            yield found.known, found.low <= 1.0 <= found.high
+            part = self.span(since_s, since_s + days * DAY_S)
+            found = Looks.at(part.ours, part.theirs)
+            known = bool(len(found.low)) and bool(np.isfinite(found.low[-1]))
+            yield known, known and found.low[-1] <= 1.0 <= found.high[-1]
 
     def promoted(self, error, since_s=0.0, until_s=np.inf, *, worse=False):
         """Return on which day somebody who looks every night promotes it; None when never."""
-        edges, ours, theirs = self.span(since_s, until_s)
-        if worse:
-            ours, theirs = theirs, ours
-        if not len(ours):
-            return None
-        told = log_evidence(np.log(ours / theirs))
-        for place in np.flatnonzero(told >= np.log(1.0 / error)):
-            if place + 1 >= FEWEST_BLOCKS and compared(ours[:place + 1], theirs[:place + 1]).below(error):
-                day = (edges[place + 1] - since_s) / DAY_S
-                if day >= 14:
-                    return day
-        return None
+        part = self.span(since_s, until_s)
+        ours, theirs = (part.theirs, part.ours) if worse else (part.ours, part.theirs)
+        day = first_day(part.edges, Looks.at(ours, theirs).below(error))
+        return None if day == NEVER else day
 
 
-def daily(ours, theirs):
-    """Return the regret of each whole day: time that jobs spent in the system over the incumbent's, less one."""
-    submit = ours.workload.submit
-    edges = np.arange(0.0, submit[-1], DAY_S)
-    spent = [np.diff([np.clip(np.minimum(one.end, edge) - submit, 0.0, None).sum() for edge in edges])
-             for one in (ours, theirs)]
-    return spent[0] / spent[1] - 1.0
+def first_day(edges, passed):
+    """Return on which day all that is asked is first had, given at the end of each block whether it is."""
+    days = edges[1:] / DAY_S
+    had = np.flatnonzero(passed & (days >= LEAST_DAYS))
+    return float(days[had[0]]) if len(had) else NEVER
 
 
-def demoted(regret, error):
-    """Return on which day an agent with these daily regrets is demoted, by the daemon's rule; 999 for never."""
-    for day in range(1, len(regret) + 1):
-        if become_worse(regret[:day]) >= np.log(1.0 / error):
-            return day
-    return 999
+def demoted(logs, trial, errors):
+    """Return on which day an agent with these daily log ratios is demoted, by the daemon's rule, for each error.
+
+    Of the first ``trial`` days nothing is evidence: it was not in charge. ``NEVER`` for never.
+    """
+    regret, told = np.exp(logs) - 1.0, np.full(len(logs), -np.inf)
+    for day in range(trial + 1, len(logs) + 1):
+        first = max(0, day - SEEN_DAYS)
+        told[day - 1] = become_worse(regret[first:day], max(0, trial - first))
+    had = [np.flatnonzero(told >= np.log(1.0 / error)) for error in errors]
+    return [int(days[0]) + 1 if len(days) else NEVER for days in had]
 
 
 def upper(count, of, level=0.95):

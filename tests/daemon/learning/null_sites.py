@@ -1,23 +1,20 @@
 """Made-up sites of any length on which nobody is better than anybody, and one on which somebody is.
 
-Every order is given by the recorded priority, so that all of them share one compiled policy. Two policies of one *null*
+Every order is given by a key, the smallest first, and backfilled by EASY with best fit. Two policies of one *null*
 differ only in their random numbers: neither is better, and that is known without any replay.
 """
 
-from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+from one_node_easy import Jobs, replay
 
 from idlewatt.daemon.learning.pairs import DAY_S, block_of, cuts, sums
-from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
-from idlewatt.daemon.replay.engine import run
 from idlewatt.daemon.replay.workload import Workload
 
 HOUR_S, USERS, KINDS = 3600.0, 40, 6
-POLICY = "priority+best-fit+easy"
 NULLS = ("fifo +- 1 h", "noisy limits", "noisy sjf", "user permutation", "time shift")
-FIFO = "fifo+best-fit+easy"
 
 
 def site(days: float, nodes: int = 4, daily: int = 120, load: float = 0.9, seed: int = 0) -> tuple[Cluster, Workload]:
@@ -56,29 +53,40 @@ def key(null, work, random):
     return work.submit - sooner * random.uniform(0.0, 6.0 * HOUR_S, day.max(initial=0) + 1)[day]
 
 
-def keyed(work, keys):
-    """Return the jobs with priorities that let the smallest key go first."""
-    return replace(work, priority=-keys)
+class Ran(NamedTuple):
+    """What came of a replay, row by row of its workload."""
+
+    workload: Workload
+    start: np.ndarray
+    end: np.ndarray
+
+
+def ran(cluster, work, keys):
+    """Return what comes of jobs of which the smallest key goes first, under EASY with best fit."""
+    start = replay(Jobs.of(work, keys), len(cluster.names)).start
+    return Ran(work, start, start + work.run)
 
 
 def pair(null, cluster, work, seed):
     """Return what the two policies of a null came to on the same jobs."""
-    policy = named(POLICY)
-    return tuple(run(cluster, keyed(work, key(null, work, np.random.default_rng([seed, which]))), policy)
-                 for which in (0, 1))
+    return tuple(ran(cluster, work, key(null, work, np.random.default_rng([seed, which]))) for which in (0, 1))
 
 
-def better(cluster, work, weight):
-    """Return the run of an agent that looks at limits a little, and that of FIFO: the more weight, the better."""
-    return (run(cluster, keyed(work, work.submit + weight * work.limit), named(POLICY)),
-            run(cluster, work, named(FIFO)))
+def looking_at_limits(work, weight, delay_s=0.0, third=0):
+    """Return the keys of an agent that looks at limits a little, and lets a third of the users wait for the others."""
+    return work.submit + weight * work.limit + delay_s * (thirds(work) == third)
 
 
-def turning(before, after, seed, quiet_days, days, **size):
-    """Return the run of an agent that changes after a while, and that of FIFO; a weight below 0 makes it worse."""
-    cluster, work = site(quiet_days + days, seed=seed, **size)
-    weight = np.where(work.submit < quiet_days * DAY_S, before, after)
-    return run(cluster, keyed(work, work.submit + weight * work.limit), named(POLICY)), run(cluster, work, named(FIFO))
+def thirds(work):
+    """Return whether each job is of the light, the middle or the heavy third of users, as the gate looks at them."""
+    _, user = np.unique(work.user, return_inverse=True)
+    used = np.bincount(user, weights=work.run * work.gpus)
+    return (np.argsort(np.argsort(used, kind="stable")) * 3 // len(used))[user]
+
+
+def better(cluster, work, *agent):
+    """Return what came of ``looking_at_limits``, and of FIFO: the more weight, the better."""
+    return ran(cluster, work, looking_at_limits(work, *agent)), ran(cluster, work, work.submit)
 
 
 def blocks(ours, theirs, since_s=0.0, until_s=None):

@@ -3,14 +3,16 @@
 ``tests/benchmarks/gate.py`` has a thousand years of each.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from gate_trials import Year, upper
+from gate_trials import Looks, Year, upper
 from hypothesis import given
 from hypothesis import strategies as st
 from null_sites import NULLS
 
-from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, NOTHING, RATES, compared, jackknifed, log_evidence
+from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, NOTHING, RATES, compared, log_evidence
 from idlewatt.daemon.learning.promotion_criteria import ERROR, TRIALS, share
 
 SMALL = {"nodes": 4, "daily": 60}
@@ -61,14 +63,26 @@ def test_blocks_without_jobs_under_one_of_both_tell_nothing():
     assert (found.blocks, found.total) == (6, 0.5)
 
 
-def test_a_jackknife_of_a_mean_is_its_interval():
-    values = np.random.default_rng(2).lognormal(0.0, 0.1, 30)
-    without = (values.sum() - values) / 29
-    found = jackknifed(without, values.mean())
-    reach = 2.045 * values.std(ddof=1) / np.sqrt(30) / values.mean()
-    assert found.high / found.estimate == pytest.approx(np.exp(reach), rel=0.02)
-    assert not jackknifed(without[:3], 1.0).known
-    assert not jackknifed(np.append(without, np.nan), 1.0).known
+def test_evidence_of_lying_within_a_bound_is_that_of_being_better_than_so_much_more():
+    ours = np.random.default_rng(2).lognormal(0.0, 0.1, 30)
+    found, more = compared(ours, np.ones(30), bound=1.2), compared(ours, np.full(30, 1.2))
+    assert found.within == pytest.approx(more.evidence)
+    assert found.bounded(0.01)
+    assert not found.below(0.01)
+    assert not compared(ours, np.ones(30), bound=1.01).bounded(0.01)
+    assert not replace(found, total=1.21).bounded(0.01), "in all it is worse"
+    assert compared(ours, np.ones(30)).within == compared(ours, np.ones(30)).evidence
+
+
+def test_all_looks_of_the_benchmark_at_once_say_what_the_gate_does_at_each():
+    random = np.random.default_rng(3)
+    ours, theirs = random.lognormal(-0.05, 0.1, 30), np.where(np.arange(30) % 7 == 3, 0.0, 1.0)
+    looks = Looks.at(ours, theirs, 1.1)
+    for look in range(5, 30):
+        found = compared(ours[:look + 1], theirs[:look + 1], bound=1.1)
+        told = [one[look] for one in looks]
+        assert told == pytest.approx([found.low, found.high, found.total, found.within], nan_ok=True)
+        assert looks.below(0.1, 1.1)[look] == found.bounded(0.1)
 
 
 def test_the_shares_of_a_years_error_add_up_to_it():

@@ -164,7 +164,7 @@ def test_who_is_surely_better_on_held_out_days_is_in_charge_the_next_morning(tas
     compared = decision.figures["against"]
     assert set(compared) == {decision.figures["incumbent"], decision.figures["best"]}
     assert all(interval["high"] < 1.0 for interval in compared.values())
-    assert 0.5 < decision.figures["tail"]["estimate"] <= 9
+    assert 0.5 < decision.figures["tail"]["total"] <= 9
     assert ModelStore(task.models).find(night.model).card.metrics["earned"] == 1.0
 
 

@@ -149,6 +149,51 @@ def test_who_would_suffer_is_named(long_held_out):
     assert found.tail.known
 
 
+def bounded(spread, bound, *, blocks=40, mean=1.0):
+    """Return a ratio that lies at ``mean`` in all and spreads from block to block."""
+    ours = mean * np.exp(spread * np.tile([1.0, -1.0], blocks // 2))
+    return replace(compared(ours, np.ones(len(ours)), bound=bound), total=mean)
+
+
+@pytest.mark.parametrize(("where", "words"), [
+    ({"groups": {"heavy users": bounded(0.6, 1.1)}}, "heavy users: mean JCT is 1.000"),
+    ({"tail": bounded(0.9, 1.25)}, "p99 wait is 1.000"),
+    ({"energy": {INCUMBENT: {ON: bounded(0.1, 1.02), DOWN: bounded(0.0, 1.02)}}}, "energy at the wall, all nodes on,")])
+def test_what_is_alike_by_its_estimate_and_not_surely_within_its_bound_is_harm(where, words):
+    reasons = list(promotion._harmful(replace(aiming(1.0), **where)))
+    assert len(reasons) == 1
+    assert words in reasons[0]
+    assert "not yet surely less than" in reasons[0]
+    assert "320 needed" in reasons[0]
+
+
+@pytest.mark.parametrize("where", [
+    {"groups": {"heavy users": bounded(0.1, 1.1)}}, {"tail": bounded(0.2, 1.25)},
+    {"energy": {INCUMBENT: {ON: bounded(0.005, 1.02), DOWN: bounded(0.1, 1.02)}}}])
+def test_what_is_surely_within_its_bound_is_none(where):
+    assert list(promotion._harmful(replace(aiming(1.0), **where))) == []
+
+
+def test_what_lies_beyond_its_bound_in_all_is_harm_whatever_most_blocks_say():
+    tail = replace(bounded(0.1, 1.25, mean=0.9), total=1.3)
+    assert tail.within > np.log(1 / LAX.error)
+    assert "1.30 of it in all, and less than 1.25 is asked" in next(promotion._harmful(replace(aiming(1.0), tail=tail)))
+
+
+@pytest.mark.parametrize(("blocks", "mean", "harm"), [(18, 1.09, 0), (18, 1.11, 1), (22, 1.09, 1)])
+def test_a_group_that_is_seldom_there_is_held_to_its_ratio(blocks, mean, harm):
+    found = replace(aiming(1.0), groups={"partition old": bounded(0.1, 1.1, blocks=blocks, mean=mean)})
+    assert len(list(promotion._harmful(found))) == harm
+
+
+def test_energy_is_bounded_in_the_way_that_the_site_runs_and_in_the_other_no_worse_for_sure():
+    on = {"energy": {INCUMBENT: {ON: bounded(0.1, 1.02), DOWN: bounded(0.0, 1.02)}}}
+    down = replace(aiming(1.0), terms=replace(LAX, power_down_s=1800.0), **on)
+    assert list(promotion._harmful(down)) == []
+    worse = {INCUMBENT: {ON: bounded(0.001, 1.02, mean=1.03), DOWN: bounded(0.0, 1.02)}}
+    assert "all nodes on, is 1.030" in next(promotion._harmful(replace(down, energy=worse)))
+
+
 def test_each_condition_has_its_interval(held_out):
     found = verdict(Agent("sjf-prediction+best-fit+easy"), held_out)
     told = [*found.against.values(), *found.groups.values(), found.tail,
