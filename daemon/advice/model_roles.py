@@ -129,8 +129,7 @@ class ModelRoles:
         if leader is None:
             return self.learned
         since_s = self.learned.in_force[leader].time_s
-        in_charge_days = regrets((one for one in recent if one.since_s >= since_s), now_s)
-        decision = demotion(leader, in_charge_days, now_s)
+        decision = demotion(leader, regrets(recent, now_s, since_s), now_s)
         if decision is not None:
             log.warning("an agent is demoted", extra={"model": leader, "reason": decision.reason})
             self._history.decide(decision)

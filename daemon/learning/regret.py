@@ -4,24 +4,34 @@ A day's regret is the time that jobs spent in the system under the policy over t
 Little's law that is the change in mean completion time. An agent is demoted by evidence of the same kind as it was
 promoted by (``evidence.py``), that it has become worse on some day and stayed so: the bet is spread over all the days
 of a year on which that may have begun, so that one that is no worse is demoted with a probability of ``ERROR`` in a
-year. A row of bad days is shown, and decides nothing: chance brings three of them every few weeks.
+year. Half of the bet is that days lie above those of the incumbent, whatever their spread; such a bet can at best
+double in a day. The other half knows how the agent's own days were before, on trial and in charge, and bets that it has
+lost what it was better by: that takes a third of the days, and holds as far as days to come spread like those that
+were. A row of bad days is shown, and decides nothing: chance brings three of them every few weeks.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...storage.promotions import Decision, Promotion, ShadowResult
-from .evidence import log_evidence_since
+from .evidence import Floats, log_evidence_since
 from .promotion_criteria import ERROR
 
 DAY_S = 86400.0
 WORSE = 0.02
 """Regret from which a day is bad; one of 0 or less is good, and what lies between is neither."""
 DAYS_A_YEAR = 365
+LEAST_DAYS, GAP_DAYS = 14, 7
+"""An agent's own days are known from so many on; the last week is not among them, since it may be worse already."""
+KEPT, ENOUGH = 0.8, -0.08
+"""An agent that keeps this share of what it was better by has not become worse, nor has one still 8 % better."""
+BET, FARTHEST = 2.0, 4.0
+"""A change by so many standard deviations is bet on; what a day says is cut off beyond."""
 COOLING_S = 7 * DAY_S
 """For so long after a demotion nothing is promoted but by an operator: the next agent learned from the same days."""
 WATCHED = 0.5
@@ -42,27 +52,53 @@ class Regret:
     """Logarithm of the evidence that it has become worse than the incumbent, all judged days considered."""
 
 
-def regrets(standings: Iterable[ShadowResult], now_s: float) -> dict[str, Regret]:
-    """Return how each policy stands; days that have not closed, or were hardly watched, are left out."""
+def regrets(standings: Iterable[ShadowResult], now_s: float, since_s: float = float("-inf")) -> dict[str, Regret]:
+    """Return how each policy stands; days that have not closed, or were hardly watched, are left out.
+
+    Only days from ``since_s`` on are evidence; those before tell what to expect of them.
+    """
     days: dict[tuple[str, float], list[ShadowResult]] = {}
     for standing in standings:
         days.setdefault((standing.policy, standing.since_s // DAY_S * DAY_S), []).append(standing)
     found: dict[str, Regret] = {}
     ratios: dict[str, list[float]] = {}
+    before: Counter[str] = Counter()
     for (policy, day_s), windows in sorted(days.items()):
         ratio = _ratio(windows)
         if ratio is not None and day_s + DAY_S <= now_s:
-            before = found[policy].streak if policy in found else 0
+            streak = found[policy].streak if policy in found else 0
             ratios.setdefault(policy, []).append(ratio)
-            streak = before + 1 if ratio > WORSE else 0 if ratio <= 0 else before
-            found[policy] = Regret(day_s, ratio, streak, become_worse(ratios[policy]))
+            before[policy] += day_s < since_s
+            streak = streak + 1 if ratio > WORSE else 0 if ratio <= 0 else streak
+            found[policy] = Regret(day_s, ratio, streak, become_worse(ratios[policy], before[policy]))
     return found
 
 
-def become_worse(ratios: Iterable[float]) -> float:
-    """Return the logarithm of the evidence that regrets of days, in order, lie above 0 from some day on."""
-    logs = -np.log(np.maximum(1e-6, 1.0 + np.fromiter(ratios, np.float64)))
-    return float(np.logaddexp.reduce(log_evidence_since(logs)) - np.log(DAYS_A_YEAR)) if len(logs) else 0.0
+def become_worse(ratios: Iterable[float], before: int = 0) -> float:
+    """Return the logarithm of the evidence that regrets of days, in order, are worse from some day on.
+
+    Of the first ``before`` ones nothing is evidence.
+    """
+    logs = np.log(np.maximum(1e-6, 1.0 + np.fromiter(ratios, np.float64)))
+    if len(logs) <= before:
+        return 0.0
+    since = np.append(log_evidence_since(-logs[before:]), _lost(logs, before))
+    return float(np.logaddexp.reduce(since) - np.log(2 * DAYS_A_YEAR))
+
+
+def _lost(logs: Floats, before: int) -> Floats:
+    """Return the logarithm of the evidence, from each day on, that it has lost what it was better by.
+
+    A day is measured by the mean and the spread of all that lie a week and more before it. One that has lost much,
+    and is no worse than the incumbent since then, keeps its place.
+    """
+    days = np.arange(max(before, GAP_DAYS + LEAST_DAYS), len(logs))
+    known = days - GAP_DAYS
+    mean, square = np.cumsum(logs)[known - 1] / known, np.cumsum(logs**2)[known - 1] / known
+    spread = np.sqrt(np.maximum(0.0, square - mean**2) * (known + 1) / (known - 1))
+    far = np.clip((logs[days] - np.maximum(ENOUGH, KEPT * mean)) / np.maximum(spread, WORSE), -FARTHEST, FARTHEST)
+    won, lost = (np.cumsum(one[::-1])[::-1] for one in (BET * far - BET**2 / 2, logs[days]))
+    return np.asarray(np.where(lost > 0, won, -np.inf), np.float64)
 
 
 def _ratio(windows: Iterable[ShadowResult]) -> float | None:

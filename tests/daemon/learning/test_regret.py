@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from gate_trials import NEVER, demoted
 
 from idlewatt.daemon.learning.promotion_criteria import ERROR
-from idlewatt.daemon.learning.regret import COOLING_S, DAY_S, become_worse, demotion, regrets, too_soon
+from idlewatt.daemon.learning.regret import COOLING_S, DAY_S, demotion, regrets, too_soon
 from idlewatt.storage.promotions import Decision, Promotion, ShadowResult
 
 
@@ -49,24 +50,57 @@ def test_evidence_of_being_worse_ends_an_agents_time_in_charge_and_three_bad_day
     assert demotion("b@1", worse, 1e9) is None
 
 
-def first_day(ratios) -> int | None:
-    """Return on which day an agent with these regrets is demoted; None when never."""
-    return next((day for day in range(1, len(ratios) + 1)
-                 if become_worse(ratios[max(0, day - 60):day]) >= -np.log(ERROR)), None)
+def first_day(ratios, trial: int = 0) -> int | None:
+    """Return on which day an agent with these regrets is demoted, which was on trial before; None when never."""
+    (day,) = demoted(np.log1p(ratios), trial, (ERROR,))
+    return None if day == NEVER else day
+
+
+def regrets_of(mean: float, spread: float, days: int, random: np.random.Generator) -> np.ndarray:
+    return mean * np.exp(spread * random.standard_t(5, days)) - 1.0
 
 
 @pytest.mark.parametrize("spread", [0.05, 0.15])
-def test_one_that_is_no_worse_keeps_its_place_for_a_year_of_days(spread):
+@pytest.mark.parametrize("mean", [0.92, 1.0])
+def test_one_that_stays_as_it_was_keeps_its_place_for_a_year_of_days(mean, spread):
     random = np.random.default_rng(1)
-    years = np.exp(spread * random.standard_t(5, (12, 365))) - 1.0
-    assert sum(first_day(list(year)) is not None for year in years) <= 1
+    assert sum(first_day(regrets_of(mean, spread, 395, random), 30) is not None for _ in range(6)) <= 1
 
 
-@pytest.mark.parametrize(("spread", "within"), [(0.05, 21), (0.10, 28)])
-def test_one_that_has_become_a_fifth_worse_is_out_within_weeks(spread, within):
+@pytest.mark.parametrize(("spread", "within"), [(0.05, 5), (0.10, 14)])
+def test_one_that_was_better_and_has_become_a_fifth_worse_is_out_within_days(spread, within):
     random = np.random.default_rng(2)
-    late = [first_day([0.0] * 10 + list(1.2 * np.exp(spread * random.standard_t(5, 60)) - 1.0)) for _ in range(10)]
-    assert sum(day is not None and day - 10 <= within for day in late) >= 9, late
+    late = [first_day(np.append(regrets_of(0.92, spread, 45, random), regrets_of(1.2, spread, 30, random)), 30)
+            for _ in range(10)]
+    assert all(day is None or day > 45 for day in late)
+    assert sum(day is not None and day - 45 <= within for day in late) >= 9, late
+
+
+@pytest.mark.parametrize(("spread", "within"), [(0.05, 22), (0.10, 36)])
+def test_one_of_which_nothing_is_known_from_before_is_out_within_weeks(spread, within):
+    random = np.random.default_rng(2)
+    late = [first_day(regrets_of(1.2, spread, 45, random)) for _ in range(10)]
+    assert sum(day is not None and day <= within for day in late) >= 9, late
+
+
+def test_days_before_it_was_in_charge_tell_what_to_expect_and_are_no_evidence():
+    bad = days(*[0.2] * 40)
+    assert regrets(bad, 1e9)["a@1"].evidence > 8.0
+    assert regrets(bad, 1e9, 40 * DAY_S)["a@1"].evidence == 0.0
+    turned = days(*[-0.1, -0.05] * 15, *[0.2] * 6)
+    assert demotion("a@1", regrets(turned, 1e9, 30 * DAY_S), 1e9) is not None
+    assert demotion("a@1", regrets(turned[30 * 24:], 1e9), 1e9) is None, "of six days alone nobody can tell"
+
+
+def test_one_that_is_less_better_than_it_was_and_no_worse_than_the_incumbent_keeps_its_place():
+    random = np.random.default_rng(4)
+    late = [first_day(np.append(regrets_of(0.75, 0.05, 45, random), regrets_of(0.95, 0.05, 60, random)), 30)
+            for _ in range(20)]
+    assert sum(day is not None for day in late) <= 1
+
+
+def test_an_agent_that_does_what_the_incumbent_does_is_not_out_for_one_odd_day():
+    assert demotion("a@1", regrets(days(*[0.0] * 40, 0.04), 1e9), 1e9) is None
 
 
 def test_after_a_demotion_nothing_is_promoted_by_itself_for_a_week():
