@@ -3,11 +3,12 @@
 A day's regret is the time that jobs spent in the system under the policy over that under the incumbent, less one: by
 Little's law that is the change in mean completion time. An agent is demoted by evidence of the same kind as it was
 promoted by (``evidence.py``), that it has become worse on some day and stayed so: the bet is spread over all the days
-of a year on which that may have begun, so that one that is no worse is demoted with a probability of ``ERROR`` in a
-year. Half of the bet is that days lie above those of the incumbent, whatever their spread; such a bet can at best
-double in a day. The other half knows how the agent's own days were before, on trial and in charge, and bets that it has
-lost what it was better by: that takes a third of the days, and holds as far as days to come spread like those that
-were. A row of bad days is shown, and decides nothing: chance brings three of them every few weeks.
+of a year on which that may have begun. Half of the bet is that days lie above those of the incumbent, whatever their
+spread; such a bet can at best double in a day. The other half knows how the agent's own days were before, on trial and
+in charge, and bets that it has lost what it was better by: that takes a third of the days, and holds as far as days to
+come spread like those that were. One that is still better is demoted with a probability of ``ERROR`` in a year at most;
+one that is just as good is demoted more often (docs/promotion.md says how often), which costs nobody anything. A row of
+bad days is shown, and decides nothing: chance brings three of them every few weeks.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ LEAST_DAYS, GAP_DAYS = 14, 7
 """An agent's own days are known from so many on; the last week is not among them, since it may be worse already."""
 KEPT, ENOUGH = 0.8, -0.08
 """An agent that keeps this share of what it was better by has not become worse, nor has one still 8 % better."""
-BET, FARTHEST = 2.0, 4.0
+BET, FARTHEST = 2.0, 3.0
 """A change by so many standard deviations is bet on; what a day says is cut off beyond."""
 COOLING_S = 7 * DAY_S
 """For so long after a demotion nothing is promoted but by an operator: the next agent learned from the same days."""
