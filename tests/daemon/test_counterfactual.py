@@ -7,7 +7,8 @@ import pytest
 from idlewatt.daemon.counterfactual import Counterfactual
 from idlewatt.daemon.view import DaemonView
 
-CYCLES = "{scrape: 60s, jobs: 1h, assess: 1h, advise: 1h, record: 1h, counterfactual: 30m}"
+CYCLES = "{scrape: 2m, jobs: 1h, assess: 1h, advise: 1h, record: 1h, counterfactual: 30m}"
+STEP_S = 120.0
 
 
 def published(service):
@@ -18,7 +19,7 @@ def watched(rig, minutes, **changes):
     service = rig.service(cycles=CYCLES, **changes)
     for cycle in (service.jobs, service.scrape, service.assess):
         cycle()
-    rig.watch(service, 60.0 * minutes, 60.0)
+    rig.watch(service, 60.0 * minutes, STEP_S)
     service.record()
     service.advise()
     return service
@@ -37,7 +38,7 @@ def test_closed_windows_are_published_by_policy_with_the_simulators_own_error(ri
     assert abs(facts.simulation_wait_error_ratio) < 0.5
     service.counterfactual()  # nothing more has closed
     assert published(service).simulated_energy_joules_total == facts.simulated_energy_joules_total
-    rig.watch(service, 1800.0, 60.0)
+    rig.watch(service, 1800.0, STEP_S)
     service.record()
     service.counterfactual()
     later = published(service).simulated_energy_joules_total
