@@ -108,7 +108,8 @@ def power(histories, workers):
 def bounds(histories, workers):
     """Print what each rule for groups and the longest waits costs a better agent, and what harm it lets through."""
     trial = share(TRIALS)
-    sites = {f"a tenth better, {SIZES[size]['nodes']} nodes": ("better", (BETTER,), size) for size in (0, 1)}
+    sites: dict[str, tuple[str, tuple[float, ...], int]] = {
+        f"a tenth better, {SIZES[size]['nodes']} nodes": ("better", (BETTER,), size) for size in (0, 1)}
     sites |= {name: (name.split(",")[0], *told) for name, told in HARMFUL.items()}
     for words, (name, agent, size) in sites.items():
         found = _agents(name, agent, size, histories, workers)

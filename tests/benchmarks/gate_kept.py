@@ -44,6 +44,6 @@ def _part(name, make, seeds):
 
 def _told(make):
     """Return a digest of what makes histories and of what it was told."""
-    sources = [inspect.getsourcefile(one) for one in (make.func, null_sites, one_node_easy)]
+    sources = [inspect.getsourcefile(one) or "" for one in (make.func, null_sites, one_node_easy)]
     return hashlib.sha256(b"".join(Path(one).read_bytes() for one in sources)
                           + repr((make.func.__name__, make.args)).encode()).hexdigest()[:12]

@@ -34,8 +34,8 @@ def turning(weights, size, days, seed):
 def equal(null, size, days, seed):
     """Return the log ratios of days of an agent that is neither better nor worse than what really decides."""
     cluster, work = site(float(days), seed=seed, **SIZES[size])
-    return {"logs": _logs(work, *(key(null, work, np.random.default_rng([seed, which])) for which in (0, 1)),
-                          len(cluster.names))}
+    ours, theirs = (key(null, work, np.random.default_rng([seed, which])) for which in (0, 1))
+    return {"logs": _logs(work, ours, theirs, len(cluster.names))}
 
 
 def _logs(work, ours, theirs, nodes):
