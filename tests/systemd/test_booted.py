@@ -62,9 +62,7 @@ class Machine:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         config = configuration(simulation, DemoPlan(Path("/var/lib/idlewatt"), 4, 1, 60.0, 9723, "slurm"))
-        # Replays of what is over, each in a process of its own, are asked for by the one test that is about them.
-        beat = dict.fromkeys(config["cycles"], "1s") | {"counterfactual": "1h", "retention": "1h"}
-        self.config = yaml.safe_dump(config | {"cycles": beat})
+        self.config = yaml.safe_dump(config | {"cycles": dict.fromkeys(config["cycles"], "1s")})
 
     def boot(self) -> None:
         """Boot, with Python and the package where the hardened unit can see them: it hides /home and /root."""
@@ -374,9 +372,7 @@ def test_the_timers_unit_trains_a_model_under_its_hardening(machine, site):
 def test_the_daemon_replays_closed_windows_and_trains_at_night_under_its_hardening(machine, site):
     """The clock says when: a few seconds from now, on the recorded weeks."""
     at = (datetime.now() + timedelta(seconds=15)).strftime("%H:%M:%S")
-    settings = yaml.safe_load(machine.config)
-    settings["cycles"]["counterfactual"] = "1s"
-    settings |= {
+    settings = yaml.safe_load(machine.config) | {
         "storage": {"url": "sqlite:////var/lib/idlewatt/site.db"},
         "training": {"enabled": True, "at": at, "budget": "5s"}}
     machine.write("/etc/idlewatt/config.yml", yaml.safe_dump(settings))
