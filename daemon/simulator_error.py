@@ -32,6 +32,8 @@ WATCHED = 0.95
 """Share of a window that must have been watched before its energy is called measured."""
 MOMENT_S = 60.0
 """A job that starts within this did not wait: that it starts at once in the replay too says nothing."""
+DAY_S, FEWEST_DAYS = 86400.0, 6
+"""The error of waits is no surer than its days are many; of fewer on which jobs waited no limit is told."""
 QUANTILES = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
@@ -76,6 +78,8 @@ class Fidelity:
     """Of ``jobs``, those that waited longer than a moment, really or in the simulation."""
     wait_error_ratio: float | None = None
     """Mean absolute start error of those over their mean real wait; None when nobody waited."""
+    wait_error_limit: float | None = None
+    """The upper end of its 95 % interval; None where jobs waited on too few days to tell."""
     speeds: SpeedCoverage = NO_SPEEDS
     """What the replay went by."""
     watts: str = ""
@@ -93,6 +97,12 @@ class Fidelity:
     watts_parts: tuple[WattsPart, ...] = ()
     """What it consists of; empty where energy is not recorded by node."""
 
+    @property
+    def of_waits(self) -> str:
+        """Return in words how far starts of jobs that waited are off; where somebody waited."""
+        limit = "" if self.wait_error_limit is None else f" (surely less than {self.wait_error_limit:.0%})"
+        return f"{self.wait_error_ratio:.0%}{limit} of the wait of the {self.jobs_waited} that waited"
+
     def part_error(self, part: str) -> float | None:
         """Return the error of a part of ``OF_REPLAYS`` over the energy of all parts; None where it is not told."""
         measured = sum(one.measured for one in self.watts_parts)
@@ -104,8 +114,9 @@ class Fidelity:
         return {"policy": self.policy, "jobs": self.jobs, "jobs_missed": self.jobs_missed,
                 **{f"start_error_{name}_s": value for name, value in self.start_error_s.items()},
                 "start_error_abs_mean_s": self.start_error_abs_mean_s, "jobs_waited": self.jobs_waited,
-                "wait_error_ratio": self.wait_error_ratio, "measured_joules": self.measured_joules,
-                "simulated_joules": self.simulated_joules, "energy_error_ratio": self.energy_error_ratio,
+                "wait_error_ratio": self.wait_error_ratio, "wait_error_limit": self.wait_error_limit,
+                "measured_joules": self.measured_joules, "simulated_joules": self.simulated_joules,
+                "energy_error_ratio": self.energy_error_ratio,
                 "schedule_energy_error_ratio": self.schedule_energy_error_ratio, "watts": self.watts,
                 "watts_part_error_ratio": self.watts_part_error_ratio,
                 "watts_node_error_ratio": self.watts_node_error_ratio,
@@ -231,17 +242,37 @@ def _apart(modelled: Floats, real: Floats) -> float | None:
     return float(np.abs(modelled - real).sum() / real.sum()) if real.sum() > 0 else None
 
 
-def wait_error(submit: Floats, real: Floats, simulated: Floats) -> tuple[int, float | None]:
-    """Return how many jobs waited, and their mean absolute start error over their mean real wait; NaN is never.
+def wait_error(submit: Floats, real: Floats, simulated: Floats) -> tuple[int, float | None, float | None]:
+    """Return how many jobs waited, their mean absolute start error over their mean real wait, and its upper limit.
 
     Most jobs of most clusters start at once whatever the policy, so that errors over all jobs flatter every policy.
-    Only jobs that started both times are counted. A mean wait of less than a moment counts as a moment.
+    Only jobs that started both times are counted; NaN is never. A mean wait of less than a moment counts as a moment.
     """
     waits, others = real - submit, simulated - submit
     those = np.isfinite(waits) & np.isfinite(others) & (np.fmax(waits, others) > MOMENT_S)
     if not those.any():
-        return 0, None
-    return int(those.sum()), float(np.abs(simulated - real)[those].mean() / max(MOMENT_S, waits[those].mean()))
+        return 0, None, None
+    error, wait = np.abs(simulated - real)[those], waits[those]
+    ratio = float(error.mean() / max(MOMENT_S, wait.mean()))
+    return int(those.sum()), ratio, _upper_limit(submit[those], error, wait)
+
+
+def _upper_limit(submit: Floats, error: Floats, wait: Floats) -> float | None:
+    """Return the upper end of the 95 % interval of a mean error over a mean wait; None of too few days.
+
+    Jobs submitted on one day share a queue, so days are the samples: Student's t on a ratio of sums (Cochran, Sampling
+    Techniques, 3rd ed., 6.4).
+    """
+    from scipy.special import stdtrit  # slow to import, and the daemon does not want it
+
+    _, day = np.unique(submit // DAY_S, return_inverse=True)
+    days = int(day.max()) + 1
+    if days < FEWEST_DAYS:
+        return None
+    whole = max(MOMENT_S * len(wait), float(wait.sum()))
+    ratio = float(error.sum()) / whole
+    beyond = np.bincount(day, weights=error - ratio * wait)
+    return ratio + float(stdtrit(days - 1, 0.975) * np.sqrt(days / (days - 1) * (beyond**2).sum())) / whole
 
 
 def waited(run: Run, start: Floats, since_s: float, until_s: float) -> float:

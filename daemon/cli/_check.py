@@ -68,6 +68,7 @@ def readable(found: Fidelity) -> Iterator[Row]:
     yield {"what": "mean error of starts, either way", "figure": length(found.start_error_abs_mean_s)}
     yield {"what": "jobs that waited", "figure": f"{found.jobs_waited:,}"}
     yield {"what": "error of their starts, of their wait", "figure": share(found.wait_error_ratio)}
+    yield {"what": "  surely less than", "figure": share(found.wait_error_limit)}
     yield {"what": "energy, replayed", "figure": energy(found.simulated_joules)}
     yield {"what": "energy, measured", "figure": energy(found.measured_joules)}
     yield {"what": "error of energy", "figure": _signed(found.energy_error_ratio)}
@@ -118,7 +119,7 @@ def verdict(found: Fidelity, terms: TermsSettings) -> str:
     if fault:
         return f"{fault}; do not go by replays of this history, and give the scheduler's own policy by --policy"
     waits = "none of them waited" if found.wait_error_ratio is None else \
-        f"off by {found.wait_error_ratio:.0%} of the wait of the {found.jobs_waited} that waited"
+        f"off by {found.of_waits}"
     energy = "not measured" if found.energy_error_ratio is None else f"off by {found.energy_error_ratio:+.1%}"
     return f"the replay of {found.policy} reproduces the starts of {found.jobs} jobs ({waits}); energy: {energy}"
 

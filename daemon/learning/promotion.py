@@ -277,13 +277,13 @@ def _unfounded(found: Verdict, known: tuple[float | None, float | None]) -> Iter
 
 def not_reproduced(fidelity: Fidelity, terms: PromotionCriteria) -> str:
     """Return how the incumbent's replay fails to reproduce history; '' where it is near enough to judge by."""
-    error, ratio = fidelity.start_error_abs_mean_s, fidelity.wait_error_ratio
+    error, ratio, limit = fidelity.start_error_abs_mean_s, fidelity.wait_error_ratio, fidelity.wait_error_limit
     if error is None:
         return "nothing started in the history that the incumbent's replay could be compared with"
-    far = error > terms.start_error_s if ratio is None else ratio > terms.wait_error
+    far = error > terms.start_error_s if ratio is None else (ratio if limit is None else limit) > terms.wait_error
     if not far and fidelity.jobs_missed <= terms.missed * (fidelity.jobs + fidelity.jobs_missed):
         return ""
-    by = f"{error:.0f} s" if ratio is None else f"{ratio:.0%} of the wait of the {fidelity.jobs_waited} that waited"
+    by = f"{error:.0f} s" if ratio is None else fidelity.of_waits
     return (f"the replay of {fidelity.policy} does not reproduce history: starts off by {by}, "
             f"{fidelity.jobs_missed} of {fidelity.jobs + fidelity.jobs_missed} starts missed")
 

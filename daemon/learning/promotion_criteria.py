@@ -41,7 +41,7 @@ class PromotionCriteria:
     start_error_s: float = _SET.start_error
     """Where nobody waited, the incumbent's replay starts jobs that close to when they really started on the mean;"""
     wait_error: float = 0.25
-    """where jobs waited, the mean error of their starts is at most such a share of their mean wait, and it"""
+    """where jobs waited, the mean error of their starts is surely at most such a share of their mean wait, and it"""
     missed: float = _SET.missed
     """misses at most this share of those that did."""
     power_down_s: float | None = None

@@ -1,6 +1,7 @@
 """A recorded history whose truth is known: two nodes, a few jobs, energy of every five minutes."""
 
 import json
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -108,10 +109,34 @@ def test_only_jobs_that_waited_count_for_the_error_of_waits():
     submit, real = np.zeros(100), np.array([*[0.0] * 90, *[1000.0] * 10])
     half_off, as_it_was = np.array([*[0.0] * 90, *[1500.0] * 10]), real.copy()
 
-    assert simulator_error.wait_error(submit, real, half_off) == (10, 0.5)
-    assert simulator_error.wait_error(submit, real, as_it_was) == (10, 0.0)
-    assert simulator_error.wait_error(submit, np.zeros(100), np.zeros(100)) == (0, None)
-    assert simulator_error.wait_error(submit, np.zeros(100), half_off) == (10, 25.0)  # nobody really waited
+    assert simulator_error.wait_error(submit, real, half_off) == (10, 0.5, None)
+    assert simulator_error.wait_error(submit, real, as_it_was) == (10, 0.0, None)
+    assert simulator_error.wait_error(submit, np.zeros(100), np.zeros(100)) == (0, None, None)
+    assert simulator_error.wait_error(submit, np.zeros(100), half_off) == (10, 25.0, None)  # nobody really waited
+
+
+def days_of(shares: Sequence[float], waits: Sequence[float] | None = None) -> tuple[int, float | None, float | None]:
+    """Return the error of waits where ten jobs a day start too late by a share of their wait, which differs by day."""
+    waits = waits or [1000.0] * len(shares)
+    submit = np.repeat(86400.0 * np.arange(len(shares)), 10)
+    wait = np.repeat(waits, 10)
+    return simulator_error.wait_error(submit, submit + wait, submit + wait * (1 + np.repeat(shares, 10)))
+
+
+def test_the_error_of_waits_has_a_limit_where_jobs_waited_on_six_days():
+    assert days_of([0.2] * 5) == (50, pytest.approx(0.2), None)
+    assert days_of([0.2] * 6, [100.0, 200.0, 400.0, 800.0, 1600.0, 3200.0]) == (
+        60, pytest.approx(0.2), pytest.approx(0.2))
+    _, ratio, limit = days_of([0.1] * 9 + [1.1])
+    assert ratio == pytest.approx(0.2)
+    assert limit == pytest.approx(0.2 + 2.262 * 0.1, abs=0.001)  # t of nine degrees, standard error 0.1
+
+
+def test_the_limit_is_above_the_truth_as_often_as_it_says():
+    draws = np.random.default_rng(16)
+    found = [days_of(draws.gamma(4.0, 0.05, 20), list(draws.gamma(4.0, 300.0, 20))) for _ in range(2000)]
+    above = sum(limit is not None and limit > 0.2 for _, _, limit in found) / len(found)
+    assert 0.92 < above < 0.985  # 97.5 % of normal days; these are skewed, and few
 
 
 def test_what_was_not_watched_is_no_energy_error(url):

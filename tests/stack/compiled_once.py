@@ -31,7 +31,9 @@ def _alone(function: Callable[..., object]) -> Iterator[None]:
         marks.mkdir(parents=True, exist_ok=True)
         _held.add(function)
         try:
-            with (marks / f"{function.__module__}.{function.__qualname__}"[-200:]).open("w") as mark:
+            # Two functions without a name of their own may call one another, and must not wait for themselves.
+            name = f"{function.__module__}.{function.__qualname__}.{function.__code__.co_firstlineno}"
+            with (marks / name[-200:]).open("w") as mark:
                 fcntl.flock(mark, fcntl.LOCK_EX)
                 yield
         finally:

@@ -248,6 +248,16 @@ def test_an_incumbent_whose_replay_is_far_from_what_happened_proves_nothing(held
     assert words in found.reason
 
 
+@pytest.mark.parametrize(("ratio", "limit", "near"), [
+    (0.20, None, True), (0.26, None, False), (0.20, 0.25, True), (0.20, 0.26, False)])
+def test_the_limit_of_the_error_decides_where_there_is_one(ratio, limit, near):
+    fidelity = Fidelity(INCUMBENT, 100, 0, {"p50": 0.0}, 10.0, None, 1.0, None, None, 40, ratio, limit)
+    fault = promotion.not_reproduced(fidelity, PromotionCriteria())
+    assert (not fault) == near
+    if limit == 0.26:
+        assert "off by 20% (surely less than 26%) of the wait" in fault
+
+
 @pytest.mark.parametrize(("missed", "near"), [(5, True), (6, False)])
 def test_a_replay_may_miss_its_share_of_all_starts_and_no_more(missed, near):
     fidelity = Fidelity(INCUMBENT, 100 - missed, missed, {"p50": 0.0}, 10.0, None, 1.0, None, None)
