@@ -266,15 +266,19 @@ class Pair:
         return compared(ours, theirs, USE_RATES)
 
     def tail(self, floor_s: float, bound: float = 1.0) -> Comparison:
-        """Return p99 waits of blocks over theirs, ``total`` being that of all jobs; none is taken below ``floor_s``."""
-        inside = self.block != OUTSIDE
-        block, waits = self.block[inside], (self.ours.wait[inside], self.theirs.wait[inside])
-        if not inside.any():
-            return NOTHING
-        jobs = [block == number for number in np.unique(block)]
-        ours, theirs = (np.array([max(floor_s, p99(one[those])) for those in jobs]) for one in waits)
-        whole = max(floor_s, p99(waits[0])) / max(floor_s, p99(waits[1]))
-        return replace(compared(ours, theirs, bound=bound), total=whole)
+        """Return p99 waits of blocks over theirs, as ``tails`` does."""
+        return tails(self.ours.wait, self.theirs.wait, self.block, floor_s, bound)
+
+
+def tails(ours: Floats, theirs: Floats, block: NDArray[np.int64], floor_s: float, bound: float = 1.0) -> Comparison:
+    """Return p99 waits of blocks over others, ``total`` being that of all jobs; none is taken below ``floor_s``."""
+    inside = block != OUTSIDE
+    if not inside.any():
+        return NOTHING
+    jobs = [block == number for number in np.unique(block[inside])]
+    mine, other = (np.array([max(floor_s, p99(one[those])) for those in jobs]) for one in (ours, theirs))
+    whole = max(floor_s, p99(ours[inside])) / max(floor_s, p99(theirs[inside]))
+    return replace(compared(mine, other, bound=bound), total=whole)
 
 
 def mean(values: Floats) -> float:

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ...learning.evidence import Comparison
 from ...learning.promotion_criteria import ASSUMED, SHORTLIST, TRIALS, share
 from ...replay.arrays import Floats
 from ...replay.workload import Workload
 from .deciding import Promoted
-from .outcomes import ReplayOutcome, compare
+from .outcomes import ReplayOutcome, compare, compare_tails
 
 NIGHT_S = 86400.0
 
@@ -28,7 +27,7 @@ def promotions(work: Workload, outcomes: Mapping[str, ReplayOutcome], incumbent:
     error = share(TRIALS) / max(1, len(listed))
     for night in np.arange(began + ASSUMED.days * NIGHT_S, float(submit[-1]), NIGHT_S).tolist():
         earned = [name for name in listed if _earned(submit, outcomes[name], theirs, began, night, error)]
-        lost = deciding in listed and _compared(submit, outcomes[deciding], theirs, began, night).above(error)
+        lost = deciding in listed and compare(*_since(submit, outcomes[deciding], theirs, began), night).above(error)
         wanted = deciding if deciding in listed and not lost else next(iter(earned), incumbent)
         if wanted != deciding:
             deciding = wanted
@@ -43,9 +42,10 @@ def _shortlist(submit: Floats, outcomes: Mapping[str, ReplayOutcome], incumbent:
     return sorted(better, key=lambda name: jct[name])[:SHORTLIST]
 
 
-def _compared(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome, since_s: float, until_s: float) -> Comparison:
+def _since(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome, since_s: float) \
+        -> tuple[Floats, ReplayOutcome, ReplayOutcome]:
     rows = submit >= since_s
-    return compare(submit[rows], _of(ours, rows), _of(theirs, rows), until_s)
+    return submit[rows], _of(ours, rows), _of(theirs, rows)
 
 
 def _of(one: ReplayOutcome, rows: np.ndarray) -> ReplayOutcome:
@@ -55,9 +55,6 @@ def _of(one: ReplayOutcome, rows: np.ndarray) -> ReplayOutcome:
 
 def _earned(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome, since_s: float, until_s: float,
             error: float) -> bool:
-    """Tell whether a candidate is surely better by a night, and its longest waits are no longer."""
-    if not _compared(submit, ours, theirs, since_s, until_s).below(error):
-        return False
-    seen = (submit >= since_s) & (submit < until_s)
-    waits = [max(ASSUMED.tail_floor_s, float(np.quantile(one.wait[seen], 0.99))) for one in (ours, theirs)]
-    return waits[0] <= ASSUMED.tail * waits[1]
+    """Tell whether a candidate is surely better by a night, and its longest waits are surely not much longer."""
+    seen = _since(submit, ours, theirs, since_s)
+    return compare(*seen, until_s).below(error) and compare_tails(*seen, until_s).bounded(error)

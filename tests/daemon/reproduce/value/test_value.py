@@ -26,7 +26,7 @@ WORK = Workload.of(SUBMIT, np.full(JOBS, 100.0), np.ones(JOBS, int))
 
 def outcome(factor, seed=0, wait=0.0):
     jct = factor * 100.0 * np.random.default_rng(seed).lognormal(0.0, 0.3, JOBS)
-    waits, marks = np.full(JOBS, wait), np.arange(0.0, 61 * DAY, DAY)
+    waits, marks = np.broadcast_to(wait, JOBS), np.arange(0.0, 61 * DAY, DAY)
     return ReplayOutcome(SUBMIT, SUBMIT + jct, waits, np.ones(JOBS), marks * 1000.0, marks, 0)
 
 
@@ -40,6 +40,17 @@ def test_who_is_better_is_promoted_after_two_fortnights_and_who_is_not_never():
 def test_who_lets_others_wait_longer_is_not_promoted():
     found = {INCUMBENT: outcome(1.0, wait=1000.0), "unfair": outcome(0.8, 1, wait=5000.0)}
     assert list(promotions(WORK, found, INCUMBENT)) == []
+
+
+def test_who_lets_some_wait_much_longer_on_many_days_is_not_promoted_though_few_of_all_jobs_do():
+    day = (SUBMIT // DAY).astype(int)
+    second = np.r_[False, False, day[2:] != day[:-2]]  # the first two jobs of a day
+    waits = np.where(second & (day % 2 == 1) & (day < 54), 20_000.0, 1000.0)
+    assert (waits > 1000.0).mean() < 0.01
+    found = {INCUMBENT: outcome(1.0, wait=1000.0), "risky": outcome(0.8, 1, wait=waits)}
+    assert list(promotions(WORK, found, INCUMBENT)) == []
+    found["risky"] = outcome(0.8, 1, wait=1000.0)
+    assert [one.name for one in promotions(WORK, found, INCUMBENT)] == ["risky"]
 
 
 def test_a_row_tells_what_is_harmed():
