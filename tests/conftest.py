@@ -15,6 +15,7 @@ from compiled_once import compile_once
 from cost import meter
 from postgres import frail_postgres, postgres  # noqa: F401  (likewise)
 from properties import is_property, with_fewer_examples
+from rewritten import rewrite_once
 from together import share_workers
 
 from idlewatt.storage import database
@@ -32,11 +33,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile what most tests run once, while tests are collected."""
+    """Compile what most tests run once, while tests are collected, and write their asserts out for all workers."""
     config = session.config
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         command = (sys.executable, Path(__file__).parent / "stack/compiled_ahead.py", *ADVISED_BY)
         config.stash[COMPILING] = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        rewrite_once(config, Path(__file__).parent)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
