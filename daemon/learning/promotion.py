@@ -100,7 +100,7 @@ class Verdict:
     rows: tuple[PolicyFigures, ...] = ()
     """The candidate's, the incumbent's, the other heuristics', chance, shortest run first."""
     against: Mapping[str, Comparison] = field(default_factory=dict)
-    """Mean JCT over the incumbent's and over the best heuristic's, by their names."""
+    """Mean JCT over the incumbent's and over the best heuristic's, by their names, held to ``terms.alike``."""
     groups: Mapping[str, Comparison] = field(default_factory=dict)
     """Mean JCT over the incumbent's by partition and class of users."""
     energy: Mapping[str, Mapping[str, Comparison]] = field(default_factory=dict)
@@ -210,7 +210,7 @@ def _measured(empty: Verdict, trials: Mapping[str, HeldOutRun], exam: Exam) -> V
         rows=tuple(_row(name, trial, trials, empty, exam) for name, trial in trials.items()),
         days=exam.days, jobs=len(ours.jct),
         since_s=float(submit.min()) if len(submit) else None, until_s=float(submit.max()) if len(submit) else None,
-        against={name: pair.jct() for name, pair in pairs.items()},
+        against={name: pair.jct(bound=terms.alike) for name, pair in pairs.items()},
         utilization={name: pair.utilization() for name, pair in pairs.items()},
         energy={name: {counted: pair.energy(down=counted == DOWN, bound=1.0 / terms.saving) for counted in (ON, DOWN)}
                 for name, pair in pairs.items()},
@@ -333,6 +333,8 @@ def _not_better(found: Verdict) -> Iterator[str]:
     for name, jct in found.against.items():
         if not (jct.below(found.terms.error) or _saves(found, name) or _fills(found, name)):
             yield f"mean JCT is {jct.said} of that under {name}: {_verdict(jct, found.terms)}"
+            if _takes_less(found, name):
+                yield f"its energy would earn it, but mean JCT is {_unbounded(jct, found.terms)}"
 
 
 def _verdict(jct: Comparison, terms: PromotionCriteria) -> str:
@@ -346,11 +348,16 @@ def _verdict(jct: Comparison, terms: PromotionCriteria) -> str:
 
 
 def _saves(found: Verdict, name: str) -> bool:
-    """Tell whether it surely takes less energy at the wall, in the way that the site runs, and costs nobody time."""
-    jct, energy, terms = found.against[name], found.energy[name], found.terms
+    """Tell whether it surely takes less energy at the wall and costs nobody time."""
+    return found.against[name].bounded(found.terms.error) and _takes_less(found, name)
+
+
+def _takes_less(found: Verdict, name: str) -> bool:
+    """Tell whether it surely takes less energy in the way that the site runs, and not surely more in the other."""
+    energy, terms = found.energy[name], found.terms
     counted, other = (ON, DOWN) if terms.power_down_s is None else (DOWN, ON)
-    return (jct.known and jct.high <= terms.alike and energy[counted].below(terms.error)
-            and energy[counted].high <= terms.saving and not energy[other].above(terms.error))
+    return (energy[counted].below(terms.error) and energy[counted].high <= terms.saving
+            and not energy[other].above(terms.error))
 
 
 def _aims_at_use(found: Verdict) -> bool:
@@ -360,7 +367,7 @@ def _aims_at_use(found: Verdict) -> bool:
 def _fills(found: Verdict, name: str) -> bool:
     """Tell whether one that is after utilisation surely has more of it, and costs nobody time."""
     jct, use, terms = found.against[name], found.utilization[name], found.terms
-    return _aims_at_use(found) and jct.known and jct.high <= terms.alike and use.above(terms.error)
+    return _aims_at_use(found) and jct.bounded(terms.error) and use.above(terms.error)
 
 
 def _why(found: Verdict, name: str) -> str:

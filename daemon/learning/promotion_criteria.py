@@ -27,7 +27,7 @@ class PromotionCriteria:
     error: float = ERROR / (2 * TRIALS)
     """Probability that this one candidate is ever promoted though it is no better, however often one looks."""
     alike: float = 1.01
-    """The interval of its mean JCT ends below this where it is to be promoted for its energy,"""
+    """Its mean JCT is surely less than this, with ``error``, where it is to be promoted for its energy,"""
     saving: float = 0.98
     """which must surely lie below so much of the other's; more than the inverse of it is harm."""
     group: float = _SET.group

@@ -1,9 +1,9 @@
 """The gate's errors and its power on made-up history.
 
-``python tests/benchmarks/gate.py [YEARS] [errors|power|bounds|whole|demotion]``; YEARS of each null, and as many of an
-agent that stays; a tenth of these histories of each agent that is better or turns. IDLEWATT_WORKERS says how many
-processes. Every year is replayed by itself under both policies, once (``gate_kept.py``), and all that is tried is tried
-on the same; nothing is resampled, so that years are independent.
+``python tests/benchmarks/gate.py [YEARS] [errors|power|bounds|whole|energy|demotion]``; YEARS of each null, and as many
+of an agent that stays; a tenth of these histories of each agent that is better or turns, and of those for energy, which
+the engine replays. IDLEWATT_WORKERS says how many processes. Every year is replayed by itself under both policies, once
+(``gate_kept.py``), and all that is tried is tried on the same; nothing is resampled, so that years are independent.
 """
 
 import os
@@ -14,6 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "daemon/learning"))
 
 import numpy as np
+from gate_energy import energy_history
 from gate_kept import kept
 from gate_standings import equal, turning
 from gate_trials import NEVER, Looks, Year, demoted, first_day, upper
@@ -21,6 +22,7 @@ from gate_whole import conditions
 from gate_years import SIZES, agent_history, null_history
 from null_sites import NULLS
 
+from idlewatt.daemon.learning.evidence import FINE_RATES
 from idlewatt.daemon.learning.pairs import DAY_S
 from idlewatt.daemon.learning.promotion_criteria import ASSUMED, ERROR, SHORTLIST, TRIALS, share
 from idlewatt.daemon.settings.training import TRIAL_S
@@ -150,6 +152,34 @@ def whole(histories, workers):
                   for name in names), flush=True)
 
 
+def energy(years, workers):
+    """Print how often who saves nothing, or is slower, is promoted for its energy in a year; and how soon who may."""
+    size, trial = SIZES[1], share(TRIALS)
+    for null in NULLS:
+        found = kept(f"energy-{NULLS.index(null)}", partial(energy_history, null, ("best-fit",) * 2, size, 365.0),
+                     range(8 * 10**6, 8 * 10**6 + years), workers)
+        _wrong(f"{null:17} promoted for its energy in a year", sum(
+            first_day(one["edges"], _saves(one, trial)) != NEVER for one in found), years)
+    found = kept("energy-saver", partial(energy_history, "", ("best-fit", "random-fit"), size, 365.0),
+                 range(9 * 10**6, 9 * 10**6 + years), workers)
+    ratio, saved = (np.array([one[what][0].sum() / one[what][1].sum() for one in found]) for what in ("jct", "energy"))
+    print(f"best fit for random fit: truly {saved.mean():.3f} of the energy, mean JCT {ratio.mean():.3f}")
+    for truly in (1.0, 1.005, ASSUMED.alike, 1.02):
+        slower = [{**one, "jct": one["jct"] * [[truly / was], [1.0]]} for one, was in zip(found, ratio, strict=True)]
+        for words, rule in (("by the interval of one look", True), ("by evidence", False)):
+            days = np.array([first_day(one["edges"], _saves(one, trial, by_interval=rule)) for one in slower])
+            _wrong(f"  mean JCT truly {truly} of it, {words}: within 60 days {np.mean(days <= 60):.0%}, in a year",
+                   int((days != NEVER).sum()), years)
+
+
+def _saves(one, error, by_interval=False):
+    """Tell at each look whether its energy earns it, and mean JCT is held to be alike by one of two rules."""
+    jct = Looks.at(*one["jct"], ASSUMED.alike)
+    alike = jct.high <= ASSUMED.alike if by_interval else jct.below(error, ASSUMED.alike)
+    drawn = Looks.at(*one["energy"], rates=FINE_RATES)
+    return alike & drawn.below(error) & (drawn.high <= ASSUMED.saving)
+
+
 def demotion(years, workers):
     """Print how often an agent that stays is demoted, and how soon one is that has become worse, by the error."""
     stays = kept("stays", partial(turning, (STAYING,), 0, (365,)), range(5 * 10**6, 5 * 10**6 + years), workers)
@@ -178,7 +208,8 @@ def main():
     years, workers = int(sys.argv[1]) if len(sys.argv) > 1 else 1000, int(os.environ.get("IDLEWATT_WORKERS", "2"))
     wanted = sys.argv[2:] or ["errors", "power"]
     for name, part, count in (("errors", errors, years), ("power", power, years // 10), ("bounds", bounds, years // 10),
-                              ("whole", whole, years // 10), ("demotion", demotion, years)):
+                              ("whole", whole, years // 10), ("energy", energy, years // 10),
+                              ("demotion", demotion, years)):
         if name in wanted:
             part(max(20, count), workers)
 

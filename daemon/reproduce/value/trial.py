@@ -19,7 +19,7 @@ from .gating import promotions
 from .node_sleep import STEP_S, Keeper
 from .outcomes import ReplayOutcome
 from .sites import TRACES, jobs_of, predicted
-from .task import EVEN, FORECAST, OFF, ON, ReplayTask
+from .task import AT_ONCE, EVEN, FORECAST, OFF, ON, ReplayTask
 from .taught import taught
 from .tried import GATE, HEEDED, INCUMBENT, SCORER, SITE, TRIED, Try, told
 
@@ -45,9 +45,9 @@ def carried_out(task: ReplayTask) -> ReplayOutcome:
     cluster, work = jobs_of(TRACES[task.site], task.traces, task.setting.limit_factor)
     deciders = _deciders(task, cluster, work)
     work = replace(work, limit=deciders.first.limit, prediction=deciders.first.prediction)
-    down = {OFF: task.setting.power_down_s, EVEN: task.setting.wake_s}.get(task.power, np.inf)
+    down = {OFF: task.setting.power_down_s, EVEN: task.setting.wake_s, AT_ONCE: 0.0}.get(task.power, np.inf)
     done, agenda = begun(cluster, work, deciders.policy, seed=task.seed, power_down_s=down,
-                         wake_s=0.0 if task.power == ON else task.setting.wake_s)
+                         wake_s=0.0 if task.power in (ON, AT_ONCE) else task.setting.wake_s)
     found = _outcome(done, *_driven(done, agenda, deciders, task))
     _keep(task, found)
     return found

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from null_sites import better, blocks, pair, site
 
-from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, log_evidence
+from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, RATES, log_evidence
 from idlewatt.daemon.learning.pairs import DAY_S
 from idlewatt.daemon.learning.regret import become_worse
 
@@ -27,7 +27,7 @@ class Looks(NamedTuple):
     """That the ratio lies below the bound."""
 
     @classmethod
-    def at(cls, ours, theirs, bound=1.0):
+    def at(cls, ours, theirs, bound=1.0, rates=RATES):
         """Return it for sums by block; a block in which either is 0 tells nothing."""
         from scipy.special import stdtrit
 
@@ -40,7 +40,7 @@ class Looks(NamedTuple):
             reach = stdtrit(np.maximum(1, count - 1), 0.975) * np.sqrt(variance / count)
             reach[count < FEWEST_BLOCKS] = np.nan
             total = np.cumsum(ours * told) / np.cumsum(theirs * told)
-        return cls(np.exp(mean - reach), np.exp(mean + reach), total, log_evidence(logs - np.log(bound) * told))
+        return cls(np.exp(mean - reach), np.exp(mean + reach), total, log_evidence(logs - np.log(bound) * told, rates))
 
     def below(self, error, bound=1.0):
         """Tell at each look whether it is surely below the bound."""

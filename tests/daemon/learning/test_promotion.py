@@ -194,6 +194,25 @@ def test_energy_is_bounded_in_the_way_that_the_site_runs_and_in_the_other_no_wor
     assert "all nodes on, is 1.030" in next(promotion._harmful(replace(down, energy=worse)))
 
 
+def saving(spread, energy=0.9):
+    """Return a verdict on one that takes so much of the energy, and of whose JCT blocks differ by ``spread``."""
+    return replace(aiming(1.0, "energy"), against={INCUMBENT: bounded(spread, LAX.alike)}, energy={
+        INCUMBENT: {ON: bounded(0.01, 1.02, mean=energy), DOWN: bounded(0.01, 1.02)}})
+
+
+def test_one_that_surely_takes_less_energy_and_is_surely_as_fast_is_promoted():
+    assert list(promotion._not_better(saving(0.001))) == []
+    assert list(promotion._not_better(saving(0.001, energy=0.985))), "less than a fiftieth is not worth it"
+
+
+def test_one_that_takes_less_energy_and_is_as_fast_at_this_look_only_stays_in_shadow_and_is_told_why():
+    found = saving(0.029)
+    assert found.against[INCUMBENT].high < LAX.alike
+    not_distinguishable, why = promotion._not_better(found)
+    assert "not distinguishable" in not_distinguishable
+    assert why.startswith("its energy would earn it, but mean JCT is not yet surely less than 1.01 of it")
+
+
 def test_each_condition_has_its_interval(held_out):
     found = verdict(Agent("sjf-prediction+best-fit+easy"), held_out)
     told = [*found.against.values(), *found.groups.values(), found.tail,
@@ -370,7 +389,7 @@ def test_every_policy_is_told_by_all_five_figures(held_out):
 def aiming(use, objective="utilization"):
     """Return a verdict on one that is as fast as the incumbent and has so much of its utilisation, in forty blocks."""
     return promotion.Verdict("agent@1", Decision.SHADOW, (), INCUMBENT, INCUMBENT, objective=objective, terms=LAX,
-                             against={INCUMBENT: compared(np.ones(40), np.ones(40))},
+                             against={INCUMBENT: compared(np.ones(40), np.ones(40), bound=LAX.alike)},
                              utilization={INCUMBENT: compared(np.full(40, use), np.ones(40), USE_RATES)},
                              energy={INCUMBENT: {ON: NOTHING, DOWN: NOTHING}})
 

@@ -14,7 +14,7 @@ from idlewatt.daemon.reproduce.value.claims import PACKED, Contest, _row, verdic
 from idlewatt.daemon.reproduce.value.gating import promotions
 from idlewatt.daemon.reproduce.value.outcomes import ReplayOutcome
 from idlewatt.daemon.reproduce.value.sites import TRACES
-from idlewatt.daemon.reproduce.value.task import OFF, ON
+from idlewatt.daemon.reproduce.value.task import AT_ONCE, OFF, ON
 from idlewatt.daemon.reproduce.value.tried import INCUMBENT, QUANTILES, SITE, TRUTH, told
 
 TRACES_HERE = Path(__file__).parents[3] / "traces"
@@ -86,8 +86,10 @@ def powered(joules_of_all_on, joules, jct=1.0, jobs=WORK):
 
     contest = Contest(TRACES[0], Cluster.from_spec("1x8"), jobs, {
         (INCUMBENT, ON): [drawn(joules_of_all_on)], (INCUMBENT, OFF): [drawn(0.88)], (PACKED.name, OFF): [
-            drawn(joules, jct)]})
-    return verdict(contest, PACKED, OFF)[-1]
+            drawn(joules, jct)], (PACKED.name, AT_ONCE): [drawn(0.44)]})
+    row = verdict(contest, PACKED, OFF)
+    assert row[5] == "0.5000", "at best, of the incumbent's with power-down"
+    return row[-1]
 
 
 def test_power_down_is_worth_it_below_nine_tenths_of_all_on_surely_below_the_timer_and_without_delay():
