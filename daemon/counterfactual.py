@@ -78,7 +78,7 @@ class Counterfactual:
         return max(self.until_s, until_s - MOST_S), until_s
 
     def plus(self, window: ReplayedWindow) -> Counterfactual:
-        """Return the same with one more window."""
+        """Return the totals with one more replayed window."""
         return Counterfactual(window.until_s, _added(self.joules, window.joules), window.error_ratio,
                               _added(self.wait_s, window.wait_s), window.wait_error_ratio)
 

@@ -37,7 +37,7 @@ class DiscoveredSite:
     nodes: tuple[str, ...] = ()
 
     def and_with(self, other: DiscoveredSite) -> DiscoveredSite:
-        """Return both findings as one."""
+        """Return what this search and another one found together."""
         return DiscoveredSite(self.sources + other.sources, self.missing + other.missing, self.nodes or other.nodes)
 
 

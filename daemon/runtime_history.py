@@ -51,13 +51,13 @@ class RuntimeHistory:
         return {name: rows[:, column].copy() for column, name in enumerate(FORESIGHT)}
 
     def renewed(self, past: JobColumns) -> RuntimeHistory:
-        """Return the same with more of the past; what was told of a job stays."""
+        """Return the history with more of the past; what was told of a job stays."""
         renewed = RuntimeHistory(past)
         renewed._told = self._told
         return renewed
 
     def apart(self) -> RuntimeHistory:
-        """Return the same for another asker: what is told to one is not forgotten when another asks of other jobs."""
+        """Return a copy for another asker: what one was told is not forgotten when the other asks about other jobs."""
         apart = copy(self)
         apart._told = dict(self._told)
         return apart

@@ -77,7 +77,7 @@ class PublishedCollector(Collector):
                 yield _filled(declared, rows)
 
     def written(self, *, open_metrics: bool) -> list[bytes]:
-        """Return the same families as lines, a piece for each."""
+        """Return the lines of all metric families as they are now, one piece for each family."""
         published, dropped = self._read(), dict[str, float]()
         pieces: list[bytes] = []
         for declared, value in _values(published, dropped):

@@ -32,7 +32,7 @@ class GpuPart:
 
     @property
     def words(self) -> str:
-        """Return it as users read it: ``25 % of GPU 7 (1 shard)``."""
+        """Return the part in words for people: ``25 % of GPU 7 (1 shard)``."""
         gpu = f"GPU {self.index}" if self.index is not None else f"GPU {self.uuid}" if self.uuid else "a GPU"
         size = "part" if self.share is None else f"{100 * self.share:.3g} %"
         return f"{size} of {gpu} ({self._kind})"

@@ -93,7 +93,7 @@ class Recommendations:
     """Whether it was taken back since, because the cluster has not been seen for too long."""
 
     def resting_on(self, snapshot_s: float) -> Recommendations:
-        """Return it with the time of the snapshot, in each of its rows too."""
+        """Return the recommendations with the time of the snapshot they rest on, in each row too."""
         rows = tuple(replace(row, snapshot_s=snapshot_s) for row in self.rows)  # type: ignore[type-var]
         return replace(self, rows=rows, snapshot_s=snapshot_s)
 

@@ -111,7 +111,7 @@ class Room:
         self.arrays = self.arrays._replace(near=near, order=near.copy())
 
     def hold(self, shares: Longs) -> None:
-        """Let it have that again."""
+        """Let a running job have again what it gave up, [share, ...] node, GPUs, CPUs, bytes."""
         self._changed(shares, 1)
 
     def _changed(self, shares: Longs, sign: int) -> NDArray[np.intp]:

@@ -38,7 +38,7 @@ def log_evidence(logs: Floats, rates: Sequence[float] = RATES) -> Floats:
 
 
 def log_evidence_since(logs: Floats, rates: Sequence[float] = RATES) -> Floats:
-    """Return the same as of the last block, had the betting begun with each block."""
+    """Return for each block the logarithm of the evidence from it to the last block, had the betting begun with it."""
     return _mixed(np.cumsum(_won(logs, rates)[:, ::-1], axis=1)[:, ::-1])
 
 
@@ -89,7 +89,7 @@ class Comparison:
         return self.known and self.high < 1.0 and self.total < 1.0 and self.evidence >= np.log(1.0 / error)
 
     def above(self, error: float) -> bool:
-        """Tell the same of above 1."""
+        """Tell whether it is surely above 1, at whichever of any number of looks, with so small an error."""
         return self.known and self.low > 1.0 and self.against >= np.log(1.0 / error)
 
     def bounded(self, error: float) -> bool:
@@ -108,7 +108,7 @@ class Comparison:
 
     @property
     def said(self) -> str:
-        """Return it in figures."""
+        """Return the estimate and its interval in words, for people."""
         if np.isnan(self.estimate):
             return "not known"
         if self.same:

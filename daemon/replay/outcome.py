@@ -195,7 +195,7 @@ def paired_ratio(ours: Floats, theirs: Floats, *, level: float = 0.95) -> Interv
 
 
 def alike_ratio(strata: Sequence[tuple[Floats, Floats]], *, level: float = 0.95) -> Interval:
-    """Return the same over strata of (ours, theirs) that count alike, whatever their number of pairs.
+    """Return the geometric mean ratio over strata of (ours, theirs), all of one weight whatever their number of pairs.
 
     The degrees of freedom are Welch's and Satterthwaite's, for one stratum Student's; each needs two pairs.
     """

@@ -120,7 +120,7 @@ class Occupation:
     """and times how far their watts are on the way from those of an idle context to those of full load."""
 
     def later(self, until: float) -> Occupation:
-        """Return the same up to a later moment, if nothing runs any more: nodes stay empty or powered down."""
+        """Return the occupation up to a later moment, if nothing runs any more: nodes stay empty or powered down."""
         before, after = (np.minimum(end - self.since, self.delay) for end in (self.until, until))
         return replace(self, until=until, empty=self.empty + after - before,
                        down=self.down + (until - self.until) - (after - before))
@@ -179,7 +179,7 @@ def joules(spent: Occupation, gpus: Counts, model: PowerModel) -> Energy:
 
 
 def joules_of_nodes(spent: Occupation, gpus: Counts, model: PowerModel) -> dict[str, Floats]:
-    """Return the same by node, under the names of :class:`Energy`."""
+    """Return the joules of each node by class, under the names of :class:`Energy`."""
     untold = spent.gpu - spent.told
     idle_s = spent.gpu - spent.load - untold * model.load
     share_s = spent.draw + untold * model.share(model.load)

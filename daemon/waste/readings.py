@@ -86,7 +86,7 @@ class Unheld:
             self._busy_s = time_s
 
     def end(self) -> None:
-        """Forget it: somebody holds the GPU."""
+        """End the busy time: somebody holds the GPU."""
         self.since_s = None
 
     def lasts(self, asked_s: float, seconds: float) -> bool:

@@ -37,19 +37,19 @@ class Amount(msgspec.Struct, frozen=True, gc=False):
         return self.gpus > 0 or self.slices > 0
 
     def __add__(self, other: Amount) -> Amount:
-        """Return both together."""
+        """Return the sum of two amounts."""
         if self is NOTHING or other is NOTHING:
             return other if self is NOTHING else self
         return Amount(self.gpus + other.gpus, self.slices + other.slices, self.cpus + other.cpus,
                       self.memory_bytes + other.memory_bytes, self.profile or other.profile)
 
     def most(self, other: Amount) -> Amount:
-        """Return the larger of each."""
+        """Return the larger of two amounts, resource by resource."""
         return Amount(max(self.gpus, other.gpus), max(self.slices, other.slices), max(self.cpus, other.cpus),
                       max(self.memory_bytes, other.memory_bytes), self.profile or other.profile)
 
     def times(self, count: int) -> Amount:
-        """Return so many of it."""
+        """Return the amount that ``count`` equal pods ask for."""
         return Amount(self.gpus * count, self.slices * count, self.cpus * count, self.memory_bytes * count,
                       self.profile)
 

@@ -43,7 +43,7 @@ class DirectConfig(SourceConfig):
     source: Any
 
     def build(self, clock: Clock) -> Source:
-        """Return it."""
+        """Return the source that this configuration holds."""
         source: Source = self.source
         return source
 
@@ -174,7 +174,7 @@ class _Slurm:
         return parse_list(self._ask(slurm.jobs), "jobs", parse_job)
 
     def partitions(self) -> Parsed[Partition]:
-        """Return both partitions."""
+        """Return the partitions of the simulated cluster."""
         return parse_list(self._ask(slurm.partitions), "partitions", parse_partition)
 
     def reservations(self) -> Parsed[Reservation]:

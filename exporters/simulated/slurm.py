@@ -44,12 +44,12 @@ def jobs(cluster: SimulatedCluster) -> Answer:
 
 
 def nodes(cluster: SimulatedCluster) -> Answer:
-    """Return all nodes."""
+    """Return the nodes of the simulated cluster."""
     return _answer(nodes=[_node(cluster, number) for number in range(len(cluster.servers))])
 
 
 def partitions(cluster: SimulatedCluster) -> Answer:
-    """Return both partitions."""
+    """Return the partitions of the simulated cluster."""
     return _answer(partitions=[_partition(cluster, name) for name in cluster.partitions])
 
 

@@ -273,7 +273,7 @@ class _Curve:
 
     @cached_property
     def whole(self) -> Sensitivity:
-        """Return it as measured."""
+        """Return the sensitivity of all runs as they were measured, without resampling."""
         return _profile(self.points)
 
     @cached_property

@@ -26,7 +26,7 @@ def rigid(rows: Floats) -> int:
 
 
 def oldest(rows: Floats) -> int:
-    """Do the same for who has waited for the longest."""
+    """Start who has waited for the longest, give everybody what it asked for, and change nothing later."""
     rank = np.where(rows[:, STARTS] == 1.0, rows[:, WAITED], NEVER)
     return _chosen(rows, np.where((rows[:, GROWS] == 1.0) & (rows[:, BELOW] == 1.0), 1e3, rank))
 
@@ -39,7 +39,7 @@ def gainful(rows: Floats) -> int:
 
 
 def sharing(rows: Floats) -> int:
-    """Do the same, and take GPUs from those who lose least by it where somebody has none."""
+    """Grow who gains most as ``gainful`` does, and take GPUs from who loses least where somebody has none."""
     takes = (rows[:, SHRINKS] == 1.0) & (rows[:, NEED] == 1.0)
     rank = np.where(rows[:, STARTS] == 1.0, 1e3 - rows[:, LEFT], np.where(takes, rows[:, GAIN], NEVER))
     grows = (rows[:, GROWS] == 1.0) & (rows[:, GAIN] > LEAST_GAIN) & (rows[:, NEED] == 0.0)

@@ -175,7 +175,7 @@ class GistAgent:
         return self.eyes.meant(situation, self.choose(situation, exploration))
 
     def best(self, situation: PlacementDecision) -> int:
-        """Return the same as :meth:`act` without exploration; serving waits for it."""
+        """Return the action with the largest Q without exploring, faster than :meth:`act`: serving waits for it."""
         order = self.eyes.order(situation)
         worth = advantages(self.weights, self.eyes.look(situation, order))
         chosen = int(np.where(self.eyes.allowed(situation, order), worth, -np.inf).argmax())

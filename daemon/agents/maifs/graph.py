@@ -42,7 +42,7 @@ def edges(attention: Floats, able: Masks | Floats, side: Longs) -> Longs:
 
 
 def adjacency(attention: Floats, able: Masks) -> Masks:
-    """Return the same as [agent, other]; ``able`` is [agent, task and level]."""
+    """Return the coordination graph as a matrix, [agent, other]; ``able`` is [agent, task and level]."""
     found = np.zeros(attention.shape, bool)
     one, other = edges(attention, able.reshape(len(able), -1, LEVELS), np.zeros(len(able), np.int64)).T
     found[one, other] = found[other, one] = True

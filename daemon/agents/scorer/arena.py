@@ -33,7 +33,7 @@ def blank(patience_s: float) -> Floats:
 
 
 def initial(random: np.random.Generator, patience_s: float) -> Floats:
-    """Return the same with hidden layers, and traits but the first, that learning can make something of."""
+    """Return ``blank`` weights whose hidden layers and other traits are random, so that learning can change them."""
     weights = blank(patience_s)
     for name, fan_in in (("order.hidden", len(INPUTS)), ("mood.hidden", 4), ("place.hidden", 4)):
         part = layer(weights, name)

@@ -211,7 +211,7 @@ def _score(state: State, job: int) -> float:
 
 
 def score(state: State, job: int) -> float:
-    """Return the same, as a key of the engine."""
+    """Return the score of a waiting job as the engine calls its keys, the highest first."""
     return float(_score(state, job))
 
 

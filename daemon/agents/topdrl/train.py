@@ -35,7 +35,7 @@ def smallest(rows: Floats) -> int:
 
 
 def shortest_close(rows: Floats) -> int:
-    """Choose the same as the shortest, but let nobody go who would be far slower than on GPUs closer together."""
+    """Choose who is expected to run for the shortest, of those who would not be far faster on GPUs closer together."""
     slow = rows[:, SLOWER] > -np.log(CLOSE)
     return _chosen(rows, np.where(slow, 2 * NEVER, -2.0 * rows[:, _RUN] - rows[:, SLOWER]))
 
