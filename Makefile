@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test test-long test-dependencies mutants lint types bench boards manifests docs docs-reference reproduce traces install system-packages dist deb rpm twice image sbom
+.PHONY: run test test-long test-dependencies mutants lint types bench dashboards manifests docs docs-reference reproduce traces install system-packages dist deb rpm twice image sbom
 run: $(VENV)/.runnable  ## a simulated DGX cluster and the daemon watching it
 	$(BIN)/idlewatt demo
 
@@ -25,9 +25,9 @@ mutants: $(VENV)/.installed  ## whether the tests notice small changes of the co
 bench: $(VENV)/.installed  ## the figures of docs/figures.md, measured here
 	$(BIN)/pytest -q -p no:xdist tests/benchmarks --benchmarks
 
-boards: $(VENV)/.installed  ## the dashboards, from their code
+dashboards: $(VENV)/.installed  ## the dashboards, from their code
 	$(BIN)/python -m idlewatt.exporters.reference
-	$(BIN)/python -m idlewatt.grafana.boards
+	$(BIN)/python -m idlewatt.grafana.builders
 
 manifests: $(VENV)/.installed  ## the rules as a PrometheusRule, for systemd/kubernetes/monitoring
 	$(BIN)/python systemd/kubernetes/rules.py > systemd/kubernetes/monitoring/rules.yaml

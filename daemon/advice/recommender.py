@@ -15,7 +15,7 @@ in ``cycle_failures_total`` and hides nothing else; what was said before stays, 
 
 What stands elsewhere because it must: what a site may set, a section of ``settings.recommenders``; the row, a frozen
 dataclass in a file of its own in ``storage`` (and a table, where it is kept); the metrics, as fields of
-``exporters.metrics.Published``; the defaults in ``config.sample.yml``; a panel in ``grafana/boards/advice.py``. Facts
+``exporters.metrics.Published``; the defaults in ``config.sample.yml``; a panel in ``grafana/builders/advice.py``. Facts
 that only the subject needs come from a source with a role of its own (``exporters.source.Role``) that the subject names
 in ``reads``: it is read in the subject's cycle.
 """

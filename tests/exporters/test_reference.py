@@ -16,7 +16,7 @@ def test_the_reference_is_current():
 
 
 def test_the_classes_that_the_dashboards_show_are_current():
-    assert CLASSES_FILE.read_text() == power_classes(), "write them anew with make boards"
+    assert CLASSES_FILE.read_text() == power_classes(), "write them anew with make dashboards"
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)

@@ -1,4 +1,4 @@
-"""What the tests of boards and of rules both need: the golden page, selectors of an expression, and promtool."""
+"""What the tests of dashboards and of rules both need: the golden page, selectors of an expression, and promtool."""
 
 import os
 import re

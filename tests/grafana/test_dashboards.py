@@ -10,27 +10,27 @@ import pytest
 import yaml
 
 from idlewatt.exporters.dcgm import METRICS
-from idlewatt.grafana.boards import __main__ as built
-from idlewatt.grafana.boards import panels as made
-from idlewatt.grafana.boards import partitions
+from idlewatt.grafana.builders import __main__ as built
+from idlewatt.grafana.builders import panels as made
+from idlewatt.grafana.builders import partitions
 from idlewatt.storage.power_classes import GPU_CODES, PowerClass
 
 ROOT = Path(__file__).parents[2]
 OF_RULES = {'{cluster=~"$cluster"}', '{alertname=~"Gpu.*|WastedPowerHigh|EmptyNodesBurningPower|PowerSourcesDisagree|'
             'CollectorDown|ConfigReloadFailed|Idlewatt.*", cluster=~"$cluster"}'}
 """Selectors of what rules make: it is of a cluster, no longer of a daemon."""
-BOARDS = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))
+DASHBOARDS = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))
 RECORDED = ROOT / "tests" / "recorded"
 UNITS = {"watt", "kwatt", "megwatt", "watth", "kwatth", "joule", "percentunit", "celsius", "s", "bytes", "Bps", "hertz",
          "short", "locale", "dateTimeFromNow", "string", made.CURRENCY}
 LETTERS = "ABCDEFGHIJK"
 LEGACY = {"graph", "singlestat", "table-old"}
 THIRD_PARTY = {"ALERTS", "process_resident_memory_bytes"}
-"""Metrics of others that a board may name: Prometheus' own, and the client library's."""
+"""Metrics of others that a dashboard may name: Prometheus' own, and the client library's."""
 RESOURCES = "idlewatt-resources"
-"""The one board of the site's own series."""
+"""The one dashboard of the site's own series."""
 OTHERS = (RESOURCES, "idlewatt-follow")
-"""Boards of series that are scraped by other jobs than the daemon's."""
+"""Dashboards of series that are scraped by other jobs than the daemon's."""
 OF_SERVERS = {"node_uname_info", "node_cpu_seconds_total", "node_load1", "node_nfs_requests_total",
               *(f"node_memory_{name}_bytes" for name in ("MemAvailable", "MemTotal")),
               *(f"node_network_{way}_{what}_total" for way in ("receive", "transmit") for what in (
@@ -40,24 +40,24 @@ OF_SERVERS = {"node_uname_info", "node_cpu_seconds_total", "node_load1", "node_n
               *(f"node_filesystem_{what}_bytes" for what in ("avail", "size"))}
 """What node_exporter tells; test_live_resources.py asks a real one."""
 RECORDED_BY_RULES = {"partition:idlewatt_wasted_power:ratio"}
-"""The one that tells whether the rules are loaded; boards need no other."""
+"""The one that tells whether the rules are loaded; dashboards need no other."""
 VARIABLES = {"$__rate_interval": "5m", "$__range": "1h", "$__interval_ms": "30000", "$__interval": "30s",
              "$job": ".+", "$cluster": ".*", "${partition:regex}": ".*", "${node:regex}": ".*",
              "${members:regex}": ".*", "${user:regex}": ".*", "${job_id:regex}": ".*"}
 
 
-@pytest.fixture(params=BOARDS, ids=lambda path: path.stem)
-def board(request) -> dict[str, Any]:
+@pytest.fixture(params=DASHBOARDS, ids=lambda path: path.stem)
+def dashboard(request) -> dict[str, Any]:
     return json.loads(request.param.read_text())
 
 
-def panels(board: dict[str, Any]) -> list[dict[str, Any]]:
-    nested = [inner for panel in board["panels"] for inner in panel.get("panels", [])]
-    return [panel for panel in board["panels"] + nested if panel["type"] != "row"]
+def panels(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
+    nested = [inner for panel in dashboard["panels"] for inner in panel.get("panels", [])]
+    return [panel for panel in dashboard["panels"] + nested if panel["type"] != "row"]
 
 
-def expressions(board: dict[str, Any]) -> list[str]:
-    return [target["expr"] for panel in panels(board) for target in panel["targets"]]
+def expressions(dashboard: dict[str, Any]) -> list[str]:
+    return [target["expr"] for panel in panels(dashboard) for target in panel["targets"]]
 
 
 def filled(expression: str) -> str:
@@ -74,44 +74,45 @@ def parsed(expression: str) -> Any:
 
 
 @pytest.fixture
-def selected(board, selectors) -> list[tuple[Any, tuple[str, ...]]]:
-    """Every vector selector of the board with the functions that it is in."""
-    return [found for expression in expressions(board) for found in selectors(parsed(expression))]
+def selected(dashboard, selectors) -> list[tuple[Any, tuple[str, ...]]]:
+    """Every vector selector of the dashboard with the functions that it is in."""
+    return [found for expression in expressions(dashboard) for found in selectors(parsed(expression))]
 
 
-def test_the_boards_are_what_the_code_builds_t19():
-    assert {path.stem: path.read_text() for path in BOARDS} == {name: build() for name, build in built.BOARDS.items()}
+def test_the_dashboards_are_what_the_code_builds_t19():
+    built_now = {name: build() for name, build in built.DASHBOARDS.items()}
+    assert {path.stem: path.read_text() for path in DASHBOARDS} == built_now
 
 
-def test_board_is_what_grafanas_own_schema_says(board):
+def test_dashboard_is_what_grafanas_own_schema_says(dashboard):
     schema = json.loads((RECORDED / "grafana" / "dashboard.schema.json").read_text())
-    for mark in board["annotations"]["list"]:  # which knows, by its own TODO, only annotations of Grafana itself
+    for mark in dashboard["annotations"]["list"]:  # which knows, by its own TODO, only annotations of Grafana itself
         for own in ("expr", "step", "titleFormat", "textFormat"):
             del mark[own]
     faults = [f"{'/'.join(map(str, fault.absolute_path))}: {fault.message[:200]}"
-              for fault in jsonschema.validators.validator_for(schema)(schema).iter_errors(board)]
+              for fault in jsonschema.validators.validator_for(schema)(schema).iter_errors(dashboard)]
     assert faults == []
 
 
-def test_board_is_one_of_ours_t20(board):
-    names = {variable["name"]: variable for variable in board["templating"]["list"]}
+def test_dashboard_is_one_of_ours_t20(dashboard):
+    names = {variable["name"]: variable for variable in dashboard["templating"]["list"]}
     assert names["datasource"]["type"] == "datasource"
     assert names["datasource"]["label"] == "Data Source"
     assert {"cluster", "job"} <= set(names)
     assert names["job"]["multi"]
     assert names["job"]["allValue"] == ".+"
     assert all(variable["refresh"] == 2 for variable in names.values() if variable["type"] == "query")
-    assert re.fullmatch(r"idlewatt-[a-z-]{1,31}", board["uid"])
-    assert "idlewatt" in board["tags"]
-    assert board["editable"] is False
+    assert re.fullmatch(r"idlewatt-[a-z-]{1,31}", dashboard["uid"])
+    assert "idlewatt" in dashboard["tags"]
+    assert dashboard["editable"] is False
 
 
 def test_uids_are_unique_t20():
-    uids = [json.loads(path.read_text())["uid"] for path in BOARDS]
+    uids = [json.loads(path.read_text())["uid"] for path in DASHBOARDS]
     assert len(uids) == len(set(uids))
 
 
-def test_no_data_source_is_hard_coded_t21(board):
+def test_no_data_source_is_hard_coded_t21(dashboard):
     def sources(value: Any) -> Iterator[Any]:
         if isinstance(value, dict):
             yield from ([value["datasource"]] if "datasource" in value else [])
@@ -121,13 +122,13 @@ def test_no_data_source_is_hard_coded_t21(board):
             for inner in value:
                 yield from sources(inner)
 
-    found = [source for source in sources(board) if source != "datasource"]
+    found = [source for source in sources(dashboard) if source != "datasource"]
     assert found
     assert all(source == {"type": "prometheus", "uid": "${datasource}"} for source in found)
 
 
-def test_every_panel_explains_itself_t22(board):
-    for panel in panels(board):
+def test_every_panel_explains_itself_t22(dashboard):
+    for panel in panels(dashboard):
         assert panel["title"]
         assert len(panel["description"]) > 30, panel["title"]
         own = [prop["value"] for override in panel["fieldConfig"]["overrides"] for prop in override["properties"]
@@ -137,20 +138,20 @@ def test_every_panel_explains_itself_t22(board):
         assert [target["refId"] for target in panel["targets"]] == list(LETTERS)[:len(panel["targets"])]
 
 
-def test_no_legacy_panels_t23(board):
-    assert not {panel["type"] for panel in panels(board)} & LEGACY
+def test_no_legacy_panels_t23(dashboard):
+    assert not {panel["type"] for panel in panels(dashboard)} & LEGACY
 
 
-def test_panels_do_not_overlap_and_fill_whole_rows(board):
-    cells = [(grid["x"] + x, grid["y"] + y) for grid in (panel["gridPos"] for panel in board["panels"])
+def test_panels_do_not_overlap_and_fill_whole_rows(dashboard):
+    cells = [(grid["x"] + x, grid["y"] + y) for grid in (panel["gridPos"] for panel in dashboard["panels"])
              for x in range(grid["w"]) for y in range(grid["h"])]
     assert len(cells) == len(set(cells))
     assert len(cells) == 24 * (1 + max(y for _, y in cells)), "holes"
-    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
-def test_ranges_follow_the_dashboard_t24(board):
-    for expression in expressions(board):
+def test_ranges_follow_the_dashboard_t24(dashboard):
+    for expression in expressions(dashboard):
         assert "irate" not in expression
         ranges = set(re.findall(r"\[(.*?)\]", re.sub("`[^`]*`", "", expression)))
         # Prices are of quarters of an hour, whatever the width of a panel.
@@ -165,31 +166,32 @@ def test_counters_are_read_as_rates_t24(selected):
         assert selector.name.endswith("_total") == counted or selector.name == "idlewatt_policy_info", selector.name
 
 
-def test_every_expression_parses_t25(board, selectors):
-    for expression in expressions(board):
+def test_every_expression_parses_t25(dashboard, selectors):
+    for expression in expressions(dashboard):
         assert list(selectors(parsed(expression))), "an expression without a metric shows nothing"
 
 
-def test_every_metric_is_really_exposed_t17(board, selected, exposed):
-    theirs = set(METRICS) | OF_SERVERS if board["uid"] == RESOURCES else set()
+def test_every_metric_is_really_exposed_t17(dashboard, selected, exposed):
+    theirs = set(METRICS) | OF_SERVERS if dashboard["uid"] == RESOURCES else set()
     assert {selector.name for selector, _ in selected} - exposed - THIRD_PARTY - RECORDED_BY_RULES - theirs == set()
-    queries = [variable["query"]["query"] for variable in board["templating"]["list"] if variable["type"] == "query"]
+    variables = dashboard["templating"]["list"]
+    queries = [variable["query"]["query"] for variable in variables if variable["type"] == "query"]
     assert {re.search(r"label_values\((\w+)", query)[1] for query in queries} - exposed == set()
 
 
-def test_every_selector_is_of_the_chosen_daemon_and_cluster(board):
-    for expression in expressions(board):
+def test_every_selector_is_of_the_chosen_daemon_and_cluster(dashboard):
+    for expression in expressions(dashboard):
         for inside in re.findall(r"\{(.*?)\}", expression):
             assert 'cluster=~"$cluster"' in inside
-            assert 'job=~"$job"' in inside or f"{{{inside}}}" in OF_RULES or board["uid"] in OTHERS
+            assert 'job=~"$job"' in inside or f"{{{inside}}}" in OF_RULES or dashboard["uid"] in OTHERS
 
 
 CHOOSING = {"partition", "node", "user", "job_id"}
 """Variables by which people choose what is shown."""
 
 
-def shown_variables(board: dict[str, Any]) -> set[str]:
-    return {one["name"] for one in board["templating"]["list"] if one.get("hide", 0) == 0}
+def shown_variables(dashboard: dict[str, Any]) -> set[str]:
+    return {one["name"] for one in dashboard["templating"]["list"] if one.get("hide", 0) == 0}
 
 
 def obeyed(expression: str) -> set[str]:
@@ -198,28 +200,28 @@ def obeyed(expression: str) -> set[str]:
     return used | ({"partition"} if "members" in used else set())
 
 
-def test_every_variable_that_a_board_shows_is_obeyed_by_each_query_of_each_panel_or_it_is_not_there(board):
-    names = {one["name"] for one in board["templating"]["list"]}
-    for panel in panels(board):
+def test_every_variable_that_a_dashboard_shows_is_obeyed_by_each_query_of_each_panel_or_it_is_not_there(dashboard):
+    names = {one["name"] for one in dashboard["templating"]["list"]}
+    for panel in panels(dashboard):
         for target in panel["targets"]:
-            assert shown_variables(board) & CHOOSING <= obeyed(target["expr"]), panel["title"]
+            assert shown_variables(dashboard) & CHOOSING <= obeyed(target["expr"]), panel["title"]
             assert obeyed(target["expr"]) <= names | {"__range", "__interval", "__interval_ms", "__rate_interval"}
     assert "price" not in names, "prices are those that the daemon publishes"
 
 
-def test_the_hidden_nodes_of_partitions_are_those_of_the_chosen_partitions(board):
-    (members,) = [one for one in board["templating"]["list"] if one["name"] == "members"] or [None]
+def test_the_hidden_nodes_of_partitions_are_those_of_the_chosen_partitions(dashboard):
+    (members,) = [one for one in dashboard["templating"]["list"] if one["name"] == "members"] or [None]
     if members is not None:
         assert members["hide"] == 2
         assert not members.get("allValue")
         assert "partition=~`${partition:regex}`" in members["query"]["query"]
 
 
-def test_cells_that_name_a_job_a_user_or_a_node_lead_to_its_board_and_to_its_page(board):
-    uids = {json.loads(path.read_text())["uid"] for path in BOARDS}
-    (page,) = [one for one in board["templating"]["list"] if one["name"] == "page"]
+def test_cells_that_name_a_job_a_user_or_a_node_lead_to_its_dashboard_and_to_its_page(dashboard):
+    uids = {json.loads(path.read_text())["uid"] for path in DASHBOARDS}
+    (page,) = [one for one in dashboard["templating"]["list"] if one["name"] == "page"]
     assert (page["type"], page["hide"]) == ("constant", 2)
-    for panel in (panel for panel in panels(board) if panel["type"] == "table"):
+    for panel in (panel for panel in panels(dashboard) if panel["type"] == "table"):
         links = {one["matcher"]["options"]: prop["value"] for one in panel["fieldConfig"]["overrides"]
                  for prop in one["properties"] if prop["id"] == "links"}
         headings = next(step["options"]["renameByName"] for step in panel["transformations"]
@@ -232,31 +234,35 @@ def test_cells_that_name_a_job_a_user_or_a_node_lead_to_its_board_and_to_its_pag
             assert heading != "Node" or some[1]["url"].startswith("/d/idlewatt-resources?var-node=")
 
 
-def test_what_happened_is_marked_on_the_time_axis(board, selectors, exposed):
-    marks = board["annotations"]["list"]
+def test_what_happened_is_marked_on_the_time_axis(dashboard, selectors, exposed):
+    marks = dashboard["annotations"]["list"]
     assert [mark["name"] for mark in marks] == ["Advice followed", "Agents promoted or demoted", "Faults"]
     assert {selector.name for mark in marks for selector, _ in selectors(parsed(mark["expr"]))} <= exposed
     assert all('cluster=~"$cluster"' in mark["expr"] for mark in marks)
 
 
-def test_titles_stand_alone(board):
+def test_gpus_and_dashboards_are_called_so_and_never_boards(dashboard):
+    assert not re.search(r"(?i)\bboards?\b", json.dumps(dashboard))
+
+
+def test_titles_stand_alone(dashboard):
     """A panel that is shared or alerted on has no neighbours to explain it."""
-    titles = [panel["title"] for panel in board["panels"]]
+    titles = [panel["title"] for panel in dashboard["panels"]]
     assert len(set(titles)) == len(titles)
     for title in titles:
         assert len(title.split()) > 1, title
         assert not re.match(r"(It|Its|Their|This|The same)\b", title), title
 
 
-def test_the_board_of_advice_is_divided_by_headings():
+def test_the_dashboard_of_advice_is_divided_by_headings():
     advice = json.loads((ROOT / "grafana" / "dashboards" / "advice.json").read_text())
     headings = [panel["title"] for panel in advice["panels"] if panel["type"] == "row"]
     assert headings == ["What to do now", "What the advice is worth", "Whether the advice is followed",
                         "Closeness of placements", "Beyond starts: moves, sizes, CPUs and memory"]
 
 
-def test_jobs_with_one_id_on_two_clusters_are_not_taken_for_one(board):
-    for expression in expressions(board):
+def test_jobs_with_one_id_on_two_clusters_are_not_taken_for_one(dashboard):
+    for expression in expressions(dashboard):
         for labels in re.findall(r"(?:by|on) \(([^)]*job_id[^)]*)\)", expression):
             assert "cluster" in labels.split(", "), expression
 
@@ -280,8 +286,8 @@ def shown(panel: dict[str, Any], letter: str) -> tuple[str, str]:
     return heading, units.get(heading, panel["fieldConfig"]["defaults"]["unit"])
 
 
-def test_power_and_energy_are_shown_to_scale_t26(board):
-    for panel in panels(board):
+def test_power_and_energy_are_shown_to_scale_t26(dashboard):
+    for panel in panels(dashboard):
         for target in panel["targets"]:
             heading, unit = shown(panel, target["refId"])
             expression = target["expr"].split(" and on (node) topk(")[0]  # which nodes, not what of them
@@ -319,8 +325,8 @@ def test_a_policy_that_came_later_has_not_saved_what_was_spent_before_it_came(tm
     promtool("test", "rules", tmp_path / "test.yml")
 
 
-def test_every_panel_says_what_is_missing_when_there_is_nothing_to_show(board):
-    for panel in panels(board):
+def test_every_panel_says_what_is_missing_when_there_is_nothing_to_show(dashboard):
+    for panel in panels(dashboard):
         said, width = panel["fieldConfig"]["defaults"]["noValue"], panel["gridPos"]["w"]
         if panel["type"] == "stat":  # written as large as fits: a sentence could not be read
             assert 3 <= len(said) <= 5 * width, panel["title"]
@@ -341,9 +347,9 @@ def chosen(expression: str, *names: str) -> str:
 
 
 @pytest.mark.parametrize("names", [*([name] for name in NAMES), NAMES], ids=lambda names: " and ".join(names))
-def test_a_board_can_be_asked_for_a_partition_or_node_of_any_name(board, names, tmp_path, promtool):
+def test_a_dashboard_can_be_asked_for_a_partition_or_node_of_any_name(dashboard, names, tmp_path, promtool):
     rules = [{"record": f"asked:{place}:now", "expr": chosen(expression, *names)}
-             for place, expression in enumerate(expressions(board))]
+             for place, expression in enumerate(expressions(dashboard))]
     (tmp_path / "asked.yml").write_text(yaml.safe_dump({"groups": [{"name": "asked", "rules": rules}]}))
     promtool("check", "rules", tmp_path / "asked.yml")
 
@@ -362,13 +368,13 @@ def test_a_name_selects_itself_and_nothing_else(names, tmp_path, promtool):
     promtool("test", "rules", tmp_path / "test.yml")
 
 
-def test_a_thousand_nodes_or_users_are_never_drawn_at_once(board):
+def test_a_thousand_nodes_or_users_are_never_drawn_at_once(dashboard):
     """A series for each of them would hang the browser; pages of a table are fine."""
-    for panel in (panel for panel in panels(board) if panel["type"] != "table"):
+    for panel in (panel for panel in panels(dashboard) if panel["type"] != "table"):
         for target in panel["targets"]:
-            by_each = re.match(r"(?:sort_desc\()?(?:sum|max|min|avg) by \((?=[^)]*\b(?:node|user|board)\b)",
+            by_each = re.match(r"(?:sort_desc\()?(?:sum|max|min|avg) by \((?=[^)]*\b(?:node|user|node_gpu)\b)",
                                target["expr"])
-            each = re.search(r"\{\{(node|user|board)\b", target["legendFormat"])
+            each = re.search(r"\{\{(node|user|node_gpu)\b", target["legendFormat"])
             assert bool(each) or not by_each, panel["title"]
             assert not each or "topk(" in target["expr"], panel["title"]
 

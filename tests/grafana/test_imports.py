@@ -5,8 +5,8 @@ import sys
 
 LOADED = """
 import sys
-from idlewatt.grafana.boards import __main__
-for build in __main__.BOARDS.values():
+from idlewatt.grafana.builders import __main__
+for build in __main__.DASHBOARDS.values():
     build()
 print(*sorted({".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("idlewatt.")}))
 """

@@ -1,4 +1,4 @@
-"""Every expression of every board, rule and alert asked of a real Prometheus: on a past, and on a daemon it scrapes."""
+"""Every expression of dashboards, rules and alerts, asked of a real Prometheus: on a past, and beside a daemon."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from questions import (
     Question,
     free_port,
     of_alerts,
-    of_boards,
+    of_dashboards,
     of_rules,
 )
 
@@ -39,7 +39,7 @@ RANGE_S, WITHIN_S = 120.0, 180.0
 
 
 def everything() -> list[Question]:
-    return of_boards() + of_rules() + of_alerts()
+    return of_dashboards() + of_rules() + of_alerts()
 
 
 def of(places: list[Question], expected: set[str]) -> set[str]:
@@ -88,15 +88,15 @@ def opened(folder: Path, rules: tuple[str, ...] = _prometheus.RULES) -> Iterator
         yield Prometheus(url, lambda: NOW_S)
 
 
-def test_a_past_answers_every_board_without_any_rule_but_for_the_panel_that_says_so(past):
+def test_a_past_answers_every_dashboard_without_any_rule_but_for_the_panel_that_says_so(past):
     with opened(past, rules=()) as prometheus:
-        empty = never_answered(prometheus, of_boards(), HOURS)
+        empty = never_answered(prometheus, of_dashboards(), HOURS)
         assert not empty >= ENERGY_SAVED
         empty -= BY_CHANCE | ENERGY_SAVED
-        assert empty == of(of_boards(), NO_AGENT | NO_ALERT | NO_RULES | NO_RACK | NO_FOLLOWER | NO_WEEK)
+        assert empty == of(of_dashboards(), NO_AGENT | NO_ALERT | NO_RULES | NO_RACK | NO_FOLLOWER | NO_WEEK)
 
 
-def test_a_past_answers_every_board_rule_and_alert(past):
+def test_a_past_answers_every_dashboard_rule_and_alert(past):
     with opened(past) as prometheus:
         _prometheus.record(prometheus.url, past, NOW_S - DAYS * 86400, NOW_S, _past.STEP_S)
     with opened(past) as prometheus:

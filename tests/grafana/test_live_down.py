@@ -10,7 +10,7 @@ import pytest
 import requests
 import yaml
 from one_page import one_page
-from questions import GRAFANA, NO_AGENT, NO_RACK, NO_WEEK, Prometheus, free_port, of_alerts, of_boards
+from questions import GRAFANA, NO_AGENT, NO_RACK, NO_WEEK, Prometheus, free_port, of_alerts, of_dashboards
 
 from idlewatt.daemon.cli import _parts, _prometheus
 
@@ -84,7 +84,7 @@ def test_a_daemon_that_was_never_seen_is_missed_too(tmp_path):
 
 def test_what_is_empty_without_an_agent_racks_or_a_week_is_answered_by_a_page_that_tells_of_them(tmp_path, golden):
     places = NO_AGENT | NO_RACK | NO_WEEK
-    port, asked_of = free_port(), {question for question in of_boards() + of_alerts() if question.where in places}
+    port, asked_of = free_port(), {question for question in of_dashboards() + of_alerts() if question.where in places}
     with one_page(golden, port), prometheus(tmp_path, f"127.0.0.1:{port}") as url:
         unanswered: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""A known kilowatt for an hour is a kilowatt-hour on the boards: page, daemon, Prometheus, the panels' expressions."""
+"""A known kilowatt for an hour is a kilowatt-hour on dashboards: page, daemon, Prometheus, the panels' expressions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from questions import LABELS, Prometheus, free_port, of_boards
+from questions import LABELS, Prometheus, free_port, of_dashboards
 
 from idlewatt.daemon import config
 from idlewatt.daemon.cli import _openmetrics, _prometheus
@@ -115,12 +115,12 @@ def hour(tmp_path_factory) -> Iterator[Prometheus]:
 
 def shown(prometheus: Prometheus, where: str) -> float:
     """Return the sum of what a panel shows."""
-    (question,) = [question for question in of_boards() if question.where == where]
+    (question,) = [question for question in of_dashboards() if question.where == where]
     return sum(float(series["value"][1]) for series in prometheus.answer(question))
 
 
 @pytest.mark.parametrize("where", sorted(KILOWATT_HOURS))
-def test_a_kilowatt_for_an_hour_is_a_kilowatt_hour_on_the_boards(hour, where):
+def test_a_kilowatt_for_an_hour_is_a_kilowatt_hour_on_the_gpus_in(hour, where):
     assert shown(hour, where) == pytest.approx(1.0, rel=0.01)
 
 
@@ -131,6 +131,6 @@ def test_each_half_of_it_costs_what_it_cost_then(hour, where):
 
 
 def test_no_panel_of_energy_or_money_is_left_out():
-    shows = {question.where for question in of_boards() if "_joules_total" in question.expr
+    shows = {question.where for question in of_dashboards() if "_joules_total" in question.expr
              and "simulated" not in question.expr}
     assert shows == KILOWATT_HOURS | COSTS

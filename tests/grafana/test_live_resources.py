@@ -1,4 +1,4 @@
-"""The board of the site's own series, asked of a real Prometheus that scrapes a real node_exporter and DCGM."""
+"""The dashboard of the site's own series, asked of a real Prometheus that scrapes a real node_exporter and DCGM."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""Every expression of every board, rule and alert asked of the Prometheus beside a real Slurm."""
+"""Every expression of every dashboard, rule and alert asked of the Prometheus beside a real Slurm."""
 
 import shutil
 import time
@@ -18,7 +18,7 @@ from questions import (
     Prometheus,
     Question,
     of_alerts,
-    of_boards,
+    of_dashboards,
     of_rules,
 )
 from served import Daemon
@@ -99,7 +99,7 @@ def test_a_daemon_beside_a_real_slurm_answers_everything_in_time(chain, daemon, 
         # A counter that begins above zero has not increased yet, as far as Prometheus can tell.
         chain.wait_for(lambda number=number: prometheus.answer(Question("issued", ISSUED.format(number))),
                        COMPILED_WITHIN_S)
-    left, deadline = set(of_boards() + of_rules() + of_alerts()), time.monotonic() + WITHIN_S
+    left, deadline = set(of_dashboards() + of_rules() + of_alerts()), time.monotonic() + WITHIN_S
     empty = (NO_AGENT | NO_WINDOW | NO_LIKE | NO_FOLLOWER | NO_RACK | NO_WEEK) - BY_CHANCE
     while {question.where for question in left} - empty - BY_CHANCE and time.monotonic() < deadline:
         left = prometheus.unanswered(left, RANGE_S)

@@ -15,9 +15,10 @@ from idlewatt.exporters.metrics import METRICS
 
 GRAFANA = Path(__file__).parents[2] / "grafana"
 RUNBOOKS = sorted((GRAFANA / "runbooks").glob("*.md"))
-BOARDS = [json.loads(path.read_text()) for path in (GRAFANA / "dashboards").glob("*.json")]
-TITLES = {board["title"] for board in BOARDS}
-PANELS = {panel["title"] for board in BOARDS for row in board["panels"] for panel in (row, *row.get("panels", ()))}
+DASHBOARDS = [json.loads(path.read_text()) for path in (GRAFANA / "dashboards").glob("*.json")]
+TITLES = {dashboard["title"] for dashboard in DASHBOARDS}
+ROWS = [row for dashboard in DASHBOARDS for row in dashboard["panels"]]
+PANELS = {panel["title"] for row in ROWS for panel in (row, *row.get("panels", ()))}
 NO_PANEL = {"Xid NUMBER", "GpuJobWastesPower", "Slurm not read since …"}
 """Words in quotes that are no panel: what a command is given, the name of an alert, what an alert says."""
 each = pytest.mark.parametrize("runbook", RUNBOOKS, ids=lambda path: path.stem)
@@ -43,8 +44,8 @@ def test_a_key_that_is_named_exists(runbook):
 @each
 def test_a_dashboard_and_a_panel_that_are_named_exist(runbook):
     text = runbook.read_text()
-    boards = re.findall(r"(?:board|dashboard)\s+\*([^*]+)\*", text)
-    assert set(boards) <= TITLES
+    dashboards = re.findall(r"dashboard\s+\*([^*]+)\*", text)
+    assert set(dashboards) <= TITLES
     assert set(re.findall(r'"([A-Z][^"\n]+)"', text)) - NO_PANEL <= PANELS
 
 

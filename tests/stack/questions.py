@@ -14,7 +14,7 @@ import yaml
 
 GRAFANA = Path(__file__).parents[2] / "grafana"
 SITES = "resources"
-"""The board of dcgm-exporter's and node_exporter's series."""
+"""The dashboard of dcgm-exporter's and node_exporter's series."""
 POINTS = 200
 """Of a curve: what Grafana asks for a panel of a laptop's width, more or less."""
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -116,21 +116,21 @@ class Question:
         return re.sub(r"\$(?:([a-z_]\w*)|\{(\w+)(?::\w+)?\})", lambda found: own[found[1] or found[2]], self.expr)
 
 
-def of_boards() -> list[Question]:
+def of_dashboards() -> list[Question]:
     """Return every query of every panel that asks for our own metrics."""
     return [question for path in sorted((GRAFANA / "dashboards").glob("*.json")) if path.stem != SITES
-            for question in _of_board(path.stem, json.loads(path.read_text()))]
+            for question in _of_dashboard(path.stem, json.loads(path.read_text()))]
 
 
 def of_resources() -> list[Question]:
-    """Return every query of the board of the site's own series."""
-    return list(_of_board(SITES, json.loads((GRAFANA / "dashboards" / f"{SITES}.json").read_text())))
+    """Return every query of the dashboard of the site's own series."""
+    return list(_of_dashboard(SITES, json.loads((GRAFANA / "dashboards" / f"{SITES}.json").read_text())))
 
 
-def _of_board(name: str, board: dict[str, Any]) -> Iterator[Question]:
-    usual = board["time"]["from"].removeprefix("now-")
-    nested = [inner for panel in board["panels"] for inner in panel.get("panels", [])]
-    for panel in board["panels"] + nested:
+def _of_dashboard(name: str, dashboard: dict[str, Any]) -> Iterator[Question]:
+    usual = dashboard["time"]["from"].removeprefix("now-")
+    nested = [inner for panel in dashboard["panels"] for inner in panel.get("panels", [])]
+    for panel in dashboard["panels"] + nested:
         for target in panel.get("targets", ()):
             yield Question(f"{name}: {panel['title']} {target['refId']}", target["expr"],
                            _seconds(panel.get("timeFrom") or usual), bool(target.get("instant")))

@@ -42,7 +42,7 @@ RUN_BY = {
     r"make deb$": "tests/systemd/test_debian_package.py",
     r"make rpm$": "tests/systemd/test_rpm_package.py",
     r"(make sbom$|python systemd/packages/sbom.py)": "tests/test_packaging.py",
-    r"make boards$": "tests/grafana/test_dashboards.py",
+    r"make dashboards$": "tests/grafana/test_dashboards.py",
     r"make docs-reference$": "tests/exporters/test_reference.py",
     r"scontrol show topology$": "tests/exporters/test_fabric.py",
     r"apt (install|remove|purge)\b": BOOTED,

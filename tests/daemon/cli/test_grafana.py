@@ -60,16 +60,16 @@ def test_boards_lead_to_the_sites_own_page_and_count_in_its_money(tmp_path):
     done = CliRunner().invoke(main, ["grafana", "install", "--dir", str(tmp_path), "--page", "https://watts.site/idle/",
                                      "--currency", "EUR"])
     assert done.exit_code == 0, done.output
-    board = (tmp_path / "var/lib/grafana/dashboards/idlewatt/job.json").read_text()
-    (page,) = [one for one in json.loads(board)["templating"]["list"] if one["name"] == "page"]
+    dashboard = (tmp_path / "var/lib/grafana/dashboards/idlewatt/job.json").read_text()
+    (page,) = [one for one in json.loads(dashboard)["templating"]["list"] if one["name"] == "page"]
     assert page["query"] == "https://watts.site/idle"
-    assert "currencyEUR" in board
-    assert "currencyUSD" not in board
+    assert "currencyEUR" in dashboard
+    assert "currencyUSD" not in dashboard
 
 
 @pytest.mark.parametrize("wrong", [["--currency", 'E"R'], ["--currency", "euro"], ["--page", "javascript:alert(1)"],
                                    ["--page", 'http://a"b']])
-def test_what_would_spoil_the_boards_is_refused(tmp_path, wrong):
+def test_what_would_spoil_the_dashboards_is_refused(tmp_path, wrong):
     done = CliRunner().invoke(main, ["grafana", "install", "--dir", str(tmp_path), *wrong])
     assert (done.exit_code, list(tmp_path.iterdir())) == (2, [])
 

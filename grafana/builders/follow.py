@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .board import board
+from .dashboard import as_json
 from .panels import Row, lines, number
 
 OWN = 'cluster=~"$cluster"'
@@ -13,10 +13,10 @@ NOBODY = "nobody follows"
 
 
 def build() -> str:
-    """Return the board."""
-    return board("follow", "Following advice",
-                 "What idlewatt follow changed on the scheduler, what became of it, and whether it is stopped.", (
-                     (4, _state()), (4, _worth()), (9, _actions()), (9, _left()), (8, _standing())), own=False)
+    """Return the dashboard's JSON."""
+    return as_json("follow", "Following advice",
+                   "What idlewatt follow changed on the scheduler, what became of it, and whether it is stopped.", (
+                       (4, _state()), (4, _worth()), (9, _actions()), (9, _left()), (8, _standing())), own=False)
 
 
 def _ended(state: str) -> str:

@@ -1,4 +1,4 @@
-"""``python -m idlewatt.grafana.boards``: write every board's JSON into ``grafana/dashboards``."""
+"""``python -m idlewatt.grafana.builders``: write every dashboard's JSON into ``grafana/dashboards``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from . import advice, cluster_waste, follow, health, job, jobs, learning, node, partitions, racks, resources, user
 
-BOARDS: dict[str, Callable[[], str]] = {
+DASHBOARDS: dict[str, Callable[[], str]] = {
     "cluster-waste": cluster_waste.build,
     "partitions": partitions.build,
     "jobs": jobs.build,
@@ -25,8 +25,8 @@ FOLDER = Path(__file__).parents[1] / "dashboards"
 
 
 def write() -> None:
-    """Write the boards."""
-    for name, build in BOARDS.items():
+    """Write the dashboards."""
+    for name, build in DASHBOARDS.items():
         (FOLDER / f"{name}.json").write_text(build(), encoding="utf-8")
 
 

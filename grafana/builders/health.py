@@ -1,8 +1,8 @@
-"""Daemon health: can what the other boards say be believed?"""
+"""Daemon health: can what the other dashboards say be believed?"""
 
 from __future__ import annotations
 
-from .board import board
+from .dashboard import as_json
 from .panels import DAEMON, Row, column, lines, listing, number, timeline
 
 UP = f"idlewatt_up{{{DAEMON}}}"
@@ -12,10 +12,10 @@ GOOD_BAD = {"0": ("failed", "red"), "1": ("ok", "green")}
 
 
 def build() -> str:
-    """Return the board."""
-    return board("health", "Daemon health", "Whether what the other boards say can be believed.",
-                 ((4, _figures()), (7, _degraded()), (8, _states()), (8, _speed()), (8, _trouble()),
-                  (6, _knowledge())), hours=6)
+    """Return the dashboard's JSON."""
+    return as_json("health", "Daemon health", "Whether what the other dashboards say can be believed.",
+                   ((4, _figures()), (7, _degraded()), (8, _states()), (8, _speed()), (8, _trouble()),
+                    (6, _knowledge())), hours=6)
 
 
 def _figures() -> Row:
@@ -42,7 +42,7 @@ def _figures() -> Row:
                    f"sum(idlewatt_capped_series{{{DAEMON}}}) or (0 * count(idlewatt_build_info{{{DAEMON}}}))", "short",
                    steps=((None, "green"), (1.0, "orange")))),
         (3, number("Recording rules",
-                   "Whether this Prometheus evaluates idlewatt's recording rules. Without them the boards "
+                   "Whether this Prometheus evaluates idlewatt's recording rules. Without them the dashboards "
                    "work, but no alert can fire: idlewatt grafana install.",
                    'count(partition:idlewatt_wasted_power:ratio{cluster=~"$cluster"}) > bool 0', "short",
                    text={"1": ("loaded", "green")}, empty="not loaded")))
@@ -92,7 +92,7 @@ def _trouble() -> Row:
                    (f"sum(increase(idlewatt_cycle_overruns_total{{{DAEMON}}}[$__range]))", "skipped")), "short",
                   empty=NOTHING)),
         (8, lines("Watts that do not add up", "Unaccounted: power of the nodes less all classes, 0 unless the "
-                  "accounting is broken. Disagreement: boards that claim more than their node's own wall meter.",
+                  "accounting is broken. Disagreement: GPUs that claim more than their node's own wall meter.",
                   ((f"abs(sum(idlewatt_unaccounted_power_watts{{{DAEMON}}}))", "unaccounted"),
                    (f"sum(idlewatt_power_source_disagreement_watts{{{DAEMON}}})", "disagreement")), "watt",
                   empty=NOTHING)),
@@ -104,7 +104,7 @@ def _trouble() -> Row:
 def _knowledge() -> Row:
     return (
         (12, listing("Idle floor of GPU models",
-                     "What a board of each model draws doing nothing, and how we know: learned here, "
+                     "What a GPU of each model draws doing nothing, and how we know: learned here, "
                      "configured, or from the catalogue. Everything about waste rests on it.",
                      (f"max by (model, floor_source) (idlewatt_gpu_idle_floor_watts{{{DAEMON}}})",),
                      {"model": "Model", "floor_source": "Known from", "Value": "Idle power"},

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from .board import board
+from .dashboard import as_json
 from .panels import PARTITION, Row, column, lines, listing, number, quiet
 
 NONE = "no job has ended within it"
 
 
 def build() -> str:
-    """Return the board."""
-    return board("jobs", "Jobs", "How many jobs wait and run, how long they waited and ran in the last day and week: "
-                 "where a change for the better would be seen.",
-                 ((4, _figures()), (9, _now()), "The last day beside the last week", (9, _times()), (9, _shapes()),
-                  (10, _tables())), shows=("partition",), hours=7 * 24)
+    """Return the dashboard's JSON."""
+    return as_json("jobs", "Jobs", "How many jobs wait and run, how long they waited and ran in the last day and week: "
+                   "where a change for the better would be seen.",
+                   ((4, _figures()), (9, _now()), "The last day beside the last week", (9, _times()), (9, _shapes()),
+                    (10, _tables())), shows=("partition",), hours=7 * 24)
 
 
 def _of(metric: str, window: str) -> str:

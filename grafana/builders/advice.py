@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .board import board
+from .dashboard import as_json
 from .panels import CURRENCY, DAEMON, MEAN_PRICE, PRICE, Row, column, lines, listing, number, quiet
 
 AGE = f"clamp_min(max(time() - idlewatt_advice_timestamp_seconds{{{DAEMON}}}), 0)"
@@ -56,19 +56,19 @@ def _off(spent: str) -> str:
 
 
 def build() -> str:
-    """Return the board."""
-    return board("advice", "Placement advice", "What to start where, whether it is followed, and what it is worth.",
-                 ("What to do now", (4, _figures()), (8, _now()), (8, _held()),
-                  "What the advice is worth", (4, _worth()), (9, _savings()), (9, _record()),
-                  "Whether the advice is followed", (9, _adherence()),
-                  "Closeness of placements", (8, _closeness()),
-                  "Beyond starts: moves, sizes, CPUs and memory", (8, _moves()), (8, _elastic()), (8, _allocation())))
+    """Return the dashboard's JSON."""
+    return as_json("advice", "Placement advice", "What to start where, whether it is followed, and what it is worth.",
+                   ("What to do now", (4, _figures()), (8, _now()), (8, _held()),
+                    "What the advice is worth", (4, _worth()), (9, _savings()), (9, _record()),
+                    "Whether the advice is followed", (9, _adherence()),
+                    "Closeness of placements", (8, _closeness()),
+                    "Beyond starts: moves, sizes, CPUs and memory", (8, _moves()), (8, _elastic()), (8, _allocation())))
 
 
 def _figures() -> Row:
     return (
-        (6, number("Policy in charge", "Whose advice this is: a heuristic, or an agent that has earned it on the board "
-                   "Learning.", f'max by (policy) ({_role("in_charge")})', "short",
+        (6, number("Policy in charge", "Whose advice this is: a heuristic, or an agent that has earned it on the "
+                   "dashboard Learning.", f'max by (policy) ({_role("in_charge")})', "short",
                    legend="{{policy}}")),
         (3, number("Jobs to start now", "Jobs that the policy in charge would start now.",
                    f"count(count by (cluster, job_id) (idlewatt_advice_info{{{DAEMON}}})) or {NO_ADVICE}",

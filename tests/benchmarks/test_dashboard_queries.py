@@ -1,4 +1,4 @@
-"""Every board over a day of a thousand nodes, in a real Prometheus: how long people wait for a panel."""
+"""Every dashboard over a day of a thousand nodes, in a real Prometheus: how long people wait for a panel."""
 
 import random
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from questions import LABELS, Prometheus, Question, free_port, of_boards
+from questions import LABELS, Prometheus, Question, free_port, of_dashboards
 
 from idlewatt.daemon.cli import _openmetrics, _past, _prometheus
 from idlewatt.daemon.view import DaemonView
@@ -73,7 +73,7 @@ def used(prometheus: Prometheus) -> float:
 
 @pytest.mark.timeout(1200)
 def test_no_panel_of_a_thousand_nodes_keeps_people_waiting(large):
-    spent = sorted(((timed(large, question), question) for question in of_boards()), key=lambda row: -row[0])
+    spent = sorted(((timed(large, question), question) for question in of_dashboards()), key=lambda row: -row[0])
     for seconds, question in spent[:8]:
         print(f"{seconds:6.2f} s  {question.where}")
     print(f"{sum(seconds for seconds, _ in spent):6.2f} s  all {len(spent)} queries; "

@@ -1,4 +1,4 @@
-"""What every board has: variables, links to the others, tags, and its JSON."""
+"""What every dashboard has: variables, links to the others, tags, and its JSON."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ ANNOTATIONS = (("Advice followed", "green",
 """What is marked on the time axis: name, colour, expression, and what is written there."""
 
 
-def board(uid: str, title: str, description: str, rows: Iterable[tuple[int, Row] | str], *,
-          shows: Sequence[str] = (), hours: int = 24,
-          own: bool = True) -> str:
-    """Return the JSON of a board; ``shows`` are the variables to choose by, and every panel obeys each of them.
+def as_json(uid: str, title: str, description: str, rows: Iterable[tuple[int, Row] | str], *,
+            shows: Sequence[str] = (), hours: int = 24, own: bool = True) -> str:
+    """Return the JSON of a dashboard; ``shows`` are the variables to choose by, and every panel obeys each of them.
 
     Without ``own`` metrics the choice of the daemon is hidden: it is there for links and marks only.
     """

@@ -1,4 +1,4 @@
-"""The few kinds of panel that our boards are made of, so that they look alike; a board says only what it shows."""
+"""The few kinds of panel that dashboards are made of, so that they look alike; each says only what it shows."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .board import board
 from .classes import CLASSES, GPU_WORDS, POWER_CLASSES, any_of
+from .dashboard import as_json
 from .panels import (
     MEMBERS,
     PARTITION,
@@ -43,20 +43,20 @@ NODE_WORDS = {
 }
 
 
-def _boards(state: str = "") -> str:
+def _gpus_in(state: str = "") -> str:
     chosen = f', state=~"{state}"' if state else ""
     return f"sum by (node) (idlewatt_node_gpus{{{MEMBERS}{chosen}}})"
 
 
 # The first line that holds for a node is its state.
 NODE_STATE = " or ".join((
-    f"({_boards('unavailable')} == {_boards()}) * 0 + 5",
-    f"({_boards('outside_scheduler')} > 0) * 0 + 6",
-    f"({_boards('unmeasured')} > 0) * 0 + 4",
-    f"({_boards('stranded')} > 0) * 0 + 3",
-    f"({_boards('allocated')} == {_boards()}) * 0 + 2",
-    f"({_boards('allocated')} > 0) * 0 + 1",
-    f"{_boards()} * 0"))
+    f"({_gpus_in('unavailable')} == {_gpus_in()}) * 0 + 5",
+    f"({_gpus_in('outside_scheduler')} > 0) * 0 + 6",
+    f"({_gpus_in('unmeasured')} > 0) * 0 + 4",
+    f"({_gpus_in('stranded')} > 0) * 0 + 3",
+    f"({_gpus_in('allocated')} == {_gpus_in()}) * 0 + 2",
+    f"({_gpus_in('allocated')} > 0) * 0 + 1",
+    f"{_gpus_in()} * 0"))
 
 
 def _wasteful(count: int) -> str:
@@ -66,18 +66,18 @@ def _wasteful(count: int) -> str:
 
 
 def build() -> str:
-    """Return the board."""
-    return board("partitions", "Partitions and fragmentation",
-                 "What is free, why waiting jobs cannot use it, and how full the partitions are.",
-                 ((4, _figures()), (6, _table()), (9, _stranded()), (9, _shares()), (9, _flavours()), (10, _nodes()),
-                  (16, _gpus()), (9, _states())), shows=("partition",))
+    """Return the dashboard's JSON."""
+    return as_json("partitions", "Partitions and fragmentation",
+                   "What is free, why waiting jobs cannot use it, and how full the partitions are.",
+                   ((4, _figures()), (6, _table()), (9, _stranded()), (9, _shares()), (9, _flavours()), (10, _nodes()),
+                    (16, _gpus()), (9, _states())), shows=("partition",))
 
 
 def _figures() -> Row:
     return (
         (4, number("GPUs of the partitions",
-                   "Boards of the chosen partitions, in service or not.", f"sum({GPUS})", "locale")),
-        (4, number("Held by jobs", "Share of the boards that jobs hold now, whether they use them or not.",
+                   "GPUs of the chosen partitions, in service or not.", f"sum({GPUS})", "locale")),
+        (4, number("Held by jobs", "Share of the GPUs that jobs hold now, whether they use them or not.",
                    f"sum({HELD}) / sum({GPUS})", "percentunit")),
         (4, number("Stranded GPUs", "Free GPUs that no waiting job can use. Orange from 1: advice may free some.",
                    f"sum({STRANDED})", "locale", steps=((None, "green"), (1.0, "orange")))),
@@ -88,7 +88,7 @@ def _figures() -> Row:
         (4, number("Waiting jobs", "Jobs in the queues of the chosen partitions; each task of an array counts.",
                    f"sum({PENDING}) or 0 * sum({GPUS})", "locale")),
         (4, number("Empty nodes", "Chosen nodes without a job on any GPU, powered and in service.",
-                   f"count({_boards('idle|stranded')} == {_boards()} > 0) or 0 * count({_boards()})", "locale")))
+                   f"count({_gpus_in('idle|stranded')} == {_gpus_in()} > 0) or 0 * count({_gpus_in()})", "locale")))
 
 
 def _table() -> Row:
@@ -155,7 +155,7 @@ def _flavours() -> Row:
 
 def _nodes() -> Row:
     return (
-        (24, timeline("Nodes over time", "What each node's boards were doing, twenty nodes a page: of the chosen nodes "
+        (24, timeline("Nodes over time", "What each node's GPUs were doing, twenty nodes a page: of the chosen nodes "
                       "the 60 that wasted most over the time range. A node that is empty for hours could be powered "
                       "down; one with stranded GPUs needs other neighbours.",
                       f"({NODE_STATE}) and on (node) {_wasteful(60)}", "{{node}}", NODE_WORDS)),)
@@ -164,14 +164,14 @@ def _nodes() -> Row:
 def _gpus() -> Row:
     # One label, so that Prometheus sorts the rows by node first: it sorts by the label that comes first, gpu.
     states = f"idlewatt_gpu_state{{{MEMBERS}}} and on (node) {_wasteful(8)}"
-    board = f'label_join({states}, "board", " GPU ", "node", "gpu")'
+    named = f'label_join({states}, "node_gpu", " GPU ", "node", "gpu")'
     return (
-        (24, timeline("GPUs over time", "Every board of the eight chosen nodes that wasted most over the time range; "
+        (24, timeline("GPUs over time", "Every GPU of the eight chosen nodes that wasted most over the time range; "
                       "the dashboard Node shows one alone. Red and violet in the middle of a job: talk to its owner.",
-                      f"max by (board) ({board})", "{{board}}", GPU_WORDS, page=32)),)
+                      f"max by (node_gpu) ({named})", "{{node_gpu}}", GPU_WORDS, page=32)),)
 
 
 def _states() -> Row:
     return (
-        (24, lines("GPUs by state", "Every board of the chosen partitions by what it does.",
+        (24, lines("GPUs by state", "Every GPU of the chosen partitions by what it does.",
                    by_kind("state", "idlewatt_gpus", PARTITION), "short", stacked=True, names=CLASSES)),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .board import board
+from .dashboard import as_json
 from .panels import CURRENCY, DAEMON, MEAN_PRICE, Row, column, curves, lines, listing, number, quiet, timeline
 
 NO_AGENT = quiet("no agent yet (idlewatt train)")
@@ -36,10 +36,11 @@ def _heldout(what: str, *more: str, **labels: str) -> str:
 
 
 def build() -> str:
-    """Return the board."""
-    return board("learning", "Learning",
-                 "How good trained agents are on history that they have not seen, who is in charge, and how they fare.",
-                 ((4, _figures()), (13, _judged()), (9, _curves()), (9, _watched()), (8, _trained())), hours=720)
+    """Return the dashboard's JSON."""
+    return as_json("learning", "Learning",
+                   "How good trained agents are on history that they have not seen, who is in charge, and how they "
+                   "fare.",
+                   ((4, _figures()), (13, _judged()), (9, _curves()), (9, _watched()), (8, _trained())), hours=720)
 
 
 def _figures() -> Row:

@@ -6,7 +6,7 @@ the scheduler, with or without a domain behind it.
 
 from __future__ import annotations
 
-from .board import board
+from .dashboard import as_json
 from .panels import Row, column, lines, listing, number, quiet
 
 _CLUSTER, _NODE = 'cluster=~"$cluster"', "=~`(${node:regex})([.].*)?`"
@@ -23,12 +23,12 @@ MOST = 16
 
 
 def build() -> str:
-    """Return the board."""
-    return board("resources", "Resources", "What servers and their GPUs do, by the site's own dcgm-exporter and "
-                 "node_exporter; what of it is waste is on the other dashboards.",
-                 ((4, _figures()), "GPUs of the servers", (9, _gpu_work()), (9, _gpu_state()), (9, _gpu_clocks()),
-                  "Hosts of the GPUs", (9, _hosts()), (9, _network()), (9, _storage()), (10, _table())),
-                 shows=("node",), own=False)
+    """Return the dashboard's JSON."""
+    return as_json("resources", "Resources", "What servers and their GPUs do, by the site's own dcgm-exporter and "
+                   "node_exporter; what of it is waste is on the other dashboards.",
+                   ((4, _figures()), "GPUs of the servers", (9, _gpu_work()), (9, _gpu_state()), (9, _gpu_clocks()),
+                    "Hosts of the GPUs", (9, _hosts()), (9, _network()), (9, _storage()), (10, _table())),
+                   shows=("node",), own=False)
 
 
 def _gpus(*names: str) -> str:

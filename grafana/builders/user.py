@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .board import board
+from .dashboard import as_json
 from .panels import CURRENCY, USER, Row, column, cost, lines, listing, number, quiet
 
 POWER, WASTED = f"idlewatt_user_power_watts{{{USER}}}", f"idlewatt_user_wasted_power_watts{{{USER}}}"
@@ -11,9 +11,9 @@ NONE = "no job of theirs runs"
 
 
 def build() -> str:
-    """Return the board."""
-    return board("user", "User", "What the GPUs of a user's jobs draw and waste; days, kWh and every job are on "
-                 "idlewatt's own page.", ((4, _figures()), (10, _over_time()), (9, _tables())), shows=("user",))
+    """Return the dashboard's JSON."""
+    return as_json("user", "User", "What the GPUs of a user's jobs draw and waste; days, kWh and every job are on "
+                   "idlewatt's own page.", ((4, _figures()), (10, _over_time()), (9, _tables())), shows=("user",))
 
 
 def _kwh(metric: str, by: str = "") -> str:

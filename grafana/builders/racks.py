@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .board import board
+from .dashboard import as_json
 from .panels import DAEMON, Row, lines, listing, number, quiet
 
 NO_RACK = "no rack is metered"
@@ -15,10 +15,10 @@ STATES = {"free": ("free", "#43a047"), "broken": ("broken", "#e53935"), "full": 
 
 
 def build() -> str:
-    """Return the board."""
-    return board("racks", "Racks", "Racks by their own meters (power shelves, PDUs) taken apart into trays, NVLink "
-                 "switches and conversion loss; NVLink domains across nodes (NVL72) that are free, broken or full.",
-                 ((4, _figures()), (9, _power()), (9, _domains()), (10, _tables())))
+    """Return the dashboard's JSON."""
+    return as_json("racks", "Racks", "Racks by their own meters (power shelves, PDUs) taken apart into trays, NVLink "
+                   "switches and conversion loss; NVLink domains across nodes (NVL72) that are free, broken or full.",
+                   ((4, _figures()), (9, _power()), (9, _domains()), (10, _tables())))
 
 
 def _parts(part: str, by: str = "") -> str:

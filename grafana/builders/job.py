@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .board import board
+from .dashboard import as_json
 from .panels import CURRENCY, JOB, Row, column, cost, lines, listing, number, quiet
 
 POWER, WASTED = f"idlewatt_job_power_watts{{{JOB}}}", f"idlewatt_job_wasted_power_watts{{{JOB}}}"
@@ -12,10 +12,10 @@ OF = "cluster, job_id, user, account, partition"
 
 
 def build() -> str:
-    """Return the board."""
-    return board("job", "Job", "What the GPUs of a job draw and waste; every job, with its whole past, is on "
-                 "idlewatt's own page.", ((4, _figures()), (10, _over_time()), (9, _table())), shows=("job_id",),
-                 hours=6)
+    """Return the dashboard's JSON."""
+    return as_json("job", "Job", "What the GPUs of a job draw and waste; every job, with its whole past, is on "
+                   "idlewatt's own page.", ((4, _figures()), (10, _over_time()), (9, _table())), shows=("job_id",),
+                   hours=6)
 
 
 def _figures() -> Row:

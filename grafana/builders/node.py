@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .board import board
 from .classes import GPU_WORDS
+from .dashboard import as_json
 from .panels import CURRENCY, NODE, Row, column, cost, lines, listing, number, quiet, timeline
 
 POWER, WASTED = f"idlewatt_node_power_watts{{{NODE}}}", f"idlewatt_node_wasted_power_watts{{{NODE}}}"
@@ -11,10 +11,10 @@ GPUS = f"idlewatt_node_gpus{{{NODE}}}"
 
 
 def build() -> str:
-    """Return the board."""
-    return board("node", "Node", "What a node draws and wastes, and what each of its GPUs does; jobs, days and kWh are "
-                 "on idlewatt's own page.",
-                 ((4, _figures()), (9, _over_time()), (14, _gpus()), (8, _tables())), shows=("node",))
+    """Return the dashboard's JSON."""
+    return as_json("node", "Node", "What a node draws and wastes, and what each of its GPUs does; jobs, days and kWh "
+                   "are on idlewatt's own page.",
+                   ((4, _figures()), (9, _over_time()), (14, _gpus()), (8, _tables())), shows=("node",))
 
 
 def _kwh(by: str = "") -> str:
@@ -39,7 +39,7 @@ def _figures() -> Row:
 def _over_time() -> Row:
     return (
         (14, lines("Power of the node over time", "Of the chosen nodes the ten that draw most, and the part of their "
-                   "power that does no work; 'estimated' and 'boards' are no wall meters.",
+                   "power that does no work; 'estimated' and 'gpus' are no wall meters.",
                    ((f"topk(10, sum by (node, source) ({POWER}))", "{{node}} ({{source}})"),
                     (f"topk(10, sum by (node) ({WASTED}))", "{{node}} wasted")), "watt")),
         (10, lines("GPUs of the node by state over time", "How many GPUs of the chosen nodes jobs hold, are free, "
@@ -48,11 +48,11 @@ def _over_time() -> Row:
 
 def _gpus() -> Row:
     few = f"topk(8, sum by (node) (max_over_time({GPUS}[$__range] @ end())))"
-    board_of = f'label_join(idlewatt_gpu_state{{{NODE}}} and on (node) {few}, "board", " GPU ", "node", "gpu")'
+    named = f'label_join(idlewatt_gpu_state{{{NODE}}} and on (node) {few}, "node_gpu", " GPU ", "node", "gpu")'
     return (
         (24, timeline("GPUs of the node over time", "What each GPU did, of eight of the chosen nodes at most. Red and "
                       "violet in the middle of a job: talk to its owner.",
-                      f"max by (board) ({board_of})", "{{board}}", GPU_WORDS, page=32)),)
+                      f"max by (node_gpu) ({named})", "{{node_gpu}}", GPU_WORDS, page=32)),)
 
 
 def _tables() -> Row:

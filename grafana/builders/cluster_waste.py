@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .board import board
 from .classes import CLASSES, POWER_CLASSES, any_of
+from .dashboard import as_json
 from .panels import (
     CURRENCY,
     MEMBERS,
@@ -45,10 +45,10 @@ NOT_HELD = any_of(row for row in POWER_CLASSES.values() if row.kind == "wasted" 
 
 
 def build() -> str:
-    """Return the board."""
-    return board("cluster-waste", "Cluster waste", "Which watts of the GPU cluster are wasted, why, where and whose.",
-                 ((4, _figures()), (11, _watts()), (9, _where()), (10, _energy()), (9, _honest())),
-                 shows=("partition",))
+    """Return the dashboard's JSON."""
+    return as_json("cluster-waste", "Cluster waste", "Which watts of the GPU cluster are wasted, why, where and whose.",
+                   ((4, _figures()), (11, _watts()), (9, _where()), (10, _energy()), (9, _honest())),
+                   shows=("partition",))
 
 
 def _figures() -> Row:
@@ -99,7 +99,7 @@ def _where() -> Row:
                   ((top(15, "partition", "idlewatt_wasted_power_watts", PARTITION), "{{partition}}"),), "watt")),
         (8, bars("Wasted now, by node", "The ten nodes that waste most now, their empty hosts included.",
                  f"topk(10, sum by (node) (idlewatt_node_wasted_power_watts{{{MEMBERS}}}))", "node", "watt")),
-        (8, bars("Wasted now, by user", "The ten people whose jobs hold boards that do nothing, too little, or spin. "
+        (8, bars("Wasted now, by user", "The ten people whose jobs hold GPUs that do nothing, too little, or spin. "
                  "A reason to talk, not to blame: the code is often somebody else's.",
                  f"topk(10, sum by (user) (idlewatt_user_wasted_power_watts{{{PARTITION}}}))", "user", "watt",
                  empty="nobody, or no data")))
@@ -120,7 +120,7 @@ def _energy() -> Row:
         (5, _bill("node", "The 20 nodes that wasted most energy, their empty hosts included.",
                   _summed("node", "idlewatt_node_wasted_power_watts", MEMBERS),
                   f"idlewatt_node_wasted_power_watts{{{MEMBERS}}}")),
-        (5, _bill("user", "The 20 people whose jobs held boards that did nothing, too little, or spun.",
+        (5, _bill("user", "The 20 people whose jobs held GPUs that did nothing, too little, or spun.",
                   _summed("user", "idlewatt_user_wasted_power_watts", PARTITION),
                   f"idlewatt_user_wasted_power_watts{{{PARTITION}}}",
                   quiet("no user's job wasted anything"))))
@@ -150,7 +150,7 @@ def _honest() -> Row:
                     f'reason=~"{NOT_HELD}"}})', "Measured"),
                    (f"sum by (basis) (idlewatt_paper_inefficient_power_watts{{{PARTITION}}})", "Paper, {{basis}}")),
                   "watt", empty="needs the rated power of all nodes: waste.rated_node_watts")),
-        (8, lines("Unmeasured GPUs over time", "Boards without fresh power, or allocated without activity. They are in "
+        (8, lines("Unmeasured GPUs over time", "GPUs without fresh power, or allocated without activity. They are in "
                   "no wasted figure: while this is above zero, the figures flatter. The 15 worst partitions.",
                   ((top(15, "partition", "idlewatt_unmeasured_gpus", PARTITION), "{{partition}}"),), "short")),
         (8, lines("Power by node", "The 15 chosen nodes that drew most over the time range. A flat line is a meter "
