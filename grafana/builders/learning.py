@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .dashboard import as_json
-from .panels import CURRENCY, DAEMON, MEAN_PRICE, Row, column, curves, lines, listing, number, quiet, timeline
+from .panels import CURRENCY, DAEMON, MEAN_PRICE, Panel, Row, column, curves, lines, listing, number, quiet, timeline
 
 NO_AGENT = quiet("no agent yet (idlewatt train)")
 NOT_JUDGED = quiet("no agent has been judged yet")
@@ -18,7 +18,10 @@ ROLES = {
 AGENT = 'policy=~".+@.+"'
 """An agent is called kind@version; a heuristic's name has no @."""
 
-GOOD_IF_BELOW_1 = ((None, "green"), (1.0, "text"), (1.02, "orange"))
+
+
+NOT_SURE = "not distinguishable from 100 %"
+"""What is said of a share whose interval includes 1, or that has none."""
 
 
 def _role(role: str) -> str:
@@ -46,7 +49,7 @@ def build() -> str:
 def _figures() -> Row:
     abstaining = f"max by (policy) (idlewatt_abstaining{{{DAEMON}}}) and on (policy) {_role('in_charge')}"
     return (
-        (6, number("Policy in charge", "Whose advice goes out: an agent that was promoted (kind@version), or a "
+        (5, number("Policy in charge", "Whose advice goes out: an agent that was promoted (kind@version), or a "
                    "heuristic while none has earned it.", _role("in_charge"), "short", legend="{{policy}}")),
         (3, number("Age of the agent in charge",
                    "Time since the agent in charge was trained. Clusters change: after weeks a younger one "
@@ -57,11 +60,7 @@ def _figures() -> Row:
                    "Whether the agent in charge gives no advice at the moment, so that the heuristic's "
                    "goes out. The causes are below.", f"max({abstaining})", "short",
                    text={"0": ("no", "green"), "1": ("yes", "orange")}, empty="no agent")),
-        (3, number("Best agent on held-out history",
-                   "Completion time of jobs under the best agent over that under the scheduler's own "
-                   "policy, on held-out history: below 100 % is better.",
-                   f"min({_heldout('jct_ratio', AGENT, bound='estimate')})", "percentunit", steps=GOOD_IF_BELOW_1,
-                   empty="none judged")),
+        (4, _best()),
         (3, number("Last judgement of agents",
                    "Time since an agent was last judged on held-out history, promoted or not.",
                    f"time() - max(idlewatt_heldout_timestamp_seconds{{{DAEMON}}})", "s", empty="never")),
@@ -73,6 +72,19 @@ def _figures() -> Row:
         (3, number("Training of agents", "Whether an agent is trained at the moment.",
                    f"max(idlewatt_training_running{{{DAEMON}}})", "short",
                    text={"0": ("idle", "text"), "1": ("running", "green")})))
+
+
+def _best() -> Panel:
+    """Show the best agent in green only where its whole 95 % interval lies below 1, else without colour."""
+    estimate, low, high = (_heldout("jct_ratio", AGENT, bound=bound) for bound in ("estimate", "low", "high"))
+    better, like = f"min({estimate} and ({high} < 1))", f"min({estimate} unless ({low} > 1))"
+    return number("Best agent on held-out history",
+                  "Completion time of jobs under the best agent over that under the scheduler's own policy, on "
+                  "held-out history: below 100 % is better. Green: better for sure, as its whole 95 % interval is "
+                  "below. Orange: each agent is worse for sure.",
+                  f"{better} or (min({estimate}) unless {like})", "percentunit",
+                  steps=((None, "green"), (1.0, "orange")), empty="none judged", legend="of the scheduler's",
+                  beside=((f"{like} unless {better}", NOT_SURE),), plain=NOT_SURE)
 
 
 def _judged() -> Row:

@@ -134,6 +134,7 @@ class Figure(TypedDict, total=False):
     legend: str
     tall: bool
     beside: Sequence[tuple[str, str]]
+    plain: str
 
 
 def number(title: str, description: str, expr: str, unit: str, **shown: Unpack[Figure]) -> Panel:
@@ -141,6 +142,7 @@ def number(title: str, description: str, expr: str, unit: str, **shown: Unpack[F
 
     ``tall`` keeps it as large as others where its panel is as high as a table beside it. ``beside`` are (expression,
     name) of further figures, each shown with its name while it is there; the first then has the name ``legend``.
+    The figure named ``plain`` is shown without colour, whatever its value.
     """
     legend, beside, text = shown.get("legend", ""), shown.get("beside", ()), shown.get("text")
     panel = _described(stat.Panel(), title, description, unit).no_value(shown.get("empty", "no data"))
@@ -156,6 +158,8 @@ def number(title: str, description: str, expr: str, unit: str, **shown: Unpack[F
         panel.text_mode(common_model.BigValueTextMode.VALUE_AND_NAME)
     elif legend:
         panel.text(common.VizTextDisplayOptions().value_size(20))  # a name that would else break in two
+    if plain := shown.get("plain"):
+        _override(panel, plain, color={"mode": "fixed", "fixedColor": "text"})
     if shown.get("tall"):
         panel.text(common.VizTextDisplayOptions().value_size(56))
     if past := shown.get("past"):

@@ -325,6 +325,34 @@ def test_a_policy_that_came_later_has_not_saved_what_was_spent_before_it_came(tm
     promtool("test", "rules", tmp_path / "test.yml")
 
 
+@pytest.mark.parametrize(("judged", "sure", "unsure"), [
+    ({"a@1": (0.9, 0.8, 0.97), "b@1": (0.8, 0.5, 1.1)}, 0.9, None),  # b may be as bad as the scheduler
+    ({"a@1": (0.9, 0.8, 1.0), "b@1": (0.95, 0.7, 1.2)}, None, 0.9),
+    ({"a@1": (1.0, 0.9, 1.1), "b@1": (1.3, 1.2, 1.4)}, None, 1.0),
+    ({"a@1": (1.2, 1.1, 1.3), "b@1": (1.3, 1.2, 1.4)}, 1.2, None),  # each is worse for sure
+    ({"a@1": (0.7, None, None)}, None, 0.7),  # too little was judged for an interval
+    ({"fifo": (0.7, 0.6, 0.8)}, None, None),
+])
+def test_an_agent_whose_interval_includes_the_schedulers_own_time_is_not_shown_in_green(
+        tmp_path, promtool, judged, sure, unsure):
+    learning = json.loads((ROOT / "grafana" / "dashboards" / "learning.json").read_text())
+    panel, = (panel for panel in panels(learning) if panel["title"] == "Best agent on held-out history")
+    of = 'cluster="c", job="idlewatt"'
+    inputs = {f'idlewatt_heldout_jct_ratio{{{of}, policy="{policy}", bound="{bound}"}}': f"{at}x1"
+              for policy, bounds in judged.items()
+              for bound, at in zip(("estimate", "low", "high"), bounds, strict=True) if at is not None}
+    (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
+        "interval": "1m", "input_series": [{"series": series, "values": values} for series, values in inputs.items()],
+        "promql_expr_test": [{"expr": filled(target["expr"]), "eval_time": "1m",
+                              "exp_samples": [] if value is None else [{"labels": "{}", "value": value}]}
+                             for target, value in zip(panel["targets"], (sure, unsure), strict=True)]}]}))
+    promtool("test", "rules", tmp_path / "test.yml")
+    plain, = panel["fieldConfig"]["overrides"]
+    assert plain["matcher"]["options"] == panel["targets"][1]["legendFormat"]
+    assert plain["properties"] == [{"id": "color", "value": {"mode": "fixed", "fixedColor": "text"}}]
+    assert panel["fieldConfig"]["defaults"]["thresholds"]["steps"][0]["color"] == "green"
+
+
 def test_every_panel_says_what_is_missing_when_there_is_nothing_to_show(dashboard):
     for panel in panels(dashboard):
         said, width = panel["fieldConfig"]["defaults"]["noValue"], panel["gridPos"]["w"]

@@ -28,7 +28,7 @@ VARIABLES = {"job": "idlewatt", "cluster": ".*", "partition": ".*", "members": "
 NO_AGENT = {
     "health: Trained agents A",
     *(f"learning: Agents in use {letter}" for letter in "ABC"), "learning: Bad days of the agent in charge A",
-    "learning: Best agent on held-out history A", "learning: Drift of waiting jobs A",
+    *(f"learning: Best agent on held-out history {letter}" for letter in "AB"), "learning: Drift of waiting jobs A",
     "learning: Agent in charge abstains A", "learning: Age of the agent in charge A",
     "learning: Last judgement of agents A",
     *(f"learning: Policies on held-out history {letter}" for letter in "ABCDEFGHIJK"), "learning: Regret of policies A",
