@@ -13,8 +13,7 @@ from ..exporters.source import SourceConfig, kinds
 from .agents.kinds import names as agent_names
 from .notices.checks import check as check_notices
 from .policies.registry import parse as parse_policy
-from .replay.fungible import PRIORS, TASKS
-from .replay.locality import APPLICATIONS
+from .replay.speed_priors import APPLICATIONS, PRIORS, TASKS
 from .settings.notices import NoticesSettings
 from .settings.sections import Sections
 from .settings.values import Checks

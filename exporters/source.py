@@ -169,10 +169,6 @@ class Snapshot:
     read_s: float | None
     fresh: bool
 
-    def age_s(self, now: float) -> float | None:
-        """Return the seconds since the data was read; None without data. A clock set back makes nothing younger."""
-        return None if self.read_s is None else max(now - self.read_s, 0.0)
-
 
 class Watched:
     """A source whose ``read`` never raises: it is timed, its last good snapshot is kept, its faults are told once.

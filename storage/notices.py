@@ -17,7 +17,6 @@ STATES: tuple[State, ...] = ("dry_run", "waiting", "sent", "left_out", "lapsed",
 """``waiting`` is tried again; ``left_out`` is said to nobody, for the reason that stands beside it; ``lapsed`` was over
 before it could be said; ``failed`` was given up."""
 Stage = Literal["first", "second", "admins", "digest"]
-STAGES: tuple[Stage, ...] = ("first", "second", "admins", "digest")
 Key = tuple[str, str, str, str, float, float]
 """Rule, stage, channel, job id, submission and start."""
 

@@ -36,7 +36,6 @@ from .following import Following
 from .gpu_parts import unpacked
 from .notice_reading import NoticeReader
 from .owners import OwnerKind
-from .power_classes import PowerClass
 from .promotions import Abstention, Promotion, ShadowResult
 from .recommendations import Placed
 from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, Request, WasteReading
@@ -254,15 +253,6 @@ class HistoryReader(EnergyReader, NoticeReader):
         """Return the energy by class of windows that start in [since, until): of partitions, or of their nodes."""
         with self._reading() as connection:
             return energy.load_waste(connection, since_s, until_s, per_node=per_node)
-
-    def waste_joules(self, since_s: float, until_s: float) -> dict[tuple[str, PowerClass], float]:
-        """Return joules by (partition, class), summed over windows that start in [since, until)."""
-        table = schema.waste.c
-        query = select(table.partition, table.power_class, func.sum(table.energy_mj).label("energy_mj")).where(
-            # Rows with a node are parts of the partition's own row.
-            table.node == "", table.start_s >= since_s, table.start_s < until_s
-        ).group_by(table.partition, table.power_class)
-        return {(row.partition, PowerClass(row.power_class)): float(row.energy_mj) / 1000 for row in self._all(query)}
 
     def rollups(self, since_s: float, until_s: float, *, node: str | None = None) -> tuple[GpuRollup, ...]:
         """Return rollups of windows that start in [since, until)."""

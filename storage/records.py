@@ -143,20 +143,6 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
-    """A physical GPU. A MIG instance is not a GPU; its readings belong to its parent."""
-
-    uuid: str
-    node: str
-    index: int
-    """NVML index; indexes may have holes (DGX Station: 0, 1, 2, 4)."""
-    model: str = ""
-    """The vendor's name, e.g. ``NVIDIA A100-SXM4-40GB``."""
-    memory_bytes: int | None = None
-    power_limit_watts: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Partition:
     """A queue of the scheduler and the nodes that serve it."""
 

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 
 from ...storage.recommendations import Placed, Placement
 from ...storage.records import Islands, Node, SchedulerSnapshot
-from ..replay import locality
+from ..replay import speed_priors
 from ..replay.communication import PREDECESSOR, Weights, cost_in_tree, pairs_apart
 
 Indexes = tuple[tuple[int, ...], ...]
@@ -168,12 +168,12 @@ def compared(runs: Iterable[Placed], topology_cost: TopologyCost) -> dict[tuple[
     return total
 
 
-APPLICATIONS = locality.APPLICATIONS
+APPLICATIONS = speed_priors.APPLICATIONS
 """What was measured: the models of Pollux's artifact, on nodes of four GPUs."""
-SOURCE = f"Pollux's tables (OSDI'21, nodes of {locality.GPUS} GPUs)"
+SOURCE = f"Pollux's tables (OSDI'21, nodes of {speed_priors.NODE_GPUS} GPUs)"
 """As it is told beside every speed."""
 
-_SLOW = locality.slow()
+_SLOW = speed_priors.slow()
 
 
 def application_of(name: str, names: Mapping[str, str]) -> str:
@@ -197,4 +197,4 @@ def relative_speed(application: str, placement: Placement, other: Placement) -> 
 def _slow(application: str, placement: Placement) -> float:
     nodes = sum(gpus > 0 for gpus in placement.gpus)
     measured = _SLOW[APPLICATIONS.index(application)]
-    return float(measured[min(nodes, len(measured)) - 1, min(max(placement.gpus), locality.GPUS) - 1])
+    return float(measured[min(nodes, len(measured)) - 1, min(max(placement.gpus), speed_priors.NODE_GPUS) - 1])

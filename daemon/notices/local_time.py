@@ -7,7 +7,6 @@ from datetime import datetime, timedelta, tzinfo
 from ..settings.notices import DigestSettings, QuietSettings
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_STEP = timedelta(minutes=1)
 
 
 def local(time_s: float, zone: tzinfo | None) -> datetime:

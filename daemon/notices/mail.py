@@ -20,10 +20,6 @@ class MailError(Exception):
     """The server cannot be reached or takes nothing now; the message says why."""
 
 
-class MailRefused(Exception):
-    """The server will never take this mail; the message says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Mail:
     """What is sent to one or more addresses."""

@@ -20,7 +20,6 @@ Longs = NDArray[np.int64]
 Masks = NDArray[np.bool_]
 Singles = NDArray[np.float32]
 Ints = NDArray[np.int32]
-Bytes = NDArray[np.int8]
 Words = NDArray[np.uint64]
 Records = Any
 """A numpy record array; its columns are listed beside its dtype below."""

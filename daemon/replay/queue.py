@@ -10,7 +10,6 @@ from .compiled import compiled
 NONE = -1
 _ONE = np.uint64(1)
 _BITS = np.uint64(63)
-_SHIFT = np.uint64(6)
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _LOW_BIT = np.zeros(64, np.int64)
 """Number of the only set bit, found by the top six bits of its product with the de Bruijn word."""

@@ -42,9 +42,6 @@ class HeldNodes:
         return len(self.job)
 
 
-NOWHERE = HeldNodes(*(np.zeros(0, np.int64),) * 3, *(np.zeros(0),) * 2, np.zeros(0, np.int64))
-
-
 def as_work(workload: Workload, cluster: Cluster, table: SpeedTable, held: HeldNodes) -> tuple[Workload,
                                                                                                NDArray[np.bool_]]:
     """Return the workload with run times turned into work, and which jobs' places are recorded; others stay as is."""

@@ -155,23 +155,6 @@ def together(names: Sequence[str], left: Mapping[tuple[str, str], float]) -> Flo
     return table
 
 
-def sensitive(cpus: Sequence[Mapping[float, float]], memory: Sequence[Mapping[float, float]], step: float) -> Floats:
-    """Return the ``grants`` of applications whose speed is the least of what their CPUs and their memory allow.
-
-    Each is given by measured points, CPUs per GPU and bytes per GPU (cf. Synergy, OSDI'22, figure 5), one mapping per
-    application; between them it is interpolated. Memory is read off at multiples of ``step``.
-    """
-    if not cpus or len(cpus) != len(memory) or not all((*cpus, *memory)):
-        raise SpeedError("grants need a curve by CPUs and one by memory for each application")
-    return np.minimum(_read_off(cpus, 1.0)[:, :, None], _read_off(memory, step)[:, None, :])
-
-
-def _read_off(curves: Sequence[Mapping[float, float]], step: float) -> Floats:
-    """Return what curves say at multiples of a step, [curve, multiple]."""
-    grid = step * np.arange(int(np.ceil(max(map(max, curves)) / step)) + 1)
-    return np.stack([np.interp(grid, sorted(curve), [curve[point] for point in sorted(curve)]) for curve in curves])
-
-
 def _interpolated(table: Mapping[int, float], most: int) -> Floats:
     if not table or min(table) < 1 or min(table.values()) <= 0:
         raise SpeedError("a speed table needs at least one size, and positive sizes and speeds")

@@ -31,7 +31,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from . import fungible, locality
+from . import speed_priors
 from .site_speeds import ENOUGH, SOURCES, Source, SpeedCell
 from .speed import LEVELS
 
@@ -59,9 +59,9 @@ class Profile:
     """Throughput by number of GPUs, in any unit."""
     spread: Mapping[str, Expected] = field(default_factory=dict)
     cpus: Mapping[float, float] = field(default_factory=dict)
-    """Speed by CPUs per GPU, over that with ``fungible.FAIR_CPUS``."""
+    """Speed by CPUs per GPU, over that with ``speed_priors.FAIR_CPUS``."""
     memory: Mapping[float, float] = field(default_factory=dict)
-    """Speed by bytes per GPU, over that with ``fungible.FAIR_MEMORY``."""
+    """Speed by bytes per GPU, over that with ``speed_priors.FAIR_MEMORY``."""
 
 
 NONE = Profile()
@@ -70,20 +70,20 @@ NONE = Profile()
 @cache
 def profile(application: str) -> Profile:
     """Return what was published of an application of :mod:`.locality`; nothing of any other."""
-    if application not in locality.APPLICATIONS:
+    if application not in speed_priors.APPLICATIONS:
         return NONE
-    slow = locality.slow()[locality.APPLICATIONS.index(application)]
-    whole = range(1, locality.GPUS + 1)
+    slow = speed_priors.slow()[speed_priors.APPLICATIONS.index(application)]
+    whole = range(1, speed_priors.NODE_GPUS + 1)
     # Of one node only: what more nodes cost is spread, and elsewhere a node may have more GPUs.
     size = {gpus: gpus / float(slow[0, gpus - 1]) for gpus in whole}
     apart = [np.log(slow[0, nodes * gpus - 1] / slow[nodes - 1, gpus - 1])
-             for nodes in whole for gpus in whole if nodes > 1 and nodes * gpus <= locality.GPUS]
-    needs = fungible.prior(_TASKS[application])
-    fair_cpus = needs.at(fungible.FAIR_CPUS, fungible.FAIR_MEMORY)
+             for nodes in whole for gpus in whole if nodes > 1 and nodes * gpus <= speed_priors.NODE_GPUS]
+    needs = speed_priors.prior(_TASKS[application])
+    fair_cpus = needs.at(speed_priors.FAIR_CPUS, speed_priors.FAIR_MEMORY)
     return Profile(
         size, {"leaf": Expected(float(np.mean(apart)), float(np.hypot(BETWEEN_SITES, np.std(apart))))},
-        {float(cpus): needs.at(cpus, fungible.FAIR_MEMORY) / fair_cpus for cpus in fungible.CPUS},
-        {float(memory): needs.at(fungible.FAIR_CPUS, memory) / fair_cpus for memory in fungible.MEMORY})
+        {float(cpus): needs.at(cpus, speed_priors.FAIR_MEMORY) / fair_cpus for cpus in speed_priors.CPUS},
+        {float(memory): needs.at(speed_priors.FAIR_CPUS, memory) / fair_cpus for memory in speed_priors.MEMORY})
 
 
 Floats = NDArray[np.float64]

@@ -13,7 +13,6 @@ from . import arrays as a
 from .engine import Run
 from .outcome import QUANTILES, Floats, times
 
-SUFFIXES = (".csv", ".parquet")
 JOBS = ("job", "user", "partition", "submit_s", "start_s", "end_s", "gpus", "wait_s", "jct_s", "bounded_slowdown",
         "preemptions", "status", "nodes")
 _MEASURES = ("jct_s", "wait_s", "bounded_slowdown")

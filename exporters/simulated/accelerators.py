@@ -7,15 +7,13 @@ no page of such a server was recorded.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from .cluster import SimulatedCluster
 from .gpus import Floats
 from .hardware import Server
 from .shortfalls import NUMBERS, Shortfall
 
-Holder = Callable[[int, int], dict[str, str]]
-"""Returns labels that name who holds a GPU: by its number in the cluster, and the server's."""
 _CPX = 8
 """Partitions of an MI300X in the mode CPX."""
 HOT_CELSIUS = 105.0

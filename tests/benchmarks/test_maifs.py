@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.agents.maifs.graph import LEVELS
-from idlewatt.daemon.replay.fungible import drawn
 from idlewatt.daemon.reproduce.maifs import network
 from idlewatt.daemon.reproduce.maifs.agent import ArenaMaifs
 from idlewatt.daemon.reproduce.maifs.arena import ArenaTrace, begin, site_of
+from idlewatt.daemon.reproduce.maifs.models import drawn
 from idlewatt.daemon.reproduce.maifs.sight import PAIR_INPUTS, SEEN, TASKS
 
 BOUND_S = 2e-3

@@ -47,7 +47,7 @@ def test_jobs_and_what_nobody_holds_are_the_wall_meters_integral_over_a_restart(
         runs, days, nodes = (total(history, table) for table in (
             schema.run_energy, schema.energy_days, schema.node_days))
         jobs, nobody = (total(history, schema.energy_days, of_jobs=which) for which in (True, False))
-        waste = sum(history.waste_joules(0, 1e12).values())
+        waste = sum(reading.energy_joules for reading in history.waste(0, 1e12))
     assert runs > 0 < nobody
     assert jobs == pytest.approx(runs, abs=0.01)
     assert runs + nobody == pytest.approx(waste, rel=1e-6)

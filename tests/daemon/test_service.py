@@ -173,9 +173,9 @@ def test_windows_learned_floors_and_jobs_survive_a_restart(rig):
     again = rig.service()
     collect(again)
     with History.read_only(again.settings.storage.url) as history:
-        kept = history.waste_joules(rig.now_s - 86400, rig.now_s + 86400)
+        kept = history.waste(rig.now_s - 86400, rig.now_s + 86400)
         recorded = history.jobs(0, rig.now_s + 86400)
-    assert sum(kept.values()) == pytest.approx(counted, rel=1e-6)
+    assert sum(reading.energy_joules for reading in kept) == pytest.approx(counted, rel=1e-6)
     assert len({job.key for job in recorded}) == len(recorded) == jobs
     assert again.accountant.floors.learned().keys() == floors.keys() != set()
 
@@ -246,9 +246,9 @@ def test_a_server_that_is_away_is_told_and_caught_up_with_over_a_restart(rig, fr
     again.jobs()
     assert (again.process().recording.backlog, again.process().recording.possible) == (0, True)
     with History.read_only(frail_postgres.url) as history:
-        kept = history.waste_joules(rig.now_s - 86400, rig.now_s + 86400)
+        kept = history.waste(rig.now_s - 86400, rig.now_s + 86400)
         assert len(history.jobs(0, rig.now_s + 1)) == len(again.known.snapshot.jobs)
-    assert sum(kept.values()) == pytest.approx(counted, rel=1e-6)
+    assert sum(reading.energy_joules for reading in kept) == pytest.approx(counted, rel=1e-6)
 
 
 def test_a_second_daemon_on_the_same_database_is_refused(rig):

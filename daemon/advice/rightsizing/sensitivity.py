@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....storage.uses import Use
-from ...replay.fungible import PRIORS, TASKS, Sensitivity, filled, prior
+from ...replay.speed_priors import PRIORS, TASKS, Sensitivity, filled, prior
 from .usage_meter import UsageWindow
 
 Floats = NDArray[np.float64]

@@ -14,8 +14,8 @@ import numpy as np
 from ...agents.histories import Material
 from ...recorded_speeds import published
 from ...replay.cluster import Cluster
-from ...replay.locality import APPLICATIONS
 from ...replay.site_speeds import SiteSpeeds
+from ...replay.speed_priors import APPLICATIONS
 from ..packaged import TraceSite
 from ..scorer.sites import SITES, stretch_of
 

@@ -15,13 +15,14 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ...replay import fungible
+from ...replay import speed_priors
 from ...replay.arrays import Floats, Longs
-from ...replay.fungible import FAIR_CPUS, FAIR_MEMORY, MODELS, PRIORS
 from ...replay.power import PowerModel
+from ...replay.speed_priors import FAIR_CPUS, FAIR_MEMORY, PRIORS
 from ..failures import ZeroProgressError
-from . import kernel
+from . import kernel, models
 from .kernel import FAIR, WAITING, NodeArrays, Site, SubmittedJobs
+from .models import MODELS
 
 UNIT = FAIR_MEMORY / FAIR_CPUS
 """Bytes of a unit of memory: a node has as many as CPUs."""
@@ -41,7 +42,7 @@ class ArenaTrace(NamedTuple):
     """Seconds at the fair share."""
     gpus: Longs
     model: Longs
-    """Index of ``fungible.MODELS``."""
+    """Index of ``models.MODELS``."""
 
 
 class RoundPolicy(Protocol):
@@ -89,9 +90,9 @@ def site_of(nodes: int, *, disturbing: bool = False, leaf: int = 0) -> Site:
     ``disturbing`` neighbours slow each other as DeepShare measured.
     """
     rates, best, options = _tables()
-    company = fungible.company() if disturbing else np.ones((len(MODELS), len(MODELS)))
+    company = models.company() if disturbing else np.ones((len(MODELS), len(MODELS)))
     one, node, more = PREEMPTION_S
-    return Site(rates, best, options, company, np.array([one, one, *[node] * 7, more]), fungible.crossing(),
+    return Site(rates, best, options, company, np.array([one, one, *[node] * 7, more]), models.crossing(),
                 _traits(rates), _draw(rates.shape[1] - 1), np.arange(nodes) // (leaf or nodes), nodes)
 
 
@@ -109,7 +110,7 @@ def _traits(rates: Floats) -> Floats:
     The speeds are those of one GPU at ``CURVE`` CPUs with the fair share of memory, and at the fair CPUs with the least
     memory, less that at the fair share.
     """
-    tasks = np.array([[float(model in models) for models in fungible.TASKS.values()] for model in MODELS])
+    tasks = np.array([[float(model in models) for models in speed_priors.TASKS.values()] for model in MODELS])
     fair = int(FAIR_CPUS)
     curve = rates[:, 1, list(CURVE), fair] - 1.0
     return np.hstack([tasks, curve, rates[:, 1, fair, 1:2] - 1.0])
@@ -145,8 +146,8 @@ def _options(rates: Floats) -> Longs:
 
 
 def _worth_having(rates: Floats, gpus: int) -> list[tuple[int, int]]:
-    cpus = np.unique(np.minimum(fungible.CPUS * gpus, len(rates) - 1)).astype(int).tolist()
-    memory = np.unique(np.minimum(fungible.MEMORY / UNIT * gpus, len(rates) - 1).round()).astype(int).tolist()
+    cpus = np.unique(np.minimum(speed_priors.CPUS * gpus, len(rates) - 1)).astype(int).tolist()
+    memory = np.unique(np.minimum(speed_priors.MEMORY / UNIT * gpus, len(rates) - 1).round()).astype(int).tolist()
     kept: list[tuple[int, int]] = []
     for place in product(cpus, memory):  # smaller ones come first, in one of the two
         if not any(c <= place[0] and m <= place[1] and rates[c, m] >= rates[place] - 1e-9 for c, m in kept):

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...replay.arrays import Floats
-from ...replay.fungible import SHARES
-from ...replay.locality import PER_CROSSING
 from ...replay.outcome import FEWEST_PAIRS, Interval, alike_ratio
+from ...replay.speed_priors import PER_CROSSING
 from .. import plots
 from ..evolution import EvolutionProgress
 from ..plots import Plot
 from ..report import Section, Table, interval
 from . import network
+from .models import SHARES
 from .sight import SURVEYED
 from .train import WORTH, order_only
 from .trial import INDEPENDENT, OURS, PROGRAMME, Contest, less

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ....storage.traces import TraceError
-from ...replay import fungible
 from ...replay.arrays import Floats, Longs
 from ...replay.workload import Workload
 from .. import packaged
 from ..packaged import workload_of
+from . import models
 from .arena import ArenaTrace, site_of
 from .kernel import Site
 
@@ -111,7 +111,7 @@ def held_out(history: PackagedTrace, traces: Path, nodes: int, most: int) -> lis
 def _as_it_was(work: Workload, rows: Longs, seed: int) -> ArenaTrace:
     """Return jobs, submitted over a day and the longest cut, but else as they were."""
     return ArenaTrace(_stretched(work.submit[rows]), _run(work, rows), work.gpus[rows].astype(np.int64),
-                      fungible.drawn(len(rows), np.random.default_rng([0, seed])))
+                      models.drawn(len(rows), np.random.default_rng([0, seed])))
 
 
 def complete(place: HeldOutCluster, traces: Path, seed: int = 0) -> ArenaTrace:
@@ -123,7 +123,7 @@ def complete(place: HeldOutCluster, traces: Path, seed: int = 0) -> ArenaTrace:
     if not len(rows):
         raise TraceError(f"{path}: no job of {place.partition} since day {place.history.held_out}; is this all of it?")
     return ArenaTrace(work.submit[rows] - work.submit[rows[0]], work.run[rows].astype(np.float64),
-                      work.gpus[rows].astype(np.int64), fungible.drawn(len(rows), np.random.default_rng(seed)))
+                      work.gpus[rows].astype(np.int64), models.drawn(len(rows), np.random.default_rng(seed)))
 
 
 def at_once(trace: ArenaTrace) -> ArenaTrace:
@@ -156,7 +156,7 @@ def _drawn(traces: Path, nodes: int, large: bool, draw: np.random.Generator) -> 
         run, gpus = enlarged(run, gpus, nodes, draw)
     enough = 1 + int(np.searchsorted(np.cumsum(run * gpus), draw.uniform(0.8, 1.6) * nodes * GPUS * DAY_S))
     return ArenaTrace(_stretched(work.submit[rows[:enough]]), run[:enough], gpus[:enough],
-                      fungible.drawn(len(rows[:enough]), draw))
+                      models.drawn(len(rows[:enough]), draw))
 
 
 def enlarged(run: Floats, gpus: Longs, nodes: int, draw: np.random.Generator) -> tuple[Floats, Longs]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ....storage.traces import TraceError
-from ...replay import locality
+from ...replay import speed_priors
 from ...replay.arrays import Floats, Longs
 from ...replay.optimum import elastic_jct_mean_bound
 from ..packaged import LINGJUN, PHILLY, VENUS, workload_of
@@ -99,10 +99,11 @@ class ArenaEpisode:
 
 def site(gpus: int, per_leaf: int | None = None) -> Site:
     """Return a cluster of so many GPUs; ValueError unless nodes are whole."""
-    if gpus < locality.GPUS or gpus % locality.GPUS:
-        raise ValueError(f"{gpus} GPUs are no whole number of nodes of {locality.GPUS}")
+    if gpus < speed_priors.NODE_GPUS or gpus % speed_priors.NODE_GPUS:
+        raise ValueError(f"{gpus} GPUs are no whole number of nodes of {speed_priors.NODE_GPUS}")
     several = per_leaf or (PER_LEAF if gpus > 128 else PER_LEAF // 2)
-    return Site(gpus // locality.GPUS, locality.GPUS, several, locality.slow(), locality.PER_CROSSING)
+    nodes = gpus // speed_priors.NODE_GPUS
+    return Site(nodes, speed_priors.NODE_GPUS, several, speed_priors.slow(), speed_priors.PER_CROSSING)
 
 
 def jobs_of(submit: ArrayLike, run: ArrayLike, gpus: ArrayLike, application: ArrayLike) -> EpisodeJobs:
@@ -116,8 +117,8 @@ def jobs_of(submit: ArrayLike, run: ArrayLike, gpus: ArrayLike, application: Arr
 def described() -> Mapping[str, object]:
     """Return all that the bench is made of, as JSON can hold it: an agent that was trained on another is another."""
     return {"jobs": _JOBS, "jobs per GPU": JOBS_PER_GPU, "loads": LOADS, "largest": LARGEST, "longest": LONGEST_S,
-            "nodes per leaf": PER_LEAF, "window": WINDOW, "speeds": locality.slow().tolist(),
-            "crossing": locality.PER_CROSSING, "mixes": MIXES, "GPUs of a node": locality.GPUS}
+            "nodes per leaf": PER_LEAF, "window": WINDOW, "speeds": speed_priors.slow().tolist(),
+            "crossing": speed_priors.PER_CROSSING, "mixes": MIXES, "GPUs of a node": speed_priors.NODE_GPUS}
 
 
 def made_up(seed: int, number: int, gpus: int, mix: str) -> ArenaEpisode:
@@ -154,7 +155,7 @@ def _episode(draw: np.random.Generator, gpus: int, wanted: Longs, run: Floats, s
              mix: str) -> ArenaEpisode:
     span_s = float((run * wanted).sum()) / gpus / draw.uniform(*LOADS)
     when = (submit - submit[0]) / max(float(submit[-1] - submit[0]), 1e-9) * span_s
-    application = draw.integers(0, len(locality.APPLICATIONS), len(run))
+    application = draw.integers(0, len(speed_priors.APPLICATIONS), len(run))
     return ArenaEpisode(site(gpus), jobs_of(when, run, wanted, application), mix, int(draw.integers(1 << 31)))
 
 

@@ -10,7 +10,7 @@ from twin_elastic import ElasticTwin
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine
 from idlewatt.daemon.replay.cluster import Cluster, ClusterError
-from idlewatt.daemon.replay.speed import SpeedError, SpeedTable, measured, sensitive, together
+from idlewatt.daemon.replay.speed import SpeedError, SpeedTable, measured, together
 from idlewatt.daemon.replay.state import ClusterState, Resize, Start
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.storage.records import Node
@@ -134,7 +134,7 @@ class Granting:
 
 def test_a_job_short_of_cpus_runs_slower_until_it_gets_them_at_a_price():
     cluster = Cluster.from_records([Node("n", ("p",), 8, cpus=16)])
-    table = SpeedTable(np.ones((1, 1)), np.ones((1, 5)), grants=sensitive([{0: 0.0, 4: 1.0}], [{1: 1.0}], 1.0))
+    table = SpeedTable(np.ones((1, 1)), np.ones((1, 5)), grants=np.arange(5.0)[None, :, None] / 4)
     workload = Workload.of([0, 20], [100, 200], [2, 2], cpus=[8, 8])
     run = engine.run(cluster, workload, Granting(), speed=table)
     assert run.end.tolist() == [20 + 90, 110 + 200 - 45]  # at half speed until the next decision

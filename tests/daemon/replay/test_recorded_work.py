@@ -11,7 +11,7 @@ from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.execution_rate import level_of
-from idlewatt.daemon.replay.recorded_work import NOWHERE, HeldNodes, as_work
+from idlewatt.daemon.replay.recorded_work import HeldNodes, as_work
 from idlewatt.daemon.replay.speed import FLAT, SpeedTable
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import Workload
@@ -19,6 +19,7 @@ from idlewatt.storage.records import Node
 
 CLUSTER = Cluster.from_records([Node(f"n{i}", ("p",), 4, leaf=f"l{i // 2}", spine=f"s{i // 4}") for i in range(6)])
 SPREAD = np.array([[1, 1, 1, 1, 1], [1, 1, 0.8, 0.6, 0.4], [1, 1, 0.9, 0.9, 0.5]], np.float64)
+NOWHERE = HeldNodes(*(np.zeros(0, np.int64),) * 3, *(np.zeros(0),) * 2, np.zeros(0, np.int64))
 ALONE = SpeedTable(np.ones((3, 1)), SPREAD)
 TOGETHER = SpeedTable(np.ones((3, 1)), SPREAD, np.array([[1, 1, 1], [1, 0.5, 0.7], [1, 0.9, 1.0]]))
 

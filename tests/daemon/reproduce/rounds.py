@@ -4,8 +4,8 @@ import gzip
 
 import numpy as np
 
-from idlewatt.daemon.replay.fungible import MODELS
 from idlewatt.daemon.reproduce.maifs.arena import ArenaTrace, site_of
+from idlewatt.daemon.reproduce.maifs.models import MODELS
 
 SITE = site_of(4)
 ALEXNET, RESNET18, RESNET50, GNMT = (MODELS.index(model) for model in ("alexnet", "resnet18", "resnet50", "gnmt"))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.advice.rightsizing.sensitivity import SAME, Evidence, NodeShare, matrix, recognized, speed_estimate
 from idlewatt.daemon.advice.rightsizing.usage_meter import UsageWindow
-from idlewatt.daemon.replay.fungible import FAIR_MEMORY, GB, PRIORS
+from idlewatt.daemon.replay.speed_priors import FAIR_MEMORY, GB, PRIORS
 from idlewatt.storage.uses import Use
 
 MARGIN, STARVED = 0.15, 0.8

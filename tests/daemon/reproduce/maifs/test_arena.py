@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rounds import ALEXNET, GNMT, RESNET18, RESNET50, SITE, check, drawn, trace
 
-from idlewatt.daemon.replay.fungible import MODELS
 from idlewatt.daemon.reproduce.failures import ZeroProgressError
 from idlewatt.daemon.reproduce.maifs import kernel
 from idlewatt.daemon.reproduce.maifs.agent import ArenaMaifs
 from idlewatt.daemon.reproduce.maifs.arena import begin, replay, site_of, watch
 from idlewatt.daemon.reproduce.maifs.baselines import Synergy, baselines, fifo, srsf
+from idlewatt.daemon.reproduce.maifs.models import MODELS
 from idlewatt.daemon.reproduce.maifs.optimum import (
     ANY,
     InfeasibleError,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idlewatt.daemon.replay.communication import cost
-from idlewatt.daemon.replay.locality import APPLICATIONS
+from idlewatt.daemon.replay.speed_priors import APPLICATIONS
 from idlewatt.daemon.reproduce.topdrl import kernel, orders, placing
 from idlewatt.daemon.reproduce.topdrl.arena import (
     MIXES,

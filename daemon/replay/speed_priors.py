@@ -1,16 +1,11 @@
-"""Fungible jobs: how fast a model trains with the CPUs and the memory that it is given beside its GPUs.
+"""What is assumed of a job's speed before it was measured: by closeness, and by CPUs and memory beside its GPUs.
 
-Speeds are relative to a job's fair share of its node, which is 3 CPUs and 62.5 GB for each GPU of Synergy's servers
-(8 GPUs, 24 CPUs, 500 GB). Where the numbers come from:
-
-* ``PRIORS``, by model: the throughput matrices that Synergy's simulator goes by (Mohan et al., OSDI'22; public code
-  msr-fiddle/synergy, profiled on V100 servers with a cache that keeps what memory allows). Language models need one CPU
-  and 20.8 GB per GPU and gain from nothing; image and speech models with 20.8 GB wait for their storage.
-* ``SHARES``: Synergy's default split into tasks, for traces that do not tell what their jobs train.
-* ``MEASURED_AS``: Pollux' step times (:mod:`.locality`), for jobs on several nodes.
-* ``LEFT``, by task: what DeepShare measured (shared_thp_ratio, mean over the runs on the fewest nodes) of jobs that
-  *share nodes and both span several*: MobileNetV3 for image, Transformer-XL for language; nobody measured speech. For
-  jobs within one node that is an upper estimate of the harm; what CPUs and memory do to them is in the matrices.
+* What closeness is worth by application is measured, on nodes of four GPUs (Pollux); what switches cost is assumed.
+* Speeds by CPUs and memory are relative to a job's fair share of its node, which is 3 CPUs and 62.5 GB for each GPU of
+  Synergy's servers (8 GPUs, 24 CPUs, 500 GB). ``PRIORS`` has them by model: the throughput matrices that Synergy's
+  simulator goes by (Mohan et al., OSDI'22; public code msr-fiddle/synergy, profiled on V100 servers with a cache that
+  keeps what memory allows). Language models need one CPU and 20.8 GB per GPU and gain from nothing; image and speech
+  models with 20.8 GB wait for their storage.
 
 A job whose sensitivity nobody knows has none here: it stays at its fair share.
 """
@@ -21,14 +16,34 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from . import locality
-from .arrays import Floats, Longs
-from .speed import LEVELS, SpeedError, SpeedTable, together
+from .arrays import Floats
+from .speed import SpeedError
 
+NODE_GPUS = 4
+"""Of a node, as on the machines that were measured."""
+PER_CROSSING = 0.2
+"""Share by which each leaf switch beyond the first prolongs what communication costs: our choice, for nobody measured
+across leaf switches on these machines. The predecessor has so much for each further machine."""
+
+_MEASURED = {
+    "bert": ((1.00, 1.00, 1.03, 1.04), (1.61, 2.17, 2.41, 2.59), (1.40, 1.59, 1.69, 1.74), (1.60, 1.71, 1.81, 1.89)),
+    "yolov3": ((1.00, 1.06, 1.20, 1.33), (1.82, 2.44, 2.91, 3.05), (1.57, 1.87, 2.14, 2.35), (1.66, 1.94, 2.20, 2.38)),
+    "ncf": ((1.00, 1.28, 1.39, 1.59), (2.48, 2.81, 3.54, 3.80), (1.88, 2.60, 2.80, 3.02), (2.44, 2.88, 2.95, 3.17)),
+    "deepspeech2": ((1.00, 1.06, 1.04, 1.07), (1.05, 1.09, 1.13, 1.14), (1.07, 1.12, 1.17, 1.19),
+                    (1.12, 1.14, 1.17, 1.18)),
+    "cifar10": ((1.00, 1.17, 1.17, 1.12), (1.03, 1.13, 1.19, 1.18), (1.06, 1.16, 1.21, 1.20), (1.10, 1.16, 1.21, 1.21)),
+    "imagenet": ((1.00, 1.02, 1.08, 1.09), (1.04, 1.05, 1.12, 1.09), (1.05, 1.06, 1.09, 1.11),
+                 (1.07, 1.08, 1.11, 1.12)),
+}
+"""Time of a step, over that on one GPU, by nodes (1 to 4; more count as 4) and GPUs on the fullest node (1 to 4).
+
+Means over all such placements in the tables of Pollux's artifact (Qiao et al., OSDI'21; Apache-2.0), at the largest
+batch of a GPU that was measured on each of them. Three nodes are faster than two there, as they were measured.
+"""
+APPLICATIONS = tuple(_MEASURED)
 GB = 1e9
 FAIR_CPUS, FAIR_MEMORY = 3.0, 62.5 * GB
 """Of Synergy's servers, per GPU."""
@@ -38,6 +53,11 @@ MEMORY = FAIR_MEMORY * np.array([1 / 3, 1, 2, 3, 4])
 """Bytes per GPU, likewise."""
 STARVED = 0.1
 """Speed of what reads its data from storage again and again."""
+
+
+def slow() -> Floats:
+    """Return the table, [application, nodes less 1, GPUs on the fullest node less 1]."""
+    return np.array(list(_MEASURED.values()))
 
 
 @dataclass(frozen=True)
@@ -136,64 +156,11 @@ PRIORS: Mapping[str, Sensitivity] = {
     "m5": _starving(.3, .66, 1, 1.2, 1.4, 1.5, more={6: (2, 2.5, 2.5)}),
     "deepspeech": _starving(.3, .66, 1)}
 """By model."""
-MODELS = tuple(PRIORS)
 TASKS: Mapping[str, tuple[str, ...]] = {
     "image": ("alexnet", "shufflenet", "resnet18", "mobilenet", "resnet50"),
     "language": ("gnmt", "transformer", "lstm"), "speech": ("m5", "deepspeech")}
-TASK_OF: Mapping[str, str] = {model: task for task, models in TASKS.items() for model in models}
-SHARES: Mapping[str, float] = {"image": 0.2, "language": 0.7, "speech": 0.1}
-"""Of jobs, by task."""
-LEFT: Mapping[tuple[str, str], float] = {("image", "image"): 0.97, ("image", "language"): 0.85,
-                                         ("language", "image"): 0.85, ("language", "language"): 0.65}
-"""Part of its speed that the first task keeps beside the second; pairs that nobody measured are left out."""
-MEASURED_AS: Mapping[str, str] = {"image": "imagenet", "language": "bert", "speech": "deepspeech2"}
-"""The application of Pollux that stands for a task where nodes communicate."""
-MOST_LEAVES = 8
-"""Leaf switches from which on more of them change nothing."""
 
 
 def prior(task: str) -> Sensitivity:
     """Return the mean of a task's models, for a job of which no more is known than its task."""
     return Sensitivity(CPUS, MEMORY, np.mean([PRIORS[model].speed for model in TASKS[task]], axis=0))
-
-
-def drawn(count: int, draw: np.random.Generator, shares: Mapping[str, float] = SHARES) -> Longs:
-    """Return the models, as indexes of ``MODELS``, of jobs whose trace does not tell: a task by its share, then any."""
-    chance = np.zeros(len(MODELS))
-    for task, share in shares.items():
-        for model in TASKS[task]:
-            chance[MODELS.index(model)] = share / len(TASKS[task])
-    return draw.choice(len(MODELS), count, p=chance / chance.sum())
-
-
-def company() -> Floats:
-    """Return what a model keeps of its speed beside another, [model, neighbour's]; 1 where nobody measured."""
-    left = {(one, other): LEFT.get((TASK_OF[one], TASK_OF[other]), 1.0) for one in MODELS for other in MODELS}
-    return together(MODELS, left)
-
-
-def crossing() -> Floats:
-    """Return what a model on whole nodes keeps of its speed, [model, leaf switches less 1]; at one it keeps all.
-
-    Its steps take as long as Pollux measured for its task (``MEASURED_AS``) on four nodes, and each further switch
-    prolongs their communication by ``locality.PER_CROSSING``, which is an assumption.
-    """
-    step = {task: locality.slow()[locality.APPLICATIONS.index(name), -1, -1] for task, name in MEASURED_AS.items()}
-    longer = 1.0 + locality.PER_CROSSING * np.arange(MOST_LEAVES)
-    return np.array([step[TASK_OF[model]] / (1.0 + (step[TASK_OF[model]] - 1.0) * longer) for model in MODELS])
-
-
-def _grants(step: float) -> Floats:
-    """Return speeds by [model, CPUs, multiples of ``step`` bytes], each per GPU: ``SpeedTable.grants``."""
-    steps = range(int(np.ceil(MEMORY[-1] / step)) + 1)
-    return np.array([[[sensitivity.at(cpus, along * step) for along in steps] for cpus in range(int(CPUS[-1]) + 1)]
-                     for sensitivity in PRIORS.values()])
-
-
-def speed_table(step: float = FAIR_MEMORY / 3, **others: Any) -> SpeedTable:
-    """Return what ``engine.run(speed=...)`` needs to replay jobs whose ``application`` is an index of ``MODELS``.
-
-    It is for policies of the engine that give CPUs and memory with their starts; ``others`` are fields of the table.
-    """
-    return SpeedTable(**{"size": np.ones((len(MODELS), 1)), "spread": np.ones((len(MODELS), len(LEVELS))),
-                         "grants": _grants(step), "step": step, **others})
