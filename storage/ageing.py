@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, select
 
-from . import schema, waste_windows, windows
+from . import schema, waste, windows
 from .database import upsert
 from .packed import Window
 
@@ -58,7 +58,7 @@ def _packing(table: Table, window: Window) -> Step:
 
     def pack_waste(connection: Connection) -> int:
         parts = within & (table.c.node != "")
-        waste_windows.put(connection, window, {
+        waste.put(connection, window, {
             (row.node, row.partition, row.power_class): row.energy_mj
             for row in connection.execute(select(table).where(parts))})
         return connection.execute(delete(table).where(parts)).rowcount
@@ -88,12 +88,12 @@ def _merge_gpus(connection: Connection, within: ColumnElement[bool], hour_s: flo
 
 
 def _merge_places(connection: Connection, within: ColumnElement[bool], hour_s: float) -> int:
-    total: dict[waste_windows.Place, int] = {}
-    for _, energies in waste_windows.waste_windows(connection, within):
+    total: dict[waste.Place, int] = {}
+    for _, energies in waste.windows_of_nodes(connection, within):
         for place, energy in energies.items():
             total[place] = total.get(place, 0) + energy
     removed = connection.execute(delete(schema.waste_windows).where(within)).rowcount
-    waste_windows.put(connection, (hour_s, HOUR_S), total)
+    waste.put(connection, (hour_s, HOUR_S), total)
     return removed - 1
 
 

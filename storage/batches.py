@@ -33,6 +33,7 @@ from . import (
     speeds,
     underuse,
     uses,
+    waste,
 )
 from .former import renewed
 from .notices import Notice
@@ -114,7 +115,7 @@ KINDS: Mapping[str, FactKind] = {
     "seen": FactKind(SnapshotChanges, _seen),
     "finished": FactKind(tuple[Job, ...], _finished),
     "rollups": FactKind(tuple[GpuRollup, ...], energy.store_rollups),
-    "waste": FactKind(tuple[WasteReading, ...], lambda connection, facts, _: energy.store_waste(connection, facts)),
+    "waste": FactKind(tuple[WasteReading, ...], lambda connection, facts, _: waste.store(connection, facts)),
     "shares": FactKind(tuple[EnergyShare, ...], lambda connection, facts, _: run_energy.store(connection, facts)),
     "floors": FactKind(tuple[tuple[tuple[str, str], IdleFloor], ...],
                        lambda connection, facts, _: energy.store_floors(connection, dict(facts))),

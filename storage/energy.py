@@ -1,16 +1,16 @@
-"""Records energy: rollups per GPU, waste per class, learned idle floors."""
+"""Records what was measured of GPUs: rollups in windows, learned idle floors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, select
+from sqlalchemy import Connection, Row, select
 
-from . import schema, waste_windows, windows
+from . import schema, windows
 from .database import upsert
-from .power_classes import PowerClass
-from .records import GpuRollup, IdleFloor, WasteReading
-from .values import chunks, number, thousandths, words
+from .packed import starts_within
+from .records import GpuRollup, IdleFloor
+from .values import chunks, number, words
 from .windows import GpuKey
 
 
@@ -27,43 +27,11 @@ def load_rollups(connection: Connection, since_s: float, until_s: float, node: s
     """Return the rollups of windows that start in [since, until), of all nodes or one."""
     names, (old, new) = windows.names_of(connection, node), (schema.rollups, schema.gpu_windows)
     found = [_rollup_of(row, names[row.board]) for row in connection.execute(
-        select(old).where(_starts_within(old, since_s, until_s)).order_by(old.c.start_s, old.c.board))
+        select(old).where(starts_within(old, since_s, until_s)).order_by(old.c.start_s, old.c.board))
         if row.board in names]
-    for window in windows.gpu_windows(connection, _starts_within(new, since_s, until_s)):
+    for window in windows.gpu_windows(connection, starts_within(new, since_s, until_s)):
         found += windows.rollups_of(window, names)
     return tuple(sorted(found, key=lambda rollup: rollup.start_s))
-
-
-def _starts_within(table: Table, since_s: float, until_s: float) -> ColumnElement[bool]:
-    return (table.c.start_s >= since_s) & (table.c.start_s < until_s)
-
-
-def store_waste(connection: Connection, readings: Iterable[WasteReading]) -> None:
-    """Record the energy of classes; one that is given again for the same window replaces the first."""
-    some = list(readings)
-    waste_windows.store_waste(connection, (reading for reading in some if reading.node))
-    rows = [{"start_s": reading.start_s, "seconds": reading.seconds, "partition": words(reading.partition),
-             "node": words(reading.node), "power_class": reading.power_class.value,
-             "energy_mj": energy} for reading in some
-            if not reading.node and (energy := thousandths(reading.energy_joules)) is not None]
-    upsert(connection, schema.waste, rows, update=("energy_mj",))
-
-
-def load_waste(connection: Connection, since_s: float, until_s: float, *, per_node: bool) -> tuple[WasteReading, ...]:
-    """Return the energy by class of windows that start in [since, until): of partitions, or of their nodes."""
-    table, packed = schema.waste, schema.waste_windows
-    found = [_waste_of(row) for row in connection.execute(select(table).where(
-        _starts_within(table, since_s, until_s), (table.c.node != "") == per_node).order_by(table.c.start_s))]
-    if not per_node:
-        return tuple(found)
-    for window, energies in waste_windows.waste_windows(connection, _starts_within(packed, since_s, until_s)):
-        found += waste_windows.readings_of(window, energies)
-    return tuple(sorted(found, key=lambda reading: reading.start_s))
-
-
-def _waste_of(row: Row[object]) -> WasteReading:
-    return WasteReading(row.start_s, row.seconds, row.partition, PowerClass(row.power_class), row.energy_mj / 1000,
-                        row.node)
 
 
 def _rollup_of(row: Row[object], gpu: GpuKey) -> GpuRollup:

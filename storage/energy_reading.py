@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection, func, select
 
-from . import energy_prices, energy_queries, finished, schema, timelines, underuse, uses
+from . import energy_prices, energy_queries, finished, schema, timelines, underuse, uses, waste
 from .energy_prices import EnergyPrice
 from .energy_queries import Dimension, Order, RunFilter, RunRow
 from .finished import Finished
@@ -86,7 +86,7 @@ class EnergyReader(ABC):
             -> tuple[tuple[Window, dict[str, dict[PowerClass, float]]], ...]:
         """Return the joules of nodes by class in up to ``most`` windows that lie within [since, until)."""
         with self._reading() as connection:
-            return tuple(timelines.nodes(connection, since_s, until_s, most))
+            return tuple(waste.by_node(connection, since_s, until_s, most))
 
     def use_of_run(self, job_id: str, submit_s: float, start_s: float) -> Use | None:
         """Return what a run used of its CPUs and memory; None where that is not known."""

@@ -121,17 +121,6 @@ class History(HistoryReader):
                 engine.dispose()
                 raise
 
-    @staticmethod
-    def read_only(url: str) -> HistoryReader:
-        """Open for reading beside a running daemon: no lock, no migration.
-
-        Raises ``SchemaTooNew``, ``SchemaTooOld`` or ``StoreUnavailable``.
-        """
-        engine = database.connect(database.parse(url), read_only=True)
-        with database.translated(engine.url):
-            database.check_schema(engine)
-        return HistoryReader(engine)
-
     @property
     def backlog(self) -> int:
         """Return how many facts wait to be written."""

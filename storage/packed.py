@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import ColumnElement, Connection, Table, select
 
 from .database import upsert
 from .values import TableRow
@@ -32,6 +32,8 @@ Window = tuple[float, float]
 MISSING = np.iinfo(np.int64).min
 """What is not measured."""
 _VERSION = 1
+LONGEST_S = 3600.0
+"""No window is longer."""
 _LENGTH = struct.Struct("<I")
 
 
@@ -93,3 +95,17 @@ def put_packed(connection: Connection, table: Table, window: Window, packed: byt
     """Record a window, in place of what was recorded of it."""
     start_s, seconds = window
     upsert(connection, table, [{"start_s": start_s, "seconds": seconds, "packed": packed}], update=("packed",))
+
+
+def starts_within(table: Table, since_s: float, until_s: float) -> ColumnElement[bool]:
+    """Return what holds of windows that start in [since, until)."""
+    return (table.c.start_s >= since_s) & (table.c.start_s < until_s)
+
+
+def spread(connection: Connection, table: Table, since_s: float, until_s: float, most: int) -> list[float]:
+    """Return the starts of up to ``most`` windows that are spread evenly over [since, until)."""
+    starts = connection.execute(select(table.c.start_s).where(
+        table.c.start_s > since_s - LONGEST_S, table.c.start_s + table.c.seconds > since_s,
+        table.c.start_s < until_s).distinct().order_by(table.c.start_s)).scalars().all()
+    step = max(1, -(-len(starts) // most))
+    return list(starts[::step])

@@ -24,9 +24,11 @@ from . import (
     scheduler_configuration,
     schema,
     simulated,
+    space,
     speeds,
     underuse,
     uses,
+    waste,
 )
 from .advice import AdviceChange, IssuedAdvice
 from .charges import Charge
@@ -90,22 +92,22 @@ class NodeChange:
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class TableStats:
-    """How much a table holds; bytes with its indexes, None where the database does not tell."""
-
-    table: str
-    rows: int
-    bytes: int | None
-    oldest_s: float | None
-    newest_s: float | None
-
-
 class HistoryReader(EnergyReader, NoticeReader):
     """The reading half of the history. Every method raises ``StoreUnavailable`` when the database cannot be read."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+
+    @staticmethod
+    def read_only(url: str) -> HistoryReader:
+        """Open for reading beside a running daemon: no lock, no migration.
+
+        Raises ``SchemaTooNew``, ``SchemaTooOld`` or ``StoreUnavailable``.
+        """
+        engine = database.connect(database.parse(url), read_only=True)
+        with database.translated(engine.url):
+            database.check_schema(engine)
+        return HistoryReader(engine)
 
     def __enter__(self) -> Self:
         return self
@@ -252,7 +254,7 @@ class HistoryReader(EnergyReader, NoticeReader):
     def waste(self, since_s: float, until_s: float, *, per_node: bool = False) -> tuple[WasteReading, ...]:
         """Return the energy by class of windows that start in [since, until): of partitions, or of their nodes."""
         with self._reading() as connection:
-            return energy.load_waste(connection, since_s, until_s, per_node=per_node)
+            return waste.load(connection, since_s, until_s, per_node=per_node)
 
     def rollups(self, since_s: float, until_s: float, *, node: str | None = None) -> tuple[GpuRollup, ...]:
         """Return rollups of windows that start in [since, until)."""
@@ -302,12 +304,12 @@ class HistoryReader(EnergyReader, NoticeReader):
         with database.translated(self._engine.url):
             return placements.load(self._engine, since_s, until_s)
 
-    def stats(self, tell: database.Tell = lambda done, total: None) -> tuple[TableStats, ...]:
+    def stats(self, tell: database.Tell = lambda done, total: None) -> tuple[space.TableStats, ...]:
         """Return rows, bytes and age of every table; ``tell`` hears how many of how many tables are counted."""
-        found: list[TableStats] = []
+        found: list[space.TableStats] = []
         with self._reading() as connection:
             for name, clock in schema.CLOCKS.items():
-                found.append(_stats(connection, schema.metadata.tables[name], clock))
+                found.append(space.table_stats(connection, schema.metadata.tables[name], clock))
                 tell(len(found), len(schema.CLOCKS))
         return tuple(found)
 
@@ -370,21 +372,3 @@ def _runs(connection: Connection, job: int) -> tuple[JobRun, ...]:
     rows = connection.execute(select(table).where(table.c.job == job).order_by(table.c.start_s))
     return tuple(JobRun(row.start_s, row.end_s, JobState(row.state), tuple(held.get((job, row.start_s), ())),
                         said.get(row.id, {})) for row in rows)
-
-
-def _stats(connection: Connection, table: Table, clock: str) -> TableStats:
-    age = table.c[clock]
-    rows, oldest, newest = connection.execute(select(func.count(), func.min(age), func.max(age))
-                                              .select_from(table)).one()
-    return TableStats(table.name, rows, _bytes(connection, table), oldest, newest)
-
-
-def _bytes(connection: Connection, table: Table) -> int | None:
-    if connection.dialect.name == "postgresql":
-        return int(connection.execute(text("SELECT pg_total_relation_size(:name)"), {"name": table.name}).scalar_one())
-    # An optional part of SQLite.
-    if not connection.execute(text("SELECT sqlite_compileoption_used('ENABLE_DBSTAT_VTAB')")).scalar_one():
-        return None
-    return int(connection.execute(text(
-        "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = TRUE AND name IN "
-        "(SELECT name FROM sqlite_schema WHERE tbl_name = :name)"), {"name": table.name}).scalar_one())

@@ -158,7 +158,7 @@ waste_windows = Table(
     "waste_windows", metadata,
     Column("start_s", Double, primary_key=True),
     Column("seconds", Double, primary_key=True),
-    Column("packed", LargeBinary, nullable=False),  # the classes of all nodes, see waste_windows.py
+    Column("packed", LargeBinary, nullable=False),  # the classes of all nodes, see waste.py
 )
 
 run_energy, run_windows, energy_days, node_days = energy_schema.tables(metadata)

@@ -1,12 +1,15 @@
-"""Gives the space of deleted rows back to the file system, and tells how far that is."""
+"""Tells how much tables hold, gives the space of deleted rows back to the file system, and tells how far that is."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, Table, func, select, text
 
 from . import schema
 from .database import Tell
@@ -19,6 +22,36 @@ if TYPE_CHECKING:
 WRITTEN = 3
 """Times that SQLite writes what is left: into a temporary file, from there into its log, from there into the file."""
 LOOKS_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class TableStats:
+    """How much a table holds; bytes with its indexes, None where the database does not tell."""
+
+    table: str
+    rows: int
+    bytes: int | None
+    oldest_s: float | None
+    newest_s: float | None
+
+
+def table_stats(connection: Connection, table: Table, clock: str) -> TableStats:
+    """Return how much a table holds; ``clock`` is the column that tells how old a row is."""
+    age = table.c[clock]
+    rows, oldest, newest = connection.execute(select(func.count(), func.min(age), func.max(age))
+                                              .select_from(table)).one()
+    return TableStats(table.name, rows, _bytes(connection, table), oldest, newest)
+
+
+def _bytes(connection: Connection, table: Table) -> int | None:
+    if connection.dialect.name == "postgresql":
+        return int(connection.execute(text("SELECT pg_total_relation_size(:name)"), {"name": table.name}).scalar_one())
+    # An optional part of SQLite.
+    if not connection.execute(text("SELECT sqlite_compileoption_used('ENABLE_DBSTAT_VTAB')")).scalar_one():
+        return None
+    return int(connection.execute(text(
+        "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = TRUE AND name IN "
+        "(SELECT name FROM sqlite_schema WHERE tbl_name = :name)"), {"name": table.name}).scalar_one())
 
 
 def rewrite_sqlite(driver: sqlite3.Connection, tell: Tell) -> None:

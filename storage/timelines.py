@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, select
 
-from . import schema, waste_windows, windows
+from . import schema, windows
 from .energy_queries import RunRow
-from .packed import Window, readable, unpack
+from .packed import Window, readable, spread, unpack
 from .power_classes import PowerClass
 from .records import GpuRollup
-
-LONGEST_S = 3600.0
-"""No window is longer."""
 
 
 def classes(connection: Connection, run: RunRow, most: int) -> Iterator[tuple[Window, dict[PowerClass, int]]]:
@@ -22,7 +19,7 @@ def classes(connection: Connection, run: RunRow, most: int) -> Iterator[tuple[Wi
     Of a window in which it started or ended, the time is that in which it ran: its power is not that of both.
     """
     table = schema.run_windows
-    chosen = _spread(connection, table, run.start_s, run.last_s, most)
+    chosen = spread(connection, table, run.start_s, run.last_s, most)
     rows = connection.execute(select(table).where(table.c.start_s.in_(chosen)).order_by(table.c.start_s))
     for row, (columns, (names,)) in readable(rows, unpack):
         own = columns[1:, columns[0] == run.number] if columns.size else columns
@@ -42,7 +39,7 @@ def gpus(connection: Connection, places: Mapping[str, tuple[int, ...] | None], s
     """Return what GPUs did in up to ``most`` windows of [since, until); by node their positions, None for all."""
     names = {number: gpu for node, positions in places.items()
              for number, gpu in _gpus(connection, node, positions).items()}
-    chosen = _spread(connection, schema.gpu_windows, since_s, until_s, most)
+    chosen = spread(connection, schema.gpu_windows, since_s, until_s, most)
     return tuple(rollup for window in windows.gpu_windows(connection, schema.gpu_windows.c.start_s.in_(chosen))
                  for rollup in windows.rollups_of(window, names))
 
@@ -53,31 +50,9 @@ def held(connection: Connection, places: Mapping[str, tuple[int, ...] | None]) -
                          .values()}, key=lambda gpu: (gpu[1], gpu[2])))
 
 
-def nodes(connection: Connection, since_s: float, until_s: float, most: int) \
-        -> Iterator[tuple[Window, dict[str, dict[PowerClass, float]]]]:
-    """Yield the joules of nodes by class in up to ``most`` windows that lie within [since, until)."""
-    table = schema.waste_windows
-    chosen = _spread(connection, table, since_s, until_s, most)
-    for (start_s, seconds), energies in waste_windows.waste_windows(connection, table.c.start_s.in_(chosen)):
-        found: dict[str, dict[PowerClass, float]] = {}
-        for (node, _, name), energy in energies.items():
-            of_node, power_class = found.setdefault(node, {}), PowerClass(name)
-            of_node[power_class] = of_node.get(power_class, 0.0) + energy / 1000
-        if start_s >= since_s and start_s + seconds <= until_s:
-            yield (start_s, seconds), found
-
-
 def _gpus(connection: Connection, node: str, positions: tuple[int, ...] | None) -> dict[int, windows.GpuKey]:
     """Return the GPUs of a node; a scheduler's index is a position, where NVML may leave a hole."""
     known = windows.names_of(connection, node)
     indexes = sorted({index for _, _, index in known.values()})
     held = set(indexes) if positions is None else {indexes[place] for place in positions if 0 <= place < len(indexes)}
     return {number: gpu for number, gpu in known.items() if gpu[2] in held}
-
-
-def _spread(connection: Connection, table: Table, since_s: float, until_s: float, most: int) -> list[float]:
-    starts = connection.execute(select(table.c.start_s).where(
-        table.c.start_s > since_s - LONGEST_S, table.c.start_s + table.c.seconds > since_s,
-        table.c.start_s < until_s).distinct().order_by(table.c.start_s)).scalars().all()
-    step = max(1, -(-len(starts) // most))
-    return list(starts[::step])

@@ -17,7 +17,8 @@ from ._renamed import Renamed
 
 if TYPE_CHECKING:
     from ...exporters.slurm.cli import SlurmCommands
-    from ...storage.reading import HistoryReader, TableStats
+    from ...storage.reading import HistoryReader
+    from ...storage.space import TableStats
 
 DEFAULT_CONFIG = "/etc/idlewatt/config.yml"
 
