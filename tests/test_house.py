@@ -23,9 +23,7 @@ MANY_ARGUMENTS = {
 
 SAME_ROLE = {
     "ArenaTrace", "Contest", "Findings", "RandomFeasible", "Setting", "Site",  # of each reproduced paper
-    "Desk", "Training",  # of each agent
-    "Recommender",  # the interface, and what each subject has behind it
-    "_Spec", "_Status",  # parts of Kubernetes' objects, by its own words
+    "Desk",  # of each agent: one moment, while it decides
 }
 """Classes whose name stands in several files, each of which has the same role there."""
 

@@ -119,14 +119,21 @@ def write_unfinished(path: Path, told: Mapping[str, object], arrays: Arrays) -> 
     write(path, serialize(dict(arrays), metadata={"training": json.dumps(told)}))
 
 
-def read_unfinished(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return what :func:`write_unfinished` was told and given; ``CheckpointError`` when the file is damaged."""
+def read_unfinished(path: Path, plan: str, other: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return what :func:`write_unfinished` was told and given; ``CheckpointError`` when the file is damaged.
+
+    So it is where the file is of another plan than this; ``other`` says in words what is another there.
+    """
     try:
         with safe_open(path, framework="numpy") as file:
             names: list[str] = list(file.keys())
-            return json.loads(file.metadata()["training"]), {name: file.get_tensor(name) for name in names}
+            told, arrays = json.loads(file.metadata()["training"]), {name: file.get_tensor(name) for name in names}
+        planned = told.get("plan")
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: not an unfinished training ({error}); move it away to start anew") from error
+    if planned != plan:
+        raise CheckpointError(f"{path}: of a training with {other}; move it away to start anew")
+    return told, arrays
 
 
 def _content(path: Path) -> bytes:

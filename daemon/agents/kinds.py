@@ -23,7 +23,7 @@ from ...storage.records import ModelCard
 from ..replay import arrays as a
 from ..replay import engine
 from ..replay.cluster import Cluster
-from ..replay.engine import Policy
+from ..replay.engine import Policy, Run
 from ..replay.outcome import SHORT_S, paper_utilization
 from ..replay.power import PowerModel, energy
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
@@ -68,6 +68,11 @@ class Stretch:
     resize_s: float = RESTART_S
     power: PowerModel = PowerModel()
     """What its nodes draw; what its jobs do is in the workload."""
+
+    def replayed(self, policy: Policy) -> Run:
+        """Replay it at the speeds that it is told to have."""
+        return engine.run(self.cluster, self.workload, policy, speed=self.speeds.table_for(policy),
+                          resize_s=self.resize_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from ..policies import named
 from ..replay.arrays import Floats
 from ..replay.engine import Policy
 from .adam import Adam
-from .checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
+from .checkpoint import read_unfinished, schema_hash, write_unfinished
 from .kinds import Course, Figures, Progress, Stretch, Trained, TrainingError, figures
-from .pieces import Piece, piece_of, replayed
+from .pieces import Piece, piece_of
 
 POOL = 64
 """Pieces that are learned from, again and again."""
@@ -90,7 +90,7 @@ class TraceWindows:
         return ModelCard(self.trade.kind, "0", 0.0, self.course.seed, "", "", "", kind=self.trade.kind)
 
     def _figures(self, stretch: Stretch, policy: Policy) -> Figures:
-        done = replayed(stretch, policy)
+        done = stretch.replayed(policy)
         return figures(done, stretch.since_s, watts=self.course.objective.watts(stretch))
 
 
@@ -146,10 +146,7 @@ class Training:
         path = self.course.folder / STATE
         if not path.exists():
             return
-        told, arrays = read_unfinished(path)
-        if told.get("plan") != self.plan:
-            raise CheckpointError(f"{path}: of a training with another seed, incumbent, objective or speeds; move it "
-                                  "away to start anew")
+        told, arrays = read_unfinished(path, self.plan, "another seed, incumbent, objective or speeds")
         self.weights, self.best, self.bounds = arrays["weights"], arrays["best"], arrays["bounds"]
         self.adam, self.steps = Adam(arrays["first"], arrays["second"], told["gradients"]), told["steps"]
         self.worth, self.rule, self.agreement = told["worth"], told["rule"], told["agreement"]

@@ -13,7 +13,7 @@ import numpy as np
 from ..policies import named
 from ..replay import arrays as a
 from ..replay.arrays import Floats
-from ..replay.engine import Policy, Run, run
+from ..replay.engine import Run
 from ..replay.outcome import SHORT_S
 from .histories import taken
 from .kinds import Objective, Stretch
@@ -24,12 +24,6 @@ FILLING = 0.2
 """Share of a piece that fills the cluster and does not count."""
 HORIZON = 4.0
 """What comes later than so many mean completion times is not a decision's doing."""
-
-
-def replayed(stretch: Stretch, policy: Policy) -> Run:
-    """Replay a stretch at the speeds that it is told to have."""
-    return run(stretch.cluster, stretch.workload, policy, speed=stretch.speeds.table_for(policy),
-               resize_s=stretch.resize_s)
 
 
 @dataclass(frozen=True)
@@ -57,7 +51,7 @@ class Piece:
 
 def piece_of(stretch: Stretch, incumbent: str, objective: Objective, random: np.random.Generator) -> Piece:
     """Return a piece of a stretch, more often where jobs wait for long."""
-    done = replayed(stretch, named(incumbent))
+    done = stretch.replayed(named(incumbent))
     first = _beginning(np.nan_to_num(done.start - stretch.workload.submit), random)
     rows = np.arange(first, min(len(stretch.workload), first + JOBS))
     work = taken(stretch.workload, rows)
@@ -67,7 +61,7 @@ def piece_of(stretch: Stretch, incumbent: str, objective: Objective, random: np.
 
 def weighed(stretch: Stretch, incumbent: str, objective: Objective) -> Piece:
     """Return a stretch with what a job's time in it costs, by the objective."""
-    done, work = replayed(stretch, named(incumbent)), stretch.workload
+    done, work = stretch.replayed(named(incumbent)), stretch.workload
     counted = (done.state.arrays.jobs.status != a.REJECTED) & (work.submit >= stretch.since_s)
     jct = np.nan_to_num(done.end, nan=done.state.now) - work.submit
     short = np.maximum(work.run, SHORT_S)

@@ -23,7 +23,7 @@ from .choice import Choices, Net, agreement, imitate, loss
 from .kinds import Course, Progress, Stretch, Trained, TrainingError
 from .lessons import Calling, LearningMethod, TraceWindows, Training, bounds
 from .lessons import train as learn
-from .pieces import Piece, replayed
+from .pieces import Piece
 
 Choose = Callable[[float, Floats], int]
 
@@ -117,7 +117,7 @@ def recorded(trade: Trade, ground: TraceWindows, piece: Piece, rule: Callable[[F
     """Replay a piece by a rule, and remember up to so many choices."""
     recorder = Recorder(rule, most)
     agent = trade.policy(np.zeros(trade.net.size), ground.card, ground.course.objective.longest_wait_s, recorder)
-    return PieceReplay(piece, recorder, replayed(piece.stretch, agent))
+    return PieceReplay(piece, recorder, piece.stretch.replayed(agent))
 
 
 def train(trade: Trade, course: Course, start: Floats | None = None) -> Iterator[Progress]:

@@ -1,25 +1,11 @@
-"""Where the figures of a training run go: TensorBoard's files, or nowhere."""
+"""The figures of a training run, for TensorBoard."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
-
-
-class Tracker(Protocol):
-    """Takes figures as training goes on."""
-
-    def write(self, step: int, figures: Mapping[str, float]) -> None:
-        """Note figures of one step."""
-
-
-class NoTracker:
-    """Takes figures, keeps none."""
-
-    def write(self, step: int, figures: Mapping[str, float]) -> None:
-        """Do nothing."""
+from typing import Self
 
 
 class TensorBoard:

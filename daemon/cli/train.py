@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from ..agents.histories import Split
-    from ..agents.tracking import Tracker
+    from ..agents.tracking import TensorBoard
     from ..learning.models import ModelStore, StoredModel
     from ..learning.promotion import Verdict
     from ..learning.training import TrainingDirectory, TrainingJob, TrainingRun
@@ -275,11 +275,11 @@ def _same_objective(order: TrainingJob, told: str | None) -> None:
                                "leave --resume away")
 
 
-def _tracker(training_directory: TrainingDirectory, wanted: bool, stack: contextlib.ExitStack) -> Tracker:
-    from ..agents.tracking import NoTracker, TensorBoard
+def _tracker(training_directory: TrainingDirectory, wanted: bool, stack: contextlib.ExitStack) -> TensorBoard | None:
+    from ..agents.tracking import TensorBoard
 
     if not wanted:
-        return NoTracker()
+        return None
     try:
         tracker = stack.enter_context(TensorBoard(training_directory.curves))
     except ImportError as error:

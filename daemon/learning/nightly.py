@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,8 +40,7 @@ from ..simulator_error import Fidelity, check
 from .models import ModelError, ModelStore, StoredModel, speeds_of
 from .pairs import Exam, Pair, replayed
 from .promotion import Verdict, judge
-from .promotion_criteria import TRIALS, share
-from .regret import too_soon
+from .promotion_criteria import TRIALS
 from .training import (
     ModelLimit,
     TrainingDirectory,
@@ -53,7 +52,10 @@ from .training import (
     make_room,
 )
 from .training_scheduler import NIGHT, NOTE, TASK, Night, TrainingTask
-from .trials import TRIED, agent_on_trial, heuristics_on_trial, no_turn, shortlist, trials
+from .trials import TRIED, agent_on_trial, error_of_each, heuristics_on_trial, no_turn, shortlist, trials
+
+COOLING_S = 7 * DAY_S
+"""For so long after a demotion nothing is promoted but by an operator: the next agent learned from the same days."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class NightDecisions:
 
     def _heuristics(self, tried: Sequence[tuple[str, float]]) -> None:
         """Judge the heuristics on trial; of several that have earned it the best is put in charge."""
-        terms = replace(self.task.terms, error=share(TRIALS * len(tried)))
+        terms = replace(self.task.terms, error=error_of_each(TRIALS * len(tried)))
         verdicts: list[tuple[Verdict, tuple[Stretch, ...], float]] = []
         for name, since_s in tried:
             try:
@@ -267,3 +269,12 @@ def _end_with_parent() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def too_soon(decisions: Iterable[Promotion], now_s: float) -> str:
+    """Return why nothing should be promoted by itself now; '' when nothing speaks against it."""
+    last = max((one.time_s for one in decisions if one.decision is Decision.DEMOTE and one.by == "daemon"),
+               default=float("-inf"))
+    if 0 <= now_s - last < COOLING_S:
+        return f"an agent was demoted {(now_s - last) / DAY_S:.1f} days ago; {COOLING_S / DAY_S:.0f} must pass"
+    return ""

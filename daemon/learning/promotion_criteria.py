@@ -55,11 +55,3 @@ class PromotionCriteria:
 
 
 ASSUMED = PromotionCriteria()
-
-
-def share(trials: int, error: float = ERROR) -> float:
-    """Return the error of each of so many trials that half of a year's is spent on.
-
-    One half is for learned agents, the other for heuristics; by Bonferroni their sum is never more than ``error``.
-    """
-    return error / (2 * max(1, trials))

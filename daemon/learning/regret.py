@@ -33,8 +33,6 @@ KEPT, ENOUGH = 0.8, -0.08
 """An agent that keeps this share of what it was better by has not become worse, nor has one still 8 % better."""
 BET, FARTHEST = 2.0, 3.0
 """A change by so many standard deviations is bet on; what a day says is cut off beyond."""
-COOLING_S = 7 * DAY_S
-"""For so long after a demotion nothing is promoted but by an operator: the next agent learned from the same days."""
 WATCHED = 0.5
 """Share of a day that must have been replayed before it is judged."""
 
@@ -121,12 +119,3 @@ def demotion(model: str, found: Mapping[str, Regret], now_s: float) -> Promotion
                      f"it has become worse than the incumbent (evidence {np.exp(regret.evidence):.3g}, {1 / ERROR:.0f} "
                      f"needed): on the last day jobs spent {abs(regret.ratio):.1%} "
                      f"{'more' if regret.ratio > 0 else 'less'} time in the system", figures)
-
-
-def too_soon(decisions: Iterable[Promotion], now_s: float) -> str:
-    """Return why nothing should be promoted by itself now; '' when nothing speaks against it."""
-    last = max((one.time_s for one in decisions if one.decision is Decision.DEMOTE and one.by == "daemon"),
-               default=float("-inf"))
-    if 0 <= now_s - last < COOLING_S:
-        return f"an agent was demoted {(now_s - last) / DAY_S:.1f} days ago; {COOLING_S / DAY_S:.0f} must pass"
-    return ""

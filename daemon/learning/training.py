@@ -25,7 +25,7 @@ from ..agents.checkpoint import CheckpointError, verify, write, write_card
 from ..agents.histories import Split
 from ..agents.kinds import ALIASES, Course, Kind, Objective, Progress, Stretch, TrainingError, kinds
 from ..agents.lessons import WAY
-from ..agents.tracking import NoTracker, Tracker
+from ..agents.tracking import TensorBoard
 from ..replay.speed_file import text
 from ..settings.flavours import FlavourSettings
 from ..simulator_error import Fidelity
@@ -201,7 +201,7 @@ class TrainingRun:
     order: TrainingJob
     split: Split
     training_directory: TrainingDirectory
-    tracker: Tracker = field(default_factory=NoTracker)
+    tracker: TensorBoard | None = None
     start: Path | None = None
     """A model to go on from."""
     engine: str = "alone"
@@ -241,7 +241,8 @@ class TrainingRun:
         self.saved |= progress.saved
         if progress.score is not None:
             self.curve[round(progress.done * CURVE_POINTS) / CURVE_POINTS] = progress.score
-            self.tracker.write(step, {"held_out_score": progress.score, "done": progress.done})
+            if self.tracker is not None:
+                self.tracker.write(step, {"held_out_score": progress.score, "done": progress.done})
 
     def keep(self, store: ModelStore, trained_s: float) -> StoredModel:
         """Put the best so far into the store; ``TrainingError`` when nothing has been saved yet."""

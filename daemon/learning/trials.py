@@ -17,14 +17,13 @@ import numpy as np
 
 from ...storage.promotions import Decision, Promotion, states
 from ..agents.kinds import FAILURES, Stretch
-from ..agents.pieces import replayed
 from ..policies import named
 from ..policies.registry import parse
 from ..replay.outcome import times
 from ..replay.workload import Workload
 from ..settings.training import TRIAL_S
 from .pairs import Exam
-from .promotion_criteria import SHORTLIST, TRIALS
+from .promotion_criteria import ERROR, SHORTLIST, TRIALS
 
 BY_LIMIT = frozenset({"sjf-limit", "limit-aged", "wfp3"})
 """Orders that look at limits."""
@@ -32,6 +31,14 @@ MISSING, ALIKE, LEAKED = 0.5, 0.8, 0.5
 """Share of jobs from which limits count as missing, as the same, or as run times."""
 CLOSE = 0.001
 """A limit that is nearer to the run time than this share of it is the run time."""
+
+
+def error_of_each(trials: int, error: float = ERROR) -> float:
+    """Return the error of each of so many trials that half of a year's is spent on.
+
+    One half is for learned agents, the other for heuristics; by Bonferroni their sum is never more than ``error``.
+    """
+    return error / (2 * max(1, trials))
 
 
 def unfit(policy: str, work: Workload) -> str:
@@ -139,7 +146,7 @@ def _jct(name: str, exam: Exam) -> float:
     total = 0.0
     for stretch, counted in zip(exam.stretches, exam.counted, strict=True):
         try:
-            found = times(replayed(stretch, named(name)))
+            found = times(stretch.replayed(named(name)))
         except FAILURES:
             return float("inf")
         if counted.sum() > counted[found.jobs].sum():

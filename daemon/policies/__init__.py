@@ -4,6 +4,6 @@ policy = named("limit-aged+best-fit+easy")
 actions = policy.decide(state)          # live or replayed, it cannot tell
 """
 
-from .heuristic import Heuristic, named, names
+from .registry import Heuristic, named, names
 
 __all__ = ["Heuristic", "named", "names"]

@@ -5,18 +5,20 @@ To add a rule, write one file in this folder. An order is a key, a placement pic
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ..replay import engine
 from ..replay.arrays import State
 from ..replay.cluster import Cluster
 from ..replay.priority.clerk import Clerk
 from ..replay.queue_groups import PARTITION
 from ..replay.rules import Key, Place, Rules, Wake, Walk, pointer_to
-from ..replay.state import ClusterState
+from ..replay.state import Actions, ClusterState
 from ..replay.workload import Workload
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -188,3 +190,43 @@ def _unknown(name: str, part: str, known: Registry) -> str:
     return (f"policy {name!r}: {part!r} is no rule. A policy is order[+placement][+backfill]; "
             f"orders: {listed(known.orders)}; placements: {listed(known.placements)}; "
             f"backfills: {listed(known.backfills)}; also: {listed(known.whole)}")
+
+
+class Heuristic:
+    """Order x placement x backfill, the same object live and replayed."""
+
+    def __init__(self, name: str, recipe: Recipe) -> None:
+        self.name = name
+        self.recipe = recipe
+        self.rules = recipe.compile()
+
+    @property
+    def oracle(self) -> bool:
+        """Tell whether it looks at true run times and so has no place in a live daemon."""
+        return self.recipe.order.oracle
+
+    def decide(self, state: ClusterState) -> Actions:
+        """Return what to start, and preempt, now; the state stays as it is."""
+        if not (len(state.waiting) or self.rules.resizing):
+            return ()
+        return engine.act(state.copy(), self.rules)
+
+    def __repr__(self) -> str:
+        """Return how to build it again."""
+        return f"named({self.name!r})"
+
+
+@functools.cache
+def named(name: str) -> Heuristic:
+    """Return the policy called ``order[+placement][+backfill]``, e.g. ``sjf-limit+best-fit+easy``.
+
+    Without a placement it is best-fit, without a backfill none (preemptive orders preempt). ValueError lists what
+    exists when a part is unknown.
+    """
+    return Heuristic(name, parse(name))
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all orders and of the policies that have a name of their own."""
+    known = rules()
+    return (*sorted(known.orders), *sorted(known.whole))

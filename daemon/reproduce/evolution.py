@@ -18,7 +18,7 @@ from rich.progress import Progress
 
 from ...storage.records import ModelCard
 from ..agents.adam import Adam
-from ..agents.checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
+from ..agents.checkpoint import read_unfinished, schema_hash, write_unfinished
 from ..replay.arrays import Floats
 
 STATE = "training.safetensors"
@@ -151,9 +151,7 @@ class EvolutionTraining:
         training = cls(config, weights, weights, weights, config.optimiser.of(weights.size))
         if folder is None or not (folder / STATE).exists():
             return training
-        told, arrays = read_unfinished(folder / STATE)
-        if told.get("plan") != _plan(config, bench):
-            raise CheckpointError(f"{folder / STATE}: of a training with other settings; move it away to start anew")
+        told, arrays = read_unfinished(folder / STATE, _plan(config, bench), "other settings")
         return replace(training, weights=arrays["weights"], best=arrays["best"], round=told["round"],
                        optimiser=config.optimiser(arrays["first"], arrays["second"], told["steps"]),
                        curve=[(int(number), float(score)) for number, score in told["curve"]])

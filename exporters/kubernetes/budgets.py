@@ -16,13 +16,13 @@ from .pods import PodFacts
 from .rules import Terms, meets, selector_of
 
 
-class _Spec(ObjectPart, frozen=True):
+class _BudgetSpec(ObjectPart, frozen=True):
     """Which pods are protected."""
 
     selector: Selector | None = None
 
 
-class _Status(ObjectPart, frozen=True):
+class _BudgetStatus(ObjectPart, frozen=True):
     """How many may go."""
 
     disruptions_allowed: int = 0
@@ -32,8 +32,8 @@ class _Budget(ObjectPart, frozen=True):
     """A rule on how many pods may be taken away."""
 
     metadata: Meta = Meta()
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
+    spec: _BudgetSpec = _BudgetSpec()
+    status: _BudgetStatus = _BudgetStatus()
 
 
 _BUDGET = msgspec.json.Decoder(_Budget)

@@ -58,13 +58,13 @@ class _Allocation(ObjectPart, frozen=True):
     devices: _Devices = _Devices()
 
 
-class _Spec(ObjectPart, frozen=True):
+class _ClaimSpec(ObjectPart, frozen=True):
     """What a claim asks for."""
 
     devices: _Devices = _Devices()
 
 
-class _Status(ObjectPart, frozen=True):
+class _ClaimStatus(ObjectPart, frozen=True):
     """How a claim fares."""
 
     allocation: _Allocation | None = None
@@ -74,8 +74,8 @@ class _Claim(ObjectPart, frozen=True):
     """A claim of devices."""
 
     metadata: Meta = Meta()
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
+    spec: _ClaimSpec = _ClaimSpec()
+    status: _ClaimStatus = _ClaimStatus()
 
 
 class _Value(ObjectPart, frozen=True):

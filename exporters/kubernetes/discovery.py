@@ -20,13 +20,13 @@ _LIST = msgspec.json.Decoder(Listing)
 _PAGE, _MOST_PAGES = 500, 200
 
 
-class _Spec(ObjectPart, frozen=True):
+class _PodSpec(ObjectPart, frozen=True):
     """Where a pod runs."""
 
     node_name: str = ""
 
 
-class _Status(ObjectPart, frozen=True):
+class _PodStatus(ObjectPart, frozen=True):
     """Whether a pod runs, and its address."""
 
     phase: str = ""
@@ -37,8 +37,8 @@ class _Pod(ObjectPart, frozen=True):
     """A pod of an exporter."""
 
     metadata: Meta = Meta()
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
 
 
 _POD = msgspec.json.Decoder(_Pod)

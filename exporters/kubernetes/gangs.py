@@ -29,19 +29,19 @@ class _OnPool(Condition, frozen=True):
     reasons: list[_Fit] | None = None
 
 
-class _Spec(ObjectPart, frozen=True):
+class _PodGroupSpec(ObjectPart, frozen=True):
     queue: str = ""
 
 
-class _Status(ObjectPart, frozen=True):
+class _PodGroupStatus(ObjectPart, frozen=True):
     conditions: list[Condition] | None = None
     scheduling_conditions: list[_OnPool] | None = None
 
 
 class _PodGroup(ObjectPart, frozen=True):
     metadata: Meta = Meta()
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
+    spec: _PodGroupSpec = _PodGroupSpec()
+    status: _PodGroupStatus = _PodGroupStatus()
 
 
 _GANG = msgspec.json.Decoder(_PodGroup)
@@ -67,7 +67,7 @@ def parse_gang(raw: Text) -> GangFacts:
                      clean(message))
 
 
-def _why(status: _Status) -> tuple[str, str]:
+def _why(status: _PodGroupStatus) -> tuple[str, str]:
     """Return reason and message of the last that was said of why it is not started."""
     pools = [one for one in some(status.scheduling_conditions) if one.status == "True"]
     if pools:

@@ -55,7 +55,7 @@ class _Member(ObjectPart, frozen=True):
     selector: _Selector = _Selector()
 
 
-class _Spec(ObjectPart, frozen=True):
+class _HyperNodeSpec(ObjectPart, frozen=True):
     """The place of a HyperNode in the tree."""
 
     tier: int = 0
@@ -66,7 +66,7 @@ class HyperNode(ObjectPart, frozen=True):
     """A group of nodes, or of other groups, that are equally close."""
 
     metadata: Meta = Meta()
-    spec: _Spec = _Spec()
+    spec: _HyperNodeSpec = _HyperNodeSpec()
 
 
 def fabric_of(groups: Iterable[HyperNode], nodes: Labels) -> Fabric:

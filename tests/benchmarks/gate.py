@@ -24,7 +24,8 @@ from null_sites import NULLS
 
 from idlewatt.daemon.learning.evidence import FINE_RATES
 from idlewatt.daemon.learning.pairs import DAY_S
-from idlewatt.daemon.learning.promotion_criteria import ASSUMED, ERROR, SHORTLIST, TRIALS, share
+from idlewatt.daemon.learning.promotion_criteria import ASSUMED, ERROR, SHORTLIST, TRIALS
+from idlewatt.daemon.learning.trials import error_of_each
 from idlewatt.daemon.settings.training import TRIAL_S
 
 WINDOWS = (14, 28)
@@ -51,12 +52,13 @@ def errors(years, workers):
             known = [covers for is_known, covers in told if is_known]
             print(f"{null:17} {days} days: interval covers {np.mean(known):.1%} of {len(known)}; "
                   f"{1 - len(known) / len(told):.0%} not enough yet")
-        in_turn = [[year.promoted(share(TRIALS), number * TRIAL_S, (number + 1) * TRIAL_S) is not None
+        in_turn = [[year.promoted(error_of_each(TRIALS), number * TRIAL_S, (number + 1) * TRIAL_S) is not None
                     for number in range(TRIALS)] for year in found]
         _wrong(f"{null:17} promoted in a year, {TRIALS} agents in turn", sum(map(any, in_turn)), years)
         _wrong(f"{null:17} promoted in a year, one agent with the whole error",
                sum(year.promoted(ERROR) is not None for year in found), years)
-        single = sum(year.promoted(share(TRIALS * SHORTLIST), number * TRIAL_S, (number + 1) * TRIAL_S) is not None
+        alone = error_of_each(TRIALS * SHORTLIST)
+        single = sum(year.promoted(alone, number * TRIAL_S, (number + 1) * TRIAL_S) is not None
                      for year in found for number in range(TRIALS))
         _wrong(f"{null:17} promoted, one heuristic of a shortlist of {SHORTLIST}, by trial", single, years * TRIALS)
 
@@ -109,7 +111,7 @@ def power(histories, workers):
 
 def bounds(histories, workers):
     """Print what each rule for groups and the longest waits costs a better agent, and what harm it lets through."""
-    trial = share(TRIALS)
+    trial = error_of_each(TRIALS)
     sites: dict[str, tuple[str, tuple[float, ...], int]] = {
         f"a tenth better, {SIZES[size]['nodes']} nodes": ("better", (BETTER,), size) for size in (0, 1)}
     sites |= {name: (name.split(",")[0], *told) for name, told in HARMFUL.items()}

@@ -3,7 +3,7 @@
 import time
 
 from idlewatt.daemon.advice.recommender import RecommenderContext
-from idlewatt.daemon.advice.recommenders.elastic import Recommender
+from idlewatt.daemon.advice.recommenders.elastic import ElasticRecommender
 from idlewatt.daemon.settings.recommenders import CurveSettings, ElasticSettings
 from idlewatt.storage.history import History
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
@@ -26,7 +26,7 @@ WAITING = tuple(Job(str(5000 + number), float(number), JobState.PENDING, "a",
 def test_a_round_on_1000_nodes_takes_little_of_a_minute(tmp_path):
     curves = (CurveSettings(name="train*", speeds={2: 190.0, 4: 340.0, 8: 560.0}),)
     with History.open(str(tmp_path / "idlewatt.db")) as history:
-        recommender, took = Recommender(ElasticSettings(curves=curves), history), []
+        recommender, took = ElasticRecommender(ElasticSettings(curves=curves), history), []
         for minute in range(4):
             now_s = 1e5 + 60.0 * minute
             rates = Throughput(now_s, tuple(JobRate(job.job_id, 100.0) for job in RUNNING))

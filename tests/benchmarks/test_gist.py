@@ -10,7 +10,7 @@ import pytest
 
 from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL
 from idlewatt.daemon.agents.gist_mdrl.environment import PARTITIONS, Environment, play, sequences
-from idlewatt.daemon.agents.gist_mdrl.train import Training
+from idlewatt.daemon.agents.gist_mdrl.train import PartitionTraining
 from idlewatt.daemon.reproduce.gist import seeds
 from idlewatt.daemon.reproduce.gist.exact import mean_figures
 from idlewatt.daemon.reproduce.gist.trial import Trial, carry_out, done_before
@@ -25,7 +25,7 @@ def cpu_seconds():
 @pytest.mark.parametrize("options", [LITERAL, IMPROVED], ids=["literal", "improved"])
 def test_1000_episodes_train_in_10_seconds(options, capsys):
     wall, cpu = time.perf_counter(), cpu_seconds()
-    training = Training(PARTITIONS["A100"], options)
+    training = PartitionTraining(PARTITIONS["A100"], options)
     spent = sum(1 for _ in itertools.islice(training.run(), 1000))
     agent = training.conclude()
     wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.advice.recommender import RecommenderContext
-from idlewatt.daemon.advice.recommenders.moves import Recommender
+from idlewatt.daemon.advice.recommenders.moves import MoveRecommender
 from idlewatt.daemon.settings.recommenders import MovesSettings
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.telemetry import Telemetry
@@ -38,7 +38,7 @@ def scene(fill: float) -> RecommenderContext:
 
 @pytest.mark.parametrize("fill", [0.985, 0.988, 0.99])
 def test_moves_on_a_thousand_nodes_are_found_within_a_tenth_of_a_second(fill):
-    found, recommender, times = scene(fill), Recommender(MovesSettings()), []
+    found, recommender, times = scene(fill), MoveRecommender(MovesSettings()), []
     for _ in range(ROUNDS):
         began = time.perf_counter()
         rows = recommender.recommend(found).rows

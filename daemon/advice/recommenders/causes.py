@@ -30,7 +30,7 @@ BACK_S = 86400.0
 """How far back is read at the start what was recorded of jobs that still run."""
 
 
-class Recommender:
+class CauseRecommender:
     """Watches GPUs and hosts of running jobs, and says why they are underused."""
 
     def __init__(self, settings: CausesSettings, history: History) -> None:
@@ -88,7 +88,7 @@ def _cells(row: Mapping[str, Any]) -> Mapping[str, object]:
             "sure": f"{100 * (row['confidence'] or 0):.0f} %", "why": "; ".join(row["evidence"])}
 
 
-register(RecommenderKind("causes", Underuse, Recommender, {
+register(RecommenderKind("causes", Underuse, CauseRecommender, {
     "job_id": "job", "partition": "partition", "gpus": "GPUs", "what": "cause", "share": "of the time",
     "sure": "confidence", "why": "evidence", "remedy": "remedy"}, _cells,
     "of no running job can be told why its GPUs are underused"))

@@ -48,7 +48,7 @@ FAR = "too_far"
 """Its own size lies too far from those that were measured."""
 
 
-class Recommender:
+class ElasticRecommender:
     """Watches how fast runs are, and weighs other sizes of jobs whose curve is known."""
 
     def __init__(self, settings: ElasticSettings, history: History) -> None:
@@ -199,7 +199,7 @@ def _ways(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 register(RecommenderKind(
-    "elastic", ElasticAdvice, Recommender,
+    "elastic", ElasticAdvice, ElasticRecommender,
     {"job_id": "job", "state": "state", "partition": "partition", "gpus": "GPUs", "more": "with more",
      "room": "room", "fewer": "with fewer", "helps": "makes room for", "basis": "known by", "runs": "runs",
      "how": "how"},

@@ -63,7 +63,7 @@ class _Watch:
     uses: deque[tuple[float, GpuUse]] = field(default_factory=deque)
 
 
-class Recommender:
+class GpuSliceRecommender:
     """Watches what each pod uses of its GPU or instance, and looks for the smallest part that would do."""
 
     def __init__(self, settings: GpuSlicesSettings) -> None:
@@ -211,7 +211,7 @@ def _cells(row: Mapping[str, Any]) -> Mapping[str, Any]:
             "free_now": f"{row['free']} of {row['offered']}", "command": row["command"] or None}
 
 
-register(RecommenderKind("gpu_slices", SmallerSlice, lambda settings, history: Recommender(settings), {
+register(RecommenderKind("gpu_slices", SmallerSlice, lambda settings, history: GpuSliceRecommender(settings), {
     "job_id": "job", "partition": "partition", "pods": "pods", "held": "each holds", "uses": "uses at most",
     "advised": "would do with", "free_now": "free", "command": "ask for"}, _cells,
     "no job was measured for long enough that would do with a part of its GPU that nodes hand out"))

@@ -29,7 +29,7 @@ MOST_SHAPES = 100
 """Different requests for which moves are looked for in one round."""
 
 
-class Recommender:
+class MoveRecommender:
     """Looks for moves, for the jobs that are held in the order in which they are advised to start."""
 
     def __init__(self, settings: MovesSettings) -> None:
@@ -115,7 +115,7 @@ def _cells(row: Mapping[str, Any]) -> Mapping[str, Any]:
             "otherwise": "nobody knows" if start is None else f"in {ago(start - row['issued_s'])}"}
 
 
-register(RecommenderKind("moves", Relief, lambda settings, history: Recommender(settings), {
+register(RecommenderKind("moves", Relief, lambda settings, history: MoveRecommender(settings), {
     "job_id": "job", "partition": "partition", "gpus": "GPUs", "placement": "could start on", "moves": "if these move",
     "gpus_moved": "GPUs moved", "at_stake": "GPU-hours at stake", "otherwise": "else starts"}, _cells,
     "no move would let a waiting job start"))

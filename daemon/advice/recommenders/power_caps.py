@@ -69,7 +69,7 @@ class CappedGpus:
         return None if None in told else sum("power" in (why or ()) for why in told) / len(told)
 
 
-class Recommender:
+class PowerCapRecommender:
     """Watches speed and power of runs by their power limit, and compares what like runs had."""
 
     def __init__(self, settings: PowerCapsSettings) -> None:
@@ -212,7 +212,7 @@ def _share(ratio: float, interval: Sequence[float]) -> str:
     return f"{100 * ratio:.0f} % ({100 * interval[0]:.0f} to {100 * interval[1]:.0f})"
 
 
-register(RecommenderKind("power_caps", PowerCap, lambda settings, history: Recommender(settings), {
+register(RecommenderKind("power_caps", PowerCap, lambda settings, history: PowerCapRecommender(settings), {
     "job_id": "job", "partition": "partition", "gpus": "GPUs", "change": "power limit", "saves": "saves energy",
     "slower": "slower", "throttled": "held down now", "runs": "runs", "how": "how"}, _cells,
     "of no job like runs were measured under a lower power limit or with a power profile", ("throughput",)))

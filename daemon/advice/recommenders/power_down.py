@@ -31,7 +31,7 @@ MOST_READ = 7
 STALE_S = 120.0
 
 
-class Recommender:
+class PowerDownRecommender:
     """Remembers which nodes were in use, and forecasts when each idle one is needed."""
 
     def __init__(self, settings: PowerDownSettings, history: History) -> None:
@@ -166,6 +166,6 @@ def _saves(row: Mapping[str, object]) -> str | None:
     return f"{told} kWh" if low == high else f"{told} kWh ({low} to {high})"
 
 
-register(RecommenderKind("power_down", PowerDown, lambda settings, history: Recommender(settings, history), {
+register(RecommenderKind("power_down", PowerDown, lambda settings, history: PowerDownRecommender(settings, history), {
     "node": "node", "partition": "partition", "watts": "W", "power_source": "measured by", "again": "needed again in",
     "saves": "saves", "days": "days", "reason": "why"}, _cells, "no node is known to be idle and unneeded"))

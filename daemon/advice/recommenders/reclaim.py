@@ -31,7 +31,7 @@ MOST_WORKED_OUT = 10
 STALE_S = 120.0
 
 
-class Recommender:
+class ReclaimRecommender:
     """Lists jobs by their idle GPUs, the most first."""
 
     def __init__(self, settings: ReclaimSettings) -> None:
@@ -121,6 +121,6 @@ def _cells(row: Mapping[str, Any]) -> Mapping[str, object]:
             or "nobody"}
 
 
-register(RecommenderKind("reclaim", Reclaimable, lambda settings, history: Recommender(settings), {
+register(RecommenderKind("reclaim", Reclaimable, lambda settings, history: ReclaimRecommender(settings), {
     "job_id": "job", "user": "user", "partition": "partition", "idle": "idle GPUs", "since": "for",
     "idle_watts": "W", "starts": "would start (GPUs)"}, _cells, "no job holds idle GPUs"))

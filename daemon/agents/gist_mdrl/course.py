@@ -24,7 +24,7 @@ from .agent import GistAgent, Hyperparameters
 from .environment import GpuPartition
 from .live import SERVING, GistPolicy, Manner
 from .site import Episodes, forms, single_server
-from .train import Training
+from .train import PartitionTraining
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class School:
     """All agents of a course, and how far they have come."""
 
     course: Course
-    trainings: Mapping[str, Training]
+    trainings: Mapping[str, PartitionTraining]
     incumbent: Sequence[Figures]
     """On each stretch of ``select``."""
     spent_s: float = 0.0
@@ -80,7 +80,7 @@ class School:
         saved = due and self._look()
         return Progress(self.done, self.best, saved)
 
-    def _episodes(self, training: Training) -> int:
+    def _episodes(self, training: PartitionTraining) -> int:
         """Return how many episodes a round has; a step of a course is an episode of each agent."""
         steps = self.course.steps
         return ROUND if steps is None else min(ROUND, steps - training.episodes)
@@ -169,12 +169,12 @@ def train(course: Course) -> Iterator[Progress]:
 
 
 def _training(course: Course, partition: GpuPartition, number: int, stretches: Sequence[Stretch],
-              before: GistAgent | None) -> Training:
+              before: GistAgent | None) -> PartitionTraining:
     jobs = {index: single_server(ClusterState.of(stretch.cluster, stretch.workload), partition.name)
             for index, stretch in enumerate(stretches)}
     alike = before is not None and _shape(before) == _shape(GistAgent(partition, SERVING, VALUES))
-    training = Training(partition, SERVING, TUNING if alike else VALUES, seed=1000 * course.seed + number,
-                        device=course.device, draw=Episodes(partition, jobs))
+    training = PartitionTraining(partition, SERVING, TUNING if alike else VALUES, seed=1000 * course.seed + number,
+                                 device=course.device, draw=Episodes(partition, jobs))
     if before is not None and alike:
         training.start_from(before.weights)
     elif course.start is not None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ..checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
+from ..checkpoint import read_unfinished, schema_hash, write_unfinished
 from ..memory import Arrays, Returns, Step, Transition, TransitionBatch
 from ..schedules import Linear
 from .agent import UNNAMED, AgentChanges, GistAgent, Hyperparameters
@@ -146,7 +146,7 @@ Draw = Callable[[np.random.Generator], Sequence[Arrival]]
 """Draws the jobs of an episode."""
 
 
-class Training:
+class PartitionTraining:
     """An agent and the episodes it learns from; goes on exactly where a saved one was left.
 
     [16] Eq. 5 sums U over partitions that share nothing, so each partition's agent is trained by itself.
@@ -244,10 +244,7 @@ class Training:
 
     def resume(self, folder: Path) -> None:
         """Go on where :meth:`save` was called; ``CheckpointError`` when that was another training or is damaged."""
-        told, arrays = read_unfinished(folder / TRAINING)
-        if told.get("plan") != schema_hash(self._plan):
-            raise CheckpointError(f"{folder / TRAINING}: of a training with other options, seed or partition; "
-                                  "move it away to start anew")
+        told, arrays = read_unfinished(folder / TRAINING, schema_hash(self._plan), "other options, seed or partition")
         self.episodes = told["episodes"]
         self._learner.restore(arrays, told["updates"])
         self.agent.memory.restore(_below("memory", arrays))

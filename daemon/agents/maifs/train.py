@@ -26,7 +26,7 @@ from ..kinds import Course, Progress, Stretch, TrainingError
 from ..lessons import Calling, LearningMethod, TraceWindows, Training, bounds
 from ..lessons import train as learn
 from ..observation import grants_known
-from ..pieces import Piece, replayed
+from ..pieces import Piece
 from .agent import Maifs, load, save, schema
 from .desk import Decide, Joint
 from .graph import CONFLICT, adjacency
@@ -112,7 +112,7 @@ def _agent(ground: TraceWindows, weights: Floats, decide: Decide | None = None) 
 def _recorded(ground: TraceWindows, piece: Piece, weights: Floats, decide: Decide, most: float = math.inf,
               ) -> tuple[GrantRecorder, Run]:
     recorder = GrantRecorder(decide, most)
-    return recorder, replayed(piece.stretch, _agent(ground, weights, recorder))
+    return recorder, piece.stretch.replayed(_agent(ground, weights, recorder))
 
 
 def _set_out(start: Floats | None, training: Training, ground: TraceWindows) -> None:
@@ -285,7 +285,7 @@ def _evolve(training: Training, ground: TraceWindows) -> None:
 
     def cost(tried: Floats) -> float:
         agent = _agent(ground, tried)
-        return float(np.mean([piece.cost(replayed(piece.stretch, agent)) for piece in pieces]))
+        return float(np.mean([piece.cost(piece.stretch.replayed(agent)) for piece in pieces]))
 
     rising = np.zeros(SIZE)
     for noise in random.standard_normal((PAIRS, SIZE)):

@@ -25,7 +25,7 @@ from scipy.special import logsumexp
 from ....storage.records import ModelCard
 from ...replay.arrays import Floats
 from ..adam import Adam
-from ..checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
+from ..checkpoint import read_unfinished, schema_hash, write_unfinished
 from ..kinds import Course, Progress, Stretch, TrainingError
 from .agent import MEMBERS, load, save, schema
 from .arena import Arena, initial, plain
@@ -143,7 +143,7 @@ class ReplayWindows:
 
 
 @dataclass
-class Training:
+class EnsembleTraining:
     """Where a training stands; goes on exactly where a saved one was left."""
 
     course: Course
@@ -199,10 +199,7 @@ class Training:
         path = self.course.folder / STATE
         if not path.exists():
             return
-        told, arrays = read_unfinished(path)
-        if told.get("plan") != self.plan:
-            raise CheckpointError(f"{path}: of a training with another seed, incumbent, objective or speeds; move it "
-                                  "away to start anew")
+        told, arrays = read_unfinished(path, self.plan, "another seed, incumbent, objective or speeds")
         self.kept, self.worth = arrays["kept"], told["worth"]
         self.agreement, self.spent_s, self.cpu_s = told["agreement"], told["spent_s"], told.get("cpu_s", 0.0)
         self.curve = [(share, score) for share, score in told["curve"]]
@@ -216,7 +213,7 @@ def train(course: Course) -> Iterator[Progress]:
 
     Every step is decided by the seed and its number: whoever finishes within the budget finds the same on any machine.
     """
-    training = Training(course)
+    training = EnsembleTraining(course)
     training.resume()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         ground = ReplayWindows(course, pool)
@@ -249,7 +246,7 @@ def _check(ground: ReplayWindows) -> None:
                             "serves as well")
 
 
-def _round(training: Training, ground: ReplayWindows) -> bool:
+def _round(training: EnsembleTraining, ground: ReplayWindows) -> bool:
     """Set a member out, or take it some steps further; tell whether there is something else to be kept."""
     member = min(MEMBERS - 1, int(training.turns), len(training.kept))
     if training.now is None or len(training.kept) <= member:
@@ -274,7 +271,7 @@ def worse(regrets: Floats, than: Floats) -> bool:
     return bool(more.mean() > more.std() / np.sqrt(len(more)))
 
 
-def _set_out(training: Training, ground: ReplayWindows, member: int) -> EvolutionRun:
+def _set_out(training: EnsembleTraining, ground: ReplayWindows, member: int) -> EvolutionRun:
     """Return a member that chooses as the incumbent does, by what hindsight taught, or as a heuristic: what is best."""
     course = training.course
     random = np.random.default_rng([course.seed, member])
@@ -300,7 +297,7 @@ def _step(member: EvolutionRun, ground: ReplayWindows, random: np.random.Generat
     member.move(better @ changes / (PAIRS * max(1e-9, float(better.std()))), step)
 
 
-def _worth(training: Training, ground: ReplayWindows) -> float:
+def _worth(training: EnsembleTraining, ground: ReplayWindows) -> float:
     """Return what the members are worth together on later history."""
     found = ground.worth(training.members.ravel())
     if not math.isfinite(found):
@@ -308,12 +305,12 @@ def _worth(training: Training, ground: ReplayWindows) -> float:
     return found
 
 
-def _keep(training: Training, ground: ReplayWindows) -> None:
+def _keep(training: EnsembleTraining, ground: ReplayWindows) -> None:
     """Write the members down as a model that can serve."""
     save(training.course.folder / "best", training.members, _card(training, ground))
 
 
-def _card(training: Training, ground: ReplayWindows) -> ModelCard:
+def _card(training: EnsembleTraining, ground: ReplayWindows) -> ModelCard:
     arenas = [*ground.seen(), *ground.select]
     shown = np.concatenate([arena.inputs[arena.counted] for arena in arenas])
     low, high = np.quantile(shown, [0.005, 0.995], axis=0)

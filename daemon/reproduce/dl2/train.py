@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from ....storage.records import ModelCard
-from ...agents.checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
+from ...agents.checkpoint import read_unfinished, schema_hash, write_unfinished
 from ...agents.kinds import TrainingError
 from ...replay.arrays import Floats, Longs, Masks, Singles
 from .agent import PAPER, PUBLISHED, Ablations, FlatAgent, PaperSettings, trail
@@ -328,9 +328,7 @@ class SlotTraining:
         path = None if self.course.folder is None else self.course.folder / STATE
         if path is None or not path.exists():
             return self
-        told, kept = read_unfinished(path)
-        if told.get("plan") != self.plan:
-            raise CheckpointError(f"{path}: of another training; move it away to start anew")
+        told, kept = read_unfinished(path, self.plan, "other settings")
         parts: dict[str, Weights] = {}
         for name, array in kept.items():
             part, _, rest = name.partition(".")

@@ -30,7 +30,7 @@ from ...agents.gist_mdrl.environment import (
     sequences,
 )
 from ...agents.gist_mdrl.network import Weights
-from ...agents.tracking import NoTracker, TensorBoard, Tracker
+from ...agents.tracking import TensorBoard
 from .exact import mean_figures
 
 AGENTS = {"literal": "the paper's agent", "improved": "with all options"}
@@ -131,12 +131,13 @@ def random_episodes(count: int, partition: GpuPartition = A100) -> list[tuple[in
 
 def carry_out(trial: Trial, folder: Path, *, tensorboard: bool = False) -> TrialResult:
     """Train, test, and keep weights, card and result in the trial's own folder."""
-    from ...agents.gist_mdrl.train import Training  # torch is loaded where it is used
+    from ...agents.gist_mdrl.train import PartitionTraining  # torch is loaded where it is used
 
     home, began = folder / trial.name, time.perf_counter()
-    training = Training(trial.form, options_named(trial.agent), trial.values, seed=trial.seed, device=trial.device)
+    training = PartitionTraining(trial.form, options_named(trial.agent), trial.values, seed=trial.seed,
+                                 device=trial.device)
     with ExitStack() as stack:
-        tracker: Tracker = stack.enter_context(TensorBoard(home)) if tensorboard else NoTracker()
+        tracker = stack.enter_context(TensorBoard(home)) if tensorboard else None
         curve = [_tracked(tracker, episode.number, episode.outcome.utilization, training.agent)
                  for episode in islice(training.run(), trial.episodes)]
     agent = training.conclude()
@@ -163,8 +164,9 @@ def _chosen_elsewhere(agent: GistAgent, best_without: Callable[[int], Weights],
     return ended
 
 
-def _tracked(tracker: Tracker, number: int, utilization: float, agent: GistAgent) -> float:
-    tracker.write(number, {"utilization": utilization, **agent.statistics})
+def _tracked(tracker: TensorBoard | None, number: int, utilization: float, agent: GistAgent) -> float:
+    if tracker is not None:
+        tracker.write(number, {"utilization": utilization, **agent.statistics})
     return utilization
 
 

@@ -194,7 +194,7 @@ def training(curves: Mapping[str, Curve]) -> Section:
 def assumptions() -> Section:
     """Say what is not known, and what is not here."""
     return Section("What is assumed, and what is not here", [
-        f"Clusters: {', '.join(map(str, SIZES))} GPUs, nodes of {NODE_GPUS} (those that were measured), {PER_LEAF} nodes "
+        f"Clusters: {', '.join(map(str, SIZES))} GPUs, nodes of {NODE_GPUS} (as measured), {PER_LEAF} nodes "
         f"on a leaf switch, {PER_LEAF // 2} up to 128 GPUs. Jobs: {JOBS_PER_GPU} for each GPU, sizes and lengths of "
         f"Philly's two complete virtual clusters, cut at {LONGEST_S / _HOUR_S:g} hours; GPU time wanted is "
         f"{LOADS[0]:g} to {LOADS[1]:g} of what there is while jobs come, at random moments.",

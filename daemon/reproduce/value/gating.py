@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ...learning.promotion_criteria import ASSUMED, SHORTLIST, TRIALS, share
+from ...learning.promotion_criteria import ASSUMED, SHORTLIST, TRIALS
+from ...learning.trials import error_of_each
 from ...replay.arrays import Floats
 from ...replay.workload import Workload
 from .deciding import Promoted
@@ -24,7 +25,7 @@ def promotions(work: Workload, outcomes: Mapping[str, ReplayOutcome], incumbent:
     theirs, deciding = outcomes[incumbent], incumbent
     began = first + ASSUMED.days * NIGHT_S
     listed = _shortlist(submit, outcomes, incumbent, began)
-    error = share(TRIALS) / max(1, len(listed))
+    error = error_of_each(TRIALS) / max(1, len(listed))
     for night in np.arange(began + ASSUMED.days * NIGHT_S, float(submit[-1]), NIGHT_S).tolist():
         earned = [name for name in listed if _earned(submit, outcomes[name], theirs, began, night, error)]
         lost = deciding in listed and compare(*_since(submit, outcomes[deciding], theirs, began), night).above(error)

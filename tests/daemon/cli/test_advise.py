@@ -4,7 +4,7 @@ import pytest
 
 from idlewatt.daemon.advice.advisor import Advice
 from idlewatt.daemon.advice.recommender import Recommendations
-from idlewatt.daemon.advice.recommenders.elastic import Recommender
+from idlewatt.daemon.advice.recommenders.elastic import ElasticRecommender
 from idlewatt.daemon.cli import advise
 from idlewatt.daemon.cli._outlook import outlook_lines
 from idlewatt.daemon.settings.recommenders import ElasticSettings
@@ -99,7 +99,8 @@ def test_what_more_or_fewer_gpus_would_do_is_a_table_of_its_own(shell):
     shell.service.recommend("elastic")
     assert shell.text("advise", "--elastic") == "of no job is it known how fast it is with more or fewer GPUs\n"
     curve = {"name": "*", "speeds": {2: 100.0, 4: 180.0, 8: 300.0}}
-    shell.service._recommenders["elastic"] = Recommender(ElasticSettings(curves=(curve,)), shell.service._history)
+    by_curve = ElasticRecommender(ElasticSettings(curves=(curve,)), shell.service._history)
+    shell.service._recommenders["elastic"] = by_curve
     shell.service.recommend("elastic")
     jobs = {job.job_id: job for job in shell.service.known.snapshot.jobs}
     rows = shell.csv("advise", "--elastic")

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from null_sites import NULLS
 
 from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, NOTHING, RATES, compared, log_evidence
-from idlewatt.daemon.learning.promotion_criteria import ERROR, TRIALS, share
+from idlewatt.daemon.learning.promotion_criteria import ERROR, TRIALS
+from idlewatt.daemon.learning.trials import error_of_each
 
 SMALL = {"nodes": 4, "daily": 60}
 YEARS = 3
@@ -86,7 +87,7 @@ def test_all_looks_of_the_benchmark_at_once_say_what_the_gate_does_at_each():
 
 
 def test_the_shares_of_a_years_error_add_up_to_it():
-    assert share(TRIALS) * TRIALS + share(10) * 10 == pytest.approx(ERROR)
+    assert error_of_each(TRIALS) * TRIALS + error_of_each(10) * 10 == pytest.approx(ERROR)
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +114,6 @@ def test_who_looks_every_night_hardly_ever_promotes_an_equal_agent(years):
 def test_a_better_agent_is_promoted_within_weeks_on_a_larger_site():
     found = [Year.of_better(0.3, seed, nodes=16, daily=600) for seed in range(3)]
     assert all(0.8 < year.ours.sum() / year.theirs.sum() < 0.95 for year in found)
-    days = [year.promoted(share(TRIALS)) for year in found]
+    days = [year.promoted(error_of_each(TRIALS)) for year in found]
     assert sum(day is not None and day <= 60 for day in days) >= 2, days
-    assert [year.promoted(share(TRIALS), worse=True) for year in found] == [None] * 3
+    assert [year.promoted(error_of_each(TRIALS), worse=True) for year in found] == [None] * 3

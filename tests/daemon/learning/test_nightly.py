@@ -21,7 +21,7 @@ from idlewatt.daemon.agents.histories import DAY_S
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.learning import nightly, training_scheduler
 from idlewatt.daemon.learning.models import ModelStore, speeds_of
-from idlewatt.daemon.learning.nightly import NightDecisions
+from idlewatt.daemon.learning.nightly import COOLING_S, NightDecisions, too_soon
 from idlewatt.daemon.learning.promotion import Verdict
 from idlewatt.daemon.learning.promotion_criteria import TRIALS, PromotionCriteria
 from idlewatt.daemon.learning.training import SHADOWS, TrainingDirectory
@@ -367,3 +367,12 @@ def test_a_night_learns_and_judges_by_the_sites_speeds_and_begins_anew_on_anothe
         history.record_snapshot(SchedulerSnapshot(now_s + 20, crossed))
     third = nightly.carry_out(replace(task, now_s=now_s + 60))
     assert "trained anew: 8 nodes hang together with others than when the last one learned" in third.message
+
+
+def test_after_a_demotion_nothing_is_promoted_by_itself_for_a_week():
+    demoted = Promotion(0.0, "a@1", Decision.DEMOTE, "daemon", "")
+    assert "demoted 1.0 days ago" in too_soon([demoted], DAY_S)
+    assert too_soon([demoted], COOLING_S) == ""
+    assert too_soon([], DAY_S) == ""
+    by_hand = Promotion(0.0, "a@1", Decision.DEMOTE, "operator", "")
+    assert too_soon([by_hand], DAY_S) == "", "an operator knows"

@@ -5,8 +5,8 @@ import pytest
 from gate_trials import NEVER, demoted
 
 from idlewatt.daemon.learning.promotion_criteria import ERROR
-from idlewatt.daemon.learning.regret import COOLING_S, DAY_S, demotion, regrets, too_soon
-from idlewatt.storage.promotions import Decision, Promotion, ShadowResult
+from idlewatt.daemon.learning.regret import DAY_S, demotion, regrets
+from idlewatt.storage.promotions import Decision, ShadowResult
 
 
 def days(*ratios: float, policy: str = "a@1", hours: int = 24) -> list[ShadowResult]:
@@ -101,12 +101,3 @@ def test_one_that_is_less_better_than_it_was_and_no_worse_than_the_incumbent_kee
 
 def test_an_agent_that_does_what_the_incumbent_does_is_not_out_for_one_odd_day():
     assert demotion("a@1", regrets(days(*[0.0] * 40, 0.04), 1e9), 1e9) is None
-
-
-def test_after_a_demotion_nothing_is_promoted_by_itself_for_a_week():
-    demoted = Promotion(0.0, "a@1", Decision.DEMOTE, "daemon", "")
-    assert "demoted 1.0 days ago" in too_soon([demoted], DAY_S)
-    assert too_soon([demoted], COOLING_S) == ""
-    assert too_soon([], DAY_S) == ""
-    by_hand = Promotion(0.0, "a@1", Decision.DEMOTE, "operator", "")
-    assert too_soon([by_hand], DAY_S) == "", "an operator knows"

@@ -6,7 +6,7 @@ from pydantic import TypeAdapter
 
 from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders import subjects
-from idlewatt.daemon.advice.recommenders.causes import Recommender
+from idlewatt.daemon.advice.recommenders.causes import CauseRecommender
 from idlewatt.daemon.settings.recommenders import CausesSettings
 from idlewatt.exporters.publish import check
 from idlewatt.storage.history import History
@@ -33,7 +33,7 @@ def shown(recommender, told):
 
 def test_a_cause_is_a_row_with_evidence_and_remedy_and_counts_its_gpus(history):
     told = levels(Cause.SMALL_BATCH, 2)
-    said = shown(Recommender(CausesSettings(), history), told)
+    said = shown(CauseRecommender(CausesSettings(), history), told)
     (row,) = said.rows
     assert (row.job_id, row.cause, row.gpus, row.nodes, row.user) == ("1", Cause.SMALL_BATCH, told.gpus, ("n0",), "ann")
     assert row.share_ratio > 0.9
@@ -48,18 +48,18 @@ def test_a_cause_is_a_row_with_evidence_and_remedy_and_counts_its_gpus(history):
 
 
 def test_of_a_job_that_does_well_nothing_is_said(history):
-    said = shown(Recommender(CausesSettings(), history), levels(Cause.NONE, 1))
+    said = shown(CauseRecommender(CausesSettings(), history), levels(Cause.NONE, 1))
     assert said.rows == ()
     assert said.metrics["underused_gpus"] == {}
 
 
 def test_what_was_seen_is_recorded_with_the_run_and_gone_on_with(history):
     told = levels(Cause.MEMORY_BOUND, 4)
-    shown(Recommender(CausesSettings(), history), told)
+    shown(CauseRecommender(CausesSettings(), history), told)
     history.record_causes(())
     (recorded, *_) = history.causes_of_run("1", NOW - 10, NOW)
     assert recorded.cause is Cause.MEMORY_BOUND
     assert recorded.gpu_seconds >= 600 * told.gpus
-    again = Recommender(CausesSettings(), history)
+    again = CauseRecommender(CausesSettings(), history)
     (row,) = shown(again, told).rows
     assert row.judged_s > recorded.gpu_seconds / told.gpus

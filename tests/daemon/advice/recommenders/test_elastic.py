@@ -4,7 +4,7 @@ import pytest
 
 from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders import subjects
-from idlewatt.daemon.advice.recommenders.elastic import Recommender
+from idlewatt.daemon.advice.recommenders.elastic import ElasticRecommender
 from idlewatt.daemon.settings.recommenders import CurveSettings, ElasticSettings
 from idlewatt.exporters.publish import check
 from idlewatt.storage.errors import StoreUnavailable
@@ -39,7 +39,7 @@ def history(tmp_path):
 @pytest.fixture
 def recommender(history):
     """Return a function that opens an recommender; the same history goes on."""
-    return lambda **settings: Recommender(ElasticSettings(**settings), history)
+    return lambda **settings: ElasticRecommender(ElasticSettings(**settings), history)
 
 
 def watched(recommender, *runs):

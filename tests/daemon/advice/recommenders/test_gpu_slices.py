@@ -6,7 +6,7 @@ import pytest
 
 from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders import subjects
-from idlewatt.daemon.advice.recommenders.gpu_slices import Recommender
+from idlewatt.daemon.advice.recommenders.gpu_slices import GpuSliceRecommender
 from idlewatt.daemon.settings.recommenders import GpuSlicesSettings
 from idlewatt.daemon.waste import Assessment, GpuVerdict
 from idlewatt.storage.details import Details
@@ -44,7 +44,7 @@ def verdict(reading, job, *, guessed=False):
 
 def watched(job, *uses, ground=None, every=60.0, minutes=61, guessed=False, instances=(), recommender=None):
     """Return what is said after so long; ``uses`` are activity and memory of each GPU."""
-    recommender = recommender or Recommender(GpuSlicesSettings())
+    recommender = recommender or GpuSliceRecommender(GpuSlicesSettings())
     for moment in range(minutes):
         now = NOW + every * moment
         gpus = tuple(replace(gpu(index, activity, memory, instances=instances), time_s=now)
@@ -74,7 +74,7 @@ def test_the_smallest_part_is_advised_that_has_a_quarter_more_than_was_used(acti
 
 
 def test_one_peak_within_the_window_keeps_the_whole_gpu():
-    recommender = Recommender(GpuSlicesSettings())
+    recommender = GpuSliceRecommender(GpuSlicesSettings())
     assert watched(service(), (0.9, 6 * GB), minutes=1, recommender=recommender) == ()
     assert watched(service(), (0.08, 6 * GB), recommender=recommender) == ()
 

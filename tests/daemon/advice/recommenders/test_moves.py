@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from idlewatt.daemon.advice.advisor import Advice
 from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders import subjects
-from idlewatt.daemon.advice.recommenders.moves import Recommender
+from idlewatt.daemon.advice.recommenders.moves import MoveRecommender
 from idlewatt.daemon.settings.recommenders import MovesSettings
 from idlewatt.exporters.metrics.declared import ADVICE
 from idlewatt.exporters.publish import check
@@ -36,7 +36,7 @@ def said(job_id, action, placement=None, start_s=NOW + HOUR, shadow=False):
 def considered(*waiting, advice=(), **options):
     scene = RecommenderContext(NOW, SchedulerSnapshot(NOW, NODES, (), (*RUNNING, *waiting)), Telemetry(),
                   Advice(NOW, tuple(advice)) if advice else None)
-    return Recommender(MovesSettings(**options)).recommend(scene)
+    return MoveRecommender(MovesSettings(**options)).recommend(scene)
 
 
 def test_a_row_says_what_to_move_for_whom_and_what_is_gained():
@@ -102,7 +102,7 @@ def test_no_row_is_cut_where_there_are_more_moves_than_are_published():
     jobs = [Job(f"{number}-{part}", NOW - HOUR, JobState.RUNNING, "p", Request(1, 1, 1), start_s=NOW - HOUR,
                 allocations=(Allocation(f"h{number}", 1),)) for number in range(count) for part in range(3)]
     snapshot = SchedulerSnapshot(NOW, (*nodes, *homes), (), (*jobs, *(waits(f"w{number}") for number in range(count))))
-    found = Recommender(MovesSettings()).recommend(RecommenderContext(NOW, snapshot, Telemetry()))
+    found = MoveRecommender(MovesSettings()).recommend(RecommenderContext(NOW, snapshot, Telemetry()))
 
     assert len(found.metrics["move_info"]) == sum(len(row.moves) for row in found.rows) == ADVICE // 3 * 3
 

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders import subjects
-from idlewatt.daemon.advice.recommenders.power_caps import Recommender, lost
+from idlewatt.daemon.advice.recommenders.power_caps import PowerCapRecommender, lost
 from idlewatt.daemon.settings.recommenders import PowerCapsSettings
 from idlewatt.exporters.publish import check
 from idlewatt.storage.power_caps import PowerCap
@@ -40,7 +40,7 @@ def watch(recommender, number, limit, watts, rate, *, samples=3, name="train-7b"
 
 
 def site(capped=(450, 440, 460), full=(680, 690, 670), slow=0.98, runs=3, **options):
-    recommender = Recommender(PowerCapsSettings(**options))
+    recommender = PowerCapRecommender(PowerCapsSettings(**options))
     for number in range(runs):
         watch(recommender, number, 500, capped[number], 1000 * slow * (1 + 0.001 * number))
     for number in range(runs):
@@ -68,14 +68,14 @@ def test_what_is_not_sure_is_not_said(options):
 
 
 def test_nothing_measured_nothing_said():
-    recommender = Recommender(PowerCapsSettings())
+    recommender = PowerCapRecommender(PowerCapsSettings())
     for number in range(6):
         found = watch(recommender, number, 500 if number < 3 else 700, 450 if number < 3 else 680, None)
     assert found.rows == ()
 
 
 def test_power_of_another_moment_than_the_speed_is_no_measurement():
-    recommender = Recommender(PowerCapsSettings())
+    recommender = PowerCapRecommender(PowerCapsSettings())
     for number in range(6):
         low = number < 3
         found = watch(recommender, number, 500 if low else 700, 450 if low else 680, 1000, age_s=500.0)
@@ -84,7 +84,7 @@ def test_power_of_another_moment_than_the_speed_is_no_measurement():
 
 @pytest.mark.parametrize("detail", [{"least_limit_watts": 600.0}])
 def test_a_limit_that_the_gpus_refuse_is_not_advised(detail):
-    recommender = Recommender(PowerCapsSettings())
+    recommender = PowerCapRecommender(PowerCapsSettings())
     for number in range(6):
         low = number < 3
         found = watch(recommender, number, 500 if low else 700, 450 if low else 680, 990 if low else 1000, **detail)
@@ -92,7 +92,7 @@ def test_a_limit_that_the_gpus_refuse_is_not_advised(detail):
 
 
 def test_runs_of_another_name_are_not_alike():
-    recommender = Recommender(PowerCapsSettings())
+    recommender = PowerCapRecommender(PowerCapsSettings())
     for number in range(3):
         watch(recommender, number, 500, 450, 990, name="other")
     for number in range(3, 6):
@@ -103,13 +103,13 @@ def test_runs_of_another_name_are_not_alike():
 def test_limits_below_the_default_and_throttling_are_counted():
     gpus = (gpu(0, 500.0, 450.0), gpu(1, 700.0, 680.0, throttled_by=("heat", "power")),
             gpu(2, 700.0, 100.0, throttled_by=()))
-    found = Recommender(PowerCapsSettings()).recommend(RecommenderContext(
+    found = PowerCapRecommender(PowerCapsSettings()).recommend(RecommenderContext(
         NOW, SchedulerSnapshot(NOW, (), (), ()), Telemetry(gpus)))
     assert found.metrics["capped_gpus"] == 1
     assert found.metrics["throttled_gpus"] == {"power": 2, "heat": 1}
     check(found.metrics)
     bare = Telemetry(tuple(replace(one, detail=GpuDetail()) for one in gpus))
-    found = Recommender(PowerCapsSettings()).recommend(RecommenderContext(
+    found = PowerCapRecommender(PowerCapsSettings()).recommend(RecommenderContext(
         NOW, SchedulerSnapshot(NOW, (), (), ()), bare))
     assert (found.metrics["capped_gpus"], found.metrics["throttled_gpus"]) == (None, {})
 
@@ -149,7 +149,7 @@ def told(settings, *, name="train-7b", model="NVIDIA B200", limit=1000.0, gpus=(
     job = Job("7", NOW, JobState.RUNNING, "p", Request(2), user="ann", name=name, start_s=NOW,
               allocations=(Allocation("n0", len(gpus), gpus),))
     readings = tuple(replace(gpu(index, limit, 950.0, **detail), model=model) for index in range(4))
-    return (recommender or Recommender(settings)).recommend(RecommenderContext(
+    return (recommender or PowerCapRecommender(settings)).recommend(RecommenderContext(
         NOW, SchedulerSnapshot(NOW, (Node("n0", ("p",), 4, gpu_model="b200"),), (), (job,)), Telemetry(readings)))
 
 
@@ -192,7 +192,7 @@ def test_a_profile_with_too_few_or_impossible_runs_is_refused(options):
 
 
 def test_a_limit_by_which_a_profile_shows_is_advised_as_the_profile():
-    recommender = Recommender(profile(usual=[], under=[], limit=498, model="H100"))
+    recommender = PowerCapRecommender(profile(usual=[], under=[], limit=498, model="H100"))
     for number in range(6):
         low = number < 3
         found = watch(recommender, number, 500 if low else 700, (450, 440, 460, 680, 690, 670)[number],

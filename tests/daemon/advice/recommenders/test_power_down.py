@@ -13,7 +13,7 @@ from idlewatt.daemon.advice.advisor import Advice
 from idlewatt.daemon.advice.node_demand import HORIZON, STEP_S, NodeDemand
 from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders import subjects
-from idlewatt.daemon.advice.recommenders.power_down import Recommender, said
+from idlewatt.daemon.advice.recommenders.power_down import PowerDownRecommender, said
 from idlewatt.daemon.settings.recommenders import PowerDownSettings
 from idlewatt.daemon.waste import Assessment, NodeVerdict
 from idlewatt.storage.history import History
@@ -53,7 +53,7 @@ def considered(history, *verdicts, needed=None, rounds=5, age_s=0.0, **advice):
 
 
 def recommendations(history, *verdicts, needed=None, rounds=5, age_s=0.0, **advice):
-    recommender = Recommender(PowerDownSettings(), history)
+    recommender = PowerDownRecommender(PowerDownSettings(), history)
     n0 = Node("n0", ("p",), 8, gpus_allocated=8)
     scene = RecommenderContext(
         NOW, SchedulerSnapshot(NOW, (n0, *NODES[1:]), (Partition("p", ("n0", "n1", "n2")),)), Telemetry(),
@@ -153,7 +153,7 @@ def test_until_when_is_said_in_words_and_unknown_where_the_past_is_too_short(his
 @given(watts=st.floats(0, 1e5), standby=st.floats(0, 1e3), wake=st.floats(1e-3, 1e5),
        by_job_s=st.floats(-1e6, math.inf), after_s=st.tuples(*[st.floats(0, math.inf)] * 3).map(sorted))
 def test_never_more_is_saved_than_the_node_draws_until_it_is_needed(watts, standby, wake, by_job_s, after_s):
-    recommender = Recommender(PowerDownSettings(wake=wake, standby=standby), None)
+    recommender = PowerDownRecommender(PowerDownSettings(wake=wake, standby=standby), None)
     demand = NodeDemand(tuple(after_s), 9)
     row = recommender._row(Node("n1", ("p",), 8), watts, demand, by_job_s, "why", NOW)
     until_s = [min(one, by_job_s, HORIZON * STEP_S) for one in after_s]

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from idlewatt.daemon.advice.advisor import Advice
 from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders import subjects
-from idlewatt.daemon.advice.recommenders.reclaim import Recommender, without
+from idlewatt.daemon.advice.recommenders.reclaim import ReclaimRecommender, without
 from idlewatt.daemon.settings.recommenders import ReclaimSettings
 from idlewatt.daemon.waste import Assessment, GpuVerdict
 from idlewatt.exporters.publish import check
@@ -33,7 +33,7 @@ def gpu(index, job_id, since_s=NOW - HOUR, state=PowerClass.ALLOCATED_IDLE):
 def considered(*gpus, policies=(), waiting=(WAITING,), age_s=0.0):
     snapshot = SchedulerSnapshot(NOW, NODES, PARTITIONS, (*RUNNING, *waiting))
     advice = Advice(NOW, policies=tuple(policies)) if policies else None
-    return Recommender(ReclaimSettings()).recommend(RecommenderContext(
+    return ReclaimRecommender(ReclaimSettings()).recommend(RecommenderContext(
         NOW, snapshot, Telemetry(), advice, assessment=Assessment(NOW - age_s, gpus)))
 
 

@@ -9,7 +9,7 @@ import pytest
 from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL, AgentChanges, Hyperparameters
 from idlewatt.daemon.agents.gist_mdrl.environment import A100, Environment, play
-from idlewatt.daemon.agents.gist_mdrl.train import TRAINING, DeepQ, Training
+from idlewatt.daemon.agents.gist_mdrl.train import TRAINING, DeepQ, PartitionTraining
 from idlewatt.daemon.agents.memory import TransitionBatch
 
 SMALL = Hyperparameters(hidden=(8,), batch=8, warm_up=8, memory=100, target_period=5, exploration_episodes=10)
@@ -46,15 +46,15 @@ def test_a_loss_that_is_no_number_stops_the_training():
 
 @pytest.mark.parametrize("options", [LITERAL, IMPROVED, AgentChanges(steps=2, learns_on_dequeue=True)])
 def test_the_same_seed_learns_the_same(options):
-    one, other = (Training(A100, options, SMALL, seed=5) for _ in range(2))
+    one, other = (PartitionTraining(A100, options, SMALL, seed=5) for _ in range(2))
     assert utilizations(one, 20) == utilizations(other, 20)
     assert all((array == other.agent.weights[name]).all() for name, array in one.agent.weights.items())
-    assert utilizations(Training(A100, options, SMALL, seed=6), 20) != utilizations(
-        Training(A100, options, SMALL, seed=5), 20)
+    assert utilizations(PartitionTraining(A100, options, SMALL, seed=6), 20) != utilizations(
+        PartitionTraining(A100, options, SMALL, seed=5), 20)
 
 
 def test_a_resumed_training_goes_on_as_if_never_interrupted(tmp_path):
-    whole, first, second = (Training(A100, IMPROVED, SMALL, seed=3) for _ in range(3))
+    whole, first, second = (PartitionTraining(A100, IMPROVED, SMALL, seed=3) for _ in range(3))
     expected = utilizations(whole, 30)
     begun = utilizations(first, 17)
     first.save(tmp_path)
@@ -65,13 +65,13 @@ def test_a_resumed_training_goes_on_as_if_never_interrupted(tmp_path):
 
 def test_a_training_ends_with_its_best_weights_where_its_options_say_so(tmp_path):
     values = replace(SMALL, exploration_episodes=2, tested_every=3)
-    training, last = Training(A100, AgentChanges(keeps_best=True), values, seed=1), Training(A100, LITERAL, values,
-                                                                                             seed=1)
+    training = PartitionTraining(A100, AgentChanges(keeps_best=True), values, seed=1)
+    last = PartitionTraining(A100, LITERAL, values, seed=1)
     utilizations(training, 12)
     utilizations(last, 12)
     assert last.conclude() is last.agent
     training.save(tmp_path)
-    resumed = Training(A100, AgentChanges(keeps_best=True), values, seed=1)
+    resumed = PartitionTraining(A100, AgentChanges(keeps_best=True), values, seed=1)
     resumed.resume(tmp_path)
     before = worth(training.agent)
     assert worth(resumed.conclude()) == worth(training.conclude()) >= before == worth(last.agent)
@@ -83,18 +83,18 @@ def worth(agent):
 
 
 def test_another_training_is_not_gone_on_with(tmp_path):
-    Training(A100, IMPROVED, SMALL, seed=3).save(tmp_path)
+    PartitionTraining(A100, IMPROVED, SMALL, seed=3).save(tmp_path)
     with pytest.raises(CheckpointError, match="other options"):
-        Training(A100, IMPROVED, SMALL, seed=4).resume(tmp_path)
+        PartitionTraining(A100, IMPROVED, SMALL, seed=4).resume(tmp_path)
     (tmp_path / TRAINING).write_bytes(b"\x00" * 20)
     with pytest.raises(CheckpointError, match="not an unfinished training"):
-        Training(A100, IMPROVED, SMALL, seed=3).resume(tmp_path)
+        PartitionTraining(A100, IMPROVED, SMALL, seed=3).resume(tmp_path)
     with pytest.raises(CheckpointError, match="not an unfinished training"):
-        Training(A100, IMPROVED, SMALL, seed=3).resume(tmp_path / "nowhere")
+        PartitionTraining(A100, IMPROVED, SMALL, seed=3).resume(tmp_path / "nowhere")
 
 
 def test_exploration_falls_and_rewards_hold_the_terminal_u():
-    training = Training(A100, LITERAL, SMALL, seed=0)
+    training = PartitionTraining(A100, LITERAL, SMALL, seed=0)
     episodes = list(itertools.islice(training.run(), 12))
     assert episodes[0].exploration == 1.0
     assert episodes[-1].exploration == pytest.approx(0.1)
@@ -102,14 +102,14 @@ def test_exploration_falls_and_rewards_hold_the_terminal_u():
 
 
 def test_the_papers_agent_learns_something_in_150_episodes():
-    training = Training(A100, LITERAL, Hyperparameters(exploration_episodes=60), seed=0)
+    training = PartitionTraining(A100, LITERAL, Hyperparameters(exploration_episodes=60), seed=0)
     utilization = utilizations(training, 150)
     assert np.mean(utilization[-50:]) > np.mean(utilization[:50]) + 0.05
 
 
 def test_each_half_of_the_sequences_can_be_judged_with_weights_chosen_on_the_other():
-    training = Training(A100, AgentChanges(keeps_best=True), replace(SMALL, exploration_episodes=2, tested_every=2),
-                        seed=1)
+    values = replace(SMALL, exploration_episodes=2, tested_every=2)
+    training = PartitionTraining(A100, AgentChanges(keeps_best=True), values, seed=1)
     met = [[], []]
     for _ in training.run():
         if training.episodes > 2 and training.episodes % 2 == 0:

@@ -14,7 +14,6 @@ from idlewatt.daemon.agents.maifs.agent import Maifs
 from idlewatt.daemon.agents.maifs.network import SIZE, initial, opinions, unpacked
 from idlewatt.daemon.agents.maifs.teachers import ORDERS, TEACHERS
 from idlewatt.daemon.agents.maifs.train import train
-from idlewatt.daemon.agents.pieces import replayed
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS
 from idlewatt.storage.records import ModelCard
@@ -54,9 +53,9 @@ def test_numpy_and_torch_run_the_same_network():
 def test_what_jobs_use_and_not_what_they_ask_for_is_worth_more_than_any_order_alone():
     piece, card = stretch(3), ModelCard("maifs", "1", 1e9, 0, "0.1.0", "", "", kind="maifs")
     weights = np.concatenate([ORDERS["sjf"], np.zeros(SIZE - 3)])
-    jct = {name: float(np.nanmean(replayed(piece, Maifs(weights, card, decide=teacher)).end - piece.workload.submit))
+    jct = {name: float(np.nanmean(piece.replayed(Maifs(weights, card, decide=teacher)).end - piece.workload.submit))
            for name, teacher in TEACHERS.items()}
-    plain = float(np.nanmean(replayed(piece, named(INCUMBENT)).end - piece.workload.submit))
+    plain = float(np.nanmean(piece.replayed(named(INCUMBENT)).end - piece.workload.submit))
     assert jct["synergy-tune"] < jct["as asked"] < plain
 
 

@@ -14,7 +14,7 @@ from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.agents.kinds import Objective, Stretch, TrainingError, kinds
 from idlewatt.daemon.agents.scorer import imitation
 from idlewatt.daemon.agents.scorer.arena import Arena, blank, initial, plain
-from idlewatt.daemon.agents.scorer.train import STATE, ReplayWindows, Training, _set_out, train, worse
+from idlewatt.daemon.agents.scorer.train import STATE, EnsembleTraining, ReplayWindows, _set_out, train, worse
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run
@@ -62,7 +62,7 @@ def test_it_sets_out_from_a_model_where_that_is_better_than_all_it_knows(trained
     known = kinds()["scorer"].load(trained[0] / "best").members[0]
     with ThreadPoolExecutor(1) as threads:
         ground = ReplayWindows(course, threads)
-        begun = _set_out(Training(course), ground, 0).weights
+        begun = _set_out(EnsembleTraining(course), ground, 0).weights
         trials = [ground.fit(number) for number in range(4)]
         ours, theirs = ground.pains([begun, known], trials)
     assert ours <= theirs
@@ -186,4 +186,4 @@ def test_an_unfinished_training_with_other_speeds_is_not_gone_on_with(tmp_path, 
     plain_course = course_of(tmp_path)
     speeds = SiteSpeeds("site", (SpeedGroup("*", "*", 50, spread={"spine": SpeedCell(0.5, 0.4, 0.6, "measured", 50)}),))
     other = replace(plain_course, select=[replace(stretch, speeds=speeds) for stretch in plain_course.select])
-    assert Training(plain_course).plan != Training(other).plan
+    assert EnsembleTraining(plain_course).plan != EnsembleTraining(other).plan

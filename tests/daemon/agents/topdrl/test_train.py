@@ -12,7 +12,7 @@ from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.agents.choice import Choices, Net, loss
 from idlewatt.daemon.agents.kinds import TrainingError, kinds
 from idlewatt.daemon.agents.lessons import STATE, TraceWindows
-from idlewatt.daemon.agents.pieces import piece_of, replayed
+from idlewatt.daemon.agents.pieces import piece_of
 from idlewatt.daemon.agents.policy_gradient import recorded
 from idlewatt.daemon.agents.topdrl.train import RULES, TRADE, train
 from idlewatt.daemon.policies import named
@@ -66,7 +66,7 @@ def test_it_sets_out_from_a_model_where_that_is_better(trained, tmp_path):
 
 def test_what_a_decision_cost_later_adds_up_to_what_the_replay_cost():
     piece = piece_of(stretch(), "fifo+first-fit+easy", course(None).objective, np.random.default_rng(0))
-    done = replayed(piece.stretch, named("fifo+first-fit+easy"))
+    done = piece.stretch.replayed(named("fifo+first-fit+easy"))
     assert piece.cost(done) == pytest.approx(1.0)
     whole = replace(piece, horizon_s=1e12).later(done, np.array([-1e9, 1e12]))
     assert whole == pytest.approx([1.0, 0.0])

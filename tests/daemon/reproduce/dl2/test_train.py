@@ -86,7 +86,7 @@ def test_a_training_is_known_again_by_another_process(teacher):
 
 def test_another_training_is_not_gone_on_with(tmp_path):
     trained(replace(SHORT, folder=tmp_path, updates=90))
-    with pytest.raises(CheckpointError, match="of another training"):
+    with pytest.raises(CheckpointError, match="other settings"):
         SlotTraining(replace(SHORT, folder=tmp_path, updates=91)).resume()
 
 

@@ -8,7 +8,7 @@ from command import reproduce
 
 from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL
 from idlewatt.daemon.agents.gist_mdrl.environment import PARTITIONS, sequences
-from idlewatt.daemon.agents.gist_mdrl.train import Training
+from idlewatt.daemon.agents.gist_mdrl.train import PartitionTraining
 from idlewatt.daemon.reproduce.failures import SettingError
 from idlewatt.daemon.reproduce.gist import sensitivity
 from idlewatt.daemon.reproduce.gist.setting import Setting
@@ -42,7 +42,7 @@ def test_without_a_file_the_table_is_the_papers():
 
 @pytest.mark.parametrize("options", [LITERAL, IMPROVED])
 def test_an_agent_learns_on_a_table_that_tells_of_no_cpus_and_no_memory(write, options):
-    training = Training(partitions_of(write(TABLE))["H100"], options)
+    training = PartitionTraining(partitions_of(write(TABLE))["H100"], options)
     for episode in itertools.islice(training.run(), 12):
         assert np.isfinite(episode.reward)
     assert all(np.isfinite(array).all() for array in training.agent.weights.values())
