@@ -156,7 +156,7 @@ def whole(histories, workers):
 
 def energy(years, workers):
     """Print how often who saves nothing, or is slower, is promoted for its energy in a year; and how soon who may."""
-    size, trial = SIZES[1], share(TRIALS)
+    size, trial = SIZES[1], error_of_each(TRIALS)
     for null in NULLS:
         found = kept(f"energy-{NULLS.index(null)}", partial(energy_history, null, ("best-fit",) * 2, size, 365.0),
                      range(8 * 10**6, 8 * 10**6 + years), workers)
