@@ -33,7 +33,7 @@ from .arrays import (
     State,
 )
 from .cluster import Cluster
-from .compiled import compiled, compiled_without_lock, only_version
+from .compiled import compiled, compiled_without_lock
 from .events import Agenda, advance, agenda_of, next_time
 from .execution_rate import set_paces
 from .feasibility import ReplayOptions
@@ -186,13 +186,12 @@ def go_on(state: ClusterState, agenda: Agenda, rules: Rules, until: float) -> No
     arrays, calls = state.arrays, rules.calls_on(state)
     run_until = loop_coupled if arrays.counts[COUPLED] else loop
     if state.clerk is None:
-        run_until(arrays, agenda, calls, until)
+        state.entrance.enter(run_until, arrays, agenda, calls, until)
         return
     # As plain Python it is faster than the way into compiled code, on which all arrays are looked at.
-    upcoming_at, run_on = next_time.py_func, run_until  # type: ignore[attr-defined]
+    upcoming_at = next_time.py_func  # type: ignore[attr-defined]
     while (upcoming := upcoming_at(arrays, agenda)) <= until and np.isfinite(upcoming):
-        run_on(arrays, agenda, calls, min(until, state.clerk.attend(arrays, upcoming)))
-        run_on = only_version(run_until) if run_on is run_until else run_on
+        state.entrance.enter(run_until, arrays, agenda, calls, min(until, state.clerk.attend(arrays, upcoming)))
 
 
 @compiled

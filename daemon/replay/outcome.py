@@ -147,10 +147,10 @@ def _summary(values: Floats) -> dict[str, float]:
 
 def fragmentation(state: a.State) -> float:
     """Return the share of free GPUs that the typical job cannot use (FGD, ATC'23: F / free); 0 when none is free."""
-    nodes = state.nodes
+    nodes = np.asarray(state.nodes)
     cannot = np.append(np.cumsum(state.demand[::-1])[::-1], 0.0)  # share of jobs that want at least k GPUs
-    free = nodes.free_gpus * (nodes.open == 1)
-    stuck = free * cannot[np.minimum(nodes.free_gpus + 1, len(cannot) - 1)]
+    free = nodes["free_gpus"] * (nodes["open"] == 1)
+    stuck = free * cannot[np.minimum(nodes["free_gpus"] + 1, len(cannot) - 1)]
     return float(stuck.sum() / free.sum()) if free.sum() else 0.0
 
 

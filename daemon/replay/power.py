@@ -129,26 +129,27 @@ class Occupation:
 def occupation(run: Run, until: float | None = None) -> Occupation:
     """Return how nodes spent their time up to ``until``, which must not lie before the last event of the run."""
     state = run.state.arrays
-    meters, busy = state.meters, state.nodes.busy > 0
+    # Columns of plain arrays: a record array looks for each name for longer than all of this takes.
+    meters, busy = np.asarray(state.meters), np.asarray(state.nodes)["busy"] > 0
+    changed, slept = meters["changed"], meters["slept"]
     last = run.state.now if until is None else until
     if np.isfinite(run.state.now) and last < run.state.now:
         raise ValueError(f"time is metered up to {run.state.now}, not up to {last}")
-    left = np.where(np.isfinite(meters.changed), last - meters.changed, 0.0)
+    left = np.where(np.isfinite(changed), last - changed, 0.0)
     delay = float(state.costs[a.POWER_DOWN])
-    if np.isfinite(meters.slept).any():
-        delay = np.minimum(delay, meters.slept - meters.changed)
+    if np.isfinite(slept).any():
+        delay = np.minimum(delay, slept - changed)
     gpu, told, load, draw = _held_by_running(run.state, last)
     return Occupation(
-        last, meters.busy + np.where(busy, left, 0.0),
-        meters.empty + np.where(busy, 0.0, np.minimum(left, delay)),
-        meters.down + np.where(busy, 0.0, np.maximum(0.0, left - delay)),
-        meters.gpu + gpu, np.where(np.isfinite(meters.changed), meters.changed, last), delay,
-        meters.told + told, meters.load + load, meters.draw + draw)
+        last, meters["busy"] + np.where(busy, left, 0.0),
+        meters["empty"] + np.where(busy, 0.0, np.minimum(left, delay)),
+        meters["down"] + np.where(busy, 0.0, np.maximum(0.0, left - delay)),
+        meters["gpu"] + gpu, np.where(np.isfinite(changed), changed, last), delay,
+        meters["told"] + told, meters["load"] + load, meters["draw"] + draw)
 
 
 def _held_by_running(state: ClusterState, until: float) -> tuple[Floats, ...]:
     """Return what running jobs have held since they were last metered, as ``gpu, told, load, draw`` of nodes."""
-    # Columns of a plain array: a record array looks for each name for longer than all of this takes.
     jobs, parts, running = np.asarray(state.arrays.jobs), np.asarray(state.arrays.held), state.running
     begin, nodes_held, since, load, draw = (
         jobs[name][running] for name in ("held", "nodes_held", "since", "load", "draw"))
@@ -156,7 +157,7 @@ def _held_by_running(state: ClusterState, until: float) -> tuple[Floats, ...]:
     part = first + np.arange(len(first))
     held_s = parts["gpus"][part] * np.repeat(until - since, nodes_held)
     told_s = np.where(np.repeat(np.isnan(draw), nodes_held), 0.0, held_s)
-    load, draw = (np.nan_to_num(np.repeat(column, nodes_held)) for column in (load, draw))
+    load, draw = (np.repeat(np.where(np.isnan(column), 0.0, column), nodes_held) for column in (load, draw))
     return by_node(parts["node"][part], len(state.arrays.nodes), held_s, told_s, told_s * load, told_s * draw)
 
 

@@ -17,6 +17,7 @@ from . import arrays as a
 from . import ended_runs, live
 from .admission.gate import Gate, Hold
 from .cluster import Cluster
+from .entrance import Entrance
 from .feasibility import ReplayOptions, state_arrays
 from .moves import held_by, preempt, resize, start_shares, take
 from .priority.clerk import Clerk
@@ -93,6 +94,8 @@ class ClusterState:
     """Who goes through the queue, where that is another than the rules have."""
     ended: Callable[[], a.Floats] = ended_runs.none
     """Tells of a live state what is recorded of jobs that have ended, as :mod:`.ended_runs` has it: few orders ask."""
+    entrance: Entrance = field(default_factory=Entrance)
+    """The way of this run into the compiled loop."""
 
     @classmethod
     def of(cls, cluster: Cluster, workload: Workload, *, seed: int = 0, **terms: Unpack[ReplayOptions]) -> ClusterState:

@@ -162,9 +162,9 @@ def energies(cluster: Cluster, workload: Workload, policy: Policy, instants: Seq
 
 
 def _mark(run: Run, model: PowerModel, time: float) -> _Mark:
-    nodes, spent = run.state.arrays.nodes, occupation(run, time)
+    nodes, spent = np.asarray(run.state.arrays.nodes), occupation(run, time)
     return _Mark(time, int(run.state.arrays.counts[WAITING_JOBS]), float(spent.gpu.sum()),
-                 astuple(joules(spent, run.cluster.gpus, model)), int(nodes.free_gpus[nodes.open == 1].sum()),
+                 astuple(joules(spent, run.cluster.gpus, model)), int(nodes["free_gpus"][nodes["open"] == 1].sum()),
                  fragmentation(run.state.arrays))
 
 
