@@ -108,7 +108,7 @@ class PolicyOutcome:
     rejected: dict[str, dict[str, Any]]
     """By reason: ``count`` and the first ``jobs``."""
     arrays: Arrays
-    """``end`` by job, the course, the bars, and how nodes spent their time."""
+    """``end`` by job, the timeline, the bars, and how nodes spent their time."""
 
     @property
     def occupation(self) -> Occupation:

@@ -16,12 +16,12 @@ from ...storage.recommendations import Placement
 from ...storage.records import Job, JobState
 from ...storage.waiting import WaitReason
 from ..replay import arrays as a
-from ..replay.admission.courses import walk
 from ..replay.admission.gate import AHEAD, ARRAY_LIMIT, GROUP, HELD, LICENSES, LIMIT, ROOM, Gate, Hold
 from ..replay.admission.line import Turn
 from ..replay.admission.looks import counted
 from ..replay.admission.terms import TIER
 from ..replay.admission.turns import MOST_EXACT
+from ..replay.admission.walks import walk
 from ..replay.admission.why import why_no_nodes
 from ..replay.engine import Policy, queued
 from ..replay.queue import remove

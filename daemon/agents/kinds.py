@@ -118,8 +118,8 @@ class Objective:
 
 
 @dataclass(frozen=True)
-class Course:
-    """Everything that a training is given; the same course and seed give the same agent."""
+class TrainingConfig:
+    """Everything that a training is given; the same config and seed give the same agent."""
 
     fit: Callable[[int], Stretch]
     """Draws the stretch number ``n`` to learn from; the same number gives the same stretch."""
@@ -152,7 +152,7 @@ class Progress:
     score: float | None
     """Objective of the best candidate on ``select``, relative to the incumbent: below 1 is better. None at first."""
     saved: bool
-    """``course.folder / "best"`` holds a new best candidate, whole, as ``checkpoint.save`` writes it."""
+    """``config.folder / "best"`` holds a new best candidate, whole, as ``checkpoint.save`` writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +160,13 @@ class Kind:
     """A kind of agent."""
 
     name: str
-    train: Callable[[Course], Iterator[Progress]]
+    train: Callable[[TrainingConfig], Iterator[Progress]]
     """Trains and yields now and then; whoever stops asking keeps the best so far. Raises ``TrainingError``, and
     ``checkpoint.CheckpointError`` when what it would go on from must not be used."""
     load: Callable[[Path], Trained]
     """Raises ``checkpoint.CheckpointError`` when the weights must not be used."""
     torch: bool = False
-    """Whether it trains with torch, and so where ``Course.device`` says."""
+    """Whether it trains with torch, and so where ``TrainingConfig.device`` says."""
     objective: Objective = Objective()
     """What it is after where the operator says nothing."""
 

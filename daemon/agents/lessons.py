@@ -21,7 +21,7 @@ from ..replay.arrays import Floats
 from ..replay.engine import Policy
 from .adam import Adam
 from .checkpoint import read_unfinished, schema_hash, write_unfinished
-from .kinds import Course, Figures, Progress, Stretch, Trained, TrainingError, figures
+from .kinds import Figures, Progress, Stretch, Trained, TrainingConfig, TrainingError, figures
 from .pieces import Piece, piece_of
 
 POOL = 64
@@ -51,47 +51,47 @@ class Calling:
 
 @dataclass
 class TraceWindows:
-    """The stretches of a course, and how an agent does on them."""
+    """The stretches of a config, and how an agent does on them."""
 
     trade: Calling
-    course: Course
+    config: TrainingConfig
     pieces: dict[int, Piece] = field(default_factory=dict)
 
     def piece(self, number: int) -> Piece:
         """Return the piece of this number, the same one again after some."""
         number %= POOL
         if number not in self.pieces:
-            random = np.random.default_rng([self.course.seed, number, 1])
-            self.pieces[number] = piece_of(self.course.fit(number), self.course.incumbent, self.course.objective,
+            random = np.random.default_rng([self.config.seed, number, 1])
+            self.pieces[number] = piece_of(self.config.fit(number), self.config.incumbent, self.config.objective,
                                            random)
         return self.pieces[number]
 
     @cached_property
     def known(self) -> tuple[Figures, ...]:
         """Return what the incumbent makes of each stretch of later history."""
-        return tuple(self._figures(stretch, named(self.course.incumbent)) for stretch in self.course.select)
+        return tuple(self._figures(stretch, named(self.config.incumbent)) for stretch in self.config.select)
 
     def worth(self, weights: Floats) -> float:
         """Return the objective on later history, relative to the incumbent's."""
         policy = self.policy(weights)
-        logs = [math.log(self._figures(stretch, policy).relative(theirs, self.course.objective))
-                for stretch, theirs in zip(self.course.select, self.known, strict=True)]
+        logs = [math.log(self._figures(stretch, policy).relative(theirs, self.config.objective))
+                for stretch, theirs in zip(self.config.select, self.known, strict=True)]
         if not np.isfinite(logs).all():
             raise TrainingError("the objective is no number; what was kept before stays")
         return math.exp(float(np.mean(logs)))
 
     def policy(self, weights: Floats) -> Trained:
         """Return the agent with these weights."""
-        return self.trade.policy(weights, self.card, self.course.objective.longest_wait_s)
+        return self.trade.policy(weights, self.card, self.config.objective.longest_wait_s)
 
     @property
     def card(self) -> ModelCard:
         """Return a card for one that is not done yet."""
-        return ModelCard(self.trade.kind, "0", 0.0, self.course.seed, "", "", "", kind=self.trade.kind)
+        return ModelCard(self.trade.kind, "0", 0.0, self.config.seed, "", "", "", kind=self.trade.kind)
 
     def _figures(self, stretch: Stretch, policy: Policy) -> Figures:
         done = stretch.replayed(policy)
-        return figures(done, stretch.since_s, watts=self.course.objective.watts(stretch))
+        return figures(done, stretch.since_s, watts=self.config.objective.watts(stretch))
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Training:
     """Where a training stands; goes on exactly where a saved one was left."""
 
     trade: Calling
-    course: Course
+    config: TrainingConfig
     weights: Floats = field(default_factory=lambda: np.zeros(0))
     best: Floats = field(default_factory=lambda: np.zeros(0))
     worth: float = math.nan
@@ -121,29 +121,29 @@ class Training:
     @property
     def done(self) -> float:
         """Return the share of the budget that is used up, 0..1."""
-        if self.course.steps is not None:
-            return min(1.0, self.steps / self.course.steps) if self.course.steps else 1.0
-        return min(1.0, max(self.spent_s / max(1e-9, self.course.budget_s), self.steps / STEPS))
+        if self.config.steps is not None:
+            return min(1.0, self.steps / self.config.steps) if self.config.steps else 1.0
+        return min(1.0, max(self.spent_s / max(1e-9, self.config.budget_s), self.steps / STEPS))
 
     @property
     def plan(self) -> str:
         """Return the digest of what makes it this training and no other."""
-        return schema_hash({**self.trade.schema, "seed": self.course.seed, "incumbent": self.course.incumbent,
-                            "objective": asdict(self.course.objective),
-                            "speeds": [stretch.speeds.told for stretch in self.course.select]})
+        return schema_hash({**self.trade.schema, "seed": self.config.seed, "incumbent": self.config.incumbent,
+                            "objective": asdict(self.config.objective),
+                            "speeds": [stretch.speeds.told for stretch in self.config.select]})
 
     def save(self) -> None:
         """Keep all that it needs to go on, in one file."""
         told = {"plan": self.plan, "worth": self.worth, "rule": self.rule, "agreement": self.agreement,
                 "steps": self.steps, "gradients": self.adam.steps, "spent_s": self.spent_s, "curve": self.curve,
                 "scores": self.scores}
-        write_unfinished(self.course.folder / STATE, told, {
+        write_unfinished(self.config.folder / STATE, told, {
             "weights": self.weights, "best": self.best, "bounds": self.bounds, "first": self.adam.first,
             "second": self.adam.second, **{MORE + name: array for name, array in self.more.items()}})
 
     def resume(self) -> None:
         """Go on where :meth:`save` was called, if it was; ``CheckpointError`` for another or a damaged training."""
-        path = self.course.folder / STATE
+        path = self.config.folder / STATE
         if not path.exists():
             return
         told, arrays = read_unfinished(path, self.plan, "another seed, incumbent, objective or speeds")
@@ -172,9 +172,9 @@ class LearningMethod:
     """Returns the weights that later history chooses among, by name."""
 
 
-def train(calling: Calling, course: Course, way: LearningMethod) -> Iterator[Progress]:
+def train(calling: Calling, config: TrainingConfig, way: LearningMethod) -> Iterator[Progress]:
     """Train within the budget and yield how far it has come."""
-    training, ground = Training(calling, course), TraceWindows(calling, course)
+    training, ground = Training(calling, config), TraceWindows(calling, config)
     training.resume()
     _check(ground)
     while not training.best.size or training.done < 1.0:
@@ -182,7 +182,7 @@ def train(calling: Calling, course: Course, way: LearningMethod) -> Iterator[Pro
         if not training.best.size:
             way.set_out(training, ground)
         else:
-            for _ in range(EVERY if course.steps is None else min(EVERY, course.steps - training.steps)):
+            for _ in range(EVERY if config.steps is None else min(EVERY, config.steps - training.steps)):
                 way.step(training, ground)
         saved = _look(training, ground, way.candidates(training))
         training.spent_s += time.monotonic() - began
@@ -195,9 +195,9 @@ def train(calling: Calling, course: Course, way: LearningMethod) -> Iterator[Pro
 
 def _check(ground: TraceWindows) -> None:
     """Raise ``TrainingError`` for history that nothing can be learned from."""
-    if not ground.course.select:
+    if not ground.config.select:
         raise TrainingError("no later history to choose by; give a longer one")
-    first, stretches = ground.course.fit(0), ground.course.select
+    first, stretches = ground.config.fit(0), ground.config.select
     why = ground.trade.refuse(first)
     if why is not None:
         raise TrainingError(why)
@@ -206,7 +206,7 @@ def _check(ground: TraceWindows) -> None:
         if count < FEWEST_JOBS:
             raise TrainingError(f"the {name} has {count} jobs that count; {FEWEST_JOBS} are needed")
     if not any(found.wait_mean_s > 1.0 for found in ground.known):
-        raise TrainingError(f"nobody waits under {ground.course.incumbent}: there is nothing to gain; a heuristic "
+        raise TrainingError(f"nobody waits under {ground.config.incumbent}: there is nothing to gain; a heuristic "
                             "serves as well")
 
 
@@ -231,13 +231,13 @@ def _look(training: Training, ground: TraceWindows, candidates: Mapping[str, Flo
 
 def _keep(training: Training, ground: TraceWindows) -> None:
     """Write the best down as a model that can serve."""
-    course, trade = training.course, training.trade
-    stretches = [*(piece.stretch for piece in ground.pieces.values()), *course.select]
+    config, trade = training.config, training.trade
+    stretches = [*(piece.stretch for piece in ground.pieces.values()), *config.select]
     sizes = [len(stretch.cluster) for stretch in stretches]
     seen = {name: (float(low), float(high)) for name, (low, high) in zip(trade.told, training.bounds, strict=True)}
     metrics = {"objective_select": training.worth, "imitation_top1": training.agreement, "wall_s": training.spent_s,
                **{WAY + name: worth for name, worth in training.scores.items()}}
-    card = ModelCard(trade.kind, "1", time.time(), course.seed, version("idlewatt"), "", "", kind=trade.kind,
+    card = ModelCard(trade.kind, "1", time.time(), config.seed, version("idlewatt"), "", "", kind=trade.kind,
                      metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
                      seen={**seen, "nodes": (float(min(sizes)), float(max(sizes)))}, curve=tuple(training.curve))
-    trade.save(course.folder / "best", training.best, card, course.objective.longest_wait_s)
+    trade.save(config.folder / "best", training.best, card, config.objective.longest_wait_s)

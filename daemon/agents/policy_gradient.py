@@ -20,7 +20,7 @@ from ..replay.arrays import Floats
 from ..replay.engine import Run
 from .adam import Adam
 from .choice import Choices, Net, agreement, imitate, loss
-from .kinds import Course, Progress, Stretch, Trained, TrainingError
+from .kinds import Progress, Stretch, Trained, TrainingConfig, TrainingError
 from .lessons import Calling, LearningMethod, TraceWindows, Training, bounds
 from .lessons import train as learn
 from .pieces import Piece
@@ -116,18 +116,18 @@ def recorded(trade: Trade, ground: TraceWindows, piece: Piece, rule: Callable[[F
              most: float = math.inf) -> PieceReplay:
     """Replay a piece by a rule, and remember up to so many choices."""
     recorder = Recorder(rule, most)
-    agent = trade.policy(np.zeros(trade.net.size), ground.card, ground.course.objective.longest_wait_s, recorder)
+    agent = trade.policy(np.zeros(trade.net.size), ground.card, ground.config.objective.longest_wait_s, recorder)
     return PieceReplay(piece, recorder, piece.stretch.replayed(agent))
 
 
-def train(trade: Trade, course: Course, start: Floats | None = None) -> Iterator[Progress]:
+def train(trade: Trade, config: TrainingConfig, start: Floats | None = None) -> Iterator[Progress]:
     """Train within the budget and yield how far it has come; ``start`` are the weights of a model to go on from."""
-    return learn(trade.calling, course, LearningMethod(partial(_set_out, trade, start), partial(_step, trade)))
+    return learn(trade.calling, config, LearningMethod(partial(_set_out, trade, start), partial(_step, trade)))
 
 
 def _set_out(trade: Trade, start: Floats | None, training: Training, ground: TraceWindows) -> None:
     """Begin with weights that choose as the best known rule does, or with those of a model that does better."""
-    course = training.course
+    config = training.config
     lessons = [ground.piece(number) for number in range(LESSONS)]
     tried = {name: [recorded(trade, ground, piece, rule, TAUGHT // LESSONS) for piece in lessons]
              for name, rule in trade.rules.items()}
@@ -135,7 +135,7 @@ def _set_out(trade: Trade, start: Floats | None, training: Training, ground: Tra
     made = [choice for trial in tried[training.rule] for choice in trial.recorder.made]
     if not made:
         raise TrainingError("there is never a choice between two jobs; a heuristic serves as well")
-    fresh, choices = trade.net.initial(np.random.default_rng(course.seed)), Choices.of(made)
+    fresh, choices = trade.net.initial(np.random.default_rng(config.seed)), Choices.of(made)
     learned = imitate(trade.net, fresh, choices)
     training.agreement = agreement(trade.net, learned, choices)
     training.bounds = bounds(choices.rows[:, :len(trade.told)])
@@ -153,7 +153,7 @@ def _step(trade: Trade, training: Training, ground: TraceWindows) -> None:
     for which in range(TOGETHER):
         piece = ground.piece(TOGETHER * number + which)
         trials = [recorded(trade, ground, piece, Chance(net, training.weights, np.random.default_rng(
-            [training.course.seed, number, which, replay]))) for replay in range(REPLAYS)]
+            [training.config.seed, number, which, replay]))) for replay in range(REPLAYS)]
         for own, trial in enumerate(trials):
             times = np.array(trial.recorder.times)
             others = [other.later(times) for other in trials[:own] + trials[own + 1:]]

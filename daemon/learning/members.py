@@ -22,7 +22,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 from ..agents.checkpoint import CARD, CheckpointError, read_card, write, write_card
-from ..agents.kinds import Course, Progress, TrainingError, kinds
+from ..agents.kinds import Progress, TrainingConfig, TrainingError, kinds
 from ..agents.lessons import WAY
 
 BEST = "best"
@@ -39,18 +39,18 @@ class Member:
     """A training by one seed."""
 
     agent: str
-    course: Course
+    config: TrainingConfig
     """With a seed and a folder of its own."""
 
     @property
     def seed(self) -> int:
         """Return what tells it from the others."""
-        return self.course.seed
+        return self.config.seed
 
     @property
     def folder(self) -> Path:
         """Return where it keeps itself."""
-        return self.course.folder
+        return self.config.folder
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ def train(members: Sequence[Member], engine: Engine, folder: Path) -> Iterator[P
             yield Progress(sum(done.values()) / len(done), min(scores.values(), default=None), saved)
 
 
-def of_seeds(agent: str, course_of: Callable[[int], Course], seeds: Sequence[int]) -> list[Member]:
-    """Return a member for each seed; its folder is below that of its course."""
-    courses = [course_of(seed) for seed in seeds]
-    return [Member(agent, replace(course, folder=course.folder / f"seed-{course.seed}")) for course in courses]
+def of_seeds(agent: str, config_of: Callable[[int], TrainingConfig], seeds: Sequence[int]) -> list[Member]:
+    """Return a member for each seed; its folder is below that of its config."""
+    configs = [config_of(seed) for seed in seeds]
+    return [Member(agent, replace(config, folder=config.folder / f"seed-{config.seed}")) for config in configs]
 
 
 def _news(members: Sequence[Member], engine: Engine) -> Generator[News | None, None, None]:
@@ -159,7 +159,7 @@ def _adopt(members: Sequence[Member], scores: Mapping[int, float], folder: Path)
 def carry_out(member: Member) -> Generator[News, None, None]:
     """Train a member, and note in its folder that it is through; what it left there is gone on with."""
     score = None
-    for progress in kinds()[member.agent].train(member.course):
+    for progress in kinds()[member.agent].train(member.config):
         score = progress.score
         yield News(member.seed, progress.done, score)
     note(member, score)

@@ -48,7 +48,7 @@ def side_by_side(members: Sequence[Member]) -> Iterator[News | None]:
 def train_apart(member: Member) -> tuple[float | None, Mapping[str, bytes]]:
     """Train on a machine that need share no folder with ours; return the score and the files of the model."""
     with tempfile.TemporaryDirectory() as folder:
-        here = replace(member, course=replace(member.course, folder=Path(folder, "course")))
+        here = replace(member, config=replace(member.config, folder=Path(folder, "course")))
         score = None
         for news in carry_out(here):
             score = news.score

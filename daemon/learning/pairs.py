@@ -129,7 +129,7 @@ class HeldOutRun:
     jct: Floats
     wait: Floats
     slowdown: Floats
-    courses: tuple[StretchReplay, ...]
+    replays: tuple[StretchReplay, ...]
     """By stretch."""
     speeds: tuple[SpeedCoverage, ...] = ()
     """On what the speeds of its jobs rest, by stretch."""
@@ -137,8 +137,8 @@ class HeldOutRun:
     @property
     def utilization(self) -> float:
         """Return U, Eq. (5) over the number of partitions, from when jobs count to the last submission; NaN without."""
-        lengths = [course.times[-1] - course.times[0] for course in self.courses if len(course.times) > 1]
-        filled = [course.held[-1] for course in self.courses if len(course.times) > 1]
+        lengths = [replay.times[-1] - replay.times[0] for replay in self.replays if len(replay.times) > 1]
+        filled = [replay.held[-1] for replay in self.replays if len(replay.times) > 1]
         return float(sum(filled) / sum(lengths)) if lengths else float("nan")
 
     @property
@@ -149,7 +149,7 @@ class HeldOutRun:
 
 def replayed(policy: Policy, exam: Exam, seed: int, power_down_s: float = POWER_DOWN_S) -> HeldOutRun:
     """Replay every stretch to its end and return the times of the jobs that count."""
-    parts, courses, covered = [], list[StretchReplay](), list[SpeedCoverage]()
+    parts, replays, covered = [], list[StretchReplay](), list[SpeedCoverage]()
     for number, (stretch, counted) in enumerate(zip(exam.stretches, exam.counted, strict=True)):
         done, marks, joules = _metered(stretch, policy, seed)
         down, _, joules_down = _metered(stretch, policy, seed, power_down_s)
@@ -160,12 +160,12 @@ def replayed(policy: Policy, exam: Exam, seed: int, power_down_s: float = POWER_
                                 told[:, counted]]))
         edges = np.append(np.arange(stretch.since_s, _until(stretch), USE_MARK_S), _until(stretch))
         held = np.append(0.0, np.cumsum(held_time(done, edges))) if len(edges) > 1 else np.zeros(len(edges))
-        courses.append(StretchReplay(done.start, marks, joules, joules_down, occupation(done), occupation(down),
+        replays.append(StretchReplay(done.start, marks, joules, joules_down, occupation(done), occupation(down),
                                      edges, held,
                                      float(np.nanmax(done.end, initial=stretch.since_s))))
         covered.append(coverage(done, stretch.speeds))
     which, submit, jct, wait, slowdown = np.hstack(parts) if parts else np.zeros((5, 0))
-    return HeldOutRun(which.astype(np.int64), submit, jct, wait, slowdown, tuple(courses), tuple(covered))
+    return HeldOutRun(which.astype(np.int64), submit, jct, wait, slowdown, tuple(replays), tuple(covered))
 
 
 def _metered(stretch: Stretch, policy: Policy, seed: int,
@@ -237,7 +237,7 @@ class Pair:
         """Return the pair; jobs that did not end under both are left out."""
         edges, numbers, before = list[Floats](), [np.zeros(0, np.int64)], 0
         ended = np.isfinite(ours.jct) & np.isfinite(theirs.jct)
-        for stretch, mine, other in zip(exam.stretches, ours.courses, theirs.courses, strict=True):
+        for stretch, mine, other in zip(exam.stretches, ours.replays, theirs.replays, strict=True):
             submit, number = stretch.workload.submit, len(edges)
             edges.append(cuts(submit, np.maximum(mine.start, other.start), stretch.since_s,
                               float(submit.max(initial=stretch.since_s))))
@@ -255,14 +255,14 @@ class Pair:
 
     def energy(self, *, down: bool, bound: float = 1.0) -> Comparison:
         """Return energy at the wall over theirs, with empty nodes powered ``down`` or on."""
-        ours, theirs = (np.concatenate([np.zeros(0), *(course.drawn(edges, down=down) for course, edges in zip(
-            trial.courses, self.edges, strict=True))]) for trial in (self.ours, self.theirs))
+        ours, theirs = (np.concatenate([np.zeros(0), *(replay.drawn(edges, down=down) for replay, edges in zip(
+            trial.replays, self.edges, strict=True))]) for trial in (self.ours, self.theirs))
         return compared(ours, theirs, FINE_RATES, bound)
 
     def utilization(self) -> Comparison:
         """Return what jobs held of their partitions over theirs, Eq. (5); above 1 is better."""
-        ours, theirs = (np.concatenate([np.zeros(0), *(course.filled(edges) for course, edges in zip(
-            trial.courses, self.edges, strict=True))]) for trial in (self.ours, self.theirs))
+        ours, theirs = (np.concatenate([np.zeros(0), *(replay.filled(edges) for replay, edges in zip(
+            trial.replays, self.edges, strict=True))]) for trial in (self.ours, self.theirs))
         return compared(ours, theirs, USE_RATES)
 
     def tail(self, floor_s: float, bound: float = 1.0) -> Comparison:

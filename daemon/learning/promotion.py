@@ -230,18 +230,18 @@ def _row(name: str, trial: HeldOutRun, trials: Mapping[str, HeldOutRun], empty: 
 
 
 def _makespan_s(trial: HeldOutRun, exam: Exam) -> float:
-    return float(sum(course.last_end_s - stretch.since_s
-                     for course, stretch in zip(trial.courses, exam.stretches, strict=True)))
+    return float(sum(replay.last_end_s - stretch.since_s
+                     for replay, stretch in zip(trial.replays, exam.stretches, strict=True)))
 
 
 def _joules(trial: HeldOutRun, trials: Mapping[str, HeldOutRun], exam: Exam) -> tuple[float, float]:
     """Return the joules of all stretches, each up to when the last policy was through with it: as it is, and down."""
     on = down = 0.0
     for number, stretch in enumerate(exam.stretches):
-        course, end = trial.courses[number], max(other.courses[number].spent.until for other in trials.values())
+        replay, end = trial.replays[number], max(other.replays[number].spent.until for other in trials.values())
         if np.isfinite(end):
-            on += joules(course.spent.later(end), stretch.cluster.gpus, stretch.power).total
-            down += joules(course.spent_down.later(end), stretch.cluster.gpus, stretch.power).total
+            on += joules(replay.spent.later(end), stretch.cluster.gpus, stretch.power).total
+            down += joules(replay.spent_down.later(end), stretch.cluster.gpus, stretch.power).total
     return on, down
 
 

@@ -23,7 +23,7 @@ from ...storage.promotions import Decision, Promotion, states
 from ...storage.records import ModelCard
 from ..agents.checkpoint import CheckpointError, verify, write, write_card
 from ..agents.histories import Split
-from ..agents.kinds import ALIASES, Course, Kind, Objective, Progress, Stretch, TrainingError, kinds
+from ..agents.kinds import ALIASES, Kind, Objective, Progress, Stretch, TrainingConfig, TrainingError, kinds
 from ..agents.lessons import WAY
 from ..agents.tracking import TensorBoard
 from ..replay.speed_file import text
@@ -109,7 +109,7 @@ class TrainingDirectory:
 
     def __init__(self, store: ModelStore, agent: str) -> None:
         self.folder = store.training_directory(agent)
-        self.course = self.folder / "course"
+        self.unfinished = self.folder / "course"
         self.curves = self.folder / "tensorboard"
 
     @contextmanager
@@ -213,7 +213,7 @@ class TrainingRun:
 
     def __iter__(self) -> Iterator[Progress]:
         """Train and yield how far it has come; ``TrainingError`` when it comes to nothing."""
-        folder = self.training_directory.course
+        folder = self.training_directory.unfinished
         self.saved = (folder / "best").is_dir()
         try:
             for step, progress in enumerate(self._trained(folder)):
@@ -227,15 +227,16 @@ class TrainingRun:
     def _trained(self, folder: Path) -> Iterator[Progress]:
         order = self.order
         if order.seeds == 1 and self.engine == "alone":
-            return kind_of(order.agent).train(self._course(order.seed))
+            return kind_of(order.agent).train(self._config(order.seed))
         seeds = range(order.seed, order.seed + order.seeds)
-        return train_members(of_seeds(kind_of(order.agent).name, self._course, seeds), ENGINES[self.engine], folder)
+        return train_members(of_seeds(kind_of(order.agent).name, self._config, seeds), ENGINES[self.engine], folder)
 
-    def _course(self, seed: int) -> Course:
+    def _config(self, seed: int) -> TrainingConfig:
         """Return what is trained by a seed, as if it were the only one."""
         order, fit = self.order, replace(self.split.fit, seed=seed)
-        return Course(fit, self.split.select, order.incumbent, seed, order.budget_s, self.training_directory.course,
-                      order.objective, self.start, order.device, order.steps, order.flavours)
+        folder = self.training_directory.unfinished
+        return TrainingConfig(fit, self.split.select, order.incumbent, seed, order.budget_s, folder, order.objective,
+                              self.start, order.device, order.steps, order.flavours)
 
     def _note(self, step: int, progress: Progress) -> None:
         self.saved |= progress.saved
@@ -249,7 +250,7 @@ class TrainingRun:
         try:
             if not self.saved:
                 raise TrainingError(f"{self.order.agent} has nothing to show yet: give it a larger budget")
-            best, order = self.training_directory.course / "best", self.order
+            best, order = self.training_directory.unfinished / "best", self.order
             order.write(best)
             if self.split.fit.speeds.told:
                 write(best / SPEEDS, text(self.split.fit.speeds).encode())

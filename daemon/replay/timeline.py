@@ -23,7 +23,7 @@ from .workload import Workload
 Floats = NDArray[np.float64]
 
 SAMPLES = 512
-"""Most intervals of a course; where more are needed each becomes twice as long."""
+"""Most intervals of a timeline; where more are needed each becomes twice as long."""
 CLASSES = tuple(part.name for part in fields(Energy))
 
 BARS, ROWS = 3000, 48
@@ -80,13 +80,13 @@ def begun(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0
 
 def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: PowerModel, seed: int = 0,
            **terms: Unpack[ReplayOptions]) -> tuple[Run, Timeline]:
-    """Replay as :func:`.engine.run` does, to the same digest, and return its course beside it."""
+    """Replay as :func:`.engine.run` does, to the same digest, and return its timeline beside it."""
     run, agenda = begun(cluster, workload, policy, seed=seed, **terms)
     state = run.state
     known = workload.submit[np.isfinite(workload.submit)]
     first, last = float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
     if not np.isfinite(first):
-        return run, _course([], cluster)
+        return run, _timeline([], cluster)
     step, marks = max(1.0, last - first) / (SAMPLES / 2), [_Mark(first, 0, 0.0, (0.0,) * len(CLASSES), 0, 0.0)]
     # As plain Python it is faster than the way into compiled code, on which all arrays are looked at.
     upcoming_at = next_time.py_func  # type: ignore[attr-defined]
@@ -97,7 +97,7 @@ def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: Power
         marks.append(_mark(run, model, state.now if over else until))
         if len(marks) > SAMPLES:
             marks, step = marks[::2], 2 * step
-    return run, _course(marks, cluster)
+    return run, _timeline(marks, cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _mark(run: Run, model: PowerModel, time: float) -> _Mark:
                  fragmentation(run.state.arrays))
 
 
-def _course(marks: list[_Mark], cluster: Cluster) -> Timeline:
+def _timeline(marks: list[_Mark], cluster: Cluster) -> Timeline:
     if len(marks) < 2:
         return Timeline(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros((0, len(CLASSES))), np.nan)
     time = np.array([mark.time for mark in marks])

@@ -29,5 +29,5 @@ def energy_history(null, places, size, days, seed):
               for place, exam in zip(places, exams, strict=True)]
     pair = Pair.of(*trials, exams[1])
     jct = [sums(trial.jct, pair.block, pair.blocks) for trial in trials]
-    drawn = [trial.courses[0].drawn(pair.edges[0], down=True) for trial in trials]
+    drawn = [trial.replays[0].drawn(pair.edges[0], down=True) for trial in trials]
     return {"edges": pair.edges[0], "jct": np.array(jct), "energy": np.array(drawn)}

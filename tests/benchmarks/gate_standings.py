@@ -41,9 +41,9 @@ def equal(null, size, days, seed):
 def _logs(work, ours, theirs, nodes):
     """Return the logarithm of the time that jobs spend in the system each day over that under what really decides."""
     real = Jobs.of(work, theirs)
-    course, windows = replay(real, nodes), work.submit[-1] // WINDOW_S
+    timeline, windows = replay(real, nodes), work.submit[-1] // WINDOW_S
     span = (WINDOW_S, WARM_UP_S, windows)
-    spent = standings(Jobs.of(work, ours), course, scene(nodes, 8, len(work)), span), really(real, course, span)
+    spent = standings(Jobs.of(work, ours), timeline, scene(nodes, 8, len(work)), span), really(real, timeline, span)
     a_day = round(DAY_S / WINDOW_S)
     days = [one[:len(one) // a_day * a_day].reshape(-1, a_day).sum(axis=1) for one in spent]
     return np.log(days[0] / days[1])

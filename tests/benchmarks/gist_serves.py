@@ -15,11 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from idlewatt.daemon.agents.gist_mdrl import course as course_of_gist
-from idlewatt.daemon.agents.gist_mdrl import live
+from idlewatt.daemon.agents.gist_mdrl import live, site_training
 from idlewatt.daemon.agents.gist_mdrl.kind import KIND
 from idlewatt.daemon.agents.histories import Material, Split, split, taken
-from idlewatt.daemon.agents.kinds import Course
+from idlewatt.daemon.agents.kinds import TrainingConfig
 from idlewatt.daemon.learning.pairs import Exam, HeldOutRun, replayed
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
@@ -78,9 +77,9 @@ def trained(material: Material, flavours: tuple[FlavourSettings, ...], seed: int
             start: Path | None = None) -> tuple[Split, Path]:
     """Return the parts of a history and the folder of the agents that learned from it."""
     parts = split(material, seed=seed)
-    course = Course(parts.fit, parts.select, INCUMBENT, seed, 1e9, folder, KIND.objective, start,
-                    steps=EPISODES if start is None else TUNED, flavours=flavours)
-    for _ in KIND.train(course):
+    config = TrainingConfig(parts.fit, parts.select, INCUMBENT, seed, 1e9, folder, KIND.objective, start,
+                            steps=EPISODES if start is None else TUNED, flavours=flavours)
+    for _ in KIND.train(config):
         pass
     return parts, folder / "best"
 
@@ -88,15 +87,15 @@ def trained(material: Material, flavours: tuple[FlavourSettings, ...], seed: int
 def row_of(trial: HeldOutRun) -> Row:
     """Return the five figures of a trial."""
     ended = np.isfinite(trial.jct)
-    makespan = sum(course.last_end_s - course.times[0] for course in trial.courses)
+    makespan = sum(config.last_end_s - config.times[0] for config in trial.configs)
     return (trial.utilization, makespan / DAY_S, float(trial.jct[ended].mean()), float(trial.wait[ended].mean()),
-            sum(float(course.joules[-1]) for course in trial.courses) / 3.6e6)
+            sum(float(config.joules[-1]) for config in trial.configs) / 3.6e6)
 
 
 def judged(source: str | None, seed: int) -> tuple[Row, Row, str]:
     """Return the figures of the agents of one seed, anew and fine-tuned, and how both are listened to."""
     # Later history is replayed after each round: it takes longer than to learn.
-    course_of_gist.ROUND = ROUND
+    site_training.ROUND = ROUND
     material, flavours = material_of(source)
     earlier = float(np.quantile(material.workload.submit, EARLIER))
     with tempfile.TemporaryDirectory() as name:
@@ -106,7 +105,7 @@ def judged(source: str | None, seed: int) -> tuple[Row, Row, str]:
         _, first = trained(material.until(earlier), flavours, seed, folder / f"{seed}-earlier")
         _, best = trained(material, flavours, seed, folder / f"{seed}-tuned", first)
         tuned, exam = live.load(best), Exam.of(parts.test)
-        return row_of(replayed(anew, exam, seed)), row_of(replayed(tuned, exam, seed)), f"{anew.manner}, {tuned.manner}"
+        return row_of(replayed(anew, exam, seed)), row_of(replayed(tuned, exam, seed)), f"{anew.mode}, {tuned.mode}"
 
 
 def beside(source: str | None, seed: int) -> dict[str, Row]:
@@ -138,10 +137,10 @@ def main(sources: Sequence[str | None], seeds: int, workers: int) -> None:
             mine = [number for number, turn in enumerate(turns) if turn[0] == source]
             found: dict[str, list[Row]] = {"gist_mdrl, anew": [], "gist_mdrl, fine-tuned": []}
             for number in mine:
-                anew, tuned, manner = agents[number].result()
+                anew, tuned, mode = agents[number].result()
                 found["gist_mdrl, anew"].append(anew)
                 found["gist_mdrl, fine-tuned"].append(tuned)
-                print(f"seed {turns[number][1]}, listened to: {manner}; {anew}; {tuned}", flush=True)
+                print(f"seed {turns[number][1]}, listened to: {mode}; {anew}; {tuned}", flush=True)
             for number in mine:
                 for name, row in others[number].result().items():
                     found.setdefault(name, []).append(row)

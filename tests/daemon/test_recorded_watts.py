@@ -227,7 +227,7 @@ def of_check(url, history, folder):
 def of_verdict(url, history, folder):
     material = recorded(history, SINCE, UNTIL, "the history", watts=site_watts(history))
     stretch = replace(stretch_of(material), since_s=SINCE)
-    return float(examined(named(POLICY), Exam.of([stretch]), 0).courses[0].joules[-1])
+    return float(examined(named(POLICY), Exam.of([stretch]), 0).replays[0].joules[-1])
 
 
 def of_training(url, history, folder):

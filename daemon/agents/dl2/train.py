@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...replay.arrays import Floats
-from ..kinds import Course, Progress, Stretch
+from ..kinds import Progress, Stretch, TrainingConfig
 from ..observation import of_application
 from ..policy_gradient import Trade
 from ..policy_gradient import train as learn
@@ -67,7 +67,7 @@ def all_rigid(stretch: Stretch) -> str | None:
 TRADE = Trade("dl2", NET, schema(), INPUTS[:OF_STEP], RULES, DL2, save, all_rigid)
 
 
-def train(course: Course) -> Iterator[Progress]:
+def train(config: TrainingConfig) -> Iterator[Progress]:
     """Train and yield how far it has come; ``TrainingError`` where nothing can be learned."""
-    start = None if course.start is None else load(course.start).weights
-    return learn(TRADE, course, start)
+    start = None if config.start is None else load(config.start).weights
+    return learn(TRADE, config, start)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..kinds import Course, Kind, Objective, Progress, TrainingError, register
+from ..kinds import Kind, Objective, Progress, TrainingConfig, TrainingError, register
 from .live import load
 
 # Its rewards are utilisation; completion time decides between agents that have as much of it.
 
 
-def _train(course: Course) -> Iterator[Progress]:
+def _train(config: TrainingConfig) -> Iterator[Progress]:
     try:
-        from .course import train  # torch, which only training needs
+        from .site_training import train  # torch, which only training needs
     except ImportError as error:
         raise TrainingError("gist_mdrl is trained with torch: pip install 'idlewatt[train]'") from error
-    return train(course)
+    return train(config)
 
 
 KIND = register(Kind("gist_mdrl", _train, load, torch=True, objective=Objective(

@@ -40,19 +40,19 @@ LATER = "names", "sizes", "among"
 STRANGE = 0.5
 """Share of waiting jobs that may be in partitions without an agent."""
 FIRST_FIT = "fifo+first-fit"
-Manner = Literal["listened", "abstains", "first_fit"]
+ServingMode = Literal["listened", "abstains", "first_fit"]
 """Whether agents are listened to; if not, the heuristic of partitions without agents decides, or first fit."""
-MANNERS: tuple[Manner, ...] = get_args(Manner)
+SERVING_MODES: tuple[ServingMode, ...] = get_args(ServingMode)
 
 
 class GistPolicy:
     """The trained agents of a cluster, the same object live and replayed."""
 
     def __init__(self, agents: Mapping[str, GistAgent], card: ModelCard,
-                 longest_wait_s: float = Objective().longest_wait_s, manner: Manner = "listened") -> None:
+                 longest_wait_s: float = Objective().longest_wait_s, mode: ServingMode = "listened") -> None:
         self.name, self.card, self.agents = card.model, card, agents
-        self.longest_wait_s, self.manner = longest_wait_s, manner
-        self.fallback = FIRST_FIT if manner == "first_fit" else FALLBACK
+        self.longest_wait_s, self.mode = longest_wait_s, mode
+        self.fallback = FIRST_FIT if mode == "first_fit" else FALLBACK
         self._fallback = named(self.fallback)
 
     def decide(self, state: ClusterState) -> Actions:
@@ -62,7 +62,7 @@ class GistPolicy:
         starts: list[Action] = []
         served: set[int] = set()
         seen = observe(state)
-        for name, agent in self.agents.items() if self.manner == "listened" else ():
+        for name, agent in self.agents.items() if self.mode == "listened" else ():
             if unlike(state, name, agent.partition) is None:
                 queues = queues_of(state.cluster, state.workload, name)
                 starts += Desk(state, seen, agent, line_of(state, seen, queues, self.longest_wait_s)).starts(
@@ -105,7 +105,7 @@ class GistPolicy:
         agent = self.agents.get(name)
         if agent is None or unlike(state, name, agent.partition) is not None:
             return (f"no agent for this partition: {self.fallback} decides",)
-        if self.manner != "listened":
+        if self.mode != "listened":
             return (f"the agents did no better on later days than {self.fallback}, which decides",)
         seen = observe(state)
         return Desk(state, seen, agent, np.flatnonzero(seen.waiting.rows == job)).reasons(0)
@@ -144,11 +144,11 @@ def _told(gpus: Iterable[int]) -> str:
 
 
 def save(folder: Path, agents: Mapping[str, GistAgent], card: ModelCard, longest_wait_s: float,
-         manner: Manner = "listened") -> ModelCard:
+         mode: ServingMode = "listened") -> ModelCard:
     """Write all agents in one file, with the partitions that they are for and whether they are listened to."""
     arrays: dict[str, NDArray[np.generic]] = {"longest_wait_s": np.array([longest_wait_s])}
-    if manner != "listened":  # as all were before
-        arrays["manner"] = np.array([MANNERS.index(manner)], np.int64)
+    if mode != "listened":  # as all were before
+        arrays["manner"] = np.array([SERVING_MODES.index(mode)], np.int64)
     for name, agent in agents.items():
         flavors = (*agent.partition.flavors, agent.partition.terminal)
         arrays[f"{name}/flavors"] = np.array([(*demand(flavor), flavor.limit_s) for flavor in flavors], np.float64)
@@ -178,24 +178,24 @@ def load(folder: Path) -> GistPolicy:
         like |= {f"{name}/flavors": np.zeros((len(agent.partition.flavors) + 1, 4)),
                  f"{name}/servers": np.zeros(1, np.int64)}
         like |= {f"{name}/{what}": array for what, array in told[name][1].items()}
-    manner = _manner(folder / WEIGHTS)
-    like |= {} if manner is None else {"manner": np.zeros(1, np.int64)}
+    mode = _mode(folder / WEIGHTS)
+    like |= {} if mode is None else {"manner": np.zeros(1, np.int64)}
     arrays: Mapping[str, NDArray[np.generic]]
     arrays, card = checkpoint.load(folder, schema(agents), like=like)
     for name, agent in agents.items():
         agent.weights = {layer: arrays[f"{name}/{layer}"] for layer in agent.weights}
-    return GistPolicy(agents, card, float(arrays["longest_wait_s"][0]), manner or "listened")
+    return GistPolicy(agents, card, float(arrays["longest_wait_s"][0]), mode or "listened")
 
 
-def _manner(path: Path) -> Manner | None:
+def _mode(path: Path) -> ServingMode | None:
     """Return whether agents are listened to; None where a file does not say so."""
     with safe_open(path, framework="numpy") as file:
         told = file.get_tensor("manner") if "manner" in set(file.keys()) else None
     if told is None:
         return None
-    if told.shape != (1,) or not 0 <= int(told[0]) < len(MANNERS):
+    if told.shape != (1,) or not 0 <= int(told[0]) < len(SERVING_MODES):
         raise CheckpointError(f"{path}: does not say whether its agents are listened to; train it anew")
-    return MANNERS[int(told[0])]
+    return SERVING_MODES[int(told[0])]
 
 
 def _partitions(path: Path) -> dict[str, tuple[GpuPartition, dict[str, Any]]]:

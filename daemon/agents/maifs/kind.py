@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..kinds import Course, Kind, Progress, TrainingError, register
+from ..kinds import Kind, Progress, TrainingConfig, TrainingError, register
 from .agent import load
 
 
-def _train(course: Course) -> Iterator[Progress]:
+def _train(config: TrainingConfig) -> Iterator[Progress]:
     try:
         from .train import train  # torch, which only training needs
     except ImportError as error:
         raise TrainingError("maifs is trained with torch: pip install 'idlewatt[train]'") from error
-    return train(course)
+    return train(config)
 
 
 KIND = register(Kind("maifs", _train, load))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ...replay.arrays import Floats, Longs
 from ..adam import Adam
-from ..kinds import Course, Progress, Stretch, TrainingError
+from ..kinds import Progress, Stretch, TrainingConfig, TrainingError
 from ..lessons import Calling, LearningMethod, TraceWindows, Training, bounds
 from ..lessons import train as learn
 from ..observation import grants_known
@@ -94,11 +94,11 @@ def unmeasured(stretch: Stretch) -> str | None:
 CALLING = Calling("maifs", schema(), ACTION_INPUTS[:OF_JOB], Maifs, save, unmeasured)
 
 
-def train(course: Course) -> Iterator[Progress]:
+def train(config: TrainingConfig) -> Iterator[Progress]:
     """Train and yield how far it has come; ``TrainingError`` where nothing can be learned."""
     torch.set_num_threads(1)  # the network is too small for a second one, and one adds in one order
-    start = None if course.start is None else load(course.start).weights
-    return learn(CALLING, course, LearningMethod(partial(_set_out, start), _step, _candidates))
+    start = None if config.start is None else load(config.start).weights
+    return learn(CALLING, config, LearningMethod(partial(_set_out, start), _step, _candidates))
 
 
 def _candidates(training: Training) -> dict[str, Floats]:
@@ -106,7 +106,7 @@ def _candidates(training: Training) -> dict[str, Floats]:
 
 
 def _agent(ground: TraceWindows, weights: Floats, decide: Decide | None = None) -> Maifs:
-    return Maifs(weights, ground.card, ground.course.objective.longest_wait_s, decide)
+    return Maifs(weights, ground.card, ground.config.objective.longest_wait_s, decide)
 
 
 def _recorded(ground: TraceWindows, piece: Piece, weights: Floats, decide: Decide, most: float = math.inf,
@@ -122,10 +122,10 @@ def _set_out(start: Floats | None, training: Training, ground: TraceWindows) -> 
     training.rule = f"{order}, {teacher}"
     if not made:
         raise TrainingError("there is never a choice between two nodes or levels; a heuristic serves as well")
-    fresh = initial(np.random.default_rng(training.course.seed))
+    fresh = initial(np.random.default_rng(training.config.seed))
     fresh[:len(ORDERS[order])] = ORDERS[order]  # the first of the weights
     batch = _batch(made)
-    learned = _imitated(fresh, batch, training.course.seed)
+    learned = _imitated(fresh, batch, training.config.seed)
     training.agreement = _agreement(learned, batch)
     training.bounds = bounds(np.concatenate([joint.actions[joint.able][:, :OF_JOB] for joint, _ in made]))
     if start is not None and ground.worth(start) < ground.worth(learned):
@@ -242,7 +242,7 @@ def _act_and_judge(training: Training, ground: TraceWindows) -> None:
     for which in range(TOGETHER):
         piece = ground.piece(TOGETHER * training.steps + which)
         trials = [_recorded(ground, piece, training.weights, Trying(agent, np.random.default_rng(
-            [training.course.seed, training.steps, which, replay]))) for replay in range(REPLAYS)]
+            [training.config.seed, training.steps, which, replay]))) for replay in range(REPLAYS)]
         for own, (recorder, done) in enumerate(trials):
             times = np.array(recorder.times)
             others = [piece.later(other, times) for _, other in trials[:own] + trials[own + 1:]]
@@ -255,7 +255,7 @@ def _act_and_judge(training: Training, ground: TraceWindows) -> None:
 
 def _improved(training: Training, made: Sequence[tuple[Joint, Longs]], gained: Floats) -> Floats:
     """Return weights that make joint actions likelier that were worth more, within bounds."""
-    some = np.random.default_rng([training.course.seed, training.steps, 11]).permutation(len(made))[:BATCH]
+    some = np.random.default_rng([training.config.seed, training.steps, 11]).permutation(len(made))[:BATCH]
     batch, worth = _batch([made[row] for row in some.tolist()]), torch.from_numpy(gained[some]).float()
     weights, size = training.weights, STEP[0] + (STEP[1] - STEP[0]) * training.done
     flat = torch.from_numpy(weights).float()
@@ -279,7 +279,7 @@ def _improved(training: Training, made: Sequence[tuple[Joint, Longs]], gained: F
 
 def _evolve(training: Training, ground: TraceWindows) -> None:
     """Take one step of an evolution strategy, every candidate on the same pieces."""
-    random = np.random.default_rng([training.course.seed, training.steps, 13])
+    random = np.random.default_rng([training.config.seed, training.steps, 13])
     pieces = [ground.piece(AT_ONCE * training.steps + which) for which in range(AT_ONCE)]
     weights, momentum = training.more[EVOLUTION], training.more["momentum"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..kinds import Course, Kind, Progress, register
+from ..kinds import Kind, Progress, TrainingConfig, register
 from .agent import load
 
 
-def _train(course: Course) -> Iterator[Progress]:
+def _train(config: TrainingConfig) -> Iterator[Progress]:
     from .train import train  # scipy, which only training needs
 
-    return train(course)
+    return train(config)
 
 
 KIND = register(Kind("scorer", _train, load))

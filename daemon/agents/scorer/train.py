@@ -2,7 +2,7 @@
 
 A step draws pairs of opposite changes to the weights, replays the same stretches with each (common random numbers), and
 moves where replays became better (Salimans et al., arXiv 1703.03864). Three members are trained one after the other;
-what serves is the sum of their scores. Later history, ``course.select``, only vetoes: the luckiest of forty looks at it
+what serves is the sum of their scores. Later history, ``config.select``, only vetoes: the luckiest of forty looks at it
 is no better than the last, and often worse.
 
 Better means: less regret against the best known order of each stretch, and regret hurts more than the same gain
@@ -26,7 +26,7 @@ from ....storage.records import ModelCard
 from ...replay.arrays import Floats
 from ..adam import Adam
 from ..checkpoint import read_unfinished, schema_hash, write_unfinished
-from ..kinds import Course, Progress, Stretch, TrainingError
+from ..kinds import Progress, Stretch, TrainingConfig, TrainingError
 from .agent import MEMBERS, load, save, schema
 from .arena import Arena, initial, plain
 from .imitation import agreement, hindsight, imitate, lesson
@@ -85,27 +85,27 @@ class EvolutionRun:
 
 
 class ReplayWindows:
-    """The stretches of a course, each set up once, and the threads that replay them."""
+    """The stretches of a config, each set up once, and the threads that replay them."""
 
-    def __init__(self, course: Course, pool: ThreadPoolExecutor) -> None:
-        self.course, self._pool = course, pool
+    def __init__(self, config: TrainingConfig, pool: ThreadPoolExecutor) -> None:
+        self.config, self._pool = config, pool
         self._fit: dict[int, Arena] = {}
         self._lesson: list[Floats] | None = None
-        self.select = [self._arena(stretch) for stretch in course.select]
+        self.select = [self._arena(stretch) for stretch in config.select]
         if not self.select:
             raise TrainingError("no later history to choose by; give a longer one")
-        first = course.fit(0)
+        first = config.fit(0)
         self._fit[0] = self._arena(first)
         self._count = int(np.clip(KEPT_JOBS // max(1, len(first.workload)), FEWEST, MOST))
 
     def _arena(self, stretch: Stretch) -> Arena:
-        return Arena(stretch, self.course.incumbent, self.course.objective)
+        return Arena(stretch, self.config.incumbent, self.config.objective)
 
     def fit(self, number: int) -> Arena:
         """Return the stretch of this number, the same one again after some hundred."""
         number %= self._count
         if number not in self._fit:
-            self._fit[number] = self._arena(self.course.fit(number))
+            self._fit[number] = self._arena(self.config.fit(number))
         return self._fit[number]
 
     def seen(self) -> list[Arena]:
@@ -115,7 +115,7 @@ class ReplayWindows:
     def lesson(self) -> list[Floats]:
         """Return what the incumbent chose among in the first stretches."""
         if self._lesson is None:
-            self._lesson = lesson([self.fit(number) for number in range(LESSONS)], self.course.incumbent)
+            self._lesson = lesson([self.fit(number) for number in range(LESSONS)], self.config.incumbent)
         return self._lesson
 
     def regrets(self, candidates: Sequence[Floats], arenas: Sequence[Arena]) -> Floats:
@@ -146,7 +146,7 @@ class ReplayWindows:
 class EnsembleTraining:
     """Where a training stands; goes on exactly where a saved one was left."""
 
-    course: Course
+    config: TrainingConfig
     kept: Floats = field(default_factory=lambda: np.zeros((0, SIZE)))
     """The latest of each member that later history says nothing against, [member, weight]."""
     regrets: Floats | None = None
@@ -163,14 +163,14 @@ class EnsembleTraining:
     def turns(self) -> float:
         """Return how many members' shares of the budget are used up, of time or of steps: 0..``MEMBERS``."""
         gone = len(self.kept) - 1 + self.now.steps / self.steps_each if self.now is not None else 0.0
-        if self.course.steps is not None:
+        if self.config.steps is not None:
             return min(float(MEMBERS), gone)
-        return min(float(MEMBERS), max(MEMBERS * self.spent_s / max(1e-9, self.course.budget_s), gone))
+        return min(float(MEMBERS), max(MEMBERS * self.spent_s / max(1e-9, self.config.budget_s), gone))
 
     @property
     def steps_each(self) -> int:
-        """Return how many steps a member goes at most; those of a course are shared out."""
-        return STEPS if self.course.steps is None else max(1, -(-self.course.steps // MEMBERS))
+        """Return how many steps a member goes at most; those of a config are shared out."""
+        return STEPS if self.config.steps is None else max(1, -(-self.config.steps // MEMBERS))
 
     @property
     def members(self) -> Floats:
@@ -180,9 +180,9 @@ class EnsembleTraining:
     @property
     def plan(self) -> str:
         """Return the digest of what makes it this training and no other."""
-        speeds = [stretch.speeds.told for stretch in self.course.select if stretch.speeds.told]
-        return schema_hash({**schema(), "seed": self.course.seed, "incumbent": self.course.incumbent,
-                            "objective": asdict(self.course.objective), **({"speeds": speeds} if speeds else {})})
+        speeds = [stretch.speeds.told for stretch in self.config.select if stretch.speeds.told]
+        return schema_hash({**schema(), "seed": self.config.seed, "incumbent": self.config.incumbent,
+                            "objective": asdict(self.config.objective), **({"speeds": speeds} if speeds else {})})
 
     def save(self) -> None:
         """Keep all that it needs to go on, in one file."""
@@ -192,11 +192,11 @@ class EnsembleTraining:
         if self.now is not None:
             arrays |= {"weights": self.now.weights, "mean": self.now.mean, "first": self.now.adam.first,
                        "second": self.now.adam.second}
-        write_unfinished(self.course.folder / STATE, told, arrays)
+        write_unfinished(self.config.folder / STATE, told, arrays)
 
     def resume(self) -> None:
         """Go on where :meth:`save` was called, if it was; ``CheckpointError`` for another or a damaged training."""
-        path = self.course.folder / STATE
+        path = self.config.folder / STATE
         if not path.exists():
             return
         told, arrays = read_unfinished(path, self.plan, "another seed, incumbent, objective or speeds")
@@ -208,15 +208,15 @@ class EnsembleTraining:
                                     Adam(arrays["first"], arrays["second"], told["steps"]))
 
 
-def train(course: Course) -> Iterator[Progress]:
+def train(config: TrainingConfig) -> Iterator[Progress]:
     """Train one member after the other, each for its share of the budget; yield how far it has come.
 
     Every step is decided by the seed and its number: whoever finishes within the budget finds the same on any machine.
     """
-    training = EnsembleTraining(course)
+    training = EnsembleTraining(config)
     training.resume()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        ground = ReplayWindows(course, pool)
+        ground = ReplayWindows(config, pool)
         _check(ground)
         while training.turns < MEMBERS:
             began, cpu = time.monotonic(), time.process_time()
@@ -242,7 +242,7 @@ def _check(ground: ReplayWindows) -> None:
     if (np.ptp(first.inputs[first.counted], axis=0) < 1e-9).all():
         raise TrainingError("all jobs are alike, so their order makes no difference; a heuristic serves as well")
     if not any(arena.incumbent.wait_mean_s > 1.0 for arena in (first, *ground.select)):
-        raise TrainingError(f"nobody waits under {ground.course.incumbent}: there is nothing to gain; a heuristic "
+        raise TrainingError(f"nobody waits under {ground.config.incumbent}: there is nothing to gain; a heuristic "
                             "serves as well")
 
 
@@ -254,7 +254,7 @@ def _round(training: EnsembleTraining, ground: ReplayWindows) -> bool:
         training.kept, training.regrets = np.concatenate([training.kept, training.now.weights[None]]), None
         return True
     for _ in range(min(EVERY, training.steps_each - training.now.steps)):
-        _step(training.now, ground, np.random.default_rng([training.course.seed, member, training.now.steps]),
+        _step(training.now, ground, np.random.default_rng([training.config.seed, member, training.now.steps]),
               STEP[0] + (STEP[1] - STEP[0]) * (training.turns % 1.0))
     found = ground.later(training.now.mean)
     if training.regrets is None:
@@ -273,15 +273,15 @@ def worse(regrets: Floats, than: Floats) -> bool:
 
 def _set_out(training: EnsembleTraining, ground: ReplayWindows, member: int) -> EvolutionRun:
     """Return a member that chooses as the incumbent does, by what hindsight taught, or as a heuristic: what is best."""
-    course = training.course
-    random = np.random.default_rng([course.seed, member])
-    fresh = initial(random, course.objective.longest_wait_s)
+    config = training.config
+    random = np.random.default_rng([config.seed, member])
+    fresh = initial(random, config.objective.longest_wait_s)
     trials = [ground.fit(number) for number in range(TRIALS)]
     starts = [imitate(fresh, ground.lesson()), hindsight(fresh, trials, random), *plain(fresh)]
-    if course.start is not None:
-        starts.append(load(course.start).members[member])
+    if config.start is not None:
+        starts.append(load(config.start).members[member])
     if math.isnan(training.agreement):
-        training.agreement = agreement(starts[0], lesson([ground.fit(LESSONS)], course.incumbent))
+        training.agreement = agreement(starts[0], lesson([ground.fit(LESSONS)], config.incumbent))
     return EvolutionRun(starts[int(ground.pains(starts, trials).argmin())])
 
 
@@ -307,7 +307,7 @@ def _worth(training: EnsembleTraining, ground: ReplayWindows) -> float:
 
 def _keep(training: EnsembleTraining, ground: ReplayWindows) -> None:
     """Write the members down as a model that can serve."""
-    save(training.course.folder / "best", training.members, _card(training, ground))
+    save(training.config.folder / "best", training.members, _card(training, ground))
 
 
 def _card(training: EnsembleTraining, ground: ReplayWindows) -> ModelCard:
@@ -320,6 +320,6 @@ def _card(training: EnsembleTraining, ground: ReplayWindows) -> ModelCard:
     metrics = {"objective_select": training.worth, "imitation_top1": training.agreement,
                "wall_s": training.spent_s, "cpu_s": training.cpu_s}
     return ModelCard(
-        "scorer", "1", time.time(), training.course.seed, version("idlewatt"), "", "", kind="scorer",
+        "scorer", "1", time.time(), training.config.seed, version("idlewatt"), "", "", kind="scorer",
         metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
         seen={**seen, "nodes": (float(min(sizes)), float(max(sizes)))}, curve=tuple(training.curve))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...replay.arrays import Floats
-from ..kinds import Course, Progress, Stretch
+from ..kinds import Progress, Stretch, TrainingConfig
 from ..observation import spread_known
 from ..policy_gradient import Trade
 from ..policy_gradient import train as learn
@@ -62,7 +62,7 @@ def flat(stretch: Stretch) -> str | None:
 TRADE = Trade("topdrl", NET, schema(), INPUTS[:OF_JOB], RULES, TopDRL, save, flat)
 
 
-def train(course: Course) -> Iterator[Progress]:
+def train(config: TrainingConfig) -> Iterator[Progress]:
     """Train and yield how far it has come; ``TrainingError`` where nothing can be learned."""
-    start = None if course.start is None else load(course.start).weights
-    return learn(TRADE, course, start)
+    start = None if config.start is None else load(config.start).weights
+    return learn(TRADE, config, start)

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ...agents.checkpoint import write
 from ...agents.histories import split
-from ...agents.kinds import Course, TrainingError
+from ...agents.kinds import TrainingConfig, TrainingError
 from ...agents.lessons import WAY
 from ...learning.promotion import HEURISTICS, Verdict, judge
 from ...learning.training import INCUMBENT, kind_of
@@ -70,11 +70,11 @@ def judged(task: AgentTask) -> Judged:
     """Train an agent, judge it on the weeks after, keep the figures and return them."""
     parts = split(material_of(HISTORIES[task.site], task.traces, task.seed), seed=task.seed)
     kind = kind_of(task.kind)
-    course = Course(parts.fit, parts.select, INCUMBENT, task.seed, task.budget_s, task.result.with_suffix(""))
+    config = TrainingConfig(parts.fit, parts.select, INCUMBENT, task.seed, task.budget_s, task.result.with_suffix(""))
     try:
-        for _ in kind.train(course):
+        for _ in kind.train(config):
             pass
-        agent = kind.load(course.folder / "best")
+        agent = kind.load(config.folder / "best")
         verdict = judge(agent, INCUMBENT, HEURISTICS, parts.test, seed=task.seed)
         ways = {name.removeprefix(WAY): worth for name, worth in agent.card.metrics.items() if name.startswith(WAY)}
         found = replace(_figures(task, verdict), bound_s=jct_bound_s(parts.test), ways=ways)

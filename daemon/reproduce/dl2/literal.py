@@ -145,24 +145,24 @@ def carry_out(cluster: ArenaCluster, updates: int, seed: int, folder: Path, tell
     return AblationStudy(lessons, outcomes, np.concatenate(chance), values)
 
 
-def _lesson(course: Dl2TrainingConfig, teacher: str, tell: Tell) -> ImitationResult:
-    training = _trained(course, f"imitates {teacher}", tell)
-    return ImitationResult(teacher, _on_ten(course.cluster, course.teacher), _on_ten(course.cluster, training.agent),
+def _lesson(config: Dl2TrainingConfig, teacher: str, tell: Tell) -> ImitationResult:
+    training = _trained(config, f"imitates {teacher}", tell)
+    return ImitationResult(teacher, _on_ten(config.cluster, config.teacher), _on_ten(config.cluster, training.agent),
                   training.spent_s)
 
 
-def _outcome(course: Dl2TrainingConfig, variant: Variant, tell: Tell) -> VariantResult:
-    training = _trained(course, variant.name, tell)
-    if course.folder is not None:
-        training.agent.save(course.folder, card_of(training))
-    return VariantResult(variant, training.curve, _on_ten(course.cluster, training.agent), training.spent_s)
+def _outcome(config: Dl2TrainingConfig, variant: Variant, tell: Tell) -> VariantResult:
+    training = _trained(config, variant.name, tell)
+    if config.folder is not None:
+        training.agent.save(config.folder, card_of(training))
+    return VariantResult(variant, training.curve, _on_ten(config.cluster, training.agent), training.spent_s)
 
 
-def _trained(course: Dl2TrainingConfig, name: str, tell: Tell) -> SlotTraining:
-    training = SlotTraining(course).resume()
+def _trained(config: Dl2TrainingConfig, name: str, tell: Tell) -> SlotTraining:
+    training = SlotTraining(config).resume()
     try:
         for step in training.run():
-            tell(f"{name}: {step.jct:.3f} slots", step.update / max(course.updates, 1))
+            tell(f"{name}: {step.jct:.3f} slots", step.update / max(config.updates, 1))
     except FloatingPointError as error:
         raise TrainingError(f"{name}: {error}") from error
     return training

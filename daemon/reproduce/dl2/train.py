@@ -35,7 +35,7 @@ CORRECTION = (0.1, 1.0)
 
 @dataclass(frozen=True)
 class Dl2TrainingConfig:
-    """Everything that a training is given; the same course gives the same agent."""
+    """Everything that a training is given; the same config gives the same agent."""
 
     cluster: ArenaCluster
     teacher: SlotPolicy
@@ -79,16 +79,16 @@ def masked(policy: dict[str, torch.Tensor], states: torch.Tensor, allowed: torch
     return torch.log_softmax(outputs(policy, states).masked_fill(~allowed, -1e9), dim=-1)
 
 
-def lessons(course: Dl2TrainingConfig) -> tuple[Singles, Masks, Longs]:
+def lessons(config: Dl2TrainingConfig) -> tuple[Singles, Masks, Longs]:
     """Return what the teacher did, [decision, ...]: states, what was open, its actions. TrainingError for nothing."""
     found = []
-    for trace in islice(traces(course.seed), course.values.imitated):
-        for slot in islice(watch(course.cluster, trace, course.teacher, np.full(len(trace.arrival), np.nan)), LONGEST):
+    for trace in islice(traces(config.seed), config.values.imitated):
+        for slot in islice(watch(config.cluster, trace, config.teacher, np.full(len(trace.arrival), np.nan)), LONGEST):
             asked = slot.jobs
-            jobs = waiting(course.cluster, asked.number, asked.model, asked.stay, asked.remaining, asked.epochs)
-            told = trail(course.values.shape, int(asked.steps[0]))
+            jobs = waiting(config.cluster, asked.number, asked.model, asked.stay, asked.remaining, asked.epochs)
+            told = trail(config.values.shape, int(asked.steps[0]))
             taught = asked._replace(tasks=asked.tasks.copy())
-            rebuild(course.cluster, jobs, np.zeros_like(slot.used), taught, desk(course.values.shape), told)
+            rebuild(config.cluster, jobs, np.zeros_like(slot.used), taught, desk(config.values.shape), told)
             found.append(told)
     if not sum(int(told.taken[0]) for told in found):
         raise TrainingError("the teacher gives no job more than its first bundle: there is nothing to imitate; name "
@@ -235,12 +235,12 @@ class Practice:
 class SlotTraining:
     """An agent and the slots it learns from; goes on where a saved one was left."""
 
-    def __init__(self, course: Dl2TrainingConfig) -> None:
+    def __init__(self, config: Dl2TrainingConfig) -> None:
         torch.set_num_threads(1)  # so small a network is not worth a second one, and one thread adds in one order
-        self.course, self.spent_s = course, 0.0
-        self.random = np.random.default_rng(course.seed)
-        self._practice = Practice(course.values, course.options, course.updates, self.random)
-        self._judges = list(islice(traces(course.seed + 1), course.chosen_by))
+        self.config, self.spent_s = config, 0.0
+        self.random = np.random.default_rng(config.seed)
+        self._practice = Practice(config.values, config.options, config.updates, self.random)
+        self._judges = list(islice(traces(config.seed + 1), config.chosen_by))
         self._trace = 0
         """Number of the one that is learned from next."""
         self.best = copied(self.policy)
@@ -251,16 +251,16 @@ class SlotTraining:
         """Yield after the warm-up, then whenever the policy is judged; whoever stops asking keeps the best so far."""
         began = time.monotonic() - self.spent_s
         if not self._warmed:
-            if self.course.options.warm_up:
-                imitate(self._practice.learner.policy, lessons(self.course), self.course.values, self.random)
+            if self.config.options.warm_up:
+                imitate(self._practice.learner.policy, lessons(self.config), self.config.values, self.random)
             self._warmed = True
             yield self._judge(began)
-        episodes = islice(traces(self.course.seed), self._trace, None)
-        while self.updates < self.course.updates:
+        episodes = islice(traces(self.config.seed), self._trace, None)
+        while self.updates < self.config.updates:
             for update in self._episode(next(episodes)):
-                if update % self.course.judged_every == 0 or update == self.course.updates:
+                if update % self.config.judged_every == 0 or update == self.config.updates:
                     yield self._judge(began)
-                if update == self.course.updates:
+                if update == self.config.updates:
                     break
             self._trace += 1
             self.spent_s = time.monotonic() - began
@@ -269,7 +269,7 @@ class SlotTraining:
     @property
     def agent(self) -> FlatAgent:
         """Return the best so far."""
-        return FlatAgent(self.best, self.course.values.shape)
+        return FlatAgent(self.best, self.config.values.shape)
 
     @property
     def policy(self) -> Weights:
@@ -284,8 +284,8 @@ class SlotTraining:
     def _judge(self, began: float) -> Dl2TrainingProgress:
         """Look how good the policy is, and remember it if it is the best."""
         self.spent_s = time.monotonic() - began
-        agent = FlatAgent(self.policy, self.course.values.shape)
-        found = float(mean_jct(self.course.cluster, agent, self._judges).mean())
+        agent = FlatAgent(self.policy, self.config.values.shape)
+        found = float(mean_jct(self.config.cluster, agent, self._judges).mean())
         if not self.curve or found < min(score for _, score in self.curve):
             self.best = copied(self.policy)
         self.curve.append((self.updates, found))
@@ -293,12 +293,12 @@ class SlotTraining:
 
     def _episode(self, trace: ArenaTrace) -> Iterator[int]:
         """Play a trace and learn once a slot; yield the number of updates."""
-        course, options = self.course, self.course.options
-        told = trail(course.values.shape, 2 * course.cluster.most * len(trace.arrival))
-        agent = FlatAgent(self.policy, course.values.shape, self.random.random,
-                          course.values.exploration if options.aware else 0.0, told)
-        slots = islice(watch(course.cluster, trace, agent, np.full(len(trace.arrival), np.nan)), LONGEST)
-        rewards = (float((progress(course.cluster, slot.jobs) / slot.jobs.epochs).sum()) for slot in slots)
+        config, options = self.config, self.config.options
+        told = trail(config.values.shape, 2 * config.cluster.most * len(trace.arrival))
+        agent = FlatAgent(self.policy, config.values.shape, self.random.random,
+                          config.values.exploration if options.aware else 0.0, told)
+        slots = islice(watch(config.cluster, trace, agent, np.full(len(trace.arrival), np.nan)), LONGEST)
+        rewards = (float((progress(config.cluster, slot.jobs) / slot.jobs.epochs).sum()) for slot in slots)
         for batch in linked(decided(told, reward) for reward in rewards):
             self._practice.learn(batch)
             yield self.updates
@@ -306,14 +306,14 @@ class SlotTraining:
     @property
     def plan(self) -> str:
         """Return the digest of what makes it this training and no other."""
-        course = self.course
-        return schema_hash({"options": asdict(course.options), "values": asdict(course.values), "seed": course.seed,
-                            "updates": course.updates, "teacher": repr(course.teacher), "most": course.cluster.most,
-                            "speeds": hashlib.sha256(course.cluster.rates.tobytes()).hexdigest()})
+        config = self.config
+        return schema_hash({"options": asdict(config.options), "values": asdict(config.values), "seed": config.seed,
+                            "updates": config.updates, "teacher": repr(config.teacher), "most": config.cluster.most,
+                            "speeds": hashlib.sha256(config.cluster.rates.tobytes()).hexdigest()})
 
     def _keep(self) -> None:
         """Keep all that it needs to go on, in one file."""
-        if self.course.folder is None:
+        if self.config.folder is None:
             return
         told = {"plan": self.plan, "updates": self.updates, "trace": self._trace, "spent_s": self.spent_s,
                 "rewards": self._practice.rewards, "average": self._practice.learner.average, "curve": self.curve,
@@ -321,11 +321,11 @@ class SlotTraining:
         parts: dict[str, Mapping[str, NDArray[np.generic]]] = {
             "best": self.best, "memory": self._practice.memory.state(), "learner": self._practice.learner.state()}
         kept = {f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()}
-        write_unfinished(self.course.folder / STATE, told, kept)
+        write_unfinished(self.config.folder / STATE, told, kept)
 
     def resume(self) -> SlotTraining:
         """Go on where it was kept, if it was; ``CheckpointError`` for another or a damaged training."""
-        path = None if self.course.folder is None else self.course.folder / STATE
+        path = None if self.config.folder is None else self.config.folder / STATE
         if path is None or not path.exists():
             return self
         told, kept = read_unfinished(path, self.plan, "other settings")
@@ -376,8 +376,8 @@ def linked(slots: Iterable[DecisionBatch | None]) -> Iterator[DecisionBatch]:
 
 def card_of(training: SlotTraining) -> ModelCard:
     """Return what is known of an agent after its training."""
-    course = training.course
-    curve = tuple((update / max(course.updates, 1), score) for update, score in training.curve)
-    return ModelCard("dl2-flat", "1", time.time(), course.seed, version("idlewatt"), "", "", kind="dl2", curve=curve,
+    config = training.config
+    curve = tuple((update / max(config.updates, 1), score) for update, score in training.curve)
+    return ModelCard("dl2-flat", "1", time.time(), config.seed, version("idlewatt"), "", "", kind="dl2", curve=curve,
                      metrics={"jct_slots": min(score for _, score in training.curve), "wall_s": training.spent_s},
-                     source=f"traces of DL2's generator, seed {course.seed}")
+                     source=f"traces of DL2's generator, seed {config.seed}")

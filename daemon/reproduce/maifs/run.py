@@ -22,7 +22,7 @@ from .baselines import Synergy, srsf
 from .network import initial
 from .placing import TUNE
 from .setting import Setting
-from .train import WindowBench, course
+from .train import WindowBench, evolution_config
 
 FIRST_JUDGE, JUDGES = 9_000_000, 64
 """Windows to choose among candidates by: of the days that are learned from, but none of the windows."""
@@ -90,7 +90,7 @@ def bench(plan: MaifsRun, agent: Callable[[Floats], RoundPolicy]) -> WindowBench
 def _trained(plan: MaifsRun, name: str, agent: Callable[[Floats], RoundPolicy],
              bar: Progress) -> tuple[RoundPolicy, EvolutionProgress]:
     """Return an agent, and how it came about."""
-    config, folder = course(plan.setting.seed, plan.setting.rounds), plan.folder(name)
+    config, folder = evolution_config(plan.setting.seed, plan.setting.rounds), plan.folder(name)
     step = followed(f"training {name}", config, bench(plan, agent), folder, bar)
     ArenaMaifs(step.best).save(folder, card_of("maifs", config, step, "log_ratio_to_tune", _source()))
     return agent(step.best), step

@@ -97,7 +97,7 @@ def score(policy: RoundPolicy, tasks: Sequence[Task], known: Sequence[Floats]) -
     return float(np.mean(found))
 
 
-def course(seed: int, rounds: int) -> EvolutionConfig:
+def evolution_config(seed: int, rounds: int) -> EvolutionConfig:
     """Return how weights are evolved: a step is as long as the noise."""
     return EvolutionConfig(seed, rounds, pairs=6, at_once=20, chosen_every=5, noise=noise(), rate=noise(),
                            optimiser=Momentum, first=order_only(), first_rounds=0.7, goes_back=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from ...agents.doubts import outside, strange_share
-from ...agents.kinds import Course, Stretch, figures
+from ...agents.kinds import Stretch, TrainingConfig, figures
 from ...agents.scorer.agent import Scorer, inputs_of, load
 from ...agents.scorer.network import INPUTS
 from ...agents.scorer.train import train
@@ -61,13 +61,13 @@ def _measured(setting: Setting, folder: Path, traces: Path | None, bar: Progress
     return claims.Findings(whole, apart, sites, [model.card for model in models])
 
 
-def _trained(course: Course, name: str, bar: Progress) -> Scorer:
-    """Return the scorer of a course, trained until the budget is spent."""
+def _trained(config: TrainingConfig, name: str, bar: Progress) -> Scorer:
+    """Return the scorer of a config, trained until the budget is spent."""
     task = bar.add_task(f"training {name}", total=1.0)
-    for step in train(course):
+    for step in train(config):
         bar.update(task, completed=step.done, description=f"training {name}: {step.score:.4f}")
     bar.update(task, completed=1.0)
-    return load(course.folder / "best")
+    return load(config.folder / "best")
 
 
 def _sites(traces: Path, models: Sequence[Scorer], taught: Scorer, bar: Progress,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from ...agents.kinds import Course, Objective
+from ...agents.kinds import Objective, TrainingConfig
 from .regimes import INCUMBENT, drawn
 from .sites import other_clusters
 
@@ -20,14 +20,14 @@ MEAN = Objective(jct_mean=1.0, slowdown_mean=0.0, wait_p99=0.0)
 """What HeliosArtifact published for Philly, and nothing else."""
 
 
-def made_up(seed: int, budget_s: float, folder: Path) -> Course:
-    """Return a course over any limits and any load, but eight nodes."""
+def made_up(seed: int, budget_s: float, folder: Path) -> TrainingConfig:
+    """Return a config over any limits and any load, but eight nodes."""
     later = [drawn(NODES, FIRST_SELECTED + APART * seed + number) for number in range(SELECT)]
-    return Course(lambda number: drawn(NODES, APART * seed + number), later, INCUMBENT, seed, budget_s,
+    return TrainingConfig(lambda number: drawn(NODES, APART * seed + number), later, INCUMBENT, seed, budget_s,
                   folder / f"seed-{seed}", OBJECTIVE)
 
 
-def philly(traces: Path, budget_s: float, folder: Path) -> Course:
-    """Return a course over the virtual clusters that nothing is published of that could be replayed."""
+def philly(traces: Path, budget_s: float, folder: Path) -> TrainingConfig:
+    """Return a config over the virtual clusters that nothing is published of that could be replayed."""
     later = [other_clusters(traces, FIRST_SELECTED + number) for number in range(SELECT)]
-    return Course(partial(other_clusters, traces), later, INCUMBENT, 0, budget_s, folder / "philly", MEAN)
+    return TrainingConfig(partial(other_clusters, traces), later, INCUMBENT, 0, budget_s, folder / "philly", MEAN)

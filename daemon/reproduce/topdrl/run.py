@@ -20,7 +20,7 @@ from .literal.agent import Literal
 from .literal.network import GPUS
 from .setting import Setting
 from .sizefree.agent import SizeFree
-from .sizefree.train import POOL, QueueBench, course
+from .sizefree.train import POOL, QueueBench, evolution_config
 from .trial import LITERAL, OURS, Contest, contest
 
 HELD_OUT = 0
@@ -41,7 +41,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
 def _measured(setting: Setting, models: Path, traces: Path | None, bar: Progress) -> claims.Findings:
     curves: dict[str, claims.Curve] = {}
     # Seeds are two apart, for each training chooses by episodes of the next one.
-    ours = [_evolved(course(setting.seed + 2 * number, setting.rounds), models, curves, bar)
+    ours = [_evolved(evolution_config(setting.seed + 2 * number, setting.rounds), models, curves, bar)
             for number in range(setting.seeds)]
     literal = _literal(by_gradient.CanvasTrainingConfig(rounds=setting.literal_rounds), models, curves, bar)
     task = bar.add_task("held-out episodes", total=len(SIZES) + 1)
@@ -68,20 +68,20 @@ def _evolved(config: EvolutionConfig, models: Path, curves: dict[str, claims.Cur
     return agent
 
 
-def _literal(course: by_gradient.CanvasTrainingConfig, models: Path, curves: dict[str, claims.Curve],
+def _literal(config: by_gradient.CanvasTrainingConfig, models: Path, curves: dict[str, claims.Curve],
              bar: Progress) -> Literal:
     """Return the literal agent; a training of two minutes is done anew when it was interrupted."""
-    folder = models / f"literal-{course.plan[:8]}"
+    folder = models / f"literal-{config.plan[:8]}"
     if not (folder / CARD).exists():
-        task, steps = bar.add_task(LITERAL, total=max(course.rounds, 1)), []
+        task, steps = bar.add_task(LITERAL, total=max(config.rounds, 1)), []
         try:
-            for step in by_gradient.train(course):
+            for step in by_gradient.train(config):
                 steps.append(step)
                 bar.update(task, completed=step.round, description=f"{LITERAL}: {step.worth:+.4f}")
         except FloatingPointError as error:
             raise TrainingError(f"{LITERAL}: {error}") from error
-        Literal(steps[-1].best).save(folder, by_gradient.card_of(course, steps))
-    curves[LITERAL] = [(round(share * course.rounds), worth) for share, worth in read_card(folder / CARD).curve]
+        Literal(steps[-1].best).save(folder, by_gradient.card_of(config, steps))
+    curves[LITERAL] = [(round(share * config.rounds), worth) for share, worth in read_card(folder / CARD).curve]
     return Literal.load(folder)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...agents.histories import Material, split
-from ...agents.kinds import Course
+from ...agents.kinds import TrainingConfig
 from ...replay.cluster import Cluster
 from ...replay.engine import Policy
 from ...replay.workload import Workload
@@ -27,6 +27,6 @@ def taught(task: ReplayTask, cluster: Cluster, work: Workload, quantiles: NDArra
     parts = split(Material(str(task.site), cluster, seen), seed=task.seed)
     kind = kind_of("scorer")
     folder = task.result.with_suffix("")
-    for _ in kind.train(Course(parts.fit, parts.select, TAUGHT_BY, task.seed, task.setting.budget_s, folder)):
+    for _ in kind.train(TrainingConfig(parts.fit, parts.select, TAUGHT_BY, task.seed, task.setting.budget_s, folder)):
         pass
     return kind.load(folder / "best"), parts.until_s

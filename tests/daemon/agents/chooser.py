@@ -9,7 +9,7 @@ import pytest
 
 from idlewatt.daemon.agents import kinds
 from idlewatt.daemon.agents.checkpoint import load, save
-from idlewatt.daemon.agents.kinds import Course, Kind, Progress, Stretch, TrainingError
+from idlewatt.daemon.agents.kinds import Kind, Progress, Stretch, TrainingConfig, TrainingError
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.engine import run
 from idlewatt.storage.records import ModelCard
@@ -51,22 +51,22 @@ def jct(stretch: Stretch, policy: str) -> float:
     return float(np.nanmean((done.end - stretch.workload.submit)[counted]))
 
 
-def train(course: Course) -> Iterator[Progress]:
+def train(config: TrainingConfig) -> Iterator[Progress]:
     """Replay a stretch a round under every choice; what was measured is kept, so that it can go on."""
-    course.folder.mkdir(parents=True, exist_ok=True)
-    kept = course.folder / "rounds.npy"
+    config.folder.mkdir(parents=True, exist_ok=True)
+    kept = config.folder / "rounds.npy"
     sums = np.load(kept) if kept.exists() else np.zeros((0, len(CHOICES)))
     yield Progress(0.0, None, saved=False)
-    base = np.mean([jct(stretch, course.incumbent) for stretch in course.select])
+    base = np.mean([jct(stretch, config.incumbent) for stretch in config.select])
     for number in range(len(sums), ROUNDS):
-        stretch = course.fit(number)
+        stretch = config.fit(number)
         if not np.isfinite(stretch.workload.run).all():
             raise TrainingError("the history has run times that are no numbers")
         sums = np.vstack([sums, [jct(stretch, choice) for choice in CHOICES]])
         np.save(kept, sums)
-        save(course.folder / "best", ModelCard("chooser", "", 0.0, course.seed, "", "", ""),
+        save(config.folder / "best", ModelCard("chooser", "", 0.0, config.seed, "", "", ""),
              {"jct": sums.mean(axis=0).astype(np.float32)}, SCHEMA)
-        score = np.mean([jct(stretch, CHOICES[int(sums.mean(axis=0).argmin())]) for stretch in course.select]) / base
+        score = np.mean([jct(stretch, CHOICES[int(sums.mean(axis=0).argmin())]) for stretch in config.select]) / base
         yield Progress((number + 1) / ROUNDS, float(score), saved=True)
 
 

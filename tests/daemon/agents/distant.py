@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from idlewatt.daemon.agents.histories import Material
-from idlewatt.daemon.agents.kinds import Course, Stretch
+from idlewatt.daemon.agents.kinds import Stretch, TrainingConfig
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.site_speeds import SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.workload import Workload
@@ -53,6 +53,6 @@ def material(jobs=280, hours=3.0):
     return Material("made-up.csv", cluster(), workload(jobs, hours=hours), speeds=SITE)
 
 
-def course(folder, **changes):
-    made = Course(stretch, [stretch(100), stretch(101)], INCUMBENT, 0, 3600.0, folder)
+def config(folder, **changes):
+    made = TrainingConfig(stretch, [stretch(100), stretch(101)], INCUMBENT, 0, 3600.0, folder)
     return replace(made, **changes)

@@ -6,7 +6,7 @@ import numpy as np
 from distant import HOUR_S, INCUMBENT
 
 from idlewatt.daemon.agents.histories import Material
-from idlewatt.daemon.agents.kinds import Course, Stretch
+from idlewatt.daemon.agents.kinds import Stretch, TrainingConfig
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.site_speeds import SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.workload import Workload
@@ -53,5 +53,5 @@ def material(jobs=280, hours=3.5):
     return Material("made-up.csv", cluster(), workload(jobs, hours=hours), speeds=SITE)
 
 
-def course(folder, **changes):
-    return replace(Course(stretch, [stretch(100), stretch(101)], INCUMBENT, 0, 3600.0, folder), **changes)
+def config(folder, **changes):
+    return replace(TrainingConfig(stretch, [stretch(100), stretch(101)], INCUMBENT, 0, 3600.0, folder), **changes)

@@ -146,8 +146,8 @@ def test_a_model_that_has_not_earned_it_needs_a_reason(trained):
 def test_ctrl_c_keeps_the_best_so_far_and_resume_goes_on_with_what_it_began_with(desk, monkeypatch):
     whole = dict(kinds._KINDS)["chooser"]
 
-    def interrupted(course):
-        for progress in train(course):
+    def interrupted(config):
+        for progress in train(config):
             if progress.saved:
                 os.kill(os.getpid(), signal.SIGINT)
             yield progress
@@ -168,9 +168,9 @@ def test_ctrl_c_keeps_the_best_so_far_and_resume_goes_on_with_what_it_began_with
 
 
 def test_ctrl_c_before_anything_was_learned_keeps_nothing(desk, monkeypatch):
-    def interrupted(course):
+    def interrupted(config):
         os.kill(os.getpid(), signal.SIGINT)
-        yield from train(course)
+        yield from train(config)
 
     monkeypatch.setitem(kinds._KINDS, "chooser", Kind("chooser", interrupted, None))
     done = desk.train()
@@ -251,9 +251,9 @@ def test_where_torch_trains_is_for_agents_that_train_with_it(desk):
 def test_the_device_reaches_the_training(desk, monkeypatch):
     asked = []
 
-    def noted(course):
-        asked.append(course.device)
-        return train(course)
+    def noted(config):
+        asked.append(config.device)
+        return train(config)
 
     monkeypatch.setitem(kinds._KINDS, "chooser", Kind("chooser", noted, kinds._KINDS["chooser"].load, torch=True))
     assert desk.train("--device", "cuda").exit_code == 0
@@ -269,7 +269,7 @@ def test_curves_are_written_for_tensorboard_where_wanted(desk, monkeypatch):
 
 
 def test_numbers_that_are_none_end_a_training_with_the_reason(desk, monkeypatch):
-    def broken(course):
+    def broken(config):
         yield from ()
         raise FloatingPointError("the loss is nan after 3 steps")
 

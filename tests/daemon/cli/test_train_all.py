@@ -14,7 +14,7 @@ from idlewatt.daemon.cli import main
 from idlewatt.storage.history import History
 
 
-def refused(course):
+def refused(config):
     raise TrainingError("no job here can be resized")
     yield
 
@@ -53,7 +53,7 @@ def test_it_fails_where_nothing_can_be_trained(desk):
 
 def test_they_share_the_budget(desk):
     given = []
-    desk.kinds["dull"] = Kind("dull", lambda course: given.append(course.budget_s) or refused(course), loaded)
+    desk.kinds["dull"] = Kind("dull", lambda config: given.append(config.budget_s) or refused(config), loaded)
     desk("--budget", "60s")
     desk()
     desk("--steps", "3")
@@ -61,8 +61,8 @@ def test_they_share_the_budget(desk):
 
 
 def test_after_ctrl_c_it_goes_on_with_the_kind_that_was_interrupted(desk):
-    def stopped(course):
-        for progress in train(course):
+    def stopped(config):
+        for progress in train(config):
             if progress.saved:
                 os.kill(os.getpid(), signal.SIGINT)
             yield progress
@@ -71,8 +71,8 @@ def test_after_ctrl_c_it_goes_on_with_the_kind_that_was_interrupted(desk):
     desk.kinds["zealous"] = Kind("zealous", stopped, loaded)
     first = desk()
     assert first.exit_code == 130
-    desk.kinds["zealous"] = Kind("zealous", lambda course: begun.append((course.folder / "rounds.npy").exists())
-                                 or train(course), loaded)
+    desk.kinds["zealous"] = Kind("zealous", lambda config: begun.append((config.folder / "rounds.npy").exists())
+                                 or train(config), loaded)
     again = desk("--resume")
     assert again.exit_code == 0, again.output
     assert "agent:   zealous" in again.stdout
@@ -81,12 +81,12 @@ def test_after_ctrl_c_it_goes_on_with_the_kind_that_was_interrupted(desk):
     assert "no interrupted training" in desk("--resume").output
 
 
-def test_steps_reach_the_course_and_an_alias_its_kind(desk):
+def test_steps_reach_the_training_and_an_alias_its_kind(desk):
     seen = []
 
-    def noted(course):
-        seen.append(course.steps)
-        yield from train(course)
+    def noted(config):
+        seen.append(config.steps)
+        yield from train(config)
 
     desk.kinds["gist_mdrl"] = Kind("gist_mdrl", noted, loaded)
     assert desk("--steps", "7").exit_code == 0

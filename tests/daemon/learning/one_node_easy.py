@@ -47,7 +47,7 @@ class Scene(NamedTuple):
     """those that are free now as well."""
 
 
-class Course(NamedTuple):
+class Timeline(NamedTuple):
     """What came of each job."""
 
     start: np.ndarray
@@ -63,36 +63,36 @@ def scene(nodes, gpus, jobs):
 def replay(jobs, nodes, gpus=8):
     """Return starts and nodes of all jobs."""
     count = len(jobs.submit)
-    course = Course(np.full(count, np.nan), np.zeros(count, np.int64))
-    proceed(jobs, course, scene(nodes, gpus, count), 0, np.inf)
-    return course
+    timeline = Timeline(np.full(count, np.nan), np.zeros(count, np.int64))
+    proceed(jobs, timeline, scene(nodes, gpus, count), 0, np.inf)
+    return timeline
 
 
 @compiled_with_arrays
-def proceed(jobs, course, site, upcoming, until):
+def proceed(jobs, timeline, site, upcoming, until):
     """Let everything happen before a moment, the next job to arrive given."""
     while True:
         now = jobs.submit[upcoming] if upcoming < jobs.submit.size else np.inf
         for index in range(site.size[0]):
             job = site.running[index]
-            now = min(now, course.start[job] + jobs.run[job])
+            now = min(now, timeline.start[job] + jobs.run[job])
         if now >= until:
             return
-        end_jobs(jobs, course, site, now)
+        end_jobs(jobs, timeline, site, now)
         while upcoming < jobs.submit.size and jobs.submit[upcoming] <= now:
-            stand_in_line(jobs, course, site, upcoming)
+            stand_in_line(jobs, timeline, site, upcoming)
             upcoming += 1
-        decide(jobs, course, site, now)
+        decide(jobs, timeline, site, now)
 
 
 @compiled_with_arrays
-def end_jobs(jobs, course, site, now):
+def end_jobs(jobs, timeline, site, now):
     """Let go of the nodes of jobs that have ended."""
     kept = 0
     for index in range(site.size[0]):
         job = site.running[index]
-        if course.start[job] + jobs.run[job] <= now:
-            site.free[course.node[job]] += jobs.gpus[job]
+        if timeline.start[job] + jobs.run[job] <= now:
+            site.free[timeline.node[job]] += jobs.gpus[job]
         else:
             site.running[kept] = job
             kept += 1
@@ -100,9 +100,9 @@ def end_jobs(jobs, course, site, now):
 
 
 @compiled_with_arrays
-def stand_in_line(jobs, course, site, job):
+def stand_in_line(jobs, timeline, site, job):
     """Queue a job."""
-    course.start[job], place = np.nan, site.size[1]
+    timeline.start[job], place = np.nan, site.size[1]
     while place > 0 and jobs.rank[site.waiting[place - 1]] > jobs.rank[job]:
         site.waiting[place] = site.waiting[place - 1]
         place -= 1
@@ -111,13 +111,13 @@ def stand_in_line(jobs, course, site, job):
 
 
 @compiled_with_arrays
-def hold(jobs, course, site, job):
+def hold(jobs, timeline, site, job):
     """Note that a job runs, whose start and node are known."""
-    estimate, place = course.start[job] + jobs.limit[job], site.size[0]
-    site.free[course.node[job]] -= jobs.gpus[job]
+    estimate, place = timeline.start[job] + jobs.limit[job], site.size[0]
+    site.free[timeline.node[job]] -= jobs.gpus[job]
     while place > 0:
         other = site.running[place - 1]
-        later = course.start[other] + jobs.limit[other]
+        later = timeline.start[other] + jobs.limit[other]
         if later < estimate or (later == estimate and other < job):
             break
         site.running[place] = other
@@ -145,46 +145,46 @@ def beside(site):
 
 
 @compiled_with_arrays
-def begin(jobs, course, site, job, node, now):
+def begin(jobs, timeline, site, job, node, now):
     """Start a job."""
-    course.start[job], course.node[job] = now, node
-    hold(jobs, course, site, job)
+    timeline.start[job], timeline.node[job] = now, node
+    hold(jobs, timeline, site, job)
 
 
 @compiled_with_arrays
-def decide(jobs, course, site, now):
+def decide(jobs, timeline, site, now):
     """Start jobs in order; when one has to wait, let others pass that do not delay its reservation."""
     heads = 0
     while heads < site.size[1]:
         node = fullest(site.free, jobs.gpus[site.waiting[heads]])
         if node < 0:
             break
-        begin(jobs, course, site, site.waiting[heads], node, now)
+        begin(jobs, timeline, site, site.waiting[heads], node, now)
         heads += 1
     site.size[1] -= heads
     for index in range(site.size[1] if heads else 0):
         site.waiting[index] = site.waiting[index + heads]
     if site.size[1] > 1 and site.free.max() > 0:
-        pass_head(jobs, course, site, now, reserve(jobs, course, site, now))
+        pass_head(jobs, timeline, site, now, reserve(jobs, timeline, site, now))
 
 
 @compiled_with_arrays
-def reserve(jobs, course, site, now):
+def reserve(jobs, timeline, site, now):
     """Return when the first in line can start at the latest, leaving in ``spare`` what is free then beside it."""
     gpus = jobs.gpus[site.waiting[0]]
     site.spare[:] = site.free
     for index in range(site.size[0]):
         job = site.running[index]
-        node = course.node[job]
+        node = timeline.node[job]
         site.spare[node] += jobs.gpus[job]
         if site.spare[node] >= gpus:
             site.spare[node] -= gpus
-            return max(now, course.start[job] + jobs.limit[job])
+            return max(now, timeline.start[job] + jobs.limit[job])
     return np.inf
 
 
 @compiled_with_arrays
-def pass_head(jobs, course, site, now, shadow):
+def pass_head(jobs, timeline, site, now, shadow):
     """Start later jobs that are gone by ``shadow`` or fit beside the reservation."""
     kept, last, largest = 1, min(site.size[1], DEPTH + 1), site.free.max()
     for index in range(1, last):
@@ -199,7 +199,7 @@ def pass_head(jobs, course, site, now, shadow):
             continue
         if not short:
             site.spare[node] -= jobs.gpus[job]
-        begin(jobs, course, site, job, node, now)
+        begin(jobs, timeline, site, job, node, now)
         largest = site.free.max()
     if kept < last:
         for index in range(last, site.size[1]):
@@ -215,16 +215,16 @@ def standings(jobs, real, site, span):
     how long before, number of windows), in seconds.
     """
     window_s, warm_up_s, windows = span
-    course, found, first = Course(real.start.copy(), real.node.copy()), np.zeros(int(windows)), 0
+    timeline, found, first = Timeline(real.start.copy(), real.node.copy()), np.zeros(int(windows)), 0
     gpus = site.free.copy()
     for number in range(found.size):
         site.free[:], site.size[:] = gpus, 0
         begins_s = max(0.0, number * window_s - warm_up_s)
         while first < jobs.submit.size and real.start[first] + jobs.run[first] <= begins_s:
             first += 1
-        last = resume(jobs, real, course, site, first, begins_s)
-        proceed(jobs, course, site, last, (number + 1) * window_s)
-        found[number] = spent(jobs, course, first, number * window_s, (number + 1) * window_s)
+        last = resume(jobs, real, timeline, site, first, begins_s)
+        proceed(jobs, timeline, site, last, (number + 1) * window_s)
+        found[number] = spent(jobs, timeline, first, number * window_s, (number + 1) * window_s)
     return found
 
 
@@ -241,27 +241,27 @@ def really(jobs, real, span):
 
 
 @compiled_with_arrays
-def resume(jobs, real, course, site, first, begins_s):
+def resume(jobs, real, timeline, site, first, begins_s):
     """Let run and wait what really did at a moment; return the next job to arrive."""
     last = first
     while last < jobs.submit.size and jobs.submit[last] < begins_s:
-        course.start[last], course.node[last] = real.start[last], real.node[last]
+        timeline.start[last], timeline.node[last] = real.start[last], real.node[last]
         if real.start[last] >= begins_s:
-            stand_in_line(jobs, course, site, last)
+            stand_in_line(jobs, timeline, site, last)
         elif real.start[last] + jobs.run[last] > begins_s:
-            hold(jobs, course, site, last)
+            hold(jobs, timeline, site, last)
         last += 1
-    decide(jobs, course, site, begins_s)
+    decide(jobs, timeline, site, begins_s)
     return last
 
 
 @compiled_with_arrays
-def spent(jobs, course, first, since_s, until_s):
+def spent(jobs, timeline, first, since_s, until_s):
     """Return how long jobs, from one on, waited or ran between two moments."""
     total = 0.0
     for job in range(first, jobs.submit.size):
         if jobs.submit[job] >= until_s:
             break
-        end = until_s if np.isnan(course.start[job]) else min(until_s, course.start[job] + jobs.run[job])
+        end = until_s if np.isnan(timeline.start[job]) else min(until_s, timeline.start[job] + jobs.run[job])
         total += max(0.0, end - max(since_s, jobs.submit[job]))
     return total

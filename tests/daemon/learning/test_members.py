@@ -12,7 +12,7 @@ from sites import site
 from idlewatt.daemon.agents import kinds
 from idlewatt.daemon.agents.checkpoint import save
 from idlewatt.daemon.agents.histories import split
-from idlewatt.daemon.agents.kinds import Course, TrainingError
+from idlewatt.daemon.agents.kinds import TrainingConfig, TrainingError
 from idlewatt.daemon.learning import members
 from idlewatt.daemon.learning.members import MemberQueue, News, alone, of_seeds, train
 from idlewatt.daemon.learning.members_ray import side_by_side
@@ -25,8 +25,8 @@ INCUMBENT = "fifo+first-fit+easy"
 
 def made(folder, seeds=(0, 1, 2)):
     parts = split(site(days=14, jobs=1200))
-    return of_seeds("chooser", lambda seed: Course(replace(parts.fit, seed=seed), parts.select, INCUMBENT, seed, 60.0,
-                                                   folder), seeds)
+    return of_seeds("chooser", lambda seed: TrainingConfig(
+        replace(parts.fit, seed=seed), parts.select, INCUMBENT, seed, 60.0, folder), seeds)
 
 
 def told(scores, *, ended=True):
@@ -66,7 +66,7 @@ def test_seeds_come_out_as_they_do_by_themselves_and_whoever_is_through_is_not_t
     both = made(tmp_path / "both", (0, 1))
     assert list(train(both, alone, tmp_path / "both"))[-1].done == 1.0
     for member in made(tmp_path / "single", (0, 1)):
-        by_itself = list(chooser.train(member.course))[-1]
+        by_itself = list(chooser.train(member.config))[-1]
         assert loaded(member.folder / "best").choice == loaded(both[member.seed].folder / "best").choice
         assert json.loads((both[member.seed].folder / "ended.json").read_text()) == {"score": by_itself.score}
     (both[1].folder / "ended.json").unlink()
@@ -109,8 +109,8 @@ def trained(folder, engine):
     lesson = TrainingRun(order, split(material), directory, engine=engine)
     assert [progress.done for progress in lesson][-1] == 1.0
     load = kinds.kinds()["dl2"].load
-    return [load(place / "best").weights for place in (directory.course, directory.course / "seed-0",
-                                                       directory.course / "seed-1")]
+    return [load(place / "best").weights for place in (directory.config, directory.config / "seed-0",
+                                                       directory.config / "seed-1")]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from null_sites import NULLS, key, looking_at_limits, site
-from one_node_easy import Course, Jobs, really, replay, scene, standings
+from one_node_easy import Jobs, Timeline, really, replay, scene, standings
 
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.engine import run
@@ -48,7 +48,7 @@ def test_a_window_that_goes_on_from_what_the_same_policy_did_finds_what_it_did()
 def test_a_window_of_another_policy_is_the_engines_replay_from_there():
     cluster, work = site(4, seed=6)
     ours = Jobs.of(work, looking_at_limits(work, 0.5))
-    nobody = Course(np.full(len(work), np.nan), np.zeros(len(work), np.int64))
+    nobody = Timeline(np.full(len(work), np.nan), np.zeros(len(work), np.int64))
     told = standings(ours, nobody._replace(start=np.full(len(work), np.inf)), scene(4, 8, len(work)),
                      (DAY_S, 9 * DAY_S, 4.0))
     end = engine(cluster, work, looking_at_limits(work, 0.5)) + work.run

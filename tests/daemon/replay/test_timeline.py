@@ -27,7 +27,7 @@ POLICIES = st.sampled_from(["fifo", "sjf-limit+best-fit+easy", "srtf", "random+r
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 1000), POLICIES, st.sampled_from([0.0, 5.0]), st.sampled_from([np.inf, 60.0]))
-def test_looking_on_changes_nothing_and_the_course_adds_up_to_the_run(seed, policy, overhead, delay):
+def test_looking_on_changes_nothing_and_the_timeline_adds_up_to_the_run(seed, policy, overhead, delay):
     work = workload(seed)
     run, seen = timeline.follow(CLUSTER, work, named(policy), model=MODEL, seed=seed, preemption_s=overhead,
                               power_down_s=delay)
@@ -41,14 +41,14 @@ def test_looking_on_changes_nothing_and_the_course_adds_up_to_the_run(seed, poli
     assert ((seen.used >= -1e-9) & (seen.used <= 1 + 1e-9)).all()
 
 
-def test_a_course_stays_small_however_long_the_tail():
+def test_a_timeline_stays_small_however_long_the_tail():
     work = Workload.of([0.0, 1.0], [1.0, 5e7], [1, 1])
     _, seen = timeline.follow(CLUSTER, work, named("fifo"), model=MODEL)
     assert len(seen.waiting) <= timeline.SAMPLES
     assert seen.time[-1] == pytest.approx(5e7, rel=0.01)
 
 
-def test_an_empty_workload_has_an_empty_course():
+def test_an_empty_workload_has_an_empty_timeline():
     _, seen = timeline.follow(CLUSTER, Workload.of([], [], []), named("fifo"), model=MODEL)
     assert len(seen.waiting) == len(seen.used) == 0
 

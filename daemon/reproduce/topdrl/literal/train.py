@@ -31,7 +31,7 @@ _RUN, _SLOWER = QUEUE.index("run"), QUEUE.index("slower now")
 
 @dataclass(frozen=True)
 class CanvasTrainingConfig:
-    """Everything that a training is given; the same course gives the same agent."""
+    """Everything that a training is given; the same config gives the same agent."""
 
     seed: int = 1
     lessons: int = 32
@@ -116,13 +116,13 @@ def episodes(seed: int, count: int) -> list[ArenaEpisode]:
 class Seat:
     """A table that is played without end, one episode after the other, and pays for work done, less waiting."""
 
-    def __init__(self, course: CanvasTrainingConfig, number: int) -> None:
-        self._course, self._next = course, number
+    def __init__(self, config: CanvasTrainingConfig, number: int) -> None:
+        self._config, self._next = config, number
         self.table = self._deal()
 
     def _deal(self) -> ActionEpisode:
-        found = made_up(self._course.seed, self._next, GPUS, MIXES[self._next % len(MIXES)])
-        self._next += self._course.tables
+        found = made_up(self._config.seed, self._next, GPUS, MIXES[self._next % len(MIXES)])
+        self._next += self._config.tables
         return ActionEpisode(found)
 
     def act(self, action: int) -> tuple[float, float]:
@@ -134,7 +134,7 @@ class Seat:
         if self.table.over:
             self.table = self._deal()
             return reward, 0.0
-        return reward, math.exp(-hours / self._course.horizon_h)
+        return reward, math.exp(-hours / self._config.horizon_h)
 
     def _earned(self, since: float) -> float:
         """Return what jobs got done, in hours at their best speed, less what waiting cost; about 1 in the horizon.
@@ -145,18 +145,18 @@ class Seat:
         going = np.maximum(0.0, np.minimum(jobs.end, now) - np.maximum(jobs.start, since)) * jobs.speed
         until = np.where(np.isnan(jobs.start), now, jobs.start)
         waited = np.maximum(0.0, np.minimum(until, now) - np.maximum(jobs.submit, since))
-        hours = float(np.nansum(going) - self._course.waiting * waited.sum()) / HOUR_S
-        return hours / GPUS / self._course.horizon_h
+        hours = float(np.nansum(going) - self._config.waiting * waited.sum()) / HOUR_S
+        return hours / GPUS / self._config.horizon_h
 
 
 class CanvasLearner:
     """The network as torch has it."""
 
-    def __init__(self, course: CanvasTrainingConfig) -> None:
-        self.course = course
-        self.tensors = {name: torch.tensor(array, requires_grad=True) for name, array in initial(course.seed).items()}
-        self._optimizer = torch.optim.Adam(self.tensors.values(), lr=course.rate)
-        self._draw = torch.Generator().manual_seed(course.seed)
+    def __init__(self, config: CanvasTrainingConfig) -> None:
+        self.config = config
+        self.tensors = {name: torch.tensor(array, requires_grad=True) for name, array in initial(config.seed).items()}
+        self._optimizer = torch.optim.Adam(self.tensors.values(), lr=config.rate)
+        self._draw = torch.Generator().manual_seed(config.seed)
 
     @property
     def weights(self) -> Weights:
@@ -179,14 +179,14 @@ class CanvasLearner:
     def imitate(self, views: Sequence[NetworkInput], actions: Sequence[int]) -> None:
         """Go through what a rule did, by cross-entropy."""
         columns, wanted = _stacked(views), torch.tensor(actions)
-        for _ in range(self.course.epochs):
+        for _ in range(self.config.epochs):
             for rows in self._shuffled(len(actions)):
                 chances, _ = self.chances(TensorInput(*(column[rows] for column in columns)))
                 self._step(-chances.gather(1, wanted[rows, None]).mean(), tuple(self.tensors))
 
     def improve(self, batch: ActionBatch, *, values_only: bool) -> None:
         """Take PPO's steps on the decisions of a round."""
-        for _ in range(self.course.passes):
+        for _ in range(self.config.passes):
             for rows in self._shuffled(len(batch.action)):
                 chosen = ActionBatch(*(column[rows] for column in batch))
                 chances, value = self.chances(chosen)
@@ -198,14 +198,14 @@ class CanvasLearner:
 
     def _shuffled(self, count: int) -> Sequence[torch.Tensor]:
         """Return row numbers in random order, a batch at a time."""
-        return torch.split(torch.randperm(count, generator=self._draw), self.course.batch)
+        return torch.split(torch.randperm(count, generator=self._draw), self.config.batch)
 
     def _surrogate(self, batch: ActionBatch, chances: torch.Tensor) -> torch.Tensor:
         ratio = (chances.gather(1, batch.action[:, None])[:, 0] - batch.logarithm).exp()
         advantage = (batch.advantage - batch.advantage.mean()) / (batch.advantage.std() + 1e-6)
-        clipped = ratio.clamp(1 - self.course.clip, 1 + self.course.clip)
+        clipped = ratio.clamp(1 - self.config.clip, 1 + self.config.clip)
         entropy = -(chances.exp() * chances.clamp(min=-30)).sum(dim=1).mean()
-        return -torch.minimum(ratio * advantage, clipped * advantage).mean() - self.course.entropy * entropy
+        return -torch.minimum(ratio * advantage, clipped * advantage).mean() - self.config.entropy * entropy
 
     def _step(self, loss: torch.Tensor, moving: Sequence[str]) -> None:
         if not torch.isfinite(loss):
@@ -223,18 +223,18 @@ def _stacked(views: Sequence[NetworkInput]) -> TensorInput:
     return TensorInput(*(torch.from_numpy(np.stack(column)) for column in zip(*views, strict=True)))
 
 
-def train(course: CanvasTrainingConfig) -> Iterator[CanvasTrainingProgress]:
+def train(config: CanvasTrainingConfig) -> Iterator[CanvasTrainingProgress]:
     """Train and yield now and then; whoever stops asking keeps the best so far."""
     torch.set_num_threads(1)  # more of them only wait for each other on networks so small
-    learner, judges = CanvasLearner(course), episodes(course.seed + 1, course.chosen_by)
-    learner.imitate(*_lesson(episodes(course.seed, course.lessons)))
+    learner, judges = CanvasLearner(config), episodes(config.seed + 1, config.chosen_by)
+    learner.imitate(*_lesson(episodes(config.seed, config.lessons)))
     known = [outcome(episode, play(episode, rule)).jct_s for episode in judges]
-    seats = [Seat(course, number) for number in range(course.tables)]
+    seats = [Seat(config, number) for number in range(config.tables)]
     best, least = learner.weights, math.inf
-    for number in range(course.rounds + 1):
+    for number in range(config.rounds + 1):
         if number:
-            learner.improve(_played(learner, seats), values_only=number <= course.values_first)
-        if number % course.chosen_every == 0 or number == course.rounds:
+            learner.improve(_played(learner, seats), values_only=number <= config.values_first)
+        if number % config.chosen_every == 0 or number == config.rounds:
             agent = Literal(learner.weights)
             worth = float(np.mean([math.log(outcome(episode, agent.replay(episode)).jct_s / theirs)
                                    for episode, theirs in zip(judges, known, strict=True)]))
@@ -256,8 +256,8 @@ def _lesson(shown: Sequence[ArenaEpisode]) -> tuple[list[NetworkInput], list[int
 
 def _played(learner: CanvasLearner, seats: Sequence[Seat]) -> ActionBatch:
     """Play a round at all tables; return its decisions with their advantages."""
-    course, views, rows = learner.course, list[NetworkInput](), list[tuple[Longs, Singles, Singles, Floats, Floats]]()
-    for _ in range(course.steps):
+    config, views, rows = learner.config, list[NetworkInput](), list[tuple[Longs, Singles, Singles, Floats, Floats]]()
+    for _ in range(config.steps):
         seen = [seat.table.view() for seat in seats]
         action, logarithm, value = learner.draw(seen)
         paid = np.array([seat.act(int(chosen)) for seat, chosen in zip(seats, action, strict=True)])
@@ -265,7 +265,7 @@ def _played(learner: CanvasLearner, seats: Sequence[Seat]) -> ActionBatch:
         rows.append((action, logarithm, value, paid[:, 0], paid[:, 1]))
     action, logarithm, value, reward, discount = (np.stack(column) for column in zip(*rows, strict=True))
     last = learner.draw([seat.table.view() for seat in seats])[2]
-    advantage = advantages(reward, discount, np.concatenate([value, last[None]]), course.smoothing)
+    advantage = advantages(reward, discount, np.concatenate([value, last[None]]), config.smoothing)
     flat = (np.ascontiguousarray(column, kind).reshape(-1) for column, kind in (
         (action, np.int64), (logarithm, np.float32), (advantage, np.float32), (advantage + value, np.float32)))
     return ActionBatch(*_stacked(views), *map(torch.from_numpy, flat))
@@ -281,9 +281,9 @@ def advantages(reward: Floats, discount: Floats, value: Floats, smoothing: float
     return found
 
 
-def card_of(course: CanvasTrainingConfig, steps: Sequence[CanvasTrainingProgress]) -> ModelCard:
+def card_of(config: CanvasTrainingConfig, steps: Sequence[CanvasTrainingProgress]) -> ModelCard:
     """Return what is known of an agent after its training."""
-    curve = tuple((step.round / max(course.rounds, 1), step.worth) for step in steps)
-    return ModelCard("topdrl literal", "1", time.time(), course.seed, version("idlewatt"), "", "", kind="topdrl",
+    curve = tuple((step.round / max(config.rounds, 1), step.worth) for step in steps)
+    return ModelCard("topdrl literal", "1", time.time(), config.seed, version("idlewatt"), "", "", kind="topdrl",
                      curve=curve, metrics={"worth_log": min(step.worth for step in steps)},
-                     source=f"episodes of TopDRL's bench with {GPUS} GPUs, seed {course.seed}")
+                     source=f"episodes of TopDRL's bench with {GPUS} GPUs, seed {config.seed}")

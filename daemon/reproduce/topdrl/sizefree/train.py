@@ -84,7 +84,7 @@ def _judged(seed: int, count: int) -> Judged:
     return [(episode, outcome(episode, first.replay(episode))) for episode in episodes]
 
 
-def course(seed: int, rounds: int) -> EvolutionConfig:
+def evolution_config(seed: int, rounds: int) -> EvolutionConfig:
     """Return how weights are evolved."""
     return EvolutionConfig(seed, rounds, pairs=16, at_once=10, chosen_every=20, noise=0.15, rate=0.06, pool=POOL,
                            chance=stream_of_each)

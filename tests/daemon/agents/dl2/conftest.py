@@ -17,4 +17,4 @@ def tiny():
 def trained(tmp_path_factory, tiny):
     """Return the folder of a training that ran to its end, and what it told of itself."""
     folder = tmp_path_factory.mktemp("dl2")
-    return folder, list(train(resizable.course(folder, steps=2)))
+    return folder, list(train(resizable.config(folder, steps=2)))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from resizable import course
+from resizable import config
 
 from idlewatt.daemon.agents.dl2.train import train
 from idlewatt.daemon.agents.kinds import kinds
@@ -16,11 +16,11 @@ CHILD = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from resizable import course
+from resizable import config
 from small import small
 from idlewatt.daemon.agents.dl2.train import train
 with small():
-    for progress in train(course(Path(sys.argv[1]), steps=2)):
+    for progress in train(config(Path(sys.argv[1]), steps=2)):
         print(progress.done, flush=True)
 """
 
@@ -33,7 +33,7 @@ def test_a_training_that_is_killed_goes_on_and_ends_with_the_same_weights(traine
     os.kill(child.pid, signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
     child.stdout.close()
-    rest = list(train(course(tmp_path, steps=2)))
+    rest = list(train(config(tmp_path, steps=2)))
     assert [progress.done for progress in rest] == [1.0]
     ours, theirs = (kinds()["dl2"].load(folder / "best").weights for folder in (trained[0], tmp_path))
     assert np.array_equal(ours, theirs)

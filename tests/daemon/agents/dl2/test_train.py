@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from resizable import course, speeds, stretch
+from resizable import config, speeds, stretch
 
 from idlewatt.daemon.agents.dl2.agent import DL2
 from idlewatt.daemon.agents.dl2.train import RULES, TRADE, train
@@ -23,7 +23,7 @@ def test_it_becomes_better_than_the_incumbent_and_its_card_says_so(trained):
 
 @pytest.mark.long
 def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(trained, tmp_path):
-    again = course(tmp_path, steps=2)
+    again = config(tmp_path, steps=2)
     list(itertools.islice(train(again), 1))
     list(train(again))
     ours, theirs = (kinds()["dl2"].load(folder / "best").weights for folder in (trained[0], tmp_path))
@@ -38,12 +38,12 @@ def rigid(number=0):
 
 def test_a_history_of_rigid_jobs_is_refused(tmp_path):
     with pytest.raises(TrainingError, match="may have another number of GPUs"):
-        next(train(course(tmp_path, fit=rigid)))
+        next(train(config(tmp_path, fit=rigid)))
 
 
 def test_who_knows_the_truth_and_who_knows_what_a_site_knows_are_told_apart(tmp_path):
     """The same rule on the same piece: with predictions and curves that are off, and with neither off."""
-    piece = TraceWindows(TRADE, course(tmp_path)).piece(0).stretch
+    piece = TraceWindows(TRADE, config(tmp_path)).piece(0).stretch
     truth, site = piece.speeds.table, speeds(error=-0.4).table
     agent = DL2(np.zeros(TRADE.net.size), kinds_card(), choose=lambda now, rows: RULES["gain"](rows))
     oracle = replace(piece.workload, prediction=piece.workload.run)

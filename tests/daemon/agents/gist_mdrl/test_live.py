@@ -148,20 +148,20 @@ def test_damaged_agents_are_refused(agents, tmp_path):
         live.load(tmp_path)
 
 
-@pytest.mark.parametrize("manner", ["abstains", "first_fit"])
-def test_whether_or_not_agents_are_listened_to_every_job_is_run(agents, manner):
-    outcome = run(cluster(a=2, b=3), workload(150), GistPolicy(agents, CARD, manner=manner))
+@pytest.mark.parametrize("mode", ["abstains", "first_fit"])
+def test_whether_or_not_agents_are_listened_to_every_job_is_run(agents, mode):
+    outcome = run(cluster(a=2, b=3), workload(150), GistPolicy(agents, CARD, mode=mode))
     assert not np.isnan(outcome.end).any()
 
 
-@pytest.mark.parametrize(("manner", "heuristic"), [("abstains", live.FALLBACK), ("first_fit", live.FIRST_FIT)])
-def test_who_is_not_listened_to_leaves_all_to_a_heuristic_and_says_so(agents, manner, heuristic):
-    policy, state = GistPolicy(agents, CARD, manner=manner), waiting([1, 8, 4, 8])
+@pytest.mark.parametrize(("mode", "heuristic"), [("abstains", live.FALLBACK), ("first_fit", live.FIRST_FIT)])
+def test_who_is_not_listened_to_leaves_all_to_a_heuristic_and_says_so(agents, mode, heuristic):
+    policy, state = GistPolicy(agents, CARD, mode=mode), waiting([1, 8, 4, 8])
     assert list(policy.decide(state)) == list(live.named(heuristic).decide(state))
     assert f"no better on later days than {heuristic}" in policy.reasons(state, 0)[0]
 
 
-@pytest.mark.parametrize("manner", live.MANNERS)
-def test_whether_agents_are_listened_to_is_kept_with_them(agents, tmp_path, manner):
-    live.save(tmp_path, agents, CARD, 3600.0, manner)
-    assert live.load(tmp_path).manner == manner
+@pytest.mark.parametrize("mode", live.SERVING_MODES)
+def test_whether_agents_are_listened_to_is_kept_with_them(agents, tmp_path, mode):
+    live.save(tmp_path, agents, CARD, 3600.0, mode)
+    assert live.load(tmp_path).mode == mode

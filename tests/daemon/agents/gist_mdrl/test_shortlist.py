@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idlewatt.daemon.agents.gist_mdrl import course as training
 from idlewatt.daemon.agents.gist_mdrl import live
+from idlewatt.daemon.agents.gist_mdrl import site_training as training
 from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent, Hyperparameters
 from idlewatt.daemon.agents.gist_mdrl.desk import Desk, line_of
 from idlewatt.daemon.agents.gist_mdrl.environment import Environment, play
 from idlewatt.daemon.agents.gist_mdrl.live import SERVING, GistPolicy
 from idlewatt.daemon.agents.gist_mdrl.site import forms, queues_of
-from idlewatt.daemon.agents.kinds import Course, Stretch
+from idlewatt.daemon.agents.kinds import Stretch, TrainingConfig
 from idlewatt.daemon.agents.observation import observe
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run
@@ -123,10 +123,10 @@ def test_whatever_the_weights_every_job_is_run_where_it_may(nodes):
 def test_it_learns_on_22_and_on_1000_unequal_servers_and_advises_there(nodes, jobs, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "VALUES", Hyperparameters(batch=8, warm_up=8, discount=0.9))
     monkeypatch.setattr(training, "ROUND", 2)
-    course = Course(lambda number: stretch(nodes, number, jobs), [stretch(nodes, 99, 60, 2.0)], "fifo+first-fit", 0,
-                    1e9, tmp_path / "course", steps=2)
-    assert list(training.train(course))[-1].done == 1.0
-    policy = GistPolicy(live.load(course.folder / "best").agents, CARD)  # listened to, however little it has learned
+    config = TrainingConfig(lambda number: stretch(nodes, number, jobs), [stretch(nodes, 99, 60, 2.0)],
+                            "fifo+first-fit", 0, 1e9, tmp_path / "course", steps=2)
+    assert list(training.train(config))[-1].done == 1.0
+    policy = GistPolicy(live.load(config.folder / "best").agents, CARD)  # listened to, however little it has learned
     partition = policy.agents["a"].partition
     assert (partition.servers, partition.among) == (16, len(nodes))
     assert len({size[0] for size in partition.sizes}) == (2 if len(nodes) == 1000 else 0)
@@ -148,8 +148,8 @@ def test_an_agent_of_many_servers_holds_for_as_many_again_and_doubts_others(othe
 def test_fine_tuning_goes_on_where_a_node_was_added(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(training, "ROUND", 2)
     monkeypatch.setattr(training, "VALUES", replace(training.VALUES, batch=8, warm_up=8))
-    first = Course(lambda number: stretch(cluster(22), number), [stretch(cluster(22), 9, 60)], "fifo+first-fit", 0, 1e9,
-                   tmp_path / "first", steps=2)
+    first = TrainingConfig(lambda number: stretch(cluster(22), number), [stretch(cluster(22), 9, 60)],
+                           "fifo+first-fit", 0, 1e9, tmp_path / "first", steps=2)
     list(training.train(first))
     grown = replace(first, fit=lambda number: stretch(cluster(23), number), folder=tmp_path / "second",
                     start=first.folder / "best")

@@ -23,4 +23,4 @@ def trained(tmp_path_factory, tiny):
     from idlewatt.daemon.agents.maifs.train import train
 
     folder = tmp_path_factory.mktemp("maifs")
-    return folder, list(train(fungible.course(folder, steps=2)))
+    return folder, list(train(fungible.config(folder, steps=2)))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from fungible import INCUMBENT, course, stretch
+from fungible import INCUMBENT, config, stretch
 
 from idlewatt.daemon.agents.kinds import TrainingError, kinds
 from idlewatt.daemon.agents.maifs import train as training
@@ -29,7 +29,7 @@ def test_it_becomes_better_than_the_incumbent_and_its_card_tells_both_ways_of_le
 
 
 def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(trained, tmp_path):
-    again = course(tmp_path, steps=2)
+    again = config(tmp_path, steps=2)
     list(itertools.islice(train(again), 1))
     list(train(again))
     ours, theirs = (kinds()["maifs"].load(folder / "best").weights for folder in (trained[0], tmp_path))
@@ -38,7 +38,7 @@ def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(trained, t
 
 def test_history_in_which_no_use_of_cpus_is_known_is_refused(tmp_path):
     with pytest.raises(TrainingError, match="by CPUs or memory is known"):
-        next(train(course(tmp_path, fit=lambda number: replace(stretch(number), speeds=FLAT_SPEEDS))))
+        next(train(config(tmp_path, fit=lambda number: replace(stretch(number), speeds=FLAT_SPEEDS))))
 
 
 def test_numpy_and_torch_run_the_same_network():
@@ -60,8 +60,8 @@ def test_what_jobs_use_and_not_what_they_ask_for_is_worth_more_than_any_order_al
 
 
 def test_the_likelihood_of_a_joint_action_falls_where_two_agents_want_one_job():
-    piece = training.TraceWindows(training.CALLING, course("")).piece(0)
-    recorder, _ = training._recorded(training.TraceWindows(training.CALLING, course("")), piece, np.zeros(SIZE),
+    piece = training.TraceWindows(training.CALLING, config("")).piece(0)
+    recorder, _ = training._recorded(training.TraceWindows(training.CALLING, config("")), piece, np.zeros(SIZE),
                                      TEACHERS["synergy-tune"], 200)
     joint, actions = next((joint, actions) for joint, actions in recorder.made
                           if joint.able[:, actions.max() - 1].sum() > 1)

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from idlewatt.daemon.agents.kinds import Course
+from idlewatt.daemon.agents.kinds import TrainingConfig
 from idlewatt.daemon.agents.scorer import train as training
 from idlewatt.daemon.reproduce.scorer.regimes import INCUMBENT, Regime, stretch
 
@@ -23,10 +23,10 @@ def small(number, jobs=300):
 
 
 @pytest.fixture(scope="session")
-def course_of():
+def config_of():
     def made(folder, **changes):
-        course = Course(partial(small), [small(100), small(101)], INCUMBENT, 0, 3600.0, folder)
-        return dataclasses.replace(course, **changes)
+        config = TrainingConfig(partial(small), [small(100), small(101)], INCUMBENT, 0, 3600.0, folder)
+        return dataclasses.replace(config, **changes)
 
     return made
 
@@ -42,7 +42,7 @@ def tiny():
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory, course_of, tiny):
+def trained(tmp_path_factory, config_of, tiny):
     """Return the folder of a training that ran to its end, and what it told of itself."""
     folder = tmp_path_factory.mktemp("scorer")
-    return folder, list(training.train(course_of(folder)))
+    return folder, list(training.train(config_of(folder)))

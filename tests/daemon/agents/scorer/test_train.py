@@ -36,42 +36,42 @@ def test_it_becomes_better_than_the_incumbent_and_says_how_far_it_has_come(train
     assert card.seen["nodes"] == (4.0, 4.0)
 
 
-def test_a_training_that_was_left_goes_on_where_it_was(tmp_path, course_of):
-    course = course_of(tmp_path, budget_s=1000.0)
-    first = list(itertools.islice(train(course), 2))
-    again = next(train(course))
+def test_a_training_that_was_left_goes_on_where_it_was(tmp_path, config_of):
+    config = config_of(tmp_path, budget_s=1000.0)
+    first = list(itertools.islice(train(config), 2))
+    again = next(train(config))
     assert again.done > first[-1].done
     assert again.score < 1.1 * first[-1].score
-    assert list(train(course_of(tmp_path, budget_s=0.0))) == []
+    assert list(train(config_of(tmp_path, budget_s=0.0))) == []
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"objective": Objective(jct_mean=1.0)}, {"incumbent": "qssf+easy"}])
-def test_another_training_does_not_go_on_in_the_same_folder(trained, course_of, change):
+def test_another_training_does_not_go_on_in_the_same_folder(trained, config_of, change):
     with pytest.raises(CheckpointError, match="move it away"):
-        next(train(course_of(trained[0], budget_s=100.0, **change)))
+        next(train(config_of(trained[0], budget_s=100.0, **change)))
 
 
-def test_a_damaged_unfinished_training_is_refused_by_name(tmp_path, course_of):
+def test_a_damaged_unfinished_training_is_refused_by_name(tmp_path, config_of):
     (tmp_path / STATE).write_bytes(b"half a file")
     with pytest.raises(CheckpointError, match=STATE):
-        next(train(course_of(tmp_path)))
+        next(train(config_of(tmp_path)))
 
 
-def test_it_sets_out_from_a_model_where_that_is_better_than_all_it_knows(trained, tmp_path, course_of):
-    course = course_of(tmp_path, start=trained[0] / "best")
+def test_it_sets_out_from_a_model_where_that_is_better_than_all_it_knows(trained, tmp_path, config_of):
+    config = config_of(tmp_path, start=trained[0] / "best")
     known = kinds()["scorer"].load(trained[0] / "best").members[0]
     with ThreadPoolExecutor(1) as threads:
-        ground = ReplayWindows(course, threads)
-        begun = _set_out(EnsembleTraining(course), ground, 0).weights
+        ground = ReplayWindows(config, threads)
+        begun = _set_out(EnsembleTraining(config), ground, 0).weights
         trials = [ground.fit(number) for number in range(4)]
         ours, theirs = ground.pains([begun, known], trials)
     assert ours <= theirs
 
 
-def test_regret_hurts_more_than_the_same_gain_pleases(tmp_path, course_of, monkeypatch):
+def test_regret_hurts_more_than_the_same_gain_pleases(tmp_path, config_of, monkeypatch):
     regrets = {"even": [0.01, 0.01], "bold": [0.1, -0.1], "worse": [0.02, 0.02]}
     with ThreadPoolExecutor(1) as threads:
-        ground = ReplayWindows(course_of(tmp_path), threads)
+        ground = ReplayWindows(config_of(tmp_path), threads)
         monkeypatch.setattr(Arena, "regret", lambda arena, name: regrets[name][ground.select.index(arena)])
         even, bold, worse = ground.pains(["even", "bold", "worse"], ground.select)
     assert even == pytest.approx(0.01)
@@ -104,31 +104,31 @@ def site(ran, gpus, submit):
     return Stretch(Cluster.from_spec("1x8"), work, 0.0)
 
 
-def test_jobs_that_are_all_alike_are_refused(tmp_path, course_of):
+def test_jobs_that_are_all_alike_are_refused(tmp_path, config_of):
     alike = site(np.full(60, 600.0), np.full(60, 8), np.arange(60.0))
     with pytest.raises(TrainingError, match="alike"):
-        next(train(course_of(tmp_path, fit=lambda _: alike, select=[alike])))
+        next(train(config_of(tmp_path, fit=lambda _: alike, select=[alike])))
 
 
-def test_a_short_history_is_refused(tmp_path, course_of):
+def test_a_short_history_is_refused(tmp_path, config_of):
     few = site(np.arange(5) + 60.0, np.full(5, 8), np.arange(5.0))
     with pytest.raises(TrainingError, match="5 jobs"):
-        next(train(course_of(tmp_path, fit=lambda _: few, select=[few])))
+        next(train(config_of(tmp_path, fit=lambda _: few, select=[few])))
 
 
-def test_a_history_without_later_part_is_refused(tmp_path, course_of):
+def test_a_history_without_later_part_is_refused(tmp_path, config_of):
     with pytest.raises(TrainingError, match="later history"):
-        next(train(course_of(tmp_path, select=[])))
+        next(train(config_of(tmp_path, select=[])))
 
 
-def test_a_site_where_nobody_waits_is_refused(tmp_path, course_of):
+def test_a_site_where_nobody_waits_is_refused(tmp_path, config_of):
     idle = site(np.arange(60) + 60.0, np.ones(60, int), 1e4 * np.arange(60.0))
     with pytest.raises(TrainingError, match="nobody waits"):
-        next(train(course_of(tmp_path, fit=lambda _: idle, select=[idle])))
+        next(train(config_of(tmp_path, fit=lambda _: idle, select=[idle])))
 
 
-def test_an_objective_that_is_no_number_ends_the_training_and_keeps_the_best(tmp_path, course_of, monkeypatch):
-    training = train(course_of(tmp_path, budget_s=1000.0))
+def test_an_objective_that_is_no_number_ends_the_training_and_keeps_the_best(tmp_path, config_of, monkeypatch):
+    training = train(config_of(tmp_path, budget_s=1000.0))
     next(training)
     kept = (tmp_path / "best" / "weights.safetensors").read_bytes()
     monkeypatch.setattr(Arena, "score", lambda self, weights: math.nan)
@@ -159,12 +159,12 @@ def test_a_policy_that_orders_by_what_is_told_is_imitated_well():
     assert imitation.agreement(learned, imitation.lesson([other], policy)) > 0.85
 
 
-def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(tmp_path, course_of):
+def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(tmp_path, config_of):
     for folder, stops in ((tmp_path / "one", False), (tmp_path / "two", True)):
-        course = course_of(folder, steps=6, budget_s=0.0)
+        config = config_of(folder, steps=6, budget_s=0.0)
         if stops:
-            list(itertools.islice(train(course), 3))
-        assert list(train(course))[-1].done == 1.0
+            list(itertools.islice(train(config), 3))
+        assert list(train(config))[-1].done == 1.0
     ours, theirs = (kinds()["scorer"].load(tmp_path / name / "best").members for name in ("one", "two"))
     assert np.array_equal(ours, theirs)
 
@@ -182,8 +182,8 @@ def test_learning_and_what_is_imitated_go_by_the_speeds_of_the_stretch():
     assert asked[1] > asked[0]  # there is more of a queue
 
 
-def test_an_unfinished_training_with_other_speeds_is_not_gone_on_with(tmp_path, course_of):
-    plain_course = course_of(tmp_path)
+def test_an_unfinished_training_with_other_speeds_is_not_gone_on_with(tmp_path, config_of):
+    plain = config_of(tmp_path)
     speeds = SiteSpeeds("site", (SpeedGroup("*", "*", 50, spread={"spine": SpeedCell(0.5, 0.4, 0.6, "measured", 50)}),))
-    other = replace(plain_course, select=[replace(stretch, speeds=speeds) for stretch in plain_course.select])
-    assert EnsembleTraining(plain_course).plan != EnsembleTraining(other).plan
+    other = replace(plain, select=[replace(stretch, speeds=speeds) for stretch in plain.select])
+    assert EnsembleTraining(plain).plan != EnsembleTraining(other).plan

@@ -17,4 +17,4 @@ def tiny():
 def trained(tmp_path_factory, tiny):
     """Return the folder of a training that ran to its end, and what it told of itself."""
     folder = tmp_path_factory.mktemp("topdrl")
-    return folder, list(train(distant.course(folder, steps=4)))
+    return folder, list(train(distant.config(folder, steps=4)))

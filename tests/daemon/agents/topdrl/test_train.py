@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from distant import HOUR_S, course, stretch
+from distant import HOUR_S, config, stretch
 from scipy.optimize import check_grad
 
 from idlewatt.daemon.agents.checkpoint import CheckpointError
@@ -31,7 +31,7 @@ def test_it_becomes_better_than_the_incumbent_and_its_card_says_so(trained):
 
 @pytest.mark.long
 def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(trained, tmp_path):
-    again = course(tmp_path, steps=4)
+    again = config(tmp_path, steps=4)
     list(itertools.islice(train(again), 2))
     list(train(again))
     ours, theirs = (kinds()["topdrl"].load(folder / "best").weights for folder in (trained[0], tmp_path))
@@ -39,33 +39,33 @@ def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(trained, t
 
 
 def test_a_training_that_is_done_has_nothing_left_to_do(trained):
-    assert list(train(course(trained[0], steps=4))) == []
+    assert list(train(config(trained[0], steps=4))) == []
 
 
 def test_another_training_does_not_go_on_in_the_same_folder(trained):
     with pytest.raises(CheckpointError, match="move it away"):
-        next(train(course(trained[0], seed=1, steps=9)))
+        next(train(config(trained[0], seed=1, steps=9)))
 
 
 def test_a_damaged_unfinished_training_is_refused_by_name(tmp_path):
     (tmp_path / STATE).write_bytes(b"half a file")
     with pytest.raises(CheckpointError, match=STATE):
-        next(train(course(tmp_path, steps=1)))
+        next(train(config(tmp_path, steps=1)))
 
 
 def test_a_history_whose_speeds_nobody_knows_is_refused(tmp_path):
-    flat = course(tmp_path, fit=lambda number: stretch(number, speeds=FLAT_SPEEDS))
+    flat = config(tmp_path, fit=lambda number: stretch(number, speeds=FLAT_SPEEDS))
     with pytest.raises(TrainingError, match="when scattered is known"):
         next(train(flat))
 
 
 def test_it_sets_out_from_a_model_where_that_is_better(trained, tmp_path):
-    begun = next(train(course(tmp_path, steps=1, start=trained[0] / "best")))
+    begun = next(train(config(tmp_path, steps=1, start=trained[0] / "best")))
     assert begun.score <= trained[1][0].score
 
 
 def test_what_a_decision_cost_later_adds_up_to_what_the_replay_cost():
-    piece = piece_of(stretch(), "fifo+first-fit+easy", course(None).objective, np.random.default_rng(0))
+    piece = piece_of(stretch(), "fifo+first-fit+easy", config(None).objective, np.random.default_rng(0))
     done = piece.stretch.replayed(named("fifo+first-fit+easy"))
     assert piece.cost(done) == pytest.approx(1.0)
     whole = replace(piece, horizon_s=1e12).later(done, np.array([-1e9, 1e12]))
@@ -75,7 +75,7 @@ def test_what_a_decision_cost_later_adds_up_to_what_the_replay_cost():
 
 
 def test_waiting_for_closer_places_is_a_rule_of_its_own(tmp_path):
-    ground = TraceWindows(TRADE, course(tmp_path))
+    ground = TraceWindows(TRADE, config(tmp_path))
     piece = ground.piece(0)
     starts = {name: recorded(TRADE, ground, piece, rule).done.start for name, rule in RULES.items()}
     assert not np.array_equal(starts["sjf"], starts["sjf-close"])

@@ -45,7 +45,7 @@ def test_a_job_of_several_nodes_takes_its_recorded_time_on_nodes_that_are_close(
 
 
 def test_an_agent_that_cannot_serve_a_site_is_told_with_its_reason_and_not_tried_again(tmp_path, monkeypatch):
-    def refuses(course):
+    def refuses(config):
         raise TrainingError("no partition has the form")
 
     monkeypatch.setattr(run, "kind_of", lambda name: Kind(name, refuses, lambda folder: None))

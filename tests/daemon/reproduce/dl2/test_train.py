@@ -31,8 +31,8 @@ class Bundles:
         bundle_each(cluster, jobs, used)
 
 
-def trained(course):
-    training = SlotTraining(course).resume()
+def trained(config):
+    training = SlotTraining(config).resume()
     return list(training.run()), training
 
 
@@ -42,9 +42,9 @@ def agreement(weights, taught):
 
 
 def test_imitation_comes_closer_to_the_teacher():
-    course = replace(SHORT, updates=0, values=replace(TINY, imitation_updates=400))
-    _, training = trained(course)
-    unseen = lessons(replace(course, seed=9))
+    config = replace(SHORT, updates=0, values=replace(TINY, imitation_updates=400))
+    _, training = trained(config)
+    unseen = lessons(replace(config, seed=9))
     assert agreement(FlatAgent.fresh(TINY.shape, 0).weights, unseen) < 0.1
     assert agreement(training.policy, unseen) > 0.4
 
@@ -70,9 +70,9 @@ def test_the_best_is_kept_whatever_comes_later():
 
 def test_a_training_that_was_interrupted_ends_as_if_it_had_not_been(tmp_path):
     whole, _ = trained(SHORT)
-    course = replace(SHORT, folder=tmp_path)
-    next(step for step in SlotTraining(course).run() if step.update == SHORT.updates)  # stops inside of a trace
-    resumed = SlotTraining(course).resume()
+    config = replace(SHORT, folder=tmp_path)
+    next(step for step in SlotTraining(config).run() if step.update == SHORT.updates)  # stops inside of a trace
+    resumed = SlotTraining(config).resume()
     assert 0 < resumed.updates < SHORT.updates
     last = list(resumed.run())[-1]
     assert last.jct == whole[-1].jct
@@ -92,8 +92,8 @@ def test_another_training_is_not_gone_on_with(tmp_path):
 
 @pytest.mark.parametrize("change", [{"warm_up": False}, {"critic": False}, {"replay": False}, {"discount": 0.0}])
 def test_every_part_of_the_paper_can_be_left_out(change):
-    course = replace(SHORT, updates=20, judged_every=20)
-    (_, whole), (steps, part) = trained(course), trained(replace(course, options=replace(PAPER, **change)))
+    config = replace(SHORT, updates=20, judged_every=20)
+    (_, whole), (steps, part) = trained(config), trained(replace(config, options=replace(PAPER, **change)))
     assert steps[-1].update == 20
     assert any(not np.array_equal(array, whole.policy[name]) for name, array in part.policy.items())
 
@@ -102,8 +102,8 @@ def test_a_model_without_a_curve_keeps_no_trace_from_ending(monkeypatch):
     monkeypatch.setattr(learning, "LONGEST", 80)
     blind = cluster(4)
     blind.rates[:3] = 0.0  # some job of every trace
-    course = replace(SHORT, cluster=blind, updates=100, judged_every=100, options=replace(PAPER, warm_up=False))
-    steps, training = trained(course)
+    config = replace(SHORT, cluster=blind, updates=100, judged_every=100, options=replace(PAPER, warm_up=False))
+    steps, training = trained(config)
     assert [step.update for step in steps] == [0, 100]
     assert [step.jct for step in steps] == [HOPELESS, HOPELESS]
     assert all(np.isfinite(array).all() for array in training.policy.values())

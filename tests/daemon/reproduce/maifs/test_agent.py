@@ -15,7 +15,7 @@ from idlewatt.daemon.reproduce.maifs.arena import begin, replay, site_of, watch
 from idlewatt.daemon.reproduce.maifs.baselines import Synergy, srsf
 from idlewatt.daemon.reproduce.maifs.placing import TUNE
 from idlewatt.daemon.reproduce.maifs.sight import PAIR_INPUTS, SEEN
-from idlewatt.daemon.reproduce.maifs.train import WindowBench, course, figures, score
+from idlewatt.daemon.reproduce.maifs.train import WindowBench, evolution_config, figures, score
 
 STATES = 100_000
 
@@ -162,10 +162,10 @@ def test_agents_see_types_sensitivity_watts_and_their_leaf_switch():
     assert able[1, 0].tolist() == [1, 1, 1]
 
 
-def test_a_training_never_ends_worse_than_it_began_and_the_same_course_gives_the_same_agent():
+def test_a_training_never_ends_worse_than_it_began_and_the_same_config_gives_the_same_agent():
     tasks = [(SITE, drawn(seed, 12)) for seed in range(6)]
     bench = WindowBench(lambda number: tasks[number % 4], tasks[4:], Synergy(srsf, TUNE))
-    config = replace(course(1, 2), pairs=2, at_once=2, chosen_every=1)
+    config = replace(evolution_config(1, 2), pairs=2, at_once=2, chosen_every=1)
     first, again = (list(train(config, bench)) for _ in range(2))
     assert [step.round for step in first] == [0, 1, 2]
     assert np.array_equal(first[-1].best, again[-1].best)
@@ -176,8 +176,8 @@ def test_a_training_never_ends_worse_than_it_began_and_the_same_course_gives_the
 def test_an_agent_is_kept_whole_with_its_card(tmp_path):
     tasks = [(SITE, drawn(0, 5))]
     bench = WindowBench(lambda number: tasks[0], tasks, Synergy(srsf, TUNE))
-    step = next(train(course(1, 0), bench))
-    ArenaMaifs(step.best).save(tmp_path, card_of("maifs", course(1, 0), step, "log_ratio_to_tune", "made up"))
+    step = next(train(evolution_config(1, 0), bench))
+    ArenaMaifs(step.best).save(tmp_path, card_of("maifs", evolution_config(1, 0), step, "log_ratio_to_tune", "made up"))
     kept, _ = checkpoint.load(tmp_path, SCHEMA, like={"maifs": network.initial(0)})
     assert kept["maifs"] == pytest.approx(step.best, abs=1e-6)
 

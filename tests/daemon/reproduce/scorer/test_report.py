@@ -107,7 +107,7 @@ def test_what_is_published_of_philly_is_not_learned_from():
 
 
 def test_models_are_judged_by_traces_that_none_of_them_has_seen():
-    course = trial.made_up(0, 1.0, Path("unused"))
-    fit = course.fit(0).workload.run
-    assert not np.array_equal(fit, course.select[0].workload.run)
-    assert len(course.select) == trial.SELECT
+    config = trial.made_up(0, 1.0, Path("unused"))
+    fit = config.fit(0).workload.run
+    assert not np.array_equal(fit, config.select[0].workload.run)
+    assert len(config.select) == trial.SELECT

@@ -109,13 +109,13 @@ def test_imitation_teaches_what_was_shown():
 
 
 def test_rewards_add_up_to_the_work_done_less_the_waiting():
-    course = CanvasTrainingConfig(waiting=2.0, tables=1)
-    seat = Seat(course, 0)
+    config = CanvasTrainingConfig(waiting=2.0, tables=1)
+    seat = Seat(config, 0)
     jobs, earned = seat.table.jobs, 0.0
     while (table := seat.table).jobs is jobs:
         earned += seat.act(rule(table.view()))[0]
     hours = (jobs.run.sum() - 2.0 * (jobs.start - jobs.submit).sum()) / 3600.0
-    assert earned == pytest.approx(hours / 64 / course.horizon_h, rel=0.02)
+    assert earned == pytest.approx(hours / 64 / config.horizon_h, rel=0.02)
 
 
 def test_advantages_look_as_far_ahead_as_discounts_allow():

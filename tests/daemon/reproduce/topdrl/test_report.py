@@ -49,7 +49,7 @@ def test_what_was_trained_is_not_trained_again(tmp_path, monkeypatch):
     assert reproduce("topdrl", "--dir", tmp_path, **QUICK).exit_code == 0
     assert (tmp_path / "report.md").is_file()
     other = reproduce("topdrl", "--dir", tmp_path, **{**QUICK, "literal_rounds": 1, "episodes": 5})
-    assert isinstance(other.exception, TypeError)  # another course is trained anew, and here nothing can be
+    assert isinstance(other.exception, TypeError)  # another config is trained anew, and here nothing can be
 
 
 def test_traces_that_are_missing_are_told_before_anything_is_trained(tmp_path):

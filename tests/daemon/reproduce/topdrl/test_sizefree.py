@@ -13,9 +13,9 @@ from idlewatt.daemon.reproduce.topdrl.arena import MIXES, made_up, outcome
 from idlewatt.daemon.reproduce.topdrl.sizefree import kernel
 from idlewatt.daemon.reproduce.topdrl.sizefree.agent import SCHEMA, SizeFree
 from idlewatt.daemon.reproduce.topdrl.sizefree.network import initial
-from idlewatt.daemon.reproduce.topdrl.sizefree.train import QueueBench, course
+from idlewatt.daemon.reproduce.topdrl.sizefree.train import QueueBench, evolution_config
 
-SHORT, BENCH = replace(course(1, 4), pairs=3, at_once=2, pool=4, chosen_every=2), QueueBench(pool=4, judges=4)
+SHORT, BENCH = replace(evolution_config(1, 4), pairs=3, at_once=2, pool=4, chosen_every=2), QueueBench(pool=4, judges=4)
 
 
 def test_a_training_never_ends_worse_than_it_began_and_leaves_the_first_layers_as_they_were():

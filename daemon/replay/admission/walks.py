@@ -1,7 +1,7 @@
 """What starts whatever Slurm does not tell: the queue walked once for each thing that it may have done before.
 
 Which nodes Slurm keeps for a job without GPUs depends on weights in its controller, which the last jobs with GPUs have
-left there and nobody can read. The queue is walked in several courses, with the weights after each of three possible
+left there and nobody can read. The queue is walked several times, with the weights after each of three possible
 pasts. What starts in all of them starts; of what starts in some of them nothing is known.
 """
 
@@ -58,7 +58,7 @@ def walk(gate: Gate, planning: bool, line: Sequence[Turn]) -> tuple[dict[int, Pl
 
 def _compared(gate: Gate, planning: bool, line: Sequence[Turn], told: dict[int, Placement | Hold],
               supposed: Sequence[Turn]) -> dict[int, Placement | Hold]:
-    """Return what holds in all courses of a short queue, that some of the jobs ask for few switches included."""
+    """Return what holds in all walks of a short queue, that some of the jobs ask for few switches included."""
     if len(line) > MOST_EXACT:
         return told
     slurms = [turn.job for turn in line[:-1] if not turn.job.owner]
@@ -167,7 +167,7 @@ def _after(gate: Gate, past: int) -> Gate:
 
 
 def _agreed(found: Placement | Hold, others: Iterable[Placement | Hold | None], doubt: Hold) -> Placement | Hold:
-    """Return what holds in all courses, else that it is not known, and of several things that are not the first."""
+    """Return what holds in all walks, else that it is not known, and of several things that are not the first."""
     if isinstance(found, Hold) and found.cause == UNKNOWN:
         return found
     starts = isinstance(found, Placement)

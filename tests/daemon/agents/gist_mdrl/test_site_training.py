@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from idlewatt.daemon.agents.gist_mdrl import course as training
 from idlewatt.daemon.agents.gist_mdrl import live
+from idlewatt.daemon.agents.gist_mdrl import site_training as training
 from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent, Hyperparameters
 from idlewatt.daemon.agents.gist_mdrl.live import SERVING
 from idlewatt.daemon.agents.gist_mdrl.site import Episodes, flavors_of, forms, single_server
-from idlewatt.daemon.agents.kinds import Course, Figures, Objective, Stretch, TrainingError
+from idlewatt.daemon.agents.kinds import Figures, Objective, Stretch, TrainingConfig, TrainingError
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import Workload
@@ -32,10 +32,10 @@ def stretch(number=0, *, jobs=200, sizes=(1, 2, 4, 8), nodes=2, extra=(), **colu
 
 
 @pytest.fixture
-def course(tmp_path, monkeypatch):
+def config(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "VALUES", Hyperparameters(batch=8, warm_up=8, discount=0.9))
     monkeypatch.setattr(training, "ROUND", 2)
-    return Course(stretch, [stretch(99, jobs=80)], "fifo+first-fit", 0, 1e9, tmp_path / "course")
+    return TrainingConfig(stretch, [stretch(99, jobs=80)], "fifo+first-fit", 0, 1e9, tmp_path / "course")
 
 
 def test_flavours_are_the_sizes_that_occur_with_the_limits_that_nearly_all_keep():
@@ -66,26 +66,26 @@ def test_configured_flavours_are_the_agents_and_two_may_differ_in_their_limit_al
     assert flavors_of(partition, gpus, limit_s).tolist() == [0, 1, 1, 2, -1]
 
 
-def test_a_flavour_that_no_partition_can_hold_is_refused_with_its_place(course):
+def test_a_flavour_that_no_partition_can_hold_is_refused_with_its_place(config):
     with pytest.raises(TrainingError, match=r"flavours\[1\] \(huge\): no partition can hold it"):
-        next(training.train(replace(course, flavours=(TABLE[0], FlavourSettings(name="huge", gpus=17)))))
+        next(training.train(replace(config, flavours=(TABLE[0], FlavourSettings(name="huge", gpus=17)))))
 
 
-def test_too_few_configured_flavours_are_refused_with_what_to_do(course):
+def test_too_few_configured_flavours_are_refused_with_what_to_do(config):
     with pytest.raises(TrainingError, match="fewer than two configured flavours are for single servers of a"):
-        next(training.train(replace(course, flavours=(TABLE[0],))))
+        next(training.train(replace(config, flavours=(TABLE[0],))))
 
 
-def test_jobs_of_no_flavour_are_told_with_the_reason(course, caplog):
-    next(training.train(replace(course, flavours=tuple(TABLE[:3]))))
+def test_jobs_of_no_flavour_are_told_with_the_reason(config, caplog):
+    next(training.train(replace(config, flavours=tuple(TABLE[:3]))))
     assert re.search(r"\d+ of \d+ single-server jobs of partition a are of no flavour; of the first: it asks for no "
                      "time limit, and the longest flavour of its size", caplog.text)
 
 
-def test_fine_tuning_goes_on_from_the_agents_of_partitions_that_are_there_alike(course, tmp_path, caplog):
-    list(itertools.islice(training.train(course), 2))
-    before = live.load(course.folder / "best").agents["a"].weights
-    again = replace(course, folder=tmp_path / "again", start=course.folder / "best", steps=1)
+def test_fine_tuning_goes_on_from_the_agents_of_partitions_that_are_there_alike(config, tmp_path, caplog):
+    list(itertools.islice(training.train(config), 2))
+    before = live.load(config.folder / "best").agents["a"].weights
+    again = replace(config, folder=tmp_path / "again", start=config.folder / "best", steps=1)
     assert "anew" not in caplog.text
     list(training.train(again))
     ours = live.load(tmp_path / "again" / "best").agents["a"].weights
@@ -95,14 +95,14 @@ def test_fine_tuning_goes_on_from_the_agents_of_partitions_that_are_there_alike(
     assert "partition a is learned anew: its flavours or servers are others now" in caplog.text
 
 
-def test_a_partition_that_was_renamed_between_trainings_is_learned_anew_and_that_is_said(course, tmp_path, caplog):
-    training._training(replace(course, start=tmp_path), forms(stretch())[0]["a"], 0, [stretch()], None)
+def test_a_partition_that_was_renamed_between_trainings_is_learned_anew_and_that_is_said(config, tmp_path, caplog):
+    training._training(replace(config, start=tmp_path), forms(stretch())[0]["a"], 0, [stretch()], None)
     assert "partition a is learned anew: the model to go on from has no agent for it" in caplog.text
 
 
-def test_the_names_of_flavours_are_kept_with_the_weights(course):
-    next(training.train(replace(course, flavours=tuple(TABLE[:3]))))
-    loaded = live.load(course.folder / "best").agents["a"]
+def test_the_names_of_flavours_are_kept_with_the_weights(config):
+    next(training.train(replace(config, flavours=tuple(TABLE[:3]))))
+    loaded = live.load(config.folder / "best").agents["a"]
     assert [flavor.name for flavor in loaded.partition.flavors] == ["short", "long", "large"]
 
 
@@ -111,9 +111,9 @@ def test_the_names_of_flavours_are_kept_with_the_weights(course):
     ({"extra": [{"name": "z", "gpus": 8, "partitions": ["a", "other"]}]}, "shares nodes with other"),
     ({"jobs": 20}, "20 single-server jobs are too few"),
     ({"sizes": (4,)}, "want as many GPUs")])
-def test_a_partition_of_another_form_is_refused_with_the_reason(course, changed, why):
+def test_a_partition_of_another_form_is_refused_with_the_reason(config, changed, why):
     with pytest.raises(TrainingError, match=why):
-        next(training.train(replace(course, fit=lambda number: stretch(number, **changed))))
+        next(training.train(replace(config, fit=lambda number: stretch(number, **changed))))
 
 
 def test_episodes_are_pieces_of_history_that_do_not_tell_how_long_jobs_run():
@@ -127,66 +127,66 @@ def test_episodes_are_pieces_of_history_that_do_not_tell_how_long_jobs_run():
     assert episode[-1].submit_s <= np.mean([arrival.run_s for arrival in episode]) + 1.0
 
 
-def test_the_best_agents_are_kept_and_can_be_loaded(course):
-    progress = list(itertools.islice(training.train(course), 3))
+def test_the_best_agents_are_kept_and_can_be_loaded(config):
+    progress = list(itertools.islice(training.train(config), 3))
     assert progress[0].saved
     assert progress[0].score > 0
-    loaded = live.load(course.folder / "best")
+    loaded = live.load(config.folder / "best")
     assert list(loaded.agents) == ["a"]
     assert loaded.doubt(ClusterState.of(stretch().cluster, stretch().workload)) is None
     assert all(later.score <= earlier.score for earlier, later in itertools.pairwise(progress))
 
 
-@pytest.mark.parametrize(("used", "manner"), [
+@pytest.mark.parametrize(("used", "mode"), [
     ({"listened": 0.6}, "listened"), ({"listened": 0.49, "abstains": 0.49}, "first_fit"),
     ({"listened": 0.49}, "abstains"), ({"listened": 0.5}, "abstains")])
-def test_who_has_less_utilisation_than_first_fit_on_later_days_is_not_listened_to(course, monkeypatch, used, manner):
-    def replayed(policy, stretch, course):
+def test_who_has_less_utilisation_than_first_fit_on_later_days_is_not_listened_to(config, monkeypatch, used, mode):
+    def replayed(policy, stretch, config):
         # What is not listened to looks a little better than first fit, and whoever loses utilisation much faster.
-        mine = getattr(policy, "manner", "first_fit")
+        mine = getattr(policy, "mode", "first_fit")
         use = used.get(mine, 0.5 + 0.01 * (mine == "abstains"))
         return Figures(1.0 if use < 0.5 else 50.0, 1.0, 1.0, 1.0, None, use)
 
     monkeypatch.setattr(training, "_replayed", replayed)
-    list(training.train(replace(course, steps=1, objective=Objective(1.0, 0.0, 0.0, utilization=9.0))))
-    assert live.load(course.folder / "best").manner == manner
+    list(training.train(replace(config, steps=1, objective=Objective(1.0, 0.0, 0.0, utilization=9.0))))
+    assert live.load(config.folder / "best").mode == mode
 
 
-def test_an_interrupted_course_goes_on(course):
-    first = list(itertools.islice(training.train(course), 2))[-1]
-    state = training.train(course)
+def test_an_interrupted_training_goes_on(config):
+    first = list(itertools.islice(training.train(config), 2))[-1]
+    state = training.train(config)
     second = next(state)
     assert second.score <= first.score
     assert second.done >= first.done
     with pytest.raises(TrainingError, match="cannot be gone on with"):
-        next(training.train(replace(course, seed=1)))
+        next(training.train(replace(config, seed=1)))
 
 
-def test_partitions_without_an_agent_are_told(course, caplog):
-    mixed = replace(course, fit=lambda number: stretch(number, extra=[
+def test_partitions_without_an_agent_are_told(config, caplog):
+    mixed = replace(config, fit=lambda number: stretch(number, extra=[
         {"name": "z", "gpus": 8, "partitions": ["lonely"]}]))
     next(training.train(mixed))
     assert "partition lonely gets no agent" in caplog.text
 
 
-def test_a_course_ends_when_the_budget_is_spent(course):
-    steps = list(training.train(replace(course, budget_s=1e-9)))
+def test_a_training_ends_when_the_budget_is_spent(config):
+    steps = list(training.train(replace(config, budget_s=1e-9)))
     assert [step.done for step in steps] == [1.0]
     assert steps[0].saved
 
 
-def test_a_device_that_is_not_there_is_told(course):
+def test_a_device_that_is_not_there_is_told(config):
     if torch.cuda.is_available():
-        assert next(training.train(replace(course, device="auto"))).saved
+        assert next(training.train(replace(config, device="auto"))).saved
         return
     with pytest.raises(TrainingError, match="no CUDA device here"):
-        next(training.train(replace(course, device="cuda")))
+        next(training.train(replace(config, device="cuda")))
 
 
 @pytest.mark.long
-def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(course, tmp_path):
+def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(config, tmp_path):
     for name, stops in (("one", False), ("two", True)):
-        counted = replace(course, folder=tmp_path / name, steps=5)
+        counted = replace(config, folder=tmp_path / name, steps=5)
         if stops:
             list(itertools.islice(training.train(counted), 1))
         assert list(training.train(counted))[-1].done == 1.0

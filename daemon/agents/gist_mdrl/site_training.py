@@ -18,18 +18,18 @@ from ...policies import named
 from ...replay.engine import Policy, run
 from ...replay.state import ClusterState
 from ..checkpoint import CheckpointError, write
-from ..kinds import Course, Figures, Progress, Stretch, TrainingError, figures
+from ..kinds import Figures, Progress, Stretch, TrainingConfig, TrainingError, figures
 from . import live
 from .agent import GistAgent, Hyperparameters
 from .environment import GpuPartition
-from .live import SERVING, GistPolicy, Manner
+from .live import SERVING, GistPolicy, ServingMode
 from .site import Episodes, forms, single_server
 from .train import PartitionTraining
 
 log = logging.getLogger(__name__)
 
 STATE = "state.json"
-LISTENED: Manner = "listened"
+LISTENED: ServingMode = "listened"
 ROUND = 50
 """Episodes of each agent between looks at the clock."""
 MOST_EPISODES = 3000
@@ -42,9 +42,9 @@ TUNING = replace(VALUES, exploration=(0.3, 0.1), learning_rate=(3e-4, 2e-5))
 
 @dataclass
 class School:
-    """All agents of a course, and how far they have come."""
+    """All agents of a config, and how far they have come."""
 
-    course: Course
+    config: TrainingConfig
     trainings: Mapping[str, PartitionTraining]
     incumbent: Sequence[Figures]
     """On each stretch of ``select``."""
@@ -60,9 +60,9 @@ class School:
     def done(self) -> float:
         """Return the share of the budget that is spent; 1 when there is nothing left to learn."""
         episodes = min(training.episodes for training in self.trainings.values())
-        if self.course.steps is not None:
-            return min(1.0, episodes / max(1, self.course.steps))
-        return min(1.0, max(self.spent_s / self.course.budget_s, episodes / MOST_EPISODES))
+        if self.config.steps is not None:
+            return min(1.0, episodes / max(1, self.config.steps))
+        return min(1.0, max(self.spent_s / self.config.budget_s, episodes / MOST_EPISODES))
 
     def round(self) -> Progress:
         """Learn for a while; look at later history when as long was learned as the last look took.
@@ -76,13 +76,13 @@ class School:
         learned_s = time.monotonic() - began
         self.since_look_s += learned_s
         self.spent_s += learned_s
-        due = self.course.steps is not None or self.since_look_s >= self.looked_s or self.done >= 1.0
+        due = self.config.steps is not None or self.since_look_s >= self.looked_s or self.done >= 1.0
         saved = due and self._look()
         return Progress(self.done, self.best, saved)
 
     def _episodes(self, training: PartitionTraining) -> int:
-        """Return how many episodes a round has; a step of a course is an episode of each agent."""
-        steps = self.course.steps
+        """Return how many episodes a round has; a step of a config is an episode of each agent."""
+        steps = self.config.steps
         return ROUND if steps is None else min(ROUND, steps - training.episodes)
 
     def _look(self) -> bool:
@@ -91,73 +91,73 @@ class School:
         Who has less utilisation than first fit, or does no better than what decides without agents, is not listened to.
         """
         began = time.monotonic()
-        alone: tuple[Manner, ...] = ("first_fit", "abstains") if self.best is None else ()
-        better = any([self._better(manner) for manner in (*alone, LISTENED)])
+        alone: tuple[ServingMode, ...] = ("first_fit", "abstains") if self.best is None else ()
+        better = any([self._better(mode) for mode in (*alone, LISTENED)])
         self.looked_s, self.since_look_s = time.monotonic() - began, 0.0
         self.spent_s += self.looked_s
         self._save()
         return better
 
-    def _better(self, manner: Manner) -> bool:
-        card = ModelCard("gist_mdrl", "0", time.time(), self.course.seed, version("idlewatt"), "", "", kind="gist_mdrl")
+    def _better(self, mode: ServingMode) -> bool:
+        card = ModelCard("gist_mdrl", "0", time.time(), self.config.seed, version("idlewatt"), "", "", kind="gist_mdrl")
         agents = {name: training.agent for name, training in self.trainings.items()}
-        policy = GistPolicy(agents, card, self.course.objective.longest_wait_s, manner)
-        found = [_replayed(policy, stretch, self.course) for stretch in self.course.select]
-        worth = float(np.mean([one.relative(before, self.course.objective)
+        policy = GistPolicy(agents, card, self.config.objective.longest_wait_s, mode)
+        found = [_replayed(policy, stretch, self.config) for stretch in self.config.select]
+        worth = float(np.mean([one.relative(before, self.config.objective)
                                for one, before in zip(found, self.incumbent, strict=True)]))
         used = float(np.mean([one.utilization for one in found]))
         if self.floor is None:
             self.floor = used
         better = self.best is None or (worth < self.best and used >= self.floor)
-        log.info("seen on later history", extra={"manner": manner, "worth": worth, "utilization": used})
+        log.info("seen on later history", extra={"manner": mode, "worth": worth, "utilization": used})
         if better:
             self.best = worth
-            live.save(self.course.folder / "best", agents, card, self.course.objective.longest_wait_s, manner)
+            live.save(self.config.folder / "best", agents, card, self.config.objective.longest_wait_s, mode)
         return better
 
     def _save(self) -> None:
         for number, training in enumerate(self.trainings.values()):
-            training.save(self.course.folder / f"agent{number}")
+            training.save(self.config.folder / f"agent{number}")
         told = {"spent_s": self.spent_s, "best": self.best, "floor": self.floor}
-        write(self.course.folder / STATE, json.dumps(told).encode())
+        write(self.config.folder / STATE, json.dumps(told).encode())
 
     def resume(self) -> None:
         """Go on where an earlier training was left, if there was one; ``TrainingError`` when it was another one."""
-        if not (self.course.folder / STATE).exists():
+        if not (self.config.folder / STATE).exists():
             return
         try:
-            told = json.loads((self.course.folder / STATE).read_bytes())
+            told = json.loads((self.config.folder / STATE).read_bytes())
             self.spent_s, self.best, self.floor = float(told["spent_s"]), told["best"], told["floor"]
             for number, training in enumerate(self.trainings.values()):
-                training.resume(self.course.folder / f"agent{number}")
+                training.resume(self.config.folder / f"agent{number}")
         except (OSError, ValueError, KeyError, TypeError, CheckpointError) as error:
-            raise TrainingError(f"{self.course.folder}: the training there cannot be gone on with: {error}") from error
+            raise TrainingError(f"{self.config.folder}: the training there cannot be gone on with: {error}") from error
 
 
-def train(course: Course) -> Iterator[Progress]:
+def train(config: TrainingConfig) -> Iterator[Progress]:
     """Train an agent for each partition that has the paper's form; ``TrainingError`` when none has.
 
-    Those go on from ``course.start`` whose partition it has an agent for, of the same form; the others begin anew.
+    Those go on from ``config.start`` whose partition it has an agent for, of the same form; the others begin anew.
     """
-    first = course.fit(0)
-    _refuse_impossible(course, first)
-    fitting, reasons = forms(first, course.flavours)
+    first = config.fit(0)
+    _refuse_impossible(config, first)
+    fitting, reasons = forms(first, config.flavours)
     if not fitting:
         told = "; ".join(f"{name}: {why}" for name, why in reasons.items())
         raise TrainingError(f"no partition has the form that gist_mdrl is made for ({told}); try another agent")
     for name, why in reasons.items():
         log.warning("partition %s gets no agent, a heuristic decides there: %s", name, why)
-    _tell_unnamed(course, first, fitting)
-    course.folder.mkdir(parents=True, exist_ok=True)
-    stretches = [course.fit(number) for number in range(Episodes.STRETCHES)]
+    _tell_unnamed(config, first, fitting)
+    config.folder.mkdir(parents=True, exist_ok=True)
+    stretches = [config.fit(number) for number in range(Episodes.STRETCHES)]
     try:
-        before = live.load(course.start).agents if course.start is not None else {}
-        trainings = {name: _training(course, partition, number, stretches, before.get(name))
+        before = live.load(config.start).agents if config.start is not None else {}
+        trainings = {name: _training(config, partition, number, stretches, before.get(name))
                      for number, (name, partition) in enumerate(fitting.items())}
     except RuntimeError as error:  # no such device
         raise TrainingError(str(error)) from error
-    school = School(course, trainings, [_replayed(named(course.incumbent), stretch, course)
-                                        for stretch in course.select])
+    school = School(config, trainings, [_replayed(named(config.incumbent), stretch, config)
+                                        for stretch in config.select])
     school.resume()
     try:
         while True:
@@ -168,16 +168,16 @@ def train(course: Course) -> Iterator[Progress]:
         raise TrainingError(str(error)) from error
 
 
-def _training(course: Course, partition: GpuPartition, number: int, stretches: Sequence[Stretch],
+def _training(config: TrainingConfig, partition: GpuPartition, number: int, stretches: Sequence[Stretch],
               before: GistAgent | None) -> PartitionTraining:
     jobs = {index: single_server(ClusterState.of(stretch.cluster, stretch.workload), partition.name)
             for index, stretch in enumerate(stretches)}
     alike = before is not None and _shape(before) == _shape(GistAgent(partition, SERVING, VALUES))
-    training = PartitionTraining(partition, SERVING, TUNING if alike else VALUES, seed=1000 * course.seed + number,
-                                 device=course.device, draw=Episodes(partition, jobs))
+    training = PartitionTraining(partition, SERVING, TUNING if alike else VALUES, seed=1000 * config.seed + number,
+                                 device=config.device, draw=Episodes(partition, jobs))
     if before is not None and alike:
         training.start_from(before.weights)
-    elif course.start is not None:
+    elif config.start is not None:
         log.warning("partition %s is learned anew: %s", partition.name, "its flavours or servers are others now"
                     if before is not None else "the model to go on from has no agent for it")
     return training
@@ -188,21 +188,21 @@ def _shape(agent: GistAgent) -> object:
     return agent.eyes.names, agent.shape
 
 
-def _refuse_impossible(course: Course, stretch: Stretch) -> None:
+def _refuse_impossible(config: TrainingConfig, stretch: Stretch) -> None:
     """Raise ``TrainingError`` for flavours that no partition of this cluster can hold."""
     cluster = stretch.cluster
     nodes = [Node(name, tuple(partition for partition, mine in cluster.partitions.items() if mine[number]),
                   int(cluster.gpus[number]), cluster.model[number]) for number, name in enumerate(cluster.names)]
-    wrong = impossible(course.flavours, nodes)
+    wrong = impossible(config.flavours, nodes)
     if wrong:
-        names = [one.name for one in course.flavours]
+        names = [one.name for one in config.flavours]
         raise TrainingError("; ".join(f"flavours[{names.index(name)}] ({name}): {why}" for name, why in wrong.items()))
 
 
-def _tell_unnamed(course: Course, stretch: Stretch, fitting: Mapping[str, GpuPartition]) -> None:
+def _tell_unnamed(config: TrainingConfig, stretch: Stretch, fitting: Mapping[str, GpuPartition]) -> None:
     """Log how many jobs are of no configured flavour: those that are too long count as the longest of their size."""
     state = ClusterState.of(stretch.cluster, stretch.workload)
-    book = FlavourBook([one for one in course.flavours if not one.gpu_model])
+    book = FlavourBook([one for one in config.flavours if not one.gpu_model])
     for name in fitting if book.configured else ():
         jobs = single_server(state, name)
         asked = [Asked(name, gpus, limit if np.isfinite(limit) else None) for gpus, limit
@@ -213,7 +213,7 @@ def _tell_unnamed(course: Course, stretch: Stretch, fitting: Mapping[str, GpuPar
                         len(asked), name, book.why_none(none[0]))
 
 
-def _replayed(policy: Policy, stretch: Stretch, course: Course) -> Figures:
+def _replayed(policy: Policy, stretch: Stretch, config: TrainingConfig) -> Figures:
     outcome = run(stretch.cluster, stretch.workload, policy, speed=stretch.speeds.table)
-    return figures(outcome, stretch.since_s, watts=course.objective.watts(stretch))
+    return figures(outcome, stretch.since_s, watts=config.objective.watts(stretch))
 
