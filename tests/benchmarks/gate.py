@@ -176,9 +176,10 @@ def energy(years, workers):
 
 def _saves(one, error, by_interval=False):
     """Tell at each look whether its energy earns it, and mean JCT is held to be alike by one of two rules."""
-    jct = Looks.at(*one["jct"], ASSUMED.alike)
+    (jct_ours, jct_theirs), (drawn_ours, drawn_theirs) = one["jct"], one["energy"]
+    jct = Looks.at(jct_ours, jct_theirs, ASSUMED.alike)
     alike = jct.high <= ASSUMED.alike if by_interval else jct.below(error, ASSUMED.alike)
-    drawn = Looks.at(*one["energy"], rates=FINE_RATES)
+    drawn = Looks.at(drawn_ours, drawn_theirs, rates=FINE_RATES)
     return alike & drawn.below(error) & (drawn.high <= ASSUMED.saving)
 
 

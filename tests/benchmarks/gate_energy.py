@@ -25,9 +25,9 @@ def energy_history(null, places, size, days, seed):
     cluster, work = site(days, load=LOAD, seed=seed, **size)
     keys = [key(null, work, np.random.default_rng([seed, which])) if null in NULLS else work.submit for which in (0, 1)]
     exams = [Exam.of((Stretch(cluster, replace(work, priority=-one), 0.0),)) for one in keys]
-    trials = [replayed(named(f"priority+{place}+easy"), exam, seed, power_down_s=POWER_DOWN_S)
-              for place, exam in zip(places, exams, strict=True)]
-    pair = Pair.of(*trials, exams[1])
-    jct = [sums(trial.jct, pair.block, pair.blocks) for trial in trials]
-    drawn = [trial.replays[0].drawn(pair.edges[0], down=True) for trial in trials]
+    ours, theirs = (replayed(named(f"priority+{place}+easy"), exam, seed, power_down_s=POWER_DOWN_S)
+                    for place, exam in zip(places, exams, strict=True))
+    pair = Pair.of(ours, theirs, exams[1])
+    jct = [sums(trial.jct, pair.block, pair.blocks) for trial in (ours, theirs)]
+    drawn = [trial.replays[0].drawn(pair.edges[0], down=True) for trial in (ours, theirs)]
     return {"edges": pair.edges[0], "jct": np.array(jct), "energy": np.array(drawn)}

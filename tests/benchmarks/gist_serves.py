@@ -87,9 +87,9 @@ def trained(material: Material, flavours: tuple[FlavourSettings, ...], seed: int
 def row_of(trial: HeldOutRun) -> Row:
     """Return the five figures of a trial."""
     ended = np.isfinite(trial.jct)
-    makespan = sum(config.last_end_s - config.times[0] for config in trial.configs)
+    makespan = sum(replay.last_end_s - replay.times[0] for replay in trial.replays)
     return (trial.utilization, makespan / DAY_S, float(trial.jct[ended].mean()), float(trial.wait[ended].mean()),
-            sum(float(config.joules[-1]) for config in trial.configs) / 3.6e6)
+            sum(float(replay.joules[-1]) for replay in trial.replays) / 3.6e6)
 
 
 def judged(source: str | None, seed: int) -> tuple[Row, Row, str]:
