@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...replay.arrays import Floats, Longs
-from ...replay.speed import fit
 from .arena import SlotPolicy
+from .curve import fit
 from .kernel import (
     BUNDLE,
     SERVER,
