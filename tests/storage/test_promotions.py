@@ -66,6 +66,7 @@ def test_a_ledger_does_not_migrate(history, url):
 def test_a_silence_that_goes_on_is_one_row(history):
     for rounds, last_s in enumerate((10.0, 40.0, 70.0), start=1):
         history.record_abstentions([Abstention("a@1", "doubt", f"round {rounds}", 10.0, last_s, rounds)])
+    history.record_abstentions([Abstention("a@1", "doubt", "told late", 10.0, 40.0, 2)])
     history.record_abstentions([Abstention("a@1", "stale", "old", 100.0, 100.0),
                                 Abstention("b@1", "doubt", "other", 10.0, 10.0)])
     history.record_abstentions([Abstention("a@1", "doubt", "again", 130.0, 130.0)])

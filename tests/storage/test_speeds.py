@@ -31,6 +31,6 @@ def test_what_is_no_number_is_not_recorded_and_hostile_names_are_bent(history):
 
 
 def test_old_runs_go(history):
-    history.record_speeds([RUN, replace(RUN, job_id="8", last_s=90_000.0)])
+    history.record_speeds([RUN, replace(RUN, job_id="8", last_s=50_000.0), replace(RUN, job_id="9", last_s=49_999.0)])
     history.compact(100_000.0, Retention(speeds_s=50_000.0))
     assert [run.job_id for run in history.speeds(10)] == ["8"]

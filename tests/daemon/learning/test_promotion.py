@@ -242,6 +242,11 @@ def test_whoever_listens_hears_how_many_replays_are_done_of_how_many():
     assert told == [(done, 6) for done in range(6)]  # the incumbent, two heuristics, two of ALWAYS and the agent
 
 
+def test_a_heuristic_is_called_by_its_name_and_an_agent_by_its_kind_and_version():
+    assert judge(named(INCUMBENT), INCUMBENT, (), []).model == INCUMBENT
+    assert judge(Agent("oracle", kind="scorer", version="7"), INCUMBENT, (), []).model == "scorer@7"
+
+
 def test_no_history_at_all_promotes_nobody():
     found = verdict(Agent("oracle"), [])
     assert found.decision is Decision.SHADOW

@@ -29,8 +29,8 @@ def test_the_rate_of_the_energy_counter_comes_before_the_power_gauge(site):
     assert (only(fleet).watts, only(fleet).power_source) == (60.0, "energy_counter")
 
 
-@pytest.mark.parametrize(("then", "joules"), [(985.0, 5000.0), (985.0, 900.0), (900.0, 500.0)],
-                         ids=["reset", "stood still", "too long ago"])
+@pytest.mark.parametrize(("then", "joules"), [(985.0, 5000.0), (985.0, 900.0), (900.0, 500.0), (960.0, 500.0)],
+                         ids=["reset", "stood still", "moved too long ago", "looked at too long ago"])
 def test_t36_a_counter_that_cannot_be_a_rate_leaves_it_to_the_gauge(site, then, joules):
     fleet = fleet_of(site, site.gpu(time_s=then, energy_joules=joules),
                      site.gpu(time_s=1000.0, energy_joules=900.0, watts=70.0))
