@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from ._written_files import write_files
+
 PAGE = "http://localhost:9723"
 """What the dashboards as they lie here lead to."""
 _PLACES = {
@@ -51,20 +53,12 @@ def install(root: Path, page: str, currency: str, runbook_url: str) -> None:
     pages = all(re.fullmatch(r"https?://[^\s\"<>$\\]+", url) for url in (page, runbook_url))
     if not (pages and re.fullmatch("[A-Z]{3}", currency)):
         raise click.UsageError("a currency has three capital letters (EUR), a page begins with http:// or https://")
+    texts: dict[str, str] = {}
     for place, text in _texts():
         text = text.replace('"currencyUSD"', f'"currency{currency}"').replace(
             'currency=\\"USD\\"', f'currency=\\"{currency}\\"').replace(PAGE, page.rstrip("/"))
-        text = text.replace(f"runbook_url: {_RUNBOOKS}/", f"runbook_url: {runbook_url.rstrip('/')}/")
-        target = root / place
-        if place in _KEPT and target.exists():
-            click.echo(f"kept     {target}")
-            continue
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, "utf-8")
-        except OSError as error:
-            raise click.ClickException(f"{target} cannot be written: {error.strerror}. Are you root?") from error
-        click.echo(f"written  {target}")
+        texts[place] = text.replace(f"runbook_url: {_RUNBOOKS}/", f"runbook_url: {runbook_url.rstrip('/')}/")
+    write_files(root, texts, _KEPT)
     click.echo(f"\nFor prometheus.yml:\n  rule_files: [{Path('/', _PLACES['rules'])}/*.yml]\n"
                "For /etc/default/grafana-server:\n  IDLEWATT_PROMETHEUS_URL=http://localhost:9090")
 

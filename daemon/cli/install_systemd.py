@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from ._renamed import Renamed
+from ._written_files import write_files
 
 _FILES = {
     "idlewatt.service": "etc/systemd/system/idlewatt.service",
@@ -58,17 +59,7 @@ def command(root: Path, program: str | None) -> None:
     texts = {place: (resources.files("idlewatt.systemd") / name).read_text("utf-8") for name, place in _FILES.items()}
     texts = {place: text.replace("/usr/bin/idlewatt ", f"{program} ") for place, text in texts.items()}
     texts |= {"etc/idlewatt/config.yml": config.sample(), "etc/idlewatt-follow/config.yml": follow.sample()}
-    for place, text in texts.items():
-        target = root / place
-        if place in _KEPT and target.exists():
-            click.echo(f"kept     {target}")
-            continue
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, "utf-8")
-        except OSError as error:
-            raise click.ClickException(f"{target} cannot be written: {error.strerror}. Are you root?") from error
-        click.echo(f"written  {target}")
+    write_files(root, texts, _KEPT)
     click.echo(_who_trains(root / "etc/idlewatt/config.yml"))
 
 
