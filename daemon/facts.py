@@ -37,7 +37,7 @@ EMPTY_NODES = {"on": "energy", "down": "energy_down"}
 """What judged energy is called, by what becomes of empty nodes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Known:
     """Everything the daemon knows at one moment; a cycle replaces its part, a reader takes the whole."""
 

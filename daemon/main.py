@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -158,7 +159,8 @@ def _running(service: Service) -> Iterator[None]:
 
 def _watch(service: Service, view: DaemonView, app: WebApp, signals: Signals) -> None:
     """Serve signals, prepare the metrics page, tidy up, and ping the watchdog as long as every cycle comes round."""
-    period, prepared = watchdog_period_s(), service.known
+    # Not kept until the next look: that would be a second of everything, 12 MB at a thousand nodes.
+    period, prepared = watchdog_period_s(), weakref.ref(service.known)
     due = time.monotonic()
     give_back_due = due + GIVE_BACK_S
     while not signals.stop.wait(GLANCE_S if period is None else min(GLANCE_S, period)):
@@ -166,8 +168,8 @@ def _watch(service: Service, view: DaemonView, app: WebApp, signals: Signals) ->
             signals.reload = False
             _reload(view)
         service.beat.keep_time()
-        if service.known is not prepared:
-            prepared = service.known
+        if service.known is not prepared():
+            prepared = weakref.ref(service.known)
             app.prepare()
         if time.monotonic() >= give_back_due:
             give_back()

@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import threading
 import time
+import weakref
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ import requests
 
 from idlewatt.daemon import main
 from idlewatt.daemon.cycles import Cycle, CycleScheduler
+from idlewatt.daemon.facts import Known
 from idlewatt.daemon.web.view import ReloadError
 
 
@@ -355,7 +357,7 @@ def watched(manager, monkeypatch, tmp_path):
     monkeypatch.delenv("WATCHDOG_PID", raising=False)
     now = [0.0]
     service = SimpleNamespace(beat=CycleScheduler([Cycle("scrape", 15.0, lambda: None)], clock=lambda: now[0]),
-                              known=object())
+                              known=Known())
     signals, prepared = main.Signals(threading.Event()), queue.SimpleQueue()
     view, app = SimpleNamespace(reload=lambda: None), SimpleNamespace(prepare=lambda: prepared.put(service.known))
     thread = threading.Thread(target=main._watch, args=(service, view, app, signals))
@@ -395,9 +397,21 @@ def test_a_reload_that_fails_still_ends_for_the_service_manager(watched, manager
 
 def test_the_metrics_page_is_prepared_once_for_each_change_of_what_is_known(watched):
     for _ in range(2):
-        watched.service.known = object()
+        watched.service.known = Known()
         assert watched.prepared.get(timeout=20) is watched.service.known
     assert watched.prepared.empty()
+
+
+def test_what_was_known_is_not_kept_until_the_next_look():
+    service, kept = SimpleNamespace(beat=CycleScheduler([]), known=Known()), []
+
+    def glance(_period_s: float) -> bool:
+        before, service.known = weakref.ref(service.known), Known()
+        kept.append(before() is not None)
+        return len(kept) == 2
+
+    main._watch(service, None, SimpleNamespace(prepare=lambda: None), main.Signals(SimpleNamespace(wait=glance)))
+    assert kept == [False, False]
 
 
 def test_memory_that_is_not_in_use_is_returned_again_and_again(monkeypatch, request):
