@@ -65,23 +65,29 @@ class _Adapter(HTTPAdapter):
     def __init__(self) -> None:
         super().__init__(pool_connections=_MOST_HOSTS, pool_maxsize=_CONNECTIONS_PER_HOST)
         self.poolmanager.pool_classes_by_scheme = POOLS
-        self._pools: dict[str | None, ConnectionPool] = {}
+        self._pools: dict[str, ConnectionPool] = {}
+        """By URL without its query: that of another moment is another one each time."""
         self._paths: dict[str | None, str] = {}
+
+    def remember(self, request: requests.PreparedRequest) -> None:
+        """Remember the path of a request that is asked again and again."""
+        if len(self._paths) >= _MOST_HOSTS:
+            self._paths.clear()
+        self._paths[request.url] = request.path_url
 
     def get_connection_with_tls_context(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> Any:
         """Return the connection pool of the request's host."""
-        pool = self._pools.get(request.url)
+        asked = _without_query(request.url or "")
+        pool = self._pools.get(asked)
         if pool is None:
             if len(self._pools) >= _MOST_HOSTS:
                 self._pools.clear()
-                self._paths.clear()
-            pool = self._pools[request.url] = super().get_connection_with_tls_context(request, *args, **kwargs)
-            self._paths[request.url] = request.path_url
+            pool = self._pools[asked] = super().get_connection_with_tls_context(request, *args, **kwargs)
         return pool
 
     def forget(self, url: str) -> None:
         """Close the idle connections to a URL's host; they open again when somebody asks there."""
-        pool = self._pools.pop(url, None)
+        pool = self._pools.pop(_without_query(url), None)
         self._paths.pop(url, None)
         idle = pool.pool.queue if isinstance(pool, HTTPConnectionPool) and pool.pool else ()
         for connection in filter(None, tuple(idle)):
@@ -103,6 +109,10 @@ class _Adapter(HTTPAdapter):
         response = requests.Response()
         response.status_code, response.headers, response.raw, response.request = resp.status, resp.headers, resp, req
         return response
+
+
+def _without_query(url: str) -> str:
+    return url.partition("?")[0]
 
 
 class SecretFile:
@@ -233,7 +243,8 @@ class Client:
         """Threads with an exchange."""
         self._closed = False
         self._authorization = _credentials(options)
-        self._prepared: dict[tuple[str, str], requests.PreparedRequest] = {}
+        self._prepared: dict[str, tuple[str, requests.PreparedRequest]] = {}
+        """By URL, with the ``Authorization`` that it has."""
         self._headers: object = None
         tls = options.tls_config
         self._verify: bool | str = not tls.insecure_skip_verify
@@ -275,6 +286,7 @@ class Client:
 
     def forget(self, url: str) -> None:
         """Close what is kept open for a URL that is not asked any more."""
+        self._prepared.pop(url, None)
         if isinstance(self._adapter, _Adapter):
             self._adapter.forget(url)
 
@@ -306,12 +318,16 @@ class Client:
     def _prepare(self, url: str, params: Mapping[str, str] | None) -> requests.PreparedRequest:
         if params:
             return self._request(url, params, self._authorization())
-        key = url, self._authorization()
-        if key not in self._prepared:
+        authorization = self._authorization()
+        before, request = self._prepared.get(url, (None, None))
+        if request is None or before != authorization:
             if len(self._prepared) >= _MOST_HOSTS:  # discovery with ever new targets
                 self._prepared.clear()
-            self._prepared[key] = self._request(url, None, key[1])
-        return self._prepared[key]
+            request = self._request(url, None, authorization)
+            self._prepared[url] = authorization, request
+            if isinstance(self._adapter, _Adapter):
+                self._adapter.remember(request)
+        return request
 
     def _request(self, url: str, params: Mapping[str, str] | None, authorization: str, method: str = "GET",
                  body: object = None) -> requests.PreparedRequest:

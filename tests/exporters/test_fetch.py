@@ -49,6 +49,40 @@ def _send(handler, body, **headers):
     handler.wfile.write(body)
 
 
+def test_a_question_about_another_moment_each_time_leaves_nothing_behind(loopback):
+    ports = set()
+    loopback.pages["/metrics"] = lambda handler: (ports.add(handler.client_address), _send(handler, PAGE))
+    keeper = client()
+    for moment in range(3):
+        keeper.get(loopback.url(), {"since": str(moment)})
+    adapter = keeper._adapter
+    assert (len(ports), len(adapter._pools), len(adapter._paths), len(keeper._prepared)) == (1, 1, 0, 0)
+
+
+def test_pages_told_apart_by_their_parameters_share_a_connection(loopback):
+    asked = []
+    loopback.pages["/probe"] = lambda handler: (asked.append((handler.client_address, handler.path)),
+                                                _send(handler, PAGE))
+    keeper = client()
+    for target in "abab":
+        keeper.get(f"{loopback.url('/probe')}?target={target}")
+    assert [path for _, path in asked] == [f"/probe?target={target}" for target in "abab"]
+    assert len({address for address, _ in asked}) == 1
+
+
+def test_a_url_that_is_not_asked_any_more_and_an_old_token_leave_nothing_behind(loopback, tmp_path):
+    loopback.pages["/metrics"] = lambda handler: _send(handler, PAGE)
+    token = tmp_path / "token"
+    keeper = client(authorization={"credentials_file": token})
+    for word in ("old", "newer"):
+        token.write_text(word)
+        keeper.get(loopback.url())
+    assert len(keeper._prepared) == 1
+    keeper.forget(loopback.url())
+    adapter = keeper._adapter
+    assert (adapter._pools, adapter._paths, keeper._prepared) == ({}, {}, {})
+
+
 LENGTH = b"Content-Length: %d\r\n" % len(PAGE)
 HEADS = {
     "plain": b"HTTP/1.1 200 OK\r\n" + LENGTH + b"\r\n" + PAGE,
