@@ -110,10 +110,10 @@ class ElasticRecommender:
         causes = []
         for basis in (THROUGHPUT, ACTIVITY):
             runs = self._runs.of(kind, basis)
-            curve = self._fit(tuple(run.gpus for run in runs), tuple(run.rate for run in runs))
+            curve = self._fit(tuple(gpus for gpus, _ in runs), tuple(rate for _, rate in runs))
             if curve is not None:
                 return curve, basis
-            causes.append(CAUSES[min(2, len({run.gpus for run in runs}))])
+            causes.append(CAUSES[min(2, len({gpus for gpus, _ in runs}))])
         return None, max(causes, key=CAUSES.index)
 
     def _fit(self, gpus: tuple[int, ...], rates: tuple[float, ...]) -> Learned | None:

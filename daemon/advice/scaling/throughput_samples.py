@@ -7,6 +7,8 @@ are; what one basis says is never mixed with what another does.
 from __future__ import annotations
 
 import math
+import sys
+from array import array
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -48,7 +50,50 @@ class ThroughputSample:
 
 def kind_of(job: Job, gpu_model: str) -> Kind:
     """Return which jobs are like this one."""
-    return job.user, template(job.name), gpu_model.lower()
+    # Each word once: thousands of jobs are told apart by some hundred.
+    return sys.intern(job.user), sys.intern(template(job.name)), sys.intern(gpu_model.lower())
+
+
+class _LastRuns:
+    """The last runs of one kind, basis and size, in 32 bytes each: a large site has ten thousands of them.
+
+    Of a run only the hash of what identifies it is kept, to know it again.
+    """
+
+    __slots__ = ("_means", "_runs")
+
+    def __init__(self) -> None:
+        self._runs = array("q")
+        self._means = array("d")
+        """Rate, readings and the time of the last one, of one run after the other."""
+
+    def put(self, run: Run, mean: tuple[float, float, float]) -> None:
+        """Put what was seen last at the end, and let go of the first of too many."""
+        number = hash(run)
+        if number in self._runs:
+            self._forget(self._runs.index(number))
+        self._runs.append(number)
+        self._means.extend(mean)
+        if len(self._runs) > MEMORY:
+            self._forget(0)
+
+    def get(self, run: Run) -> tuple[float, float, float] | None:
+        """Return the mean of a run; None where it is not among the last."""
+        number = hash(run)
+        if number not in self._runs:
+            return None
+        place = 3 * self._runs.index(number)
+        rate, samples, last_s = self._means[place:place + 3]
+        return rate, samples, last_s
+
+    @property
+    def rates(self) -> array[float]:
+        """Return how fast they were, what was seen last at the end."""
+        return self._means[::3]
+
+    def _forget(self, place: int) -> None:
+        del self._runs[place]
+        del self._means[3 * place:3 * place + 3]
 
 
 class WatchedRuns:
@@ -57,7 +102,7 @@ class WatchedRuns:
     def __init__(self, past: Iterable[RunSpeed] = ()) -> None:
         # However many like jobs run at once, none of them may begin anew because others are remembered.
         self._means: dict[Run, RunSpeed] = {}
-        self._by_kind: dict[Kind, dict[tuple[str, int], dict[Run, RunSpeed]]] = {}
+        self._by_kind: dict[Kind, dict[tuple[str, int], _LastRuns]] = {}
         self._changed: dict[Run, RunSpeed] = {}
         for run in past:
             self._keep(run)
@@ -73,21 +118,23 @@ class WatchedRuns:
             return
         gpus = sum(part.gpus for part in job.allocations)
         key = *job.key, job.start_s, reading.basis
-        # The scheduler may have told of nobody for a moment.
-        run = self._means.get(key) or self._by_kind.get(kind, {}).get((reading.basis, gpus), {}).get(key)
+        run = self._means.get(key)
         if run is None or run.gpus != gpus:  # one that was shrunk is another job from then on
+            # The scheduler may have told of nobody for a moment.
+            last = self._by_kind.get(kind, {}).get((reading.basis, gpus)) if run is None else None
+            rate, samples, last_s = (last.get(key) if last else None) or (0.0, 0, -math.inf)
             run = RunSpeed(job.job_id, job.submit_s, job.start_s, *kind, gpus, len(job.allocations), reading.basis,
-                           0.0, 0, -math.inf)
+                           rate, int(samples), last_s)
         if gpus <= 0 or reading.time_s <= run.last_s:
             return
         mean = (run.rate * run.samples + reading.rate) / (run.samples + 1)
         self._changed[key] = replace(run, rate=mean, samples=run.samples + 1, last_s=reading.time_s)
         self._keep(self._changed[key])
 
-    def of(self, kind: Kind, basis: str) -> list[RunSpeed]:
-        """Return the last runs of a kind that were seen for long enough, of every size."""
+    def of(self, kind: Kind, basis: str) -> list[tuple[int, float]]:
+        """Return GPUs and rates of the last runs of a kind that were seen for long enough, of every size."""
         sizes = self._by_kind.get(kind, {})
-        return [run for size in sorted(sizes) if size[0] == basis for run in sizes[size].values()]
+        return [(size[1], rate) for size in sorted(sizes) if size[0] == basis for rate in sizes[size].rates]
 
     def changed(self) -> list[RunSpeed]:
         """Return the runs of which there was news since this was last asked."""
@@ -99,8 +146,8 @@ class WatchedRuns:
         self._means[key] = run
         if run.samples >= LEAST_SAMPLES:
             sizes = self._by_kind.get(kind, {})
-            runs = sizes.get((run.basis, run.gpus), {})
-            _put_last(runs, key, run, MEMORY)
+            runs = sizes.get((run.basis, run.gpus)) or _LastRuns()
+            runs.put(key, (run.rate, run.samples, run.last_s))
             _put_last(sizes, (run.basis, run.gpus), runs, MOST_SIZES)
             _put_last(self._by_kind, kind, sizes, MOST_KINDS)
 

@@ -1,4 +1,6 @@
+import gc
 import math
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -46,7 +48,9 @@ def test_like_jobs_share_user_name_and_gpus():
 
 
 def test_a_run_is_the_mean_of_its_readings():
-    (run,) = seen(90.0, 100.0, 110.0).of(KIND, "throughput")
+    runs = seen(90.0, 100.0, 110.0)
+    assert runs.of(KIND, "throughput") == [(4, 100.0)]
+    (run,) = runs.changed()
     assert (run.rate, run.samples, run.gpus, run.nodes, run.last_s) == (100.0, 3, 4, 2, NOW + 2)
 
 
@@ -62,7 +66,7 @@ def test_the_same_reading_again_and_one_from_before_are_no_news():
     runs = seen(90.0, 100.0, 110.0)
     runs.watch(JOB, KIND, ThroughputSample("throughput", 500.0, NOW + 2))
     runs.watch(JOB, KIND, ThroughputSample("throughput", 500.0, NOW - 9))
-    assert runs.of(KIND, "throughput")[0].rate == 100.0
+    assert runs.of(KIND, "throughput") == [(4, 100.0)]
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
@@ -79,7 +83,16 @@ def test_what_has_changed_is_told_once():
 def test_a_new_daemon_goes_on_where_the_last_one_was():
     runs = WatchedRuns(seen(90.0, 110.0).changed())
     runs.watch(JOB, KIND, ThroughputSample("throughput", 130.0, NOW + 60))
-    assert [(run.rate, run.samples) for run in runs.of(KIND, "throughput")] == [(110.0, 3)]
+    assert runs.of(KIND, "throughput") == [(4, 110.0)]
+    assert [(run.rate, run.samples) for run in runs.changed()] == [(110.0, 3)]
+
+
+def test_a_run_that_nobody_told_of_for_a_moment_goes_on():
+    runs = seen(90.0, 100.0, 110.0)
+    runs.forget_ended([])
+    runs.watch(JOB, KIND, ThroughputSample("throughput", 140.0, NOW + 60))
+    assert runs.of(KIND, "throughput") == [(4, 110.0)]
+    assert [(run.rate, run.samples, run.last_s) for run in runs.changed()] == [(110.0, 4, NOW + 60)]
 
 
 def test_a_job_that_was_shrunk_begins_anew():
@@ -92,10 +105,28 @@ def test_only_the_last_runs_of_a_kind_are_remembered():
     runs = WatchedRuns()
     for number in range(3 * MEMORY):
         for sample in range(3):
-            runs.watch(replace(JOB, job_id=str(number)), KIND, ThroughputSample("throughput", 1.0,
+            runs.watch(replace(JOB, job_id=str(number)), KIND, ThroughputSample("throughput", 1.0 + number,
                                                                                 NOW + 3 * number + sample))
-    found = runs.of(KIND, "throughput")
-    assert [run.job_id for run in found] == [str(number) for number in range(2 * MEMORY, 3 * MEMORY)]
+    assert runs.of(KIND, "throughput") == [(4, 1.0 + number) for number in range(2 * MEMORY, 3 * MEMORY)]
+
+
+def test_what_is_remembered_of_runs_that_ended_takes_a_tenth_of_a_kilobyte_each():
+    runs, many = WatchedRuns(), 2_000
+    tracemalloc.start()
+    try:
+        for number in range(many):
+            job = replace(JOB, job_id=f"job {number}", user=f"user {number % 50}", submit_s=0.5 + number)
+            for sample in range(3):
+                runs.watch(job, kind_of(job, "A100"), ThroughputSample("activity", 1.0, NOW + sample))
+        runs.forget_ended([])
+        runs.changed()
+        del job
+        gc.collect()  # gives back what is kept for the next tuples
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(len(runs.of((f"user {number}", "train_#", "a100"), "activity")) for number in range(50)) == 50 * MEMORY
+    assert held < 100 * 50 * MEMORY
 
 
 def rounds(runs, number, of=3, gpus=2, first_s=NOW):
@@ -121,7 +152,7 @@ def test_a_new_daemon_goes_on_with_more_like_jobs_than_are_remembered():
 
 def test_many_runs_of_one_size_push_out_no_other_size():
     runs = rounds(rounds(WatchedRuns(), 2, gpus=4), 5 * MEMORY)
-    assert [run.gpus for run in runs.of(KIND, "throughput")] == [2] * MEMORY + [4] * 2
+    assert [gpus for gpus, _ in runs.of(KIND, "throughput")] == [2] * MEMORY + [4] * 2
 
 
 def test_runs_that_have_ended_still_count():
