@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ....storage import records
 from ....storage.eligibility import eligible
@@ -13,7 +18,7 @@ from ....storage.records import Job, JobState, SchedulerSnapshot
 from ....storage.uses import Use
 from ...replay.runtime_prediction import template
 from ...waste.stranded import Need, need, satisfies
-from .sensitivity import Evidence, NodeShare, SpeedEstimate, recognized, speed_estimate
+from .sensitivity import Evidence, LikeRun, NodeShare, SpeedEstimate, recognized, speed_estimate
 from .tune import Key, Tenant, TunedNode
 from .usage_meter import Run, UsageWindow
 
@@ -25,24 +30,38 @@ MOST_WAITING = 200
 """Jobs of the queue for which room is sought: each is held against each node that has GPUs free."""
 
 
+_USED = np.dtype([("run", np.int64), ("updated_s", np.float64), ("gpus", np.int64), ("cpus", np.int64),
+                  ("cpus_p95", np.float64), ("at_limit_ratio", np.float64), ("memory_peak_bytes", np.float64),
+                  ("activity", np.float64)])
+"""Of a run only the hash of what identifies it is kept, to know it again. NaN stands for what is not known."""
+
+
 class Past:
-    """What runs used, by user and name but for its numbers."""
+    """What runs used, by user and name but for its numbers, in 64 bytes each: a large site has thousands of them."""
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[str, str], dict[Run, Use]] = {}
+        self._kinds: dict[tuple[str, str], NDArray[np.void]] = {}
 
     def learn(self, uses: Iterable[Use]) -> None:
         """Take in uses; the same run again replaces, and one that ended long ago may come late."""
         for use in uses:
-            kind = use.user, use.template
-            runs = self._kinds.pop(kind, {}) | {use.run: use}
-            self._kinds[kind] = dict(sorted(runs.items(), key=lambda item: item[1].updated_s)[-MOST_RUNS:])
+            kind, run = (sys.intern(use.user), sys.intern(use.template)), hash(use.run)
+            known = self._kinds.pop(kind, np.empty(0, _USED))
+            told = (run, use.updated_s, use.gpus, use.cpus, use.cpus_p95, use.at_limit_ratio, use.memory_peak_bytes,
+                    use.activity)
+            rows = np.append(known[known["run"] != run], np.array([told], _USED))
+            self._kinds[kind] = rows[np.argsort(rows["updated_s"], kind="stable")[-MOST_RUNS:]]
             if len(self._kinds) > MOST_KINDS:
                 del self._kinds[next(iter(self._kinds))]
 
-    def like(self, job: Job) -> list[Use]:
+    def like(self, job: Job) -> list[LikeRun]:
         """Return the last runs of like jobs, the newest first."""
-        return list(self._kinds.get((job.user, template(job.name)), {}).values())[::-1]
+        rows = self._kinds.get((job.user, template(job.name)))
+        if rows is None:
+            return []
+        return [LikeRun(gpus, cpus, p95, limited, None if math.isnan(peak) else peak,
+                        None if math.isnan(activity) else activity)
+                for _, _, gpus, cpus, p95, limited, peak, activity in rows[::-1].tolist()]
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,17 @@ class SpeedEstimate:
         return self.by_cpus(part.cpus) * self.by_memory(part.memory_bytes)
 
 
+class LikeRun(NamedTuple):
+    """What an earlier run of like jobs used of each of its nodes, as ``Use`` has it."""
+
+    gpus: int
+    cpus: int
+    cpus_p95: float
+    at_limit_ratio: float
+    memory_peak_bytes: float | None
+    activity: float | None
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What there is to go by."""
@@ -110,7 +121,7 @@ class Evidence:
     """The node's CPUs and memory in proportion to these GPUs."""
     window: UsageWindow | None = None
     """Of a job that runs."""
-    runs: Sequence[Use] = ()
+    runs: Sequence[LikeRun | Use] = ()
     """Of like jobs, the newest first."""
     model: str = ""
     """One of ``PRIORS``, a task of theirs, or '' where the name tells nothing."""

@@ -1,7 +1,9 @@
 """Recommendations on allocation from end to end: scenes in, rows and metrics out; nothing hostile ends a round."""
 
+import gc
 import json
 import math
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -206,12 +208,33 @@ def test_what_accounting_tells_is_learned_however_late():
 
 def test_no_more_is_remembered_than_is_bounded(monkeypatch):
     monkeypatch.setattr(node_view, "MOST_KINDS", 2)
-    runs = [Use(str(number), 0.0, 1.0, "ann", name, 2, 16, 128, float(number), 60.0, "cgroup", 1.0, 1.0, 0.0)
+    runs = [Use(str(number), 0.0, 1.0, "ann", name, 2, 16, 128, float(number), 60.0, "cgroup", 1.0, 1.0 + number, 0.0)
             for number, name in enumerate(["a", "b", *"a" * 30, "c"])]
     past = Past()
     past.learn([*runs, replace(runs[0], job_id="late", updated_s=-1.0)])
     assert [len(past.like(replace(waiting("9", 1), user="ann", name=name))) for name in "abc"] == [20, 0, 1]
-    assert past.like(replace(waiting("9", 1), user="ann", name="a"))[0].job_id == "31"
+    assert past.like(replace(waiting("9", 1), user="ann", name="a"))[0].cpus_p95 == 32.0
+
+
+def test_what_is_remembered_of_runs_takes_a_tenth_of_a_kilobyte_each():
+    past, many = Past(), 50 * node_view.MOST_RUNS
+    tracemalloc.start()
+    try:
+        past.learn(Use(f"job {number}", 0.5, 1.5 + number, f"user {number % 50}", "fresh #", 2, 16, 128 << 30,
+                       2.5 + number, 60.5, "cgroup", 1.5, 1.5, 0.5, 1.5e9, 0.5) for number in range(many))
+        gc.collect()  # gives back what is kept for the next tuples
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [len(past.like(replace(waiting("9", 1), user=f"user {user}", name="fresh 7"))) for user in range(50)] \
+        == [node_view.MOST_RUNS] * 50
+    assert held < 100 * many
+
+
+def test_a_run_that_is_learned_again_replaces_what_was_known_of_it():
+    past, use = Past(), Use("7", 0.0, 1.0, "ann", "a", 2, 16, 128, 9.0, 60.0, "cgroup", 1.0, 2.0, 0.25, None, 0.5)
+    past.learn([use, replace(use, updated_s=10.0, cpus_p95=3.0, memory_peak_bytes=64.0, activity=None)])
+    assert past.like(replace(waiting("9", 1), user="ann", name="a")) == [(2, 16, 3.0, 0.25, 64.0, None)]
 
 
 def test_a_database_that_fails_does_not_end_recommendations_and_is_caught_up_with():
