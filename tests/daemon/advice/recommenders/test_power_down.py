@@ -23,7 +23,7 @@ from idlewatt.storage.telemetry import Telemetry
 
 DAY, HOUR = 86400.0, 3600.0
 NOW = 20_000 * DAY + 12 * HOUR
-NODES = tuple(Node(f"n{number}", ("p",), 8) for number in range(3))
+NODES = tuple(Node(f"n{number}", ("p",), 8, gpus_allocated=0 if number else 8) for number in range(3))
 WORTH = {"n1": "no known job needs it", "n2": "no known job needs it"}
 
 
@@ -54,14 +54,16 @@ def considered(history, *verdicts, needed=None, rounds=5, age_s=0.0, **advice):
 
 def recommendations(history, *verdicts, needed=None, rounds=5, age_s=0.0, **advice):
     recommender = PowerDownRecommender(PowerDownSettings(), history)
-    n0 = Node("n0", ("p",), 8, gpus_allocated=8)
-    scene = RecommenderContext(
-        NOW, SchedulerSnapshot(NOW, (n0, *NODES[1:]), (Partition("p", ("n0", "n1", "n2")),)), Telemetry(),
+    for _ in range(rounds):
+        found = recommender.recommend(scene(*verdicts, needed=needed, age_s=age_s, **advice))
+    return found
+
+
+def scene(*verdicts, nodes=NODES, needed=None, age_s=0.0, **advice):
+    return RecommenderContext(
+        NOW, SchedulerSnapshot(NOW, nodes, (Partition("p", tuple(node.name for node in nodes)),)), Telemetry(),
         Advice(NOW, power_down=WORTH, needed_s=needed or {}, **advice),
         assessment=Assessment(NOW - age_s, nodes=verdicts or (verdict("n1"), verdict("n2"))))
-    for _ in range(rounds):
-        found = recommender.recommend(scene)
-    return found
 
 
 def test_each_node_is_told_until_when_it_is_not_needed_and_what_that_saves(history):
@@ -122,6 +124,14 @@ def test_the_past_is_read_in_parts_and_kept(history, monkeypatch):
     considered(history, rounds=8)
     assert len({since for since, _ in read}) == 28
     assert max(np.unique([since for since, _ in read[-4:]], return_counts=True)[1]) == 2  # today and yesterday anew
+
+
+def test_four_weeks_of_a_thousand_nodes_are_kept_in_a_megabyte(history):
+    recommender = PowerDownRecommender(PowerDownSettings(), history)
+    for _ in range(6):
+        recommender.recommend(scene(nodes=tuple(Node(f"n{number}", ("p",), 8) for number in range(1000))))
+    assert len(recommender._used) == 28
+    assert sum(used.nbytes for used in recommender._used.values()) <= 1.05e6
 
 
 def test_figures_say_by_what_they_were_measured_and_are_metrics_where_they_are_known(history, tmp_path):
