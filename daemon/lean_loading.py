@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import count
 
 from .memory import give_back, give_back_compiler
-from .replay.compiled import compiler_watched
+from .replay.compiled import compiler_watched, forget_inlinable
 
 EVERY = 8
 """Times that the compiler is left between two looks: policies enter it some 300 times, a look takes 5 ms."""
@@ -26,4 +26,5 @@ def lean_loading() -> Iterator[None]:
         with compiler_watched(left):
             yield
     finally:
+        forget_inlinable()
         give_back()

@@ -22,6 +22,7 @@ import stat
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -269,10 +270,25 @@ def _njit(function: Function, **options: Any) -> object:
     """
     from_python = _dispatcher(function, options)
     if function.__name__ not in function.__code__.co_names:
+        _FROM_PYTHON.add(from_python)
         from_compiled = _dispatcher(function, options | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}, _INNER)
         from_python.get_call_template = from_compiled.get_call_template
         from_python.get_overload = from_compiled.get_overload
     return from_python
+
+
+_FROM_PYTHON: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Forms of functions that nobody but Python calls."""
+
+
+def forget_inlinable() -> None:
+    """Let go of what could be inlined of functions that nobody but Python calls: megabytes of LLVM's objects.
+
+    Compiled code that calls them inlines their other form.
+    """
+    for function in _FROM_PYTHON:
+        for version in function.overloads.values():
+            version.library._shared_module = None
 
 
 def _dispatcher(function: Function, options: dict[str, Any], folder: str = "") -> Any:
@@ -303,6 +319,8 @@ def pointer(function: Callable[..., object], signature: Signature) -> object:
     options: dict[str, Any] = {"_nrt": False}
     try:
         with _cached(function):
-            return numba.cfunc(signature, cache=True, **options)(function)
+            made: Any = numba.cfunc(signature, cache=True, **options)(function)
     except RuntimeError:
-        return numba.cfunc(signature, **options)(function)
+        made = numba.cfunc(signature, **options)(function)
+    made._library._shared_module = None  # what could be inlined: callers go by the address
+    return made

@@ -212,3 +212,28 @@ def test_types_are_looked_at_where_there_is_machine_code_for_several():
     assert compiled.only_version(double) is not double
     assert double(3) == 6
     assert compiled.only_version(double) is double
+
+
+def test_what_could_be_inlined_is_let_go_of_where_nobody_inlines_it():
+    @compiled.compiled
+    def doubled(number):
+        return 2 * number
+
+    assert doubled(4) == 8
+    compiled.forget_inlinable()
+    assert [version.library._shared_module for version in doubled.overloads.values()] == [None]
+    assert doubled(5) == 10
+
+    @compiled.compiled
+    def quadrupled(number):
+        return doubled(doubled(number))
+
+    assert quadrupled(4) == 16
+    rule = compiled.pointer(doubled.py_func, numba.types.int64(numba.types.int64))
+    assert rule._library._shared_module is None
+
+    @compiled.compiled
+    def ruled(by, number):
+        return by(number)
+
+    assert ruled(rule, 4) == 8
