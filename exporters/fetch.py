@@ -66,7 +66,7 @@ class _Adapter(HTTPAdapter):
         super().__init__(pool_connections=_MOST_HOSTS, pool_maxsize=_CONNECTIONS_PER_HOST)
         self.poolmanager.pool_classes_by_scheme = POOLS
         self._pools: dict[str, ConnectionPool] = {}
-        """By URL without its query: that of another moment is another one each time."""
+        """By scheme, host and port."""
         self._paths: dict[str | None, str] = {}
 
     def remember(self, request: requests.PreparedRequest) -> None:
@@ -77,17 +77,18 @@ class _Adapter(HTTPAdapter):
 
     def get_connection_with_tls_context(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> Any:
         """Return the connection pool of the request's host."""
-        asked = _without_query(request.url or "")
-        pool = self._pools.get(asked)
+        server = _server(request.url or "")
+        pool = self._pools.get(server)
         if pool is None:
             if len(self._pools) >= _MOST_HOSTS:
                 self._pools.clear()
-            pool = self._pools[asked] = super().get_connection_with_tls_context(request, *args, **kwargs)
+            pool = self._pools.setdefault(server, super().get_connection_with_tls_context(request, *args, **kwargs))
+            self.poolmanager.pools.clear()  # it finds pools by all of their settings, in half a kilobyte each
         return pool
 
     def forget(self, url: str) -> None:
         """Close the idle connections to a URL's host; they open again when somebody asks there."""
-        pool = self._pools.pop(_without_query(url), None)
+        pool = self._pools.pop(_server(url), None)
         self._paths.pop(url, None)
         idle = pool.pool.queue if isinstance(pool, HTTPConnectionPool) and pool.pool else ()
         for connection in filter(None, tuple(idle)):
@@ -111,8 +112,9 @@ class _Adapter(HTTPAdapter):
         return response
 
 
-def _without_query(url: str) -> str:
-    return url.partition("?")[0]
+def _server(url: str) -> str:
+    """Return the part of a URL before its path."""
+    return url[:url.find("/", len("https://"))]
 
 
 class SecretFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, Row, select
@@ -66,4 +67,5 @@ def _learn_gpus(connection: Connection, gpus: set[GpuKey], known: dict[GpuKey, i
 
 def _numbers(connection: Connection, uuids: Sequence[str]) -> dict[GpuKey, int]:
     found = connection.execute(select(schema.boards).where(schema.boards.c.uuid.in_(uuids)))
-    return {(uuid, node, index): number for number, uuid, node, index in found}
+    # Each word once, as pages tell them: eight GPUs have one node.
+    return {(sys.intern(uuid), sys.intern(node), index): number for number, uuid, node, index in found}

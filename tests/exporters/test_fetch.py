@@ -68,6 +68,7 @@ def test_pages_told_apart_by_their_parameters_share_a_connection(loopback):
         keeper.get(f"{loopback.url('/probe')}?target={target}")
     assert [path for _, path in asked] == [f"/probe?target={target}" for target in "abab"]
     assert len({address for address, _ in asked}) == 1
+    assert len(keeper._adapter.poolmanager.pools) == 0
 
 
 def test_a_url_that_is_not_asked_any_more_and_an_old_token_leave_nothing_behind(loopback, tmp_path):

@@ -124,3 +124,8 @@ def test_a_window_that_is_damaged_costs_itself_only_and_is_written_anew(history,
     history.record_rollups([one])
     history.record_waste(readings[:1])
     assert (len(history.rollups(0, 600)), len(history.waste(0, 600, per_node=True))) == (2, 2)
+
+
+def test_gpus_of_a_node_share_its_name_in_memory(history):
+    history.record_rollups([rollup(300.0, gpu) for gpu in range(0, 24, 3)])
+    assert len({id(node) for _, node, _ in history._gpu_numbers}) == 1
