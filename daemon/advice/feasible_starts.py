@@ -23,6 +23,7 @@ from ..replay.admission.terms import TIER
 from ..replay.admission.turns import MOST_EXACT
 from ..replay.admission.walks import walk
 from ..replay.admission.why import why_no_nodes
+from ..replay.admission.wish import counts
 from ..replay.engine import Policy, queued
 from ..replay.queue import remove
 from ..replay.rules import Rules
@@ -189,7 +190,9 @@ def _line(state: ClusterState, rules: Rules, starts: Mapping[int, Placement]) ->
                 before = row
     planned, limited = _planned_only(state), _limited(state)
     jobs = [state.records[row] for row in order] + [turn.job for _, turn in planned]
-    if len(jobs) + len(limited) <= MOST_EXACT and any(state.gate.wish(job).gpus == 0 for job in jobs):
+    matters = (any(state.gate.wish(job).gpus == 0 for job in jobs)
+               or any(counts(turn.job.request.features) for _, turn in limited))
+    if len(jobs) + len(limited) <= MOST_EXACT and matters:
         planned = _in_order(planned + limited)
     for row in order:
         while planned and _place(*planned[0]) < _place(_priority(state, row), Turn(row, state.records[row])):

@@ -1,12 +1,15 @@
 """Slurm is the judge: random clusters and jobs on real Slurms, and what these do with what was advised."""
 
 import random
+import re
+import time
 
 import pytest
+from judge import rounds
 from judge.clusters import random_cluster
 from judge.jobs import Scene, Wish, random_wish
 from judge.rounds import Case, Round
-from judge.slurm import Forecast
+from judge.slurm import HEAD_START_S, Forecast, Slurm
 from judge.trial import trial
 from judge.verdict import AHEAD, LIMIT, NEVER, NODES, ROOM, UNKNOWN, Verdict, disputed, ours, slurms
 
@@ -113,6 +116,44 @@ def test_reasons_of_ours_have_the_classes_of_slurms_own(words, kind):
     ("AssocGrpGRES", LIMIT), ("Licenses", "Licenses"), ("PartitionTimeLimit", "PartitionTimeLimit")])
 def test_slurms_reasons_are_grouped_by_what_binds(reason, kind):
     assert slurms(reason) == kind
+
+
+class Scripted(Slurm):
+    """A Slurm whose backfill ran a minute before it was stopped, and has run once more when asked again."""
+
+    def __init__(self, root, told="Last cycle when: (%d)"):
+        super().__init__(root)
+        self.conf.parent.mkdir(parents=True)
+        self.conf.write_text("SchedulerParameters=defer,bf_interval=3600\n")
+        self.in_force, self._asked, self._told = [], 0, told
+
+    def run(self, *argv):
+        if argv[0] == "sdiag":
+            self._asked += 1
+            when = self._told % (time.time() - 60) if "%" in self._told else self._told
+            return f"Total cycles: 7\nBackfilling stats\n\t{when}\n\tTotal cycles: {self._asked}\n"
+        if argv[0] == "scontrol":
+            self.in_force.append(re.search(r"bf_interval=(\d+)", self.conf.read_text())[1])
+        return "7|PENDING|Priority\n" if argv[0] == "squeue" else ""
+
+
+@pytest.mark.parametrize(("told", "longest"), [("Last cycle when: (%d)", 60), ("Last cycle when: N/A", 0)])
+def test_the_main_scheduler_is_released_before_the_backfill(tmp_path, told, longest):
+    slurm = Scripted(tmp_path, told)
+
+    slurm.release("defer,bf_interval=1")
+
+    first, then = (int(interval) for interval in slurm.in_force)
+    assert longest + HEAD_START_S <= first <= longest + HEAD_START_S + 5
+    assert then == 1
+
+
+def test_a_round_in_which_a_node_launched_nothing_is_played_again(monkeypatch):
+    fates = iter(["launch failed requeued held", ""])
+    monkeypatch.setattr(rounds, "_play", lambda *_: Round(
+        random_cluster(1), 1, cases=[case(advised(), description=next(fates))]))
+
+    assert rounds.play(None, random_cluster(1), 1, 1).cases[0].description == ""
 
 
 @pytest.mark.stack

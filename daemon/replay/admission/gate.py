@@ -301,10 +301,9 @@ class Gate:
             return found
         partition = self.partition_of(job, found)
         breach = self.limit_bars(job, partition, found)
-        if breach is not None:
-            return breach
-        self.book(job, partition, found)
-        return found
+        if breach is None:
+            self.book(job, partition, found)
+        return breach or found
 
     def find_beside(self, job: Job, avoid: Mask | None) -> Placement | Hold:
         """Return where a job could start now but for nodes to be avoided, or why it cannot."""
@@ -375,7 +374,8 @@ class Gate:
     def book(self, job: Job, partition: str, placement: Placement) -> None:
         """Take what a job that starts takes."""
         before = self.ground.free_cpus.copy()
-        self.ground.take(self.wish(job), placement, job.user)
+        dealt = next((self.ground_of(way) for way in self.ways(job) if way.partition == partition), None)
+        self.ground.take(self.wish(job), placement, job.user, dealt)
         self.ground.take_slices(job, placement)
         self.quotas.add(job, self.wants(job, placement), placement)
         # What found no room before finds none now.

@@ -17,7 +17,7 @@ from ....storage.records import Job, JobState, NodeState, SchedulerSnapshot
 from ..cluster import PLENTY
 from .wish import Wish
 
-HISTORIES, MAIN_ROUND, FRESH = 3, 1, 2
+HISTORIES, USUAL, FRESH = 2, 0, 1
 LOOKED_AT = 511
 """Weight of a node in Slurm once a job that could use it was tried, of nodes whose ``Weight`` is 1."""
 Mask = NDArray[np.bool_]
@@ -55,11 +55,11 @@ class Ground:
         self.weights = np.full((HISTORIES, len(self.nodes)), LOOKED_AT)
         """What Slurm prefers nodes by, the least first, as left by the last job looked at; copies share it.
 
-        By what happened before, of which nobody tells: nothing of late, the main scheduler's round, or the same after
-        the controller has just read its configuration.
+        By what happened before, of which nobody tells: every node was looked at by now, or the controller has just read
+        its configuration.
         """
         self.weights[FRESH] = 0
-        self.history = 0
+        self.history = USUAL
         """That of them which counts."""
         self._features: dict[tuple[str, int], Mask] = {}
         self._suited: dict[tuple[object, ...], Mask] = {}
@@ -291,12 +291,12 @@ class Ground:
         """Return the tasks that Slurm puts on each node before it goes on in order: as many as one core holds."""
         return min(max(1, int(self.threads[rows].max()) // wish.cpus_per_task), max(1, wish.tasks // rows.size))
 
-    def take(self, wish: Wish, placement: Placement, user: str) -> None:
-        """Book what a job that starts there takes."""
+    def take(self, wish: Wish, placement: Placement, user: str, dealt: Ground | None = None) -> None:
+        """Book what a job that starts there takes; its tasks are dealt by what its partition may use of the nodes."""
         rows = np.array([self.row[name] for name in placement.nodes], np.int64)
         gpus = np.zeros(len(self.nodes), np.int64)
         gpus[rows] = placement.gpus
-        cpus = self.cpus_for(wish, self._dealt(wish, rows, gpus), gpus)
+        cpus = self.cpus_for(wish, (dealt or self)._dealt(wish, rows, gpus), gpus)
         memory = self.memory_for(wish, cpus, gpus, len(rows))
         split = wish.gpus and not (wish.per_node or wish.per_task or wish.exclusive)
         if split and (self._most_gpus(wish, len(rows))[rows] < np.minimum(self.free_gpus[rows], wish.gpus)).any():

@@ -55,8 +55,9 @@ def sooner(before: Placement | Hold | None, now: Placement | Hold) -> Placement 
 
 
 def absent(gate: Gate, turn: Turn) -> bool:
-    """Tell whether the main scheduler does not look at a job."""
-    return turn.later or passed_over_by_main(gate, turn.job) or (turn.barred is not None and turn.barred.cause == HELD)
+    """Tell whether the main scheduler does not look at a job; components stop it whatever they wait for."""
+    held = turn.barred is not None and turn.barred.cause == HELD
+    return held or (turn.later and not turn.job.group) or passed_over_by_main(gate, turn.job)
 
 
 def waits_for(component: str) -> Hold:

@@ -24,8 +24,8 @@ Earliest = Callable[[PartitionNodes, Callable[[Ground], Placement | None]], tupl
 """What finds when something fits on some nodes, and where."""
 
 
-def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool, histories: slice) -> None:
-    """Leave the weights behind that the main scheduler does, in some of the possible pasts.
+def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
+    """Leave the weights behind that the main scheduler does, in all of the possible pasts.
 
     It goes by what nodes have where nobody starts. Who does not start stops its partition, where nodes are kept for who
     waits, and the nodes that it names; heterogeneous jobs always stop theirs, with all partitions of no other nodes.
@@ -44,9 +44,9 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool, histories: sl
         starts = isinstance(gate.find_beside(job, stopped), Placement)
         seen = ground if starts else ground.empty()
         features = job.request.features
-        ground.weights[histories, members & ground.featured(features, wish.least) if features else members] = LOOKED_AT
+        ground.weights[:, members & ground.featured(features, wish.least) if features else members] = LOOKED_AT
         able = members & seen.suited(job, wish, job.request.features) & ~stopped
-        weigh(seen, wish, seen.capacity(wish, able, wish.least)[0], histories)
+        weigh(seen, wish, seen.capacity(wish, able, wish.least)[0])
         if out_of_reach(job):
             continue
         if not starts and len(required) >= wish.least:
@@ -54,6 +54,25 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool, histories: sl
         elif not starts and planning:
             failed.add(ways[0].partition)
             stopped |= members
+
+
+def leave_alike(gate: Gate, job: Job, kept: Mask | None, ground: Ground) -> None:
+    """Leave the weights behind that a start does: all nodes alike that the scheduler looks at, then by their GPUs.
+
+    The main scheduler looks at all nodes of the partition, the backfill at those of them that are kept for nobody; both
+    at what was free before.
+    """
+    looked = ground.members(gate.ways(job)[0].partition)
+    ground.weights[:, looked if kept is None else looked & ~kept] = LOOKED_AT
+    look_at(gate, job, ground)
+
+
+def look_at(gate: Gate, job: Job, ground: Ground) -> None:
+    """Let a job that is tried on what is free leave its weights behind."""
+    wish = gate.wish(job)
+    for way in gate.ways(job):
+        able = way.usable & ground.suited(job, wish, job.request.features)
+        weigh(ground, wish, ground.capacity(wish, able, wish.least)[0])
 
 
 def out_of_reach(job: Job) -> bool:
@@ -88,6 +107,20 @@ def counted_apart(gate: Gate, job: Job, nodes: Mask | None = None) -> bool:
     within = ~ground.named(job.request.excluded_nodes) if nodes is None else nodes
     have = [within & ground.featured(name, 1) for name, _ in counts(features)]
     return any((first & ~second).any() for first, second in pairwise(have))
+
+
+def unlimited_by_terms(gate: Gate, job: Job) -> bool:
+    """Tell whether a job that counts features is planned though it breaks a limit.
+
+    Slurm's backfill looks for each of them by itself, last for what is missing, and counts the GPUs that it found last.
+    """
+    wish, terms = gate.wish(job), counts(job.request.features)
+    if not (terms and wish.per_node):
+        return False
+    missing = wish.least - sum(number for _, number in terms)
+    nodes = missing if missing > 0 else terms[-1][1]
+    last = replace(job.request, gpus=wish.per_node * nodes, nodes=nodes)
+    return gate.limits_bar(replace(job, job_id=f"{job.job_id}~last", request=last)) is None
 
 
 def first_by_terms(gate: Gate, job: Job, way: PartitionNodes, earliest: Earliest) -> tuple[float, Placement] | None:

@@ -22,7 +22,7 @@ MOST_TRIES = 20
 HEAVIEST = 255
 
 
-def weigh(ground: Ground, wish: Wish, fits: Mask, histories: slice = slice(None)) -> Counts:
+def weigh(ground: Ground, wish: Wish, fits: Mask) -> Counts:
     """Return the weights of nodes as Slurm leaves them after it has looked at a job, and keep them."""
     if wish.gpus:
         near = ground.free_gpus
@@ -30,7 +30,7 @@ def weigh(ground: Ground, wish: Wish, fits: Mask, histories: slice = slice(None)
             near = np.minimum(near, wish.per_node)
         elif not wish.per_socket and not wish.exclusive:
             near = np.minimum(near, wish.gpus)
-        ground.weights[histories, fits] = (ground.weights[histories, fits] | HEAVIEST) - near[fits]
+        ground.weights[:, fits] = (ground.weights[:, fits] | HEAVIEST) - near[fits]
     return np.asarray(ground.weights[ground.history])
 
 

@@ -16,11 +16,19 @@ import numpy as np
 from ....storage.recommendations import Placement
 from ....storage.records import Job
 from .gate import HELD, ROOM, Gate, Hold, PartitionNodes
-from .ground import HISTORIES, LOOKED_AT, MAIN_ROUND, Ground, Mask
+from .ground import HISTORIES, Ground, Mask
 from .line import Plan, Turn, absent, excludes, sooner, waits_for
-from .looks import counted, counted_apart, first_by_terms, out_of_reach, tried_by_main
+from .looks import (
+    counted,
+    counted_apart,
+    first_by_terms,
+    leave_alike,
+    look_at,
+    out_of_reach,
+    tried_by_main,
+    unlimited_by_terms,
+)
 from .node_space import NodeSpace
-from .pick import weigh
 from .releases import Releases
 from .wish import choices, counts
 
@@ -42,12 +50,10 @@ class Turns:
     """What starts, and what is kept for whom, as the queue is walked; the gate is booked along."""
 
     def __init__(self, gate: Gate, planning: bool, pins: Mapping[int, tuple[str, ...]] | None = None, *,
-                 by_terms: bool = False, main_first: bool = True) -> None:
+                 by_terms: bool = False) -> None:
         self.gate, self._planning = gate, planning
         self._by_terms = by_terms
         """Whether who counts features has nodes kept from now on where each term by itself finds some, as in Slurm."""
-        self._main_first = main_first
-        """Whether the main scheduler looks first, else the backfill."""
         self._pins = pins
         """Nodes that are named for who starts, by row; None where whoever starts is put where the policy wants it."""
         self._arrays = set[str]()
@@ -68,8 +74,7 @@ class Turns:
         told, line = dict[int, Placement | Hold](), [self._named(turn) for turn in line]
         self._weighing = any(self.gate.wish(turn.job).gpus == 0 for turn in line)
         for number in range(MOST_ROUNDS):
-            self._main_first = self._main_first or number > 0
-            again = self._round(line, told, slice(None) if number else slice(MAIN_ROUND, HISTORIES))
+            again = self._round(line, told)
             if not self._exact or not (again or (self._weighing and number == 0)):
                 break
         return told
@@ -84,21 +89,20 @@ class Turns:
         asked = replace(asked, excluded_nodes=others) if excludes(turn.job) else replace(asked, required_nodes=names)
         return replace(turn, job=replace(turn.job, request=asked))
 
-    def _round(self, line: Sequence[Turn], told: dict[int, Placement | Hold], looked: slice) -> bool:
+    def _round(self, line: Sequence[Turn], told: dict[int, Placement | Hold]) -> bool:
         """Walk the queue once; tell whether somebody has started, so that the next round may find more.
 
-        The main scheduler looked at the queue before, in those of the possible pasts that are named.
+        The main scheduler looks first: it does so whenever a job comes or ends, the backfill every half a minute.
         """
         now_s = self.gate.now_s
         self._space = NodeSpace(len(self.gate.ground.nodes), now_s, now_s + WINDOW_S)
         self._plans, self._soonest, self._exact = 0, {}, len(line) <= MOST_EXACT
         before = sum(isinstance(found, Placement) for found in told.values())
-        if self._main_first:
-            self._main(line, told)
+        self._main(line, told)
         left = [turn for turn in line if not isinstance(told.get(turn.row), Placement)]
-        if self._weighing and self._main_first:
+        if self._weighing:
             jobs = (one.job for one in left if out_of_reach(one.job) or not absent(self.gate, one))
-            tried_by_main(self.gate, jobs, self._planning, looked)
+            tried_by_main(self.gate, jobs, self._planning)
         begins = dict[str, list[tuple[Turn, float | None, Placement | Hold]]]()
         for turn in left:
             if isinstance(told.get(turn.row), Placement):
@@ -148,7 +152,7 @@ class Turns:
 
     def _tried(self, turn: Turn, avoid: Mask) -> Placement | Hold:
         """Return what comes of a job that the main scheduler tries: it finds limits on amounts after nodes."""
-        if turn.job.group or (self._by_terms and counted_apart(self.gate, turn.job)):
+        if turn.job.group or self._fails_by_terms(turn.job, avoid):
             return Hold(ROOM, "")
         if turn.barred is not None:
             return turn.barred
@@ -163,32 +167,31 @@ class Turns:
         """
         if turn.later and self.gate.room_for_tasks(turn.job) == 0:
             return Hold(ROOM, "")
-        later = turn.later or (self._by_terms and counted_apart(self.gate, turn.job))
+        later = turn.later or self._fails_by_terms(turn.job, self._kept_now(turn.job))
         found = self._lacks(turn) or Hold(ROOM, "") if later else turn.barred or self._start(turn)
         beyond = isinstance(found, Hold) and counted(found)
         if isinstance(found, Placement) or (found.cause != ROOM and not beyond):
             return found
         lacking, now_s = self._lacks(turn), self.gate.now_s
         # Where nothing is planned, nodes are kept for whom Slurm finds nodes now, but fails to start there.
-        fails = lacking is None and bool(counts(turn.job.request.features))
-        if fails or (self._planning and (lacking is None or (self._weighing and counted(lacking)))):
+        counting = bool(counts(turn.job.request.features))
+        looks = beyond and (self._weighing or counting)
+        if looks or (lacking is None and (self._planning or counting)):
             plan = self._begin(turn, now_s)
             if lacking is None and not beyond and (self._planning or plan.begin_s <= now_s):
                 self._keep(turn, plan)
+            elif plan.begin_s <= now_s:
+                # Slurm finds the limit once it starts it.
+                leave_alike(self.gate, turn.job, self._kept_now(turn.job), self.gate.ground)
+            elif self._planning and unlimited_by_terms(self.gate, turn.job):
+                self._keep(turn, plan)
         elif self._weighing:
-            self._look_at(turn.job)
+            look_at(self.gate, turn.job, self.gate.ground)
         return found
 
     def _lacks(self, turn: Turn) -> Hold | None:
         """Return what a job lacks beside nodes, so that nothing is kept for it."""
         return turn.barred or self.gate.license_bars(turn.job) or self.gate.limits_bar(turn.job)
-
-    def _look_at(self, job: Job) -> None:
-        """Let a job that is tried leave its weights behind."""
-        ground, wish = self.gate.ground, self.gate.wish(job)
-        for way in self.gate.ways(job):
-            able = way.usable & ground.suited(job, wish, job.request.features)
-            weigh(ground, wish, ground.capacity(wish, able, wish.least)[0])
 
     def _component(self, turn: Turn, others: Sequence[float | None]) -> tuple[Turn, float | None, Placement | Hold]:
         """Keep nodes whole for a component, from now on if it could start now; return when and where that is.
@@ -259,27 +262,32 @@ class Turns:
             ground.history, self._soonest = past, known
         return nodes
 
+    def _fails_by_terms(self, job: Job, avoid: Mask) -> bool:
+        """Tell whether a job that counts features does not start: if one of them finds no nodes now, it does not."""
+        if not counted_apart(self.gate, job):
+            return False
+        ways = (replace(way, usable=way.usable & ~avoid) for way in self.gate.ways(job))
+        return self._by_terms or all(first_by_terms(self.gate, job, way, self._now) is None for way in ways)
+
+    def _kept_now(self, job: Job) -> Mask:
+        """Return the nodes that are kept for others while a job would run that starts now."""
+        limit_s = max((way.limit_s for way in self.gate.ways(job)), default=0.0)
+        return self._space.kept(self.gate.now_s, self.gate.now_s + limit_s)
+
     def _start(self, turn: Turn) -> Placement | Hold:
-        limit_s = max((way.limit_s for way in self.gate.ways(turn.job)), default=0.0)
-        return self._book(turn, self._space.kept(self.gate.now_s, self.gate.now_s + limit_s))
+        return self._book(turn, self._kept_now(turn.job))
 
     def _book(self, turn: Turn, avoid: Mask | None, *, by_main: bool = False) -> Placement | Hold:
-        """Start a job and note when it gives back what it takes; or return why it does not start.
-
-        The main scheduler looks at all nodes of the partition, the backfill at those of them that are kept for nobody.
-        """
+        """Start a job and note when it gives back what it takes; or return why it does not start."""
         before, job, wanted = self.gate.ground.copy(), turn.job, turn.wanted
         named = turn.row in (self._pins or {})
         if not (named or job.group) and (self._pins is not None or job.array in self._arrays):
             wanted = self._slurms(job, avoid) or wanted
         found = self.gate.admit(job, wanted, avoid)
         if isinstance(found, Placement):
-            ways = self.gate.ways(job)
-            limit_s = max(way.limit_s for way in ways)
-            for way in ways[:1] if self._weighing else ():
-                ground, kept = self.gate.ground, avoid if avoid is not None and not by_main else False
-                ground.weights[:, ground.members(way.partition) & ~np.asarray(kept)] = LOOKED_AT
-                self._look_at(job)
+            limit_s = max(way.limit_s for way in self.gate.ways(job))
+            if self._weighing:
+                leave_alike(self.gate, job, None if by_main else self._kept_now(job), before)
             self._releases.add(job, self.gate.now_s + limit_s, before, self.gate.ground)
             self._arrays |= {job.array} - {""}
         return found
@@ -377,9 +385,14 @@ class Turns:
     def _earliest(self, way: PartitionNodes, sought: Callable[[Ground], Placement | None],
                   ) -> tuple[float, Placement] | None:
         """Return when something fits on some nodes, now or, where Slurm plans, once jobs have ended there."""
+        now = self._now(way, sought)
+        if now is not None:
+            return now
+        return self._releases.first_fit(self.gate.ground, way.usable, sought) if self._planning else None
+
+    def _now(self, way: PartitionNodes, sought: Callable[[Ground], Placement | None]) -> tuple[float, Placement] | None:
+        """Return now and where something fits on some nodes, if it does."""
         ground = self.gate.ground_of(way).copy()
         ground.as_planned = True
-        now = sought(ground)
-        if now is not None:
-            return self.gate.now_s, now
-        return self._releases.first_fit(self.gate.ground, way.usable, sought) if self._planning else None
+        found = sought(ground)
+        return None if found is None else (self.gate.now_s, found)

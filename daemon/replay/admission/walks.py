@@ -1,7 +1,7 @@
 """What starts whatever Slurm does not tell: the queue walked once for each thing that it may have done before.
 
 Which nodes Slurm keeps for a job without GPUs depends on weights in its controller, which the last jobs with GPUs have
-left there and nobody can read. The queue is walked several times, with the weights after each of three possible
+left there and nobody can read. The queue is walked several times, with the weights after each of two possible
 pasts. What starts in all of them starts; of what starts in some of them nothing is known.
 """
 
@@ -17,9 +17,9 @@ from ....storage.eligibility import named_reason
 from ....storage.recommendations import Placement
 from ....storage.records import Job
 from .gate import ROOM, UNKNOWN, Gate, Hold
-from .ground import HISTORIES, MAIN_ROUND, Mask
+from .ground import HISTORIES, USUAL, Mask
 from .line import Turn
-from .looks import counted_apart, passed_over_by_main
+from .looks import counted_apart
 from .turns import MOST_EXACT, Turns
 from .wish import counts
 
@@ -29,8 +29,7 @@ NOT_TOLD = Hold(UNKNOWN, "unknown: which nodes are kept for jobs without GPUs th
                          "not tell which nodes its last job with GPUs made it prefer")
 NOT_SURE = Hold(UNKNOWN, "unknown: which nodes are kept for jobs that count features is not known: Slurm looks for "
                          "each feature by itself and keeps what it finds, whether the job can start there or not")
-NOT_FIRST = Hold(UNKNOWN, "unknown: it depends on whether Slurm's main scheduler or its backfill looks first, which is "
-                          "not known")
+NOT_NAMED = Hold(UNKNOWN, "unknown: whether it starts once nodes are named for all who are to start is not known")
 APART = Hold(UNKNOWN, "unknown: whether it can start is not known: Slurm looks for each of the features that it counts "
                       "by itself, with all the GPUs that it asks for")
 ITSELF = Hold(UNKNOWN, "unknown: whether it asks for few switches (TopologyPlugin) is not known")
@@ -44,7 +43,7 @@ def walk(gate: Gate, planning: bool, line: Sequence[Turn]) -> tuple[dict[int, Pl
     line = [replace(turn, later=turn.later and not turn.stale) for turn in line]
     untold = [turn for turn in line if _untold(gate, turn)]
     gate = _supposing(gate, {}) if untold else gate
-    first = Turns(_after(gate, MAIN_ROUND), planning)
+    first = Turns(_after(gate, USUAL), planning)
     told = first.walk(line)
     told |= {row: hold for row, hold in stale.items() if isinstance(told.get(row), Placement)}
     told |= {turn.row: APART for turn in line if isinstance(found := told.get(turn.row), Placement)
@@ -62,20 +61,16 @@ def _compared(gate: Gate, planning: bool, line: Sequence[Turn], told: dict[int, 
     if len(line) > MOST_EXACT:
         return told
     slurms = [turn.job for turn in line[:-1] if not turn.job.owner]
-    pins, doubts = _pins(line, told), list[tuple[Hold, Iterable[dict[int, Placement | Hold]]]]()
-    if any(gate.wish(job).gpus == 0 for job in slurms):
-        doubts.append((NOT_TOLD, [Turns(_after(gate, past), planning, pins).walk(line) for past in PASTS]))
-    if planning or any(counts(job.request.features) or passed_over_by_main(gate, job) for job in slurms):
-        pasts, firsts = (PASTS, (False,)) if doubts else ((MAIN_ROUND,), (True, False))
-        doubts.append((NOT_FIRST, [Turns(_after(gate, past), planning, pins, main_first=first).walk(line)
-                                   for past in pasts for first in firsts]))
+    pins, weighed = _pins(line, told), any(gate.wish(job).gpus == 0 for job in slurms)
+    doubt, pasts = (NOT_TOLD, PASTS) if weighed else (NOT_NAMED, (USUAL,))
+    doubts = [(doubt, [Turns(_after(gate, past), planning, pins).walk(line) for past in pasts])]
     if any(counts(job.request.features) for job in slurms):
-        doubts.append((NOT_SURE, [Turns(_after(gate, MAIN_ROUND), planning, pins, by_terms=True).walk(line)]))
+        doubts.append((NOT_SURE, [Turns(_after(gate, USUAL), planning, pins, by_terms=True).walk(line)]))
     if supposed:
         asked = [dict(zip((turn.job.key for turn in supposed), few, strict=True))
                  for few in product((0, 1), repeat=len(supposed))]
         doubts.append((_not_asked(supposed[0]), [
-            Turns(_supposing(_after(gate, MAIN_ROUND), some), planning, pins).walk(line) for some in asked]))
+            Turns(_supposing(_after(gate, USUAL), some), planning, pins).walk(line) for some in asked]))
     for doubt, others in doubts:
         told = {row: _agreed(found, [other.get(row) for other in others], doubt) for row, found in told.items()}
     return told

@@ -24,6 +24,7 @@ from .slurm import ACTING, FROZEN, HEEDLESS, Forecast, Rejected, Slurm
 
 PLANNING, HEEDLESS_POLICY = "priority+best-fit+whole-nodes", "priority+best-fit+greedy"
 """Slurm's own order, with a plan for every job as Slurm's backfill has one, or with none."""
+MOST_PLAYS = 3
 MOST_AGE_S = 20.0
 """How old advice may be that is followed."""
 
@@ -77,7 +78,15 @@ class Round:
 
 
 def play(slurm: Slurm, cluster: Cluster, seed: int, jobs: int) -> Round:
-    """Play one round of so many submissions."""
+    """Play one round of so many submissions, and again where a node failed to launch what Slurm had started."""
+    for _ in range(MOST_PLAYS):
+        played = _play(slurm, cluster, seed, jobs)
+        if not any(case.description.startswith("launch failed") for case in played.cases):
+            break
+    return played
+
+
+def _play(slurm: Slurm, cluster: Cluster, seed: int, jobs: int) -> Round:
     chance = random.Random(seed)
     played = Round(cluster, seed)
     slurm.schedule(ACTING)
@@ -90,7 +99,7 @@ def play(slurm: Slurm, cluster: Cluster, seed: int, jobs: int) -> Round:
     _advise(slurm, played)
     _pin(slurm, played)
     slurm.lasting = running
-    slurm.schedule(ACTING if cluster.planning else HEEDLESS)
+    slurm.release(ACTING if cluster.planning else HEEDLESS)
     slurm.settle()
     _look(slurm, played)
     return played

@@ -25,13 +25,15 @@ FROZEN = "defer,sched_interval=-1,bf_interval=3600"
 The backfill, which ran a moment ago, looks every second whether an hour has passed, or the interval has changed; with
 -1 it would look only every 30 s.
 """
-ACTING = ("defer,sched_interval=1,bf_interval=1,bf_max_time=30,bf_max_job_test=1000,bf_continue,sched_min_interval=0,"
-          "batch_sched_delay=0")
+ACTING = ("defer,sched_interval=1,bf_max_time=30,bf_max_job_test=1000,bf_continue,sched_min_interval=0,"
+          "batch_sched_delay=0,bf_interval=1")
 """A round a second, but of the usual length: ``bf_max_time`` is as long as the interval unless told, so that a round
 ended wherever the clock went on to the next second, and looked at a part of the queue.
 """
 HEEDLESS = ACTING + ",bf_min_age_reserve=1000000"
 """Jobs are taken in order, and one that fits starts, whomever it delays."""
+HEAD_START_S = 3
+"""By how much the main scheduler comes before the backfill, once both are released."""
 SETTLES_WITHIN_S = 120.0
 _STARTING = threading.Lock()
 """One starts at a time: MariaDB's set-up failed now and then beside others of its kind."""
@@ -95,6 +97,17 @@ class Slurm:
         self.conf.write_text(text)
         self.run("scontrol", "reconfigure")
 
+    def release(self, parameters: str) -> None:
+        """Let both schedulers act again, the main one first.
+
+        So it is at any site: it looks as soon as a job comes or ends, the backfill every 30 s. Released together, each
+        of them comes first half the time, as both wake once a second.
+        """
+        rounds, waited_s = self._cycles()[1], int(time.time()) - self._last_backfill()
+        self.schedule(parameters.replace("bf_interval=1", f"bf_interval={waited_s + HEAD_START_S}"))
+        wait_for(lambda: self._cycles()[1] > rounds or not _waiting(self.states()))
+        self.schedule(parameters)
+
     def queue(self) -> dict[int, dict[str, Any]]:
         """Return every job that squeue knows, by Slurm's own number."""
         return {job["job_id"]: job for job in json.loads(self.run("squeue", "--states=all", "--json"))["jobs"]}
@@ -121,6 +134,11 @@ class Slurm:
     def _cycles(self) -> tuple[int, ...]:
         """Return how often the main scheduler and the backfill have run; the latter only does when jobs wait."""
         return tuple(int(number) for number in re.findall(r"Total cycles: *(\d+)", self.run("sdiag")))[:2]
+
+    def _last_backfill(self) -> int:
+        """Return when the backfill ran last, in seconds; while nobody waited it tells nothing and was just stopped."""
+        told = re.search(r"Backfilling stats.*?Last cycle when:[^\n]*\((\d+)\)", self.run("sdiag"), re.DOTALL)
+        return int(told[1] if told else self.conf.stat().st_mtime)
 
     def cancel(self, *options: str) -> None:
         """Cancel the jobs that the options select."""

@@ -294,3 +294,12 @@ def test_gpus_by_task_are_where_the_tasks_have_cpus():
     narrow = Partition("p", nodes=("a", "b"), most_cpus_per_node=16)
     asked = asks(4, 2, gpus_per_task=1, tasks=4, cpus=32)
     assert [where(gate(nodes, partitions=known).find(asked)) for known in ((narrow,), ())] == ["a:2,b:2", "a:3,b:1"]
+
+
+def test_tasks_without_gpus_take_cpus_where_their_partition_lets_them():
+    """Of 16 CPUs on each node, 32 tasks take all; Slurm puts the rest of them on b, where ours would have been on a."""
+    narrow = Partition("p", nodes=("a", "b"), most_cpus_per_node=16)
+    tested = gate([node("a"), node("b")], partitions=(narrow,))
+    asked = asks(0, 2, tasks=32, cpus=32)
+    assert where(tested.admit(asked, None)) == "a:0,b:0"
+    assert isinstance(tested.find(replace(asks(0, cpus=1), job_id="2")), Hold)

@@ -6,32 +6,31 @@ from idlewatt.daemon.replay.admission.ground import LOOKED_AT
 from idlewatt.daemon.replay.admission.line import Turn
 from idlewatt.daemon.replay.admission.turns import Turns
 from idlewatt.storage.records import Job, JobState, Node, Request, SchedulerSnapshot
-from idlewatt.storage.rules import SchedulerRules, SchedulerSettings
+from idlewatt.storage.rules import Association, Ceilings, SchedulerRules, SchedulerSettings
 
 NOW = 1_000_000.0
 SITE = SchedulerSettings("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=False)
 
 
 def told(*free, names, **request):
-    """Return where a job of three GPUs starts for which nodes are named, as the backfill and the main scheduler go."""
+    """Return where a job of three GPUs starts for which nodes are named."""
     nodes = tuple(Node(name, partitions=("p",), features=("x",), gpus=8, gpus_allocated=8 - number, cpus=64,
                        memory_bytes=1 << 40) for name, number in zip("abc", free, strict=True))
     job = Job("1", NOW - 60, JobState.PENDING, "p", Request(3, 1, **request), limit_s=3600.0, user="alice")
     snapshot = SchedulerSnapshot(NOW, nodes, (), (job,), SchedulerRules(site=SITE))
-    found = [Turns(Gate(snapshot, NOW), True, {0: names}, main_first=first).walk([Turn(0, job)])[0]
-             for first in (True, False)]
-    return [one.cause if isinstance(one, Hold) else str(one) for one in found]
+    found = Turns(Gate(snapshot, NOW), True, {0: names}).walk([Turn(0, job)])[0]
+    return found.cause if isinstance(found, Hold) else str(found)
 
 
 def test_who_has_nodes_named_starts_on_all_of_them_or_not_at_all():
-    assert told(2, 8, 8, names=("a", "b")) == ["a:2,b:1"] * 2
-    assert told(0, 8, 8, names=("a", "b")) == ["room"] * 2
+    assert told(2, 8, 8, names=("a", "b")) == "a:2,b:1"
+    assert told(0, 8, 8, names=("a", "b")) == "room"
 
 
 def test_for_who_counts_features_all_other_nodes_are_excluded():
     """Such a job never starts with nodes named: b will do by itself, where c, which has more room, is not named."""
-    assert told(0, 3, 8, names=("a", "b"), features="x*1") == ["b:3"] * 2
-    assert told(0, 2, 8, names=("a", "b"), features="x*1") == ["room"] * 2
+    assert told(0, 3, 8, names=("a", "b"), features="x*1") == "b:3"
+    assert told(0, 2, 8, names=("a", "b"), features="x*1") == "room"
 
 
 def test_a_start_by_the_backfill_leaves_all_nodes_alike_that_are_kept_for_nobody():
@@ -40,6 +39,33 @@ def test_a_start_by_the_backfill_leaves_all_nodes_alike_that_are_kept_for_nobody
     jobs = [Job(str(number), NOW - 60, JobState.PENDING, "p", Request(gpus, 1), limit_s=3600.0, user="alice")
             for number, gpus in ((1, 2), (2, 0))]
     gate = Gate(SchedulerSnapshot(NOW, nodes, (), tuple(jobs), SchedulerRules(site=SITE)), NOW)
-    turns = Turns(gate, False, {0: ("a",), 1: ("b",)}, main_first=False)
+    turns = Turns(gate, False, {0: ("a",), 1: ("b",)})
     turns.walk([Turn(row, job) for row, job in enumerate(jobs)])
     assert turns.gate.ground.weights[0].tolist() == [LOOKED_AT, LOOKED_AT]
+
+
+def test_who_finds_nodes_and_breaks_a_limit_there_leaves_them_as_alike_as_a_start_does():
+    """Job 1 makes a and b preferred, for their GPUs; of 2 Slurm finds the limit once it starts it on all of a node."""
+    few = (Association("few", ceilings=Ceilings(group=(("gpu", 1.0),))), Association("root"))
+    nodes = tuple(Node(name, partitions=("p",), gpus=8, gpus_allocated=taken, cpus=64, memory_bytes=1 << 40)
+                  for name, taken in (("a", 1), ("b", 0)))
+    jobs = [Job("1", NOW - 60, JobState.PENDING, "p", Request(16, 2, 8), limit_s=3600.0, user="alice", account="root"),
+            Job("2", NOW - 60, JobState.PENDING, "p", Request(0, 1, exclusive=True), limit_s=600.0, user="alice",
+                account="few")]
+    gate = Gate(SchedulerSnapshot(NOW, nodes, (), tuple(jobs), SchedulerRules(site=SITE, associations=few)), NOW)
+    turns = Turns(gate, True)
+    told = turns.walk([Turn(row, job) for row, job in enumerate(jobs)])
+    assert [found.cause for found in told.values()] == ["room", "limit"]
+    assert turns.gate.ground.weights[0].tolist() == [LOOKED_AT, LOOKED_AT]
+
+
+def test_a_start_leaves_weights_by_what_was_free_before():
+    """Weights count because of job 2, which asks for no GPUs and is in a partition without nodes."""
+    nodes = tuple(Node(name, partitions=("p",), gpus=8, gpus_allocated=taken, cpus=64, memory_bytes=1 << 40)
+                  for name, taken in (("a", 4), ("b", 5)))
+    jobs = [Job("1", NOW - 60, JobState.PENDING, "p", Request(4, 1, 4), limit_s=3600.0, user="alice"),
+            Job("2", NOW - 60, JobState.PENDING, "q", Request(0, 1), limit_s=3600.0, user="alice")]
+    gate = Gate(SchedulerSnapshot(NOW, nodes, (), tuple(jobs), SchedulerRules(site=SITE)), NOW)
+    turns = Turns(gate, True)
+    turns.walk([Turn(row, job) for row, job in enumerate(jobs)])
+    assert turns.gate.ground.weights[0].tolist() == [LOOKED_AT - 4, LOOKED_AT]

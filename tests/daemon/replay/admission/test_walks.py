@@ -37,15 +37,13 @@ def advised(policy, nodes, *jobs, **rules):
 
 
 def test_who_starts_only_if_slurm_preferred_another_node_for_a_job_without_gpus_is_unknown():
-    """A component that waits for the other keeps a node: b if the main scheduler was there before, else a."""
-    nodes = [node("a", gpu_model="a100", cpus_allocated=4, gpus_allocated=1),
-             node("b", gpu_model="v100", gpus_allocated=8, cpus_allocated=2)]
-    told = advised(GREEDY, nodes, runs("8", "a", 1), runs("9", "b", 8), waits("1", 2, model="v100", priority=9.0),
-                   waits("4+0", 0, group="4", priority=7.0), waits("4+1", 8, group="4", priority=7.0),
-                   waits("5", 0, required=("b",), priority=1.0), waits("6", 0, required=("a",), priority=1.0))
+    """4+0, which waits for 4+1, is kept a, where job 1 is looked for, or b, where nobody was."""
+    nodes = [node("a", partitions=("p", "q"), gpus_allocated=1), node("b", gpus_allocated=1)]
+    told = advised(GREEDY, nodes, runs("8", "a", 1), runs("9", "b", 1),
+                   replace(waits("1", 8, priority=9.0), partition="q"), waits("4+0", 0, group="4", priority=7.0),
+                   waits("4+1", 8, group="4", priority=7.0), waits("5", 1, required=("b",), priority=1.0))
     assert (told["5"].action, told["5"].cause) == ("unknown", "unknown")
     assert "Slurm does not tell which nodes its last job with GPUs made it prefer" in told["5"].reason
-    assert told["6"].action == "start"
 
 
 def test_who_breaks_a_limit_on_gpus_makes_slurm_prefer_nodes_all_the_same():
@@ -83,24 +81,31 @@ def test_who_the_main_scheduler_starts_is_started_before_it_looks_for_the_others
                    waits("2", 2, model="h100", priority=8.0), waits("4+0", 0, group="4", priority=7.0),
                    waits("4+1", 8, group="4", priority=7.0), waits("5", 0, required=("h",), priority=1.0))
     assert {number: one.action for number, one in told.items()} == {
-        "1": "start", "2": "hold", "4+0": "hold", "4+1": "hold", "5": "unknown"}
+        "1": "start", "2": "hold", "4+0": "hold", "4+1": "hold", "5": "hold"}
+
+
+def stopping():
+    """Return a node, who runs there, and two components that wait for it and stop the main scheduler meanwhile."""
+    parts = [waits(f"7+{number}", 8, required=("z",), group="7", priority=8.0) for number in range(2)]
+    return node("z", gpus_allocated=8), (runs("6", "z", 8), *parts)
 
 
 def counting(policy, *behind):
     """Return advice beside a job of one node with x and one with y, which is reserved soon."""
-    nodes = [node("a", features=("x",)), node("b", features=("x",)), node("c", features=("y",))]
+    busy, stopped = stopping()
+    nodes = [node("a", features=("x",)), node("b", features=("x",)), node("c", features=("y",)), busy]
     first = waits("1", 2, features="[x*1&y*1]", nodes=2, priority=9.0)
     first = replace(first, request=replace(first.request, gpus_per_node=None))
     soon = Reservation("soon", ("c",), NOW + 600, NOW + 3600, users=("root",))
-    return advised(policy, nodes, first, *behind, reservations=(soon,))
+    told = advised(policy, nodes, first, *stopped, *behind, reservations=(soon,))
+    return {number: said for number, said in told.items() if not number.startswith("7")}
 
 
 def test_slurm_keeps_nodes_for_who_counts_features_though_it_cannot_start_also_where_nothing_is_planned():
     """Slurm takes any node for the feature that no node has now, finds out at the start, and keeps both."""
     told = [counting(policy, waits("2", 8, priority=1.0)) for policy in (PLANS, GREEDY)]
     assert [{number: said.action for number, said in one.items()} for one in told] == [
-        {"1": "hold", "2": "hold"}, {"1": "hold", "2": "unknown"}]
-    assert "main scheduler or its backfill looks first" in told[1]["2"].reason
+        {"1": "hold", "2": "hold"}, {"1": "hold", "2": "hold"}]
 
 
 def test_who_counts_several_features_with_gpus_may_start_or_not():
@@ -116,26 +121,38 @@ def test_who_counts_several_features_with_gpus_may_start_or_not():
     assert advised(PLANS, nodes, bracketed)["1"].action == "start"
 
 
-def test_who_counts_features_in_brackets_with_gpus_in_all_may_start_or_not():
+def test_who_counts_features_in_brackets_with_gpus_in_all_may_start_only_where_each_feature_finds_all_of_them():
     """Slurm wants both GPUs on the node with x, and both on that with y; of either feature any nodes will do."""
-    nodes = [node("a", features=("x",)), node("b", features=("y",), gpus_allocated=7)]
     first = waits("1", 2, nodes=2)
-    told = {features: advised(GREEDY, nodes, runs("9", "b", 7), replace(
-        first, request=replace(first.request, features=features, gpus_per_node=None)))["1"].action
-        for features in ("[x*1&y*1]", "[x*1]", "[x*2|y*2]", "")}
-    assert told == {"[x*1&y*1]": "unknown", "[x*1]": "start", "[x*2|y*2]": "hold", "": "start"}
+    told = {(features, taken): advised(
+        GREEDY, [node("a", features=("x",)), node("b", features=("y",), gpus_allocated=taken)], runs("9", "b", taken),
+        replace(first, request=replace(first.request, features=features, gpus_per_node=None)))["1"].action
+        for features in ("[x*1&y*1]", "[x*1]", "[x*2|y*2]", "") for taken in (6, 7)}
+    assert [told["[x*1&y*1]", taken] for taken in (6, 7)] == ["unknown", "hold"]
+    assert [told[features, 7] for features in ("[x*1]", "[x*2|y*2]", "")] == ["start", "hold", "start"]
 
 
-def test_who_would_delay_a_plan_that_the_main_scheduler_knows_nothing_of_is_unknown():
-    """Job 1 is planned on a and b once 9 ends; the main scheduler starts 2 on a before, the backfill does not."""
+def test_who_would_delay_a_plan_starts_by_the_main_scheduler_which_looks_first_and_knows_of_none():
+    """Job 1 is planned on a and b once 9 ends, and does not stop main, which starts 2 on a before."""
     nodes = [node("a"), node("b", gpus_allocated=8)]
     first = waits("1", 16, nodes=2, priority=9.0, reason=WaitReason.NODES_UNAVAILABLE, reason_text="ReqNodeNotAvail")
     first = replace(first, request=replace(first.request, gpus_per_node=8))
     last = waits("2", 8, priority=5.0)
-    told = advised(PLANS, nodes, runs("9", "b", 8), first, replace(last, limit_s=9000.0))["2"]
-    assert told.action == "unknown"
-    assert "main scheduler or its backfill looks first" in told.reason
-    assert advised(PLANS, nodes, runs("9", "b", 8), first, last)["2"].action == "start"
+    assert advised(PLANS, nodes, runs("9", "b", 8), first, replace(last, limit_s=9000.0))["2"].action == "start"
+    stops = replace(first, reason=WaitReason.RESOURCES, reason_text="Resources")
+    assert advised(PLANS, nodes, runs("9", "b", 8), stops, replace(last, limit_s=9000.0))["2"].action == "hold"
+
+
+def test_components_stop_the_main_scheduler_though_they_are_said_to_wait_for_nodes_out_of_reach():
+    """As above, but 2 is left to the backfill by 7+0, which knows of the plan for 1."""
+    busy, (runner, *parts) = stopping()
+    out_of_reach = {"reason": WaitReason.NODES_UNAVAILABLE, "reason_text": "ReqNodeNotAvail"}
+    first = waits("1", 16, nodes=2, priority=9.0, **out_of_reach)
+    first = replace(first, request=replace(first.request, gpus_per_node=8))
+    told = advised(PLANS, [node("a"), node("b", gpus_allocated=8), busy], runs("9", "b", 8), runner, first,
+                   *(replace(part, **out_of_reach) for part in parts),
+                   replace(waits("2", 8, priority=5.0), limit_s=9000.0))
+    assert told["2"].action == "hold"
 
 
 def test_of_the_same_priority_lower_numbers_come_first_and_all_tasks_of_an_array_together():
@@ -157,13 +174,14 @@ def test_who_waits_for_nodes_of_one_partition_may_start_in_another_and_is_unknow
 
 def test_for_who_waits_for_reserved_nodes_others_are_planned():
     """Job 1, of which Slurm says Reservation, is planned on a once 9 ends; 2 would delay it."""
-    nodes = [node("a", gpus_allocated=4), node("b", state=NodeState.RESERVED, reservation="r")]
+    busy, stopped = stopping()
+    nodes = [node("a", gpus_allocated=4), node("b", state=NodeState.RESERVED, reservation="r"), busy]
     known = Reservation("r", ("b",), NOW - 60, NOW + 86400, users=("root",))
     first = waits("1", 8, priority=9.0, reason=WaitReason.RESERVATION, reason_text="Reservation")
     last = waits("2", 4, priority=5.0)
-    told = [advised(PLANS, nodes, runs("9", "a", 4), first, replace(last, limit_s=limit_s), reservations=(known,))
-            for limit_s in (3600.0, 9000.0)]
-    assert [said["2"].action for said in told] == ["start", "unknown"]
+    told = [advised(PLANS, nodes, runs("9", "a", 4), first, *stopped, replace(last, limit_s=limit_s),
+                    reservations=(known,)) for limit_s in (3600.0, 9000.0)]
+    assert [said["2"].action for said in told] == ["start", "hold"]
 
 
 def test_nodes_named_for_a_job_of_two_partitions_are_withheld_from_the_main_scheduler_by_the_first():
@@ -233,16 +251,14 @@ def beside_a_flexible_reservation(policy, **expected):
     first = replace(first, request=replace(first.request, reservation="r", gpus_per_node=None))
     told = advised(policy, nodes, runs("9", "a", 8), first, waits("2", 8, priority=5.0), waits("3", 1, priority=4.0),
                    reservations=(flexible,))
-    return {number: said.action for number, said in told.items()}, told["1"].reason
+    return {number: said.action for number, said in told.items()}
 
 
 def test_who_is_expected_on_more_nodes_than_its_flexible_reservation_has_is_looked_at_by_the_backfill_alone():
-    """Slurm's main scheduler passes over job 1 and starts 2 on b; its backfill would start 1 there."""
+    """Slurm's main scheduler, which comes first, passes over job 1 and starts 2 on b."""
     for policy in (GREEDY, PLANS):
-        told, reason = beside_a_flexible_reservation(policy, nodes_expected=2)
-        assert told == {"1": "unknown", "2": "unknown", "3": "start"}
-        assert "main scheduler or its backfill looks first" in reason
-        assert beside_a_flexible_reservation(policy, nodes_expected=1)[0] == {"1": "start", "2": "hold", "3": "start"}
+        told = [beside_a_flexible_reservation(policy, nodes_expected=nodes) for nodes in (2, 1)]
+        assert told == [{"1": "hold", "2": "start", "3": "start"}, {"1": "start", "2": "hold", "3": "start"}]
 
 
 def test_a_component_hears_of_the_first_time_at_which_the_other_would_fit_though_nodes_are_kept_for_others_then():
@@ -313,3 +329,18 @@ def test_who_waits_for_a_reservation_to_end_is_planned_for_the_minute_in_which_i
                     reservations=(reserved,))["2"].action
             for last in (waits("2", 8, priority=5.0),) for limit_s in (1150.0, 1250.0)]
     assert told == ["start", "hold"]
+
+
+def test_who_counts_features_is_planned_though_it_breaks_a_limit_if_the_last_of_them_does_not():
+    """Slurm counts 3 GPUs of the 6 that 1 asks for, and plans it on a and b once 9 ends; 2 would delay it."""
+    few = (Association("few", ceilings=Ceilings(group=(("gpu", 5.0),))), Association("root"))
+    busy, stopped = stopping()
+    nodes = [node("a", features=("x",)), node("b", features=("y",), gpus_allocated=8), busy]
+    told = []
+    for features in ("[x*1&y*1]", "x|y"):
+        first = waits("1", 3, nodes=2, features=features, priority=9.0, account="few")
+        first = replace(first, request=replace(first.request, gpus=6))
+        last = replace(waits("2", 8, required=("a",), priority=5.0), limit_s=9000.0)
+        others = [replace(job, account="root") for job in (runs("9", "b", 8), *stopped, last)]
+        told.append(advised(PLANS, nodes, first, *others, associations=few))
+    assert [(one["1"].cause, one["2"].action) for one in told] == [("limit", "hold"), ("limit", "start")]
