@@ -20,11 +20,13 @@ from idlewatt.storage.records import SchedulerSnapshot
 
 from .clusters import Cluster
 from .jobs import Scene, Wish, background, random_wish
-from .slurm import ACTING, FROZEN, HEEDLESS, Forecast, Rejected, Slurm
+from .slurm import ACTING, FROZEN, HEEDLESS, Forecast, Rejected, Slurm, wait_for
 
 PLANNING, HEEDLESS_POLICY = "priority+best-fit+whole-nodes", "priority+best-fit+greedy"
 """Slurm's own order, with a plan for every job as Slurm's backfill has one, or with none."""
 MOST_PLAYS = 3
+DEPENDENCIES_S = 3.0
+"""Slurm finds out within a second or two whether a new job's dependencies are fulfilled; nobody scrapes sooner."""
 MOST_AGE_S = 20.0
 """How old advice may be that is followed."""
 
@@ -96,6 +98,8 @@ def _play(slurm: Slurm, cluster: Cluster, seed: int, jobs: int) -> Round:
     reservations = list(_furnish(slurm, cluster, chance, played.scenery))
     scene = Scene(cluster, running, reservations)
     _submit(slurm, chance, scene, jobs, played)
+    submitted_s = time.time()
+    wait_for(lambda: time.time() > submitted_s + DEPENDENCIES_S)
     _advise(slurm, played)
     _pin(slurm, played)
     slurm.lasting = running
