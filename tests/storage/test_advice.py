@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from idlewatt.storage.advice import REASON_EVERY_S, AdviceChange
-from idlewatt.storage.following import IN_FORCE_S, WITHIN_S, Following
+from idlewatt.storage.following import IN_FORCE_S, WITHIN_S, Following, Stood, verdict_on
 from idlewatt.storage.recommendations import Alternative, Instead, Placed, Placement
 from idlewatt.storage.records import Allocation, JobState, Request, SchedulerSnapshot
 
@@ -77,6 +77,10 @@ def test_a_start_follows_when_the_nodes_are_the_advised_ones(history, make, advi
     history.record_recommendations([make.advice(110.0, *advised)])
     start(history, make, 120.0, *held)
     assert verdicts(history) == [{"easy": verdict}]
+
+
+def test_advice_whose_gpus_are_not_recorded_is_followed_by_nobody():
+    assert verdict_on(Stood(10.0, 20.0, "start", "", ["a"], None, None), {"a": 2}, 15.0) == "elsewhere"
 
 
 def test_other_gpus_on_the_same_nodes_are_elsewhere(history, make):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from gate_trials import NEVER, demoted
 
+from idlewatt.daemon.learning import regret
 from idlewatt.daemon.learning.promotion_criteria import ERROR
 from idlewatt.daemon.learning.regret import DAY_S, demotion, regrets
 from idlewatt.storage.promotions import Decision, ShadowResult
@@ -97,6 +98,13 @@ def test_one_that_is_less_better_than_it_was_and_no_worse_than_the_incumbent_kee
     late = [first_day(np.append(regrets_of(0.75, 0.05, 45, random), regrets_of(0.95, 0.05, 60, random)), 30)
             for _ in range(20)]
     assert sum(day is not None for day in late) <= 1
+
+
+def test_a_spread_that_is_known_from_few_days_counts_as_wider_than_it_looks():
+    known, gap = [0.1, -0.1] * 7, [0.0] * 7
+    (evidence,) = regret._lost(np.array([*known, *gap, 0.2]), 0)
+    spread = 0.1 * np.sqrt(15 / 13)  # of 14 days, as the next day's distance from their mean has it
+    assert evidence == pytest.approx(2.0 * 0.2 / spread - 2.0)
 
 
 def test_an_agent_that_does_what_the_incumbent_does_is_not_out_for_one_odd_day():

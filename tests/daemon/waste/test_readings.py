@@ -165,6 +165,16 @@ def test_a_gap_neither_resets_nor_fills_the_window():
     assert made.quiet_s == 285.0 + 37.5
 
 
+@pytest.mark.parametrize("how", [{"quiet": True, "hung": False}, {"quiet": False, "hung": True}])
+def test_it_is_known_since_when_a_gpu_is_quiet_or_looks_hung(how):
+    made = SampleStreak()
+    for time_s in (100.0, 115.0, 130.0):
+        made.observe(time_s, "job", longest_s=37.5, **how)
+    assert made.since_s == 100.0
+    made.observe(145.0, "job", quiet=False, hung=False, longest_s=37.5)
+    assert made.since_s is None
+
+
 def test_another_holder_starts_the_window_anew():
     made = trail([True] * 100)
     made.observe(1500.0, "next", quiet=True, hung=False, longest_s=37.5)
