@@ -3,8 +3,9 @@
 import re
 from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 
-from together import SHARED
+from together import SHARED, mix
 
 pytest_plugins = "pytester"
 ROOT = Path(__file__).parents[1]
@@ -25,6 +26,17 @@ def test_whoever_shares_what_is_dear_shares_a_worker(request):
                 if item.nodeid.startswith(place):
                     groups[place].add(item.get_closest_marker("xdist_group").args[0])
     assert all(len(group) == 1 for group in groups.values())
+
+
+def test_what_waits_is_dealt_evenly_among_what_computes_and_each_kind_keeps_its_order():
+    computing, waiting = ([f"tests/{room}/test_some.py::test_{number}" for number in range(count)]
+                          for room, count in (("daemon", 6), ("storage", 3)))
+    items = [SimpleNamespace(nodeid=name) for name in computing + waiting]
+    mix(items)
+    names = [item.nodeid for item in items]
+    assert [name for name in names if name in computing] == computing
+    assert [name for name in names if name in waiting] == waiting
+    assert all(len(set(names[place:place + 3]) & set(waiting)) == 1 for place in (0, 3, 6))
 
 
 def test_marked_tests_share_a_worker(pytester):
