@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..replay.arrays import NOW, RUNNING_JOBS, Ask, State
-from ..replay.compiled import compiled
+from ..replay.compiled import compiled, compiled_apart
 from ..replay.moves import site_with
 from ..replay.queue import NONE, lowest_bit
 from ..replay.rules import Place
@@ -56,7 +56,7 @@ NO_USE = 1 << 40
 """In place of how many plans are in the way: nodes that are none of a kind's are never clear."""
 
 
-@compiled
+@compiled_apart
 def soonest(state: State, place: Place, ask: Ask, lasts: float) -> float:
     """Return the first moment at which nodes can be had for so long, and choose them; infinite if there is none.
 
