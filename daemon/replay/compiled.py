@@ -22,7 +22,6 @@ import stat
 import sys
 import tempfile
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -270,14 +269,14 @@ def _njit(function: Function, **options: Any) -> object:
     """
     from_python = _dispatcher(function, options)
     if function.__name__ not in function.__code__.co_names:
-        _FROM_PYTHON.add(from_python)
+        _FROM_PYTHON.append(from_python)
         from_compiled = _dispatcher(function, options | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}, _INNER)
         from_python.get_call_template = from_compiled.get_call_template
         from_python.get_overload = from_compiled.get_overload
     return from_python
 
 
-_FROM_PYTHON: weakref.WeakSet[Any] = weakref.WeakSet()
+_FROM_PYTHON: list[Any] = []
 """Forms of functions that nobody but Python calls."""
 
 
@@ -287,7 +286,7 @@ def forget_inlinable() -> None:
     Compiled code that calls them inlines their other form.
     """
     for function in _FROM_PYTHON:
-        for version in function.overloads.values():
+        for version in list(function.overloads.values()):  # others may be loaded meanwhile
             version.library._shared_module = None
 
 
