@@ -191,9 +191,12 @@ def walk_all(state: State, place: Place) -> None:
         else:
             fresh = True
             start(state, job, nodes)
-            list_returns(state)
         if fresh:
             room = longest_room(state, book, gpus)
+            if index + 1 == count or room < state.keys[index + 1]:
+                return
+        if when <= state.clock[NOW]:
+            list_returns(state)
 
 
 @compiled

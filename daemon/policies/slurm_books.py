@@ -22,9 +22,9 @@ LAST, SEEN, CHOSEN, AGAIN, TABLES = range(5)
 somebody may make room again. From the last on it has tables of all jobs, which preemption goes by, and behind these
 the moments."""
 COLUMNS_OF_JOBS = 4
-PLANNED, CHANGES, OPENED, CLEAR, FEW, LISTED, HEADER = range(7)
+PLANNED, CHANGES, OPENED, CLEAR, FEW, LISTED, STRETCHES, HEADER = range(8)
 """Places in ``State.outlook``: how many plans there are, how often a node changed, how many imagined nodes are
-open, how many nodes clear, whether these are few, and how often running jobs were listed."""
+open, how many nodes clear, whether these are few, how often running jobs were listed, how many stretches there are."""
 RUNS, PLANS = 32, 48
 """Running jobs and plans that are kept apart on a node."""
 POOL, GPUS, CPUS, MEMORY, WHOLE, SYNCED, SIZE, SEATED, COLUMNS = range(9)
@@ -50,14 +50,16 @@ class Books(NamedTuple):
     """[plan], by end."""
     plan_ends: Floats
     plan_node: Longs
-    plan_joined: Longs
-    """1 where another plan for the node begins as this one ends."""
+    stretch_time: Floats
+    """[stretch of plans for a node, each of which begins as the one before ends], by end."""
+    stretch_ends: Floats
+    stretch_node: Longs
     next_time: Floats
-    """[plan], by begin."""
+    """[stretch], by begin."""
     next_ends: Floats
     next_node: Longs
     blockers: Longs
-    """[node] plans that are in the way at the moment that is looked at; more than ever are on a node without use."""
+    """[node] stretches that are in the way at the moment that is looked at; more than ever on a node without use."""
     plans_on: Longs
     """[node] number of plans."""
     where: Longs
@@ -114,7 +116,7 @@ def rooms(nodes: int, jobs: int) -> tuple[int, int]:
     kinds, words = kinds_of.py_func(nodes), words_of.py_func(nodes)  # type: ignore[attr-defined]
     longs = (HEADER + 3 * nodes * PLANS + 2 * (jobs + 1) + 9 * nodes + 5 * nodes * RUNS + words + jobs // 64 + 1
              + kinds * (COLUMNS + words + 4 * nodes))
-    return longs, TABLES + COLUMNS_OF_JOBS * jobs + jobs + 1 + nodes + 4 * nodes * PLANS
+    return longs, TABLES + COLUMNS_OF_JOBS * jobs + jobs + 1 + nodes + 6 * nodes * PLANS
 
 
 @compiled
@@ -131,7 +133,8 @@ def books_of(state: State) -> Books:
     return Books(
         head=state.outlook[:HEADER], ends=moments, first=moments[jobs:],
         plan_time=times, plan_ends=times[plans:], next_time=times[2 * plans:], next_ends=times[3 * plans:],
-        plan_node=told, plan_joined=told[plans:], next_node=told[2 * plans:], where=runs, places=runs[jobs:],
+        stretch_time=times[4 * plans:], stretch_ends=times[5 * plans:],
+        plan_node=told, stretch_node=told[plans:], next_node=told[2 * plans:], where=runs, places=runs[jobs:],
         plans_on=sites, entry=sites[nodes:], latest=sites[2 * nodes:], apart=sites[3 * nodes:],
         known=sites[4 * nodes:], fresh=sites[5 * nodes:], changed=sites[6 * nodes:], opened=sites[7 * nodes:],
         blockers=sites[8 * nodes:], back=back, clear=sets, touching=sets[words:], kinds=rows,

@@ -29,6 +29,7 @@ from .slurm_books import (
     PLANNED,
     SEATED,
     SIZE,
+    STRETCHES,
     Books,
     books_of,
     holds,
@@ -38,7 +39,7 @@ from .slurm_books import (
     take_out,
     words_of,
 )
-from .slurm_plans import WINDOW, is_clear
+from .slurm_plans import WINDOW, first_at, is_clear
 
 _long: Any = np.int64
 _at: Any = np.uint64
@@ -53,7 +54,7 @@ WORK = 1
 SPARSE = 8
 """Clear nodes are few where they are less than one in so many: then the jobs on them are listed, not looked for."""
 NO_USE = 1 << 40
-"""In place of how many plans are in the way: nodes that are none of a kind's are never clear."""
+"""In place of how many stretches are in the way: nodes that are none of a kind's are never clear."""
 
 
 @compiled_apart
@@ -87,7 +88,7 @@ def soonest(state: State, place: Place, ask: Ask, lasts: float) -> float:
 
 @compiled
 def begin_search(state: State, book: Books, kind: int) -> int:
-    """Begin with all usable nodes clear, and with the first plan."""
+    """Begin with all usable nodes clear, and with the first stretch."""
     nodes, size = state.nodes.size, book.kinds[COLUMNS * kind + SIZE]
     for word in range(words_of(nodes)):
         left = size - (word << 6)
@@ -115,12 +116,12 @@ def seat_nodes(state: State, book: Books, kind: int) -> None:
 
 
 @compiled
-def open_over(state: State, book: Books, kind: int, plan: int, begin: float, until: float) -> int:
-    """Clear nodes of plans that are over by a moment and were in the way so far; return the first that is not over."""
-    first, count, index = _at(kind * state.nodes.size), _at(book.head[PLANNED]), _at(plan)
-    while index < count and book.plan_ends[index] <= begin:
-        if book.plan_time[index] <= until:
-            node = _at(book.plan_node[index])
+def open_over(state: State, book: Books, kind: int, stretch: int, begin: float, until: float) -> int:
+    """Clear nodes of stretches that are over by a moment and were in the way so far; return the first that is not."""
+    first, count, index = _at(kind * state.nodes.size), _at(book.head[STRETCHES]), _at(stretch)
+    while index < count and book.stretch_ends[index] <= begin:
+        if book.stretch_time[index] <= until:
+            node = _at(book.stretch_node[index])
             book.blockers[node] -= 1
             if book.blockers[node] == 0:
                 put(book.clear, 0, book.seats[first + node])
@@ -130,9 +131,9 @@ def open_over(state: State, book: Books, kind: int, plan: int, begin: float, unt
 
 
 @compiled
-def close_begun(state: State, book: Books, kind: int, plan: int, begin: float, until: float) -> int:
-    """Close nodes on which plans begin until a moment and are not over yet; return the first that begins later."""
-    first, count, index = _at(kind * state.nodes.size), _at(book.head[PLANNED]), _at(plan)
+def close_begun(state: State, book: Books, kind: int, stretch: int, begin: float, until: float) -> int:
+    """Close nodes on which stretches begin until a moment and are not over yet; return the first that begins later."""
+    first, count, index = _at(kind * state.nodes.size), _at(book.head[STRETCHES]), _at(stretch)
     while index < count and book.next_time[index] <= until:
         if book.next_ends[index] > begin:
             node = _at(book.next_node[index])
@@ -145,12 +146,21 @@ def close_begun(state: State, book: Books, kind: int, plan: int, begin: float, u
 
 
 @compiled
-def next_over(book: Books, plan: int, until: float) -> float:
-    """Return when the first plan is over that is in the way until a moment; plans before the given one are over."""
-    count, index = _at(book.head[PLANNED]), _at(plan)
+def next_over(book: Books, stretch: int, until: float) -> float:
+    """Return when the first plan is over that is in the way until a moment, and no other begins on its node by then.
+
+    Stretches before the given one are over.
+    """
+    count, index = _at(book.head[STRETCHES]), _at(stretch)
+    while index < count and book.stretch_ends[index] <= until:
+        if book.blockers[_at(book.stretch_node[index])] < NO_USE:
+            return book.stretch_ends[index]
+        index += _at(1)
+    count = _at(book.head[PLANNED])
+    index = _at(first_at(book.plan_ends, book.head[PLANNED], until))
     while index < count:
-        if book.plan_time[index] <= until and book.blockers[_at(book.plan_node[index])] < NO_USE and not (
-                book.plan_joined[index] == 1 and book.plan_ends[index] <= until):
+        if until < book.plan_ends[index] and book.plan_time[index] <= until and (
+                book.blockers[_at(book.plan_node[index])] < NO_USE):
             return book.plan_ends[index]
         index += _at(1)
     return np.inf

@@ -1,12 +1,18 @@
-"""Plans of the look ahead: which nodes are kept whole, from when to when, by their begins and by their ends."""
+"""Plans of the look ahead: which nodes are kept whole, from when to when.
+
+Plans for a node never overlap, and most begin as another one ends. Such a row of plans is a stretch: a node is free of
+plans before and after it, so stretches are looked at, by their ends and by their begins, and plans only where one of
+them ends within a stretch.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..replay.arrays import Floats, State
+from ..replay.arrays import Floats, Longs, State
 from ..replay.compiled import compiled
-from .slurm_books import CHOSEN, OPENED, PLANNED, PLANS, Books, books_of
+from ..replay.queue import NONE
+from .slurm_books import CHOSEN, OPENED, PLANNED, PLANS, STRETCHES, Books, books_of
 
 INTERVAL, WINDOW, RESOLUTION, TESTED, LOOKS = range(5)
 """Places in ``State.weights``."""
@@ -16,7 +22,7 @@ INTERVAL, WINDOW, RESOLUTION, TESTED, LOOKS = range(5)
 def clear_plans(state: State) -> None:
     """Plan nothing, and imagine all nodes closed."""
     book = books_of(state)
-    book.head[PLANNED] = book.head[OPENED] = 0
+    book.head[PLANNED] = book.head[STRETCHES] = book.head[OPENED] = 0
     for node in range(state.nodes.size):
         book.plans_on[node], book.first[node] = 0, np.inf
         state.imagined[0, node].open, state.imagined[0, node].free_gpus = 0, -1
@@ -24,16 +30,16 @@ def clear_plans(state: State) -> None:
 
 @compiled
 def is_clear(state: State, book: Books, over: int, when: float, lasts: float) -> bool:
-    """Tell whether nothing is planned on the chosen nodes for so long; plans before the given one are over by then."""
+    """Tell whether nothing is planned on the chosen nodes for so long; stretches before the given one are over then."""
     begin, end = plan_of(state, when, lasts)
-    while over > 0 and book.plan_ends[over - 1] > begin:
+    while over > 0 and book.stretch_ends[over - 1] > begin:
         over -= 1
     for place in range(int(state.mood[CHOSEN])):
         node = state.chosen[place]
         if book.first[node] >= end:
             continue
-        for index in range(over, book.head[PLANNED]):
-            if book.plan_node[index] == node and book.plan_ends[index] > begin and book.plan_time[index] < end:
+        for index in range(over, book.head[STRETCHES]):
+            if book.stretch_node[index] == node and book.stretch_ends[index] > begin and book.stretch_time[index] < end:
                 return False
     return True
 
@@ -57,23 +63,38 @@ def keep(state: State, count: int, when: float, lasts: float) -> None:
 
 @compiled
 def insert_plan(book: Books, node: int, begin: float, end: float) -> None:
-    """Keep a node for a while, among all plans by their end; where there are too many for it this one is left out."""
-    joined, count = 0, book.head[PLANNED]
+    """Keep a node for a while; where there are too many plans for it this one is left out."""
     if book.plans_on[node] == PLANS:
         return
-    if book.plans_on[node] > 0:
-        index = first_at(book.plan_ends, count, begin)
-        while index < count and book.plan_ends[index] == begin:
-            book.plan_joined[index] = 1 if book.plan_node[index] == node else book.plan_joined[index]
-            index += 1
-        index = first_at(book.next_time, count, end)
-        while index < count and book.next_time[index] == end:
-            joined = 1 if book.next_node[index] == node else joined
-            index += 1
-    insert_by_end(book, count, node, begin, end, joined)
-    insert_by_begin(book, count, node, begin, end)
-    book.head[PLANNED], book.first[node] = count + 1, min(book.first[node], begin)
+    insert_row(book.plan_ends, book.plan_time, book.plan_node, book.head[PLANNED], end, begin, node)
+    book.head[PLANNED] += 1
+    lengthen(book, node, begin, end, book.plans_on[node] > 0)
+    book.first[node] = min(book.first[node], begin)
     book.plans_on[node] += 1
+
+
+@compiled
+def lengthen(book: Books, node: int, begin: float, end: float, known: bool) -> None:
+    """Join a plan to the stretches that end as it begins and begin as it ends, if a node is known to have any."""
+    count, first, last = book.head[STRETCHES], begin, end
+    before = row_of(book.stretch_ends, book.stretch_node, count, begin, node) if known else NONE
+    after = row_of(book.next_time, book.next_node, count, end, node) if known else NONE
+    by_end = by_begin = count
+    if before != NONE:
+        first, by_end = book.stretch_time[before], count - 1
+        drop_row(book.stretch_ends, book.stretch_time, book.stretch_node, count, before)
+    if after != NONE:
+        last, by_begin = book.next_ends[after], count - 1
+        drop_row(book.next_time, book.next_ends, book.next_node, count, after)
+        book.stretch_time[row_of(book.stretch_ends, book.stretch_node, by_end, last, node)] = first
+    else:
+        insert_row(book.stretch_ends, book.stretch_time, book.stretch_node, by_end, last, first, node)
+        by_end += 1
+    if before != NONE:
+        book.next_ends[row_of(book.next_time, book.next_node, by_begin, first, node)] = last
+    else:
+        insert_row(book.next_time, book.next_ends, book.next_node, by_begin, first, last, node)
+    book.head[STRETCHES] = by_end
 
 
 @compiled
@@ -90,21 +111,27 @@ def first_at(moments: Floats, count: int, bound: float) -> int:
 
 
 @compiled
-def insert_by_end(book: Books, index: int, node: int, begin: float, end: float, joined: int) -> None:
-    """Insert a plan among so many by their end."""
-    while index > 0 and book.plan_ends[index - 1] > end:
-        book.plan_time[index], book.plan_ends[index] = book.plan_time[index - 1], book.plan_ends[index - 1]
-        book.plan_node[index], book.plan_joined[index] = book.plan_node[index - 1], book.plan_joined[index - 1]
-        index -= 1
-    book.plan_time[index], book.plan_ends[index] = begin, end
-    book.plan_node[index], book.plan_joined[index] = node, joined
+def row_of(moments: Floats, nodes: Longs, count: int, moment: float, node: int) -> int:
+    """Return which of so many rows in order of their moments has this one and this node; NONE if none has."""
+    row = first_at(moments, count, moment)
+    while row < count and moments[row] == moment:
+        if nodes[row] == node:
+            return row
+        row += 1
+    return NONE
 
 
 @compiled
-def insert_by_begin(book: Books, index: int, node: int, begin: float, end: float) -> None:
-    """Insert a plan among so many by their begin."""
-    while index > 0 and book.next_time[index - 1] > begin:
-        book.next_time[index], book.next_ends[index] = book.next_time[index - 1], book.next_ends[index - 1]
-        book.next_node[index] = book.next_node[index - 1]
-        index -= 1
-    book.next_time[index], book.next_ends[index], book.next_node[index] = begin, end, node
+def insert_row(moments: Floats, others: Floats, nodes: Longs, row: int, moment: float, other: float, node: int) -> None:
+    """Insert a row among so many in order of their moments."""
+    while row > 0 and moments[row - 1] > moment:
+        moments[row], others[row], nodes[row] = moments[row - 1], others[row - 1], nodes[row - 1]
+        row -= 1
+    moments[row], others[row], nodes[row] = moment, other, node
+
+
+@compiled
+def drop_row(moments: Floats, others: Floats, nodes: Longs, count: int, row: int) -> None:
+    """Take one of so many rows out."""
+    for after in range(row + 1, count):
+        moments[after - 1], others[after - 1], nodes[after - 1] = moments[after], others[after], nodes[after]

@@ -7,6 +7,7 @@ whoever wants to look on: statistics, plots, training, policies written in Pytho
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, Unpack
@@ -37,7 +38,7 @@ from .compiled import compiled, compiled_without_lock
 from .events import Agenda, advance, agenda_of, next_time
 from .execution_rate import set_paces
 from .feasibility import ReplayOptions
-from .queue import asked, fill, following, insert, insert_sorted, remove, sort_jobs
+from .queue import asked, following, insert, insert_sorted, queue_up, remove, sort_jobs
 from .queue_groups import stand
 from .rules import Calls, Key, Place, Rules, Walk
 from .state import Action, Actions, ClusterState, Preempt, Rejection, Resize, Start
@@ -163,22 +164,24 @@ def decide(state: State, calls: Calls) -> None:
 
 
 @compiled_without_lock
-def loop(state: State, agenda: Agenda, calls: Calls, until: float) -> None:
-    """Run to the end."""
+def loop(state: State, agenda: Agenda, calls: Calls, until: float) -> float:
+    """Run up to a moment; return when something happens next."""
     while advance(state, agenda, until):
         if is_due(state):
             decide(state, calls)
             book_slot(state)
+    return next_time(state, agenda)
 
 
 @compiled_without_lock
-def loop_coupled(state: State, agenda: Agenda, calls: Calls, until: float) -> None:
-    """Run to the end where speeds depend on neighbours or grants; alone, the possibility would halve the speed."""
+def loop_coupled(state: State, agenda: Agenda, calls: Calls, until: float) -> float:
+    """Run so where speeds depend on neighbours or grants; alone, the possibility would halve the speed."""
     while advance(state, agenda, until):
         if is_due(state):
             decide(state, calls)
             book_slot(state)
         set_paces(state)
+    return next_time(state, agenda)
 
 
 def go_on(state: ClusterState, agenda: Agenda, rules: Rules, until: float) -> None:
@@ -188,10 +191,10 @@ def go_on(state: ClusterState, agenda: Agenda, rules: Rules, until: float) -> No
     if state.clerk is None:
         state.entrance.enter(run_until, arrays, agenda, calls, until)
         return
-    # As plain Python it is faster than the way into compiled code, on which all arrays are looked at.
-    upcoming_at = next_time.py_func  # type: ignore[attr-defined]
-    while (upcoming := upcoming_at(arrays, agenda)) <= until and np.isfinite(upcoming):
-        state.entrance.enter(run_until, arrays, agenda, calls, min(until, state.clerk.attend(arrays, upcoming)))
+    upcoming = next_time.py_func(arrays, agenda)  # type: ignore[attr-defined]
+    while upcoming <= until and math.isfinite(upcoming):
+        holds_until = min(until, state.clerk.attend(arrays, upcoming))
+        upcoming = state.entrance.enter(run_until, arrays, agenda, calls, holds_until)
 
 
 @compiled
@@ -226,13 +229,8 @@ def rank_all(arrays: State, key: Key) -> None:
     """Rank all jobs, waiting or yet to come, by keys that do not change."""
     fill_keys(arrays, key)
     order = np.argsort(arrays.keys, kind="stable")
-    if np.array_equal(order, arrays.order):
-        return
-    waiting = arrays.listed[:list_waiting(arrays)].copy()
-    ranks = arrays.jobs["rank"]
-    arrays.order[:] = order
-    ranks[order] = np.arange(order.size)
-    fill(arrays, arrays.jobs["queue"][waiting], ranks[waiting])
+    if not np.array_equal(order, arrays.order):
+        queue_up(arrays.jobs, arrays.order, (arrays.leaves, arrays.branches, arrays.roots), order)
 
 
 def act(state: ClusterState, rules: Rules) -> Actions:

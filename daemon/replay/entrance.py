@@ -11,12 +11,13 @@ class Entrance:
     """Knows what the loop was given last: what is the same again need not be looked at again."""
 
     def __init__(self) -> None:
-        self._loop: Callable[..., None] | None = None
+        self._loop: Callable[..., float] | None = None
         self._given: tuple[object, object] = (None, None)
         self._calls: object = None
 
-    def enter(self, loop: Callable[..., None], state: object, agenda: object, calls: object, until: float) -> None:
-        """Let the loop run on up to a moment."""
+    def enter(self, loop: Callable[..., float], state: object, agenda: object, calls: object, until: float) -> float:
+        """Let the loop run on up to a moment; return when something happens next."""
         same = loop is self._loop and state is self._given[0] and agenda is self._given[1] and calls == self._calls
-        (only_version(loop) if same else loop)(state, agenda, calls, until)
+        run_on = only_version(loop) if same else loop
         self._loop, self._given, self._calls = loop, (state, agenda), calls
+        return run_on(state, agenda, calls, until)

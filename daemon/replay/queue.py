@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import RESIZING, RETURNING, WAITING_JOBS, Floats, Ints, Longs, Records, State, Words
+from .arrays import RESIZING, RETURNING, WAITING, WAITING_JOBS, Floats, Ints, Longs, Records, State, Words
 from .compiled import compiled
 
 NONE = -1
@@ -42,9 +42,15 @@ def asked(state: State) -> int:
 @compiled
 def insert(state: State, partition: int, rank: int) -> None:
     """Put a rank into a partition's set."""
-    state.leaves[partition, rank >> 6] |= _ONE << (np.uint64(rank) & _BITS)
-    state.branches[partition, rank >> 12] |= _ONE << (np.uint64(rank >> 6) & _BITS)
-    state.roots[partition, rank >> 18] |= _ONE << (np.uint64(rank >> 12) & _BITS)
+    _put((state.leaves, state.branches, state.roots), partition, rank)
+
+
+@compiled
+def _put(trees: tuple[Words, Words, Words], line: int, rank: int) -> None:
+    leaves, branches, roots = trees
+    leaves[line, rank >> 6] |= _ONE << (np.uint64(rank) & _BITS)
+    branches[line, rank >> 12] |= _ONE << (np.uint64(rank >> 6) & _BITS)
+    roots[line, rank >> 18] |= _ONE << (np.uint64(rank >> 12) & _BITS)
 
 
 @compiled
@@ -57,13 +63,16 @@ def remove(state: State, partition: int, rank: int) -> None:
             state.roots[partition, rank >> 18] &= ~(_ONE << (np.uint64(rank >> 12) & _BITS))
 
 
-def fill(state: State, lines: Longs, ranks: Longs) -> None:
-    """Let these ranks, and no others, stand in their lines; for whoever ranks all who wait at once."""
-    for tree in (state.leaves, state.branches, state.roots):
-        tree[:] = 0
-        # No bit comes twice, so that they can be added up, which is far faster than to combine them by or.
-        np.add.at(tree.reshape(-1), lines * tree.shape[1] + (ranks >> 6), _ONE << (ranks & 63).astype(np.uint64))
-        lines, ranks = np.nonzero(tree)
+@compiled
+def queue_up(jobs: Records, order: Ints, trees: tuple[Words, Words, Words], ordered: Longs) -> None:
+    """Give these jobs the first ranks, in this order; those of them that wait, and no others, then stand in line."""
+    for tree in trees:
+        tree[:, :] = 0
+    for rank in range(ordered.size):
+        row = jobs[ordered[rank]]
+        order[rank], row.rank = ordered[rank], rank
+        if row.status == WAITING:
+            _put(trees, row.queue, rank)
 
 
 @compiled

@@ -182,7 +182,7 @@ def queue_of(workload, run):
 
 @pytest.mark.parametrize("policy", ["fifo+slurm-placement+slurm-backfill",
                                     "multifactor+slurm-placement+slurm-backfill"])
-@pytest.mark.parametrize(("load", "bound"), [(0.95, 25_000), (1.05, 10_000), (1.1, 7_500)])
+@pytest.mark.parametrize(("load", "bound"), [(0.95, 40_000), (1.05, 20_000), (1.1, 15_000)])
 def test_slurms_own_backfill_replays_thousands_of_jobs_a_second(policy, load, bound):
     users = np.random.default_rng(1).integers(0, 40, 10_000).astype(str)
     cluster = replace(CLUSTER, scheduling=SITE)

@@ -7,6 +7,7 @@ and their users' standing of now.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import arrays as a
-from ..queue import fill
+from ..compiled import only_version
+from ..queue import queue_up
+from .booking import keep_those_left, note_runs
 from .factors import Claims, Machine, age, fixed_sum, weighted, whole
 from .fair_share import ShareNode, Tree, decayed, standing
 from .ranking import ranking_of
@@ -67,27 +70,24 @@ class Clerk:
 
     def attend(self, arrays: a.State, next_s: float) -> float:
         """See to it that all who wait when the next thing happens are in order; return until when that holds."""
-        if next_s > self.until and np.isfinite(next_s):
+        if next_s > self.until and math.isfinite(next_s):
             self._reckon(arrays, self._due(next_s))
         return self.until
 
     def _due(self, next_s: float) -> float:
         """Return the last moment of reckoning before something happens."""
         period = max(1.0, self._settings.calc_period_s)
-        if not np.isfinite(self._ran):
+        if not math.isfinite(self._ran):
             known = self._scheduling.reckoned_s
-            return next_s if known is None else known + float(np.floor((next_s - known) / period)) * period
-        return self._ran + np.floor((next_s - self._ran) / period) * period
+            return next_s if known is None else known + math.floor((next_s - known) / period) * period
+        return self._ran + math.floor((next_s - self._ran) / period) * period
 
     def _reckon(self, arrays: a.State, now: float) -> None:
-        # A field of a plain array is told in a fraction of the time that one of a record array takes.
-        jobs = np.asarray(arrays.jobs)
-        self._book(jobs, now)
+        self._book(arrays.jobs, now)
         self._ran, self.until = now, now + max(1.0, self._settings.calc_period_s)
         first, self._next = self._next, int(np.searchsorted(self.since, self.until, side="right"))
         rows = np.concatenate([self._active, np.arange(first, self._next)])
-        status = jobs["status"][rows]
-        self._active = rows = rows[(status != a.ENDED) & (status != a.REJECTED)]
+        self._active = rows = rows[:only_version(keep_those_left)(arrays.jobs, rows)]
         since = self._eligible(arrays, rows)
         total = self._fixed[rows] + self._settings.age * age(self._settings, since, now)
         if self._settings.fair_share:
@@ -96,7 +96,8 @@ class Clerk:
         if first == 0:
             self._lead[rows] = np.where(self._told[rows] > 0, self._told[rows] - total, 0.0)
         self.priority[rows] = whole(total + self._lead[rows])
-        _rank(arrays, self._ranking(rows, self.priority[rows], since))
+        ordered = self._ranking(rows, self.priority[rows], since)
+        only_version(queue_up)(arrays.jobs, arrays.order, (arrays.leaves, arrays.branches, arrays.roots), ordered)
 
     def _eligible(self, arrays: a.State, rows: NDArray[np.intp]) -> Floats:
         """Return from when on jobs gain age; one that was requeued begins anew when it may start again."""
@@ -110,28 +111,17 @@ class Clerk:
         """Let usage decay, and book what ran since the last time."""
         if not self._settings.fair_share:
             return
-        if not np.isfinite(self._ran):
+        if not math.isfinite(self._ran):
             then = self._scheduling.used_until_s
             self._usage = self._usage if then is None else decayed(self._settings, self._usage, max(0.0, now - then))
             return
         self._usage = decayed(self._settings, self._usage, now - self._ran)
-        status, since, end = (jobs[name][self._active] for name in ("status", "since", "end"))
-        running = status == a.RUNNING
-        ran = np.minimum(np.where(running, np.inf, end), now) - np.maximum(since, self._ran)
-        counted = running | ((status == a.ENDED) & self._scheduling.books_ends)
-        found = np.flatnonzero((ran > 0) & counted)
+        ran = np.zeros(self._active.size)
+        only_version(note_runs)(jobs, self._active, self._ran, now, self._scheduling.books_ends, ran)
+        found = np.flatnonzero(ran)
         rows, ran = self._active[found], ran[found]
         spent = ran * self._settings.decay ** ran * self._bill[rows]
         self._usage += self._tree.book(np.bincount(self._row[rows], spent, len(self._tree)).astype(np.float64))
-
-
-def _rank(arrays: a.State, ordered: NDArray[np.intp]) -> None:
-    """Give these jobs the first ranks, in this order."""
-    jobs = np.asarray(arrays.jobs)
-    arrays.order[:ordered.size] = ordered
-    jobs["rank"][ordered] = np.arange(ordered.size)
-    ranks = np.flatnonzero(jobs["status"][ordered] == a.WAITING)
-    fill(arrays, jobs["queue"][ordered[ranks]], ranks)
 
 
 def _claims(cluster: Cluster, workload: Workload, arrays: a.State) -> Claims:

@@ -53,6 +53,9 @@ class Tree:
         self.level = self._level_shares()
         self.chain = [self._up(row) for row in range(len(self.members))]
         self._above = np.concatenate(self.chain)
+        self.under = np.maximum(self.parent, 0)
+        # Who has no shares of his own is shown with those of his account.
+        self.shown = np.where(self.own, self.level, self.level[self.under])
         self._who = np.repeat(np.arange(len(self.members)), [len(chain) for chain in self.chain])
 
     def __len__(self) -> int:
@@ -130,7 +133,7 @@ def classic(tree: Tree, usage: Floats, dampening: float = 1.0) -> Standing:
 
 def fair_tree(tree: Tree, usage: Floats) -> Standing:
     """Return the ranks of users over their number; users who cannot be told apart rank alike."""
-    above = usage[np.maximum(tree.parent, 0)]
+    above = usage[tree.under]
     effective = np.divide(usage, above, out=np.zeros(len(tree)), where=above > 0)
     level = np.divide(tree.level, effective, out=np.full(len(tree), np.inf), where=effective > 0)
     level = np.where(tree.level > 0, level, 0.0)
@@ -138,9 +141,7 @@ def fair_tree(tree: Tree, usage: Floats) -> Standing:
     effective[ROOT], level[ROOT] = 1.0, np.nan
     walk = _Walk(tree, level)
     walk.down(tree.children[ROOT], tied=False)
-    # Who has no shares of his own is shown with those of his account.
-    shares = np.where(tree.own, tree.level, tree.level[np.maximum(tree.parent, 0)])
-    return Standing(walk.factor, shares, effective, level)
+    return Standing(walk.factor, tree.shown, effective, level)
 
 
 class _Walk:
@@ -149,6 +150,7 @@ class _Walk:
     def __init__(self, tree: Tree, level: Floats) -> None:
         self._tree, self._level = tree, level.tolist()
         self._user = tree.user.tolist()
+        self._place = list(zip((-level).tolist(), (~tree.user).tolist(), strict=True))
         self._users = int(tree.user.sum())
         self._rank = self._left = self._users
         self._factor = [0.0] * len(tree)
@@ -161,7 +163,7 @@ class _Walk:
     def down(self, siblings: list[int], *, tied: bool) -> None:
         """Rank the users among siblings and below them: those with the largest ratio first, users before accounts."""
         level, user = self._level, self._user
-        ordered = sorted(siblings, key=lambda row: (-level[row], not user[row]))
+        ordered = sorted(siblings, key=self._place.__getitem__)
         before, index = math.nan, 0
         while index < len(ordered):
             row = ordered[index]

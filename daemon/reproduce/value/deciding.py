@@ -11,7 +11,7 @@ from ...policies import named
 from ...replay import arrays as a
 from ...replay.arrays import Floats
 from ...replay.engine import Policy, prepare
-from ...replay.queue import fill
+from ...replay.queue import queue_up
 from ...replay.state import ClusterState
 
 
@@ -57,10 +57,8 @@ class Deciders:
         rules = wanted.policy.rules  # type: ignore[attr-defined]
         if rules.clerk is not None:
             state.clerk = self._clerk  # type: ignore[assignment]
-        waiting = state.waiting
-        state.arrays.order[:] = np.arange(len(jobs))
-        jobs.rank = np.arange(len(jobs))
-        fill(state.arrays, jobs.queue[waiting], jobs["rank"][waiting].copy())
+        trees = state.arrays.leaves, state.arrays.branches, state.arrays.roots
+        queue_up(jobs, state.arrays.order, trees, np.arange(len(jobs)))
         prepare(state, rules)
         state.arrays.counts[a.CHANGED] = 1
 
