@@ -47,10 +47,10 @@ def ready(state: ClusterState) -> State:
     told = state.cluster.scheduling.backfill
     arrays = ready_to_preempt(state, [told.interval_s, told.window_s, told.resolution_s, float(told.jobs_tested),
                                       told.looks_s], [-np.inf, -1.0, 0.0, np.inf])
-    longs, moods = rooms(len(state.cluster), len(state.workload))
-    mood = np.zeros(moods)
-    mood[:arrays.mood.size] = arrays.mood
-    return arrays._replace(mood=mood, outlook=np.zeros(longs, np.int64))
+    longs, numbers = rooms(len(state.cluster), len(state.workload))
+    scratch = np.zeros(numbers)
+    scratch[:arrays.scratch.size] = arrays.scratch
+    return arrays._replace(scratch=scratch, outlook=np.zeros(longs, np.int64))
 
 
 def where_jobs_preempt(state: ClusterState, sorted_so: bool) -> Walk | None:
@@ -83,8 +83,8 @@ def looks(state: State) -> bool:
 @compiled
 def next_walk(state: State) -> float:
     """Return when the next walk may be: an interval after the last, or so many looks later that it is not over yet."""
-    due, every = state.mood[LAST] + state.weights[INTERVAL], state.weights[LOOKS]
-    if every == 0.0 or due >= state.clock[NOW] or state.mood[LAST] == -np.inf:
+    due, every = state.scratch[LAST] + state.weights[INTERVAL], state.weights[LOOKS]
+    if every == 0.0 or due >= state.clock[NOW] or state.scratch[LAST] == -np.inf:
         return float(due)
     return float(due + np.ceil((state.clock[NOW] - due) / every - 1e-6) * every)
 
@@ -92,7 +92,7 @@ def next_walk(state: State) -> float:
 @compiled
 def walk_is_due(state: State) -> bool:
     """Tell whether to walk now; where that is too early, see to it that it is done when it is time."""
-    if state.counts[WAITING_JOBS] == 0 or happened(state) == state.mood[SEEN]:
+    if state.counts[WAITING_JOBS] == 0 or happened(state) == state.scratch[SEEN]:
         return False
     due = next_walk(state)
     if state.clock[NOW] < due:
@@ -103,7 +103,7 @@ def walk_is_due(state: State) -> bool:
 @compiled
 def note_walk(state: State) -> None:
     """Note that a walk is over, and what had happened by then."""
-    state.mood[LAST], state.mood[SEEN] = state.clock[NOW], happened(state)
+    state.scratch[LAST], state.scratch[SEEN] = state.clock[NOW], happened(state)
 
 
 @compiled
@@ -128,18 +128,18 @@ def backfill_with_room(state: State, key: Key, place: Place) -> None:
 @compiled_apart
 def start_and_plan(state: State, place: Place) -> None:
     """Start jobs in order, and when it is time for it, plan those that wait."""
-    if state.mood[AGAIN] <= state.clock[NOW]:
-        state.mood[AGAIN], state.mood[SEEN] = np.inf, -1.0
+    if state.scratch[AGAIN] <= state.clock[NOW]:
+        state.scratch[AGAIN], state.scratch[SEEN] = np.inf, -1.0
     if looks(state):
         start_in_line(state, place)
     if walk_is_due(state):
         made = walk_with_room(state, place)
         note_walk(state)
         if made:
-            state.mood[SEEN] = -1.0
+            state.scratch[SEEN] = -1.0
             start_in_line(state, place)
             state.clock[WAKE] = min(state.clock[WAKE], state.clock[NOW] + state.weights[INTERVAL])
-    state.clock[WAKE] = min(state.clock[WAKE], take_back(state), state.mood[AGAIN])
+    state.clock[WAKE] = min(state.clock[WAKE], take_back(state), state.scratch[AGAIN])
 
 
 @compiled
@@ -184,7 +184,7 @@ def walk_all(state: State, place: Place) -> None:
         fresh = False
         if when > state.clock[NOW] + state.weights[WINDOW]:
             continue
-        nodes = int(state.mood[CHOSEN])
+        nodes = int(state.scratch[CHOSEN])
         if when > state.clock[NOW]:
             fresh = takes_room(state, book, gpus, nodes, plan_of(state, when, row_limit)[0])
             keep(state, nodes, when, row_limit)

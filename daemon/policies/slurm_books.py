@@ -1,6 +1,6 @@
 """What Slurm's look ahead keeps in mind between one job and the next: running jobs, plans, and what each kind needs.
 
-All of it is scratch of ``State``: whole numbers in ``outlook``, moments in ``mood`` behind its first places. Jobs that
+All of it is kept in ``State``: whole numbers in ``outlook``, moments in ``scratch`` behind its first places. Jobs that
 ask for the same on the same nodes are of a kind: for each node it is known which running job has to end before it has
 enough for a part of such a job, and nodes stand in the order of these ends. Where nothing came, went or changed on a
 node since, that is taken over, from one job to the next as from one walk to the next.
@@ -18,7 +18,7 @@ from ..replay.moves import part
 from ..replay.node_selection import least
 
 LAST, SEEN, CHOSEN, AGAIN, TABLES = range(5)
-"""Places in ``State.mood``: when the last walk was; what had happened by then; how many nodes were chosen; when
+"""Places in ``State.scratch``: when the last walk was; what had happened by then; how many nodes were chosen; when
 somebody may make room again. From the last on it has tables of all jobs, which preemption goes by, and behind these
 the moments."""
 COLUMNS_OF_JOBS = 4
@@ -112,7 +112,7 @@ def words_of(nodes: int) -> int:
 
 
 def rooms(nodes: int, jobs: int) -> tuple[int, int]:
-    """Return how long ``outlook`` and ``mood`` have to be."""
+    """Return how long ``outlook`` and ``scratch`` have to be."""
     kinds, words = kinds_of.py_func(nodes), words_of.py_func(nodes)  # type: ignore[attr-defined]
     longs = (HEADER + 3 * nodes * PLANS + 2 * (jobs + 1) + 9 * nodes + 5 * nodes * RUNS + words + jobs // 64 + 1
              + kinds * (COLUMNS + words + 4 * nodes))
@@ -124,7 +124,7 @@ def books_of(state: State) -> Books:
     """Return the parts of the scratch."""
     nodes, jobs, words = state.nodes.size, state.jobs.size + 1, words_of(state.nodes.size)
     plans, kinds = nodes * PLANS, kinds_of(state.nodes.size)
-    moments, told = state.mood[TABLES + COLUMNS_OF_JOBS * state.jobs.size:], state.outlook[HEADER:]
+    moments, told = state.scratch[TABLES + COLUMNS_OF_JOBS * state.jobs.size:], state.outlook[HEADER:]
     times = moments[jobs + nodes:]
     runs, sites, back = told[3 * plans:], told[3 * plans + 2 * jobs:], told[3 * plans + 2 * jobs + 9 * nodes:]
     sets = back[5 * nodes * RUNS:]

@@ -301,7 +301,7 @@ def try_at(state: State, book: Books, place: Place, ask: Ask, kind: int, last: i
         state.chosen[0] = book.opened[0]
     else:
         count = place(site_with(state, state.imagined[0]), ask, state.chosen) if count >= parts else 0
-    state.mood[CHOSEN] = count
+    state.scratch[CHOSEN] = count
     return count > 0
 
 

@@ -34,7 +34,7 @@ def is_clear(state: State, book: Books, over: int, when: float, lasts: float) ->
     begin, end = plan_of(state, when, lasts)
     while over > 0 and book.stretch_ends[over - 1] > begin:
         over -= 1
-    for place in range(int(state.mood[CHOSEN])):
+    for place in range(int(state.scratch[CHOSEN])):
         node = state.chosen[place]
         if book.first[node] >= end:
             continue

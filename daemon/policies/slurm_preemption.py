@@ -30,19 +30,19 @@ PREEMPTS, GROUPS, REORDERS, STRICT, YOUNGEST, RETURNS, AGAIN_S, MOST_TIMES, MATR
 behind it, who is tried before whom whatever the keys say."""
 GROUP, BECOMES, EXEMPT, WEIGHT = range(4)
 """Columns of ``State.traits``."""
-# The tables in ``State.mood``: who was requeued, whom one may preempt, on how many nodes of those that it wants, and
+# The tables in ``State.scratch``: who was requeued, whom one may preempt, on how many nodes of those that it wants, and
 # when each job made room last.
 LAST_SORTED = 99999.0
 FAILED, BUSY, ROOM_MADE = range(3)
 
 
-def ready_to_preempt(state: ClusterState, weights: list[float], mood: list[float]) -> State:
+def ready_to_preempt(state: ClusterState, weights: list[float], places: list[float]) -> State:
     """Return the arrays with the backfill's settings and scratch, and with what preemption goes by."""
     told, workload, arrays = state.cluster.scheduling.preemption, state.workload, state.arrays
     names, code = _groups(told, workload)
     known = [told.groups.get(name, Group()) for name in names]
     if not told.takes_place or not any(group.over for group in known):
-        return arrays._replace(weights=np.array([*weights, 0.0]), mood=np.array(mood))
+        return arrays._replace(weights=np.array([*weights, 0.0]), scratch=np.array(places))
     over = [float(name in group.over) for group in known for name in names]
     first = over if told.by == BY_QOS else [float(one.weight > other.weight) for one in known for other in known]
     exempt = np.array(_exempt(told, workload))
@@ -56,7 +56,7 @@ def ready_to_preempt(state: ClusterState, weights: list[float], mood: list[float
     return arrays._replace(
         weights=np.array([*weights, 1.0, len(names), told.reorders, told.strict_order, told.youngest_first,
                           told.returns_s, told.again_s, told.most_times, *over, *first]),
-        mood=np.concatenate([mood, scratch.ravel()]), traits=np.ascontiguousarray(traits))
+        scratch=np.concatenate([places, scratch.ravel()]), traits=np.ascontiguousarray(traits))
 
 
 def _groups(told: SchedulerPreemption, workload: Workload) -> tuple[list[str], np.ndarray]:
@@ -81,9 +81,9 @@ def take_back(state: State) -> float:
     """Let those who may begin again wait; return when the next of the others may."""
     kept, next_s = 0, np.inf
     for index in range(state.counts[RETURNING]):
-        job = int(state.mood[TABLES + index])
+        job = int(state.scratch[TABLES + index])
         if state.jobs[job].end > state.clock[NOW]:
-            state.mood[TABLES + kept] = job
+            state.scratch[TABLES + kept] = job
             next_s, kept = min(next_s, state.jobs[job].end), kept + 1
         else:
             come_back(state, job)
@@ -93,7 +93,7 @@ def take_back(state: State) -> float:
 @compiled
 def candidate(state: State, index: int) -> int:
     """Return who stands at a place among those that were listed last."""
-    return int(state.mood[TABLES + state.jobs.size + index])
+    return int(state.scratch[TABLES + state.jobs.size + index])
 
 
 @compiled
@@ -105,10 +105,10 @@ def list_preemptable(state: State, job: int, ask: Ask) -> int:
         if not may_preempt(state, job, other, ask.pool):
             continue
         place = count
-        while place > 0 and goes_before(state, other, int(state.mood[first + place - 1])):
-            state.mood[first + place] = state.mood[first + place - 1]
+        while place > 0 and goes_before(state, other, int(state.scratch[first + place - 1])):
+            state.scratch[first + place] = state.scratch[first + place - 1]
             place -= 1
-        state.mood[first + place] = other
+        state.scratch[first + place] = other
         count += 1
     return count
 
@@ -159,10 +159,10 @@ def make_room(state: State, place: Place, job: int, ask: Ask, count: int) -> int
     if last < 0:
         return FAILED
     made = TABLES + 3 * state.jobs.size + job
-    if state.mood[made] + state.weights[AGAIN_S] > state.clock[NOW]:
-        state.mood[AGAIN] = min(state.mood[AGAIN], state.mood[made] + state.weights[AGAIN_S])
+    if state.scratch[made] + state.weights[AGAIN_S] > state.clock[NOW]:
+        state.scratch[AGAIN] = min(state.scratch[AGAIN], state.scratch[made] + state.weights[AGAIN_S])
         return BUSY
-    state.mood[made] = state.clock[NOW]
+    state.scratch[made] = state.clock[NOW]
     for index in range(last + 1):
         other = candidate(state, index)
         if goes(state, other) and holds_chosen(state, other, ask.chunks + ask.rests):
@@ -179,7 +179,7 @@ def evict(state: State, job: int) -> None:
     if state.traits[job, BECOMES] == CANCELLED:
         cancel(state, job)
         return
-    state.mood[TABLES + state.counts[RETURNING]] = job
+    state.scratch[TABLES + state.counts[RETURNING]] = job
     requeue(state, job, now + state.weights[RETURNS])
 
 
@@ -225,14 +225,14 @@ def reorder(state: State, last: int, count: int, nodes: int) -> None:
     first, counts = TABLES + state.jobs.size, TABLES + 2 * state.jobs.size
     for index in range(last + 1):
         held = 0.0 if state.weights[STRICT] == 1.0 else nodes_shared(state, candidate(state, index), nodes)
-        state.mood[counts + index] = LAST_SORTED if index == last else held
+        state.scratch[counts + index] = LAST_SORTED if index == last else held
     for index in range(1, last + 1):
-        job, shared, at = state.mood[first + index], state.mood[counts + index], index
-        while at > 0 and state.mood[counts + at - 1] < shared:
-            state.mood[first + at] = state.mood[first + at - 1]
-            state.mood[counts + at] = state.mood[counts + at - 1]
+        job, shared, at = state.scratch[first + index], state.scratch[counts + index], index
+        while at > 0 and state.scratch[counts + at - 1] < shared:
+            state.scratch[first + at] = state.scratch[first + at - 1]
+            state.scratch[counts + at] = state.scratch[counts + at - 1]
             at -= 1
-        state.mood[first + at], state.mood[counts + at] = job, shared
+        state.scratch[first + at], state.scratch[counts + at] = job, shared
 
 
 @compiled
@@ -290,7 +290,7 @@ def plan_or_start(state: State, place: Place, job: int) -> bool:
     when = soonest_with_room(state, place, ask, lasts, count) if count > 0 else soonest(state, place, ask, lasts)
     if when > now + state.weights[WINDOW]:
         return False
-    nodes = int(state.mood[CHOSEN])
+    nodes = int(state.scratch[CHOSEN])
     if when <= now and being_cleared(state, nodes):
         when = now + 1.0
     if when > now:

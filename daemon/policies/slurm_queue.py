@@ -26,7 +26,7 @@ def let_preemptors_pass(state: State, key: Key) -> None:
     sort_jobs(state.listed, count, state.keys)
     for index in range(count):
         row = state.jobs[state.listed[index]]
-        state.mood[ranks + index] = row.rank
+        state.scratch[ranks + index] = row.rank
         remove(state, row.queue, row.rank)
         state.keys[state.listed[index]] = state.listed[index]
     sort_jobs(state.listed, count, state.keys)
@@ -34,7 +34,7 @@ def let_preemptors_pass(state: State, key: Key) -> None:
         state.keys[state.listed[index]] = key(state, state.listed[index])
     merge_all(state, count)
     for index in range(count):
-        job, rank = state.listed[index], int(state.mood[ranks + index])
+        job, rank = state.listed[index], int(state.scratch[ranks + index])
         state.jobs[job].rank, state.order[rank] = rank, job
         insert(state, state.jobs[job].queue, rank)
 
@@ -59,9 +59,9 @@ def merge(state: State, low: int, middle: int, high: int) -> None:
     """Merge two neighbouring parts of the list, each of which is sorted."""
     copy, left, right, at = TABLES + 2 * state.jobs.size - low, low, middle, low
     for index in range(low, middle):
-        state.mood[copy + index] = state.listed[index]
+        state.scratch[copy + index] = state.listed[index]
     while left < middle:
-        one = int(state.mood[copy + left])
+        one = int(state.scratch[copy + left])
         if right == high or goes_first(state, one, state.listed[right]):
             state.listed[at] = one
             left += 1

@@ -195,8 +195,9 @@ class State(NamedTuple):
     """What orders that let like jobs tell of one another go by; empty for all others. They alone know what it means."""
     traits: Floats
     """[job, trait] what learned rules make of each job before the first decision."""
-    mood: Floats
-    """Scratch: what learned rules make of the cluster and its queue at the present decision."""
+    scratch: Floats
+    """Scratch: features of cluster and queue that learned rules compute at a decision; numbers that Slurm's rules keep
+    from one round to the next. A rule alone knows what its own mean."""
     outlook: Longs
     """Scratch: what a rule that looks ahead keeps in mind of nodes; empty for all others. It alone knows what it means,
     and finds out itself what has changed but for ``eligible``: who changes that sets all of it to 0."""

@@ -208,7 +208,7 @@ def state_arrays(cluster: Cluster, workload: Workload, seed: int, **terms: Unpac
         chosen=np.zeros(len(cluster) + 1, np.int64), shares=np.zeros(len(cluster) + 1, np.int64),
         imagined=np.stack([nodes, nodes]).view(np.recarray),
         listed=np.zeros(size + 1, np.int32), keys=np.zeros(size), weights=np.zeros(0), kin=np.zeros(0),
-        traits=np.zeros((0, 0)), mood=np.zeros(0), outlook=np.zeros(0, np.int64)), refused
+        traits=np.zeros((0, 0)), scratch=np.zeros(0), outlook=np.zeros(0, np.int64)), refused
 
 
 def _tables(workload: Workload, speed: SpeedTable) -> dict[str, NDArray[np.float64]]:

@@ -60,7 +60,7 @@ class Rules(NamedTuple):
     levels: int = 2
     """How many clusters the walk imagines."""
     ready: Callable[[ClusterState], State] | None = None
-    """Returns the arrays with ``weights``, ``traits`` and ``mood`` as learned rules want them, before any decision."""
+    """Returns the arrays with ``weights``, ``traits`` and ``scratch`` as a rule wants them, before any decision."""
     resizing: bool = False
     """The walk resizes running jobs, so it is asked although nobody waits."""
     lines: str = PARTITION

@@ -24,7 +24,7 @@ from ...replay.workload import UNLIMITED_S
 from .. import checkpoint
 from ..doubts import outside, strange_jobs, strange_share, wrong_size
 from . import network
-from .network import BLOCK, FIRST, HOUR_S, INPUTS, LAYERS, MEAN_WAIT, MOODS, SIZE, TRAITS, blocks, layer
+from .network import BLOCK, FEATURES, FIRST, HOUR_S, INPUTS, LAYERS, MEAN_WAIT, SIZE, TRAITS, blocks, layer
 
 USE = -0.8
 """Logarithm of the share of its limit that a job usually runs for."""
@@ -91,7 +91,7 @@ def ready(weights: Floats, state: ClusterState) -> State:
 def outfit(weights: Floats, inputs: Floats, arrays: State) -> State:
     """Return arrays with the traits of their jobs, and the weights to use them by."""
     known = np.column_stack([seconds(inputs), network.traits(weights, inputs)])
-    return arrays._replace(weights=weights, traits=known, mood=np.zeros(FIRST + weights.size // SIZE * BLOCK))
+    return arrays._replace(weights=weights, traits=known, scratch=np.zeros(FIRST + weights.size // SIZE * BLOCK))
 
 
 def rules_of(weights: Floats) -> Rules:
@@ -132,7 +132,7 @@ class Scorer:
         trials = np.tile(inputs[job], (len(INPUTS), 1))
         np.fill_diagonal(trials, usual)
         arrays = _scored(self._all, state)
-        factors = blocks(arrays.mood)[:, MOODS:MOODS + TRAITS].ravel()
+        factors = blocks(arrays.scratch)[:, FEATURES:FEATURES + TRAITS].ravel()
         shift = (network.traits(self._all, inputs[[job]]) - network.traits(self._all, trials)) @ factors
         told = [(float(shift[column]), _in_words(name, inputs[job, column], usual[column]))
                 for column, name in enumerate(INPUTS)]
@@ -145,8 +145,8 @@ class Scorer:
         """Return by how much a job's wait sets it apart from one that has waited as long as the middle of the queue."""
         wait = state.now - arrays.jobs.submit
         usual = float(np.median(wait[state.waiting]))
-        pull, relative = blocks(arrays.mood)[:, MOODS + TRAITS:].sum(axis=0)
-        mean = arrays.mood[MEAN_WAIT] + network.SHORT_S
+        pull, relative = blocks(arrays.scratch)[:, FEATURES + TRAITS:].sum(axis=0)
+        mean = arrays.scratch[MEAN_WAIT] + network.SHORT_S
         def worth(seconds: float) -> float:
             return float(-pull * math.log1p(seconds / network.SHORT_S) - relative * min(8.0, seconds / mean))
 

@@ -29,13 +29,13 @@ INPUTS = ("predicted run time", "spread of run times", "run time by limit", "spr
 """Times are logarithms of hours, spreads logarithms between quartiles, both over 3. *By limit* is the requested limit
 times the share of theirs that like jobs used; *usual* how often its user asks for that very limit; *unforeseen* 1 for a
 job whose like is unknown."""
-TRAITS, HIDDEN, MOODS, MOOD_HIDDEN = 4, 16, 10, 8
+TRAITS, HIDDEN, FEATURES, STATE_HIDDEN = 4, 16, 10, 8
 FACTORS = TRAITS + 2
 """What the shared state decides on: a factor for each trait, for the wait, and for the wait beside that of others."""
-BLOCK = MOODS + FACTORS
+BLOCK = FEATURES + FACTORS
 LENGTH, MEAN_WAIT, FIRST = 0, 0, 1
 """Places in ``State.traits``, before the traits of all members, of the expected run time in seconds; and in
-``State.mood``, before a block for each member, of the mean wait."""
+``State.scratch``, before a block for each member, of the mean wait."""
 PLACE_INPUTS, PLACE_HIDDEN = 6, 6
 """Of a node: GPUs left over, none left over, empty before, size of the job, and by how much (logarithms) the job is
 expected to end after the last one there, or before it."""
@@ -52,7 +52,8 @@ FAR = 1 << 60
 LAYERS: dict[str, tuple[int, ...]] = {
     "order.hidden": (len(INPUTS), HIDDEN), "order.bias": (HIDDEN,), "order.traits": (HIDDEN, TRAITS),
     "order.linear": (len(INPUTS), TRAITS),
-    "mood.hidden": (MOODS, MOOD_HIDDEN), "mood.bias": (MOOD_HIDDEN,), "mood.factors": (MOOD_HIDDEN, FACTORS),
+    # Of the shared state; saved models have these names.
+    "mood.hidden": (FEATURES, STATE_HIDDEN), "mood.bias": (STATE_HIDDEN,), "mood.factors": (STATE_HIDDEN, FACTORS),
     "mood.base": (FACTORS,),
     "place.hidden": (PLACE_INPUTS, PLACE_HIDDEN), "place.bias": (PLACE_HIDDEN,), "place.score": (PLACE_HIDDEN,),
     "place.linear": (PLACE_INPUTS,),
@@ -63,7 +64,7 @@ _SIZES = {name: int(np.prod(shape)) for name, shape in LAYERS.items()}
 _AT = dict(zip(LAYERS, np.cumsum([0, *_SIZES.values()]).tolist(), strict=False))
 SIZE = sum(_SIZES.values())
 PATIENCE = _AT["patience"]
-_MOOD, _MOOD_BIAS, _FACTORS, _BASE = (_AT[f"mood.{name}"] for name in ("hidden", "bias", "factors", "base"))
+_STATE, _STATE_BIAS, _FACTORS, _BASE = (_AT[f"mood.{name}"] for name in ("hidden", "bias", "factors", "base"))
 _PLACE, _PLACE_BIAS, _PLACE_SCORE, _PLACE_LINEAR = (_AT[f"place.{name}"] for name in ("hidden", "bias", "score",
                                                                                      "linear"))
 
@@ -84,9 +85,9 @@ def traits(weights: Floats, inputs: Floats) -> Floats:
     return np.concatenate(found, axis=1)
 
 
-def blocks(mood: Floats) -> Floats:
+def blocks(features: Floats) -> Floats:
     """Return what the shared state is like and the factors that follow, [member, ``BLOCK``]."""
-    return mood[FIRST:].reshape(-1, BLOCK)
+    return features[FIRST:].reshape(-1, BLOCK)
 
 
 @compiled
@@ -97,15 +98,15 @@ def soft(value: float) -> float:
 
 @compiled
 def look(state: State) -> bool:
-    """Fill ``mood`` with what queue and nodes are like; False when nobody can start anyway."""
-    mood = state.mood
-    for place in range(mood.size):
-        mood[place] = 0.0
-    largest, total = look_at_nodes(state, mood)
-    smallest = look_at_queue(state, mood, total)
-    for block in range(FIRST + BLOCK, mood.size, BLOCK):
+    """Fill ``features`` with what queue and nodes are like; False when nobody can start anyway."""
+    features = state.scratch
+    for place in range(features.size):
+        features[place] = 0.0
+    largest, total = look_at_nodes(state, features)
+    smallest = look_at_queue(state, features, total)
+    for block in range(FIRST + BLOCK, features.size, BLOCK):
         for place in range(ALIKE):
-            mood[block + place] = mood[FIRST + place]
+            features[block + place] = features[FIRST + place]
     return bool(smallest <= largest)
 
 
@@ -113,7 +114,7 @@ def look(state: State) -> bool:
 def score_all(state: State) -> int:
     """List the waiting jobs and write down their scores in ``keys``; return how many there are."""
     look(state)
-    decide_factors(state.weights, state.mood)
+    decide_factors(state.weights, state.scratch)
     count = list_waiting(state)
     for index in range(count):
         state.keys[state.listed[index]] = _score(state, state.listed[index])
@@ -121,7 +122,7 @@ def score_all(state: State) -> int:
 
 
 @compiled
-def look_at_nodes(state: State, mood: Floats) -> tuple[np.int64, float]:
+def look_at_nodes(state: State, features: Floats) -> tuple[np.int64, float]:
     """Note how free the nodes are; return the most free GPUs on one, and the GPUs of all."""
     largest, total, free, empty = np.int64(-1), 0.0, 0.0, 0.0
     for node in range(state.nodes.size):
@@ -132,12 +133,12 @@ def look_at_nodes(state: State, mood: Floats) -> tuple[np.int64, float]:
             free += row.free_gpus
             empty += 1.0 if row.free_gpus == row.gpus else 0.0
             largest = max(largest, row.free_gpus)
-    mood[FIRST], mood[FIRST + 1] = free / max(1.0, total), empty / state.nodes.size
+    features[FIRST], features[FIRST + 1] = free / max(1.0, total), empty / state.nodes.size
     return largest, max(1.0, total)
 
 
 @compiled
-def look_at_queue(state: State, mood: Floats, total: float) -> int | np.int64:
+def look_at_queue(state: State, features: Floats, total: float) -> int | np.int64:
     """Note what waits; return the fewest GPUs that one of them needs on a node."""
     smallest: int | np.int64 = FAR
     count, gpus, work, wait = list_waiting(state), 0.0, 0.0, 0.0
@@ -148,12 +149,12 @@ def look_at_queue(state: State, mood: Floats, total: float) -> int | np.int64:
         work += max(1, row.gpus) * known[LENGTH]
         wait += state.clock[NOW] - row.submit
         for trait in range(known.size - 1):
-            mood[FIRST + trait // TRAITS * BLOCK + ALIKE + trait % TRAITS] += known[1 + trait] / count
-    mood[FIRST + 2] = np.log1p(gpus / total)
-    mood[FIRST + 3] = 0.5 * np.log1p(work / total / HOUR_S)
-    mood[FIRST + 4] = 0.25 * np.log1p(wait / max(1, count) / SHORT_S)
-    mood[FIRST + 5] = 0.5 * np.log1p(count / state.nodes.size)
-    mood[MEAN_WAIT] = wait / max(1, count)
+            features[FIRST + trait // TRAITS * BLOCK + ALIKE + trait % TRAITS] += known[1 + trait] / count
+    features[FIRST + 2] = np.log1p(gpus / total)
+    features[FIRST + 3] = 0.5 * np.log1p(work / total / HOUR_S)
+    features[FIRST + 4] = 0.25 * np.log1p(wait / max(1, count) / SHORT_S)
+    features[FIRST + 5] = 0.5 * np.log1p(count / state.nodes.size)
+    features[MEAN_WAIT] = wait / max(1, count)
     return smallest
 
 
@@ -172,42 +173,42 @@ def look_at_running(state: State) -> None:
 
 
 @compiled
-def decide_factors(weights: Floats, mood: Floats) -> None:
+def decide_factors(weights: Floats, features: Floats) -> None:
     """Write the factors of each member behind what they are decided by."""
     for member in range(weights.size // SIZE):
         block = FIRST + member * BLOCK
-        decide_factors_of(weights[member * SIZE:(member + 1) * SIZE], mood[block:block + BLOCK])
+        decide_factors_of(weights[member * SIZE:(member + 1) * SIZE], features[block:block + BLOCK])
 
 
 @compiled
-def decide_factors_of(weights: Floats, mood: Floats) -> None:
+def decide_factors_of(weights: Floats, features: Floats) -> None:
     """Write the factors of one member behind what they are decided by."""
     for factor in range(FACTORS):
-        mood[MOODS + factor] = weights[_BASE + factor]
-    for unit in range(MOOD_HIDDEN):
-        value = weights[_MOOD_BIAS + unit]
-        for place in range(MOODS):
-            value += mood[place] * weights[_MOOD + place * MOOD_HIDDEN + unit]
+        features[FEATURES + factor] = weights[_BASE + factor]
+    for unit in range(STATE_HIDDEN):
+        value = weights[_STATE_BIAS + unit]
+        for place in range(FEATURES):
+            value += features[place] * weights[_STATE + place * STATE_HIDDEN + unit]
         value = soft(value)
         for factor in range(FACTORS):
-            mood[MOODS + factor] += value * weights[_FACTORS + unit * FACTORS + factor]
+            features[FEATURES + factor] += value * weights[_FACTORS + unit * FACTORS + factor]
 
 
 @compiled
 def _score(state: State, job: int) -> float:
-    """Return a waiting job's score by the factors in ``mood``; who has waited beyond all patience goes by age alone."""
-    mood, known = state.mood, state.traits[job]
+    """Return a waiting job's score by the factors in ``features``, by age alone beyond all patience."""
+    features, known = state.scratch, state.traits[job]
     wait = state.clock[NOW] - state.jobs[job].submit
     if wait > state.weights[PATIENCE]:
         return -1e9 - wait
     value, pull, relative, trait = 0.0, 0.0, 0.0, LENGTH + 1
-    for block in range(FIRST, mood.size, BLOCK):
-        for factor in range(block + MOODS, block + MOODS + TRAITS):
-            value += mood[factor] * known[trait]
+    for block in range(FIRST, features.size, BLOCK):
+        for factor in range(block + FEATURES, block + FEATURES + TRAITS):
+            value += features[factor] * known[trait]
             trait += 1
-        pull += mood[block + MOODS + TRAITS]
-        relative += mood[block + MOODS + TRAITS + 1]
-    return value - pull * np.log1p(wait / SHORT_S) - relative * min(8.0, wait / (mood[MEAN_WAIT] + SHORT_S))
+        pull += features[block + FEATURES + TRAITS]
+        relative += features[block + FEATURES + TRAITS + 1]
+    return value - pull * np.log1p(wait / SHORT_S) - relative * min(8.0, wait / (features[MEAN_WAIT] + SHORT_S))
 
 
 def score(state: State, job: int) -> float:
@@ -219,7 +220,7 @@ def walk(state: State, key: Callable[..., float], place: Callable[..., int]) -> 
     """Score the queue and go through it with EASY backfill."""
     if look(state):
         look_at_running(state)
-        decide_factors(state.weights, state.mood)
+        decide_factors(state.weights, state.scratch)
         count = rank_by_key(state, _score)
         go_through(state, place)
         rank_by_row(state, count)

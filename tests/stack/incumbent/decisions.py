@@ -107,7 +107,7 @@ def walk(state: a.State, rules: Rules, order: list[int]) -> tuple[dict[int, Node
     for job in order:
         lasts = state.jobs[job].limit
         when = soonest(state, rules.place, ask_of(state, job), lasts)
-        count = int(state.mood[CHOSEN])
+        count = int(state.scratch[CHOSEN])
         nodes = tuple(sorted(state.chosen[:count].tolist()))
         if when > state.clock[a.NOW] + state.weights[WINDOW]:
             continue

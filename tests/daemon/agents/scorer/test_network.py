@@ -6,12 +6,12 @@ import pytest
 from idlewatt.daemon.agents.scorer.agent import _scored, inputs_of, ready, rules_of, seconds
 from idlewatt.daemon.agents.scorer.network import (
     FACTORS,
+    FEATURES,
     INPUTS,
     LAYERS,
-    MOOD_HIDDEN,
-    MOODS,
     SHORT_S,
     SIZE,
+    STATE_HIDDEN,
     TRAITS,
     layer,
     rate,
@@ -84,17 +84,17 @@ def test_compiled_scores_are_those_of_the_formula_in_numpy():
     t += inputs @ layer(weights, "order.linear")
     nodes, jobs, wait = arrays.nodes, arrays.jobs[waiting], state.now - arrays.jobs.submit[waiting]
     total = nodes.gpus.sum()
-    mood = np.concatenate([[
+    features = np.concatenate([[
         (nodes.free_gpus * nodes.open).sum() / total, np.mean((nodes.free_gpus == nodes.gpus) & (nodes.open == 1)),
         np.log1p(jobs.gpus.sum() / total),
         0.5 * np.log1p((np.maximum(jobs.gpus, 1) * seconds(inputs)[waiting]).sum() / total / 3600),
         0.25 * np.log1p(wait.mean() / SHORT_S), 0.5 * np.log1p(len(waiting) / len(nodes))], t[waiting].mean(axis=0)])
     factors = layer(weights, "mood.base") + soft(
-        mood @ layer(weights, "mood.hidden") + layer(weights, "mood.bias")) @ layer(weights, "mood.factors")
+        features @ layer(weights, "mood.hidden") + layer(weights, "mood.bias")) @ layer(weights, "mood.factors")
     expected = t[waiting] @ factors[:TRAITS] - factors[TRAITS] * np.log1p(wait / SHORT_S) \
         - factors[TRAITS + 1] * np.minimum(8, wait / (wait.mean() + SHORT_S))
-    assert mood.shape == (MOODS,)
-    assert layer(weights, "mood.hidden").shape == (MOODS, MOOD_HIDDEN)
+    assert features.shape == (FEATURES,)
+    assert layer(weights, "mood.hidden").shape == (FEATURES, STATE_HIDDEN)
     assert factors.shape == (FACTORS,)
     assert _scored(weights, state).keys[waiting] == pytest.approx(expected, abs=1e-9)
     assert traits(weights, inputs) == pytest.approx(t)
