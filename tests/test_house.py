@@ -86,6 +86,16 @@ def test_a_class_name_stands_once_unless_it_has_the_same_role_in_folders_side_by
     assert {name for name, folders in several.items() if len(set(folders)) > 1} == set()
 
 
+def test_nothing_is_defined_after_a_program_has_begun(trees):
+    """What stands below ``if __name__ == "__main__"`` is not there yet while the program runs."""
+    late = []
+    for path, tree in trees.items():
+        begins = [number for number, node in enumerate(tree.body)
+                  if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)]
+        late += [path.name for number in begins[:1] if tree.body[number + 1:]]
+    assert late == []
+
+
 def test_imports_inside_functions_stand_in_the_commands_or_say_why(trees):
     """The commands answer at once, so they import late; elsewhere the first import of a function has its reason."""
     unexplained = []

@@ -267,10 +267,6 @@ def _end_with_parent() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-if __name__ == "__main__":
-    main()
-
-
 def too_soon(decisions: Iterable[Promotion], now_s: float) -> str:
     """Return why nothing should be promoted by itself now; '' when nothing speaks against it."""
     last = max((one.time_s for one in decisions if one.decision is Decision.DEMOTE and one.by == "daemon"),
@@ -278,3 +274,7 @@ def too_soon(decisions: Iterable[Promotion], now_s: float) -> str:
     if 0 <= now_s - last < COOLING_S:
         return f"an agent was demoted {(now_s - last) / DAY_S:.1f} days ago; {COOLING_S / DAY_S:.0f} must pass"
     return ""
+
+
+if __name__ == "__main__":
+    main()
