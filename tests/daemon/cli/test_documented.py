@@ -70,6 +70,7 @@ EXCEPTIONS = {
     r"make reproduce": "takes hours",
     r"(make (twice|test-long|test-dependencies)|make -C release)": "takes minutes to hours, before a release",
     r"git (tag|push|clone) ": "makes a release of a maintainer's repository",
+    r"git ls-files ": "counts lines in a checkout, which change every day",
     r"(docker|podman|kind|buildah|make image)": "no container service takes part in the tests",
     r"kubectl (?!apply)": "no real cluster; tests/exporters/kubernetes/test_commands.py has what advice prints",
     r"(nvidia-smi|dcgmi)": "there is no GPU",
