@@ -16,7 +16,7 @@ from cost import meter
 from postgres import frail_postgres, postgres  # noqa: F401  (likewise)
 from properties import is_property, with_fewer_examples
 from rewritten import rewrite_once
-from together import mix, share_workers
+from together import share_workers
 
 from idlewatt.storage import database
 
@@ -91,8 +91,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = set(chosen)
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = chosen
-    if hasattr(config, "workerinput"):
-        mix(items)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,6 +8,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from questions import free_port
 
 from idlewatt.exporters.gpu_ranges import RangeClient, activity_query, parse, power_query, step_of
 from idlewatt.exporters.prometheus_api import PrometheusConfig
@@ -16,7 +17,6 @@ from idlewatt.exporters.source import SourceError
 START = (time.time() - 6 * 3600) // 3600 * 3600
 """Of a past of four hours, which ended at least two hours ago."""
 ENDED = START + 4 * 3600
-PORT = 21037
 
 
 def exposition():
@@ -52,10 +52,11 @@ def past(tmp_path_factory):
     (folder / "prometheus.yml").write_text("{}")
     subprocess.run([shutil.which("promtool"), "tsdb", "create-blocks-from", "openmetrics", folder / "past.om",
                     folder / "data"], check=True, capture_output=True, timeout=60)
+    port = free_port()
     process = subprocess.Popen([shutil.which("prometheus"), f"--config.file={folder}/prometheus.yml",
-                                f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{PORT}",
+                                f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}",
                                 "--storage.tsdb.retention.time=30d", "--log.level=error"])
-    yield f"http://127.0.0.1:{PORT}"
+    yield f"http://127.0.0.1:{port}"
     process.terminate()
     process.wait()
 
