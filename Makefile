@@ -9,7 +9,7 @@ run: $(VENV)/.runnable  ## a simulated DGX cluster and the daemon watching it
 
 test: $(VENV)/.installed  ## everything but the benchmarks; three workers use the time in which two wait for Slurm and systemd
 	$(BIN)/python -m compileall -q daemon exporters grafana storage systemd  # once, not by every process that starts
-	$(BIN)/pytest -q -n5 --dist loadgroup
+	$(BIN)/pytest -q -n5 --dist loadgroup --no-loadscope-reorder
 
 test-long: $(VENV)/.installed  ## what is marked long: soaks, many examples, lowest and newest dependencies
 	$(BIN)/pytest -q -n2 --dist loadgroup --long --timeout 3600

@@ -16,7 +16,7 @@ from cost import meter
 from postgres import frail_postgres, postgres  # noqa: F401  (likewise)
 from properties import is_property, with_fewer_examples
 from rewritten import rewrite_once
-from together import share_workers
+from together import begin_with_chains, share_workers
 
 from idlewatt.storage import database
 
@@ -91,6 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = set(chosen)
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = chosen
+    begin_with_chains(items)
 
 
 def pytest_configure(config: pytest.Config) -> None:

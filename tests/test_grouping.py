@@ -5,7 +5,8 @@ from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 
-from together import SHARED, mix
+import pytest
+from together import SHARED, begin_with_chains
 
 pytest_plugins = "pytester"
 ROOT = Path(__file__).parents[1]
@@ -28,15 +29,13 @@ def test_whoever_shares_what_is_dear_shares_a_worker(request):
     assert all(len(group) == 1 for group in groups.values())
 
 
-def test_what_waits_is_dealt_evenly_among_what_computes_and_each_kind_keeps_its_order():
-    computing, waiting = ([f"tests/{room}/test_some.py::test_{number}" for number in range(count)]
-                          for room, count in (("daemon", 6), ("storage", 3)))
-    items = [SimpleNamespace(nodeid=name) for name in computing + waiting]
-    mix(items)
-    names = [item.nodeid for item in items]
-    assert [name for name in names if name in computing] == computing
-    assert [name for name in names if name in waiting] == waiting
-    assert all(len(set(names[place:place + 3]) & set(waiting)) == 1 for place in (0, 3, 6))
+def test_the_longest_groups_begin_then_others_and_each_keeps_its_order():
+    def item(name, group=None):
+        return SimpleNamespace(name=name, get_closest_marker=lambda _: group and pytest.mark.xdist_group(group).mark)
+
+    items = [item("a"), item("b", "wheel"), item("c"), item("d", "stack"), item("e", "slurms"), item("f", "stack")]
+    begin_with_chains(items)
+    assert "".join(one.name for one in items) == "edfbac"
 
 
 def test_marked_tests_share_a_worker(pytester):

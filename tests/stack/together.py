@@ -1,4 +1,4 @@
-"""Let tests that share what takes seconds to make run on one worker: each other worker would make it anew."""
+"""Which tests share a worker, and which of them begin: what takes seconds to make would be made anew by each other."""
 
 from collections.abc import Iterable
 
@@ -17,6 +17,8 @@ SHARED = {
     "trees": ("tests/test_house.py",),
     "wheel": ("tests/test_packages.py",)}
 """Fixtures of a module or a session, and where they stand."""
+CHAINS = ("slurms", "systemd", "stack")
+"""Groups that take the longest: one real part of the machine after the other is waited for."""
 
 
 def share_workers(items: Iterable[pytest.Item]) -> None:
@@ -26,3 +28,14 @@ def share_workers(items: Iterable[pytest.Item]) -> None:
                   if item.nodeid.startswith(place)]
         if places and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(places[0].strip("/")))
+
+
+def begin_with_chains(items: list[pytest.Item]) -> None:
+    """Let the longest groups begin, then other groups: who begins late ends last while other cores have nothing to do."""
+    items.sort(key=lambda item: _turn(item.get_closest_marker("xdist_group")))
+
+
+def _turn(group: pytest.Mark | None) -> int:
+    if group is None:
+        return len(CHAINS) + 1
+    return CHAINS.index(group.args[0]) if group.args[0] in CHAINS else len(CHAINS)
