@@ -31,7 +31,7 @@ def share_workers(items: Iterable[pytest.Item]) -> None:
 
 
 def begin_with_chains(items: list[pytest.Item]) -> None:
-    """Let the longest groups begin, then other groups: who begins late ends last while other cores have nothing to do."""
+    """Let the longest groups begin, then other groups: who begins late ends last, with nothing left for other cores."""
     items.sort(key=lambda item: _turn(item.get_closest_marker("xdist_group")))
 
 
