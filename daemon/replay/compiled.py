@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
@@ -276,6 +277,8 @@ def _njit(function: Function, **options: Any) -> object:
     return from_python
 
 
+_code_of = attrgetter("library")
+"""Returns what numba keeps of LLVM's of one version of a function."""
 _FROM_PYTHON: list[Any] = []
 """Forms of functions that nobody but Python calls."""
 
@@ -287,7 +290,7 @@ def forget_inlinable() -> None:
     """
     for function in _FROM_PYTHON:
         for version in list(function.overloads.values()):  # others may be loaded meanwhile
-            version.library._shared_module = None
+            _code_of(version)._shared_module = None
 
 
 def _dispatcher(function: Function, options: dict[str, Any], folder: str = "") -> Any:

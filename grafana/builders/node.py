@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .classes import GPU_WORDS
 from .dashboard import as_json
-from .panels import CURRENCY, NODE, Row, column, cost, lines, listing, number, quiet, timeline
+from .panels import CURRENCY, NODE, Row, by_gpu, column, cost, lines, listing, number, quiet, timeline
 
 POWER, WASTED = f"idlewatt_node_power_watts{{{NODE}}}", f"idlewatt_node_wasted_power_watts{{{NODE}}}"
 GPUS = f"idlewatt_node_gpus{{{NODE}}}"
@@ -48,11 +48,11 @@ def _over_time() -> Row:
 
 def _gpus() -> Row:
     few = f"topk(8, sum by (node) (max_over_time({GPUS}[$__range] @ end())))"
-    named = f'label_join(idlewatt_gpu_state{{{NODE}}} and on (node) {few}, "node_gpu", " GPU ", "node", "gpu")'
+    states = f"idlewatt_gpu_state{{{NODE}}} and on (node) {few}"
     return (
         (24, timeline("GPUs of the node over time", "What each GPU did, of eight of the chosen nodes at most. Red and "
                       "violet in the middle of a job: talk to its owner.",
-                      f"max by (node_gpu) ({named})", "{{node_gpu}}", GPU_WORDS, page=32)),)
+                      by_gpu(states), "{{node_gpu}}", GPU_WORDS, page=32)),)
 
 
 def _tables() -> Row:

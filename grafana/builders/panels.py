@@ -248,6 +248,11 @@ def timeline(title: str, description: str, expr: str, legend: str, words: dict[s
     return panel.with_target(_query("A", expr, legend))
 
 
+def by_gpu(states: str) -> str:
+    """Return an expression with one label for each GPU, so that Prometheus sorts by node: it would by gpu, else."""
+    return f'max by (node_gpu) (label_join({states}, "node_gpu", " GPU ", "node", "gpu"))'
+
+
 def column(unit: str = "", *, width: int = 0, decimals: int | None = None,
            text: dict[str, tuple[str, str]] | None = None) -> dict[str, object]:
     """Return how a column of a table is shown where it differs from the others; ``width`` in pixels."""

@@ -9,6 +9,7 @@ from .panels import (
     PARTITION,
     Row,
     at_least,
+    by_gpu,
     by_kind,
     column,
     largest,
@@ -162,13 +163,11 @@ def _nodes() -> Row:
 
 
 def _gpus() -> Row:
-    # One label, so that Prometheus sorts the rows by node first: it sorts by the label that comes first, gpu.
     states = f"idlewatt_gpu_state{{{MEMBERS}}} and on (node) {_wasteful(8)}"
-    named = f'label_join({states}, "node_gpu", " GPU ", "node", "gpu")'
     return (
         (24, timeline("GPUs over time", "Every GPU of the eight chosen nodes that wasted most over the time range; "
                       "the dashboard Node shows one alone. Red and violet in the middle of a job: talk to its owner.",
-                      f"max by (node_gpu) ({named})", "{{node_gpu}}", GPU_WORDS, page=32)),)
+                      by_gpu(states), "{{node_gpu}}", GPU_WORDS, page=32)),)
 
 
 def _states() -> Row:

@@ -221,7 +221,7 @@ def test_what_could_be_inlined_is_let_go_of_where_nobody_inlines_it():
 
     assert doubled(4) == 8
     compiled.forget_inlinable()
-    assert [version.library._shared_module for version in doubled.overloads.values()] == [None]
+    assert [compiled._code_of(version)._shared_module for version in doubled.overloads.values()] == [None]
     assert doubled(5) == 10
 
     @compiled.compiled
