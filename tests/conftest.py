@@ -18,6 +18,7 @@ from properties import is_property, with_fewer_examples
 from rewritten import rewrite_once
 from together import begin_with_chains, share_workers
 
+from idlewatt.daemon.replay.compiled import cache_folder
 from idlewatt.storage import database
 
 ADVISED_BY = ("limit-aged+best-fit+easy", "fifo+first-fit+easy", "fifo+first-fit")
@@ -36,7 +37,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile what most tests run once, while tests are collected, and write their asserts out for all workers."""
     config = session.config
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
-        command = (sys.executable, Path(__file__).parent / "stack/compiled_ahead.py", *ADVISED_BY)
+        fresh = next(cache_folder().rglob("*.nbc"), None) is None
+        command = (sys.executable, Path(__file__).parent / "stack/compiled_ahead.py", str(int(fresh)), *ADVISED_BY)
         config.stash[COMPILING] = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         rewrite_once(config, Path(__file__).parent)
 

@@ -1,7 +1,8 @@
 """Compile what tests of many folders run, while they are collected: later each worker would compile it for itself.
 
-``python compiled_ahead.py POLICY …`` compiles advice by these policies, then replays by those most tests replay.
-Unlike the daemon's own warm-up it does not give way to whoever is busy: all are busy, and wait for this.
+``python compiled_ahead.py FRESH POLICY …`` compiles advice by these policies, then replays by those most tests replay;
+FRESH is 1 where no machine code was there before any worker began, else 0: workers compile what they import, and may
+be earlier. Unlike the daemon's own warm-up it does not give way to whoever is busy: all are busy, and wait for this.
 """
 
 import fcntl
@@ -36,14 +37,13 @@ def _note() -> Path:
     return cache_folder() / "advice-compiled-in-cpu-s"
 
 
-def advise(policies: Sequence[str]) -> None:
+def advise(fresh: bool, policies: Sequence[str]) -> None:
     """Compile advice by these policies, and note what that cost where there was no machine code before."""
     cache_folder().mkdir(parents=True, exist_ok=True)
     with _note().open("a") as note:
         fcntl.flock(note, fcntl.LOCK_EX)
-        nothing_there = next(cache_folder().rglob("*.nbc"), None) is None
         warm_up(policies)
-        if nothing_there:
+        if fresh:
             note.write(f"{time.process_time():.2f}")
 
 
@@ -60,5 +60,5 @@ def advice_compiled_in_s() -> float | None:
 if __name__ == "__main__":
     gc.set_threshold(50_000, 20, 20)  # a compiler makes millions of objects, and the collector took a tenth of the time
     compile_once()
-    advise(sys.argv[1:])
+    advise(sys.argv[1] == "1", sys.argv[2:])
     replay(REPLAYED)

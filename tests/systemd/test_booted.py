@@ -198,10 +198,11 @@ def first_start(machine):
 
     What the run has compiled of nothing, and in how long, counts as if the unit had compiled it.
     """
-    compiled_in_s = advice_compiled_in_s()
+    compiled_in_s, given = advice_compiled_in_s(), set()
     if compiled_in_s is not None:
         machine.take_machine_code()
-    given, began, states = machine.machine_code(), time.monotonic(), []
+        given = machine.machine_code()
+    began, states = time.monotonic(), []
     machine.run("systemctl", "start", "--no-block", "idlewatt")
 
     def active():
