@@ -29,8 +29,8 @@ from .facts import (
     of_percent,
     ratio_of_percent,
 )
-from .scrape import GPU, PageConfig, PageSource
-from .source import Clock, Source, register
+from .scrape import PageConfig, PageSource
+from .source import GPU, Clock, Source, register
 from .targets import Target
 
 POWER = ("gpu_package_power", "gpu_average_package_power", "gpu_power_usage")

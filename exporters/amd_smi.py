@@ -12,8 +12,8 @@ from typing import Literal
 from ..storage.telemetry import GpuReading, Telemetry
 from .exposition import Samples
 from .facts import GpuRow, NodeOf, Reader, TimeOf, gather, gpu_watts, judge_use, measured, node_name, of_percent
-from .scrape import GPU, PageConfig, PageSource
-from .source import Clock, Source, register
+from .scrape import PageConfig, PageSource
+from .source import GPU, Clock, Source, register
 from .targets import Target
 
 _MILLI, _MICRO = 5e3, 5e6

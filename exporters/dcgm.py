@@ -32,8 +32,8 @@ from .facts import (
     ratio,
     seconds_of_nanoseconds,
 )
-from .scrape import GPU, PageConfig, PageSource
-from .source import Clock, Source, register
+from .scrape import PageConfig, PageSource
+from .source import GPU, Clock, Source, register
 from .targets import Target
 
 POWER = ("DCGM_FI_DEV_POWER_USAGE_INSTANT", "DCGM_FI_DEV_POWER_USAGE")

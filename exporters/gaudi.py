@@ -28,8 +28,8 @@ from .facts import (
     of_percent,
     watts_of_milliwatts,
 )
-from .scrape import GPU, PageConfig, PageSource
-from .source import Clock, Source, register
+from .scrape import PageConfig, PageSource
+from .source import GPU, Clock, Source, register
 from .targets import Target
 
 POWER, LIMIT, ENERGY = "habanalabs_power_mW", "habanalabs_power_default_limit_mW", "habanalabs_energy"

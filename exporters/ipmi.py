@@ -14,8 +14,8 @@ from pydantic import Field
 from ..storage.telemetry import NodeReading, Telemetry
 from .exposition import Samples, Series
 from .facts import node_name, server_watts
-from .scrape import METER, PageConfig, PageSource
-from .source import Clock, Source, register
+from .scrape import PageConfig, PageSource
+from .source import METER, Clock, Source, register
 from .targets import Target, page_url
 
 WALL = {

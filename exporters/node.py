@@ -18,8 +18,8 @@ from pydantic import Field
 from ..storage.telemetry import NodeReading, Telemetry
 from .exposition import Samples
 from .facts import measured, node_name, server_watts
-from .scrape import SERVER, PageConfig, PageSource
-from .source import Clock, Source, register
+from .scrape import PageConfig, PageSource
+from .source import SERVER, Clock, Source, register
 from .targets import Target
 
 MeterRole = Literal["wall", "module", "part", "unknown"]

@@ -13,8 +13,8 @@ from ..storage.telemetry import GpuDetail, GpuReading, Telemetry
 from .dcgm import reasons
 from .exposition import Samples
 from .facts import GpuRow, NodeOf, Reader, TimeOf, gather, gpu_watts, judge_use, measured, node_name, of_shares
-from .scrape import GPU, PageConfig, PageSource
-from .source import Clock, Source, register
+from .scrape import PageConfig, PageSource
+from .source import GPU, Clock, Source, register
 from .targets import Target
 
 POWER = ("nvidia_smi_power_draw_instant_watts", "nvidia_smi_power_draw_watts", "nvidia_smi_power_draw_average_watts")

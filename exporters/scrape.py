@@ -1,8 +1,10 @@
 """Reading exporters' pages: every target of a source at once, in two lanes, each failing alone.
 
-A target begins in the fast lane, which has few places. Once it has taken longer than ``_PATIENCE_S`` it goes on in the
-slow lane, and its place is free for the next. When the slow lane is full as well, whoever is longest over its usual
-time is cut. A target that timed out last time begins in the slow lane: it never takes a place from those that answer.
+A target begins in the fast lane, which has few places. Only as many of them are used as it takes to be through in some
+seconds: threads that want the processor at the same time take it from one another. Once a target has taken longer than
+``_PATIENCE_S`` it goes on in the slow lane, and its place is free for the next. When the slow lane is full as well,
+whoever is longest over its usual time is cut. A target that timed out last time begins in the slow lane: it never takes
+a place from those that answer.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -25,20 +27,8 @@ from .exposition import Exposition, Look, PageError, PageLimits, Samples
 from .fetch import Client, Displaced, TimedOut
 from .found_instead import found_instead
 from .http_options import HttpOptions
-from .source import FAULTS, Clock, Role, SourceConfig, SourceError, TargetHealth, joined
+from .source import FAULTS, Clock, Role, SourceConfig, SourceError, SourcePurpose, TargetHealth, joined
 from .targets import Discovery, Target, TargetOptions, page_url
-
-
-class SourcePurpose(NamedTuple):
-    """What a source is for: its word, and how to tell that it is there."""
-
-    word: str
-    there: Callable[[Telemetry], bool]
-
-
-GPU = SourcePurpose("GPU", lambda telemetry: bool(telemetry.gpus))
-SERVER = SourcePurpose("server", lambda telemetry: bool(telemetry.nodes))
-METER = SourcePurpose("power meter", lambda telemetry: any(node.power_watts is not None for node in telemetry.nodes))
 
 
 def check_found(telemetry: Telemetry, wanted: SourcePurpose | None, page: bytes, look: Look, gpu_limit: int) -> None:
@@ -61,6 +51,8 @@ _KEPT_S = 600.0
 """How long what a target told last is given on; whoever uses it judges by its age."""
 _PATIENCE_S = 0.25
 """How long a target may keep a place in the fast lane."""
+_SOON_S = 5.0
+"""More places are used where a round would go on for longer than this: 16 cost half as much CPU again as one."""
 _LINGER_S = 2.0
 """How long a round waits for targets that have just become slow; what they bring later is kept all the same."""
 _SLOW_PER_FAST = 8
@@ -82,8 +74,9 @@ class PageConfig(SourceConfig, TargetOptions, HttpOptions, PageLimits):
     metrics_path: str = Field(default="/metrics", description="Path of the page on targets given as host:port.")
     params: dict[str, str] = Field(default_factory=dict, description="Query parameters of every page.")
     concurrency: int = Field(default=16, ge=1, le=256,
-                             description="How many targets are asked at once; raise it where exporters are slow. Up to "
-                                         "eight times as many are waited for beside them while they hang.")
+                             description="How many targets are asked at once at most, where fewer would take seconds; "
+                                         "raise it where exporters are slow. Up to eight times as many are waited for "
+                                         "beside them while they hang.")
 
     def locate(self, address: str, labels: dict[str, str]) -> str:
         """Return the URL of a target's page."""
@@ -109,13 +102,13 @@ class Lanes:
     """Runs trips on threads that end when there is nothing more to do; safe for many threads, one round at a time."""
 
     def __init__(self, name: str, places: int) -> None:
-        self._name, self._places = name, places
+        self._name, self._places, self._used = name, places, 1
         self._most_slow = places * _SLOW_PER_FAST
         self._change = threading.Condition()
         self._waiting: deque[Trip] = deque()
         self._fast: set[Trip] = set()
         self._slow: set[Trip] = set()
-        self._closed = False
+        self._ended, self._closed = 0, False
 
     def round(self, trips: Iterable[Trip]) -> None:
         """Start every trip; return once each has ended, or is slow and has been waited for long enough.
@@ -146,11 +139,16 @@ class Lanes:
 
     def _drive(self) -> None:
         """Keep the fast lane moving until nobody waits for a place or has one."""
+        self._used, ended, since = max(1, self._used // 2), self._ended, time.monotonic()
         while (self._waiting or self._fast) and not self._closed:
             self._overtake()
-            for _ in range(min(len(self._waiting), self._places - len(self._fast))):
+            for _ in range(min(len(self._waiting), self._used - len(self._fast))):
                 self._start(self._waiting.popleft())
             self._change.wait(_PATIENCE_S / 2)
+            if (passed := time.monotonic() - since) >= _PATIENCE_S / 2:
+                if len(self._waiting) > (self._ended - ended) / passed * _SOON_S:
+                    self._used = min(2 * self._used, self._places)
+                ended, since = self._ended, since + passed
 
     def _overtake(self) -> None:
         """Move to the slow lane who has been in the fast one for too long, making room there."""
@@ -191,7 +189,7 @@ class Lanes:
 
     def _next(self, ended: Trip) -> Trip | None:
         with self._change:
-            in_time = ended in self._fast
+            in_time, self._ended = ended in self._fast, self._ended + 1
             self._fast.discard(ended)
             self._slow.discard(ended)
             if in_time and self._waiting and not self._closed:

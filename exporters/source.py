@@ -13,7 +13,7 @@ import pkgutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -37,6 +37,18 @@ Clock = Callable[[], float]
 Facts = Telemetry | SchedulerSnapshot | Topology | Throughput | GridReading
 """What a source gives, by its role."""
 Role = Literal["telemetry", "scheduler", "topology", "throughput", "grid"]
+
+
+class SourcePurpose(NamedTuple):
+    """What a source is for: its word, and how to tell that it is there."""
+
+    word: str
+    there: Callable[[Telemetry], bool]
+
+
+GPU = SourcePurpose("GPU", lambda telemetry: bool(telemetry.gpus))
+SERVER = SourcePurpose("server", lambda telemetry: bool(telemetry.nodes))
+METER = SourcePurpose("power meter", lambda telemetry: any(node.power_watts is not None for node in telemetry.nodes))
 
 
 class SourceError(Exception):

@@ -48,6 +48,19 @@ def test_every_trip_is_made_and_waited_for(road):
     assert sorted(done) == list(range(100))
 
 
+def test_targets_that_answer_at_once_are_asked_by_one_thread(road):
+    asking = set()
+    road(4).round(Trip(lambda: asking.add(threading.get_ident())) for _ in range(300))
+    assert len(asking) == 1
+
+
+def test_targets_that_take_long_are_asked_by_as_many_threads_as_may_be(road, monkeypatch):
+    monkeypatch.setattr(scrape, "_PATIENCE_S", 1.0)  # by who overtakes alone it would take eight seconds
+    together = threading.Barrier(8)
+    road(8).round([Trip(lambda: together.wait(6)) for _ in range(8)])
+    assert not together.broken
+
+
 def test_far_more_hung_targets_than_threads_do_not_hold_up_the_rest(road):
     hung, done, most = [Hung() for _ in range(60)], [], []
 

@@ -418,9 +418,9 @@ def test_the_daemon_replays_closed_windows_and_trains_at_night_under_its_hardeni
         "training": {"enabled": True, "at": at, "budget": "5s"}}
     machine.write("/etc/idlewatt/config.yml", yaml.safe_dump(settings))
     machine.run("systemctl", "start", "idlewatt")
-    machine.wait_for(lambda: machine.series("idlewatt_simulated_energy_joules_total"), 120)
+    machine.wait_for(lambda: machine.series("idlewatt_simulated_energy_joules_total"), 120 * overload())
     machine.wait_for(lambda: 'idlewatt_training_runs_total{result="done"} 1.0' in machine.series(
-        "idlewatt_training_runs_total"), 240)
+        "idlewatt_training_runs_total"), 240 * overload())
     machine.run("systemctl", "stop", "idlewatt")
     machine.write("/etc/idlewatt/config.yml", machine.config)
 
