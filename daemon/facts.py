@@ -81,7 +81,7 @@ class Process:
     """Whether the last reload of the configuration succeeded."""
     loaded_s: float | None = None
     roles: tuple[tuple[str, str], ...] = ()
-    """Policy and what it is to us: incumbent, in_charge, shadow."""
+    """Policy and what it is to us: incumbent, active, shadow."""
     degraded: tuple[Degradation, ...] = ()
     """What is wrong with what is known."""
     job_series: int = 0
@@ -231,14 +231,14 @@ def _advice(known: Known) -> dict[str, object]:
 
 def _in_force(advice: Advice) -> dict[str, object]:
     """Return advice that may be followed."""
-    in_charge = [row for row in advice.recommendations if not row.shadow][:ADVICE]
+    active = [row for row in advice.recommendations if not row.shadow][:ADVICE]
     return {
         "advice_info": dict.fromkeys(_placements(advice.recommendations), 1.0),
-        "advice_reason_info": {(row.policy, row.job_id, row.action, row.reason): 1.0 for row in in_charge},
+        "advice_reason_info": {(row.policy, row.job_id, row.action, row.reason): 1.0 for row in active},
         "advice_expected_start_timestamp_seconds": {
-            (row.policy, row.job_id): row.expected_start_s for row in in_charge if row.action == "hold"},
+            (row.policy, row.job_id): row.expected_start_s for row in active if row.action == "hold"},
         "advice_speedup_ratio": {(row.policy, row.job_id): 1 / other.relative_speed
-                                 for row in in_charge for other in row.alternatives if other.relative_speed},
+                                 for row in active for other in row.alternatives if other.relative_speed},
     }
 
 
@@ -259,7 +259,7 @@ def _recommended(said: Mapping[str, Recommendations]) -> dict[str, Any]:
 
 
 def _placements(rows: Iterable[Recommendation]) -> list[tuple[str, ...]]:
-    """Return the labels of placements to start now, a series per node, of the policy in charge only."""
+    """Return the labels of placements to start now, a series per node, of the active policy only."""
     labels: list[tuple[str, ...]] = [
         (row.policy, row.objective, row.job_id, node, str(gpus))
         for row in rows if row.placement and row.action == "start" and not row.shadow

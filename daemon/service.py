@@ -138,7 +138,7 @@ class Service:
         self.degraded()
 
     def advise(self) -> None:
-        """Ask the policy in charge, and those in its shadow, about every pending job."""
+        """Ask the active policy, and those in its shadow, about every pending job."""
         snapshot, now_s = self.known.snapshot, self._clock()
         if snapshot is None or not may_advise(snapshot, now_s, self.settings) or not self._warm_up.over():
             return

@@ -38,7 +38,7 @@ from .web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, St
 if TYPE_CHECKING:
     from ..exporters.kubernetes.extender import PodQuestion
 
-IN_WORDS = {Decision.PROMOTE: "in_charge", Decision.SHADOW: "shadow", Decision.DEMOTE: "demoted",
+IN_WORDS = {Decision.PROMOTE: "active", Decision.SHADOW: "shadow", Decision.DEMOTE: "demoted",
             Decision.REFUSE: "refused"}
 STATES = tuple(IN_WORDS.values())
 
@@ -64,7 +64,7 @@ class DaemonView(View):
         return page if key_file is None else pseudonymised(page, key_file)
 
     def recommendations(self) -> Sequence[Recommendation]:
-        """Return present advice, the policy in charge first, the most urgent job first."""
+        """Return present advice, the active policy first, the most urgent job first."""
         advice = self._service.standing().advice
         return advice.recommendations if advice else ()
 
@@ -126,7 +126,7 @@ class DaemonView(View):
             snapshot, self.now(), policy, experience, draws), within_s)
 
     def models(self) -> Sequence[ModelRow]:
-        """Return the trained agents that were decided on, the one in charge first."""
+        """Return the trained agents that were decided on, the active one first."""
         known = self._service.known.learned
         rows = [_model_row(known, promotion) for promotion in known.in_force.values()]
         return sorted(rows, key=lambda row: (STATES.index(row.state), -row.since_s, row.model))
@@ -197,7 +197,7 @@ def _model_row(known: ModelStatus, promotion: Promotion) -> ModelRow:
     card, silent, regret = known.cards.get(model), known.silent.get(model), known.regrets.get(model)
     if card is not None:
         row = replace(row, trained_s=card.trained_s, source=card.source, metrics=card.metrics)
-    if row.state == "in_charge" and model not in known.asked:
+    if row.state == "active" and model not in known.asked:
         row = replace(row, abstains="its code is being compiled", abstains_since_s=promotion.time_s)
     if silent is not None:
         row = replace(row, abstains=silent.words, cause=silent.cause, abstains_since_s=silent.first_s)

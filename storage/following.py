@@ -106,7 +106,7 @@ def totals(connection: Connection) -> tuple[Following, ...]:
 
 
 def placed(connection: Connection) -> tuple[Placed, ...]:
-    """Return jobs of several GPUs that run now, and that the policy in charge would have started."""
+    """Return jobs of several GPUs that run now, and that the active policy would have started."""
     jobs, parts = schema.jobs, schema.allocations
     going = select(_RUNS.c.id).where(_RUNS.c.job.in_(select(jobs.c.id).where(jobs.c.open, jobs.c.gpus > 1)),
                                      _RUNS.c.end_s.is_(None))

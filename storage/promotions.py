@@ -18,7 +18,7 @@ class Decision(StrEnum):
     """What was decided on a trained agent."""
 
     PROMOTE = "promote"
-    """It is in charge from now on, in the place of whoever was."""
+    """It is active from now on, in the place of whoever was."""
     SHADOW = "shadow"
     """It is asked and recorded, and not shown as advice."""
     DEMOTE = "demote"
@@ -88,8 +88,8 @@ def states(decisions: Iterable[Promotion]) -> dict[str, Promotion]:
     return in_force
 
 
-def in_charge(in_force: Mapping[str, Promotion]) -> str | None:
-    """Return the agent that is in charge; None when it is the heuristic."""
+def active_model(in_force: Mapping[str, Promotion]) -> str | None:
+    """Return the agent that is active; None when it is the heuristic."""
     return next((model for model, last in in_force.items() if last.decision is Decision.PROMOTE), None)
 
 

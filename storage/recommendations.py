@@ -71,7 +71,7 @@ class Recommendation:
     """When it starts if the policy is followed and jobs use their full limits; None when never."""
     alternatives: tuple[Alternative, ...] = ()
     shadow: bool = False
-    """True for a policy that is not in charge."""
+    """True for a policy that is not active."""
     interval_s: tuple[float, float] | None = None
     """95 % interval of ``wait_change_s``; None where too few run times were drawn for one."""
     wait_change_s: float | None = None

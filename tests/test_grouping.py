@@ -1,6 +1,8 @@
 """Tests that share one real part of the machine run on one worker."""
 
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,3 +54,10 @@ def test_marked_tests_share_a_worker(pytester):
     pytester.runpytest_subprocess("-n2", "--dist", "loadgroup").assert_outcomes(passed=20)
 
     assert len(set((pytester.path / "workers").read_text().split())) == 1
+
+
+def test_tests_are_collected_without_what_spreads_them_over_workers():
+    """The smoke set for the lowest and newest dependencies is run so."""
+    done = subprocess.run([sys.executable, "-m", "pytest", "-p", "no:xdist", "--collect-only", "-q",
+                           "tests/daemon/web/test_browser.py"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

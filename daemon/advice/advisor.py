@@ -39,17 +39,17 @@ class Advice:
 
     issued_s: float
     recommendations: tuple[Recommendation, ...] = ()
-    """The policy in charge first, the most urgent job first; then the shadows."""
+    """The active policy first, the most urgent job first; then the shadows."""
     power_down: Mapping[str, str] = field(default_factory=dict)
     """Reason by node."""
-    in_charge: str = ""
+    active: str = ""
     """The policy whose advice goes out: that of an agent, or the heuristic's where it abstains."""
     heard: tuple[ModelResult, ...] = ()
     """What each agent answered, or why it did not."""
     snapshot_s: float | None = None
     """When the cluster was seen as this advice takes it to be."""
     policies: tuple[str, ...] = ()
-    """All that advised, the one in charge first."""
+    """All that advised, the active one first."""
     came: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Starts that were foretold, by policy and by whether they came within their interval, earlier or later."""
     withdrawn: bool = False
@@ -63,7 +63,7 @@ class AdviceInputs:
     """What advice takes into account beside the snapshot."""
 
     served_models: Sequence[ServedModel] = ()
-    """Agents to be asked, the one in charge first."""
+    """Agents to be asked, the active one first."""
     incumbent: str = ""
     """The policy that changes in wait are told against; none are told without it."""
     foresight: Foresight | None = None
@@ -106,8 +106,8 @@ class Advisor:
         heuristic = PolicyAdvice(state, self._heuristic, context.diagnosis)
         heard = tuple(ask_model(served_model, context) for served_model in self._circumstances.served_models)
         shadows = [PolicyAdvice(state, policy, context.diagnosis) for policy in self._shadows]
-        shadows += [one.said.answer for one in heard if one.said and not one.served_model.in_charge]
-        leader = next((one.said for one in heard if one.said and one.served_model.in_charge), None)
+        shadows += [one.said.answer for one in heard if one.said and not one.served_model.active]
+        leader = next((one.said for one in heard if one.said and one.served_model.active), None)
         if leader is None:
             first, told = heuristic, self._told(heuristic, context, expected(self._heuristic, context))
         else:
@@ -121,7 +121,7 @@ class Advisor:
                       heard, snapshot.time_s, policies, self._came, needed_s=needed)
 
     def _forecasts(self, state: ClusterState, policy: Policy) -> Mapping[tuple[str, float], StartForecast]:
-        """Return when jobs start under the policy in charge; nothing where an agent fails at the futures."""
+        """Return when jobs start under the active policy; nothing where an agent fails at the futures."""
         book = self._circumstances.forecasts
         try:
             return {} if book is None else book.told(state, policy, self._settings.draws)

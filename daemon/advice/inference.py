@@ -21,7 +21,7 @@ class ServedModel:
 
     model: str
     """``kind@version``."""
-    in_charge: bool
+    active: bool
     agent: Trained | None
     """None when its files cannot be used."""
     fault: str = ""
@@ -88,7 +88,7 @@ def _asked(served_model: ServedModel, agent: Trained, context: DecisionContext) 
     if doubt is not None:
         return ModelResult(served_model, drift=drift, cause="doubt", words=doubt)
     answer = PolicyAdvice(context.state, agent, context.diagnosis)
-    changes = expected(agent, context) if served_model.in_charge else {}
+    changes = expected(agent, context) if served_model.active else {}
     return ModelResult(served_model, ModelAdvice(agent, answer, changes), drift)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...storage.errors import StoreError
 from ...storage.history import History
-from ...storage.promotions import Abstention, Decision, Promotion, ShadowResult, in_charge, states
+from ...storage.promotions import Abstention, Decision, Promotion, ShadowResult, active_model, states
 from ...storage.records import ModelCard
 from ..agents.checkpoint import CARD, WEIGHTS
 from ..learning.models import ModelError, ModelStore, speeds_of
@@ -33,7 +33,7 @@ STALE_S = 60.0
 """nor is it before so long."""
 DAYS = 60
 """Days of standings that are looked at."""
-ROLES = {Decision.PROMOTE: "in_charge", Decision.SHADOW: "shadow", Decision.DEMOTE: "demoted"}
+ROLES = {Decision.PROMOTE: "active", Decision.SHADOW: "shadow", Decision.DEMOTE: "demoted"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class ModelStatus:
 
     @property
     def leader(self) -> str | None:
-        """Return who has earned to be in charge, an agent or a heuristic; None when nobody has."""
-        return in_charge(self.in_force)
+        """Return who has earned to be active, an agent or a heuristic; None when nobody has."""
+        return active_model(self.in_force)
 
     def roles(self) -> tuple[tuple[str, str], ...]:
         """Return what each agent in use is to us, as ``policy_info`` says it."""
@@ -69,9 +69,9 @@ class ModelStatus:
 
 
 def roles(settings: Sections, learned: ModelStatus) -> tuple[tuple[str, str], ...]:
-    """Return what each policy is to us: the scheduler's own, in charge or its fallback, in the shadow or demoted."""
+    """Return what each policy is to us: the scheduler's own, active or its fallback, in the shadow or demoted."""
     advising = settings.advising(learned.leader)
-    heuristic = (advising, "fallback" if "@" in (learned.leader or "") else "in_charge")
+    heuristic = (advising, "fallback" if "@" in (learned.leader or "") else "active")
     return ((settings.incumbent, "incumbent"), heuristic,
             *((policy, "shadow") for policy in settings.advice.shadow if policy != advising), *learned.roles())
 
@@ -121,7 +121,7 @@ class ModelRoles:
             drift={one.served_model.model: one.drift for one in advice.heard if one.drift is not None})
 
     def stand(self, standings: Iterable[ShadowResult], now_s: float) -> ModelStatus:
-        """Take note of a closed window; who has lost its place in charge is demoted. Return what is known now."""
+        """Take note of a closed window; an active one that has lost its place is demoted. Return what is known now."""
         self._history.record_standings(standings)
         recent = self._history.standings(now_s - DAYS * DAY_S)
         self._know(regrets=regrets(recent, now_s))
@@ -175,11 +175,11 @@ def _silence(heard: ModelResult, before: Abstention | None, now_s: float) -> Abs
 
 
 MOST_SHADOWS = 3
-"""Agents that are asked beside the one in charge, those decided on last: each costs as much as a policy."""
+"""Agents that are asked beside the active one, those decided on last: each costs as much as a policy."""
 
 
 class ModelLoader:
-    """Keeps the agents that are in charge and in shadow; what has changed on disk is loaded anew."""
+    """Keeps the agents that are active and in shadow; what has changed on disk is loaded anew."""
 
     def __init__(self, folder: Path) -> None:
         self._store = ModelStore(folder)
@@ -187,7 +187,7 @@ class ModelLoader:
         self._warm_ups: dict[str, WarmUp] = {}
 
     def served_models(self, in_force: Mapping[str, Promotion]) -> tuple[ServedModel, ...]:
-        """Return who is to be asked, the one in charge first; an agent whose code is being compiled is not yet."""
+        """Return who is to be asked, the active one first; an agent whose code is being compiled is not yet."""
         named = wanted(in_force)
         self._loaded = {model: kept for model, kept in self._loaded.items() if model in named}
         for model in self._warm_ups.keys() - named.keys():
@@ -222,9 +222,9 @@ class ModelLoader:
 
 
 def wanted(in_force: Mapping[str, Promotion]) -> dict[str, bool]:
-    """Return the agents to be asked and whether each is in charge, that one first."""
+    """Return the agents to be asked and whether each is active, that one first."""
     in_force = {model: last for model, last in in_force.items() if "@" in model}  # a heuristic is no file
-    leader = in_charge(in_force)
+    leader = active_model(in_force)
     listened = [model for model, last in in_force.items() if last.decision in (Decision.SHADOW, Decision.DEMOTE)]
     listened.sort(key=lambda model: in_force[model].time_s)
     return ({leader: True} if leader else {}) | dict.fromkeys(listened[-MOST_SHADOWS:], False)

@@ -1,4 +1,4 @@
-"""The kinds of agents that can be trained on a site and put in charge: each registers itself from its own folder.
+"""The kinds of agents that can be trained on a site and made active: each registers itself from its own folder.
 
 The trainer, promotion, the advisor and the command line know an agent by what stands here. To add one, write a folder
 with ``agent.py`` (acts, without torch), ``network.py`` (its forward pass in numpy), ``train.py`` (learns) and

@@ -56,7 +56,7 @@ class Picture:
 
     @property
     def pending(self) -> list[tuple[Row, Row | None]]:
-        """Return pending jobs with the advice in charge: those to start now first, then the oldest."""
+        """Return pending jobs with the active advice: those to start now first, then the oldest."""
         advice = {(row["job_id"], row["submit_s"]): row for row in self.recommendations if not row["shadow"]}
         waiting = [(job, advice.get((job["job_id"], job["submit_s"]))) for job in self.jobs
                    if job["state"] == JobState.PENDING]

@@ -34,7 +34,7 @@ def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--partition", help="Only this partition.")
 @click.option("--node", help="Only placements on this node.")
 @click.option("--user", help="Only this user's jobs.")
-@click.option("--policy", help="A policy that is not in charge, to show its advice too.")
+@click.option("--policy", help="A policy that is not active, to show its advice too.")
 @click.option("--state", type=click.Choice(ACTIONS), help="Only what can start now, is held, or is not known.")
 @click.option("--limit", type=click.IntRange(1), help="At most this many.")
 @click.option("--job", help="Only this job, with all that is said of it.")

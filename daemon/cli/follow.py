@@ -46,7 +46,7 @@ def command(config_file: Path, dry_run: bool, address: str, mode: str | None, si
             **options: str) -> None:
     """Make Slurm start pending jobs on the nodes that the daemon advises, within an allow-list; a dry run by default.
 
-    Only fresh advice of the policy in charge is followed, and only while nothing is degraded. A
+    Only fresh advice of the active policy is followed, and only while nothing is degraded. A
     change is undone when its job has not started in time, when the advice changes or ends, and when this process ends.
     Running jobs and jobs whose owner named nodes are left alone.
 

@@ -1,4 +1,4 @@
-"""``idlewatt models``: what has been trained here, how good it is, and who is in charge."""
+"""``idlewatt models``: what has been trained here, how good it is, and who is active."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLUMNS = {"model": "model", "state": "state", "objective": "is after", "utiliz
             "makespan_days": "makespan d", "jct_mean_s": "JCT s", "wait_mean_s": "wait s", "energy_kwh": "kWh",
             "cost": "cost",
             "over_incumbent": "JCT of incumbent"}
-STATES = {"promote": "in charge", "shadow": "shadow", "demote": "demoted", "refuse": "refused"}
+STATES = {"promote": "active", "shadow": "shadow", "demote": "demoted", "refuse": "refused"}
 
 
 @click.command("models", short_help="List trained models and how they were judged.")
@@ -30,7 +30,7 @@ STATES = {"promote": "in charge", "shadow": "shadow", "demote": "demoted", "refu
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="Output format.")
 def command(config_file: Path, folder: Path | None, style: str) -> None:
-    """List trained models and tried heuristics, with held-out results and intervals, who is in charge, and why.
+    """List trained models and tried heuristics, with held-out results and intervals, who is active, and why.
 
     \b
     Examples:
@@ -42,7 +42,7 @@ def command(config_file: Path, folder: Path | None, style: str) -> None:
     try:
         known = decided(config_file)
     except DaemonUnreachable as error:
-        click.echo(f"who is in charge is not known: {error.message}", err=True)
+        click.echo(f"who is active is not known: {error.message}", err=True)
     rows = [_row(model, known.get(model.name)) for model in models.models()]
     rows += [_heuristic(decision) for name, decision in known.items() if "@" not in name]
     price = stated(config_file)

@@ -1,4 +1,4 @@
-"""``idlewatt promote``: put a trained model in charge of the advice."""
+"""``idlewatt promote``: make a trained model active."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import click
 from ._store import decide, found, store, uses_models
 
 
-@click.command("promote", short_help="Put a model in charge of the advice.")
+@click.command("promote", short_help="Make a model active.")
 @click.argument("model")
 @click.option("--reason", default="", help="Why, for the record; needed for a model that has not earned it.")
 @uses_models
 def command(model: str, reason: str, config_file: Path, folder: Path | None) -> None:
-    """Put MODEL (kind@version, or a kind for its newest) in charge; the model in charge now continues in the shadow.
+    """Make MODEL (kind@version, or a kind for its newest) active; the model that is active now continues in the shadow.
 
     A running daemon uses it from its next round of advice on, and asks the heuristic where the model abstains.
 
@@ -31,6 +31,6 @@ def command(model: str, reason: str, config_file: Path, folder: Path | None) -> 
     earned = known.card.metrics.get("earned") == 1
     if not earned and not reason:
         raise click.UsageError(f"{known.name} has not earned it on history that it did not know; `idlewatt evaluate "
-                               f"{known.name}` shows what it does. Say --reason why it shall be in charge anyway.")
+                               f"{known.name}` shows what it does. Say --reason why it shall be active anyway.")
     decide(config_file, known.name, Decision.PROMOTE, reason or "it has earned it on held-out history")
-    click.echo(f"{known.name} is in charge")
+    click.echo(f"{known.name} is active")

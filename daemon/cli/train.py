@@ -84,8 +84,8 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
 @click.option("--resume", is_flag=True, help="Resume the interrupted training, with the data that it began with.")
 @click.option("--tensorboard", is_flag=True, help="Also write the learning curve for TensorBoard (needs "
                                                   "idlewatt[train]).")
-@click.option("--nightly", is_flag=True, help="Train as the configuration's `training` says, and put the model in "
-                                              "charge if it has earned it; for idlewatt-train.timer.")
+@click.option("--nightly", is_flag=True, help="Train as the configuration's `training` says, and make the model "
+                                              "active if it has earned it; for idlewatt-train.timer.")
 @uses_models
 def command(nightly: bool, every: bool, resume: bool, config_file: Path, folder: Path | None,
             **options: object) -> None:
@@ -337,13 +337,13 @@ def _judged(config_file: Path, models: ModelStore, model: StoredModel, where: Jo
     show_verdict(verdict, "table", stated(where.config_file))
     lesson.training_directory.clear()
     earned = verdict.decision is Decision.PROMOTE
-    click.echo(f"next:    `idlewatt promote {model.name}` puts it in charge" if earned else
-               "next:    it has not earned to be in charge; a longer --budget or more history may help")
+    click.echo(f"next:    `idlewatt promote {model.name}` makes it active" if earned else
+               "next:    it has not earned to be active; a longer --budget or more history may help")
     return verdict
 
 
 def _listened_to(config_file: Path, models: ModelStore, verdict: Verdict) -> None:
-    """Let the daemon ask a model that learned here beside the policy in charge, and older ones make room."""
+    """Let the daemon ask a model that learned here beside the active policy, and older ones make room."""
     from ...storage.promotions import Decision, Promotion
     from ..learning.training import ModelLimit, make_room
 

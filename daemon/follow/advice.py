@@ -106,7 +106,7 @@ def _silence(rows: list[object], despite: tuple[str, ...]) -> str:
 
 
 def _start(row: object, now_s: float, within_s: float) -> Advised | str | None:
-    """Return advice to start a job of the policy in charge, or why it is left alone; None for all other advice."""
+    """Return advice to start a job of the active policy, or why it is left alone; None for all other advice."""
     try:
         said = _Recommendation.model_validate(row)
     except ValidationError:

@@ -64,12 +64,12 @@ class Advised:
 
 @dataclass(frozen=True, slots=True)
 class BelievedAdvice:
-    """All that the policy in charge advises to start, the most urgent first; or why nothing it says is believed."""
+    """All that the active policy advises to start, the most urgent first; or why nothing it says is believed."""
 
     starts: tuple[Advised, ...] = ()
     silence: str = ""
     passed_over: tuple[str, ...] = ()
-    """Why other starts that the policy in charge advises are left alone: each is one."""
+    """Why other starts that the active policy advises are left alone: each is one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """One night's training on all that the daemon has recorded: train, judge, decide, and leave a note.
 
 A night decides on the agent that is on trial, on tonight's, and on the heuristics that are tried beside them. All of
-them are judged by the same gate, and who is in charge, agent or heuristic, stays until another one is surely better
+them are judged by the same gate, and who is active, agent or heuristic, stays until another one is surely better
 than it, too.
 
 ``python -m idlewatt.daemon.learning.nightly`` reads a task from its input, works at the lowest priority, writes what
@@ -23,7 +23,7 @@ from pathlib import Path
 from ...storage.errors import StoreError
 from ...storage.history import History
 from ...storage.ledger import Ledger
-from ...storage.promotions import Decision, Promotion, in_charge, states
+from ...storage.promotions import Decision, Promotion, active_model, states
 from ..agents.checkpoint import verify, write
 from ..agents.histories import DAY_S, Material, Split, TooLittle, held_out, recorded, split
 from ..agents.kinds import FAILURES, Stretch, TrainingError
@@ -97,7 +97,7 @@ class NightDecisions:
         return [(name, parts.until_s) for name in shortlist(parts.select, self.task.incumbent)]
 
     def _heuristics(self, tried: Sequence[tuple[str, float]]) -> None:
-        """Judge the heuristics on trial; of several that have earned it the best is put in charge."""
+        """Judge the heuristics on trial; of several that have earned it the best is made active."""
         terms = replace(self.task.terms, error=error_of_each(TRIALS * len(tried)))
         verdicts: list[tuple[Verdict, tuple[Stretch, ...], float]] = []
         for name, since_s in tried:
@@ -115,12 +115,12 @@ class NightDecisions:
     def decide(self, verdict: Verdict, test: Sequence[Stretch], since_s: float | None, waits: str) -> Promotion:
         """Record what follows from a verdict; with ``since_s`` it is one of the trial that began then."""
         decisions = self.ledger.decisions()
-        rival, soon = in_charge(states(decisions)), too_soon(decisions, self.task.now_s)
+        rival, soon = active_model(states(decisions)), too_soon(decisions, self.task.now_s)
         decision, reason = verdict.decision, verdict.reason
         if decision is Decision.PROMOTE and waits:
             decision, reason = Decision.SHADOW, f"{waits}: {reason}"
         elif decision is Decision.PROMOTE and not self.task.promote:
-            decision, reason = Decision.SHADOW, f"it has earned to be in charge, and an operator decides: {reason}"
+            decision, reason = Decision.SHADOW, f"it has earned to be active, and an operator decides: {reason}"
         elif decision is Decision.PROMOTE and soon:
             decision, reason = Decision.SHADOW, f"{soon}: {reason}"
         elif decision is Decision.PROMOTE and rival not in (None, verdict.model):
@@ -132,7 +132,7 @@ class NightDecisions:
         return taken
 
     def _stays(self, verdict: Verdict, rival: str, test: Sequence[Stretch]) -> str:
-        """Return why the one in charge stays there, if it does: a new one must surely be better than it, too.
+        """Return why the active one stays there, if it does: a new one must surely be better than it, too.
 
         One that cannot be loaded or replayed does not stay.
         """
@@ -145,7 +145,7 @@ class NightDecisions:
         if found.below(verdict.terms.error):
             return ""
         words = "not surely better" if found.words == "better" else found.words
-        return f"mean JCT is {found.said} of that under {rival}, which is in charge: {words}"
+        return f"mean JCT is {found.said} of that under {rival}, which is active: {words}"
 
     def _named(self, name: str) -> Policy:
         return self.store.load(name) if "@" in name else named(name)

@@ -1,4 +1,4 @@
-"""Whether a candidate has earned to be in charge: paired replays of held-out history, and what must be true of them.
+"""Whether a candidate has earned to be active: paired replays of held-out history, and what must be true of them.
 
 Everybody replays the same stretches. A candidate is compared with the incumbent, which really decided, and an agent
 also with the best of the heuristics: it must beat the one that an operator would have picked. History is cut into
@@ -50,7 +50,7 @@ def heard(by: Tell) -> Iterator[None]:
 
 HEURISTICS = ("sjf-prediction+best-fit+easy", "sjf-limit+best-fit+easy", "qssf+best-fit+easy", "wfp3+best-fit+easy",
               "limit-aged+best-fit+easy", "fifo+best-fit+easy")
-"""What an operator could put in charge without any training."""
+"""What an operator could make active without any training."""
 SELDOM = 0.5
 """Who has jobs in less than this share of the blocks would take years to be sure of."""
 ON, DOWN = "all nodes on", "empty nodes powered down"

@@ -5,10 +5,10 @@ Little's law that is the change in mean completion time. An agent is demoted by 
 promoted by (``evidence.py``), that it has become worse on some day and stayed so: the bet is spread over all the days
 of a year on which that may have begun. Half of the bet is that days lie above those of the incumbent, whatever their
 spread; such a bet can at best double in a day. The other half knows how the agent's own days were before, on trial and
-in charge, and bets that it has lost what it was better by: that takes a third of the days, and holds as far as days to
-come spread like those that were. One that is still better is demoted with a probability of ``ERROR`` in a year at most;
-one that is just as good is demoted more often (docs/promotion.md says how often), which costs nobody anything. A row of
-bad days is shown, and decides nothing: chance brings three of them every few weeks.
+as the active one, and bets that it has lost what it was better by: that takes a third of the days, and holds as far as
+days to come spread like those that were. One that is still better is demoted with a probability of ``ERROR`` in a year
+at most; one that is just as good is demoted more often (docs/promotion.md says how often), which costs nobody anything.
+A row of bad days is shown, and decides nothing: chance brings three of them every few weeks.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _ratio(windows: Iterable[ShadowResult]) -> float | None:
 
 
 def demotion(model: str, found: Mapping[str, Regret], now_s: float) -> Promotion | None:
-    """Return the decision that ends an agent's time in charge; None while it keeps its place."""
+    """Return the decision that ends an agent's time as the active one; None while it keeps its place."""
     regret = found.get(model)
     if regret is None or regret.evidence < -np.log(ERROR):
         return None

@@ -41,7 +41,7 @@ ORDER = "order.json"
 ALL = "all.json"
 """Beside the folders of trainings: which kinds are through, where every kind is trained in turn."""
 SHADOWS = 2
-"""Models of a kind that are listened to beside the one in charge; older ones make room."""
+"""Models of a kind that are listened to beside the active one; older ones make room."""
 CURVE_POINTS = 100
 """A curve has a point per hundredth of the budget at most."""
 ENGINES: dict[str, Engine] = {"alone": alone, "processes": processes, "ray": side_by_side}
@@ -285,7 +285,7 @@ def examined(store: ModelStore, model: StoredModel, stretches: Sequence[Stretch]
 def figures(verdict: Verdict) -> Mapping[str, float]:
     """Return the held-out figures of a card: mean JCT over the incumbent's and the best heuristic's, p99 wait.
 
-    ``earned`` is 1 when it may be in charge; evidence is the logarithm of what ``evidence.py`` has of it.
+    ``earned`` is 1 when it may be active; evidence is the logarithm of what ``evidence.py`` has of it.
     """
     found = {"days": float(verdict.days), "jobs": float(verdict.jobs),
              "earned": float(verdict.decision is Decision.PROMOTE)}

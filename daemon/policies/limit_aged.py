@@ -1,4 +1,4 @@
-"""Requested limit with ageing: the order in charge until an agent earns it."""
+"""Requested limit with ageing: the active order until an agent earns it."""
 
 from ..replay.arrays import State
 from ..replay.workload import UNLIMITED_S

@@ -13,7 +13,7 @@ class AdviceSettings(StrictSettings):
     """Who advises, who is only listened to, and what is kept in reserve."""
 
     policy: ServingPolicy | None = None
-    """In charge until another one has earned it, and where an agent abstains: order+placement+backfill. Without one it
+    """Active until another one has earned it, and where an agent abstains: order+placement+backfill. Without one it
     is the site's own order, ``counterfactual.incumbent``: whoever advises otherwise has shown to be better."""
     objective: str = "wait"
     """What the policy is after, as a label of every recommendation."""
@@ -31,7 +31,7 @@ class AdviceSettings(StrictSettings):
 
 
 class CounterfactualSettings(StrictSettings):
-    """What the energy of the policy in charge is compared with."""
+    """What the energy of the active policy is compared with."""
 
     incumbent: PolicyName | None = None
     """What the scheduler itself does, in our words; its simulated energy is compared with what was measured. Without

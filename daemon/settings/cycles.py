@@ -15,4 +15,4 @@ class Cycles(StrictSettings):
     record: Duration = 60.0
     retention: Duration = 3600.0
     counterfactual: Duration = 3600.0
-    """How often the time since is replayed under the incumbent and the policy in charge."""
+    """How often the time since is replayed under the incumbent and the active policy."""

@@ -63,7 +63,7 @@ class FollowSettings(StrictSettings):
     """While there is such a file, every pin is taken back and none is made."""
     allow: AllowSettings
     policy: str = ""
-    """Follow only this policy, or kind of agent; whoever is in charge where it is left out."""
+    """Follow only this policy, or kind of agent; whoever is active where it is left out."""
     despite: tuple[Annotated[str, named("degradation")], ...] = ()
     """Causes of the degraded state with which advice is followed all the same, such as ``unmeasured``."""
     every: Annotated[Duration, Field(ge=0.1, le=60)] = 5.0

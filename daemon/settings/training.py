@@ -1,4 +1,4 @@
-"""How agents are trained on the site's own history, and what must be true of one before it is put in charge."""
+"""How agents are trained on the site's own history, and what must be true of one before it is made active."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from .values import AgentName, Duration, Limit, StrictSettings, TimeOfDay, Weight
 
 TRIAL_S = 75 * 86400.0
-"""So long after its training an agent is judged by what comes: then it is too old to be put in charge."""
+"""So long after its training an agent is judged by what comes: then it is too old to be made active."""
 
 
 class ObjectiveSettings(StrictSettings):
@@ -46,7 +46,7 @@ class ObjectiveSettings(StrictSettings):
 
 
 class TermsSettings(StrictSettings):
-    """What must be true of an agent before it is put in charge."""
+    """What must be true of an agent before it is made active."""
 
     days: Annotated[int, Field(ge=2)] = 14
     """Held-out days; from fewer nothing is concluded."""
@@ -74,8 +74,8 @@ class TrainingSettings(StrictSettings):
     history: Duration = 90 * 86400.0
     """How far back it learns from."""
     promote: bool = True
-    """What has earned it is put in charge at once; else an operator decides."""
+    """What has earned it is made active at once; else an operator decides."""
     keep: Annotated[int, Field(ge=1)] = 10
-    """Models of each kind that are kept, beside those in charge and in shadow."""
+    """Models of each kind that are kept, beside those that are active and in shadow."""
     objective: ObjectiveSettings = ObjectiveSettings()
     terms: TermsSettings = TermsSettings()

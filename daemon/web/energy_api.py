@@ -208,7 +208,7 @@ def _saved(view: View) -> Saved | None:
     facts = view.published()
     roles = {str(key[1]): str(key[0]) for key in facts.policy_info}
     joules = {str(policy): value for policy, value in facts.simulated_energy_joules_total.items() if value is not None}
-    return Saved.of(joules, roles.get("incumbent", ""), roles.get("in_charge", ""), facts.simulation_energy_error_ratio)
+    return Saved.of(joules, roles.get("incumbent", ""), roles.get("active", ""), facts.simulation_energy_error_ratio)
 
 
 def _notices(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:

@@ -276,7 +276,7 @@ def _nvlink(nodes: Sequence[NodeRow], status: Status) -> dict[str, object]:
 
 
 def _leader(view: View) -> ModelRow | None:
-    return next((row for row in view.models() if row.state == "in_charge"), None)
+    return next((row for row in view.models() if row.state == "active"), None)
 
 
 def _spare(nodes: Sequence[NodeRow]) -> list[NodeRow]:

@@ -78,7 +78,7 @@ class ModelRow:
     model: str
     """``kind@version``."""
     state: str
-    """``in_charge``, ``shadow``, ``demoted`` or ``refused``."""
+    """``active``, ``shadow``, ``demoted`` or ``refused``."""
     since_s: float
     by: str
     """``nightly``, ``operator`` or ``daemon``."""
@@ -167,7 +167,7 @@ class View(Protocol):
         """Return the facts of the metrics page."""
 
     def recommendations(self) -> Sequence[Recommendation]:
-        """Return present advice, the policy in charge first, the most urgent job first."""
+        """Return present advice, the active policy first, the most urgent job first."""
 
     def recommended(self, subject: str) -> Sequence[RecommendationRow]:
         """Return what there is to say on a subject beyond starts, what is worth most first."""
@@ -195,7 +195,7 @@ class View(Protocol):
         """
 
     def models(self) -> Sequence[ModelRow]:
-        """Return the trained agents that were decided on, the one in charge first."""
+        """Return the trained agents that were decided on, the active one first."""
 
     def decisions(self) -> Sequence[DecisionRow]:
         """Return the decisions on trained agents, the newest first."""

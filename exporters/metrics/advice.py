@@ -152,15 +152,15 @@ class AdviceMetrics:
         "Energy in joules that the closed windows would have taken under the policy, by replay of the same jobs; "
         "subtract two policies to compare them.", "policy", cap=POLICIES)
     simulation_energy_error_ratio: Scalar = gauge(
-        "(Simulated - measured) / measured energy of the policy that was in charge: how far to trust the replay.")
+        "(Simulated - measured) / measured energy of the policy that was active: how far to trust the replay.")
     simulated_wait_seconds_total: Series = counter(
         "Time in seconds that all jobs together would have waited in the closed windows under the policy, by replay "
         "of the same jobs; subtract two policies to compare them.", "policy", cap=POLICIES)
     simulation_wait_error_ratio: Scalar = gauge(
-        "(Simulated - recorded) / recorded waiting of the policy that was in charge: how far to trust the replay.")
+        "(Simulated - recorded) / recorded waiting of the policy that was active: how far to trust the replay.")
     policy_info: Series = gauge(
-        "What each policy is to us: incumbent (the scheduler's own), in_charge (of the advice), fallback (where an "
-        "agent in charge abstains), shadow or demoted; always 1.",
+        "What each policy is to us: incumbent (the scheduler's own), active (its advice goes out), fallback (where an "
+        "active agent abstains), shadow or demoted; always 1.",
         "policy", "role", cap=POLICIES * 3)
     model_info: Series = gauge("Trained agents in use; always 1.", "policy", "version", cap=POLICIES)
     model_trained_timestamp_seconds: Series = gauge(

@@ -14,8 +14,8 @@ class LearningMetrics:
     promotions_total: Series = counter(
         "Decisions on trained agents since recording began, by decision.", "decision", cap=10)
     abstaining: Series = gauge(
-        "Whether the agent gave no advice in the last round (1), so that the fallback's goes out where it is in "
-        "charge, or did (0).", "policy", cap=POLICIES)
+        "Whether the agent gave no advice in the last round (1), so that the fallback's goes out where it is "
+        "active, or did (0).", "policy", cap=POLICIES)
     abstentions_total: Series = counter(
         "Rounds in which the agent gave no advice, by cause: doubt (of its own), stale (the scheduler's facts), "
         "damaged (its files), unknown (partitions or GPU types) or failed.", "policy", "cause", cap=POLICIES * 5)

@@ -41,8 +41,8 @@ def _saved(spent: str) -> str:
             f"increase({spent}[$__range:$__interval]))")
 
 
-def _saved_in_charge(spent: str) -> str:
-    return f"sum({_saved(spent)} and on (cluster, policy) {_role('in_charge')})"
+def _saved_by_active(spent: str) -> str:
+    return f"sum({_saved(spent)} and on (cluster, policy) {_role('active')})"
 
 
 def _paid(joules: str, of: str) -> str:
@@ -67,10 +67,10 @@ def build() -> str:
 
 def _figures() -> Row:
     return (
-        (6, number("Policy in charge", "Whose advice this is: a heuristic, or an agent that has earned it on the "
-                   "dashboard Learning.", f'max by (policy) ({_role("in_charge")})', "short",
+        (6, number("Active policy", "Whose advice this is: a heuristic, or an agent that has earned it on the "
+                   "dashboard Learning.", f'max by (policy) ({_role("active")})', "short",
                    legend="{{policy}}")),
-        (3, number("Jobs to start now", "Jobs that the policy in charge would start now.",
+        (3, number("Jobs to start now", "Jobs that the active policy would start now.",
                    f"count(count by (cluster, job_id) (idlewatt_advice_info{{{DAEMON}}})) or {NO_ADVICE}",
                    "short")),
         (3, number("Age of the advice", "Time since the oldest policy last advised. Red from ten minutes: the "
@@ -92,11 +92,11 @@ def _figures() -> Row:
 
 def _worth() -> Row:
     losing = ((None, "orange"), (0.0, "text"))
-    saved, off = f"{_saved_in_charge(ENERGY)} / 3.6e6", f"{_off(ENERGY)} / 3.6e6"
-    kept = _paid(f"{_saved(ENERGY)} and on (cluster, policy) {_role('in_charge')}", "")
+    saved, off = f"{_saved_by_active(ENERGY)} / 3.6e6", f"{_off(ENERGY)} / 3.6e6"
+    kept = _paid(f"{_saved(ENERGY)} and on (cluster, policy) {_role('active')}", "")
     return (
         (5, number("Energy saved, if followed", "In the closed windows of the time range, by replay of "
-                   "the same jobs: the scheduler's own policy less the one in charge of the advice. Shown only where "
+                   "the same jobs: the scheduler's own policy less the active one. Shown only where "
                    "it is more than the replay is off by: a smaller figure is not distinguishable from 0. Orange: "
                    "following would have cost energy.",
                    f"({saved}) > ({off}) or ({saved}) < -({off})", "kwatth", steps=losing, empty=NO_WINDOW,
@@ -107,7 +107,7 @@ def _worth() -> Row:
                    decimals=2, empty="none, or no price")),
         (5, number("Waiting hours saved, if followed", "The same of the time that all jobs together "
                    "waited for their start. Orange: they would have waited longer.",
-                   f"{_saved_in_charge(WAIT)} / 3600", "short", steps=losing, empty=NO_WINDOW)),
+                   f"{_saved_by_active(WAIT)} / 3600", "short", steps=losing, empty=NO_WINDOW)),
         (5, number("Error of the simulated energy", "(Simulated - measured) / measured energy under the scheduler's "
                    "own policy. A saving that is a smaller share than this is none.",
                    f"max({ERROR.format('energy')})", "percentunit", empty=NO_WINDOW)),
@@ -121,7 +121,7 @@ def _now() -> Row:
     reason = (f'max by (cluster, policy, job_id, reason) (idlewatt_advice_reason_info{{{DAEMON}, '
               'action="start"})')
     return (
-        (17, listing("Recommended placements", "What the policy in charge would start now, no more than 50; a job on "
+        (17, listing("Recommended placements", "What the active policy would start now, no more than 50; a job on "
                      "several nodes has several rows. All of them: idlewatt advise, or the daemon's own page.",
                      (f"max by (cluster, policy, objective, job_id, node, gpus) (idlewatt_advice_info{{{DAEMON}}}) "
                       f"* on (cluster, policy, job_id) group_left (reason) {reason}",),

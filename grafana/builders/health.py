@@ -109,8 +109,8 @@ def _knowledge() -> Row:
                      (f"max by (model, floor_source) (idlewatt_gpu_idle_floor_watts{{{DAEMON}}})",),
                      {"model": "Model", "floor_source": "Known from", "Value": "Idle power"},
                      unit="watt", empty=NOTHING)),
-        (12, listing("Trained agents", "Agents that advise, and their age. None: a heuristic is in charge.",
+        (12, listing("Trained agents", "Agents that advise, and their age. None: a heuristic is active.",
                      (f"max by (policy, version) (idlewatt_model_info{{{DAEMON}}}) * on (policy) group_left () "
                       f"(time() - max by (policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}}))",),
                      {"policy": "Agent", "version": "Version", "Value": "Age"}, unit="s",
-                     empty="none: a heuristic is in charge")))
+                     empty="none: a heuristic is active")))

@@ -13,7 +13,7 @@ ROLES = {
     "1": ("listened to (shadow)", "#bdbdbd"),
     "2": ("the scheduler's own", "#78909c"),
     "3": ("stands in for an agent", "#7fb8c9"),
-    "4": ("in charge of the advice", "#1e88a8"),
+    "4": ("active", "#1e88a8"),
 }
 AGENT = 'policy=~".+@.+"'
 """An agent is called kind@version; a heuristic's name has no @."""
@@ -29,7 +29,7 @@ def _role(role: str) -> str:
 
 
 # The first line that holds for a policy is its role.
-ROLE = " or ".join((f"{_role('in_charge')} * 4", f"{_role('fallback')} * 3", f"{_role('incumbent')} * 2",
+ROLE = " or ".join((f"{_role('active')} * 4", f"{_role('fallback')} * 3", f"{_role('incumbent')} * 2",
                     f"{_role('shadow')} * 1", f"{_role('demoted')} * 0"))
 
 
@@ -41,33 +41,33 @@ def _heldout(what: str, *more: str, **labels: str) -> str:
 def build() -> str:
     """Return the dashboard's JSON."""
     return as_json("learning", "Learning",
-                   "How good trained agents are on history that they have not seen, who is in charge, and how they "
+                   "How good trained agents are on history that they have not seen, who is active, and how they "
                    "fare.",
                    ((4, _figures()), (13, _judged()), (9, _curves()), (9, _watched()), (8, _trained())), hours=720)
 
 
 def _figures() -> Row:
-    abstaining = f"max by (policy) (idlewatt_abstaining{{{DAEMON}}}) and on (policy) {_role('in_charge')}"
+    abstaining = f"max by (policy) (idlewatt_abstaining{{{DAEMON}}}) and on (policy) {_role('active')}"
     return (
-        (5, number("Policy in charge", "Whose advice goes out: an agent that was promoted (kind@version), or a "
-                   "heuristic while none has earned it.", _role("in_charge"), "short", legend="{{policy}}")),
-        (3, number("Age of the agent in charge",
-                   "Time since the agent in charge was trained. Clusters change: after weeks a younger one "
+        (5, number("Active policy", "Whose advice goes out: an agent that was promoted (kind@version), or a "
+                   "heuristic while none has earned it.", _role("active"), "short", legend="{{policy}}")),
+        (3, number("Age of the active agent",
+                   "Time since the active agent was trained. Clusters change: after weeks a younger one "
                    "should have been tried.",
                    f"time() - max(idlewatt_model_trained_timestamp_seconds{{{DAEMON}}} and on (policy) "
-                   f"{_role('in_charge')})", "s", empty="no agent")),
-        (3, number("Agent in charge abstains",
-                   "Whether the agent in charge gives no advice at the moment, so that the heuristic's "
+                   f"{_role('active')})", "s", empty="no agent")),
+        (3, number("Active agent abstains",
+                   "Whether the active agent gives no advice at the moment, so that the heuristic's "
                    "goes out. The causes are below.", f"max({abstaining})", "short",
                    text={"0": ("no", "green"), "1": ("yes", "orange")}, empty="no agent")),
         (4, _best()),
         (3, number("Last judgement of agents",
                    "Time since an agent was last judged on held-out history, promoted or not.",
                    f"time() - max(idlewatt_heldout_timestamp_seconds{{{DAEMON}}})", "s", empty="never")),
-        (3, number("Bad days of the agent in charge",
-                   "Closed days in a row on which the policy in charge was worse than the scheduler's own; "
+        (3, number("Bad days of the active agent",
+                   "Closed days in a row on which the active policy was worse than the scheduler's own; "
                    "a row of them is a sign, and demotes nobody: evidence over weeks does.",
-                   f"max(idlewatt_regret_streak{{{DAEMON}}} and on (policy) {_role('in_charge')})", "short",
+                   f"max(idlewatt_regret_streak{{{DAEMON}}} and on (policy) {_role('active')})", "short",
                    steps=((None, "green"), (1.0, "orange"), (3.0, "red")), empty="no closed day")),
         (3, number("Training of agents", "Whether an agent is trained at the moment.",
                    f"max(idlewatt_training_running{{{DAEMON}}})", "short",
@@ -161,4 +161,4 @@ def _trained() -> Row:
                     {"policy": "Agent", "Value #A": "Age", "Value #B": "Drift", "Value #C": "Regret"},
                     special={"Agent": column(width=205), "Age": column("s"), "Drift": column("percentunit"),
                              "Regret": column("percentunit")},
-                    order="Age", empty=quiet("none: a heuristic is in charge"))))
+                    order="Age", empty=quiet("none: a heuristic is active"))))

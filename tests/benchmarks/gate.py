@@ -34,7 +34,7 @@ ERRORS = (0.0125, 0.025, 0.05, 0.1, 0.25)
 BETTER, HALF_YEAR = 0.18, 182.0
 """Weight of limits with which an agent is a tenth better, and how long its histories are."""
 STAYING, TURNED, TRIAL_DAYS = 0.14, -0.3, 30
-"""Weights with which one is 8 % better and a fifth worse; so long it is on trial before it is in charge."""
+"""Weights with which one is 8 % better and a fifth worse; so long it is on trial before it is active."""
 HARMFUL = {"users who use most wait 10 h longer, 4 nodes": ((0.3, 36000.0, 2), 0),
            "users who use least wait 6 h longer, 8 nodes": ((0.3, 21600.0, 0), 1),
            "limits above all, 4 nodes": ((8.0,), 0),

@@ -43,12 +43,12 @@ def test_advice_for_1000_nodes_and_2000_pending_jobs_takes_less_than_a_second(ca
         began = time.process_time()
         advice = advisor.advise(snapshot, NOW)
         took.append(time.process_time() - began)
-    in_charge = [row for row in advice.recommendations if not row.shadow]
+    active = [row for row in advice.recommendations if not row.shadow]
     with capsys.disabled():
         print(f"\nadvice, 1,000 nodes, 2,000 pending, a shadow policy too: {min(took):.2f} s "
               f"(bound {BOUND_S:.0f} s, ratio {min(took) / BOUND_S:.2f}); "
-              f"{sum(row.action == 'start' for row in in_charge)} start now")
-    assert len(in_charge) == 2000
+              f"{sum(row.action == 'start' for row in active)} start now")
+    assert len(active) == 2000
     assert min(took) < BOUND_S
 
 

@@ -62,7 +62,7 @@ def settle(url: str, seconds: float) -> None:
 
 
 def promote(folder: Path, url: str) -> None:
-    """Put a scorer in charge that was never trained but is sure of itself, and wait until it advises."""
+    """Make a scorer active that was never trained but is sure of itself, and wait until it advises."""
     weights = np.repeat(np.random.default_rng(1).normal(0, 0.1, (1, SIZE)), MEMBERS, axis=0)
     save(folder / "models" / "scorer" / "1", weights, ModelCard("scorer", "1", 0.0, 0, "", "", "", kind="scorer"))
     with Ledger.open(f"sqlite:///{folder / 'idlewatt.db'}") as ledger:
@@ -84,14 +84,14 @@ def test_the_daemon_on_the_demo_stays_small_and_knows_no_torch(watched, capsys):
 
 
 @pytest.mark.parametrize("watched", [(60.0, "2")], indirect=True, ids=["as the unit sets it"])
-def test_the_daemon_with_an_agent_in_charge_stays_as_small(watched, tmp_path, capsys):
+def test_the_daemon_with_an_active_agent_stays_as_small(watched, tmp_path, capsys):
     pid, url = watched
     settle(url, 5)
     promote(tmp_path, url)
     settle(url, 20)
     found = megabytes(pid)
     with capsys.disabled():
-        print(f"\nwith an agent in charge: {found:.0f} MB resident (bound {MOST_MEGABYTES}, "
+        print(f"\nwith an active agent: {found:.0f} MB resident (bound {MOST_MEGABYTES}, "
               f"ratio {found / MOST_MEGABYTES:.2f})")
     assert 'idlewatt_abstaining{policy="scorer@1"} 0.0' in requests.get(f"{url}/metrics", timeout=10).text
     assert found < MOST_MEGABYTES
@@ -99,7 +99,7 @@ def test_the_daemon_with_an_agent_in_charge_stays_as_small(watched, tmp_path, ca
 
 
 @pytest.mark.parametrize("watched", [(SPEED, "2")], indirect=True, ids=["a week in a minute"])
-def test_memory_is_flat_over_a_simulated_week_with_an_agent_in_charge(watched, tmp_path, capsys):
+def test_memory_is_flat_over_a_simulated_week_with_an_active_agent(watched, tmp_path, capsys):
     pid, url = watched
     promote(tmp_path, url)
     settle(url, 15)  # a day and a half: everything has been done at least once

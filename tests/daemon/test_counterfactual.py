@@ -70,11 +70,11 @@ def test_a_clock_that_was_set_back_begins_anew():
 def test_a_gpu_can_tell_the_incumbent_from_who_advises(rig):
     service = rig.service(cycles=CYCLES, advice="{policy: sjf-limit+best-fit+easy, shadow: [fifo+first-fit]}")
     assert set(published(service).policy_info) == {
-        ("fifo+first-fit+easy", "incumbent"), ("sjf-limit+best-fit+easy", "in_charge"), ("fifo+first-fit", "shadow")}
+        ("fifo+first-fit+easy", "incumbent"), ("sjf-limit+best-fit+easy", "active"), ("fifo+first-fit", "shadow")}
 
 
 @pytest.mark.long
-def test_the_incumbent_in_charge_is_one_series_and_so_saves_nothing(rig):
+def test_the_active_incumbent_is_one_series_and_so_saves_nothing(rig):
     service = watched(rig, 60, advice="{policy: fifo+first-fit+easy, shadow: []}")
     service.counterfactual()
     assert list(published(service).simulated_energy_joules_total) == ["fifo+first-fit+easy"]

@@ -145,7 +145,7 @@ def test_a_day_has_the_same_watts_by_class_whatever_the_scheduler(rig, kube, ste
 
 
 def advised(service):
-    """Return what each job is advised, by the policy in charge, and when it is foretold to start."""
+    """Return what each job is advised, by the active policy, and when it is foretold to start."""
     return {numbered(row.job_id): (row.action, row.placement and row.placement.nodes,
                                    row.placement and row.placement.gpus, row.cause, row.expected_start_s,
                                    row.start_interval_s)

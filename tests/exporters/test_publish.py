@@ -133,7 +133,7 @@ def facts(**more) -> Published:
         "simulation_energy_error_ratio": -0.031,
         "simulated_wait_seconds_total": {"easy": 3.6e6, "naive": 5.4e6},
         "simulation_wait_error_ratio": 0.08,
-        "policy_info": {("naive", "incumbent"): 1, ("easy", "in_charge"): 1, ("fifo", "shadow"): 1,
+        "policy_info": {("naive", "incumbent"): 1, ("easy", "active"): 1, ("fifo", "shadow"): 1,
                         ("gist_mdrl@2", "demoted"): 1},
         "model_info": {("gist_mdrl", "3"): 1},
         "model_trained_timestamp_seconds": {"gist_mdrl": 1.79e9},

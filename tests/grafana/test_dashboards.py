@@ -315,7 +315,7 @@ def test_a_policy_that_came_later_has_not_saved_what_was_spent_before_it_came(tm
               f'idlewatt_electricity_price{{{of}, currency="USD"}}': "0.1x30 0.3x30",
               f'idlewatt_simulation_energy_error_ratio{{{of}}}': f"{-error}x60",  # of 6,000 kWh
               f'{role}{{{of}, policy="theirs", role="incumbent"}}': "1x60",
-              f'{role}{{{of}, policy="agent", role="in_charge"}}': "1x60"}
+              f'{role}{{{of}, policy="agent", role="active"}}': "1x60"}
     said = [600, 1200, 600 * 0.2]
     (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
         "interval": "1m", "input_series": [{"series": series, "values": values} for series, values in inputs.items()],

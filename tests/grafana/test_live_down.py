@@ -17,10 +17,10 @@ from idlewatt.daemon.cli import _parts, _prometheus
 pytestmark = pytest.mark.skipif(not _prometheus.installed(), reason="Prometheus is not installed")
 
 WITHIN_S = 60.0
-NOT_GOLDEN = {"GpuAdviceAgentDemoted: idlewatt_policy_info", "learning: Agent in charge abstains A",
-              "learning: Age of the agent in charge A", "learning: Best agent on held-out history B",
+NOT_GOLDEN = {"GpuAdviceAgentDemoted: idlewatt_policy_info", "learning: Active agent abstains A",
+              "learning: Age of the active agent A", "learning: Best agent on held-out history B",
               "learning: Policies on held-out history I"}
-"""On the golden page a heuristic is in charge, nobody has been demoted, the best agent is better for sure, and prices
+"""On the golden page a heuristic is active, nobody has been demoted, the best agent is better for sure, and prices
 are in another currency."""
 
 

@@ -27,9 +27,9 @@ VARIABLES = {"job": "idlewatt", "cluster": ".*", "partition": ".*", "members": "
 # What is empty when all is well, and why; whatever is listed here and has an answer after all fails, too.
 NO_AGENT = {
     "health: Trained agents A",
-    *(f"learning: Agents in use {letter}" for letter in "ABC"), "learning: Bad days of the agent in charge A",
+    *(f"learning: Agents in use {letter}" for letter in "ABC"), "learning: Bad days of the active agent A",
     *(f"learning: Best agent on held-out history {letter}" for letter in "AB"), "learning: Drift of waiting jobs A",
-    "learning: Agent in charge abstains A", "learning: Age of the agent in charge A",
+    "learning: Active agent abstains A", "learning: Age of the active agent A",
     "learning: Last judgement of agents A",
     *(f"learning: Policies on held-out history {letter}" for letter in "ABCDEFGHIJK"), "learning: Regret of policies A",
     "learning: Rounds without advice A", "learning: Training curves A", "learning: Trainings of agents A",
@@ -37,7 +37,7 @@ NO_AGENT = {
     "GpuAdviceTrainingFailing: idlewatt_training_last_success_timestamp_seconds",
     "GpuAdviceTrainingFailing: idlewatt_training_runs_total",
 }
-"""Empty as long as nothing has been trained: a heuristic is in charge."""
+"""Empty as long as nothing has been trained: a heuristic is active."""
 NO_FOLLOWER = {
     "IdlewattFollowDown: idlewatt_follow_last_look_timestamp_seconds",
     "IdlewattFollowOverdue: idlewatt_follow_overdue_changes", "IdlewattFollowStopped: idlewatt_follow_stopped",

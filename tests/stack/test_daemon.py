@@ -26,7 +26,7 @@ from idlewatt.storage.records import JobState
 # Whoever comes second waits until the other has done with the one chain of this machine.
 pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(900)]
 
-IN_CHARGE = "limit-aged+best-fit+easy"
+ACTIVE = "limit-aged+best-fit+easy"
 NODES = ("dgx-a100-01", "dgx-a100-02", "dgx-v100-01", "dgx-v100-02")
 BEAT = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "1s", "record": "2s"}
 # Nobody waits ten minutes in a test until an idle GPU is called idle.
@@ -47,7 +47,7 @@ def daemon(chain, tmp_path_factory):
     """The daemon that the chain's Prometheus scrapes: pages read directly, slurmrestd on its socket, SQLite."""
     folder = tmp_path_factory.mktemp("daemon")
     daemon = Daemon(folder, {
-        "cluster": "dgx", "cycles": BEAT, "waste": IMPATIENT, "advice": {"policy": IN_CHARGE},
+        "cluster": "dgx", "cycles": BEAT, "waste": IMPATIENT, "advice": {"policy": ACTIVE},
         "storage": {"url": f"sqlite:///{folder}/idlewatt.db"},
         "sources": [
             {"kind": "dcgm", "static_configs": targets(9400)},
@@ -63,7 +63,7 @@ def daemon(chain, tmp_path_factory):
 def distant(chain, postgres, tmp_path_factory):
     """A second daemon that reads the same cluster the other way: Prometheus, Slurm's commands, PostgreSQL."""
     return Daemon(tmp_path_factory.mktemp("distant"), {
-        "cycles": BEAT | {"scrape": "2s", "jobs": "10m"}, "waste": IMPATIENT, "advice": {"policy": IN_CHARGE},
+        "cycles": BEAT | {"scrape": "2s", "jobs": "10m"}, "waste": IMPATIENT, "advice": {"policy": ACTIVE},
         "storage": {"url": postgres},
         "sources": [{"kind": "prometheus", "url": chain.prometheus_url},
                     {"kind": "slurm_cli", "slurm_conf": str(chain.slurm_conf)}]}, "127.0.0.1:19098")
@@ -97,14 +97,14 @@ def recorded(daemon, job):
 
 
 def verdict(daemon, job):
-    """Whether the job's last run followed the policy in charge; None until that is decided."""
+    """Whether the job's last run followed the active policy; None until that is decided."""
     with daemon.history() as history:
         detail = history.job(job)
-    return detail.runs[-1].verdicts.get(IN_CHARGE) if detail and detail.runs else None
+    return detail.runs[-1].verdicts.get(ACTIVE) if detail and detail.runs else None
 
 
 def advice(daemon, job):
-    return next((row for row in daemon.rows("recommendations", policy=IN_CHARGE) if row["job_id"] == job), None)
+    return next((row for row in daemon.rows("recommendations", policy=ACTIVE) if row["job_id"] == job), None)
 
 
 def running(chain, *jobs):
@@ -252,11 +252,11 @@ def test_a_waiting_job_is_held_then_given_a_node_and_what_becomes_of_it_is_recor
 
     cluster.run("scancel", *full)
     start = cluster.wait_for(lambda: (row := advice(daemon, obedient))["action"] == "start" and row)
-    assert (start["placement"], start["policy"]) == ({"nodes": ["dgx-a100-01"], "gpus": [2]}, IN_CHARGE)
+    assert (start["placement"], start["policy"]) == ({"nodes": ["dgx-a100-01"], "gpus": [2]}, ACTIVE)
     assert start["reason"] == "leaves 2 GPUs free beside running jobs"
     assert [other["placement"]["nodes"] for other in start["alternatives"]] == [["dgx-a100-02"]]
     assert cluster.run("squeue", "-h", "-j", obedient, "-o", "%t").strip() == "PD"
-    labels = {"policy": IN_CHARGE, "objective": "wait", "job_id": obedient, "node": "dgx-a100-01", "gpus": "2"}
+    labels = {"policy": ACTIVE, "objective": "wait", "job_id": obedient, "node": "dgx-a100-01", "gpus": "2"}
     cluster.wait_for(lambda: daemon.value("idlewatt_advice_info", **labels) == 1)
     selector = ",".join(f'{name}="{value}"' for name, value in labels.items())
     cluster.wait_for(lambda: asked(cluster, f"idlewatt_advice_info{{{selector}}}") == [1])
@@ -285,8 +285,8 @@ def steer(chain, job, node):
 
 
 def followed(daemon):
-    """Return how many runs the policy in charge advised on, and how many followed."""
-    counts = (daemon.value(f"idlewatt_advice_{name}_total", policy=IN_CHARGE) for name in ("issued", "followed"))
+    """Return how many runs the active policy advised on, and how many followed."""
+    counts = (daemon.value(f"idlewatt_advice_{name}_total", policy=ACTIVE) for name in ("issued", "followed"))
     return tuple(count or 0 for count in counts)
 
 
@@ -348,7 +348,7 @@ def test_advice_is_followed_on_slurm_and_every_change_is_noted(cluster, daemon, 
             follower = Follower(rules, FollowedSlurm(rules.slurm), ledger, Adviser(rules).advice, "test")
             cluster.wait_for(lambda: follower.look() or follower.tally.standing)
             (change,) = follower.tally.standing
-            assert (change.state, change.after, change.policy) == ("pinned", told["placement"]["nodes"][0], IN_CHARGE)
+            assert (change.state, change.after, change.policy) == ("pinned", told["placement"]["nodes"][0], ACTIVE)
             assert cluster.run("squeue", "-h", "-j", job, "-o", "%n").strip() == change.after
             # A daemon that says nothing any more is believed no more.
             with daemon.looking_away():

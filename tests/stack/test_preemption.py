@@ -13,16 +13,24 @@ BY_TIER = Preempting(("PreemptType=preempt/partition_prio", "PreemptMode=CANCEL"
                      fast="PriorityTier=10", slow="PriorityTier=1")
 
 
-@pytest.mark.stack
-@pytest.mark.xdist_group("slurms")
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize(("name", "preempting"), [("qos, requeued", BY_QOS), ("partition_prio, cancelled", BY_TIER)])
-def test_a_real_slurm_and_ours_preempt_the_same_jobs_for_the_same(capsys, name, preempting):
-    plan = submissions(4, 50, 2.0, 8, qos=(5, 3, 2))
+KINDS = pytest.mark.parametrize(("name", "preempting"),
+                                [("qos, requeued", BY_QOS), ("partition_prio, cancelled", BY_TIER)])
+
+
+def really(plan, preempting):
+    """Return how alike a real Slurm and replays are that are given these submissions."""
     with site(PARAMETERS, *LINES, *LOGGED, weights=STEADY, preempting=preempting) as slurm:
         seen, reckoned_s = run(slurm, plan), last_reckoning(slurm)
         record = read(slurm.conf.parents[1] / "log/slurmctld.log")
-    found = compare(seen, record, plan, reckoned_s)
+    return compare(seen, record, plan, reckoned_s)
+
+
+@pytest.mark.stack
+@pytest.mark.xdist_group("slurms")
+@pytest.mark.timeout(400)
+@KINDS
+def test_a_real_slurm_and_ours_preempt_the_same_jobs_for_the_same(capsys, name, preempting):
+    found = really(submissions(4, 50, 2.0, 8, qos=(5, 3, 2)), preempting)
 
     with capsys.disabled():
         print(f"\npreempted by {name}: {found}")
@@ -35,3 +43,20 @@ def test_a_real_slurm_and_ours_preempt_the_same_jobs_for_the_same(capsys, name, 
     assert abs(found.off) <= 0.4
     # Who preempts starts in a round or two, of 2 s each, and does not wait as long as others.
     assert abs(found.urgent_replayed_s - found.urgent_s) <= 3.0
+
+
+@pytest.mark.stack
+@pytest.mark.long
+@pytest.mark.xdist_group("slurms")
+@pytest.mark.timeout(2700)
+@KINDS
+def test_hundreds_of_jobs_that_preempt_one_another_wait_as_long_in_the_replay(capsys, name, preempting):
+    """Jobs run for 20 s: the controller's second from one look to the next is a tenth of a job of 8 s."""
+    found = really(submissions(14, 200, 2.0, 20, qos=(5, 3, 2)), preempting)
+
+    with capsys.disabled():
+        print(f"\nhundreds of jobs, preempted by {name}: {found}")
+    assert found.alike >= 0.9 * found.decisions
+    assert found.rank_correlation >= 0.98
+    # A real run is one of many that there might have been, as is each replay.
+    assert abs(found.off) <= 0.05 + found.spread_s / found.replayed_s

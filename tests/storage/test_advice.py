@@ -215,7 +215,7 @@ def test_running_jobs_of_several_gpus_are_told_with_where_they_were_advised(hist
 
 
 @pytest.mark.parametrize("told", [{"action": "hold"}, {"shadow": True}])
-def test_a_job_that_nobody_in_charge_would_have_started_has_no_other_place(history, make, told):
+def test_a_job_that_no_active_policy_would_have_started_has_no_other_place(history, make, told):
     history.record_recommendations([make.advice(110.0, "a", "b", **told)])
     start(history, make, 120.0, "b", "c")
 

@@ -10,7 +10,7 @@ from idlewatt.storage import database
 from idlewatt.storage.errors import SchemaTooOld
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
-from idlewatt.storage.promotions import Abstention, Decision, Promotion, ShadowResult, in_charge, states
+from idlewatt.storage.promotions import Abstention, Decision, Promotion, ShadowResult, active_model, states
 from idlewatt.storage.retention import Retention
 
 DAY = 86400.0
@@ -36,24 +36,24 @@ def test_figures_that_are_no_numbers_and_text_that_is_none_do_not_spoil_a_decisi
     assert (read.model, read.figures) == ("ab@1", {"ratio": None, "tail": None, "who": "?"})
 
 
-def test_a_promotion_puts_whoever_was_in_charge_into_shadow():
+def test_a_promotion_puts_whoever_was_active_into_shadow():
     found = states([decided(1.0, "a@1", Decision.PROMOTE), decided(2.0, "b@1", Decision.SHADOW),
                     decided(3.0, "b@1", Decision.PROMOTE)])
-    assert in_charge(found) == "b@1"
+    assert active_model(found) == "b@1"
     assert (found["a@1"].decision, found["a@1"].reason) == (Decision.SHADOW, "replaced by b@1")
 
 
-def test_after_a_demotion_the_heuristic_is_in_charge():
+def test_after_a_demotion_the_heuristic_is_active():
     found = states([decided(1.0, "a@1", Decision.PROMOTE), decided(2.0, "a@1", Decision.DEMOTE, "daemon")])
-    assert in_charge(found) is None
-    assert in_charge({}) is None
+    assert active_model(found) is None
+    assert active_model({}) is None
 
 
 def test_a_command_decides_beside_the_running_daemon(history, url):
     with Ledger.open(url) as ledger:
         ledger.decide(decided(5.0, "scorer@1", Decision.PROMOTE))
-        assert in_charge(states(ledger.decisions())) == "scorer@1"
-    assert in_charge(states(history.decisions())) == "scorer@1"
+        assert active_model(states(ledger.decisions())) == "scorer@1"
+    assert active_model(states(history.decisions())) == "scorer@1"
 
 
 def test_a_ledger_does_not_migrate(history, url):

@@ -194,7 +194,7 @@ class FirstStart:
 
 @pytest.fixture(scope="module")
 def first_start(machine):
-    """The first start: without any machine code, or with all of this run's but for one part of the policy in charge.
+    """The first start: without any machine code, or with all of this run's but for one part of the active policy.
 
     What the run has compiled of nothing, and in how long, counts as if the unit had compiled it.
     """

@@ -97,7 +97,7 @@ class WaitingJob:
     job: Job
     need: Need
     expected_start_s: float | None
-    """If the policy in charge is followed."""
+    """If the active policy is followed."""
     place: int
     """In the queue."""
 
@@ -133,7 +133,7 @@ class NodeView:
 
 def node_view(snapshot: SchedulerSnapshot, advice: Sequence[Recommendation], insight: Insight,
               now_s: float) -> NodeView:
-    """Return the cluster as it is now; what the policy in charge would start at once counts as held."""
+    """Return the cluster as it is now; what the active policy would start at once counts as held."""
     found = NodeView()
     running = [job for job in snapshot.jobs if job.state is JobState.RUNNING and job.allocations]
     promised = _promised(advice, {job.key: job for job in snapshot.jobs if job.state is JobState.PENDING})
@@ -206,7 +206,7 @@ def _move_in(job: Job, nodes: Mapping[str, TunedNode], insight: Insight) -> None
 
 
 def _line_up(found: NodeView, pending: Mapping[Key, Job], advice: Iterable[Recommendation]) -> None:
-    """Take in held jobs that one node may serve, in the order of the policy in charge, and what is kept for whom."""
+    """Take in held jobs that one node may serve, in the order of the active policy, and what is kept for whom."""
     for place, row in enumerate(advice):
         job = pending.get((row.job_id, row.submit_s))
         if row.shadow or row.action != "hold" or job is None:

@@ -38,7 +38,7 @@ def doubled(request: Request, gpus: int, largest: int) -> Request:
 
 
 class SpareCapacity:
-    """What is free on the nodes of a snapshot, but for what the policy in charge wants it for.
+    """What is free on the nodes of a snapshot, but for what the active policy wants it for.
 
     ``advice`` is in the order of the queue: whoever is advised to start has its place, and nobody is promised room at
     the cost of who comes before and is expected to start there. Who runs would come last if it were submitted again.

@@ -1,4 +1,4 @@
-"""DL2 as a kind that a site can train and put in charge."""
+"""DL2 as a kind that a site can train and make active."""
 
 from __future__ import annotations
 

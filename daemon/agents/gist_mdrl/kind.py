@@ -1,4 +1,4 @@
-"""The GIST agents as a kind that a site can train and put in charge."""
+"""The GIST agents as a kind that a site can train and make active."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scorer as a kind that a site can train and put in charge."""
+"""The scorer as a kind that a site can train and make active."""
 
 from __future__ import annotations
 

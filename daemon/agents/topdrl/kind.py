@@ -1,4 +1,4 @@
-"""TopDRL as a kind that a site can train and put in charge."""
+"""TopDRL as a kind that a site can train and make active."""
 
 from __future__ import annotations
 

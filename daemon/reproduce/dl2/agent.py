@@ -1,7 +1,7 @@
 """DL2's own agent (Peng et al., arXiv 1909.06040): a flat network that sees a window of jobs, 3J + 1 actions.
 
 Where the paper and its published code differ, or say nothing, the choice stands here or in ``Ablations``. It is no
-``Kind``: it can be put in charge of no site, whose jobs have a fixed number of GPUs.
+``Kind``: it can be active at no site, whose jobs have a fixed number of GPUs.
 """
 
 from __future__ import annotations

@@ -69,9 +69,9 @@ def leads(agent, model: str = "agent@1") -> ServedModel:
     return ServedModel(model, True, agent)
 
 
-def test_the_agent_in_charge_speaks_first_and_the_heuristic_is_recorded_beside_it():
+def test_the_active_agent_speaks_first_and_the_heuristic_is_recorded_beside_it():
     advice = advise(leads(Agent()))
-    assert advice.in_charge == "agent@1"
+    assert advice.active == "agent@1"
     assert [(row.policy, row.job_id, row.shadow) for row in advice.recommendations] == [
         ("agent@1", "3", False), ("agent@1", "2", False), (FIFO, "2", True), (FIFO, "3", True)]
 
@@ -85,7 +85,7 @@ def test_its_advice_tells_the_change_in_wait_with_interval_its_reasons_and_what_
     assert short.interval_s[0] < short.wait_change_s < short.interval_s[1] < 0
 
 
-def test_a_heuristic_in_charge_tells_its_change_against_the_incumbent_too_and_shadows_do_not():
+def test_an_active_heuristic_tells_its_change_against_the_incumbent_too_and_shadows_do_not():
     advice = advise(ServedModel("agent@1", False, Agent()))
     assert [(row.policy, row.shadow, row.wait_change_s) for row in advice.recommendations] == [
         (FIFO, False, 0.0), (FIFO, False, 0.0), ("agent@1", True, None), ("agent@1", True, None)]
@@ -118,7 +118,7 @@ def nowhere(state):
 ])
 def test_an_agent_whose_word_cannot_be_taken_leaves_it_to_the_heuristic(served_model, cause, words):
     advice = advise(served_model)
-    assert advice.in_charge == FIFO
+    assert advice.active == FIFO
     assert [(row.policy, row.shadow) for row in advice.recommendations] == [(FIFO, False)] * 2
     (heard,) = advice.heard
     assert heard.cause == cause
@@ -126,15 +126,15 @@ def test_an_agent_whose_word_cannot_be_taken_leaves_it_to_the_heuristic(served_m
 
 
 def test_what_was_there_in_training_and_what_training_does_not_tell_is_taken_as_it_comes():
-    assert advise(leads(Agent(known={"partition": ("gpu",), "gpu_model": ("a100", "v100")}))).in_charge == "agent@1"
-    assert advise(leads(Agent(known={}))).in_charge == "agent@1"
-    assert advise(leads(Agent(known={"gpu_model": ("v100",)})), snapshot=scene(model="")).in_charge == "agent@1"
+    assert advise(leads(Agent(known={"partition": ("gpu",), "gpu_model": ("a100", "v100")}))).active == "agent@1"
+    assert advise(leads(Agent(known={}))).active == "agent@1"
+    assert advise(leads(Agent(known={"gpu_model": ("v100",)})), snapshot=scene(model="")).active == "agent@1"
 
 
 def test_an_agent_is_not_asked_about_a_cluster_last_seen_long_ago():
-    assert advise(leads(Agent()), now_s=NOW + 60, stale_s=60).in_charge == "agent@1"
+    assert advise(leads(Agent()), now_s=NOW + 60, stale_s=60).active == "agent@1"
     advice = advise(leads(Agent()), now_s=NOW + 61, stale_s=60)
-    assert advice.in_charge == FIFO
+    assert advice.active == FIFO
     assert (advice.heard[0].cause, advice.heard[0].words) == ("stale", "the scheduler was last seen 61 s ago")
 
 
@@ -148,7 +148,7 @@ def test_a_failing_shadow_costs_nobody_else_their_advice():
 def test_an_agent_that_cannot_tell_why_is_believed_without_reasons():
     advice = advise(leads(Agent(reasons=ValueError("nothing stands out"))))
     assert [row.reasons for row in advice.recommendations[:2]] == [(), ()]
-    assert advice.in_charge == "agent@1"
+    assert advice.active == "agent@1"
 
 
 def test_how_far_jobs_are_from_training_is_told_even_where_it_abstains():

@@ -45,7 +45,7 @@ def force(*decisions: Promotion) -> dict[str, Promotion]:
     return {one.model: one for one in decisions}
 
 
-def test_the_one_in_charge_is_asked_first_then_the_last_shadows_and_the_refused_never():
+def test_the_active_one_is_asked_first_then_the_last_shadows_and_the_refused_never():
     shadows = [decided(f"s@{number}", Decision.SHADOW, 1e9 + number) for number in range(MOST_SHADOWS + 2)]
     found = wanted(force(*shadows, decided("d@1", Decision.DEMOTE, 2e9), decided("a@1"),
                          decided("r@1", Decision.REFUSE, 3e9)))
@@ -157,10 +157,10 @@ def published(service):
     return DaemonView(service, lambda: service.settings).published()
 
 
-def test_without_agents_the_heuristic_is_in_charge_and_nothing_is_claimed(service):
+def test_without_agents_the_heuristic_is_active_and_nothing_is_claimed(service):
     facts = published(service)
-    assert service.known.advice.in_charge == EASY
-    assert set(facts.policy_info) == {(FIFO, "incumbent"), (EASY, "in_charge"), ("fifo+first-fit", "shadow")}
+    assert service.known.advice.active == EASY
+    assert set(facts.policy_info) == {(FIFO, "incumbent"), (EASY, "active"), ("fifo+first-fit", "shadow")}
     assert facts.promotions_total == {"promote": 0, "shadow": 0, "demote": 0, "refuse": 0}
     assert facts.heldout_jct_seconds == facts.abstaining == facts.training_score_ratio == {}
     assert any(row.wait_change_s is not None for row in service.known.advice.recommendations)
@@ -171,15 +171,15 @@ def test_a_promoted_agent_advises_once_a_child_has_compiled_it_and_is_told_every
     model = store_scorer(service.settings.storage.models_folder)
     promote(rig, service, model)
     advice, facts, view = service.known.advice, published(service), DaemonView(service, lambda: service.settings)
-    assert advice.in_charge == model
+    assert advice.active == model
     first = view.recommendations()[0]
     assert (first.policy, first.shadow, first.instead.policy) == (model, False, EASY)
-    assert {(model, "in_charge"), (EASY, "fallback")} <= set(facts.policy_info)
+    assert {(model, "active"), (EASY, "fallback")} <= set(facts.policy_info)
     assert facts.abstaining == {model: 0}
     assert facts.model_info == {(model, "1"): 1}
     assert facts.training_score_ratio == {(model, "0.50"): 0.9, (model, "1.00"): 0.8}
     (row,) = view.models()
-    assert (row.model, row.state, row.by, row.source, row.abstains) == (model, "in_charge", "operator", "made up", "")
+    assert (row.model, row.state, row.by, row.source, row.abstains) == (model, "active", "operator", "made up", "")
     assert [(one.model, one.decision) for one in view.decisions()] == [(model, "promote")]
     with service._history.read_only(service.settings.storage.url) as reader:
         recorded = {one.recommendation.policy for one in reader.recommendations(0, 1e12)}
@@ -195,7 +195,7 @@ def test_tampered_weights_put_the_heuristic_back_at_once_recorded_and_said(rig, 
         rig.now_s += 15
         service.jobs()
         service.advise()
-    assert service.known.advice.in_charge == EASY
+    assert service.known.advice.active == EASY
     facts = published(service)
     assert facts.abstaining == {model: 1}
     assert facts.abstentions_total == {(model, "damaged"): 3}
@@ -211,7 +211,7 @@ def test_a_cluster_that_changed_size_overnight_is_doubted(rig, service):
     folder = models / "scorer" / "1"
     write_card(folder, replace(ModelStore(models).find(model).card, seen={"nodes": (100.0, 200.0)}))
     promote(rig, service, model)
-    assert service.known.advice.in_charge == EASY
+    assert service.known.advice.active == EASY
     assert service.known.learned.silent[model].cause == "doubt"
     assert "4 nodes" in service.known.learned.silent[model].words
 
@@ -228,10 +228,10 @@ def test_an_agent_is_not_asked_about_what_is_older_than_three_reads(rig, compile
     service = collected(rig, waste="{scheduler_max_age: 1d}")
     model = store_scorer(service.settings.storage.models_folder)
     promote(rig, service, model)
-    assert service.known.advice.in_charge == model
+    assert service.known.advice.active == model
     rig.now_s += 4 * service.settings.cycles.jobs
     service.advise()
-    assert service.known.advice.in_charge == EASY
+    assert service.known.advice.active == EASY
     assert service.known.learned.silent[model].cause == "stale"
 
 
@@ -240,7 +240,7 @@ def test_until_its_code_is_compiled_the_heuristic_speaks_and_that_is_said(rig, s
     model = store_scorer(service.settings.storage.models_folder)
     service._history.decide(decided(model))
     service.advise()
-    assert service.known.advice.in_charge == EASY
+    assert service.known.advice.active == EASY
     assert DaemonView(service, lambda: service.settings).models()[0].abstains == "its code is being compiled"
 
 
@@ -288,7 +288,7 @@ def test_weeks_of_bad_days_demote_and_the_next_round_is_the_heuristics(rig, serv
     assert roles.learned.leader == model
     roles.stand(standings(model, rig.now_s, 25), rig.now_s)
     service.advise()
-    assert service.known.advice.in_charge == EASY
+    assert service.known.advice.active == EASY
     facts = published(service)
     assert facts.regret_ratio[model] == pytest.approx(0.3)
     assert facts.regret_streak[model] == 25
@@ -324,10 +324,10 @@ def test_closed_windows_are_replayed_under_agents_too_and_one_that_fails_spoils_
 def test_without_a_policy_of_its_own_a_site_is_advised_by_its_own_order_until_a_heuristic_has_earned_it(rig):
     service = rig.service(advice="{shadow: []}", counterfactual=f"{{incumbent: {FIFO}}}")
     service.jobs()
-    assert (FIFO, "in_charge") in roles(service.settings, service.known.learned)
+    assert (FIFO, "active") in roles(service.settings, service.known.learned)
     service._history.decide(decided(EASY, Decision.PROMOTE, rig.now_s, "nightly"))
     service.advise()
-    assert service.known.advice.in_charge == EASY
-    assert (EASY, "in_charge") in roles(service.settings, service.known.learned)
+    assert service.known.advice.active == EASY
+    assert (EASY, "active") in roles(service.settings, service.known.learned)
     assert service.known.learned.leader == EASY
     assert service.known.learned.asked == (), "a heuristic is no file to be loaded"

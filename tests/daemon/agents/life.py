@@ -45,7 +45,7 @@ class Life:
         return done.output
 
     def promote(self):
-        """Put it in charge as an operator does who has no proof."""
+        """Make it active as an operator does who has no proof."""
         refused = CliRunner().invoke(main, ["promote", "--config.file", str(self.config), self.name])
         assert refused.exit_code == 0 or "Say --reason" in refused.output
         return self.run("promote", self.name, "--reason", "watched for a week")

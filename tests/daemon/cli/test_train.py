@@ -122,11 +122,11 @@ def test_promotion_and_demotion_are_recorded_decisions(trained):
     name = trained.rows()[0]["model"]
     assert trained.run("promote", name, "--reason", "tried it").exit_code == 0
     (row,) = trained.rows()
-    assert (row["state"], row["why"], row["by"]) == ("in charge", "tried it", "operator")
+    assert (row["state"], row["why"], row["by"]) == ("active", "tried it", "operator")
     trained.train("--seed", "2")
     newer = trained.rows()[0]["model"]
     trained.run("promote", newer, "--reason", "newer")
-    assert {row["model"]: row["state"] for row in trained.rows()} == {newer: "in charge", name: "shadow"}
+    assert {row["model"]: row["state"] for row in trained.rows()} == {newer: "active", name: "shadow"}
     assert trained.run("demote", newer, "--reason", "large jobs wait").exit_code == 0
     assert trained.rows()[0]["state"] == "demoted"
 
@@ -215,7 +215,7 @@ def test_what_is_learned_on_the_own_history_is_listened_to_at_once_and_two_of_a_
     assert done.exit_code == 0, done.output
     assert "trained on a part" not in done.stdout
     assert desk.run("promote", newest["model"], "--reason", "x").exit_code == 0
-    assert desk.rows()[0]["state"] == "in charge"
+    assert desk.rows()[0]["state"] == "active"
 
 
 @pytest.mark.postgres
@@ -231,7 +231,7 @@ def test_models_learn_from_a_postgresql_history_and_what_is_decided_on_them_is_k
     done = desk.run("evaluate", row["model"], "--format", "json")
     assert json.loads(done.stdout)["fidelity"]["jobs"] > 100
     assert desk.run("promote", row["model"], "--reason", "tried it").exit_code == 0
-    assert desk.rows()[0]["state"] == "in charge"
+    assert desk.rows()[0]["state"] == "active"
     assert desk.run("demote", row["model"], "--reason", "large jobs wait").exit_code == 0
     with History.read_only(url) as reader:
         assert [one.decision.value for one in reader.decisions()] == ["shadow", "promote", "demote"]

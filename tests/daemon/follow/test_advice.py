@@ -1,4 +1,4 @@
-"""Advice is believed only whole, fresh, undegraded and of the policy in charge."""
+"""Advice is believed only whole, fresh, undegraded and of the active policy."""
 
 import json
 

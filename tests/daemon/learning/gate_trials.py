@@ -97,7 +97,7 @@ def first_day(edges, passed):
 def demoted(logs, trial, errors):
     """Return on which day an agent with these daily log ratios is demoted, by the daemon's rule, for each error.
 
-    Of the first ``trial`` days nothing is evidence: it was not in charge. ``NEVER`` for never.
+    Of the first ``trial`` days nothing is evidence: it was not active. ``NEVER`` for never.
     """
     regret, told = np.exp(logs) - 1.0, np.full(len(logs), -np.inf)
     for day in range(trial + 1, len(logs) + 1):

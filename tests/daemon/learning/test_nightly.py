@@ -29,7 +29,7 @@ from idlewatt.daemon.learning.training_scheduler import NIGHT, TASK, TrainingSch
 from idlewatt.daemon.learning.trials import TRIED, Tried, agent_on_trial, no_turn, trials
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
-from idlewatt.storage.promotions import Decision, Promotion, in_charge, states
+from idlewatt.storage.promotions import Decision, Promotion, active_model, states
 from idlewatt.storage.records import SchedulerSnapshot
 
 NOW = SINCE + 20 * DAY_S + 3600
@@ -115,11 +115,11 @@ def test_what_has_earned_it_waits_for_an_operator_where_the_configuration_says_s
     assert decisions(task)[-1].decision is Decision.SHADOW
     assert "an operator decides" in decisions(task)[-1].reason
     second = nightly.carry_out(replace(task, now_s=NOW + 60))
-    assert in_charge(states(decisions(task))) == first.model, "who is on trial goes on to be judged"
-    # Tonight's model is no better than the one that is now in charge, so that stays.
+    assert active_model(states(decisions(task))) == first.model, "who is on trial goes on to be judged"
+    # Tonight's model is no better than the one that is now active, so that stays.
     last = next(one for one in decisions(task) if one.model == second.model)
     assert last.decision is Decision.SHADOW
-    assert f"under {first.model}, which is in charge: " in last.reason
+    assert f"under {first.model}, which is active: " in last.reason
 
 
 @pytest.mark.usefixtures("chooser")
@@ -151,7 +151,7 @@ def clairvoyant(chooser, monkeypatch):  # noqa: F811
 
 
 @pytest.mark.usefixtures("clairvoyant")
-def test_who_is_surely_better_on_held_out_days_is_in_charge_the_next_morning(task, tmp_path, monkeypatch):
+def test_who_is_surely_better_on_held_out_days_is_active_the_next_morning(task, tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path}/lazy.db"  # all ask for two days: only who knows better can do better
     record(url, site(days=20, jobs=1900, dependency=-1, limit=np.full(1900, 2 * DAY_S)))
     monkeypatch.setattr("idlewatt.daemon.learning.pairs.LEAST_S", 3600.0)  # as if each hour were a day

@@ -42,7 +42,7 @@ def test_a_day_that_was_hardly_replayed_or_had_no_jobs_does_not_count():
     assert regrets([ShadowResult("a@1", 0.0, DAY_S, 0.0, 0.0, 0.0, 0.0)], 1e9) == {}
 
 
-def test_evidence_of_being_worse_ends_an_agents_time_in_charge_and_three_bad_days_do_not():
+def test_evidence_of_being_worse_ends_an_agents_active_time_and_three_bad_days_do_not():
     assert demotion("a@1", regrets(days(0.1, 0.1, 0.3), 1e9), 1e9) is None
     worse = regrets(days(*[-0.05] * 20, *[0.2] * 25), 1e9)
     decision = demotion("a@1", worse, 1e9)
@@ -84,7 +84,7 @@ def test_one_of_which_nothing_is_known_from_before_is_out_within_weeks(spread, w
     assert sum(day is not None and day <= within for day in late) >= 9, late
 
 
-def test_days_before_it_was_in_charge_tell_what_to_expect_and_are_no_evidence():
+def test_days_before_it_was_active_tell_what_to_expect_and_are_no_evidence():
     bad = days(*[0.2] * 40)
     assert regrets(bad, 1e9)["a@1"].evidence > 8.0
     assert regrets(bad, 1e9, 40 * DAY_S)["a@1"].evidence == 0.0

@@ -202,7 +202,7 @@ def sources() -> tuple[SourceRow, ...]:
 
 
 def models() -> tuple[ModelRow, ...]:
-    return (ModelRow("scorer@7", "in_charge", NOW - 86400, "nightly", "mean JCT is 0.9 of that under fifo",
+    return (ModelRow("scorer@7", "active", NOW - 86400, "nightly", "mean JCT is 0.9 of that under fifo",
                      NOW - 90000, "history", {"jct_over_incumbent": 0.9}, drift=0.1, regret=-0.02, bad_days=0),
             ModelRow("scorer@6", "shadow", NOW - 86400, "nightly", "replaced by scorer@7", abstains="64 nodes are open",
                      cause="doubt", abstains_since_s=NOW - 600),

@@ -211,9 +211,9 @@ def test_every_class_has_its_colour_on_the_page(client):
     assert client.get("/static/classes.css").headers["Content-Type"].startswith("text/css")
 
 
-def test_page_tells_what_the_agent_in_charge_expects_and_why(client):
+def test_page_tells_what_the_active_agent_expects_and_why(client):
     page = client.get("/").text
-    assert "Advice by <strong>scorer@7</strong>, in charge since 1 d" in page
+    assert "Advice by <strong>scorer@7</strong>, active since 1 d" in page
     assert "Expected to start 1 h 30 min sooner than without the advice (95 %: −2 h to +5 min)." in page
     assert "Because: predicted run time 10 min (queue 3.0 h): earlier." in page
     assert "fifo would say: start, dgx03, dgx04." in page
@@ -226,11 +226,11 @@ def test_page_names_the_gpus_and_what_the_placement_costs_beside_another(client)
     assert "Expected to run 2.1 times as fast as on dgx01, dgx02, crosses two nodes." in words
 
 
-def test_page_says_that_the_agent_in_charge_abstains_and_why(client, view):
+def test_page_says_that_the_active_agent_abstains_and_why(client, view):
     silent = {"abstains": "its members <disagree>", "abstains_since_s": view.now() - 600}
     view.model_rows = (dataclasses.replace(view.model_rows[0], **silent), *view.model_rows[1:])
     page = client.get("/").text
-    assert "<strong>scorer@7</strong> is in charge and abstains since 10 min: its members &lt;disagree&gt;." in page
+    assert "<strong>scorer@7</strong> is active and abstains since 10 min: its members &lt;disagree&gt;." in page
 
 
 def test_page_without_any_facts_says_what_is_missing(client, view):

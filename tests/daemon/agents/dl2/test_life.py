@@ -28,10 +28,10 @@ def test_it_is_trained_listened_to_promoted_moulds_jobs_abstains_and_is_demoted(
     model = life.store.find(life.name)
     write_card(model.folder, dataclasses.replace(model.card, seen={"nodes": (4.0, 4.0)}))
     seen = snapshot("bert", "ncf")
-    assert life.advise(seen).in_charge == FALLBACK
+    assert life.advise(seen).active == FALLBACK
     life.promote()
     advice = life.advise(seen)
-    assert advice.in_charge == life.name, advice.heard
+    assert advice.active == life.name, advice.heard
     starts = {row.job_id: row for row in advice.recommendations if not row.shadow and row.action == "start"}
     sizes = {job: sum(row.placement.gpus) for job, row in starts.items()}
     assert set(sizes) == {"1", "2"}
@@ -43,7 +43,7 @@ def test_it_is_trained_listened_to_promoted_moulds_jobs_abstains_and_is_demoted(
         assert any("times as fast" in words for words in row.reasons)
     for silent, words in ((life.advise(snapshot("gpt", "gpt")), "jobs of no known group"),
                           (life.advise(seen, FLAT_SPEEDS), "jobs of no known group")):
-        assert silent.in_charge == FALLBACK
+        assert silent.active == FALLBACK
         assert silent.heard[0].words == f"the speed of {words} on other numbers of GPUs is not known"
     life.run("demote", life.name, "--reason", "too many small jobs")
-    assert life.advise(seen).in_charge == FALLBACK
+    assert life.advise(seen).active == FALLBACK

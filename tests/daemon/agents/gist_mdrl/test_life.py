@@ -36,17 +36,17 @@ def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_
     assert {row.policy for row in verdict.rows} >= {life.name, INCUMBENT, "random-feasible"}
     seen = snapshot()
     assert life.name in life.run("models")
-    assert life.advise(seen).in_charge == FALLBACK
+    assert life.advise(seen).active == FALLBACK
     life.promote()
     advice = life.advise(seen)
-    assert advice.in_charge == life.name, advice.heard
+    assert advice.active == life.name, advice.heard
     own = [row for row in advice.recommendations if row.policy == life.name]
     assert any(row.action == "start" and row.placement.nodes[0][0] in SIZES for row in own)
     silent = life.advise(snapshot(more=2))
-    assert silent.in_charge == FALLBACK
+    assert silent.active == FALLBACK
     assert silent.heard[0].cause == "doubt"
     assert "24 servers of up to 16 GPUs; trained on 22 of up to 8" in silent.heard[0].words
     life.run("demote", life.name, "--reason", "large jobs wait")
     after = life.advise(seen)
-    assert after.in_charge == FALLBACK
+    assert after.active == FALLBACK
     assert life.name in {row.policy for row in after.recommendations if row.shadow}

@@ -63,7 +63,7 @@ def prefer(agent, *, waits):
     agent.weights["q.bias"][:] = np.where(np.arange(agent.shape.actions) >= actions, waits, 0)
 
 
-def test_it_is_a_kind_that_can_be_trained_and_put_in_charge():
+def test_it_is_a_kind_that_can_be_trained_and_made_active():
     assert kinds.kinds()["gist_mdrl"].name == "gist_mdrl"
 
 

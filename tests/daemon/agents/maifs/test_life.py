@@ -30,10 +30,10 @@ def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_
     assert {"objective_by_actor_critic", "objective_by_evolution", "days"} <= set(model.card.metrics)
     write_card(model.folder, dataclasses.replace(model.card, seen={"nodes": (4.0, 4.0)}))
     seen = snapshot("bert", "bert", "bert", "imagenet")
-    assert life.advise(seen).in_charge == FALLBACK
+    assert life.advise(seen).active == FALLBACK
     life.promote()
     advice = life.advise(seen)
-    assert advice.in_charge == life.name, advice.heard
+    assert advice.active == life.name, advice.heard
     starts = {row.job_id: row for row in advice.recommendations if not row.shadow and row.action == "start"}
     assert set(starts) == {"1", "2", "3", "4"}  # as they ask, two of the three large ones fit
     assert sum(row.command == "" for row in starts.values()) >= 2
@@ -42,7 +42,7 @@ def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_
     assert "it asks for 12 CPUs for each GPU, and its like use 2" in starts["1"].reasons
     for silent, words in ((life.advise(snapshot("gpt", "gpt")), "jobs of no known group"),
                           (life.advise(seen, FLAT_SPEEDS), "jobs of no known group")):
-        assert silent.in_charge == FALLBACK
+        assert silent.active == FALLBACK
         assert silent.heard[0].words == f"the speed of {words} by CPUs is not known"
     life.run("demote", life.name, "--reason", "data loaders starve")
-    assert life.advise(seen).in_charge == FALLBACK
+    assert life.advise(seen).active == FALLBACK
