@@ -48,7 +48,8 @@ def test_every_trip_is_made_and_waited_for(road):
     assert sorted(done) == list(range(100))
 
 
-def test_targets_that_answer_at_once_are_asked_by_one_thread(road):
+def test_targets_that_answer_at_once_are_asked_by_one_thread(road, monkeypatch):
+    monkeypatch.setattr(scrape, "_PATIENCE_S", 60.0)  # a busy machine is no slow target
     asking = set()
     road(4).round(Trip(lambda: asking.add(threading.get_ident())) for _ in range(300))
     assert len(asking) == 1
