@@ -17,12 +17,15 @@ KINDS = pytest.mark.parametrize(("name", "preempting"),
                                 [("qos, requeued", BY_QOS), ("partition_prio, cancelled", BY_TIER)])
 
 
-def really(plan, preempting):
-    """Return how alike a real Slurm and replays are that are given these submissions."""
+def alike(capsys, name, preempting, plan):
+    """Return how alike a real Slurm and replays are that are given these submissions, and print it."""
     with site(PARAMETERS, *LINES, *LOGGED, weights=STEADY, preempting=preempting) as slurm:
         seen, reckoned_s = run(slurm, plan), last_reckoning(slurm)
         record = read(slurm.conf.parents[1] / "log/slurmctld.log")
-    return compare(seen, record, plan, reckoned_s)
+    found = compare(seen, record, plan, reckoned_s)
+    with capsys.disabled():
+        print(f"\n{len(plan)} jobs, preempted by {name}: {found}")
+    return found
 
 
 @pytest.mark.stack
@@ -30,10 +33,8 @@ def really(plan, preempting):
 @pytest.mark.timeout(400)
 @KINDS
 def test_a_real_slurm_and_ours_preempt_the_same_jobs_for_the_same(capsys, name, preempting):
-    found = really(submissions(4, 50, 2.0, 8, qos=(5, 3, 2)), preempting)
+    found = alike(capsys, name, preempting, submissions(4, 50, 2.0, 8, qos=(5, 3, 2)))
 
-    with capsys.disabled():
-        print(f"\npreempted by {name}: {found}")
     assert found.decisions >= 2
     # Whoever ends while a decision is taken may be gone for one of them only.
     assert found.alike >= found.decisions - max(1, found.decisions // 5)
@@ -51,11 +52,9 @@ def test_a_real_slurm_and_ours_preempt_the_same_jobs_for_the_same(capsys, name, 
 @pytest.mark.timeout(2700)
 @KINDS
 def test_a_queue_of_hundreds_that_preempt_one_another_is_one_that_the_replays_might_have_been(capsys, name, preempting):
-    """Jobs run for 20 s: the controller's second from one look to the next is a tenth of a job of 8 s."""
-    found = really(submissions(14, 200, 2.0, 20, qos=(5, 3, 2)), preempting)
+    """Jobs run for 20 s: the controller's second from one look to the next is an eighth of a job of 8 s."""
+    found = alike(capsys, name, preempting, submissions(14, 200, 2.0, 20, qos=(5, 3, 2)))
 
-    with capsys.disabled():
-        print(f"\nhundreds of jobs, preempted by {name}: {found}")
     assert found.alike >= 0.85 * found.decisions
     assert found.rank_correlation >= 0.95
     # Two real runs were 13 and 18 % apart: a run is a draw, and replays vary as it does.
