@@ -46,7 +46,7 @@ def ready(state: ClusterState) -> State:
     """Return the arrays with the site's settings of the backfill in them."""
     told = state.cluster.scheduling.backfill
     arrays = ready_to_preempt(state, [told.interval_s, told.window_s, told.resolution_s, float(told.jobs_tested),
-                                      told.looks_s], [-np.inf, -1.0, 0.0, np.inf])
+                                      told.looks_s], [told.began_s, -1.0, 0.0, np.inf])
     longs, numbers = rooms(len(state.cluster), len(state.workload))
     scratch = np.zeros(numbers)
     scratch[:arrays.scratch.size] = arrays.scratch

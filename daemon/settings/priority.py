@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -97,6 +98,8 @@ class BackfillSettings:
     looks_s: float = 0.0
     """How often the quick pass looks; 0 for whenever something happens. Slurm's controller does once a second, which
     only jobs of seconds notice."""
+    began_s: float = -math.inf
+    """When the last walk before the replay began; the first one is otherwise when the first job comes."""
 
     @classmethod
     def of(cls, parameters: tuple[str, ...]) -> BackfillSettings:

@@ -38,6 +38,14 @@ def test_both_schedulers_look_as_often_as_is_told_and_not_whenever_something_hap
     assert starts(Cluster.from_spec("1x4"), workload, looks_s=10) == [0, 3, 10, 53]
 
 
+def test_the_first_walk_is_an_interval_after_the_last_before_the_replay():
+    # The second passes the first one's plan, which only a walk lets it.
+    workload = Workload.of([0, 1, 2], [1000, 100, 500], [3, 4, 1], limit=[1000, 100, 500])
+
+    assert starts(Cluster.from_spec("1x4"), workload, began_s=-20.0) == [0, 1000, 10]
+    assert starts(Cluster.from_spec("1x4"), workload, began_s=-28.5) == [0, 1000, 31.5]
+
+
 def test_a_plan_keeps_its_node_whole():
     # The second is planned for 1000 on the only node with 4 GPUs free by then, so the third may not stay longer there,
     # though three of the GPUs would be left to it.

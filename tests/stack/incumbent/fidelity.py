@@ -25,8 +25,6 @@ from .site import GPUS, NODES, USERS
 Floats = NDArray[np.float64]
 INCUMBENT = "multifactor+slurm-placement+slurm-backfill"
 _MASTERS = tuple(USERS)
-CLEARING_S = 0.13
-"""A node takes 30 to 100 ms to be free after a job: twice the mean, as what is drawn is between none and this."""
 
 
 @dataclass(frozen=True)
@@ -125,16 +123,15 @@ def replayed(seen: SchedulerSnapshot, record: ControllerRecord, reckoned_s: floa
     """Compare a queue that is over with replays of its submissions.
 
     Jobs come and run by the controller's log, to the millisecond, and both schedulers look as often as they really did.
-    When the first look is differs from replay to replay by fractions of a second, as real runs do.
+    When each of them first looks is drawn for every replay, as it is up to when the controller was started.
     """
     jobs = [job for job in seen.jobs if job.start_s is not None and job.end_s is not None]
     cluster, policy = looking(seen, record, reckoned_s), named(INCUMBENT)
     workload, chance = as_logged(Workload.from_records(jobs), record), np.random.default_rng(1)
     started, starts = record.first(STARTED), []
     for _ in range(replays):
-        shift, run = chance.random(), workload.run + CLEARING_S * chance.random(len(workload))
-        moved = replace(workload, submit=workload.submit + shift, run=run)
-        starts.append(engine.run(cluster, moved, policy).start - shift)
+        begun, moved, shift_s = some_time(cluster, workload, chance)
+        starts.append(engine.run(begun, moved, policy).start - shift_s)
     return likeness(workload, np.array([started[int(number)] for number in workload.ids]), np.array(starts))
 
 
@@ -146,6 +143,19 @@ def looking(seen: SchedulerSnapshot, record: ControllerRecord, reckoned_s: float
                     interval_s=record.round_period_s(told.backfill.interval_s))
     # The priorities that are told of jobs which are over are those of their ends.
     return replace(empty, scheduling=replace(told, current=False, reckoned_s=reckoned_s, backfill=often))
+
+
+def some_time(cluster: Cluster, workload: Workload, chance: np.random.Generator) -> tuple[Cluster, Workload, float]:
+    """Return a cluster whose schedulers are anywhere in their seconds when the first job comes, and jobs that are late.
+
+    The third is by how much. The main scheduler looks at whole multiples of its period, so whoever comes later is at
+    another place between two looks; the backfill looks when its last walk lets it.
+    """
+    backfill, shift_s = cluster.scheduling.backfill, float(chance.random())
+    first_walk_s = workload.submit.min() + shift_s + backfill.looks_s * chance.random()
+    begun = replace(backfill, began_s=first_walk_s - backfill.interval_s)
+    return (replace(cluster, scheduling=replace(cluster.scheduling, backfill=begun)),
+            replace(workload, submit=workload.submit + shift_s), shift_s)
 
 
 def as_logged(workload: Workload, record: ControllerRecord) -> Workload:

@@ -17,7 +17,7 @@ from idlewatt.storage.records import SchedulerSnapshot
 
 from .controller_log import ENDED, PREEMPTED, STARTED, SUBMITTED, ControllerRecord
 from .decisions import RULES, befall
-from .fidelity import CLEARING_S, INCUMBENT, Floats, Submission, looking, rank_correlation
+from .fidelity import INCUMBENT, Floats, Submission, looking, rank_correlation, some_time
 
 Victims = dict[tuple[int, float], set[int]]
 """By preemptor and moment."""
@@ -96,10 +96,10 @@ def compare(seen: SchedulerSnapshot, record: ControllerRecord, plan: list[Submis
     gone = {row[job] for jobs in real.values() for job in jobs}
     starts, same, number = [], [], []
     for _ in range(replays):
-        shift, seconds = chance.random(), workload.run + CLEARING_S * chance.random(len(workload))
-        run = engine.run(cluster, replace(workload, submit=workload.submit + shift, run=seconds), named(INCUMBENT))
+        begun, moved, shift_s = some_time(cluster, workload, chance)
+        run = engine.run(begun, moved, named(INCUMBENT))
         victims = set(np.flatnonzero(run.state.arrays.jobs.preempted).tolist())
-        starts.append(run.start - shift)
+        starts.append(run.start - shift_s)
         same.append(len(victims & gone) / len(gone))
         number.append(int(run.state.arrays.jobs.preempted.sum()))
     ours, urgent = np.mean(starts, axis=0), [row[by] for by, _ in real]
