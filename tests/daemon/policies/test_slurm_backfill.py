@@ -39,7 +39,7 @@ def test_both_schedulers_look_as_often_as_is_told_and_not_whenever_something_hap
 
 
 def test_the_first_walk_is_an_interval_after_the_last_before_the_replay():
-    # The second passes the first one's plan, which only a walk lets it.
+    # The third may pass the second, which waits for all GPUs, only in a walk.
     workload = Workload.of([0, 1, 2], [1000, 100, 500], [3, 4, 1], limit=[1000, 100, 500])
 
     assert starts(Cluster.from_spec("1x4"), workload, began_s=-20.0) == [0, 1000, 10]
