@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +28,9 @@ class RuntimeHistory:
     """Run times of jobs that have ended, to be asked about any job."""
 
     def __init__(self, past: JobColumns) -> None:
-        self.past = past
-        self._users = {user: code for code, user in enumerate(past.vocabularies["user"])}
-        self._partitions = {name: code for code, name in enumerate(past.vocabularies["partition"])}
-        self._templates: dict[str, int] = {}
-        for name in past.vocabularies["name"]:
-            self._templates.setdefault(template(name), len(self._templates))
-        self._names = np.array([self._templates[template(name)] for name in past.vocabularies["name"]], np.int64)
+        self.past = past = _by_template(past)
+        self._users, self._partitions, self._templates = (
+            {word: code for code, word in enumerate(past.vocabularies[name])} for name in ("user", "partition", "name"))
         images = past.vocabularies["image"]
         self._image_of = {image: code for code, image in enumerate(images) if image}
         self._images = known_codes(images)
@@ -66,7 +63,8 @@ class RuntimeHistory:
         """Return [job, column of ``FORESIGHT``]."""
         past, run_s, ended_s = self.past, self.past.end_s - self.past.start_s, self.past.end_s
         # Nobody is his own predecessor; what became of these jobs is known to those that come after.
-        row = {key: number for number, key in enumerate(zip(past.job_id, past.submit_s, strict=True))}
+        asked = {job.key for job in jobs}
+        row = {key: number for number, key in enumerate(zip(past.job_id, past.submit_s, strict=True)) if key in asked}
         own = [row.get(job.key, -1) for job in jobs]
         kept = np.ones(len(past), bool)
         kept[[number for number in own if number >= 0]] = False
@@ -85,9 +83,17 @@ class RuntimeHistory:
         return Traits(
             np.append(past.gpus[kept], [job.request.gpus for job in jobs]),
             np.append(past.user[kept], _codes([job.user for job in jobs], self._users)),
-            np.append(self._names[past.name[kept]], _codes([template(job.name) for job in jobs], self._templates)),
+            np.append(past.name[kept], _codes([template(job.name) for job in jobs], self._templates)),
             np.append(self._images[past.image[kept]], [self._image_of.get(job.image, -1) for job in jobs]),
             np.append(past.partition[kept], _codes([job.partition for job in jobs], self._partitions)))
+
+
+def _by_template(past: JobColumns) -> JobColumns:
+    """Return the jobs with templates for names: of five thousand names hardly two are the same."""
+    templates: dict[str, int] = {}
+    codes = [templates.setdefault(template(name), len(templates)) for name in past.vocabularies["name"]]
+    return replace(past, name=np.array(codes, np.int32)[past.name],
+                   vocabularies=past.vocabularies | {"name": tuple(templates)})
 
 
 def _codes(words: Sequence[str], known: dict[str, int]) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idlewatt.daemon.advice.rightsizing import sensitivity
 from idlewatt.daemon.advice.rightsizing.sensitivity import SAME, Evidence, NodeShare, matrix, recognized, speed_estimate
 from idlewatt.daemon.advice.rightsizing.usage_meter import UsageWindow
 from idlewatt.daemon.replay.speed_priors import FAIR_MEMORY, GB, PRIORS
@@ -176,3 +177,12 @@ def test_intervals_hold_their_estimates_more_is_never_slower_and_nobody_falls_be
     if seen is not None:
         assert found.least.cpus >= min(cpus, seen.p95)
         assert found.least.memory_bytes >= min(10**11, memory if memory is not None else 10**11)
+
+
+def test_runs_that_tell_no_curve_are_not_kept_in_memory():
+    before = sensitivity._curve_of.cache_info().currsize
+    for activity in np.linspace(0.1, 0.9, 50):
+        assert sensitivity._curve(np.array([(16.0, activity)] * 10)) is None
+    assert sensitivity._curve(np.array([])) is None
+    assert sensitivity._curve_of.cache_info().currsize == before
+    assert sensitivity._curve(np.array([(8.0, 0.3), (16.0, 0.6)])).whole.cpus.tolist() == [8.0, 16.0]
