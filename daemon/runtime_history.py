@@ -89,7 +89,7 @@ class RuntimeHistory:
 
 
 def _by_template(past: JobColumns) -> JobColumns:
-    """Return the jobs with templates for names: of five thousand names hardly two are the same."""
+    """Return the jobs with templates in place of names, which are compared by template alone and mostly are many."""
     templates: dict[str, int] = {}
     codes = [templates.setdefault(template(name), len(templates)) for name in past.vocabularies["name"]]
     return replace(past, name=np.array(codes, np.int32)[past.name],

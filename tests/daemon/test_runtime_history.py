@@ -64,6 +64,10 @@ def test_tasks_of_an_array_share_what_is_told(history):
     assert len(set(told)) == 1
 
 
+def test_of_names_only_templates_are_remembered(history):
+    assert RuntimeHistory(history.load_columns()).past.vocabularies["name"] == ("train_lr#",)
+
+
 def test_only_the_last_jobs_are_remembered(history):
     assert history.load_columns(last=10).job_id.tolist() == [str(number) for number in range(190, 200)]
 
