@@ -34,30 +34,32 @@ class RuntimeHistory:
         images = past.vocabularies["image"]
         self._image_of = {image: code for code, image in enumerate(images) if image}
         self._images = known_codes(images)
-        self._told: dict[tuple[str, float], Floats] = {}
+        self._row: dict[tuple[str, float], int] = {}
+        self._told: Floats = np.empty((0, len(FORESIGHT)))
+        """[row, column of ``FORESIGHT``] of the jobs that were asked about last."""
 
     def __call__(self, jobs: Sequence[Job]) -> dict[str, Floats]:
         """Return the columns of ``FORESIGHT`` for these jobs, in their order; NaN where nothing is known.
 
         What was told of them is remembered, and of all others forgotten.
         """
-        new = list({job.key: job for job in jobs if job.key not in self._told}.values())
-        fresh = dict(zip((job.key for job in new), self._foresee(new), strict=True)) if new else {}
-        self._told = {job.key: fresh[job.key] if job.key in fresh else self._told[job.key] for job in jobs}
-        rows = np.array([self._told[job.key] for job in jobs]).reshape(len(jobs), len(FORESIGHT))
-        return {name: rows[:, column].copy() for column, name in enumerate(FORESIGHT)}
+        new = list({job.key: job for job in jobs if job.key not in self._row}.values())
+        places = self._row | {job.key: len(self._told) + number for number, job in enumerate(new)}
+        told = np.concatenate([self._told, self._foresee(new)]) if new else self._told
+        # One array of its own: a row kept for each job would keep all that was found together with it, for days.
+        self._told = told[np.array([places[job.key] for job in jobs], np.intp)]
+        self._row = {job.key: row for row, job in enumerate(jobs)}
+        return {name: self._told[:, column].copy() for column, name in enumerate(FORESIGHT)}
 
     def renewed(self, past: JobColumns) -> RuntimeHistory:
         """Return the history with more of the past; what was told of a job stays."""
         renewed = RuntimeHistory(past)
-        renewed._told = self._told
+        renewed._row, renewed._told = self._row, self._told
         return renewed
 
     def apart(self) -> RuntimeHistory:
         """Return a copy for another asker: what one was told is not forgotten when the other asks about other jobs."""
-        apart = copy(self)
-        apart._told = dict(self._told)
-        return apart
+        return copy(self)
 
     def _foresee(self, jobs: Sequence[Job]) -> Floats:
         """Return [job, column of ``FORESIGHT``]."""

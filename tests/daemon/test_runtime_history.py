@@ -49,6 +49,16 @@ def test_what_was_told_of_a_job_stays_though_more_have_ended(history):
     assert young.renewed(columns)([pending]) != before, "whoever has gone is forgotten"
 
 
+def test_of_jobs_that_have_gone_nothing_is_kept_however_many_were_asked_about_with_one_that_waits(history):
+    foresight = RuntimeHistory(history.load_columns())
+    waiting, *others = [Job(f"new {number}", 2e9, JobState.PENDING, "gpu", Request(1), user="u1", name="train_lr0.9",
+                            limit_s=DAY) for number in range(9)]
+    first = foresight([waiting, *others])["prediction"][0]
+    assert foresight([waiting])["prediction"].tolist() == [first]
+    assert (foresight._told.shape, foresight._told.base) == ((1, len(FORESIGHT)), None)
+    assert foresight.apart()([waiting])["prediction"].tolist() == [first]
+
+
 def test_without_any_past_nothing_is_foreseen(tmp_path):
     with History.open(f"sqlite:///{tmp_path}/empty.db") as empty:
         nothing = RuntimeHistory(empty.load_columns())
