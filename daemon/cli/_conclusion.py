@@ -34,6 +34,7 @@ def warnings(cluster: Cluster, work: Workload, policies: Iterable[str]) -> Itera
     if missing >= LIMITS_MISSING and blind:
         yield f"{missing:.0%} of the jobs have no time limit, which {', '.join(blind)} go{_s(blind)} by"
     if any(_preempts_as_configured(policy) for policy in policies):
+        yield from _of_parameters(cluster.scheduling.backfill.unfollowed)
         yield from _of_preemption(cluster, work)
 
 
@@ -41,6 +42,12 @@ def _preempts_as_configured(policy: str) -> bool:
     from ..policies.registry import parse
 
     return parse(policy).walking.name == "slurm-backfill"
+
+
+def _of_parameters(unfollowed: Sequence[str]) -> Iterator[str]:
+    """Yield what of ``SchedulerParameters`` is not replayed."""
+    if unfollowed:
+        yield f"SchedulerParameters also name {', '.join(unfollowed)}, which Slurm goes by and the replay does not"
 
 
 def _of_preemption(cluster: Cluster, work: Workload) -> Iterator[str]:

@@ -83,6 +83,14 @@ def own_policy(lines: Mapping[str, str]) -> str | None:
         return None
 
 
+UNFOLLOWED = frozenset((
+    "assoc_limit_stop", "bf_busy_nodes", "bf_ignore_newly_avail_nodes", "bf_job_part_count_reserve", "bf_licenses",
+    "bf_max_job_assoc", "bf_max_job_part", "bf_max_job_start", "bf_max_job_user", "bf_max_job_user_part", "bf_max_time",
+    "bf_min_age_reserve", "bf_min_prio_reserve", "bf_one_resv_per_job", "default_queue_depth", "max_sched_time",
+    "max_switch_wait", "pack_serial_at_end", "partition_job_depth", "reduce_completing_frag"))
+"""``SchedulerParameters`` that change which jobs Slurm looks at, keeps room for or places where, but no replay."""
+
+
 @dataclass(frozen=True)
 class BackfillSettings:
     """What sched/backfill goes by. The defaults are those of Slurm 22.05."""
@@ -100,13 +108,18 @@ class BackfillSettings:
     only jobs of seconds notice."""
     began_s: float = -math.inf
     """When the last walk before the replay began; the first one is otherwise when the first job comes."""
+    unfollowed: tuple[str, ...] = ()
+    """Names of parameters that Slurm goes by and a replay does not."""
 
     @classmethod
     def of(cls, parameters: tuple[str, ...]) -> BackfillSettings:
         """Return the settings among ``SchedulerParameters``; what is not among them has Slurm's default."""
-        told = dict(word.split("=", 1) for word in parameters if "=" in word)
+        words = {name.strip().lower(): value.strip() for name, _, value in (word.partition("=") for word in parameters)}
+        told = {name: value for name, value in words.items() if value}
+        unfollowed = tuple(sorted(name for name, value in words.items() if name in UNFOLLOWED and value != "0"))
         return cls(_told(told, "bf_interval", 30.0), _told(told, "bf_window", 1440.0) * 60.0,
-                   _told(told, "bf_resolution", 60.0), max(1, int(_told(told, "bf_max_job_test", 500.0))))
+                   _told(told, "bf_resolution", 60.0), max(1, int(_told(told, "bf_max_job_test", 500.0))),
+                   unfollowed=unfollowed)
 
 
 def _told(told: Mapping[str, str], name: str, usual: float) -> float:

@@ -31,7 +31,7 @@ SETTLED_S = 3600.0
 """A run that has ended and was not listed for so long does not change any more."""
 
 _ROW = np.dtype([("start_s", np.float64), ("ran_s", np.float32), ("limit_s", np.float32), ("gpus", np.uint32)])
-"""A run that does not change any more, in 20 bytes: its start, how long it ran, and its time limit where it is longer."""
+"""A run that does not change any more, in 20 bytes; the limit is the longer of its time limit and how long it ran."""
 Rows = npt.NDArray[np.void]
 
 

@@ -36,6 +36,15 @@ def test_what_is_not_replayed_is_said_where_the_scheduler_s_own_backfill_is():
     assert told(TOLD, REQUEUED, "fifo+easy", notes=(GRACE,)) == []
 
 
+def test_parameters_of_the_scheduler_that_are_not_replayed_are_said_where_its_own_backfill_is():
+    settings = {"SchedulerParameters": "bf_max_job_user=20,bf_interval=60,partition_job_depth=9"}
+    cluster = replace(Cluster.from_spec("1x8"), scheduling=Scheduling.told(settings))
+    assert list(warnings(cluster, TOLD, [SLURMS])) == [
+        "SchedulerParameters also name bf_max_job_user, partition_job_depth, which Slurm goes by and the replay does "
+        "not"]
+    assert list(warnings(cluster, TOLD, ["fifo+easy"])) == []
+
+
 def test_where_preemption_knows_no_order_it_is_said_how_the_replay_ends_all_the_same():
     groups = {"low": Group(0.0, REQUEUED), "middle": Group(), "high": Group(1.0, KEPT, frozenset({"low"}))}
     scheduling = Scheduling(preemption=SchedulerPreemption("qos", groups))

@@ -49,3 +49,9 @@ def test_backfill_parameters_have_slurms_defaults_and_nonsense_does_not_change_t
     assert BackfillSettings.of(("defer", "bf_window=2880", "bf_resolution=300", "bf_max_job_test=50")) == \
         BackfillSettings(30, 2880 * 60, 300, 50)
     assert BackfillSettings.of(("bf_interval=soon", "bf_window=-1")) == BackfillSettings()
+
+
+def test_parameters_that_replays_do_not_go_by_are_named_unless_they_are_switched_off():
+    found = BackfillSettings.of(("defer", "bf_continue", "bf_max_job_user=20", " BF_One_Resv_Per_Job",
+                                 "bf_max_job_part=0", "default_queue_depth=500", "bf_interval=60"))
+    assert found == BackfillSettings(60.0, unfollowed=("bf_max_job_user", "bf_one_resv_per_job", "default_queue_depth"))
