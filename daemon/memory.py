@@ -15,7 +15,7 @@ _DROP_PAGES = 4
 """MADV_DONTNEED: pages of a file that were not written to are read from it again when they are next needed."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX of mallopt(3)."""
-_LARGE_BYTES, _KEPT_BYTES = 256 * 1024, 1024 * 1024
+_LARGE_BYTES, _KEPT_BYTES = 64 * 1024, 1024 * 1024
 _YOUNG, _MIDDLE, _OLD = 10_000, 20, 100
 """After how many new objects circles are looked for among the young, and how often among older ones and everywhere."""
 _SMAPS = Path("/proc/self/smaps")
@@ -29,6 +29,7 @@ def save() -> None:
 
     Left alone it takes its bound for large blocks from those that it has seen: after Slurm's first answer of some
     megabytes all of them come from the heap, where what is small and stays keeps the holes between from being returned.
+    Arrays that are replaced by slightly longer ones each minute leave holes as well: none fits where the last one was.
     Of two heaps each has holes of its own, 6 MB at a thousand nodes, and whoever waits for one waits for Python anyway.
     """
     libc = ctypes.CDLL(None)

@@ -43,9 +43,11 @@ def test_nothing_but_what_nobody_wrote_of_the_compiler_is_touched(told, mode):
     assert list(_unwritten(told + ours + told)) == [(0x7f20, 0x10)]
 
 
-def test_large_blocks_are_returned_at_once():
+@pytest.mark.parametrize(("count", "size"), [(20, 4_000_000), (800, 100_000)])
+def test_large_blocks_are_returned_at_once(count, size):
     """A block that the heap would keep, since a smaller one lies above it, is a mapping of its own."""
-    told = subprocess.run((sys.executable, "-c", _BLOCKS), capture_output=True, text=True, check=True)
+    told = subprocess.run((sys.executable, "-c", _BLOCKS, str(count), str(size)), capture_output=True, text=True,
+                          check=True)
     assert float(told.stdout) < 10
 
 
@@ -60,7 +62,7 @@ from idlewatt.daemon.memory import save
 save()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(1000):
-    pages = [b"x" * size for size in (100_000, 110_000)]
+    pages = [b"x" * size for size in (40_000, 50_000)]
     del pages
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
@@ -88,18 +90,18 @@ for thread in threads:
 ctypes.CDLL(None).malloc_stats()
 """
 _BLOCKS = """
-import gc
 import re
+import sys
 from pathlib import Path
 from idlewatt.daemon.memory import save
 def heap():
     smaps = Path("/proc/self/smaps").read_text().partition("[heap]")[2]
     return int(re.search(r"Rss: +(\\d+)", smaps)[1]) / 1024
 save()
-before, kept = heap(), []
+before, kept, (count, size) = heap(), [], map(int, sys.argv[1:])
 for _ in range(3):  # freeing a mapping is what moves the bound for the next
-    large = [bytes(4_000_000) for _ in range(20)]
-    kept.append([bytes(600) for _ in range(1000)])
+    large = [(bytes(size), kept.append(bytes(600))) for _ in range(count)]
+    kept += [bytes(600) for _ in range(1000)]
     del large
 print(heap() - before)
 """
