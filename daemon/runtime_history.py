@@ -34,27 +34,29 @@ class RuntimeHistory:
         images = past.vocabularies["image"]
         self._image_of = {image: code for code, image in enumerate(images) if image}
         self._images = known_codes(images)
-        self._row: dict[tuple[str, float], int] = {}
-        self._told: Floats = np.empty((0, len(FORESIGHT)))
-        """[row, column of ``FORESIGHT``] of the jobs that were asked about last."""
+        self._told: tuple[dict[tuple[str, float], int], Floats] = {}, np.empty((0, len(FORESIGHT)))
+        """The rows of the jobs that were asked about last, and [row, column of ``FORESIGHT``]: replaced together, as
+        other threads take copies."""
 
     def __call__(self, jobs: Sequence[Job]) -> dict[str, Floats]:
         """Return the columns of ``FORESIGHT`` for these jobs, in their order; NaN where nothing is known.
 
         What was told of them is remembered, and of all others forgotten.
         """
-        new = list({job.key: job for job in jobs if job.key not in self._row}.values())
-        places = self._row | {job.key: len(self._told) + number for number, job in enumerate(new)}
-        told = np.concatenate([self._told, self._foresee(new)]) if new else self._told
+        rows, told = self._told
+        new = list({job.key: job for job in jobs if job.key not in rows}.values())
+        if new:
+            rows = rows | {job.key: len(told) + number for number, job in enumerate(new)}
+            told = np.concatenate([told, self._foresee(new)])
         # One array of its own: a row kept for each job would keep all that was found together with it, for days.
-        self._told = told[np.array([places[job.key] for job in jobs], np.intp)]
-        self._row = {job.key: row for row, job in enumerate(jobs)}
-        return {name: self._told[:, column].copy() for column, name in enumerate(FORESIGHT)}
+        kept = told[np.array([rows[job.key] for job in jobs], np.intp)]
+        self._told = {job.key: row for row, job in enumerate(jobs)}, kept
+        return {name: kept[:, column].copy() for column, name in enumerate(FORESIGHT)}
 
     def renewed(self, past: JobColumns) -> RuntimeHistory:
         """Return the history with more of the past; what was told of a job stays."""
         renewed = RuntimeHistory(past)
-        renewed._row, renewed._told = self._row, self._told
+        renewed._told = self._told
         return renewed
 
     def apart(self) -> RuntimeHistory:

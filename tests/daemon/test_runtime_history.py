@@ -55,7 +55,8 @@ def test_of_jobs_that_have_gone_nothing_is_kept_however_many_were_asked_about_wi
                             limit_s=DAY) for number in range(9)]
     first = foresight([waiting, *others])["prediction"][0]
     assert foresight([waiting])["prediction"].tolist() == [first]
-    assert (foresight._told.shape, foresight._told.base) == ((1, len(FORESIGHT)), None)
+    _, told = foresight._told
+    assert (told.shape, told.base) == ((1, len(FORESIGHT)), None)
     assert foresight.apart()([waiting])["prediction"].tolist() == [first]
 
 
