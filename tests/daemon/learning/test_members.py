@@ -109,8 +109,8 @@ def trained(folder, engine):
     lesson = TrainingRun(order, split(material), directory, engine=engine)
     assert [progress.done for progress in lesson][-1] == 1.0
     load = kinds.kinds()["dl2"].load
-    return [load(place / "best").weights for place in (directory.config, directory.config / "seed-0",
-                                                       directory.config / "seed-1")]
+    return [load(place / "best").weights for place in (directory.unfinished, directory.unfinished / "seed-0",
+                                                       directory.unfinished / "seed-1")]
 
 
 @pytest.fixture(scope="module")
