@@ -3,16 +3,18 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test test-long test-dependencies mutants lint types bench dashboards manifests docs docs-reference reproduce traces install system-packages dist deb rpm twice image sbom
+.PHONY: run test test-long test-dependencies mutants lint types bench dashboards manifests docs docs-reference reproduce traces install system-packages system-packages-long dist deb rpm twice image sbom
 run: $(VENV)/.runnable  ## a simulated DGX cluster and the daemon watching it
 	$(BIN)/idlewatt demo
 
-test: $(VENV)/.installed  ## everything but the benchmarks; three workers use the time in which two wait for Slurm and systemd
+test: $(VENV)/.installed  ## everything but the benchmarks; five workers use the time in which others wait for Slurm and systemd
 	$(BIN)/python -m compileall -q daemon exporters grafana storage systemd  # once, not by every process that starts
 	$(BIN)/pytest -q -n5 --dist loadgroup --no-loadscope-reorder
 
-test-long: $(VENV)/.installed  ## what is marked long: soaks, many examples, lowest and newest dependencies
+test-long: $(VENV)/.installed  ## what takes hours: tests marked long with every example, a soak, a thousand jobs judged by Slurm, mutants
 	$(BIN)/pytest -q -n2 --dist loadgroup --long --timeout 3600
+	$(BIN)/pytest -q -p no:xdist --benchmarks -s tests/benchmarks/test_soak.py tests/benchmarks/test_judge.py
+	$(MAKE) mutants
 
 test-dependencies:  ## a smoke set with the lowest and with the newest dependencies that setup.cfg allows
 	$(PYTHON) tests/dependencies.py lowest build/lowest
@@ -89,3 +91,6 @@ $(VENV)/.installed: $(VENV)/.runnable
 system-packages:  ## Debian packages that the tests on real parts need (root)
 	apt-get update -q
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$(grep -v '^#' tests/stack/debian-packages.txt)
+
+system-packages-long: system-packages  ## Debian packages that make test-long needs besides (root)
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$(grep -v '^#' tests/stack/debian-packages-long.txt)
