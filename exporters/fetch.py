@@ -64,7 +64,6 @@ class _Adapter(HTTPAdapter):
 
     def __init__(self) -> None:
         super().__init__(pool_connections=_MOST_HOSTS, pool_maxsize=_CONNECTIONS_PER_HOST)
-        self.poolmanager.pool_classes_by_scheme = POOLS
         self._pools: dict[str, ConnectionPool] = {}
         """By scheme, host and port."""
         self._paths: dict[str | None, str] = {}
@@ -241,6 +240,7 @@ class Client:
     def __init__(self, options: HttpOptions, *, accept: str = _ACCEPT, adapter: HTTPAdapter | None = None) -> None:
         self._options, self._accept = options, accept
         self._adapter = adapter or _Adapter()
+        self._adapter.poolmanager.pool_classes_by_scheme = POOLS  # whose connections can be cut at their deadline
         self._under_way: set[int] = set()
         """Threads with an exchange."""
         self._closed = False

@@ -20,7 +20,8 @@ from idlewatt.daemon.replay.compiled import compiled, compiled_with_arrays
 
 ROOT = Path(__file__).parents[1]
 HOMES = {"numba.core": "daemon/replay/compiled.py", "_nrt": "daemon/replay/compiled.py",
-         "cheroot": "daemon/web/server.py", "_get_conn": "exporters/deadline.py", "_put_conn": "exporters/deadline.py"}
+         "cheroot": "daemon/web/server.py", "_get_conn": "exporters/deadline.py", "_put_conn": "exporters/deadline.py",
+         "pool_classes_by_scheme": "exporters/fetch.py"}
 
 
 def words(path):

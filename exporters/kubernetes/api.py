@@ -11,7 +11,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 from urllib3.response import HTTPResponse
 
-from ..deadline import DEADLINES, POOLS
+from ..deadline import DEADLINES
 from ..fetch import Client, Refused, TimedOut, told
 from ..http_options import HttpOptions, TlsConfig
 from ..source import SourceError
@@ -23,14 +23,6 @@ LARGEST_OBJECT = 8 * 2**20
 """Bytes of one line of a watch: no object may have more than 3 MiB in its store."""
 _GRACE_S = 15.0
 """How much longer than it was asked to a watch may last."""
-
-
-class _ApiAdapter(HTTPAdapter):
-    """An adapter for one server and ever new queries; its connections can be cut at their deadline."""
-
-    def __init__(self) -> None:
-        super().__init__(pool_connections=1, pool_maxsize=_MOST_CONNECTIONS)
-        self.poolmanager.pool_classes_by_scheme = POOLS
 
 
 class ApiClient(Client):
@@ -45,7 +37,7 @@ class ApiClient(Client):
                 ca_file=access.ca_file or tls.ca_file, cert_file=access.cert_file or tls.cert_file,
                 key_file=access.key_file or tls.key_file,
                 insecure_skip_verify=access.insecure or tls.insecure_skip_verify)}), accept="application/json",
-            adapter=_ApiAdapter())
+            adapter=HTTPAdapter(pool_connections=1, pool_maxsize=_MOST_CONNECTIONS))
         self._access = access
         if access.token is not None:
             token = access.token

@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idlewatt.storage import phrases, schema
+from idlewatt.storage import phrases, schema, windows
 from idlewatt.storage.packed import MISSING, Unreadable, pack, scaled, unpack, unscaled
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import GpuRollup, WasteReading
@@ -88,6 +89,17 @@ def test_mean_power_that_is_energy_over_time_comes_back_to_the_last_digit(histor
     third = rollup(0.0, 1, energy_joules=100.0, power_mean_watts=100.0 / 300.0)
     history.record_rollups([third])
     assert history.rollups(0, 300) == (third,)
+
+
+def test_rows_of_the_schema_before_version_8_come_back_as_the_rollups_that_they_were():
+    row = SimpleNamespace(board=7, energy_mj=30_000_250, measured_ms=300_000, allocated_ms=150_500, activity_mean=0.5,
+                          activity_max=None, power_mean_watts=99.125, power_max_watts=400.5)
+    unmeasured = SimpleNamespace(board=8, energy_mj=None, measured_ms=0, allocated_ms=0, activity_mean=None,
+                                 activity_max=0.25, power_mean_watts=None, power_max_watts=None)
+    window = windows.Packed(0.0, 300.0, windows.from_rows([row, unmeasured]))
+    assert tuple(windows.rollups_of(window, {7: ("GPU-7", "a", 0), 8: ("GPU-8", "a", 1)})) == (
+        GpuRollup(0.0, 300.0, "a", "GPU-7", 0, 300.0, 30_000.25, 0.5, None, 99.125, 400.5, 150.5),
+        GpuRollup(0.0, 300.0, "a", "GPU-8", 1, 0.0, None, None, 0.25, None, None, 0.0))
 
 
 def test_classes_of_nodes_told_again_replace(history):
