@@ -16,7 +16,6 @@ MOST_LINES, MOST_OF_FUNCTION, MOST_ARGUMENTS = 400, 50, 8
 LONG_FILES = set[str]()
 LONG_FUNCTIONS: set[str] = set()
 MANY_ARGUMENTS = {
-    "flat_kernel.by_window",  # compiled kernels of a paper's rival
     "PowerClass.__new__",  # a row of the table of classes
 }
 """By the last two parts of their names."""

@@ -53,6 +53,8 @@ class DecisionScratch(NamedTuple):
     allowed: Masks
     first: Singles
     second: Singles
+    scores: Singles
+    """[action] what the last layer says."""
     chances: Floats
 
 
@@ -107,7 +109,7 @@ def _layer(inputs: Singles, weights: Singles, bias: Singles, outputs: Singles) -
 
 
 @compiled_apart
-def think(net: PolicyNetwork, desk: DecisionScratch, scores: Singles) -> None:
+def think(net: PolicyNetwork, desk: DecisionScratch) -> None:
     """Fill in the chances of all actions: a softmax over those that are open."""
     _layer(desk.state, net.first, net.first_bias, desk.first)
     for unit in range(desk.first.size):
@@ -115,15 +117,15 @@ def think(net: PolicyNetwork, desk: DecisionScratch, scores: Singles) -> None:
     _layer(desk.first, net.second, net.second_bias, desk.second)
     for unit in range(desk.second.size):
         desk.second[unit] = max(desk.second[unit], np.float32(0.0))
-    _layer(desk.second, net.out, net.out_bias, scores)
+    _layer(desk.second, net.out, net.out_bias, desk.scores)
     highest, total = -1e30, 0.0
-    for action in range(scores.size):
+    for action in range(desk.scores.size):
         if desk.allowed[action]:
-            highest = max(highest, float(scores[action]))
-    for action in range(scores.size):
-        desk.chances[action] = np.exp(scores[action] - highest) if desk.allowed[action] else 0.0
+            highest = max(highest, float(desk.scores[action]))
+    for action in range(desk.scores.size):
+        desk.chances[action] = np.exp(desk.scores[action] - highest) if desk.allowed[action] else 0.0
         total += desk.chances[action]
-    for action in range(scores.size):
+    for action in range(desk.scores.size):
         desk.chances[action] /= total
 
 
@@ -183,8 +185,7 @@ def note(trail: Trail, desk: DecisionScratch, action: int) -> None:
 
 @compiled
 def by_window(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, net: PolicyNetwork, desk: DecisionScratch,
-              scores: Singles, draws: Floats,
-              exploration: float, trail: Trail) -> int:
+              draws: Floats, exploration: float, trail: Trail) -> int:
     """Give every job a bundle, then a task per decision until the policy ends the slot or nothing fits.
 
     ``draws`` [decision, 4] are uniform; a negative first one stands for the likeliest action. Return the decisions.
@@ -193,7 +194,7 @@ def by_window(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, net: Policy
     for decision in range(draws.shape[0]):
         if look(cluster, jobs, used, desk) == 0:
             return decision
-        think(net, desk, scores)
+        think(net, desk)
         action = choose(desk.chances, draws[decision, 0])
         if draws[decision, 1] < exploration:
             aware = _aware(jobs, desk, draws[decision])

@@ -66,4 +66,5 @@ def desk(shape: NetworkSize) -> DecisionScratch:
     """Return scratch for one decision."""
     return DecisionScratch(np.empty(shape.window, np.int64), np.empty(shape.inputs, np.float32),
                            np.empty(shape.actions, np.bool_), np.empty(shape.hidden, np.float32),
-                           np.empty(shape.hidden, np.float32), np.empty(shape.actions))
+                           np.empty(shape.hidden, np.float32), np.empty(shape.actions, np.float32),
+                           np.empty(shape.actions))
