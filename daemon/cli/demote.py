@@ -1,4 +1,4 @@
-"""``idlewatt demote``: take a trained model out of charge."""
+"""``idlewatt demote``: deactivate a trained model."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import click
 from ._store import decide, decided, found, store, uses_models
 
 
-@click.command("demote", short_help="Take a model out of charge.")
+@click.command("demote", short_help="Deactivate a model.")
 @click.argument("model")
 @click.option("--reason", default="an operator said so", show_default=True, help="Why, for the record.")
 @uses_models
 def command(model: str, reason: str, config_file: Path, folder: Path | None) -> None:
-    """Take MODEL out of charge: the heuristic advises again, and the model continues in the shadow.
+    """Deactivate MODEL: the heuristic advises again, and the model continues in the shadow.
 
     \b
     Example:

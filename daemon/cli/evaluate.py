@@ -1,4 +1,4 @@
-"""``idlewatt evaluate``: a trained model beside everybody else, on history that it has not seen."""
+"""``idlewatt evaluate``: a trained model beside other policies, on history that it has not seen."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 @click.option("--from", "source", metavar="history|TRACE|URL",
               help="Jobs to judge it on.  [what it was trained on, later than what it has seen]")
 @click.option("--cluster", metavar="NODESxGPUS|FILE.yaml",
-              help="What a trace ran on: 64x8 or a YAML file. The history knows its own.")
+              help="Cluster of a trace: 64x8 or a YAML file. A recorded history has its own.")
 @click.option("--trace-format", help="Format of the trace, where it is not recognised.")
-@click.option("--incumbent", help="The policy that everybody is compared with.  [the configuration's]")
+@click.option("--incumbent", help="Baseline policy: the scheduler's own.  [the configuration's]")
 @click.option("--seed", type=click.IntRange(0), help="Random seed.  [that of its training, so that both say the same]")
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="Output format.")
 @uses_models
 def command(model: str, source: str | None, incumbent: str | None, seed: int | None, style: str, config_file: Path,
             folder: Path | None, **trace: str | None) -> None:
-    """Compare MODEL with the incumbent, heuristics, chance and an oracle on history that it has not seen.
+    """Compare MODEL with the scheduler's own policy, heuristics, a random baseline and an oracle on unseen history.
 
     MODEL is kind@version, or a kind for its newest version. The results are written to its card.
 

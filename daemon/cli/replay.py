@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ..replay.workload_builder import WorkloadBuilder
     from ..sweep import Sweep
 
-_COLUMNS = {"policy": "policy", "jobs": "jobs", "jct": "JCT", "compared": "of baseline",
-            "above": "above limit", "wait": "wait", "p99": "p99 JCT", "utilization_ratio": "use",
+_COLUMNS = {"policy": "policy", "jobs": "jobs", "jct": "JCT", "compared": "relative JCT",
+            "above": "above bound", "wait": "wait", "p99": "p99 JCT", "utilization_ratio": "GPU use",
             "energy_kwh": "kWh", "wasted_kwh": "wasted"}
 _MONEY = {"cost": "cost", "wasted_cost": "wasted cost"}
 _JOULES_PER_KWH = 3.6e6
@@ -56,10 +56,10 @@ def _state_folder() -> Path:
 @click.command("replay", short_help="Replay a history under scheduling policies.")
 @click.argument("source")
 @click.option("--cluster", "cluster_text", metavar="NODESxGPUS|FILE.yaml",
-              help="What a trace ran on: 64x8, 2x8:a100,2x8:v100 or a YAML file. The history knows its own.")
+              help="Cluster of a trace: 64x8, 2x8:a100,2x8:v100 or a YAML file. A recorded history has its own.")
 @click.option("--policy", "policies", multiple=True, metavar="ORDER[+PLACEMENT][+BACKFILL]",
-              help="A policy; repeat the option to compare. random-feasible is always included, and so are orders "
-                   "that know true run times; the best of those is shown beside the limit.")
+              help="A policy; repeat the option to compare. The random baseline (random-feasible) and orders that "
+                   "know true run times are always included; the best of these is shown beside the lower bound.")
 @click.option("--baseline", help="Policy that the others are compared with; the first one by default.")
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="Output format.")
@@ -261,7 +261,7 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
         show(lines, {key: key for line in lines[:1] for key in line}, style)
     for line in lines[:1]:
         if line["jct_bound_s"] is None:
-            _say(f"how far policies are from the limit is not known: {line['jct_bound_kind']}")
+            _say(f"how far policies are from the lower bound is not known: {line['jct_bound_kind']}")
     if options["report"] and outcomes:
         from ..report import write_report
 

@@ -56,7 +56,7 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
 @click.option("--from", "source", default="history", show_default=True, metavar="history|TRACE|URL",
               help="Jobs to learn from: the daemon's history, a trace file, or a database by its URL.")
 @click.option("--cluster", metavar="NODESxGPUS|FILE.yaml",
-              help="What a trace ran on: 64x8 or a YAML file. The history knows its own.")
+              help="Cluster of a trace: 64x8 or a YAML file. A recorded history has its own.")
 @click.option("--trace-format", help="Format of the trace, where it is not recognised.")
 @click.option("--speeds", metavar="site|flat|FILE.yaml", default="",
               help="How fast jobs run by where they are placed.  [site for a history, flat for a trace]")

@@ -10,7 +10,7 @@ from .values import ApplicationName, Duration, PolicyName, ServingPolicy, Strict
 
 
 class AdviceSettings(StrictSettings):
-    """Who advises, who is only listened to, and what is kept in reserve."""
+    """The active policy, the shadow policies, and the spare nodes."""
 
     policy: ServingPolicy | None = None
     """Active until another one has earned it, and where an agent abstains: order+placement+backfill. Without one it

@@ -10,7 +10,7 @@ from ..recommender import RecommenderKind, register
 from ..rightsizing.recommender import ShareRecommender
 
 _COLUMNS = {"job_id": "job", "state": "state", "node": "node", "gpus": "GPUs", "cores": "cores", "memory": "memory",
-            "gain": "sooner", "basis": "known by", "reason": "why", "request": "ask for"}
+            "gain": "sooner", "basis": "data source", "reason": "why", "request": "ask for"}
 
 
 def _cells(row: Mapping[str, Any]) -> Mapping[str, object]:

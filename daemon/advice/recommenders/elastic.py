@@ -201,6 +201,6 @@ def _ways(row: Mapping[str, Any]) -> Iterator[str]:
 register(RecommenderKind(
     "elastic", ElasticAdvice, ElasticRecommender,
     {"job_id": "job", "state": "state", "partition": "partition", "gpus": "GPUs", "more": "with more",
-     "room": "room", "fewer": "with fewer", "helps": "makes room for", "basis": "known by", "runs": "runs",
+     "room": "room", "fewer": "with fewer", "helps": "makes room for", "basis": "data source", "runs": "runs",
      "how": "how"},
     _cells, "of no job is it known how fast it is with more or fewer GPUs", ("throughput",)))

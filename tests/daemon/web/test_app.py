@@ -222,7 +222,7 @@ def test_page_tells_what_the_active_agent_expects_and_why(client):
 def test_page_names_the_gpus_and_what_the_placement_costs_beside_another(client):
     words = " ".join(client.get("/").text.split())
     assert "<code>dgx02</code> × 8 (0-7)" in words
-    assert "Communication cost 1.65; 1.6 on dgx03." in words
+    assert "Locality penalty 1.65; 1.6 on dgx03." in words
     assert "Expected to run 2.1 times as fast as on dgx01, dgx02, crosses two nodes." in words
 
 
