@@ -1,6 +1,8 @@
 """What a scheduler enforces beside free resources: reservations, licences, limits, and what it does by its settings.
 
-Amounts are named as trackable resources are: ``gpu``, ``gpu:a100``, ``cpu``, ``mem`` (bytes), ``node``, ``jobs``.
+Amounts are named as trackable resources are: ``gpu``, ``gpu:a100``, ``cpu``, ``mem`` (bytes), ``node``, ``jobs``,
+``billing``, ``license/x``. ``gpu seconds`` are GPUs times the time that their jobs may still run, ``gpu seconds used``
+GPUs times the time that jobs have run so far, ``seconds used`` the time of all of them.
 """
 
 from __future__ import annotations

@@ -99,12 +99,15 @@ def parse_qos(raw: Fields) -> Qos:
     most, least = limits.part("max"), limits.part("min")
     per, jobs = most.part("tres").part("per"), most.part("jobs")
     running = jobs.part("active_jobs").part("per") if "active_jobs" in jobs else jobs.part("per")
+    over_time = most.part("tres").part("minutes").part("per")
     return Qos(
         named(raw),
-        Ceilings(group=(*_tres(most.part("tres"), "total"), *_jobs(most.part("active_jobs"), "count")),
-                 user=(*_tres(per, "user"), *_jobs(running, "user")),
-                 account=(*_tres(per, "account"), *_jobs(running, "account")),
-                 job=_tres(per, "job"), node=_tres(per, "node"), least=_tres(least.part("tres").part("per"), "job"),
+        Ceilings(group=(*_tres(most.part("tres"), "total"), *_jobs(most.part("active_jobs"), "count"),
+                        *_seconds_of(over_time, "qos"), *_seconds_used(most.part("wall_clock").part("per"), "qos")),
+                 user=(*_tres(per, "user"), *_jobs(running, "user"), *_seconds_of(over_time, "user")),
+                 account=(*_tres(per, "account"), *_jobs(running, "account"), *_seconds_of(over_time, "account")),
+                 job=(*_tres(per, "job"), *_seconds_of(over_time, "job")), node=_tres(per, "node"),
+                 least=_tres(least.part("tres").part("per"), "job"),
                  wall_s=_wall(most.part("wall_clock").part("per"))),
         raw.number("priority") or 0.0, raw.part("preempt").texts("list"),
         _modes(raw.part("preempt").texts("mode")), tuple(flag.upper() for flag in raw.texts("flags")),
@@ -114,11 +117,15 @@ def parse_qos(raw: Fields) -> Qos:
 def parse_association(raw: Fields) -> Association:
     """Return an association of slurmdbd's ``associations``."""
     most = raw.part("max")
-    tres, jobs = most.part("tres"), most.part("jobs")
+    tres, jobs, group = most.part("tres"), most.part("jobs"), most.part("tres").part("group")
     return Association(
         raw.text("account"), raw.text("user"), raw.text("partition"), raw.text("parent_account"),
-        Ceilings(group=(*_tres(tres, "total"), *_jobs(jobs.part("per"), "count")), user=_jobs(jobs, "active"),
-                 job=_tres(tres.part("per"), "job"), node=_tres(tres.part("per"), "node"),
+        Ceilings(group=(*_tres(tres, "total"), *_jobs(jobs.part("per"), "count"), *_seconds_of(group, "active"),
+                        *_seconds_of(group, "minutes", " used"),
+                        *_seconds_used(most.part("per").part("account"), "wall_clock")),
+                 user=_jobs(jobs, "active"),
+                 job=(*_tres(tres.part("per"), "job"), *_seconds_of(tres.part("minutes").part("per"), "job")),
+                 node=_tres(tres.part("per"), "node"),
                  wall_s=_wall(jobs.part("per"), "wall_clock")),
         _shares(raw))
 
@@ -140,9 +147,20 @@ def _tres(raw: Fields, name: str) -> Amounts:
     for part in raw.parts(name):
         count = part.number("count")
         if count is not None and count >= 0 and count not in UNSET:
-            kind = part.text("name") if part.text("type") == "gres" else part.text("type")
+            kind, name = part.text("type"), part.text("name")
+            kind = name if kind == "gres" else f"{kind}/{name}" if name else kind
             found.append((kind, float(count) * (MIB if kind == "mem" else 1)))
     return tuple(found)
+
+
+def _seconds_of(raw: Fields, name: str, used: str = "") -> Amounts:
+    """Return amounts in minutes as amounts in seconds."""
+    return tuple((f"{kind} seconds{used}", 60.0 * amount) for kind, amount in _tres(raw, name))
+
+
+def _seconds_used(raw: Fields, name: str) -> Amounts:
+    wall_s = _wall(raw, name)
+    return () if wall_s is None else (("seconds used", wall_s),)
 
 
 def _jobs(raw: Fields, name: str) -> Amounts:

@@ -15,9 +15,11 @@ from .parse_text import parse_duration
 
 QOS_FIELDS = ("Name", "Priority", "Preempt", "PreemptMode", "Flags", "PreemptExemptTime", "GrpTRES", "GrpJobs",
               "MaxTRES", "MaxTRESPerNode", "MaxTRESPU", "MaxJobsPU", "MaxTRESPA", "MaxJobsPA", "MaxWall", "MinTRES",
-              "UsageFactor")
+              "UsageFactor", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins", "MaxTRESRunMinsPU",
+              "MaxTRESRunMinsPA")
 ASSOCIATION_FIELDS = ("Account", "User", "Partition", "ParentName", "GrpTRES", "GrpJobs", "MaxJobs", "MaxTRES",
-                      "MaxTRESPerNode", "MaxWall", "Fairshare")
+                      "MaxTRESPerNode", "MaxWall", "Fairshare", "GrpTRESMins", "GrpTRESRunMins", "GrpWall",
+                      "MaxTRESMins")
 SWITCH_FIELDS = "JobID:.16,ReqSwitch:.12,Wait4Switch:.16"
 SETTINGS = ("PreemptType", "PreemptMode", "PreemptExemptTime", "AccountingStorageEnforce", "SelectTypeParameters",
             "SelectType", "TopologyPlugin", "SchedulerParameters", "ClusterName", "AuthInfo", "KillWait",
@@ -121,10 +123,12 @@ def _parsed(text: str, fields: tuple[str, ...], parse: Callable[[Mapping[str, st
 def _qos(row: Mapping[str, str]) -> Qos:
     return Qos(
         row["Name"],
-        Ceilings(group=(*_amounts(row["GrpTRES"]), *_jobs(row["GrpJobs"])),
-                 user=(*_amounts(row["MaxTRESPU"]), *_jobs(row["MaxJobsPU"])),
-                 account=(*_amounts(row["MaxTRESPA"]), *_jobs(row["MaxJobsPA"])),
-                 job=_amounts(row["MaxTRES"]), node=_amounts(row["MaxTRESPerNode"]), least=_amounts(row["MinTRES"]),
+        Ceilings(group=(*_amounts(row["GrpTRES"]), *_jobs(row["GrpJobs"]), *_over_time(row)),
+                 user=(*_amounts(row["MaxTRESPU"]), *_jobs(row["MaxJobsPU"]), *_seconds_of(row["MaxTRESRunMinsPU"])),
+                 account=(*_amounts(row["MaxTRESPA"]), *_jobs(row["MaxJobsPA"]),
+                          *_seconds_of(row["MaxTRESRunMinsPA"])),
+                 job=(*_amounts(row["MaxTRES"]), *_seconds_of(row["MaxTRESMins"])),
+                 node=_amounts(row["MaxTRESPerNode"]), least=_amounts(row["MinTRES"]),
                  wall_s=_wall(row["MaxWall"])),
         float(row["Priority"] or 0), _words(row["Preempt"]),
         tuple(word for word in _words(row["PreemptMode"].upper()) if word != "CLUSTER"), _words(row["Flags"].upper()),
@@ -134,8 +138,9 @@ def _qos(row: Mapping[str, str]) -> Qos:
 def _association(row: Mapping[str, str]) -> Association:
     return Association(
         row["Account"], row["User"], row["Partition"], row["ParentName"],
-        Ceilings(group=(*_amounts(row["GrpTRES"]), *_jobs(row["GrpJobs"])), user=_jobs(row["MaxJobs"]),
-                 job=_amounts(row["MaxTRES"]), node=_amounts(row["MaxTRESPerNode"]), wall_s=_wall(row["MaxWall"])),
+        Ceilings(group=(*_amounts(row["GrpTRES"]), *_jobs(row["GrpJobs"]), *_over_time(row)),
+                 user=_jobs(row["MaxJobs"]), job=(*_amounts(row["MaxTRES"]), *_seconds_of(row["MaxTRESMins"])),
+                 node=_amounts(row["MaxTRESPerNode"]), wall_s=_wall(row["MaxWall"])),
         _shares(row["Fairshare"]))
 
 
@@ -152,6 +157,18 @@ def _amounts(text: str) -> Amounts:
             continue
         found.append((name.removeprefix("gres/"), float(parse_memory(value) if name == "mem" else int(value))))
     return tuple(found)
+
+
+def _over_time(row: Mapping[str, str]) -> Amounts:
+    """Return the ceilings on what running jobs may still use together, and on what all jobs have used."""
+    wall_s = _wall(row["GrpWall"])
+    return (*_seconds_of(row["GrpTRESRunMins"]), *_seconds_of(row["GrpTRESMins"], " used"),
+            *((("seconds used", wall_s),) if wall_s is not None else ()))
+
+
+def _seconds_of(text: str, used: str = "") -> Amounts:
+    """Return amounts in minutes as amounts in seconds."""
+    return tuple((f"{name} seconds{used}", 60.0 * amount) for name, amount in _amounts(text))
 
 
 def _jobs(text: str) -> Amounts:

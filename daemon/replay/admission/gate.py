@@ -364,12 +364,7 @@ class Gate:
         if short is not None:
             return Hold(UNKNOWN if short.unknown else LIMIT, short.words)
         breach = self.limits.breach(job, partition, wants, job.limit_s)
-        if breach is None:
-            return None
-        if self.limits.enforced is None:
-            return Hold(UNKNOWN, f"unknown: {breach.words}; whether that is enforced is not known "
-                                 "(AccountingStorageEnforce)")
-        return Hold(LIMIT, breach.words)
+        return None if breach is None else Hold(UNKNOWN if breach.unknown else LIMIT, breach.words)
 
     def book(self, job: Job, partition: str, placement: Placement) -> None:
         """Take what a job that starts takes."""

@@ -1,11 +1,13 @@
 """Ceilings of accounts and qualities of service: what is in use under each, and what one more job would exceed.
 
 A limit set by the QOS of a partition counts before one of the job's QOS, and that before one of its account, as in
-Slurm ("Resource Limits", hierarchy).
+Slurm ("Resource Limits", hierarchy). Ceilings on amounts that nobody tells, such as what has been used since the last
+reset, make it unknown whether a job may start.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,14 +17,20 @@ from ....storage.rules import Amounts, Association, Ceilings, Qos
 
 Used = Mapping[str, float]
 _NAMES = {"gpu": "GPUs", "cpu": "CPUs", "node": "nodes", "jobs": "running jobs", "mem": "bytes of memory"}
+_OVER_TIME = " seconds"
+_MINUTES = {"gpu seconds": "GPU-minutes", "cpu seconds": "CPU-minutes", "node seconds": "node-minutes",
+            "mem seconds": "byte-minutes of memory"}
+_UNCOUNTED = re.compile(r"billing\b|bb/|(?:.* )?seconds used$")
+"""Amounts of which no source tells how much is used, or how much a job would use."""
 _HOLDING = (JobState.RUNNING, JobState.SUSPENDED)
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A ceiling that a job would break."""
+    """A ceiling that a job would break, or of which it is unknown whether it would."""
 
     words: str
+    unknown: bool = False
 
 
 class Limits:
@@ -36,6 +44,7 @@ class Limits:
         self._associations = {(one.account, one.user, one.partition): one for one in rules.associations or ()}
         self._partition_qos = {partition.name: partition.qos for partition in snapshot.partitions}
         self._models = {node.name: node.gpu_model for node in snapshot.nodes}
+        self._now_s = snapshot.time_s
         self._used: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
         for job in snapshot.jobs:
             if job.state in _HOLDING and (self._qos or self._associations):
@@ -61,14 +70,24 @@ class Limits:
 
     def add(self, job: Job, partition: str, used: Used) -> None:
         """Book what a job uses under all that bind it."""
+        booked = with_time(job, used, self._left_s(job))
         for key in self._keys(job, partition):
-            self._used[key].update(used)
+            self._used[key].update(booked)
+
+    def _left_s(self, job: Job) -> float | None:
+        """Return for how long a job that runs, or starts now, may still run; None where it has no time limit."""
+        began_s = job.start_s if job.state in _HOLDING and job.start_s is not None else self._now_s
+        return None if job.limit_s is None else max(0.0, began_s + job.limit_s - self._now_s)
 
     def breach(self, job: Job, partition: str, wants: Used, limit_s: float | None) -> Breach | None:
-        """Return the first ceiling that a job would break; None when there is none."""
+        """Return the first ceiling that a job would break, else one that it may break; None when there is none."""
         if self.enforced is False or not (self._qos or self._associations):
             return None
-        return next(self._breaches(job, partition, wants, limit_s), None)
+        found = list(self._breaches(job, partition, with_time(job, wants, limit_s), limit_s))
+        first = next((one for one in found if not one.unknown), next(iter(found), None))
+        if first is None or first.unknown or self.enforced:
+            return first
+        return Breach(f"unknown: {first.words}; whether that is enforced is not known (AccountingStorageEnforce)", True)
 
     def _keys(self, job: Job, partition: str) -> Iterator[tuple[str, ...]]:
         for qos in self._both(job, partition):
@@ -120,13 +139,37 @@ class Limits:
             if (kind, name) in settled:
                 continue
             settled.add((kind, name))
+            if _uncounted(name, wants):
+                yield _unknown(holder, name)
+                continue
             asks = wants.get(name, 0.0) / (max(1.0, wants.get("node", 1.0)) if kind == "node" else 1.0)
             if asks > 0 and used[name] + asks > most:
                 yield Breach(_over_words(holder, kind, name, most, used[name], asks))
 
 
+def with_time(job: Job, used: Used, lasts_s: float | None) -> Counter[str]:
+    """Return what a job uses, with its licences, and all amounts times the time that it may still run."""
+    found: Counter[str] = Counter(used)
+    for name, number in next(iter(_choices(job.request.details.licenses)), ()):
+        found[f"license/{name}"] += number
+    if lasts_s is not None:
+        found.update({f"{name}{_OVER_TIME}": amount * lasts_s for name, amount in tuple(found.items())})
+    return found
+
+
+def _uncounted(name: str, wants: Used) -> bool:
+    """Tell whether nobody knows how much a job would add to what a ceiling is on."""
+    return bool(_UNCOUNTED.match(name)) or (name.endswith(_OVER_TIME) and f"jobs{_OVER_TIME}" not in wants)
+
+
+def _unknown(holder: str, name: str) -> Breach:
+    return Breach(f"unknown: {holder} has a limit on {name}, and how much of that is used is not known", True)
+
+
 def _over_words(holder: str, kind: str, name: str, most: float, used: float, asks: float) -> str:
     amounts = _NAMES.get(name, name)
+    if name.endswith(_OVER_TIME):
+        amounts, most, used, asks = _MINUTES.get(name, name), most / 60, used / 60, asks / 60
     whose = {"group": "in all", "user": "a user", "account": "an account", "job": "a job", "node": "a node"}[kind]
     beside = f": {used:g} in use, it needs {asks:g}" if kind not in ("job", "node") else f", it asks for {asks:g}"
     return f"the limit of {holder} is {most:g} {amounts} {whose}{beside}"
@@ -141,7 +184,9 @@ def _beyond(holder: str, ceilings: Ceilings, wants: Used, limit_s: float | None,
             yield Breach(f"the limit of {holder} on the time of a job is {ceilings.wall_s / 60:g} minutes, "
                          f"it asks for {limit_s / 60:g}")
     for name, least in ceilings.least:
-        if wants.get(name, 0.0) < least:
+        if _uncounted(name, wants):
+            yield _unknown(holder, name)
+        elif wants.get(name, 0.0) < least:
             yield Breach(f"the limit of {holder} is at least {least:g} {_NAMES.get(name, name)} a job")
 
 

@@ -18,7 +18,7 @@ from .pick import weigh
 from .seek import seek
 from .wish import choices, counts
 
-COUNTED = re.compile(r" (?:GPUs|CPUs|nodes|bytes)")
+COUNTED = re.compile(r" (?:GPU|CPU|node|byte)")
 """Limits on what Slurm counts once it knows the nodes; those on jobs and times come first."""
 Earliest = Callable[[PartitionNodes, Callable[[Ground], Placement | None]], tuple[float, Placement] | None]
 """What finds when something fits on some nodes, and where."""

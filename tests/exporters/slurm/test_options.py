@@ -96,6 +96,26 @@ def test_limits_read_the_same_of_sacctmgr_and_of_slurmrestd(recorded, text):
     assert (proj.parent, proj.ceilings.user, proj.ceilings.wall_s) == ("root", (("jobs", 3.0),), 86400.0)
 
 
+def test_limits_over_time_read_the_same_of_sacctmgr_and_of_slurmrestd(recorded, text):
+    (two,) = parse_qos_table(text("sacctmgr_qos_over_time.txt")).records
+    (by_rest,) = parse_list(load(recorded("slurm/options/rest_qos_over_time.json")), "QOS", parse_qos).records
+    used = {"cpu seconds used", "gpu seconds used"}  # slurmrestd does not tell of a QOS what may be used in all
+    assert {name: most for name, most in two.ceilings.group if name not in used} == dict(by_rest.ceilings.group)
+    assert dict(two.ceilings.group) == {
+        "billing": 50, "cpu seconds": 120_000, "gpu seconds": 6000, "cpu seconds used": 60_000,
+        "gpu seconds used": 30_000, "seconds used": 5400}
+    assert two.ceilings.user == by_rest.ceilings.user == (("jobs", 2.0), ("cpu seconds", 333 * 60.0))
+    assert two.ceilings.account == by_rest.ceilings.account == (("cpu seconds", 444 * 60.0),)
+    assert dict(two.ceilings.job) == dict(by_rest.ceilings.job) == {"cpu seconds": 54_000, "gpu seconds": 3600}
+    (few,) = parse_association_table(text("sacctmgr_assoc_over_time.txt")).records
+    (by_rest,) = parse_list(load(recorded("slurm/options/rest_associations_over_time.json")), "associations",
+                            parse_association).records
+    assert few.ceilings == by_rest.ceilings
+    assert dict(few.ceilings.group) == {"jobs": 3, "gpu seconds": 12_000, "cpu seconds used": 60_000,
+                                        "seconds used": 4800}
+    assert few.ceilings.job == (("gpu seconds", 4200.0),)
+
+
 def test_licences_partitions_and_reservations_read_the_same_both_ways(recorded, text):
     def rest(name, key, parse):
         return parse_list(load(recorded(f"slurm/options/rest_{name}.json")), key, parse).records

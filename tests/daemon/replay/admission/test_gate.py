@@ -7,6 +7,7 @@ import pytest
 from idlewatt.daemon.replay.admission.gate import Gate, Hold
 from idlewatt.daemon.replay.admission.why import why_no_nodes
 from idlewatt.storage.details import Details
+from idlewatt.storage.recommendations import Placement
 from idlewatt.storage.records import (
     Allocation,
     Job,
@@ -217,6 +218,44 @@ def test_the_third_job_of_an_account_of_two_waits_for_one_of_our_own_starts():
     assert where(judge.admit(asks(1, job_id="1"), None)) == "a:1"
     assert judge.admit(asks(1, job_id="2"), None).words == \
         "the limit of account proj is 2 running jobs in all: 2 in use, it needs 1"
+
+
+@pytest.mark.parametrize(("ceilings", "asked", "told"), [
+    # The job of bob has 3 GPUs and 6,600 of its 7,200 s left: 330 GPU-minutes.
+    (Ceilings(group=(("gpu seconds", 23_400.0),)), asks(1, limit_s=3600.0), None),
+    (Ceilings(group=(("gpu seconds", 23_399.0),)), asks(1, limit_s=3600.0),
+     "the limit of QOS normal is 389.983 GPU-minutes in all: 330 in use, it needs 60"),
+    (Ceilings(group=(("gpu seconds", 1.0),)), asks(0), None),
+    (Ceilings(user=(("gpu seconds", 7200.0),)), asks(2, limit_s=3600.0), None),
+    (Ceilings(job=(("gpu seconds", 7199.0),)), asks(2, limit_s=3600.0),
+     "the limit of QOS normal is 119.983 GPU-minutes a job, it asks for 120"),
+    (Ceilings(job=(("gpu seconds", 7199.0),)), asks(2, limit_s=None),
+     "unknown: QOS normal has a limit on gpu seconds, and how much of that is used is not known"),
+    (Ceilings(group=(("gpu seconds used", 1e9),)), asks(1),
+     "unknown: QOS normal has a limit on gpu seconds used, and how much of that is used is not known"),
+    (Ceilings(group=(("seconds used", 1e9),)), asks(1), "unknown: QOS normal has a limit on seconds used"),
+    (Ceilings(group=(("billing", 9.0),)), asks(1), "unknown: QOS normal has a limit on billing"),
+    (Ceilings(group=(("billing", 9.0), ("gpu", 3.0))), asks(1), "the limit of QOS normal is 3 GPUs in all"),
+    (Ceilings(group=(("energy", 1.0), ("fs/disk", 1.0))), asks(1), None),
+    (Ceilings(user=(("license/matlab", 1.0),)), asks(1, licenses="matlab:2"),
+     "the limit of QOS normal is 1 license/matlab a user: 0 in use, it needs 2"),
+])
+def test_limits_over_time_are_counted_and_what_nobody_counts_is_unknown(ceilings, asked, told):
+    judge = gate([node("a"), node("b")], runs("9", "b", 3), qos=(Qos("normal", ceilings),),
+                 licenses=(License("matlab", 4),))
+    found = judge.admit(asked, None)
+    assert (None if told is None else found.words[:len(told)]) == told
+    if told is None:
+        assert isinstance(found, Placement)
+    else:
+        assert found.cause == ("unknown" if told.startswith("unknown") else "limit")
+
+
+def test_starts_of_our_own_count_for_limits_over_time():
+    judge = gate([node("a")], qos=(Qos("normal", Ceilings(group=(("gpu seconds", 7200.0),))),))
+    assert where(judge.admit(asks(1, job_id="1"), None)) == "a:1"
+    assert where(judge.admit(asks(1, job_id="2"), None)) == "a:1"
+    assert judge.admit(asks(1, job_id="3"), None).cause == "limit"
 
 
 def test_limits_of_which_nobody_knows_whether_they_are_enforced_are_no_advice():
