@@ -249,6 +249,8 @@ class Job:
     scheduled_nodes: tuple[str, ...] = ()
     """Nodes the scheduler's own backfill plans for it."""
     priority: float | None = None
+    nice: int | None = None
+    """What is taken off its priority at its user's or an operator's wish; None where the scheduler does not tell."""
     dependency: str = ""
     restarts: int = 0
     exit_code: int | None = None

@@ -71,6 +71,20 @@ def test_the_past_is_replayed_by_the_weights_that_the_scheduler_told_then(url):
     assert by_id["3"] < by_id["2"]
 
 
+def test_a_job_that_was_submitted_with_a_nice_value_lets_others_go_first(url):
+    first, second, third = (replace(one, qos="high") for one in queue())
+    write(url, [first, second, third])
+    with closing(History.open(url)) as history:
+        history.record_snapshot(SchedulerSnapshot(NOW + 4 * HOUR, jobs=(replace(second, nice=100),), rules=RULES))
+    with History.read_only(url) as reader:
+        window = past(reader, NOW - HOUR, NOW + 5 * HOUR)
+
+    assert window.workload.charged.nice.tolist() == [0.0, 100.0, 0.0]
+    result = engine.run(window.cluster, window.workload, named(INCUMBENT))
+    by_id = dict(zip(window.workload.ids, result.start.tolist(), strict=True))
+    assert by_id["3"] < by_id["2"]
+
+
 def test_who_has_used_much_before_the_window_comes_later_in_it(url):
     before = [job(10 + number, "ann", "low", NOW - 2 * DAY + number * HOUR, NOW - 2 * DAY + number * HOUR,
                   NOW - 2 * DAY + (number + 1) * HOUR) for number in range(5)]
