@@ -69,6 +69,9 @@ def _of_priorities(cluster: Cluster, work: Workload) -> Iterator[str]:
         yield ("Slurm tells PriorityFlags=NO_NORMAL_ALL where any one of NO_NORMAL_QOS, NO_NORMAL_PART and "
                "NO_NORMAL_TRES is set, and the replay takes all of them: put those of slurm.conf below the source's "
                "settings")
+    if work.charged is None and (settings.fair_share or settings.qos):
+        yield ("priorities go by accounts, qualities of service and nice values, which this history does not tell of "
+               "its jobs: none counts in the replay")
     if not settings.fair_share:
         return
     names = [name for name in work.partition_names if not any(part in told.billing for part in name.split(","))]

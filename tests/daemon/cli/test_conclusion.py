@@ -45,9 +45,9 @@ def test_parameters_of_the_scheduler_that_are_not_replayed_are_said_where_its_ow
     assert list(warnings(cluster, TOLD, ["fifo+easy"])) == []
 
 
-def priorities(settings, policy=SLURMS, **told):
+def priorities(settings, policy=SLURMS, workload=TOLD, **told):
     scheduling = replace(Scheduling.told(settings), **told)
-    return list(warnings(replace(Cluster.from_spec("1x8"), scheduling=scheduling), TOLD, [policy]))
+    return list(warnings(replace(Cluster.from_spec("1x8"), scheduling=scheduling), workload, [policy]))
 
 
 def test_what_priorities_go_by_and_the_replay_does_not_is_said_where_the_scheduler_s_own_order_is():
@@ -57,6 +57,12 @@ def test_what_priorities_go_by_and_the_replay_does_not_is_said_where_the_schedul
     assert priorities(settings, "fifo+easy") == []
     [said] = priorities({"PriorityFlags": "NO_NORMAL_ALL"})
     assert said.startswith("Slurm tells PriorityFlags=NO_NORMAL_ALL where any one of")
+
+
+def test_a_history_that_tells_no_accounts_qos_and_nice_values_says_so_where_priorities_go_by_them():
+    [said] = priorities({"PriorityWeightQOS": "10"}, workload=BARE)
+    assert said.startswith("priorities go by accounts, qualities of service and nice values, which this history does")
+    assert priorities({"PriorityWeightAge": "10"}, workload=BARE) == []
 
 
 def test_where_shares_count_it_is_said_what_is_not_known_of_charges():
