@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from ..storage.charges import Charge
 from ..storage.reading import HistoryReader
 from .replay.cluster import ClusterError
+from .replay.priority.billing import charged_of_runs
 from .replay.priority.site import Scheduling
 from .settings.sections import Sections
 
@@ -43,19 +44,18 @@ def recorded_scheduling(history: HistoryReader, at_s: float | None = None) -> Sc
     if at_s is None or not found.priority.fair_share:
         return found
     since_s = max(0.0, at_s - HALF_LIVES * half_life_s) if half_life_s > 0 else 0.0
-    usage = used(history.charges(since_s, at_s), at_s, half_life_s, found.usage_factor)
-    return replace(found, usage=usage, used_until_s=at_s)
+    return replace(found, usage=used(history.charges(since_s, at_s), at_s, found), used_until_s=at_s)
 
 
-def used(charges: Iterable[Charge], at_s: float, half_life_s: float, factors: Mapping[str, float]) \
-        -> dict[tuple[str, str], float]:
-    """Return decayed CPU-seconds by account and user at a moment; a half-life of 0 is usage that never decays."""
+def used(charges: Sequence[Charge], at_s: float, scheduling: Scheduling) -> dict[tuple[str, str], float]:
+    """Return decayed seconds of what was charged, by account and user; a half-life of 0 is usage that never decays."""
     total: dict[tuple[str, str], float] = defaultdict(float)
+    half_life_s = scheduling.priority.half_life_s
     rate = math.log(2) / half_life_s if half_life_s > 0 else 0.0
-    for charge in charges:
+    for charge, held in zip(charges, charged_of_runs(scheduling, charges).tolist(), strict=True):
         older, younger = at_s - charge.start_s, max(0.0, at_s - (at_s if charge.end_s is None else charge.end_s))
         if older <= younger:
             continue
         seconds = (math.exp(-rate * younger) - math.exp(-rate * older)) / rate if rate else older - younger
-        total[charge.account, charge.user] += charge.cpus * factors.get(charge.qos, 1.0) * seconds
+        total[charge.account, charge.user] += held * scheduling.usage_factor.get(charge.qos, 1.0) * seconds
     return dict(total)

@@ -1,4 +1,4 @@
-"""Reads who was charged for how many CPUs and when: what fair-share of a scheduler rests on."""
+"""Reads who held what and when: what fair-share of a scheduler rests on."""
 
 from __future__ import annotations
 
@@ -19,14 +19,22 @@ class Charge(NamedTuple):
     start_s: float
     end_s: float | None
     """None while it runs, or when nobody knows."""
+    partition: str = ""
+    nodes: int = 0
+    gpus: int = 0
+    gpu_model: str = ""
+    """That the job asked for; '' for any."""
+    memory_bytes: int = 0
 
 
 def charges(connection: Connection, since_s: float, until_s: float) -> list[Charge]:
-    """Return the runs that overlap [since, until), each with the CPUs that it held; one that told none has none."""
-    jobs, runs, parts = schema.jobs.c, schema.runs.c, schema.allocations
-    cpus = select(func.sum(parts.c.cpus)).where(parts.c.run == runs.id).scalar_subquery()
-    query = select(jobs.account, jobs.user, jobs.qos, func.coalesce(cpus, 0), runs.start_s, runs.end_s).join_from(
-        schema.runs, schema.jobs, runs.job == jobs.id).where(
-        runs.start_s < until_s, or_(runs.end_s > since_s, runs.end_s.is_(None)))
-    return [Charge(account, user, qos, int(held), start_s, end_s)
-            for account, user, qos, held, start_s, end_s in connection.execute(query)]
+    """Return the runs that overlap [since, until), each with what it held; one that told none has none."""
+    jobs, runs, parts = schema.jobs.c, schema.runs.c, schema.allocations.c
+    sums = (func.coalesce(func.sum(column), 0) for column in (parts.cpus, parts.gpus, parts.memory_bytes))
+    query = select(jobs.account, jobs.user, jobs.qos, runs.start_s, runs.end_s, jobs.partition,
+                   jobs.request["gpu_model"].as_string(), func.count(parts.run), *sums).join_from(
+        schema.runs, schema.jobs, runs.job == jobs.id).outerjoin(schema.allocations, parts.run == runs.id).where(
+        runs.start_s < until_s, or_(runs.end_s > since_s, runs.end_s.is_(None))).group_by(runs.id, jobs.id)
+    return [Charge(account, user, qos, int(cpus), start_s, end_s, partition, nodes, int(gpus), model or "", int(memory))
+            for account, user, qos, start_s, end_s, partition, model, nodes, cpus, gpus, memory
+            in connection.execute(query)]

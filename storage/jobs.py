@@ -19,7 +19,7 @@ from .values import TableRow, chunks, number, whole, words
 
 Key = tuple[str, float]
 _RARE = ("gpus_per_node", "gpu_model", "features", "required_nodes", "excluded_nodes", "reservation", "exclusive")
-_KEPT = ("eligible_s", "start_s", "end_s", "limit_s", "priority", "exit_code", "raw_id",
+_KEPT = ("eligible_s", "start_s", "end_s", "limit_s", "priority", "nice", "exit_code", "raw_id",
          "partition", "user", "account", "name", "qos", "dependency", "array", "owner", "flavour",
          "image", "framework", "cuda", "request")
 """Facts that a source without them never erases."""
@@ -119,7 +119,8 @@ def _row(job: Job, time_s: float) -> dict[str, object]:
         "user": words(job.user), "account": words(job.account), "name": words(job.name), "qos": words(job.qos),
         "reason": job.reason.value, "reason_text": words(job.reason_text), "eligible_s": number(job.eligible_s),
         "start_s": job.start_s, "end_s": None if job.state.active else job.end_s, "limit_s": number(job.limit_s),
-        "priority": number(job.priority), "dependency": words(job.dependency), "restarts": whole(job.restarts),
+        "priority": number(job.priority), "nice": None if job.nice is None else whole(job.nice),
+        "dependency": words(job.dependency), "restarts": whole(job.restarts),
         "exit_code": None if job.exit_code is None else whole(job.exit_code), "tasks": whole(job.tasks),
         "raw_id": None if job.raw_id is None else whole(job.raw_id), "gpus": whole(request.gpus),
         "nodes": whole(request.nodes), "cpus": whole(request.cpus), "memory_bytes": whole(request.memory_bytes),

@@ -344,8 +344,8 @@ def _job(row: TableRow, allocations: tuple[Allocation, ...]) -> Job:
                request=request, user=row.user, account=row.account, name=row.name, qos=row.qos,
                reason=WaitReason(row.reason), reason_text=row.reason_text, eligible_s=row.eligible_s,
                start_s=row.start_s, end_s=row.end_s, limit_s=row.limit_s,
-               priority=row.priority, dependency=row.dependency, restarts=row.restarts, exit_code=row.exit_code,
-               tasks=row.tasks, raw_id=row.raw_id, allocations=allocations, array=row.array,
+               priority=row.priority, nice=row.nice, dependency=row.dependency, restarts=row.restarts,
+               exit_code=row.exit_code, tasks=row.tasks, raw_id=row.raw_id, allocations=allocations, array=row.array,
                owner_kind=OwnerKind(row.owner_kind), owner=row.owner, flavour=row.flavour,
                image=row.image, framework=row.framework, cuda=row.cuda)
 

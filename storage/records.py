@@ -13,7 +13,7 @@ from .details import Details
 from .gpu_parts import GpuPart
 from .owners import Holder, OwnerKind
 from .power_classes import PowerClass
-from .rules import SchedulerRules
+from .rules import Amounts, SchedulerRules
 from .steering import Steering
 from .waiting import StrandedCause as StrandedCause
 from .waiting import WaitReason
@@ -171,6 +171,9 @@ class Partition:
     memory_per_gpu_bytes: int = 0
     """What a job that says nothing of memory gets with each GPU."""
     cpus_per_gpu: int = 0
+    billing_weights: Amounts | None = None
+    """What a job is charged for each resource that it holds, by name, of memory for a byte; () where its CPUs count,
+    None where nobody tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +252,8 @@ class Job:
     scheduled_nodes: tuple[str, ...] = ()
     """Nodes the scheduler's own backfill plans for it."""
     priority: float | None = None
+    nice: int | None = None
+    """What is taken off its priority at its user's or an operator's wish; None where the scheduler does not tell."""
     dependency: str = ""
     restarts: int = 0
     exit_code: int | None = None

@@ -56,7 +56,8 @@ def _shares(association: Association) -> Association:
 
 def _partition(partition: Partition) -> Partition:
     return Partition(partition.name, (), priority_tier=partition.priority_tier,
-                     priority_factor=partition.priority_factor, preempt_mode=partition.preempt_mode)
+                     priority_factor=partition.priority_factor, preempt_mode=partition.preempt_mode,
+                     billing_weights=partition.billing_weights)
 
 
 def store(connection: Connection, configuration: SchedulerConfiguration, time_s: float) -> None:

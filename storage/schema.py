@@ -58,6 +58,7 @@ jobs = Table(
     Column("end_s", Double),
     Column("limit_s", Double),
     Column("priority", Double),
+    Column("nice", BigInteger),  # NULL: not told
     Column("dependency", Text, nullable=False),
     Column("restarts", BigInteger, nullable=False),
     Column("exit_code", BigInteger),

@@ -33,9 +33,17 @@ def warnings(cluster: Cluster, work: Workload, policies: Iterable[str]) -> Itera
     blind = [policy for policy in policies if _goes_by_limits(policy)]
     if missing >= LIMITS_MISSING and blind:
         yield f"{missing:.0%} of the jobs have no time limit, which {', '.join(blind)} go{_s(blind)} by"
+    if any(_orders_as_configured(policy) for policy in policies):
+        yield from _of_priorities(cluster, work)
     if any(_preempts_as_configured(policy) for policy in policies):
         yield from _of_parameters(cluster.scheduling.backfill.unfollowed)
         yield from _of_preemption(cluster, work)
+
+
+def _orders_as_configured(policy: str) -> bool:
+    from ..policies.registry import parse
+
+    return parse(policy).order.name == "multifactor"
 
 
 def _preempts_as_configured(policy: str) -> bool:
@@ -48,6 +56,31 @@ def _of_parameters(unfollowed: Sequence[str]) -> Iterator[str]:
     """Yield what of ``SchedulerParameters`` is not replayed."""
     if unfollowed:
         yield f"SchedulerParameters also name {', '.join(unfollowed)}, which Slurm goes by and the replay does not"
+
+
+def _of_priorities(cluster: Cluster, work: Workload) -> Iterator[str]:
+    """Yield what of the scheduler's priorities is not replayed, or not known."""
+    from ..replay.priority.billing import known
+
+    told, settings = cluster.scheduling, cluster.scheduling.priority
+    if settings.unfollowed:
+        yield f"Slurm's priorities also go by {', '.join(settings.unfollowed)}, which the replay does not"
+    if "NO_NORMAL_ALL" in settings.flags:
+        yield ("Slurm tells PriorityFlags=NO_NORMAL_ALL where any one of NO_NORMAL_QOS, NO_NORMAL_PART and "
+               "NO_NORMAL_TRES is set, and the replay takes all of them: put those of slurm.conf below the source's "
+               "settings")
+    if work.charged is None and (settings.fair_share or settings.qos):
+        yield ("priorities go by accounts, qualities of service and nice values, which this history does not tell of "
+               "its jobs: none counts in the replay")
+    if not settings.fair_share:
+        return
+    names = [name for name in work.partition_names if not any(part in told.billing for part in name.split(","))]
+    if names:
+        yield "what partitions charge for (TRESBillingWeights) is not told: CPUs count in the replay"
+    others = sorted({name for weights in told.billing.values() for name, weight in weights.items()
+                     if weight and not known(name)})
+    if others:
+        yield f"partitions also charge for {', '.join(others)}, of which the replay does not know who holds them"
 
 
 def _of_preemption(cluster: Cluster, work: Workload) -> Iterator[str]:

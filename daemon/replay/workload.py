@@ -31,6 +31,7 @@ class Charged:
     account: tuple[str, ...]
     qos: tuple[str, ...]
     nice: NDArray[np.float64]
+    """What is taken off the priority of each."""
 
 
 class WorkloadError(ValueError):
@@ -171,7 +172,8 @@ class Workload:
             tasked=[job.request.gpus > 0 and job.request.details.tasks_per_node > 0 for job in jobs],
             eligible=[-1 if constraint is None else numbers[constraint] for constraint in terms],
             constraints=tuple(numbers), **(foresight(jobs) if foresight else {}),
-            charged=Charged(tuple(job.account for job in jobs), tuple(job.qos for job in jobs), np.zeros(len(jobs))),
+            charged=Charged(tuple(job.account for job in jobs), tuple(job.qos for job in jobs),
+                            np.array([job.nice or 0 for job in jobs], np.float64)),
         ) if jobs else cls.of([], [], [])
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 _DURATION = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?$")
 _NOTHING = ("", "(null)", "none", "n/a")
@@ -16,6 +16,12 @@ PRIORITY_LINES = (*WEIGHTS, "PriorityType", "PriorityWeightTRES", "PriorityMaxAg
                   "PriorityCalcPeriod", "PriorityFavorSmall", "PriorityFlags", "FairShareDampeningFactor",
                   "PriorityUsageResetPeriod")
 """All lines that decide about priorities."""
+WEIGHED_RESOURCES = frozenset(("cpu", "mem", "node", "billing", "gres/gpu"))
+"""What PriorityWeightTRES may weigh in a replay, beside GPUs of a model (``gres/gpu:a100``)."""
+FOLLOWED_FLAGS = frozenset((
+    "FAIR_TREE", "NO_FAIR_TREE", "SMALL_RELATIVE_TO_TIME", "SMALL_RELATIVE", "MAX_TRES", "MAX_TRES_GRES",
+    "NO_NORMAL_ALL", "NO_NORMAL_ASSOC", "NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_TRES"))
+"""PriorityFlags that replays go by, or that change nothing else."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +44,11 @@ class PrioritySettings:
     """How often usage is booked and priorities are reckoned anew."""
     favor_small: bool = False
     flags: frozenset[str] = frozenset()
-    """Upper case: ``NO_FAIR_TREE``, ``ACCRUE_ALWAYS``, ``SMALL_RELATIVE_TO_TIME``, ``DEPTH_OBLIVIOUS``."""
+    """Upper case, as ``NO_FAIR_TREE``, ``SMALL_RELATIVE_TO_TIME``, ``MAX_TRES``."""
     dampening: float = 1.0
     unset: tuple[str, ...] = PRIORITY_LINES
+    unfollowed: tuple[str, ...] = ()
+    """What Slurm goes by and a replay does not, as it stands in slurm.conf."""
 
     @property
     def fair_tree(self) -> bool:
@@ -51,6 +59,10 @@ class PrioritySettings:
     def decay(self) -> float:
         """Return what is left of usage after a second; Slurm's own approximation of a half-life."""
         return 1.0 - 0.693 / self.half_life_s if self.half_life_s > 0 else 1.0
+
+    def normal(self, what: str) -> bool:
+        """Tell whether a factor, ``QOS``, ``PART`` or ``TRES``, is brought to 0..1 before it is weighed."""
+        return not self.flags & {"NO_NORMAL_ALL", f"NO_NORMAL_{what}"}
 
     @classmethod
     def of(cls, told: Mapping[str, str]) -> PrioritySettings:
@@ -63,9 +75,28 @@ class PrioritySettings:
                 ("PriorityMaxAge", "max_age_s", _seconds), ("PriorityDecayHalfLife", "half_life_s", _seconds),
                 ("PriorityCalcPeriod", "calc_period_s", _seconds), ("FairShareDampeningFactor", "dampening", _number))
             if line in told}
-        return cls(**{**weights, **others}, resources=_resources(told.get("PriorityWeightTRES", "")),
-                   favor_small=told.get("PriorityFavorSmall", "").strip().lower() in ("yes", "1", "true"), flags=flags,
-                   unset=tuple(line for line in PRIORITY_LINES if line not in told))
+        found = cls(**{**weights, **others}, resources=_resources(told.get("PriorityWeightTRES", "")),
+                    favor_small=told.get("PriorityFavorSmall", "").strip().lower() in ("yes", "1", "true"), flags=flags,
+                    unset=tuple(line for line in PRIORITY_LINES if line not in told))
+        return replace(found, unfollowed=tuple(_unfollowed(found, told)))
+
+
+def _unfollowed(settings: PrioritySettings, told: Mapping[str, str]) -> Iterator[str]:
+    """Yield what of these lines no replay goes by, where it matters."""
+    if settings.association:
+        yield "PriorityWeightAssoc"
+    for name, weight in settings.resources.items():
+        if weight and name not in WEIGHED_RESOURCES and not name.startswith("gres/gpu:"):
+            yield f"PriorityWeightTRES={name}"
+    yield from (f"PriorityFlags={flag}" for flag in sorted(settings.flags - FOLLOWED_FLAGS))
+    if settings.fair_share and _set(told, "PriorityUsageResetPeriod"):
+        yield "PriorityUsageResetPeriod"
+    if _set(told, "PrioritySiteFactorPlugin"):
+        yield "PrioritySiteFactorPlugin"
+
+
+def _set(told: Mapping[str, str], line: str) -> bool:
+    return told.get(line, "").strip().lower() not in (*_NOTHING, "0")
 
 
 MULTIFACTOR = "multifactor+slurm-placement+slurm-backfill"

@@ -54,6 +54,11 @@ def parse_details(raw: Fields, submit_s: float | None) -> Details:
     )
 
 
+def parse_nice(raw: Fields) -> int | None:
+    """Return what is taken off a job's priority; None where a version does not tell, while 22.05 writes null for 0."""
+    return (raw.signed("nice") or 0) if raw.has("nice") else None
+
+
 def _tells_memory(raw: Fields) -> bool:
     """Tell whether this version writes both fields of memory, be it as null."""
     return raw.has("memory_per_node") and raw.has("memory_per_cpu")

@@ -23,7 +23,7 @@ from ..source import FAULTS
 from ..text import decode, described, quoted
 from .fields import BadRecord, Fields
 from .gres import Parts, parse_gres, parse_parts, parse_tres, share, share_gpus
-from .parse_details import parse_details, requested_gpus, requested_memory
+from .parse_details import parse_details, parse_nice, requested_gpus, requested_memory
 from .parse_rules import named
 from .reasons import DEPENDENCY, reason_text, wait_reason
 from .states import job_state, node_state, wakes
@@ -209,6 +209,7 @@ def parse_job(raw: Fields) -> Job:
         expected_start_s=start if waiting else None,
         scheduled_nodes=expand(raw.text("scheduled_nodes")) if waiting else (),
         priority=raw.number("priority"),
+        nice=parse_nice(raw),
         dependency=raw.text("dependency"),
         restarts=raw.integer("restart_cnt") or 0,
         exit_code=_exit_code(raw) if state.finished else None,

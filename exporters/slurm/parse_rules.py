@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...storage.records import Partition
 from ...storage.rules import Amounts, Association, Ceilings, License, Qos, Reservation
 from ..hostlist import expand
+from .billing import parse_weights
 from .fields import UNSET, BadRecord, Fields
 
 MIB = 2**20
@@ -30,7 +31,8 @@ def _flat_partition(raw: Fields) -> Partition:
         most_cpus_per_node=_count(raw, "maximum_cpus_per_node"),
         accounts=raw.texts("allowed_accounts"), accounts_denied=raw.texts("denied_accounts"),
         qos_allowed=raw.texts("allowed_qos"), qos_denied=raw.texts("denied_qos"), qos=raw.text("qos"),
-        preempt_mode=_modes(raw.texts("preemption_mode")), reservation_required="req_resv" in flags)
+        preempt_mode=_modes(raw.texts("preemption_mode")), reservation_required="req_resv" in flags,
+        billing_weights=_weights(raw))
 
 
 def _nested_partition(raw: Fields) -> Partition:
@@ -47,7 +49,13 @@ def _nested_partition(raw: Fields) -> Partition:
         most_cpus_per_node=_count(most, "cpus_per_node"),
         accounts=accounts.texts("allowed"), accounts_denied=accounts.texts("deny"),
         qos_allowed=qos.texts("allowed"), qos_denied=qos.texts("deny"), qos=qos.text("assigned"),
-        preempt_mode=_modes(raw.texts("preempt_mode")), reservation_required="req_resv" in flags)
+        preempt_mode=_modes(raw.texts("preempt_mode")), reservation_required="req_resv" in flags,
+        billing_weights=_weights(raw.part("tres")))
+
+
+def _weights(raw: Fields) -> Amounts | None:
+    """Return what a partition charges for; None where this version does not tell."""
+    return parse_weights(raw.text("billing_weights")) if raw.has("billing_weights") else None
 
 
 def _factor(told: int | None) -> int:

@@ -11,10 +11,11 @@ from datetime import UTC, datetime
 from typing import TypedDict
 
 from ...storage.records import Allocation, Job, Partition, Request
-from ...storage.rules import Reservation
+from ...storage.rules import Amounts, Reservation
 from ..hostlist import expand
 from ..software import software
 from ..text import clean, quoted
+from .billing import parse_weights
 from .fields import BadRecord
 from .gres import parse_tres, share
 from .parse_json import Parsed, accounted_state, array_of, begun
@@ -212,6 +213,7 @@ class _PartitionRules(TypedDict):
     reservation_required: bool
     memory_per_gpu_bytes: int
     cpus_per_gpu: int
+    billing_weights: Amounts | None
 
 
 def _partition_rules(fields: dict[str, str]) -> _PartitionRules:
@@ -225,7 +227,8 @@ def _partition_rules(fields: dict[str, str]) -> _PartitionRules:
         "qos": "".join(_names(fields.get("QoS"))), "preempt_mode": _names(mode),
         "reservation_required": fields.get("ReqResv") == "YES",
         "memory_per_gpu_bytes": _default(fields, "DefMemPerGPU") * 2**20,
-        "cpus_per_gpu": _default(fields, "DefCpuPerGPU")}
+        "cpus_per_gpu": _default(fields, "DefCpuPerGPU"),
+        "billing_weights": parse_weights(fields.get("TRESBillingWeights", ""))}
 
 
 def _default(fields: dict[str, str], name: str) -> int:

@@ -16,7 +16,7 @@ from idlewatt.daemon.replay.priority.clerk import Clerk
 from idlewatt.daemon.replay.priority.site import Scheduling
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.settings.advice import CounterfactualSettings
-from idlewatt.daemon.settings.priority import PRIORITY_LINES
+from idlewatt.daemon.settings.priority import PRIORITY_LINES, PrioritySettings
 from idlewatt.daemon.settings.sections import FIRST_COME, Sections
 from idlewatt.storage.charges import Charge
 from idlewatt.storage.history import History
@@ -71,6 +71,20 @@ def test_the_past_is_replayed_by_the_weights_that_the_scheduler_told_then(url):
     assert by_id["3"] < by_id["2"]
 
 
+def test_a_job_that_was_submitted_with_a_nice_value_lets_others_go_first(url):
+    first, second, third = (replace(one, qos="high") for one in queue())
+    write(url, [first, second, third])
+    with closing(History.open(url)) as history:
+        history.record_snapshot(SchedulerSnapshot(NOW + 4 * HOUR, jobs=(replace(second, nice=100),), rules=RULES))
+    with History.read_only(url) as reader:
+        window = past(reader, NOW - HOUR, NOW + 5 * HOUR)
+
+    assert window.workload.charged.nice.tolist() == [0.0, 100.0, 0.0]
+    result = engine.run(window.cluster, window.workload, named(INCUMBENT))
+    by_id = dict(zip(window.workload.ids, result.start.tolist(), strict=True))
+    assert by_id["3"] < by_id["2"]
+
+
 def test_who_has_used_much_before_the_window_comes_later_in_it(url):
     before = [job(10 + number, "ann", "low", NOW - 2 * DAY + number * HOUR, NOW - 2 * DAY + number * HOUR,
                   NOW - 2 * DAY + (number + 1) * HOUR) for number in range(5)]
@@ -88,6 +102,23 @@ def test_who_has_used_much_before_the_window_comes_later_in_it(url):
     result = engine.run(window.cluster, window.workload, named(INCUMBENT))
     by_id = dict(zip(window.workload.ids, result.start.tolist(), strict=True))
     assert by_id["3"] < by_id["2"]
+
+
+def test_who_held_much_of_what_partitions_charge_for_comes_later(url):
+    ran = (NOW - DAY, NOW - DAY, NOW - DAY + HOUR)
+    many_cpus, gpus = job(10, "ann", "high", *ran), job(11, "bob", "high", *ran)
+    before = [replace(many_cpus, allocations=(Allocation("n0", 0, cpus=64),)),
+              replace(gpus, allocations=(Allocation("n0", 8, cpus=8),))]
+    write(url, before)
+    told = Partition("all", ("n0",), billing_weights=(("cpu", 1.0), ("gpu", 16.0)))
+    with closing(History.open(url)) as history:
+        history.record_snapshot(SchedulerSnapshot(NOW - 2 * DAY, partitions=(told,), rules=RULES))
+    with History.read_only(url) as reader:
+        by_cpus = recorded_scheduling(reader, NOW - 2.5 * DAY)
+        usage = recorded_scheduling(reader, NOW).usage
+
+    assert by_cpus.billing == {}  # nobody told by then
+    assert usage["lab", "bob"] / usage["lab", "ann"] == pytest.approx((8 + 8 * 16) / 64)
 
 
 def test_usage_has_decayed_where_a_replay_begins_later_than_it_was_added_up(url):
@@ -157,15 +188,16 @@ def test_without_a_record_the_incumbent_is_as_configured(url):
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e6), st.sampled_from([0.0, 600.0, 86400.0]))
 def test_usage_of_a_run_is_that_of_its_two_halves_and_never_more_than_it_held(start, took, since, half_life_s):
     at_s, end = start + took + since, start + took
-    whole = used([Charge("a", "u", "", 4, start, end)], at_s, half_life_s, {}).get(("a", "u"), 0.0)
+    scheduling = Scheduling(PrioritySettings(half_life_s=half_life_s))
+    whole = used([Charge("a", "u", "", 4, start, end)], at_s, scheduling).get(("a", "u"), 0.0)
     middle = (start + end) / 2
-    halves = used([Charge("a", "u", "", 4, start, middle), Charge("a", "u", "", 4, middle, end)], at_s, half_life_s, {})
+    halves = used([Charge("a", "u", "", 4, start, middle), Charge("a", "u", "", 4, middle, end)], at_s, scheduling)
     assert whole == pytest.approx(halves.get(("a", "u"), 0.0), rel=1e-6, abs=1e-5)
     assert 0.0 <= whole <= 4 * took + 1e-6
 
 
 def test_usage_after_one_half_life_is_half_and_a_run_without_end_counts_until_now():
     ended, running = Charge("a", "u", "", 2, 0.0, 1.0), Charge("a", "v", "high", 2, 0.0, None)
-    usage = used([ended, running], 601.0, 600.0, {"high": 3.0})
+    usage = used([ended, running], 601.0, Scheduling(PrioritySettings(half_life_s=600.0), usage_factor={"high": 3.0}))
     assert usage["a", "u"] == pytest.approx(1.0, rel=1e-2)
     assert usage["a", "v"] == pytest.approx(2 * 3.0 * 600 / 0.6931 * (1 - 2 ** (-601 / 600)), rel=1e-3)

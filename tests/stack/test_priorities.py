@@ -1,18 +1,23 @@
 """Our priority/multifactor beside a real Slurm's, factor by factor, by ``sprio -l`` and ``sshare -a -l``."""
 
+import json
 import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from incumbent.oracle import factors, shares, snapshot
-from incumbent.site import restart, site
+from incumbent.site import WEIGHTS, Preempting, restart, site
 from judge.slurm import wait_for
 
+from idlewatt.daemon.replay.priority.billing import charged_of_runs
 from idlewatt.daemon.replay.priority.clerk import Clerk
 from idlewatt.daemon.replay.priority.factors import priority
 from idlewatt.daemon.replay.priority.fair_share import Tree, standing
 from idlewatt.daemon.replay.state import ClusterState
+from idlewatt.daemon.replay.workload import Workload
+from idlewatt.storage.charges import Charge
+from idlewatt.storage.records import JobState
 
 ACTING = "bf_interval=1,sched_interval=1,batch_sched_delay=0"
 FROZEN = "defer,sched_interval=-1,bf_interval=3600"
@@ -22,9 +27,17 @@ USED = (("physics", "games", 24), ("physics", "man", 8), ("biology", "news", 12)
 A_SECOND = 100_000 / 600
 """What a second of waiting adds to a priority: PriorityWeightAge over PriorityMaxAge."""
 WISHES = (
-    ("physics", "games", ("--gpus=4", "-N1", "-c3")), ("physics", "man", ("--gpus=2", "-n5", "--mem=4000", "-N1")),
-    ("biology", "news", ("-N2", "--gpus-per-node=1", "--qos=high")), ("biology", "man", ("-pfast", "--qos=urgent")),
+    ("physics", "games", ("--gpus=4", "-N1", "-c3", "--nice=300")),
+    ("physics", "man", ("--gpus=2", "-n5", "--mem=4000", "-N1", "--nice=-2")),
+    ("biology", "news", ("-N2", "--gpus-per-node=1", "--qos=high", "--nice=-1500")),
+    ("biology", "man", ("-pfast", "--qos=urgent")),
     ("guests", "news", ("-N3", "-n12")), ("guests", "lp", ("--gpus=1", "-c8", "-pfast")))
+CHARGED = "TRESBillingWeights=CPU=1.0,Mem=0.5G,GRES/gpu=3.5,node=2"
+WEIGHED = (*(line for line in WEIGHTS if "TRES" not in line),
+           "PriorityWeightTRES=CPU=3000,Mem=500,GRES/gpu=7000,billing=900,node=1100")
+HELD = (("-n1", "-c3"), ("-N1", "-c3", "--gpus=2", "--mem=4000"), ("-N2", "--gpus-per-node=1"),
+        ("-N1", "-n2", "--exclusive", "--mem=3000"), ("-pfast", "-N1", "-c2", "--gpus=1"))
+"""What jobs hold whose charges are compared."""
 
 
 def use_up(slurm):
@@ -75,9 +88,10 @@ def standings(slurm):
 @pytest.mark.parametrize("more", [
     (), pytest.param(("PriorityFavorSmall=yes",), marks=pytest.mark.long),
     pytest.param(("PriorityFlags=NO_FAIR_TREE", "FairShareDampeningFactor=2"), marks=pytest.mark.long),
-    pytest.param(("PriorityFlags=SMALL_RELATIVE_TO_TIME,ACCRUE_ALWAYS",), marks=pytest.mark.long)], ids=str)
+    pytest.param(("PriorityFlags=SMALL_RELATIVE_TO_TIME,ACCRUE_ALWAYS",), marks=pytest.mark.long),
+    pytest.param(("PriorityFlags=MAX_TRES,NO_NORMAL_ALL",), marks=pytest.mark.long)], ids=str)
 def test_every_factor_is_that_of_sprio_and_every_share_that_of_sshare(more, capsys):
-    with site(ACTING, *LINES, *more) as slurm:
+    with site(ACTING, *LINES, *more, weights=WEIGHED, preempting=Preempting(slow=CHARGED)) as slurm:
         use_up(slurm)
         slurm.schedule(FROZEN)
         for account, user, options in WISHES:
@@ -99,3 +113,43 @@ def test_every_factor_is_that_of_sprio_and_every_share_that_of_sshare(more, caps
     for key, told, ours in rows:
         assert ours == pytest.approx(told, abs=0.01, nan_ok=True), key  # sshare tells usage in whole CPU-seconds
         assert ours[2] == pytest.approx(told[2], abs=0.01 if "NO_FAIR_TREE" in "".join(more) else 1e-6)
+
+
+def charges(slurm):
+    """Return by number what Slurm charges each running job for a second, and what we do."""
+    told = {str(job["job_id"]): job["billable_tres"] for job in json.loads(slurm.run("squeue", "--json"))["jobs"]}
+    seen = snapshot(slurm)
+    state = ClusterState.from_snapshot(seen, seen.time_s)
+    waiting = Workload.from_records([replace(job, state=JobState.PENDING) for job in seen.jobs])
+    cluster = state.cluster
+    clerk = Clerk(cluster, waiting, ClusterState.of(cluster, waiting).arrays)
+    runs = [Charge(job.account, job.user, job.qos, sum(part.cpus for part in job.allocations), 0.0, None, job.partition,
+                   len(job.allocations), sum(part.gpus for part in job.allocations), job.request.gpu_model,
+                   sum(part.memory_bytes for part in job.allocations)) for job in seen.jobs]
+    recorded = dict(zip((job.job_id for job in seen.jobs), charged_of_runs(cluster.scheduling, runs), strict=True))
+    return [(told[number], float(clerk._bill[row]), float(recorded[number])) for row, number in enumerate(waiting.ids)]
+
+
+@pytest.mark.stack
+@pytest.mark.xdist_group("slurms")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("flags", ["", pytest.param("PriorityFlags=MAX_TRES", marks=pytest.mark.long)])
+def test_jobs_are_charged_what_slurm_charges_them_and_usage_is_that_of_sshare(flags, capsys):
+    lines = (flags, "PriorityCalcPeriod=1", "PriorityDecayHalfLife=1000-00:00:00")
+    with site(ACTING, *lines, preempting=Preempting(slow=CHARGED)) as slurm:
+        for options in HELD:
+            slurm.submit(("-A", "physics", "--uid=games", "-t5", *options), seconds=20)
+        wait_for(lambda: slurm.run("squeue", "-h", "-t", "R").count("\n") == len(HELD), 60)
+        found = charges(slurm)
+        wait_for(lambda: not slurm.run("squeue", "-h"), 60)
+        ran = [line.split("|") for line in slurm.run("sacct", "-aXnP", "-o", "jobid,elapsedraw").split()]
+        told = float(shares(slurm)["physics", "games"]["rawusage"])
+
+    with capsys.disabled():
+        print(f"\n{flags}: (billable_tres, ours, ours of the record) {found}; sshare {told}")
+    for slurms, ours, recorded in found:
+        assert (ours, recorded) == pytest.approx((slurms, slurms))
+    assert len(ran) == len(HELD)
+    used = sum(rate * float(seconds) for (rate, _, _), (_, seconds) in zip(found, ran, strict=True))
+    # Ends are booked to the second.
+    assert told == pytest.approx(used, abs=2 * sum(rate for rate, _, _ in found))

@@ -360,3 +360,12 @@ def test_the_inventory_remembers_every_change_and_the_day_a_node_was_carried_out
         (10.0, "a", True), (10.0, "b", True), (30.0, "a", True), (40.0, "b", False)]
     assert [node.name for node in history.nodes()] == ["a"]
     assert [node.state for node in history.nodes(29.0)] == [NodeState.UP, NodeState.UP]
+
+
+def test_the_nice_value_is_recorded_and_not_erased_by_accounts_that_do_not_tell(history, make):
+    job = make.ended(100.0, 200.0)
+    see(history, 200.0, replace(job, nice=-50))
+    history.record_finished([job])
+    assert [known.nice for known in history.jobs(0.0, 1e9)] == [-50]
+    see(history, 210.0, replace(job, nice=0))
+    assert [known.nice for known in history.jobs(0.0, 1e9)] == [0]

@@ -14,7 +14,8 @@ RULES = SchedulerRules(
     qos=(Qos("high", Ceilings(wall_s=60.0), 100.0, ("normal",), ("REQUEUE",), exempt_s=30.0, usage_factor=2.0),),
     associations=(Association("physics", "größe", parent="science", ceilings=Ceilings((("gpu", 4.0),)), shares=None),),
     site=SchedulerSettings("qos", ("REQUEUE",), parameters=("bf_interval=10",), priority=(("PriorityWeightAge", "7"),)))
-PARTITIONS = (Partition("gpu", ("a",), priority_tier=2, priority_factor=5),)
+PARTITIONS = (Partition("gpu", ("a",), priority_tier=2, priority_factor=5,
+                        billing_weights=(("gpu", 2.0), ("mem", 2.0**-30))),)
 
 
 def told(history, time_s, rules=RULES, partitions=PARTITIONS):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from .. import arrays as a
 from ..compiled import only_version
 from ..queue import queue_up
+from .billing import asked_and_there, charged_of_jobs
 from .booking import keep_those_left, note_runs
 from .factors import Claims, Machine, age, fixed_sum, weighted, whole
 from .fair_share import ShareNode, Tree, decayed, standing
@@ -42,9 +43,7 @@ class Clerk:
         self.since, self._fixed = claims.since, fixed_sum(self._settings, claims, machine)
         self._tree, self._row = _seats(self._scheduling, workload)
         self._usage = _booked(self._scheduling, self._tree)
-        # A job that shares no node is charged for all of its CPUs.
-        charged = np.where(workload.exclusive > 0, claims.nodes * np.median(cluster.cpus), claims.cpus)
-        self._bill = charged * _usage_factors(self._scheduling, workload)
+        self._bill = charged_of_jobs(cluster, workload, claims) * _usage_factors(self._scheduling, workload)
         self._ranking = ranking_of(self._scheduling, workload)
         self._ran, self._active, self._next = -np.inf, np.zeros(0, np.int64), 0
         self.until = -np.inf
@@ -131,21 +130,11 @@ def _claims(cluster: Cluster, workload: Workload, arrays: a.State) -> Claims:
     qos = np.zeros(size) if charged is None else np.array([scheduling.qos.get(name, 0.0) for name in charged.qos])
     factor = np.array([scheduling.partitions.get(name, 1.0) for name in workload.partition_names])
     cpus = workload.cpus.astype(np.float64)
-    return Claims(
+    claims = Claims(
         workload.submit, np.zeros(size), parts, cpus, np.where(np.isfinite(workload.limit), workload.limit, 60.0),
-        factor[workload.partition], qos, np.zeros(size), _resources(cluster, workload, cpus),
-        np.zeros(size) if charged is None else charged.nice)
-
-
-def _resources(cluster: Cluster, workload: Workload, cpus: Floats) -> dict[str, tuple[Floats, Floats]]:
-    """Return what jobs ask for and what their partitions have, by the name that PriorityWeightTRES has for it."""
-    members = [cluster.partitions.get(name, np.ones(len(cluster), bool)) for name in workload.partition_names]
-
-    def there(column: NDArray[np.int64]) -> Floats:
-        return np.array([float(np.minimum(column, 1 << 50)[mask].sum()) for mask in members])[workload.partition]
-
-    return {"cpu": (cpus, there(cluster.cpus)), "mem": (workload.memory.astype(np.float64), there(cluster.memory)),
-            "gres/gpu": (workload.gpus.astype(np.float64), there(cluster.gpus))}
+        factor[workload.partition], qos, np.zeros(size),
+        nice=np.zeros(size) if charged is None else charged.nice)
+    return replace(claims, resources=asked_and_there(cluster, workload, claims))
 
 
 def _seats(scheduling: Scheduling, workload: Workload) -> tuple[Tree, NDArray[np.int64]]:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from ...settings.priority import PrioritySettings
 
 Floats = NDArray[np.float64]
+MIB = 1 << 20
+"""What Slurm counts memory in."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,9 @@ class Claims:
     cpus: Floats
     limit_s: Floats
     partition: Floats
-    """PriorityJobFactor over the largest of any partition."""
+    """PriorityJobFactor, as a rule over the largest of any partition."""
     qos: Floats
-    """Priority of its QOS over the largest of any."""
+    """Priority of its QOS, as a rule over the largest of any."""
     association: Floats
     resources: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
     """By resource what a job asks for, and what its partition has."""
@@ -63,12 +65,15 @@ def job_size(settings: PrioritySettings, claims: Claims, machine: Machine) -> Fl
 
 
 def resource_sum(settings: PrioritySettings, claims: Claims) -> Floats:
-    """Return the weighted shares of the partition's resources that jobs ask for."""
+    """Return the weighted shares of the partition's resources that jobs ask for, or weighted amounts as configured."""
     total = np.zeros_like(claims.since)
     for name, weight in settings.resources.items():
         if name in claims.resources:
             asked, there = claims.resources[name]
-            total += weight * np.divide(asked, there, out=np.zeros_like(total), where=there > 0)
+            if settings.normal("TRES"):
+                total += weight * np.divide(asked, there, out=np.zeros_like(total), where=there > 0)
+            else:
+                total += weight * asked / (MIB if name == "mem" else 1)
     return total
 
 

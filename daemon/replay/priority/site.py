@@ -27,13 +27,15 @@ class Scheduling:
     members: tuple[ShareNode, ...] = ()
     """Accounts and users; empty where unknown: then every user has an equal share."""
     qos: Mapping[str, float] = field(default_factory=dict)
-    """Priority of each quality of service over the largest."""
+    """Priority of each quality of service, over the largest unless the settings say otherwise."""
     usage_factor: Mapping[str, float] = field(default_factory=dict)
     """By quality of service, how much of a job's use is booked; 1 where it is missing."""
     partitions: Mapping[str, float] = field(default_factory=dict)
-    """PriorityJobFactor of each partition over the largest."""
+    """PriorityJobFactor of each partition, over the largest unless the settings say otherwise."""
+    billing: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What a job is charged for each resource, by partition; where that is none, or not told, its CPUs count."""
     usage: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """Decayed CPU-seconds so far, by account and user."""
+    """Decayed seconds of what was charged so far, CPUs as a rule, by account and user."""
     used_until_s: float | None = None
     """When that was so; None for the first moment of a replay."""
     reckoned_s: float | None = None
@@ -45,6 +47,10 @@ class Scheduling:
     preemption: SchedulerPreemption = SchedulerPreemption()
     books_ends: bool = True
     """What a job used after the last reckoning is booked at its end; Slurm only does where it enforces limits."""
+
+    def weights_of(self, partition: str) -> Mapping[str, float]:
+        """Return the weights of a partition; of several names with commas those of the first that tells."""
+        return next((self.billing[name] for name in partition.split(",") if name in self.billing), {})
 
     @classmethod
     def told(cls, settings: Mapping[str, object]) -> Scheduling:
@@ -59,15 +65,17 @@ class Scheduling:
     @classmethod
     def of(cls, rules: SchedulerRules, partitions: tuple[Partition, ...] = ()) -> Scheduling:
         """Return what a scheduler's rules and partitions say; ValueError names a setting that is no number."""
-        most = max((qos.priority for qos in rules.qos or ()), default=0.0)
-        enforced = rules.site.enforced
-        factor = max((partition.priority_factor for partition in partitions), default=1)
+        settings, enforced = PrioritySettings.of(dict(rules.site.priority)), rules.site.enforced
+        most = max((qos.priority for qos in rules.qos or ()), default=0.0) if settings.normal("QOS") else 1.0
+        factor = max((partition.priority_factor for partition in partitions), default=1) \
+            if settings.normal("PART") else 1
         return cls(
-            PrioritySettings.of(dict(rules.site.priority)), BackfillSettings.of(rules.site.parameters),
+            settings, BackfillSettings.of(rules.site.parameters),
             tuple(map(_member, rules.associations or ())),
             {qos.name: qos.priority / most if most > 0 else 0.0 for qos in rules.qos or ()},
             {qos.name: qos.usage_factor for qos in rules.qos or ()},
             {partition.name: partition.priority_factor / max(1, factor) for partition in partitions},
+            {one.name: dict(one.billing_weights) for one in partitions if one.billing_weights is not None},
             tiers={partition.name: partition.priority_tier for partition in partitions},
             preemption=SchedulerPreemption.of(rules, partitions),
             books_ends=enforced is None or bool(_BOOKED & set(enforced)))

@@ -45,6 +45,35 @@ def test_parameters_of_the_scheduler_that_are_not_replayed_are_said_where_its_ow
     assert list(warnings(cluster, TOLD, ["fifo+easy"])) == []
 
 
+def priorities(settings, policy=SLURMS, workload=TOLD, **told):
+    scheduling = replace(Scheduling.told(settings), **told)
+    return list(warnings(replace(Cluster.from_spec("1x8"), scheduling=scheduling), workload, [policy]))
+
+
+def test_what_priorities_go_by_and_the_replay_does_not_is_said_where_the_scheduler_s_own_order_is():
+    settings = {"PriorityWeightAssoc": "10", "PriorityFlags": "INCR_ONLY"}
+    assert priorities(settings) == [
+        "Slurm's priorities also go by PriorityWeightAssoc, PriorityFlags=INCR_ONLY, which the replay does not"]
+    assert priorities(settings, "fifo+easy") == []
+    [said] = priorities({"PriorityFlags": "NO_NORMAL_ALL"})
+    assert said.startswith("Slurm tells PriorityFlags=NO_NORMAL_ALL where any one of")
+
+
+def test_a_history_that_tells_no_accounts_qos_and_nice_values_says_so_where_priorities_go_by_them():
+    [said] = priorities({"PriorityWeightQOS": "10"}, workload=BARE)
+    assert said.startswith("priorities go by accounts, qualities of service and nice values, which this history does")
+    assert priorities({"PriorityWeightAge": "10"}, workload=BARE) == []
+
+
+def test_where_shares_count_it_is_said_what_is_not_known_of_charges():
+    shares = {"PriorityWeightFairShare": "10"}
+    assert priorities(shares) == [
+        "what partitions charge for (TRESBillingWeights) is not told: CPUs count in the replay"]
+    assert priorities(shares, billing={"default": {}}) == priorities({}) == []
+    assert priorities(shares, billing={"default": {"cpu": 1.0, "gpu:a100": 2.0, "license/matlab": 3.0}}) == [
+        "partitions also charge for license/matlab, of which the replay does not know who holds them"]
+
+
 def test_where_preemption_knows_no_order_it_is_said_how_the_replay_ends_all_the_same():
     groups = {"low": Group(0.0, REQUEUED), "middle": Group(), "high": Group(1.0, KEPT, frozenset({"low"}))}
     scheduling = Scheduling(preemption=SchedulerPreemption("qos", groups))

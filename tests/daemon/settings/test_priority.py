@@ -55,3 +55,27 @@ def test_parameters_that_replays_do_not_go_by_are_named_unless_they_are_switched
     found = BackfillSettings.of(("defer", "bf_continue", "bf_max_job_user=20", " BF_One_Resv_Per_Job",
                                  "bf_max_job_part=0", "default_queue_depth=500", "bf_interval=60"))
     assert found == BackfillSettings(60.0, unfollowed=("bf_max_job_user", "bf_one_resv_per_job", "default_queue_depth"))
+
+
+def test_what_the_formula_does_not_follow_is_named_and_what_changes_nothing_is_not():
+    found = PrioritySettings.of({
+        "PriorityWeightAssoc": "10", "PriorityWeightFairShare": "5", "PriorityUsageResetPeriod": "MONTHLY",
+        "PrioritySiteFactorPlugin": "site_factor/own",
+        "PriorityWeightTRES": "CPU=1,Mem=2,node=3,billing=4,GRES/gpu=5,GRES/gpu:a100=6,license/matlab=7,"
+                              "GRES/nic=8,vmem=0",
+        "PriorityFlags": "INCR_ONLY,CALCULATE_RUNNING,MAX_TRES,NO_NORMAL_ALL,NO_FAIR_TREE,DEPTH_OBLIVIOUS,"
+                         "ACCRUE_ALWAYS"})
+    assert found.unfollowed == (
+        "PriorityWeightAssoc", "PriorityWeightTRES=license/matlab", "PriorityWeightTRES=gres/nic",
+        "PriorityFlags=ACCRUE_ALWAYS", "PriorityFlags=CALCULATE_RUNNING", "PriorityFlags=DEPTH_OBLIVIOUS",
+        "PriorityFlags=INCR_ONLY", "PriorityUsageResetPeriod", "PrioritySiteFactorPlugin")
+    assert PrioritySettings.of(SHOWN).unfollowed == ("PriorityFlags=ACCRUE_ALWAYS",)
+    assert PrioritySettings.of({"PriorityUsageResetPeriod": "MONTHLY"}).unfollowed == ()  # nothing rests on usage
+
+
+@pytest.mark.parametrize(("flags", "normal"), [
+    ("", {"QOS", "PART", "TRES"}), ("NO_NORMAL_QOS", {"PART", "TRES"}), ("NO_NORMAL_ALL", set()),
+    ("NO_NORMAL_TRES,NO_NORMAL_PART", {"QOS"})])
+def test_factors_are_brought_to_0_to_1_unless_flags_say_otherwise(flags, normal):
+    settings = PrioritySettings.of({"PriorityFlags": flags})
+    assert {what for what in ("QOS", "PART", "TRES") if settings.normal(what)} == normal

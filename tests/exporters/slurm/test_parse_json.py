@@ -359,3 +359,24 @@ def test_what_is_gone_from_the_list_is_forgotten(raw):
         parse_json.parse_list(parse_json.load_list(json.dumps({"jobs": jobs}).encode(), "jobs"), "jobs", parse_job,
                               known)
     assert len(known) == 1
+
+
+@pytest.mark.parametrize(("told", "nice"), [
+    (None, 0), (0, 0), (300, 300), (-50, -50),
+    # 22.05 and data_parser v0.0.39 write what is less than 0 as a number of 32 bits; -1 and -2 look like "unset" there.
+    (4294967246, -50), (4294967295, -1), (4294967294, -2), (2147483645, 2147483645),
+    ({"set": True, "infinite": False, "number": 7}, 7), ({"set": True, "infinite": False, "number": -7}, -7),
+    ({"set": False, "infinite": False, "number": 0}, 0)])
+def test_the_nice_value_is_read_as_every_version_writes_it(raw, told, nice):
+    assert parse_job(Fields({**raw, "nice": told})).nice == nice
+
+
+@pytest.mark.parametrize("told", ["0", True, 2**32, -2**40, 1e300, [0]])
+def test_a_nice_value_that_cannot_be_is_said(raw, told):
+    with pytest.raises(BadRecord, match="nice"):
+        parse_job(Fields({**raw, "nice": told}))
+
+
+def test_a_nice_value_that_is_not_told_is_not_known(raw, jobs):
+    assert parse_job(Fields({name: value for name, value in raw.items() if name != "nice"})).nice is None
+    assert {job.nice for job in jobs("rest_slurmdb_jobs.json", parse_accounted).values()} == {None}

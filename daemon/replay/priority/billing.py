@@ -1,0 +1,140 @@
+"""What jobs are charged: CPUs, or the weighted sum of all that they hold where their partition says so.
+
+Shares are reckoned by it, and PriorityWeightTRES may weigh it. Resources have the names that ceilings have: ``cpu``,
+``mem`` (bytes), ``node``, ``gpu``, ``gpu:a100``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from ....storage.charges import Charge
+    from ..cluster import Cluster
+    from ..workload import Workload
+    from .factors import Claims
+    from .site import Scheduling
+
+Floats = NDArray[np.float64]
+Held = Mapping[str, Floats]
+"""Amounts by resource."""
+Weights = Mapping[str, float]
+_LARGEST_COUNTS, _LARGEST_COUNTS_BUT_GPUS = "MAX_TRES", "MAX_TRES_GRES"
+_MOST = 1 << 50
+"""Stands for "any number" where the memory or CPUs of nodes are not known."""
+
+
+def billed(weights: Weights, held: Held, flags: frozenset[str] = frozenset()) -> Floats:
+    """Return what holders are charged for a second; without weights that is the number of their CPUs.
+
+    It is the weighted sum. With ``MAX_TRES`` it is the largest of the weighted amounts, with ``MAX_TRES_GRES`` the
+    largest without GPUs, and GPUs besides. What nobody tells of jobs, as licences, is not in it.
+    """
+    if not weights:
+        return held["cpu"]
+    nothing = np.zeros_like(held["cpu"])
+    parts = {name: weight * held[name] for name, weight in weights.items() if name in held}
+    gpus = [part for name, part in parts.items() if is_gpu(name)]
+    others = [part for name, part in parts.items() if not is_gpu(name)]
+    if _LARGEST_COUNTS in flags:
+        return np.max([nothing, *gpus, *others], axis=0)
+    if _LARGEST_COUNTS_BUT_GPUS in flags:
+        return np.max([nothing, *others], axis=0) + np.sum([nothing, *gpus], axis=0)
+    return np.sum([nothing, *gpus, *others], axis=0)
+
+
+def is_gpu(name: str) -> bool:
+    """Tell whether a resource is GPUs, of a model or of any."""
+    return name.partition(":")[0] == "gpu"
+
+
+def known(name: str) -> bool:
+    """Tell whether replays know how much of a resource a job holds."""
+    return name in ("cpu", "mem", "node") or is_gpu(name)
+
+
+def charged_of_jobs(cluster: Cluster, workload: Workload, claims: Claims) -> Floats:
+    """Return what each job is charged for a second once it runs."""
+    held = _asked(workload, claims)
+    # A job that shares no node is charged for all of its CPUs and GPUs, and for the memory that it asked for.
+    alone = workload.exclusive > 0
+    if alone.any():
+        cpus, gpus = (claims.nodes * _of_a_node(cluster, workload, column) for column in (cluster.cpus, cluster.gpus))
+        held = {**held, "cpu": np.where(alone, cpus, claims.cpus),
+                **{name: np.where(alone & (amount > 0), gpus, amount) for name, amount in held.items() if is_gpu(name)},
+                "gpu": np.where(alone, gpus, held["gpu"])}
+    return _by_partition(cluster.scheduling, workload.partition_names, workload.partition, held)
+
+
+def charged_of_runs(scheduling: Scheduling, runs: Sequence[Charge]) -> Floats:
+    """Return what recorded runs were charged for a second."""
+    gpus, models = _column(run.gpus for run in runs), [run.gpu_model.lower() for run in runs]
+    held = {"cpu": _column(run.cpus for run in runs), "mem": _column(run.memory_bytes for run in runs),
+            "node": _column(run.nodes for run in runs), "gpu": gpus,
+            **{f"gpu:{model}": gpus * np.array([model == other for other in models], bool)
+               for model in set(models) if model}}
+    numbers: dict[str, int] = {}
+    code = np.array([numbers.setdefault(run.partition, len(numbers)) for run in runs], np.int64)
+    return _by_partition(scheduling, tuple(numbers), code, held)
+
+
+def _column(values: Iterable[float]) -> Floats:
+    return np.fromiter(values, np.float64)
+
+
+def _of_a_node(cluster: Cluster, workload: Workload, column: NDArray[np.int64]) -> Floats:
+    """Return for each job what a usual node of its partition has."""
+    return np.array([float(np.median(column[mask])) if mask.any() else 0.0
+                     for mask in _members(cluster, workload)])[workload.partition]
+
+
+def _members(cluster: Cluster, workload: Workload) -> list[NDArray[np.bool_]]:
+    return [cluster.partitions.get(name, np.ones(len(cluster), bool)) for name in workload.partition_names]
+
+
+def asked_and_there(cluster: Cluster, workload: Workload, claims: Claims) -> dict[str, tuple[Floats, Floats]]:
+    """Return what jobs ask for and what their partitions have, by the name that PriorityWeightTRES has for it."""
+    asked, there = _asked(workload, claims), _there(cluster, workload)
+    names, scheduling = workload.partition_names, cluster.scheduling
+    code = np.arange(len(names))
+    # Slurm counts whole units of what is charged.
+    billing = np.trunc(_by_partition(scheduling, names, workload.partition, asked))
+    most = np.trunc(_by_partition(scheduling, names, code, there))
+    return {**{f"gres/{name}" if is_gpu(name) else name: (amount, there[name][workload.partition])
+               for name, amount in asked.items()}, "billing": (billing, most[workload.partition])}
+
+
+def _asked(workload: Workload, claims: Claims) -> dict[str, Floats]:
+    gpus = workload.gpus.astype(np.float64)
+    return {"cpu": claims.cpus, "mem": workload.memory.astype(np.float64), "gpu": gpus, "node": claims.nodes,
+            **{f"gpu:{model.lower()}": gpus * (workload.model == code)
+               for code, model in enumerate(workload.model_names)}}
+
+
+def _there(cluster: Cluster, workload: Workload) -> dict[str, Floats]:
+    """Return what each partition has."""
+    members = _members(cluster, workload)
+    models = np.array([model.lower() for model in cluster.model])
+
+    def total(column: NDArray[np.int64]) -> Floats:
+        return np.array([float(np.minimum(column, _MOST)[mask].sum()) for mask in members])
+
+    return {"cpu": total(cluster.cpus), "mem": total(cluster.memory), "gpu": total(cluster.gpus),
+            "node": np.array([float(mask.sum()) for mask in members]),
+            **{f"gpu:{model.lower()}": total(cluster.gpus * (models == model.lower()))
+               for model in workload.model_names}}
+
+
+def _by_partition(scheduling: Scheduling, names: Sequence[str], code: NDArray[np.integer], held: Held) -> Floats:
+    """Return what each row is charged by the weights of its partition."""
+    found, flags = held["cpu"].astype(np.float64), scheduling.priority.flags
+    for number, name in enumerate(names):
+        weights = scheduling.weights_of(name)
+        if weights:
+            rows = code == number
+            found[rows] = billed(weights, {resource: amount[rows] for resource, amount in held.items()}, flags)
+    return found

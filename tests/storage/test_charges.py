@@ -1,0 +1,24 @@
+"""What recorded runs held, by whom: the ground of fair-share."""
+
+from dataclasses import replace
+
+from idlewatt.storage.charges import Charge
+from idlewatt.storage.records import Allocation, Request
+
+GIB = 1 << 30
+
+
+def test_a_run_tells_all_that_it_held_on_all_of_its_nodes(history, make):
+    held = (Allocation("a", 4, None, 16, 8 * GIB), Allocation("b", 2, None, 8, 4 * GIB))
+    wide = make.ended(110.0, 200.0, user="ann", account="lab", qos="high", allocations=held)
+    history.record_finished([replace(wide, request=Request(6, 2, gpu_model="a100"))])
+    assert history.charges(0.0, 1e9) == [
+        Charge("lab", "ann", "high", 24, 110.0, 200.0, "gpu", 2, 6, "a100", 12 * GIB)]
+
+
+def test_a_run_that_told_none_is_charged_for_nothing_and_others_are_not_mixed_with_it(history, make):
+    history.record_finished([make.ended(110.0, 200.0), replace(
+        make.ended(120.0, 210.0), job_id="2", allocations=(Allocation("a", 1, None, 3),))])
+    assert sorted((one.start_s, one.cpus, one.nodes) for one in history.charges(0.0, 1e9)) == [
+        (110.0, 0, 0), (120.0, 3, 1)]
+    assert [one.cpus for one in history.charges(205.0, 300.0)] == [3]
