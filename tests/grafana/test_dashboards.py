@@ -325,6 +325,27 @@ def test_a_policy_that_came_later_has_not_saved_what_was_spent_before_it_came(tm
     promtool("test", "rules", tmp_path / "test.yml")
 
 
+@pytest.mark.parametrize(("error", "saved", "unsure"), [(0.25, 50, None), (0.6, None, 60), (None, None, None)])
+def test_waiting_within_the_error_of_the_replay_or_without_a_known_one_is_no_saving(
+        tmp_path, promtool, error, saved, unsure):
+    advice = json.loads((ROOT / "grafana" / "dashboards" / "advice.json").read_text())
+    panel, = (panel for panel in panels(advice) if panel["title"] == "Waiting hours saved, if followed")
+    wait, role, of = "idlewatt_simulated_wait_seconds_total", "idlewatt_policy_info", 'cluster="c", instance="i"'
+    of = f'{of}, job="idlewatt"'
+    inputs = {f'{wait}{{{of}, policy="theirs"}}': "0+6000x60", f'{wait}{{{of}, policy="agent"}}': "0+3000x60",
+              f'{role}{{{of}, policy="theirs", role="incumbent"}}': "1x60",
+              f'{role}{{{of}, policy="agent", role="active"}}': "1x60"}
+    if error is not None:
+        inputs[f"idlewatt_simulation_wait_error_ratio{{{of}}}"] = f"{error}x60"
+    (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
+        "interval": "1m", "input_series": [{"series": series, "values": values} for series, values in inputs.items()],
+        "promql_expr_test": [{"expr": f"round({filled(target['expr'])}, 5)", "eval_time": "60m",
+                              "exp_samples": [] if value is None else [{"labels": "{}", "value": value}]}
+                             for target, value in zip(panel["targets"], (saved, unsure), strict=True)]}]}))
+    promtool("test", "rules", tmp_path / "test.yml")
+    assert "green" not in {step["color"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]}
+
+
 @pytest.mark.parametrize(("judged", "sure", "unsure"), [
     ({"a@1": (0.9, 0.8, 0.97), "b@1": (0.8, 0.5, 1.1)}, 0.9, None),  # b may be as bad as the scheduler
     ({"a@1": (0.9, 0.8, 1.0), "b@1": (0.95, 0.7, 1.2)}, None, 0.9),
