@@ -91,9 +91,9 @@ def _watts() -> Row:
                     (f"sum(idlewatt_node_power_watts{{{MEMBERS}}})", "All nodes")),
                    "watt", stacked=True, names=CLASSES, over="All nodes")),
         (6, lines("Wasted or unused", "What is wasted, and on top of it the unused part of busy nodes: of a node that "
-                  "uses one of eight GPUs, seven eighths of what its host draws. That part is contained in Node overhead "
-                  "and in no other class. The height of both does not fall when the same jobs are spread over more "
-                  "nodes that are alike. Where nothing of it is measured there is no second curve.",
+                  "uses one of eight GPUs, seven eighths of what its host draws. That part is contained in Node "
+                  "overhead and in no other class. The height of both does not fall when the same jobs are spread over "
+                  "more nodes that are alike. Where nothing of it is measured there is no second curve.",
                   ((at_least(f"sum({WASTE})"), "Wasted"),
                    (f"({UNUSED}) > 0 or (({UNUSED}) unless on () ({NO_HOST}))", UNUSED_PART)), "watt", stacked=True,
                   names={"Wasted": ("Wasted", "#ef6c00"),

@@ -13,7 +13,7 @@ from idlewatt.exporters.dcgm import METRICS
 from idlewatt.grafana.builders import __main__ as built
 from idlewatt.grafana.builders import panels as made
 from idlewatt.grafana.builders import partitions
-from idlewatt.storage.power_classes import GPU_CODES, PowerClass
+from idlewatt.storage.power_classes import GPU_CODES, UNUSED_PART, PowerClass
 
 ROOT = Path(__file__).parents[2]
 OF_RULES = {'{cluster=~"$cluster"}', '{alertname=~"Gpu.*|WastedPowerHigh|EmptyNodesBurningPower|PowerSourcesDisagree|'
@@ -443,3 +443,22 @@ def test_provisioning_is_grafanas_own_format_and_holds_no_secret():
     assert provider["type"] == "file"
     assert provider["options"]["foldersFromFilesStructure"] is True
     assert provider["allowUiUpdates"] is False
+
+
+@pytest.mark.parametrize(("known", "dark", "shown"), [("700x1", "0x1", 700), ("0x1", "0x1", 0), ("700x1", "1x1", 700),
+                                                      (None, "1x1", None), ("0x1", "1x1", None)])
+def test_the_unused_part_of_busy_nodes_is_drawn_above_what_is_wasted_and_is_never_zero_where_it_is_unknown(
+        tmp_path, promtool, known, dark, shown):
+    waste = json.loads((ROOT / "grafana" / "dashboards" / "cluster-waste.json").read_text())
+    panel, = (panel for panel in panels(waste) if panel["title"] == "Wasted or unused")
+    assert [target["legendFormat"] for target in panel["targets"]] == ["Wasted", UNUSED_PART]
+    assert panel["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] == "normal"
+    of = 'cluster="c", job="idlewatt", instance="i", partition="p"'
+    inputs = {f"idlewatt_unmeasured_busy_hosts{{{of}}}": dark}
+    if known is not None:
+        inputs[f"idlewatt_host_unused_watts{{{of}}}"] = known
+    (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
+        "interval": "1m", "input_series": [{"series": series, "values": values} for series, values in inputs.items()],
+        "promql_expr_test": [{"expr": chosen(panel["targets"][1]["expr"], "p"), "eval_time": "1m",
+                              "exp_samples": [] if shown is None else [{"labels": "{}", "value": shown}]}]}]}))
+    promtool("test", "rules", tmp_path / "test.yml")
