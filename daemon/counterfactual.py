@@ -52,7 +52,7 @@ class Counterfactual:
     wait_s: Mapping[str, float] = field(default_factory=dict)
     """Simulated waiting of all jobs by policy, summed over all windows."""
     wait_error_ratio: float | None = None
-    """As ``error_ratio``, of waiting; None where no job really waited."""
+    """``simulator_error.error_of_waits`` of the last replay; None where too few jobs waited."""
 
     @classmethod
     def restored(cls, totals: Sequence[Simulated]) -> Counterfactual:
@@ -60,8 +60,10 @@ class Counterfactual:
         if not totals:
             return cls()
         last = max(totals, key=lambda total: total.until_s)
+        waits = last.wait_error_ratio
+        # Up to 0.2 it was signed, of the sums over all jobs: that is another figure.
         return cls(last.until_s, {total.policy: total.joules for total in totals}, last.error_ratio,
-                   {total.policy: total.wait_s for total in totals}, last.wait_error_ratio)
+                   {total.policy: total.wait_s for total in totals}, None if waits is None or waits < 0 else waits)
 
     def totals(self) -> tuple[Simulated, ...]:
         """Return what a later daemon goes on from."""
@@ -136,7 +138,7 @@ def replayed(request: WindowRequest) -> ReplayedWindow:
     from .recorded_watts import site_watts
     from .recorded_window import measured, past
     from .replay.speed_coverage import coverage
-    from .simulator_error import WATCHED, off, waited
+    from .simulator_error import WATCHED, error_of_waits, off
 
     begin, span = request.since_s - WARM_UP_S, (request.since_s, request.until_s)
     with History.read_only(request.url) as history:
@@ -154,10 +156,9 @@ def replayed(request: WindowRequest) -> ReplayedWindow:
                 raise
             faults[policy] = f"{type(error).__name__}: {error}"
     incumbent, real = trials[request.policies[0]], then.total if then.coverage >= WATCHED else None
-    really = waited(incumbent.run, found.started, *span)
     return ReplayedWindow(request.until_s, {policy: trial.joules for policy, trial in trials.items()},
                           off(incumbent.joules, real), {policy: trial.wait_s for policy, trial in trials.items()},
-                          off(incumbent.wait_s, really), request.since_s,
+                          error_of_waits(incumbent.run, found.started, begin), request.since_s,
                           {policy: trial.system_s for policy, trial in trials.items()}, faults,
                           str(coverage(incumbent.run, speeds, found.unplaced)))
 

@@ -206,6 +206,7 @@ def _gpus(found: Assessment) -> dict[str, object]:
                                           for partition, used in found.utilization.items() for basis in bases},
         "unmeasured_gpus": {partition: float(count) for partition, count in found.unmeasured_gpus.items()},
         "unmeasured_hosts": {partition: float(count) for partition, count in found.unmeasured_hosts.items()},
+        "unmeasured_busy_hosts": {partition: float(count) for partition, count in found.unmeasured_busy_hosts.items()},
         "outside_scheduler_since_timestamp_seconds": {
             (gpu.node, str(gpu.index)): gpu.since_s for gpu in found.gpu_verdicts
             if gpu.state is PowerClass.OUTSIDE_SCHEDULER},

@@ -1,7 +1,8 @@
 """What is wasted, and how sure that is: the one sentence that page, title, terminal and tables say alike.
 
 Where something is not measured the waste is a lower bound ("at least"), and where nothing is known it is unknown: never
-zero. "At the wall" is said of wall meters only.
+zero. "At the wall" is said of wall meters only. The figure that comes first is what is wasted and the unused part of
+busy nodes together: it does not fall when jobs are spread over more nodes that are alike.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..storage.power_classes import WASTED, PowerClass
+from ..storage.power_classes import UNUSED_PART, WASTED, PowerClass
 
 VISIBLE_WATTS = 0.5
 """Less than this reads "0 W", which is only said where all is known."""
@@ -41,12 +42,14 @@ class HeadlineRow:
     is_gpu: bool
     source: str = ""
     """Of the rest of a node: where the power of the node was read."""
+    unused: float | None = None
+    """Of the rest of a busy node: its unused part, contained in ``watts``; None where that is not known."""
 
     @classmethod
     def of_json(cls, row: Mapping[str, Any]) -> HeadlineRow:
         """Return the part that a row of the API's answer tells."""
         return cls(row["node"], PowerClass(row["power_class"]), row["power_watts"], row.get("gpu") is not None,
-                   row.get("power_source") or "")
+                   row.get("power_source") or "", row.get("unused_power_watts"))
 
     @property
     def metered(self) -> bool:
@@ -66,6 +69,10 @@ class Balance:
     """GPUs without watts on nodes without a meter: nowhere in the sum."""
     dark_hosts: int = 0
     """Empty nodes with GPUs whose own draw nobody measures: waste that is nowhere in the sum."""
+    unused: float = 0.0
+    """The unused part of busy nodes, contained in class ``host_active``, as far as it is known."""
+    dark_busy: int = 0
+    """Busy nodes whose unused part nobody knows."""
     nodes: int = 0
     metered: int = 0
     """Nodes with a wall meter."""
@@ -87,21 +94,54 @@ class Balance:
         return self.watts[PowerClass.UNMEASURED]
 
     @property
-    def complete(self) -> bool:
+    def told(self) -> float:
+        """Return the watts that are wasted or of the unused part of busy nodes."""
+        return self.wasted + self.unused
+
+    @property
+    def told_share(self) -> float:
+        """Return them as a share of all watts, 0..1."""
+        return self.told / self.total if self.total else 0.0
+
+    @property
+    def waste_complete(self) -> bool:
         """Tell whether the waste is known, and not just a part of it."""
         return not (self.unmeasured_gpus or self.dark_gpus or self.dark_hosts) and self.unmeasured < VISIBLE_WATTS
 
     @property
+    def complete(self) -> bool:
+        """Tell whether the waste and the unused part of busy nodes are known, and not just a part of them."""
+        return self.waste_complete and not self.dark_busy
+
+    @property
     def known(self) -> bool:
         """Tell whether a figure of waste may be given: a complete one, or what it is at least."""
-        return self.wasted >= VISIBLE_WATTS or (self.complete and (self.total > 0.0 or self.nodes > 0))
+        return self.told >= VISIBLE_WATTS or (self.complete and (self.total > 0.0 or self.nodes > 0))
 
     @property
     def waste(self) -> str:
-        """Return the waste in words, without what is missing."""
+        """Return what is wasted or unused in words, as one figure, without what is missing."""
         if not self.known:
             return "waste unknown"
-        return f"{'' if self.complete else 'at least '}{watts(self.wasted)} wasted"
+        unused = " or unused" if self.dark_busy or self.unused >= VISIBLE_WATTS else ""
+        return f"{'' if self.complete else 'at least '}{watts(self.told)} wasted{unused}"
+
+    @property
+    def unused_words(self) -> str:
+        """Return the unused part of busy nodes in words."""
+        if self.dark_busy and self.unused < VISIBLE_WATTS:
+            return watts(None)
+        return f"{'at least ' if self.dark_busy else ''}{watts(self.unused)}"
+
+    @property
+    def parts(self) -> str:
+        """Return of which parts the figure is the sum, in words; '' where nothing unused is known of."""
+        if self.unused < VISIBLE_WATTS:
+            return ""
+        wasted = f"{'' if self.waste_complete else 'at least '}{watts(self.wasted)} wasted"
+        if not self.waste_complete and self.wasted < VISIBLE_WATTS:
+            wasted = "waste unknown"
+        return f"{wasted}, {self.unused_words} {UNUSED_PART[:1].lower()}{UNUSED_PART[1:]}"
 
     @property
     def missing(self) -> str:
@@ -114,12 +154,14 @@ class Balance:
             parts.append(f"{_counted(unread, 'GPU')} not measured")
         if self.dark_hosts:
             parts.append(f"{_counted(self.dark_hosts, 'empty node')} measured at the GPUs only")
+        if self.dark_busy:
+            parts.append(f"unused part of {_counted(self.dark_busy, 'busy node')} not measured")
         return ", ".join(parts)
 
     @property
     def headline(self) -> str:
-        """Return ``at least 1.20 kW wasted, 3.10 kW not measured``."""
-        return ", ".join(filter(None, (self.waste, self.missing)))
+        """Return ``at least 1.60 kW wasted or unused (1.20 kW wasted, …), 3.10 kW not measured``."""
+        return ", ".join(filter(None, (f"{self.waste} ({self.parts})" if self.parts else self.waste, self.missing)))
 
     @property
     def basis(self) -> str:
@@ -135,8 +177,10 @@ class Balance:
         """Return power and waste in one line."""
         if not self.total:
             return "no watts measured yet" if not self.missing else self.headline
-        share = f" ({percent(self.wasted / self.total)})" if self.complete else ""
-        return f"{watts(self.total)} {self.basis}, {self.headline}{share}"
+        if not self.complete:
+            return f"{watts(self.total)} {self.basis}, {self.headline}"
+        within = ": ".join(filter(None, (percent(self.told_share), self.parts)))
+        return f"{watts(self.total)} {self.basis}, {self.waste} ({within})"
 
 
 def _counted(count: int, what: str) -> str:
@@ -169,10 +213,12 @@ def balance(parts: Iterable[HeadlineRow], within: Scope | None = None) -> Balanc
     for part in given:
         sums[part.power_class] += part.watts or 0.0
     # A server without GPUs and without a meter is none of a GPU cluster's watts.
+    busy = [host for host in hosts if host.power_class is PowerClass.HOST_ACTIVE]
     counted = [host for host in hosts if host.node in within.with_gpus or host.watts is not None]
     return Balance(
         sums, sum(gpu.power_class is PowerClass.UNMEASURED for gpu in gpus),
         sum(gpu.power_class is PowerClass.UNMEASURED and gpu.watts is None and gpu.node not in within.lit
             for gpu in gpus),
         sum(host.power_class is PowerClass.NODE_OVERHEAD_EMPTY and host.watts is None for host in counted),
+        sum((host.unused or 0.0 for host in busy), 0.0), sum(host.unused is None for host in busy),
         len(counted), sum(host.metered for host in counted), sum(host.source == "estimated" for host in counted))

@@ -32,6 +32,8 @@ WATCHED = 0.95
 """Share of a window that must have been watched before its energy is called measured."""
 MOMENT_S = 60.0
 """A job that starts within this did not wait: that it starts at once in the replay too says nothing."""
+FEWEST_WAITED = 10
+"""Of fewer jobs that waited the daemon tells no error of waits hour by hour: one job would be all of it."""
 DAY_S, FEWEST_DAYS = 86400.0, 6
 """The error of waits is no surer than its days are many; of fewer on which jobs waited no limit is told."""
 QUANTILES = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -144,7 +146,7 @@ def check(history: HistoryReader, since_s: float, until_s: float, policy: str,
     simulated = float(drawn[2] - drawn[1])
     real = then.total if then.coverage >= WATCHED else None
     as_it_ran = joules(window.occupation(middle, until_s), window.cluster.gpus, window.power).total
-    started = np.where(window.started < since_s, np.nan, window.started)
+    started = _since(since_s, window.started)
     error = (run.start - started)[~np.isnan(started)]
     told = error[~np.isnan(error)]
     waiting = wait_error(window.workload.submit, started, run.start)
@@ -255,6 +257,20 @@ def wait_error(submit: Floats, real: Floats, simulated: Floats) -> tuple[int, fl
     error, wait = np.abs(simulated - real)[those], waits[those]
     ratio = float(error.mean() / max(MOMENT_S, wait.mean()))
     return int(those.sum()), ratio, _upper_limit(submit[those], error, wait)
+
+
+def error_of_waits(run: Run, started: Floats, since_s: float) -> float | None:
+    """Return the error of waits of a replay that began at ``since_s``; None where fewer than ten jobs waited.
+
+    ``started`` is when jobs really started: those that ran when the replay began are left out, as ``check`` does.
+    """
+    jobs, ratio, _ = wait_error(run.workload.submit, _since(since_s, started), run.start)
+    return ratio if jobs >= FEWEST_WAITED else None
+
+
+def _since(since_s: float, started: Floats) -> Floats:
+    """Return when jobs started that did so in the replay; NaN for those that ran before it."""
+    return np.where(started < since_s, np.nan, started)
 
 
 def _upper_limit(submit: Floats, error: Floats, wait: Floats) -> float | None:

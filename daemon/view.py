@@ -94,7 +94,7 @@ class DaemonView(View):
         spare = spare_nodes(known.advice.power_down if known.advice else {}, verdicts)
         return [NodeRow(node, verdict.wall_watts, verdict.source, wasted.get(node.name), verdict.gpus,
                         spare.worth.get(node.name, ""), unknown_use=spare.unknown.get(node.name, ""),
-                        power_down_command=cordon_command(node.name)
+                        unused_power_watts=verdict.unused_watts, power_down_command=cordon_command(node.name)
                         if node.name in spare.worth and node.vacant is not None else "")
                 if (verdict := verdicts.get(node.name)) else NodeRow(node, unknown_use=spare.unknown.get(node.name, ""))
                 for node in known.snapshot.nodes]
@@ -227,7 +227,7 @@ def _gpu_rows(gpu: GpuVerdict, flavour: str) -> list[WasteRow]:
 
 def _host_row(node: NodeVerdict) -> WasteRow:
     return WasteRow(node.partition, node.node, node.host_class, node.host_watts if node.host_known else None,
-                    node.host_class in WASTED, power_source=node.source)
+                    node.host_class in WASTED, power_source=node.source, unused_power_watts=node.unused_watts)
 
 
 def _wasted_by_node(found: Assessment) -> dict[str, float]:

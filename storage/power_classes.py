@@ -101,6 +101,13 @@ class PowerClass(StrEnum):
         "their nodes.")
 
 
+UNUSED_PART = "Unused part of busy nodes"
+"""What everybody calls the part of class ``host_active`` that is on for GPUs that nobody uses."""
+
+UNUSED_PART_HELP = ("Contained in the class above: what these nodes draw for GPUs that nobody uses. Pack jobs on fewer "
+                    "nodes.")
+"""What it is and what helps, as its row says below that of its class."""
+
 WASTED = tuple(row for row in PowerClass if row.wasted)
 """The classes whose watts are called wasted."""
 

@@ -24,6 +24,7 @@ class Simulated:
     error_ratio: float | None = None
     """(Simulated - measured) / measured energy of the incumbent in the window that ends there."""
     wait_error_ratio: float | None = None
+    """Mean absolute error of the incumbent's simulated starts over the mean wait, of the jobs that waited."""
 
 
 def store(connection: Connection, totals: Sequence[Simulated]) -> None:

@@ -85,7 +85,8 @@ SCENES = {
         "Active for 95 % of the time: 4.5 of 380 W are the idle share, which is of another class; the rest works.",
         ((0, "job 4711"),), _then((STEPS, 380.0)), _NOTHING, (0.95,) * STEPS, floor=True),
     PowerClass.HOST_ACTIVE: DrawnClass(
-        "0: host = max(P, sum of p) - sum of p, while a job runs on the node",
+        "0: host = max(P, sum of p) - sum of p, while a job runs on the node; its unused part, host x GPUs that nobody "
+        "uses / GPUs, is told beside what is wasted",
         "CPUs, fans and losses around GPUs that jobs hold.",
         ((0, "jobs on the node"),), _then((STEPS, 530.0)), _NOTHING),
     PowerClass.PLANNED: DrawnClass(

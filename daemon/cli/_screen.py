@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ...storage.power_classes import PowerClass
+from ...storage.power_classes import UNUSED_PART, PowerClass
 from ...storage.records import JobState
 from ..headline import Balance, HeadlineRow, balance, percent, watts
 from ._output import Row, plain
@@ -80,17 +81,32 @@ def summary(picture: Picture) -> Iterator[str]:
     """Yield the picture in plain lines, for logs and pipes."""
     sums = picture.balance
     yield sums.sentence
-    for row, power in _drawing(sums):
-        yield f"  {row.label:<{LABEL}} {watts(power):>9}  {percent(power / sums.total):>6}"
+    for row in _drawing(sums):
+        yield f"  {row.label:<{LABEL}} {row.words:>9}  {row.share:>6}"
     yield from (f"  {line}" for line in _outside(picture))
     for job, advice in picture.pending:
         yield f"  job {plain(job['job_id'])} ({_wish(job)}): {_told(advice, picture.status)}"
     yield from (f"  source {line.plain}" for line in _sources(picture))
 
 
-def _drawing(sums: Balance) -> list[tuple[PowerClass, float]]:
-    """Return the classes that have any watts."""
-    return [(row, power) for row, power in sums.watts.items() if power > 0.0]
+class DrawnRow(NamedTuple):
+    """Watts of a class, or of a part of the class above it."""
+
+    label: str
+    power: float
+    words: str
+    share: str
+    style: str
+
+
+def _drawing(sums: Balance) -> Iterator[DrawnRow]:
+    """Yield the classes that have any watts, and below its class, set in, what is unused of it."""
+    for row, power in sums.watts.items():
+        if power > 0.0:
+            yield DrawnRow(row.label, power, watts(power), percent(power / sums.total), _style(row))
+            if row is PowerClass.HOST_ACTIVE and (sums.unused or sums.dark_busy):
+                share = percent(sums.unused / sums.total) if sums.unused else ""
+                yield DrawnRow(f"  {UNUSED_PART}", sums.unused, sums.unused_words, share, "yellow")
 
 
 def _title(sums: Balance) -> Text:
@@ -105,7 +121,6 @@ def _outside(picture: Picture) -> list[str]:
 
 
 def _bars(sums: Balance, width: int) -> Table:
-    drawing = _drawing(sums)
     most = max(sums.watts.values(), default=1.0)
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
@@ -113,10 +128,9 @@ def _bars(sums: Balance, width: int) -> Table:
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
     cells = max(4, width - LABEL - 20)
-    for row, power in drawing:
-        style = _style(row)
-        table.add_row(Text(row.label, style=style), watts(power), percent(power / sums.total),
-                      Text("█" * max(1, round(cells * power / most)), style=style))
+    for row in _drawing(sums):
+        cell = max(1, round(cells * row.power / most)) if row.power else 0
+        table.add_row(Text(row.label, style=row.style), row.words, row.share, Text("█" * cell, style=row.style))
     return table
 
 

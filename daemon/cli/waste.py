@@ -42,7 +42,8 @@ def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) 
 
     \b
     Examples:
-      idlewatt waste                       every class; they add up to the power of all nodes
+      idlewatt waste                       every class; they add up to the power of all nodes, and
+                                           'unused W' is contained in Node overhead
       idlewatt waste --by user             who holds wasted watts
       idlewatt waste --by node --format json
       idlewatt waste --by flavour --since 7d                what each size of request took, in whole runs
@@ -66,17 +67,18 @@ def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) 
         groups[row[key]].append(part)
     sums = {name: balance(own, within) for name, own in groups.items()}
     rows = [_row(by, name, own, total.total)
-            for name, own in sorted(sums.items(), key=lambda item: (-item[1].wasted, -item[1].total))]
+            for name, own in sorted(sums.items(), key=lambda item: (-item[1].told, -item[1].total))]
     if style == "table" and by == "class":
         rows = [{**row, "class": PowerClass(row["class"]).label} for row in rows]
-    columns = {by: by, "power_watts": "W", "wasted_power_watts": "wasted W", "unmeasured_power_watts": "not measured W",
-               "share_percent": "% of all"}
+    columns = {by: by, "power_watts": "W", "wasted_power_watts": "wasted W", "unused_power_watts": "unused W",
+               "unmeasured_power_watts": "not measured W", "share_percent": "% of all"}
     show(rows, columns, style, title=total.sentence if rows else "", empty="no power has been measured yet")
 
 
 def _row(by: str, name: str, own: Balance, total: float) -> Row:
     """Return a row; of what is not wholly measured nobody says that it wastes nothing."""
     return {by: name or "-", "power_watts": own.total, "wasted_power_watts": own.wasted if _told(own) else None,
+            "unused_power_watts": own.unused if own.unused or not own.dark_busy else None,
             "unmeasured_power_watts": own.unmeasured, "share_percent": 100 * own.total / total if total else None}
 
 
@@ -120,4 +122,4 @@ def _figures(row: Row) -> Row:
 
 
 def _told(own: Balance) -> bool:
-    return own.wasted > 0.0 or own.complete
+    return own.wasted > 0.0 or own.waste_complete

@@ -2,7 +2,7 @@
 
 from ..replay.arrays import NOW, RUNNING, State
 from ..replay.compiled import compiled
-from .registry import alias, order
+from .registry import order
 
 
 @compiled
@@ -25,6 +25,3 @@ def srtf(state: State, job: int) -> float:
 def srsf(state: State, job: int) -> float:
     """Order by remaining time times GPUs."""
     return remaining(state, job) * max(1, state.jobs[job].gpus)
-
-
-alias("oracle", "sjf-oracle+best-fit+easy")  # its name in version 0.1; records and commands of sites may have it

@@ -21,7 +21,17 @@ from .assessment import CLASSES, COLUMN, Assessment, ClassWatts, EnclosureVerdic
 from .energy import Closed, Counters, Place, Windows
 from .hardware import FloorBook
 from .holders import GpuHolder, GpuSlot, NodeShares, Share, allocations_by_node, holders, slots
-from .nodes import NodeJudge, Wall, count_states, home_partition, host_partition, in_doubt, is_unavailable, wall
+from .nodes import (
+    NodeJudge,
+    Wall,
+    count_states,
+    home_partition,
+    host_partition,
+    in_doubt,
+    is_unavailable,
+    unused_share,
+    wall,
+)
 from .readings import Fleet, LastWalls, WatchedGpu
 from .stranded import DemandMix, PendingQueue, fragmentation
 from .utilization import UtilizationWindow
@@ -111,7 +121,7 @@ class NodesAssessment:
         state = judge.node.state if judge.node is not None else None
         self.nodes.append(NodeVerdict(name, partition, state, found.watts, found.source, host_class, host_watts,
                                       found.disagreement_watts, count_states(verdicts),
-                                      len(verdicts) - len(measured)))
+                                      len(verdicts) - len(measured), unused_share(verdicts)))
         return self.nodes[-1]
 
     def _tally(self, node: str, partition: str, power_class: PowerClass, watts: float) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ...storage.power_classes import ALLOCATED, WASTED, PowerClass
+from ...storage.power_classes import WASTED, PowerClass
 from ...storage.records import IdleFloor, NodeState, StrandedCause
 
 NO_PARTITION = "(none)"
@@ -83,6 +83,8 @@ class NodeVerdict:
     """GPUs by state, every one of ``NODE_STATES``."""
     unmeasured_gpus: int = 0
     """GPUs without watts: what they draw is within ``host_watts``, where the node has a meter."""
+    unused_share: float = 0.0
+    """GPUs that are in service and that nobody uses, as a share of its GPUs."""
 
     @property
     def metered(self) -> bool:
@@ -93,6 +95,17 @@ class NodeVerdict:
     def host_known(self) -> bool:
         """Tell whether anything is known of what the node draws beside its GPUs."""
         return self.source not in ("", "gpus")
+
+    @property
+    def unused_watts(self) -> float | None:
+        """Return the part of ``host_watts`` that a busy node draws for GPUs that nobody uses; None where unmeasured.
+
+        The host of any other node is wholly wasted, or wholly apart, so that it has no such part.
+        """
+        if not self.unused_share or self.host_class not in (PowerClass.HOST_ACTIVE, PowerClass.UNMEASURED):
+            return 0.0
+        measured = self.host_known and self.host_class is PowerClass.HOST_ACTIVE
+        return self.host_watts * self.unused_share if measured else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,18 +194,26 @@ class Assessment:
         return {partition: counts[partition] for partition in self.gpus}
 
     @property
-    def unused_overhead_watts(self) -> dict[str, float]:
-        """Return by partition the part of ``host_active`` that belongs to the GPUs of busy nodes that nobody holds.
+    def unmeasured_busy_hosts(self) -> dict[str, int]:
+        """Return by partition the busy nodes with unused GPUs whose draw beside their GPUs nobody knows."""
+        counts = Counter(node.partition for node in self.nodes
+                         if node.host_class is PowerClass.HOST_ACTIVE and node.unused_watts is None)
+        return {partition: counts[partition] for partition in self.gpus}
+
+    @property
+    def unused_overhead_watts(self) -> dict[str, float | None]:
+        """Return the unused part of busy nodes by partition: contained in ``host_active``; None where none is measured.
 
         A host that runs one of eight GPUs is on for all of them: seven eighths of its watts serve nobody. Added to
-        ``node_overhead_empty`` it is what hosts draw for free GPUs, which does not depend on how jobs are spread.
+        ``node_overhead_empty`` it is what hosts draw for free GPUs, which does not fall when jobs are spread over more
+        nodes that are alike.
         """
-        found = dict.fromkeys(self.totals, 0.0)
+        found: dict[str, float | None] = dict.fromkeys(self.totals, 0.0)
+        unknown = self.unmeasured_busy_hosts
         for node in self.nodes:
-            count = sum(node.gpus.values())
-            if node.host_class is PowerClass.HOST_ACTIVE and count:
-                found[node.partition] += node.host_watts * (1.0 - node.gpus[ALLOCATED] / count)
-        return found
+            if node.unused_watts:
+                found[node.partition] = (found[node.partition] or 0.0) + node.unused_watts
+        return {partition: watts or (None if unknown.get(partition) else 0.0) for partition, watts in found.items()}
 
     @property
     def wall_watts(self) -> float:

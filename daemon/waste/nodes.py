@@ -281,6 +281,16 @@ def count_states(verdicts: Sequence[GpuVerdict]) -> dict[str, int]:
     return counts
 
 
+def unused_share(verdicts: Sequence[GpuVerdict]) -> float:
+    """Return the share of a node's GPUs that are in service and that nobody uses: a host that is on is on for all.
+
+    They are the GPUs for which an empty node's host is wasted: not held, not busy outside the scheduler, not drained.
+    """
+    unused = sum(not verdict.allocated and verdict.since_s is None and verdict.state is not PowerClass.UNAVAILABLE
+                 for verdict in verdicts)
+    return unused / len(verdicts) if verdicts else 0.0
+
+
 def in_doubt(places: list[GpuSlot], taken: Mapping[int, GpuHolder], settings: WasteSettings) -> bool:
     """Tell whether a job may be on another GPU of the node than the quiet one that was guessed for it."""
     guessed = (places[position].gpu for position, holder in taken.items() if holder.guessed)

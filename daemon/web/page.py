@@ -13,7 +13,7 @@ from jinja2 import Environment, FunctionLoader
 from ...exporters.hostlist import ranges
 from ...storage.eligibility import named_reason
 from ...storage.errors import StoreError
-from ...storage.power_classes import PowerClass
+from ...storage.power_classes import UNUSED_PART, UNUSED_PART_HELP, PowerClass
 from ...storage.power_down import PowerDown
 from ...storage.recommendations import ACTIONS, Placement, Recommendation
 from ...storage.records import Job, JobState
@@ -69,10 +69,6 @@ class PartitionBar:
         """Return the watts that are wasted, at least."""
         return self.balance.wasted
 
-    @property
-    def wasted_share(self) -> float:
-        """Return the share of the watts that are wasted, 0..1."""
-        return self.wasted_watts / self.watts if self.watts else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +101,7 @@ def bars(rows: Sequence[WasteRow]) -> tuple[PartitionBar, list[PartitionBar]]:
         partitions.setdefault(row.partition, []).append(part)
     within = scope(parts)
     return bar("", parts, within), sorted((bar(name, own, within) for name, own in partitions.items()),
-                                          key=lambda one: (-one.wasted_watts, one.name))
+                                          key=lambda one: (-one.balance.told, one.name))
 
 
 def part_of(rows: Sequence[WasteRow]) -> PartitionBar:
@@ -114,7 +110,8 @@ def part_of(rows: Sequence[WasteRow]) -> PartitionBar:
 
 
 def _part(row: WasteRow) -> HeadlineRow:
-    return HeadlineRow(row.node, row.power_class, row.power_watts, row.gpu is not None, row.power_source)
+    return HeadlineRow(row.node, row.power_class, row.power_watts, row.gpu is not None, row.power_source,
+                       row.unused_power_watts)
 
 
 def pending(view: View) -> list[Pending]:
@@ -228,6 +225,7 @@ def render(view: View, telemetry_path: str) -> str:
     return TEMPLATES.get_template("index.html").render(
         version=version("idlewatt"), telemetry_path=telemetry_path.lstrip("/"), refresh_s=REFRESH_S, now=view.now(),
         total=total, missing=_only(status), status=status, troubled=_troubled(status),
+        unused_part=UNUSED_PART, unused_help=UNUSED_PART_HELP,
         bars=partitions[:MOST_PARTITIONS], more_partitions=max(0, len(partitions) - MOST_PARTITIONS),
         leader=_leader(view), causes=_causes(view), wasters=wasters, more_wasters=wasting - len(wasters),
         pending=waiting[:MOST_JOBS], more_jobs=max(0, len(waiting) - MOST_JOBS),

@@ -50,6 +50,9 @@ class WasteRow:
     """Since when the GPU has been busy although nobody holds it."""
     flavour: str = ""
     """Of the job that holds the GPU; '' where it is of none, or nobody holds it."""
+    unused_power_watts: float | None = None
+    """Of the rest of a node: its unused part, contained in power_watts: what a busy node draws for GPUs that nobody
+    uses. None where that is not measured, and for a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,8 @@ class NodeRow:
     """What keeps new work off it first, where its scheduler has to be told; nobody here runs it."""
     unknown_use: str = ""
     """Why nobody can say whether it is worth powering down, although no job needs it; '' for all others."""
+    unused_power_watts: float | None = None
+    """What it draws, while jobs run on it, for GPUs that nobody uses; None where that is not measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,9 @@ class AdviceMetrics:
         "Time in seconds that all jobs together would have waited in the closed windows under the policy, by replay "
         "of the same jobs; subtract two policies to compare them.", "policy", cap=POLICIES)
     simulation_wait_error_ratio: Scalar = gauge(
-        "(Simulated - recorded) / recorded waiting of the policy that was active: how far to trust the replay.")
+        "Mean absolute error of simulated starts of the jobs that waited over their mean wait, under the scheduler's "
+        "own policy in the last replay of a day and the window: the figure of --check and of promotion. Not there "
+        "while fewer than ten jobs waited.")
     policy_info: Series = gauge(
         "What each policy is to us: incumbent (the scheduler's own), active (its advice goes out), fallback (where an "
         "active agent abstains), shadow or demoted; always 1.",

@@ -75,6 +75,9 @@ class GpuMetrics:
     unmeasured_hosts: Series = gauge(
         "Empty nodes with GPUs whose draw beside these nobody measures or estimates; it is in no wasted figure.",
         "partition", cap=PARTITIONS)
+    unmeasured_busy_hosts: Series = gauge(
+        "Busy nodes with GPUs that nobody uses whose draw beside their GPUs nobody measures or estimates; their unused "
+        "part is in no figure.", "partition", cap=PARTITIONS)
     outside_scheduler_since_timestamp_seconds: Series = gauge(
         "Since when a GPU has been busy although the scheduler says that nobody holds it, in seconds since the epoch.",
         "node", "gpu", cap=NODES * 8)

@@ -60,9 +60,10 @@ class PowerMetrics:
     unaccounted_power_watts: Scalar = gauge(
         "Power of all nodes less the sum of all classes, in watts: 0 unless the accounting is broken.")
     host_unused_watts: Series = gauge(
-        "Part of class host_active in watts that belongs to the GPUs of busy nodes that no job holds: a host that runs "
-        "one of eight GPUs is on for all. With class node_overhead_empty it is what hosts draw for free GPUs, however "
-        "jobs are spread.", "partition", cap=PARTITIONS)
+        "Unused part of busy nodes, in watts: of a node that uses one of eight GPUs, seven eighths of what its host "
+        "draws. Contained in class host_active and not to be added to the classes. Wasted power and this together do "
+        "not fall when jobs are spread over more nodes that are alike. Not there where it is not measured.",
+        "partition", cap=PARTITIONS)
     power_source_disagreement_watts: Scalar = gauge(
         "GPU power in excess of the wall meter, summed over nodes, in watts: meters average over a window.")
     gpu_idle_floor_watts: Series = gauge(

@@ -17,6 +17,9 @@ DOWN_POWER = f"sum by (cluster, node) (idlewatt_node_power_watts{{{DAEMON}}}) an
 NO_POWER = f"0 * sum(idlewatt_node_power_watts{{{DAEMON}}})"
 NO_ADVICE = f"0 * sum(idlewatt_advice_interval_seconds{{{DAEMON}}})"
 NO_WINDOW = "no window replayed yet"
+NO_ERROR = "no window or error known"
+"""Where the replay's own error is not known nothing is called a saving."""
+NOT_SURE = "not distinguishable from 0, +-"
 
 ENERGY, WAIT = (f"idlewatt_simulated_{what}_total{{{DAEMON}}}" for what in ("energy_joules", "wait_seconds"))
 ERROR = "max by (cluster) (idlewatt_simulation_{}_error_ratio{{" + DAEMON + "}})"
@@ -50,9 +53,19 @@ def _paid(joules: str, of: str) -> str:
     return f"sum{of} (({joules}) / 3.6e6 * on (cluster) group_left () {MEAN_PRICE})"
 
 
-def _off(spent: str) -> str:
-    """Return by how much the simulated energy of the time range may be off, going by the last window."""
-    return f"abs(max({ERROR.format('energy')})) * sum({_spent(spent)} and on (cluster, policy) {_role('incumbent')})"
+def _off(spent: str, what: str) -> str:
+    """Return by how much what was simulated of the time range may be off, going by the error of the last window."""
+    return f"abs(max({ERROR.format(what)})) * sum({_spent(spent)} and on (cluster, policy) {_role('incumbent')})"
+
+
+def _sure(saved: str, off: str) -> str:
+    """Return a saving, or a loss, that is more than the replay is off by; nothing while that is not known."""
+    return f"({saved}) > ({off}) or ({saved}) < -({off})"
+
+
+def _unsure(saved: str, off: str) -> tuple[tuple[str, str], ...]:
+    """Return by how much the replay is off where the saving is no more than that, as a figure beside it."""
+    return ((f"({off}) >= abs({saved})", NOT_SURE),)
 
 
 def build() -> str:
@@ -92,29 +105,33 @@ def _figures() -> Row:
 
 def _worth() -> Row:
     losing = ((None, "orange"), (0.0, "text"))
-    saved, off = f"{_saved_by_active(ENERGY)} / 3.6e6", f"{_off(ENERGY)} / 3.6e6"
+    saved, off = f"{_saved_by_active(ENERGY)} / 3.6e6", f"{_off(ENERGY, 'energy')} / 3.6e6"
+    sooner, by = f"{_saved_by_active(WAIT)} / 3600", f"{_off(WAIT, 'wait')} / 3600"
     kept = _paid(f"{_saved(ENERGY)} and on (cluster, policy) {_role('active')}", "")
     return (
         (5, number("Energy saved, if followed", "In the closed windows of the time range, by replay of "
                    "the same jobs: the scheduler's own policy less the active one. Shown only where "
                    "it is more than the replay is off by: a smaller figure is not distinguishable from 0. Orange: "
                    "following would have cost energy.",
-                   f"({saved}) > ({off}) or ({saved}) < -({off})", "kwatth", steps=losing, empty=NO_WINDOW,
-                   legend="saved", beside=((f"({off}) >= abs({saved})", "not distinguishable from 0, +-"),))),
+                   _sure(saved, off), "kwatth", steps=losing, empty=NO_ERROR, legend="saved",
+                   beside=_unsure(saved, off))),
         (4, number("Cost saved, if followed", "The same in money, at the mean price of the time range that idlewatt "
                    "published, with the site's PUE where that is set. No amount while the energy is not "
                    "distinguishable from 0.", f"({kept}) and (abs({saved}) > ({off}))", CURRENCY, steps=losing,
                    decimals=2, empty="none, or no price")),
         (5, number("Waiting hours saved, if followed", "The same of the time that all jobs together "
-                   "waited for their start. Orange: they would have waited longer.",
-                   f"{_saved_by_active(WAIT)} / 3600", "short", steps=losing, empty=NO_WINDOW)),
+                   "waited for their start, and by the same rule: shown only where it is more than the replay's error "
+                   "of waiting. Orange: they would have waited longer.",
+                   _sure(sooner, by), "short", steps=losing, empty=NO_ERROR, legend="saved",
+                   beside=_unsure(sooner, by))),
         (5, number("Error of the simulated energy", "(Simulated - measured) / measured energy under the scheduler's "
                    "own policy. A saving that is a smaller share than this is none.",
                    f"max({ERROR.format('energy')})", "percentunit", empty=NO_WINDOW)),
-        (5, number("Error of the simulated waiting", "(Simulated - recorded) / recorded waiting under the "
-                   "scheduler's own policy. Large where the scheduler does what no policy of ours describes: "
-                   "priorities, reservations, people.",
-                   f"max({ERROR.format('wait')})", "percentunit", empty="no wait or window yet")))
+        (5, number("Error of the simulated waiting", "How far starts of the jobs that waited are off under the "
+                   "scheduler's own policy, whichever way, as a share of what they waited: what --check tells and "
+                   "promotion asks for. Large where the scheduler does what no policy of ours describes: priorities, "
+                   "reservations, people. Unknown where fewer than ten jobs waited in the last day.",
+                   f"max({ERROR.format('wait')})", "percentunit", empty="too few waited")))
 
 
 def _now() -> Row:
@@ -168,7 +185,8 @@ def _savings() -> Row:
                    (_paid(f"abs(({_incumbent(ENERGY)}) * on (cluster) {ERROR.format('energy')})", ""),
                     "error of the simulation")), CURRENCY, signed=True, names=_BAND, empty="no price, or no window")),
         (8, lines("Hours of waiting saved against the scheduler's own policy", "The same, of the time that all jobs "
-                   "together waited for their start.",
+                   "together waited for their start. Where too few jobs waited the error is not known, and no curve "
+                   "is called a saving.",
                    _gap(WAIT, "wait", "3600"), "short", signed=True, names=_BAND, empty=NO_WINDOW)))
 
 
@@ -222,9 +240,10 @@ def _record() -> Row:
                              "Cost today": column(CURRENCY, decimals=2)}, order="Energy",
                     empty=NO_WINDOW)),
         (12, lines("Error of the simulation over time", "How far the replay of what really ran is off what was "
-                  "measured, either way.",
+                  "measured, either way: energy in all, and the starts of the jobs that waited as a share of their "
+                  "waits.",
                   ((f"abs({ERROR.format('energy')})", "energy, {{cluster}}"),
-                   (f"abs({ERROR.format('wait')})", "waiting, {{cluster}}")), "percentunit", empty=NO_WINDOW)))
+                   (ERROR.format("wait"), "waiting, {{cluster}}")), "percentunit", empty=NO_WINDOW)))
 
 
 def _closeness() -> Row:

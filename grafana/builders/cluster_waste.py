@@ -38,6 +38,9 @@ WASTED_COST = f"({_BY_QUARTERS} and on () ({WASTED_KWH})) or ({WASTED_KWH}) * on
 BY_PARTITION = f"sum by (partition) (increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range]))"
 COST_WORDS = ("The same in money, at the price that idlewatt published at each time, with the site's PUE where that is "
               "set. No amount while no price in this currency is known.")
+UNUSED = f"sum(idlewatt_host_unused_watts{{{PARTITION}}})"
+NO_HOST = f"sum(idlewatt_unmeasured_busy_hosts{{{PARTITION}}}) > 0"
+UNUSED_PART = "Unused part of busy nodes"
 SHARE = ((None, "green"), (0.15, "orange"), (0.3, "red"))
 
 NOT_HELD = any_of(row for row in POWER_CLASSES.values() if row.kind == "wasted" and not row.held)
@@ -81,13 +84,21 @@ def _figures() -> Row:
 
 def _watts() -> Row:
     return (
-        (16, lines("Where the watts go", "Every watt of every node in exactly one class. Blue works, warm colours are "
+        (12, lines("Where the watts go", "Every watt of every node in exactly one class. Blue works, warm colours are "
                    "wasted, the others are apart. The line is the power of the chosen nodes, at the wall where they "
                    "have meters: with all partitions chosen the stack must reach it.",
                    (*by_kind("class", "idlewatt_power_watts", PARTITION),
                     (f"sum(idlewatt_node_power_watts{{{MEMBERS}}})", "All nodes")),
                    "watt", stacked=True, names=CLASSES, over="All nodes")),
-        (8, bars("Wasted now, by reason", "Which reason to go after first. Free GPUs, usable or not, and empty nodes "
+        (6, lines("Wasted or unused", "What is wasted, and on top of it the unused part of busy nodes: of a node that "
+                  "uses one of eight GPUs, seven eighths of what its host draws. That part is contained in Node "
+                  "overhead and in no other class. The height of both does not fall when the same jobs are spread over "
+                  "more nodes that are alike. Where nothing of it is measured there is no second curve.",
+                  ((at_least(f"sum({WASTE})"), "Wasted"),
+                   (f"({UNUSED}) > 0 or (({UNUSED}) unless on () ({NO_HOST}))", UNUSED_PART)), "watt", stacked=True,
+                  names={"Wasted": ("Wasted", "#ef6c00"),
+                         UNUSED_PART: (UNUSED_PART, POWER_CLASSES["host_active"].color)})),
+        (6, bars("Wasted now, by reason", "Which reason to go after first. Free GPUs, usable or not, and empty nodes "
                  "are the scheduler's; the others are the job owners'.", f"sum by (reason) ({WASTE})", "reason", "watt",
                  names=CLASSES)))
 

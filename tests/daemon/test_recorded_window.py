@@ -32,6 +32,7 @@ from idlewatt.storage.records import (
 from idlewatt.storage.records import (
     Request as Asked,
 )
+from idlewatt.storage.simulated import Simulated
 
 NOW, HOUR, DAY = 1_795_219_200.0, 3600.0, 86400.0
 SINCE = NOW - 2 * DAY
@@ -50,6 +51,13 @@ def truth():
     """Return jobs that FIFO and first-fit would have placed just so: an 8-GPU job every two hours, taking turns."""
     return [job(number, SINCE + number * HOUR, SINCE + number * HOUR, SINCE + number * HOUR + 1.5 * HOUR, 8,
                 NODES[number % 2]) for number in range(46)]
+
+
+def swapped(at, number):
+    """Return jobs of an hour of which two wait, and the scheduler lets the younger of them go first."""
+    minutes = [(0, 0, 20, "n0"), (0, 0, 50, "n1"), (1, 30, 40, "n0"), (1, 20, 30, "n0")]
+    return [job(number + place, at + 60 * submit + place % 2, at + 60 * start, at + 60 * end, 8, node)
+            for place, (submit, start, end, node) in enumerate(minutes)]
 
 
 def watts(jobs, at):
@@ -230,12 +238,35 @@ def test_waiting_is_counted_within_the_window_and_beside_what_was_recorded(url):
     # Two jobs of eight GPUs hold the cluster for half of every hour; the scheduler let each wait for ten minutes.
     window = counterfactual.replayed(WindowRequest(url, NOW - 6 * HOUR, NOW - 3 * HOUR, ("fifo+first-fit+easy",)))
     assert window.wait_s["fifo+first-fit+easy"] == 0.0
-    assert window.wait_error_ratio == pytest.approx(-1.0)
     with History.read_only(url) as history:
         found = past(history, NOW - DAY, NOW - 3 * HOUR)
     run, _ = energies(found.cluster, found.workload, named("fifo+first-fit"), (NOW - DAY, NOW), MODEL)
     assert simulator_error.waited(run, found.started, NOW - 6 * HOUR, NOW - 3 * HOUR) == pytest.approx(3 * 600.0)
     assert simulator_error.waited(run, np.full_like(found.started, np.nan), NOW - 4 * HOUR, NOW - 3 * HOUR) > 10 * HOUR
+
+
+def test_errors_of_waits_that_cancel_in_the_sum_are_errors_and_the_same_as_the_check_tells(url):
+    policy = "fifo+first-fit+easy"
+    write(url, [one for hour in range(31) for one in swapped(SINCE + hour * HOUR, 4 * hour)])
+    until = SINCE + 30 * HOUR
+    window = counterfactual.replayed(WindowRequest(url, until - HOUR, until, (policy,)))
+    with History.read_only(url) as history:
+        told = simulator_error.check(history, until - HOUR - DAY, until, policy)
+    assert told.jobs_waited == 50
+    assert window.wait_error_ratio == told.wait_error_ratio == pytest.approx(600 / 1439.5)
+
+
+def test_of_few_jobs_that_waited_the_error_is_unknown_and_not_zero(url):
+    write(url, truth())
+    window = counterfactual.replayed(WindowRequest(url, NOW - 6 * HOUR, NOW - 3 * HOUR, ("fifo+first-fit+easy",)))
+    assert window.wait_error_ratio is None
+    assert simulator_error.FEWEST_WAITED == 10
+
+
+def test_a_signed_error_of_waits_that_an_earlier_version_recorded_is_not_told_as_this_one():
+    before = Simulated("fifo", NOW, 1.0, 1.0, 0.1, -0.3)
+    assert Counterfactual.restored([before]).wait_error_ratio is None
+    assert Counterfactual.restored([replace(before, wait_error_ratio=0.3)]).wait_error_ratio == 0.3
 
 
 def test_windows_add_up_to_one_long_window(url):

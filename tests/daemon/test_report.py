@@ -11,7 +11,7 @@ from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.sweep import SweepPlan
 
 HOSTILE = "<script>document.title='owned'</script>"
-POLICIES = ("fifo", "sjf-limit+best-fit+easy", "random-feasible", "oracle")
+POLICIES = ("fifo", "sjf-limit+best-fit+easy", "random-feasible", "sjf-oracle+best-fit+easy")
 
 
 def plan(jobs=300, ids=None):

@@ -25,7 +25,7 @@ def replayed():
     return sweep.replay(plan(), "fifo")
 
 
-def carried_out(made, folder, policies=("fifo", "oracle"), engine="processes"):
+def carried_out(made, folder, policies=("fifo", "sjf-oracle+best-fit+easy"), engine="processes"):
     told, found = [], Sweep(made, policies, Shelf(folder))
     found.carry_out(engine, 2, lambda done, total: told.append((done, total)))
     return found, told
@@ -46,7 +46,7 @@ def test_everything_that_an_outcome_depends_on_is_in_its_key():
     others = [replace(made, seed=1), replace(made, preemption_s=1.0), replace(made, power_down_s=60.0),
               replace(made, cluster=Cluster.from_spec("3x8")), replace(made, model=replace(made.model, host=1.0)),
               replace(made, workload=replace(work, gpus=work.gpus[::-1]))]
-    keys = {made.key("fifo"), made.key("oracle"), *(other.key("fifo") for other in others)}
+    keys = {made.key("fifo"), made.key("sjf-oracle+best-fit+easy"), *(other.key("fifo") for other in others)}
     assert len(keys) == 8
     assert plan().key("fifo") == made.key("fifo")
 
@@ -93,7 +93,7 @@ def test_days_that_differ_make_an_interval():
 
 def test_a_baseline_that_is_not_done_yet_leaves_its_columns_out():
     made = plan()
-    assert "jct_ratio" not in sweep.rows([sweep.replay(made, "fifo")], made, "oracle")[0]
+    assert "jct_ratio" not in sweep.rows([sweep.replay(made, "fifo")], made, "sjf-oracle+best-fit+easy")[0]
     assert sweep.rows([], made, "fifo") == []
 
 
@@ -125,7 +125,7 @@ def test_a_ray_cluster_of_two_nodes_gives_the_same_figures_and_tables(tmp_path, 
         ray.shutdown()
         cluster.shutdown()
     for name, path in tables.items():
-        assert {made.name for made in path.parent.iterdir()} == {"t.fifo.csv", "t.oracle.csv"}
+        assert {made.name for made in path.parent.iterdir()} == {"t.fifo.csv", "t.sjf-oracle+best-fit+easy.csv"}
         assert ("group," in (path.parent / "t.fifo.csv").read_text()) == (name == "groups_out")
     near, _ = carried_out(plan(), tmp_path / "near")
     assert [one.figures for one in far.outcomes()] == [one.figures for one in near.outcomes()]

@@ -75,6 +75,7 @@ def facts(**more) -> Published:
         "paper_inefficient_power_watts": {(a100, "limit"): 3380.0, (a100, "actual"): 4940.0},
         "unmeasured_gpus": {a100: 1, v100: 0},
         "unmeasured_hosts": {a100: 0, v100: 1},
+        "unmeasured_busy_hosts": {a100: 0, v100: 1},
         "outside_scheduler_since_timestamp_seconds": {("dgx01", "3"): 1_799_999_000.0},
         "gpu_error_info": {("dgx01", "5", "79"): 1, ("dgx02", "0", "31"): 1},
         "unmeasured_seconds_total": {a100: 120.0, v100: 0.0},

@@ -13,7 +13,7 @@ from idlewatt.exporters.dcgm import METRICS
 from idlewatt.grafana.builders import __main__ as built
 from idlewatt.grafana.builders import panels as made
 from idlewatt.grafana.builders import partitions
-from idlewatt.storage.power_classes import GPU_CODES, PowerClass
+from idlewatt.storage.power_classes import GPU_CODES, UNUSED_PART, PowerClass
 
 ROOT = Path(__file__).parents[2]
 OF_RULES = {'{cluster=~"$cluster"}', '{alertname=~"Gpu.*|WastedPowerHigh|EmptyNodesBurningPower|PowerSourcesDisagree|'
@@ -325,6 +325,27 @@ def test_a_policy_that_came_later_has_not_saved_what_was_spent_before_it_came(tm
     promtool("test", "rules", tmp_path / "test.yml")
 
 
+@pytest.mark.parametrize(("error", "saved", "unsure"), [(0.25, 50, None), (0.6, None, 60), (None, None, None)])
+def test_waiting_within_the_error_of_the_replay_or_without_a_known_one_is_no_saving(
+        tmp_path, promtool, error, saved, unsure):
+    advice = json.loads((ROOT / "grafana" / "dashboards" / "advice.json").read_text())
+    panel, = (panel for panel in panels(advice) if panel["title"] == "Waiting hours saved, if followed")
+    wait, role, of = "idlewatt_simulated_wait_seconds_total", "idlewatt_policy_info", 'cluster="c", instance="i"'
+    of = f'{of}, job="idlewatt"'
+    inputs = {f'{wait}{{{of}, policy="theirs"}}': "0+6000x60", f'{wait}{{{of}, policy="agent"}}': "0+3000x60",
+              f'{role}{{{of}, policy="theirs", role="incumbent"}}': "1x60",
+              f'{role}{{{of}, policy="agent", role="active"}}': "1x60"}
+    if error is not None:
+        inputs[f"idlewatt_simulation_wait_error_ratio{{{of}}}"] = f"{error}x60"
+    (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
+        "interval": "1m", "input_series": [{"series": series, "values": values} for series, values in inputs.items()],
+        "promql_expr_test": [{"expr": f"round({filled(target['expr'])}, 5)", "eval_time": "60m",
+                              "exp_samples": [] if value is None else [{"labels": "{}", "value": value}]}
+                             for target, value in zip(panel["targets"], (saved, unsure), strict=True)]}]}))
+    promtool("test", "rules", tmp_path / "test.yml")
+    assert "green" not in {step["color"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]}
+
+
 @pytest.mark.parametrize(("judged", "sure", "unsure"), [
     ({"a@1": (0.9, 0.8, 0.97), "b@1": (0.8, 0.5, 1.1)}, 0.9, None),  # b may be as bad as the scheduler
     ({"a@1": (0.9, 0.8, 1.0), "b@1": (0.95, 0.7, 1.2)}, None, 0.9),
@@ -422,3 +443,22 @@ def test_provisioning_is_grafanas_own_format_and_holds_no_secret():
     assert provider["type"] == "file"
     assert provider["options"]["foldersFromFilesStructure"] is True
     assert provider["allowUiUpdates"] is False
+
+
+@pytest.mark.parametrize(("known", "dark", "shown"), [("700x1", "0x1", 700), ("0x1", "0x1", 0), ("700x1", "1x1", 700),
+                                                      (None, "1x1", None), ("0x1", "1x1", None)])
+def test_the_unused_part_of_busy_nodes_is_drawn_above_what_is_wasted_and_is_never_zero_where_it_is_unknown(
+        tmp_path, promtool, known, dark, shown):
+    waste = json.loads((ROOT / "grafana" / "dashboards" / "cluster-waste.json").read_text())
+    panel, = (panel for panel in panels(waste) if panel["title"] == "Wasted or unused")
+    assert [target["legendFormat"] for target in panel["targets"]] == ["Wasted", UNUSED_PART]
+    assert panel["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] == "normal"
+    of = 'cluster="c", job="idlewatt", instance="i", partition="p"'
+    inputs = {f"idlewatt_unmeasured_busy_hosts{{{of}}}": dark}
+    if known is not None:
+        inputs[f"idlewatt_host_unused_watts{{{of}}}"] = known
+    (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
+        "interval": "1m", "input_series": [{"series": series, "values": values} for series, values in inputs.items()],
+        "promql_expr_test": [{"expr": chosen(panel["targets"][1]["expr"], "p"), "eval_time": "1m",
+                              "exp_samples": [] if shown is None else [{"labels": "{}", "value": shown}]}]}]}))
+    promtool("test", "rules", tmp_path / "test.yml")

@@ -22,7 +22,7 @@ from idlewatt.daemon.replay.compiled import cache_folder
 from idlewatt.daemon.replay.power import PowerModel
 from idlewatt.daemon.replay.workload import Workload
 
-REPLAYED = ("fifo", "oracle", "random-feasible", "srtf")
+REPLAYED = ("fifo", "sjf-oracle+best-fit+easy", "random-feasible", "srtf")
 
 
 def replay(policies: Sequence[str]) -> None:

@@ -67,11 +67,12 @@ BY_CHANCE = {
     *(f"advice: Who should have what others do not use {letter}" for letter in "ABCDE"),
     *(f"cluster-waste: Wasted now {letter}" for letter in "BC"), "health: Degraded for A",
     "partitions: In use outside the scheduler A", "node: In use outside the scheduler on the node A",
-    "node: Errors of the node's GPUs A",
+    "node: Errors of the node's GPUs A", *(f"advice: Waiting hours saved, if followed {letter}" for letter in "AB"),
     "GpuOutsideScheduler: idlewatt_outside_scheduler_since_timestamp_seconds", "GpuError: idlewatt_gpu_error_info",
 }
 """Empty until a job of several GPUs runs, or waits, for which there is something to be had; until a job starves beside
-one that leaves CPUs; or while all is measured and nobody works past the scheduler: that is chance."""
+one that leaves CPUs; or while all is measured and nobody works past the scheduler; or until ten jobs have waited: that
+is chance."""
 ENERGY_SAVED = {*(f"advice: Energy saved, if followed {letter}" for letter in "AB"),
                 "advice: Cost saved, if followed A"}
 """Answered are the energy saved and its cost, or that it cannot be told from nothing; which is chance."""
@@ -86,7 +87,7 @@ NO_RULES = {"health: Recording rules A"}
 """The one panel that asks for a recorded series: it tells that there are none."""
 NO_WINDOW = {
     "GpuAdviceModelDrift: idlewatt_simulation_energy_error_ratio",
-    *ENERGY_SAVED, "advice: Waiting hours saved, if followed A",
+    *ENERGY_SAVED, *(f"advice: Waiting hours saved, if followed {letter}" for letter in "AB"),
     "advice: Error of the simulated energy A", "advice: Error of the simulated waiting A",
     *(f"advice: {panel} {letter}" for letter in "AB" for panel in (
         "Energy saved against the scheduler's own policy", "Cost saved against the scheduler's own policy",

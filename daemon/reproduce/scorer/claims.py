@@ -57,8 +57,8 @@ def preface(findings: Findings) -> list[str]:
             "their own on made-up sites of eight nodes and then replayed, unchanged, on sites of 4 to 128. Every "
             "policy but random-feasible, which is greedy, backfills as EASY does; all see the same traces. The best "
             "heuristic is the one that turns out best on that very site, which an operator cannot know beforehand. "
-            "Intervals are 95 % bootstraps over traces and training seeds. random-feasible and oracle (true run times) "
-            "are shown for scale.",
+            "Intervals are 95 % bootstraps over traces and training seeds. random-feasible and sjf-oracle, which is "
+            "shortest job first told the true run times, are shown for scale; neither is a bound.",
             "Small sites are judged by more traces than large ones, as fewer jobs leave more to chance. Where traces "
             "are few, as on the largest sites, a bootstrap's interval is narrower than it should be.",
             "The sites are made up: 40 users with 6 recurring kinds of jobs each, log-normal run times, bursts, every "

@@ -16,7 +16,7 @@ from ...replay.outcome import Interval
 
 HEURISTICS = tuple(f"{order}+best-fit+easy" for order in ("fifo", "sjf-limit", "sjf-prediction", "qssf", "wfp3",
                                                           "limit-aged"))
-BOUNDS = ("random-feasible", "oracle")
+BOUNDS = ("random-feasible", "sjf-oracle+best-fit+easy")
 RESAMPLES = 2000
 
 

@@ -262,11 +262,11 @@ def test_a_judgement_is_published_policy_by_policy(rig, service):
     rows = [{"policy": name, "jct_mean_s": 10.0, "jct_p99_s": 90.0, "wait_mean_s": 1.0, "wait_p99_s": 9.0,
              "energy_joules": 5.0, "energy_ratio": {"estimate": 1.0, "low": 0.99, "high": None},
              "jct_ratio": {"estimate": 0.9, "low": 0.8, "high": None}}
-            for name in ("scorer@1", FIFO, "oracle")]
+            for name in ("scorer@1", FIFO, "sjf-oracle")]
     service._history.decide(decided("scorer@1", Decision.REFUSE, 1e9, "nightly", rows=rows))
     service.advise()
     facts = published(service)
-    assert facts.heldout_jct_seconds["oracle", "p99"] == 90
+    assert facts.heldout_jct_seconds["sjf-oracle", "p99"] == 90
     assert facts.heldout_jct_ratio["scorer@1", "estimate"] == 0.9
     assert facts.heldout_energy_joules["scorer@1", "on"] == 5.0
     assert facts.heldout_energy_ratio["scorer@1", "on", "low"] == 0.99

@@ -15,9 +15,10 @@ from idlewatt.daemon.cli._screen import Picture, screen, summary
 URL = "http://127.0.0.1:9723"
 
 
-def waste(power_class: str, power: float | None, gpu: int | None = 0, source: str = "") -> dict:
+def waste(power_class: str, power: float | None, gpu: int | None = 0, source: str = "",
+          unused: float | None = 0.0) -> dict:
     return {"partition": "A100", "node": "dgx-a100-01", "power_class": power_class, "power_watts": power, "gpu": gpu,
-            "power_source": source}
+            "power_source": source, "unused_power_watts": unused}
 
 
 def job(job_id: str, submit_s: float = 0.0, state: str = "pending", gpus: int = 2, **more) -> dict:
@@ -77,6 +78,19 @@ def test_without_a_wall_meter_nothing_is_said_to_be_at_the_wall():
     rows = [waste("productive", 300.0), waste("host_active", 400.0, None, "estimated")]
     assert "700 W of GPUs and estimated hosts, 0 W wasted (0 %)" in drawn(picture(waste=rows))
     assert not any("at the wall" in line for line in summary(picture(waste=rows)))
+
+
+@pytest.mark.parametrize(("unused", "said", "share"), [(1500.0, "1.50 kW", "15 %"), (None, "not measured", "")])
+def test_the_unused_part_of_busy_nodes_stands_below_its_class_and_in_the_title(unused, said, share):
+    rows = [*ANSWERS["waste"][:-1], waste("host_active", 2000.0, None, "ipmi", unused)]
+    for lines in (drawn(picture(waste=rows)).splitlines(), list(summary(picture(waste=rows)))):
+        above, part = (next(line for line in lines if label in line and "wasted" not in line)
+                       for label in ("Node overhead (CPU, fans)", "  Unused part of busy nodes"))
+        assert lines.index(part) == lines.index(above) + 1
+        assert part.split("nodes")[1].replace("█", "").split() == [*said.split(), *share.split()]
+    title = {1500.0: "3.50 kW wasted or unused (35 %: 2.00 kW wasted, 1.50 kW unused part of busy nodes)",
+             None: "at least 2.00 kW wasted or unused, unused part of 1 busy node not measured"}[unused]
+    assert f"10.00 kW at the wall, {title}" in next(summary(picture(waste=rows)))
 
 
 def test_gpus_in_use_outside_the_scheduler_are_named():

@@ -9,6 +9,13 @@ def rows(shell):
     return DaemonView(shell.service, lambda: shell.service.settings).waste()
 
 
+def headed(text):
+    """Return the headline, which a narrow terminal breaks, the headings, and the lines below."""
+    lines = [line.strip() for line in text.splitlines()]
+    headings = next(place for place, line in enumerate(lines) if line.startswith("class "))
+    return " ".join(lines[:headings]), lines[headings], lines[headings + 1:]
+
+
 def test_the_classes_add_up_to_the_wall_and_to_all(shell):
     found = shell.json("waste")
     wall = sum(node.wall_watts for node in shell.service.known.assessment.nodes)
@@ -31,15 +38,29 @@ def test_the_same_watts_whatever_they_are_added_up_by(shell, by, key):
 
 
 def test_the_worst_comes_first(shell):
-    wasted = [row["wasted_power_watts"] for row in shell.json("waste", "--by", "node")]
-    assert wasted == sorted(wasted, reverse=True)
-    assert wasted[0] > 0
+    found = [row["wasted_power_watts"] + row["unused_power_watts"] for row in shell.json("waste", "--by", "node")]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > 0
+
+
+def test_the_unused_part_of_busy_nodes_is_told_within_its_class_and_the_same_whatever_it_is_added_up_by(shell):
+    unused = sum(node.unused_watts for node in shell.service.known.assessment.nodes)
+    assert unused > 0
+    by_class = {row["class"]: row for row in shell.json("waste")}
+    assert by_class["host_active"]["unused_power_watts"] == pytest.approx(unused)
+    assert by_class["host_active"]["unused_power_watts"] <= by_class["host_active"]["power_watts"]
+    assert sum(row["unused_power_watts"] for row in by_class.values()) == pytest.approx(unused)
+    for by in ("partition", "node", "user"):
+        assert sum(row["unused_power_watts"] for row in shell.json("waste", "--by", by)) == pytest.approx(unused)
+    headline, columns, _ = headed(shell.text("waste"))
+    assert headline.endswith(" W unused part of busy nodes)")
+    assert "unused W" in columns
 
 
 def test_the_table_and_the_spreadsheet_say_the_same(shell):
-    headline, *table = shell.text("waste").splitlines()
+    headline, _, table = headed(shell.text("waste"))
     assert " at the wall, " in headline
-    assert len(table) == 1 + len(shell.csv("waste"))
+    assert len(table) == len(shell.csv("waste"))
 
 
 def test_only_one_partition(shell):

@@ -144,7 +144,7 @@ def terms(text):
 @pytest.fixture
 def clairvoyant(chooser, monkeypatch):  # noqa: F811
     """Let the chooser choose what nobody else can do: to know how long jobs will run."""
-    choices = (*CHOICES, "oracle")
+    choices = (*CHOICES, "sjf-oracle+best-fit+easy")
     monkeypatch.setattr("chooser.CHOICES", choices)
     monkeypatch.setattr("chooser.SCHEMA", {"choices": list(choices)})
     monkeypatch.setattr("chooser.LIKE", {"jct": np.zeros(len(choices), np.float32)})

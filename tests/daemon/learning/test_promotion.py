@@ -91,7 +91,7 @@ LAX = PromotionCriteria(group=3.0, tail=9.0)
 
 
 def test_an_agent_that_beats_the_incumbent_and_every_heuristic_is_promoted(long_held_out):
-    found = verdict(Agent("oracle"), long_held_out, terms=LAX)
+    found = verdict(Agent("sjf-oracle+best-fit+easy"), long_held_out, terms=LAX)
     assert found.decision is Decision.PROMOTE, found.reason
     assert set(found.against) == {INCUMBENT, found.best}
     assert all(one.low <= one.estimate <= one.high < 1 for one in found.against.values())
@@ -126,7 +126,7 @@ def test_one_that_is_worse_throughout_its_interval_is_called_worse(long_held_out
 
 
 def test_better_at_one_look_is_not_yet_enough_for_somebody_who_looks_every_night():
-    found = verdict(Agent("oracle"), [stretch(days=16, jobs=3000)], terms=replace(LAX, error=1e-9))
+    found = verdict(Agent("sjf-oracle+best-fit+easy"), [stretch(days=16, jobs=3000)], terms=replace(LAX, error=1e-9))
     assert found.against[INCUMBENT].high < 1
     assert found.decision is Decision.SHADOW
     assert "not yet surely if one looks every night" in found.reason
@@ -222,7 +222,7 @@ def test_each_condition_has_its_interval(held_out):
 
 
 def test_too_little_history_promotes_nobody():
-    found = verdict(Agent("oracle"), [stretch(days=3, jobs=800)])
+    found = verdict(Agent("sjf-oracle+best-fit+easy"), [stretch(days=3, jobs=800)])
     assert found.decision is Decision.SHADOW
     assert "not enough yet: only 3.0 held-out days" in found.reason
     assert not found.against[INCUMBENT].known
@@ -244,18 +244,18 @@ def test_whoever_listens_hears_how_many_replays_are_done_of_how_many():
 
 def test_a_heuristic_is_called_by_its_name_and_an_agent_by_its_kind_and_version():
     assert judge(named(INCUMBENT), INCUMBENT, (), []).model == INCUMBENT
-    assert judge(Agent("oracle", kind="scorer", version="7"), INCUMBENT, (), []).model == "scorer@7"
+    assert judge(Agent("sjf-oracle+best-fit+easy", kind="scorer", version="7"), INCUMBENT, (), []).model == "scorer@7"
 
 
 def test_no_history_at_all_promotes_nobody():
-    found = verdict(Agent("oracle"), [])
+    found = verdict(Agent("sjf-oracle+best-fit+easy"), [])
     assert found.decision is Decision.SHADOW
     assert "only 0.0 held-out days with 0 jobs" in found.reason
     json.dumps(found.figures())
 
 
 def test_history_that_the_agent_was_trained_on_is_no_test(held_out):
-    found = verdict(Agent("oracle", history_until_s=2 * DAY), held_out)
+    found = verdict(Agent("sjf-oracle+best-fit+easy", history_until_s=2 * DAY), held_out)
     assert found.decision is Decision.SHADOW
     assert "trained on a part of this history" in found.reason
 
@@ -267,7 +267,7 @@ def test_an_incumbent_whose_replay_is_far_from_what_happened_proves_nothing(held
     # Half of the jobs start to the second: the median says nothing of those that waited.
     errors = {} if mean_s is None else {"p50": 0.0}
     fidelity = Fidelity(INCUMBENT, 100, missed, errors, mean_s, None, 1.0, None, None, 40, ratio)
-    found = verdict(Agent("oracle"), held_out, fidelity=fidelity)
+    found = verdict(Agent("sjf-oracle+best-fit+easy"), held_out, fidelity=fidelity)
     assert found.decision is Decision.SHADOW
     assert words in found.reason
 
@@ -343,7 +343,7 @@ def test_jobs_that_can_never_run_count_for_nobody(held_out):
 
 
 def test_the_same_exam_gives_the_same_verdict_and_it_can_be_written_down(held_out):
-    first, again = (verdict(Agent("oracle"), held_out, seed=3) for _ in range(2))
+    first, again = (verdict(Agent("sjf-oracle+best-fit+easy"), held_out, seed=3) for _ in range(2))
     assert json.dumps(first.figures()) == json.dumps(again.figures())
     told = json.loads(json.dumps(first.figures()))
     assert told["rows"][0]["policy"] == "agent@1"

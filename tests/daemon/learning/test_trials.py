@@ -52,7 +52,7 @@ def test_jobs_that_ran_into_their_limit_are_no_leak(earlier):
 
 
 def test_who_knows_run_times_is_no_candidate(earlier):
-    assert "knows true run times" in unfit("oracle", earlier.workload)
+    assert "knows true run times" in unfit("sjf-oracle+best-fit+easy", earlier.workload)
     assert not any("oracle" in name for name in shortlist([earlier], FIFO))
 
 

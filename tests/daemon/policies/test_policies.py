@@ -178,3 +178,8 @@ def test_deciding_leaves_the_state_as_it_was():
         named("limit-aged+random-fit+easy").decide(decision.state)
         after = {name: getattr(decision.state.arrays, name).tobytes() for name in ("nodes", "jobs", "words", "heap")}
         assert before == after
+
+
+def test_the_name_oracle_is_refused_with_the_name_of_what_it_was():
+    with pytest.raises(ValueError, match=r"^policy 'oracle' is now called sjf-oracle\+best-fit\+easy$"):
+        named("oracle")

@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idlewatt.daemon.settings.waste import EnclosureSettings, WasteSettings
+from idlewatt.daemon.view import _gpu_rows, _host_row
 from idlewatt.daemon.waste import NO_PARTITION, WasteAccountant
 from idlewatt.daemon.waste.accountant import Enclosures, rack_parts
+from idlewatt.daemon.web.page import bars
 from idlewatt.storage.power_classes import WASTED, PowerClass
 from idlewatt.storage.records import Node, NodeState, SchedulerSnapshot, StrandedCause
 from idlewatt.storage.telemetry import EnclosureReading, NodeReading, Telemetry
@@ -145,6 +147,67 @@ def test_spreading_jobs_over_nodes_changes_nothing_of_what_hosts_draw_for_free_g
         assert watts[PowerClass.NODE_OVERHEAD_EMPTY] + found.unused_overhead_watts["gpu"] == 1200.0
         assert found.unused_overhead_watts["gpu"] <= watts[PowerClass.HOST_ACTIVE]
         assert sum(watts.values()) == pytest.approx(found.wall_watts)
+
+
+def told(found):
+    """Return what the headline calls wasted or unused."""
+    rows = [row for gpu in found.gpu_verdicts for row in _gpu_rows(gpu, "")] + [_host_row(node) for node in found.nodes]
+    return bars(rows)[0].balance
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_spreading_the_same_jobs_over_more_nodes_never_lowers_what_is_told_as_wasted_or_unused(site, data):
+    """Nodes are alike; a host that is in use draws no less than an empty one, and more the more GPUs are in use."""
+    count, size = data.draw(st.integers(2, 5)), data.draw(st.integers(1, 8))
+    empty, busy, each = (data.draw(st.floats(0, most)) for most in (2000, 500, 100))
+    jobs = data.draw(st.lists(st.tuples(st.floats(51, 400), st.just(0.0) | st.floats(0, 1)), max_size=count * size))
+    slots = [(node, index) for node in range(count) for index in range(size)]
+    packed, spread = slots[:len(jobs)], sorted(slots, key=lambda slot: slot[::-1])[:len(jobs)]
+    anyhow = data.draw(st.permutations(slots))[:len(jobs)]
+
+    def assessed(places):
+        gpus = {(f"dgx-{node}", index): site.gpu(index, f"dgx-{node}") for node, index in slots}
+        running = []
+        for number, ((node, index), (watts, u)) in enumerate(zip(places, jobs, strict=True)):
+            gpus[f"dgx-{node}", index] = site.gpu(index, f"dgx-{node}", watts=watts, u=u)
+            running.append(site.running(str(number), f"dgx-{node}", (index,)))
+        nodes, walls = [], []
+        for node in range(count):
+            held = sum(one == node for one, _ in places)
+            own = sum(gpu.power_watts for (name, _), gpu in gpus.items() if name == f"dgx-{node}")
+            nodes.append(site.node(f"dgx-{node}", gpus=size, gpus_allocated=held))
+            walls.append(site.wall(own + empty + (busy + each * held if held else 0.0), f"dgx-{node}"))
+        return site.judge(nodes, running, gpus.values(), walls)
+
+    first, *others = (assessed(places) for places in (packed, spread, anyhow))
+    for found in others:
+        assert told(found).told >= told(first).told - 1e-6
+        assert sum(sum(watts.values()) for watts in found.totals.values()) == pytest.approx(found.wall_watts)
+        assert told(found).unused <= told(found).watts[PowerClass.HOST_ACTIVE] + 1e-6
+
+
+def test_the_unused_part_of_a_busy_node_without_a_meter_is_unknown_and_not_zero(site):
+    nodes = [site.node(f"dgx-{number}", gpus=2) for number in range(2)]
+    gpus = [gpu for node in nodes for gpu in (site.gpu(0, node.name, u=0.9, watts=300.0), site.gpu(1, node.name))]
+    jobs = [site.running("1"), site.running("2", "dgx-1")]
+    dark = site.judge(nodes, jobs, gpus)
+    assert (dark.unused_overhead_watts, dark.unmeasured_busy_hosts) == ({"gpu": None}, {"gpu": 2})
+    assert told(dark).unused_words == "not measured"
+    half = site.judge(nodes, jobs, gpus, [site.wall(751.0)])
+    assert (half.unused_overhead_watts, half.unmeasured_busy_hosts) == ({"gpu": 200.0}, {"gpu": 1})
+    assert told(half).unused_words == "at least 200 W"
+    full = site.judge(nodes[:1], [site.running(indexes=(0, 1))], gpus[:2])
+    assert (full.unused_overhead_watts, full.unmeasured_busy_hosts) == ({"gpu": 0.0}, {"gpu": 0})
+
+
+def test_gpus_that_work_past_the_scheduler_or_are_drained_are_no_unused_part(site):
+    draining = site.judge([site.node(state=NodeState.DRAINING, gpus=2, gpus_allocated=1)], [site.running()],
+                          [site.gpu(0), site.gpu(1)], [site.wall(502.0)])
+    assert draining.unused_overhead_watts == {"gpu": 0.0}
+    outside = site.judge([site.node(gpus=2)], gpus=[site.gpu(0, u=0.9, watts=300.0), site.gpu(1)],
+                         walls=[site.wall(751.0)])
+    assert outside.unused_overhead_watts == {"gpu": 200.0}
 
 
 def test_a_server_without_gpus_is_empty_only_when_its_cpus_are(site):

@@ -121,7 +121,7 @@ def waste_rows() -> tuple[WasteRow, ...]:
     rows += [gpu("dgx01", 4 + index, klass.ALLOCATED_IDLE, 88.0, user="bob", job_id="4712", activity=0.0)
              for index in range(2)]
     rows += [gpu("dgx01", 6 + index, klass.STRANDED, 52.0) for index in range(2)]
-    rows += [WasteRow("a100", "dgx01", klass.HOST_ACTIVE, 1210.0, power_source="ipmi")]
+    rows += [WasteRow("a100", "dgx01", klass.HOST_ACTIVE, 1210.0, power_source="ipmi", unused_power_watts=302.5)]
     rows += [gpu("dgx02", index, klass.IDLE_UNALLOCATED, 51.0, idle_floor_watts=51.0, floor_source="learned")
              for index in range(8)]
     rows += [WasteRow("a100", "dgx02", klass.NODE_OVERHEAD_EMPTY, 830.0, wasted=True, power_source="ipmi")]

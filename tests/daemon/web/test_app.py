@@ -110,8 +110,10 @@ def test_every_link_of_the_page_resolves_t11(client):
 
 def test_page_is_a_persons_page(client):
     page = client.get("/").text
-    assert "<title>at least 1.75 kW wasted, 720 W not measured – idlewatt</title>" in page
-    assert "<strong>at least 1.75 kW wasted</strong> of 6.79 kW at the wall, 720 W not measured</p>" in page
+    parts = "at least 1.75 kW wasted, 302 W unused part of busy nodes"
+    assert f"<title>at least 2.05 kW wasted or unused ({parts}), 720 W not measured – idlewatt</title>" in page
+    assert "<strong>at least 2.05 kW wasted or unused</strong> of 6.79 kW at the wall, 720 W not measured</p>" in page
+    assert f'<p class="note" id="unused">{parts}</p>' in page
     assert "Start now" in page
     assert "<code>dgx02</code> × 8" in page
     assert "expected in 2 h 10 min" in page
@@ -130,6 +132,20 @@ def test_page_says_unknown_and_not_zero_where_nothing_is_measured(view, client):
     assert "<title>waste unknown, 4.90 kW not measured – idlewatt</title>" in page
     assert "<strong>waste unknown</strong> in 4.90 kW at the wall, 4.90 kW not measured</p>" in page
     assert "0 W wasted" not in page
+
+
+@pytest.mark.parametrize(("power", "unused", "said"), [
+    (400.0, 300.0, ("300 W", "30 %")), (400.0, 0.0, ("0 W", "0 %")), (None, None, ())])
+def test_the_table_tells_the_unused_part_of_busy_nodes_below_its_class(view, client, power, unused, said):
+    view.waste_rows = (WasteRow("a100", "dgx01", PowerClass.HOST_ACTIVE, power, unused_power_watts=unused,
+                                power_source="ipmi" if power else "gpus"),
+                       WasteRow("a100", "dgx01", PowerClass.PRODUCTIVE, 600.0, gpu=0))
+    page = client.get("/").text
+    _, _, after = page.partition('<tr class="contained">')
+    assert bool(after) == bool(said)
+    assert all(f'<td class="number">{words}</td>' in after.partition("</tr>")[0] for words in said)
+    assert ("Unused part of busy nodes <span" in after.partition("</tr>")[0]) == bool(said)
+    assert ("unused part of 1 busy node not measured" in page) == (unused is None)
 
 
 def test_page_says_what_is_wholly_known_without_a_doubt(view, client):
@@ -348,7 +364,7 @@ def test_bar_adds_up_and_starts_with_waste():
     assert one.wasted_watts == 10.0 * len(WASTED)
     assert [slice.wasted for slice in one.slices] == [row.wasted for row in PowerClass]
     assert one.slices[-1].x + one.slices[-1].width == pytest.approx(1000, abs=0.1)
-    assert part_of([]).wasted_share == 0.0
+    assert part_of([]).balance.told_share == 0.0
 
 
 def test_bars_show_the_most_wasteful_partition_first():

@@ -111,3 +111,10 @@ def test_models_are_judged_by_traces_that_none_of_them_has_seen():
     fit = config.fit(0).workload.run
     assert not np.array_equal(fit, config.select[0].workload.run)
     assert len(config.select) == trial.SELECT
+
+
+def test_the_row_that_is_told_run_times_says_which_heuristic_it_is():
+    assert BOUNDS == ("random-feasible", "sjf-oracle+best-fit+easy")
+    found = claims.Findings([cell(110.0, 100.0)], {}, [], [])
+    assert "sjf-oracle" in claims.regimes(found.regimes).tables[0].headings
+    assert "sjf-oracle, which is shortest job first told the true run times" in claims.preface(found)[0]
