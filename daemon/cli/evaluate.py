@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from ._history import JobSource
 from ._store import found, settings, store, uses_models
 
 if TYPE_CHECKING:
+    from ..agents.kinds import Stretch
     from ..learning.models import ModelStore, StoredModel
     from ..learning.promotion_criteria import PromotionCriteria
     from ..learning.training import TrainingJob
@@ -59,7 +61,7 @@ def command(model: str, source: str | None, incumbent: str | None, seed: int | N
         where = JobSource(order.source, config_file, order.trace_format, speeds=order.speeds)
         order = replace(order, source=shown(order.source), incumbent=incumbent or order.incumbent,
                         seed=order.seed if seed is None else seed)
-        _judge(models, known, order, where, PromotionCriteria.of(settings(config_file).training.terms), style)
+        _judge(models, known, order, where, PromotionCriteria.of(where.told(settings(config_file))), style)
     except (ModelError, TrainingError) as error:
         raise click.ClickException(str(error)) from error
 
@@ -76,15 +78,30 @@ def _judge(models: ModelStore, model: StoredModel, order: TrainingJob, where: Jo
         now_s = now_of(where)
         foreign_s = now_s - TEST_MOST_S
         since_s = foreign_s if seen_s == float("-inf") else seen_s
-        order = replace(order, since_s=since_s - WARM_UP_S, until_s=min(now_s, since_s + TRIAL_S))
+        # What jobs will take is foretold from all that came before them, as it was for the training.
+        begins_s = order.since_s if order.since_s is not None and seen_s > float("-inf") else since_s - WARM_UP_S
+        order = replace(order, since_s=min(begins_s, since_s - WARM_UP_S), until_s=min(now_s, since_s + TRIAL_S))
     material = read(where, order)
-    tell(material.notes)
     stretches = held_out(material, seen_s)
+    tell([*material.notes, *_other_jobs(model, stretches, seen_s)])
     faithful = fidelity(where, order, stretches[0].since_s)
     with judging():
         verdict = examined(models, model, stretches, order.incumbent, seed=order.seed, foreign=seen_s == float("-inf"),
                            terms=terms, fidelity=faithful)
     show_verdict(verdict, style, stated(where.config_file))
+
+
+def _other_jobs(model: StoredModel, stretches: Sequence[Stretch], seen_s: float) -> Iterator[str]:
+    """Yield that these are not the jobs which the training itself was judged by, where some came later."""
+    from ..learning.training import TrainingJob
+
+    until_s = TrainingJob.read(model.folder).until_s
+    if until_s is None or seen_s == float("-inf"):
+        return
+    later = sum(int((stretch.workload.submit >= until_s).sum()) for stretch in stretches)
+    if later:
+        yield (f"these are not the jobs that its training was judged by: {later} of them came after it, so that the "
+               "two verdicts may differ")
 
 
 def _seen_until(model: StoredModel, order: TrainingJob) -> float:
