@@ -22,9 +22,9 @@ HALF_LIVES = 10
 
 
 def told(settings: Configured, history: HistoryReader) -> Configured:
-    """Return settings whose incumbent, unless one is configured, decides as the scheduler told of itself last."""
+    """Return settings with the incumbent and the power-down that the scheduler told last, where none is configured."""
     last = history.scheduler_configuration()
-    return settings if last is None else settings.told(dict(last.rules.site.priority))
+    return settings if last is None else settings.told(dict(last.rules.site.priority), last.rules.site.power_down_s)
 
 
 def recorded_scheduling(history: HistoryReader, at_s: float | None = None) -> Scheduling:

@@ -117,7 +117,8 @@ class Service:
             self._learn(snapshot=hung, waits=self._waits.noted(hung.jobs))
             if any(watched.snapshot.fresh for watched in read if watched.role == "scheduler"):
                 self._keep(partial(self._history.record_snapshot, with_parts(hung, self.known.telemetry.gpus)))
-            self._compare_with(self.settings.told(dict(hung.rules.site.priority)))
+            site = hung.rules.site
+            self._compare_with(self.settings.told(dict(site.priority), site.power_down_s))
 
     def _compare_with(self, settings: Settings) -> None:
         """Take what the scheduler tells of itself for the incumbent, as soon as it does."""

@@ -136,6 +136,8 @@ class SchedulerSettings:
     """``SchedulerParameters`` as they are."""
     priority: tuple[tuple[str, str], ...] = ()
     """Settings of priorities by name, as they are."""
+    power_down_s: float | None = None
+    """After so long an empty node is powered down by the scheduler; None where it is never, or nobody told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class SchedulerConfiguration:
 def configuration_of(snapshot: SchedulerSnapshot) -> SchedulerConfiguration | None:
     """Return what of a snapshot is configuration; None where its source tells no settings."""
     rules = snapshot.rules
-    if not rules.site.priority and not rules.site.parameters:
+    if not rules.site.priority and not rules.site.parameters and rules.site.power_down_s is None:
         return None
     qos = None if rules.qos is None else tuple(map(_qos, rules.qos))
     shares = None if rules.associations is None else tuple(map(_shares, rules.associations))

@@ -48,6 +48,8 @@ STRETCH_JOBS, STRETCH_MOST_DAYS = 3000, 14
 """A made-up stretch is so many days that it holds about so many jobs: learning replays thousands of them."""
 DRAWS, FEWEST_DRAWN = 50, 40
 """A history in bursts has empty days: a stretch with fewer jobs, the warm-up left out, is drawn again so often."""
+REDRAWS, FEWEST_COUNTED = 8, 20
+"""Users are drawn, too: a stretch that then holds fewer jobs than a training needs is drawn again so often."""
 LOAD = (0.8, 1.3)
 JITTER = 0.2
 """Standard deviation of the logarithm by which run times differ from what was recorded."""
@@ -190,8 +192,7 @@ class Bootstrap:
     def __call__(self, number: int) -> Stretch:
         """Return the stretch of that number."""
         rng = np.random.default_rng((self.seed, number))
-        begins = self._begins(rng)
-        rows, submit = self._jobs(rng, begins)
+        begins, rows, submit = self._made_up(rng)
         pace = self._pace(rows) / rng.uniform(*LOAD)
         submit = self.since_s + pace * (submit - self.since_s)
         order = np.argsort(submit, kind="stable")
@@ -200,6 +201,39 @@ class Bootstrap:
         work = taken(self.workload, rows, submit=submit, run=self._jittered(rng, rows), dependency=alone)
         cluster = self.cluster.with_events([*self._recorded_events(begins, pace), *self._outages(rng, pace)])
         return Stretch(cluster, work, self.since_s + pace * DAY_S, self.speeds, power=self.power)
+
+    def _made_up(self, rng: np.random.Generator) -> tuple[Floats, Rows, Floats]:
+        """Return when the drawn days begin, their jobs, and when these come.
+
+        Whether a history has jobs enough must not hang on a draw: its fullest days tell, as they were. They are also
+        what is returned where several draws hold hardly a job.
+        """
+        rows, submit = self._days(self._fullest)
+        for _ in range(REDRAWS if self._counted(submit) >= FEWEST_COUNTED else 0):
+            begins = self._begins(rng)
+            drawn = self._jobs(rng, begins)
+            if self._counted(drawn[1]) >= FEWEST_COUNTED:
+                return begins, *drawn
+        return self._fullest, rows, submit
+
+    def _counted(self, submit: Floats) -> int:
+        """Return how many jobs come after the warm-up."""
+        return int((submit >= self.since_s + DAY_S).sum())
+
+    @cached_property
+    def _fullest(self) -> Floats:
+        """Return when the days begin that hold most jobs, the emptiest of them first: it warms up."""
+        begins = self.since_s + DAY_S * np.arange(self.days)
+        first, last = np.searchsorted(self.workload.submit, [begins, begins + DAY_S])
+        fullest = begins[np.argsort(first - last, kind="stable")][:self.drawn]
+        return np.resize(np.roll(fullest, 1), self.drawn)
+
+    def _days(self, begins: Floats) -> tuple[Rows, Floats]:
+        """Return the jobs of days as they were, and when they come one day after the other."""
+        edges = np.searchsorted(self.workload.submit, [begins, begins + DAY_S])
+        rows = np.concatenate([np.arange(first, last) for first, last in edges.T])
+        place = np.repeat(np.arange(self.drawn), edges[1] - edges[0])
+        return rows, self.workload.submit[rows] - begins[place] + self.since_s + place * DAY_S
 
     def _begins(self, rng: np.random.Generator) -> Floats:
         """Return when the drawn days begin; days that hold hardly a job are drawn again, where there are others."""
@@ -212,10 +246,7 @@ class Bootstrap:
 
     def _jobs(self, rng: np.random.Generator, begins: Floats) -> tuple[Rows, Floats]:
         """Return the jobs of the drawn days and of the users that were drawn, and when they come."""
-        edges = np.searchsorted(self.workload.submit, [begins, begins + DAY_S])
-        rows = np.concatenate([np.arange(first, last) for first, last in edges.T])
-        place = np.repeat(np.arange(self.drawn), edges[1] - edges[0])
-        submit = self.workload.submit[rows] - begins[place] + self.since_s + place * DAY_S
+        rows, submit = self._days(begins)
         copies = self._copies(rng)[self.workload.user[rows]]
         if not copies.any():
             return rows, submit

@@ -171,9 +171,9 @@ class Kind:
     """What it is after where the operator says nothing."""
 
 
-FAILURES = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError,
-            StopIteration, MemoryError, OSError, ImportError)
-"""What an agent raises when its answer cannot be carried out, its numbers went wrong, or it is just broken."""
+FAILURES = (Exception,)
+"""What an agent raises when its answer cannot be carried out, its numbers went wrong, or it is just broken: anything at
+all, but what asks the process itself to end."""
 
 
 class TrainingError(Exception):

@@ -17,7 +17,7 @@ from ._units import energy, length, share
 
 if TYPE_CHECKING:
     from ...storage.reading import HistoryReader
-    from ..settings.training import TermsSettings
+    from ..settings.sections import Sections
     from ..simulator_error import Fidelity
 
 INCUMBENT = "fifo+first-fit+easy"
@@ -55,7 +55,7 @@ def show_fidelity(where: JobSource, policies: Sequence[str], style: str) -> None
         show([row], {key: key for key in row}, style)
     if found.measured_joules is None:
         click.echo("the energy error is not known: the daemon has watched less than 95 % of the second half", err=True)
-    click.echo(f"verdict: {plain(verdict(found, settings(where.config_file).training.terms))}", err=style != "table")
+    click.echo(f"verdict: {plain(verdict(found, where.told(settings(where.config_file))))}", err=style != "table")
 
 
 def readable(found: Fidelity) -> Iterator[Row]:
@@ -110,12 +110,12 @@ def _steps(found: Fidelity) -> str:
     return f"; each part by all that came before it: {told} ({sum(found.watts_steps) / len(found.watts_steps):+.1%})"
 
 
-def verdict(found: Fidelity, terms: TermsSettings) -> str:
+def verdict(found: Fidelity, told: Sections) -> str:
     """Say in words whether what replays of this history show can be believed, by what models are judged by."""
     from ..learning.promotion import not_reproduced
     from ..learning.promotion_criteria import PromotionCriteria
 
-    fault = not_reproduced(found, PromotionCriteria.of(terms))
+    fault = not_reproduced(found, PromotionCriteria.of(told))
     if fault:
         return f"{fault}; do not go by replays of this history, and give the scheduler's own policy by --policy"
     waits = "none of them waited" if found.wait_error_ratio is None else \

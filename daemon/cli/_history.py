@@ -57,7 +57,7 @@ class JobSource:
             raise DaemonUnreachable(str(error)) from error
 
     def told(self, settings: Settings) -> Settings:
-        """Return settings whose incumbent, unless one is configured, is what the recorded scheduler told of itself."""
+        """Return settings with what the recorded scheduler told of itself, where nothing is configured."""
         from ..recorded_scheduling import told
 
         if not self.recorded:

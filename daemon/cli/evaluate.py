@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from ._history import JobSource
 from ._store import found, settings, store, uses_models
 
 if TYPE_CHECKING:
+    from ..agents.kinds import Stretch
     from ..learning.models import ModelStore, StoredModel
     from ..learning.promotion_criteria import PromotionCriteria
     from ..learning.training import TrainingJob
@@ -59,7 +61,7 @@ def command(model: str, source: str | None, incumbent: str | None, seed: int | N
         where = JobSource(order.source, config_file, order.trace_format, speeds=order.speeds)
         order = replace(order, source=shown(order.source), incumbent=incumbent or order.incumbent,
                         seed=order.seed if seed is None else seed)
-        _judge(models, known, order, where, PromotionCriteria.of(settings(config_file).training.terms), style)
+        _judge(models, known, order, where, PromotionCriteria.of(where.told(settings(config_file))), style)
     except (ModelError, TrainingError) as error:
         raise click.ClickException(str(error)) from error
 
@@ -67,24 +69,47 @@ def command(model: str, source: str | None, incumbent: str | None, seed: int | N
 def _judge(models: ModelStore, model: StoredModel, order: TrainingJob, where: JobSource, terms: PromotionCriteria,
            style: str) -> None:
     from ..agents.histories import TEST_MOST_S, WARM_UP_S, held_out
-    from ..learning.training import examined
+    from ..learning.training import TrainingJob, examined
     from ..settings.training import TRIAL_S
     from ._training import fidelity, judging, now_of, read, show_verdict, tell
 
-    seen_s = _seen_until(model, order)
+    seen_s, trained = _seen_until(model, order), TrainingJob.read(model.folder)
+    own = seen_s > float("-inf")
     if where.recorded:
         now_s = now_of(where)
-        foreign_s = now_s - TEST_MOST_S
-        since_s = foreign_s if seen_s == float("-inf") else seen_s
-        order = replace(order, since_s=since_s - WARM_UP_S, until_s=min(now_s, since_s + TRIAL_S))
+        since_s = seen_s if own else now_s - TEST_MOST_S
+        until_s = min(now_s, since_s + TRIAL_S)
+        if own and trained.until_s is not None and not _ended_later(where, seen_s, trained.until_s):
+            until_s = trained.until_s
+        # What jobs will take is foretold from all that came before them, as it was for the training.
+        begins_s = order.since_s if own and order.since_s is not None else float("inf")
+        order = replace(order, since_s=min(begins_s, since_s - WARM_UP_S), until_s=until_s)
     material = read(where, order)
-    tell(material.notes)
     stretches = held_out(material, seen_s)
+    tell([*material.notes, *(_other_jobs(where, trained, stretches, seen_s) if own else ())])
     faithful = fidelity(where, order, stretches[0].since_s)
     with judging():
-        verdict = examined(models, model, stretches, order.incumbent, seed=order.seed, foreign=seen_s == float("-inf"),
+        verdict = examined(models, model, stretches, order.incumbent, seed=order.seed, foreign=not own,
                            terms=terms, fidelity=faithful)
     show_verdict(verdict, style, stated(where.config_file))
+
+
+def _other_jobs(where: JobSource, trained: TrainingJob, stretches: Sequence[Stretch], seen_s: float) -> Iterator[str]:
+    """Yield that these are not the jobs which the training itself was judged by, where others came to them."""
+    until_s = trained.until_s
+    if until_s is None:
+        return
+    later = _ended_later(where, seen_s, until_s) if where.recorded else sum(
+        int((stretch.workload.submit >= until_s).sum()) for stretch in stretches)
+    if later:
+        yield (f"these are not the jobs that its training was judged by: {later} of them ended or came after it, so "
+               "that the two verdicts may differ")
+
+
+def _ended_later(where: JobSource, seen_s: float, until_s: float) -> int:
+    """Return how many jobs have ended after a moment of those that were submitted after all that a model has seen."""
+    with where.history() as reader:
+        return sum(job.end_s is not None and job.end_s > until_s for job in reader.jobs(seen_s, float("inf")))
 
 
 def _seen_until(model: StoredModel, order: TrainingJob) -> float:

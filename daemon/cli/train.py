@@ -333,7 +333,7 @@ def _judged(config_file: Path, models: ModelStore, model: StoredModel, where: Jo
     faithful = fidelity(where, order, lesson.split.until_s)
     with judging():
         verdict = examined(models, model, lesson.split.test, order.incumbent, seed=order.seed,
-                           terms=PromotionCriteria.of(settings(config_file).training.terms), fidelity=faithful)
+                           terms=PromotionCriteria.of(where.told(settings(config_file))), fidelity=faithful)
     show_verdict(verdict, "table", stated(where.config_file))
     lesson.training_directory.clear()
     earned = verdict.decision is Decision.PROMOTE

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
+from types import NoneType
 
 import numpy as np
 
@@ -24,9 +25,11 @@ from ..replay.power import joules
 from ..replay.speed_coverage import SpeedCoverage
 from ..simulator_error import Fidelity
 from ..sweep import ALWAYS
+from .earned import UTILIZATION, not_better, unbounded, ways, why
 from .evidence import Comparison
+from .finite import not_finite
 from .pairs import POWER_DOWN_S, Exam, HeldOutRun, Pair, mean, p99, replayed
-from .promotion_criteria import ASSUMED, PromotionCriteria
+from .promotion_criteria import ASSUMED, DOWN, ON, PromotionCriteria
 
 Tell = Callable[[float, float], object]
 """Hears how many of how many replays are done."""
@@ -53,8 +56,6 @@ HEURISTICS = ("sjf-prediction+best-fit+easy", "sjf-limit+best-fit+easy", "qssf+b
 """What an operator could make active without any training."""
 SELDOM = 0.5
 """Who has jobs in less than this share of the blocks would take years to be sure of."""
-ON, DOWN = "all nodes on", "empty nodes powered down"
-"""How energy is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,11 @@ class Verdict:
         """Return the reasons as one text."""
         return "; ".join(self.reasons)
 
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """Return by what it may be promoted, each with its share of the error."""
+        return ways(self.objective, self.terms)
+
     def figures(self) -> dict[str, object]:
         """Return all of it as JSON may hold it."""
         return {name: value for name, value in asdict(self).items() if name not in ("model", "decision")}
@@ -142,22 +148,22 @@ def judge(candidate: Policy, incumbent: str, heuristics: Sequence[str], stretche
     ``stretches`` are in order of time and untouched by training; ``fidelity`` is needed where they are the site's own.
     ``foreign`` ones are of another history than it was trained on, with a clock of its own.
     """
-    card: ModelCard = getattr(candidate, "card", None) or ModelCard(candidate.name, "", 0.0, 0, "", "", "")
+    card, fault = _looked_at(candidate)
     empty = Verdict(_name(candidate), Decision.REFUSE, (), incumbent, incumbent, seed=seed, fidelity=fidelity,
                     terms=terms, objective=card.objective)
-    if wrong := not_finite(candidate):
-        return replace(empty, reasons=(f"its {wrong} holds numbers that are none",))
+    if fault:
+        return replace(empty, reasons=(fault,))
     try:
         exam = Exam.of(tuple(stretches))
         others = dict.fromkeys((incumbent, *heuristics, *(ALWAYS if heuristics else ())))
         trials = _trials([name for name in others if name != empty.model], exam, terms, seed)
     except FAILURES as error:
         return replace(empty, decision=Decision.SHADOW, reasons=(
-            f"nothing can be compared: a replay of the history failed: {type(error).__name__}: {error}",))
+            f"nothing can be compared: a replay of the history failed: {raised(error)}",))
     try:
         trials = {empty.model: _trial(candidate, exam, terms, seed), **trials}
     except FAILURES as error:
-        return replace(empty, reasons=(f"its replay failed: {type(error).__name__}: {error}",))
+        return replace(empty, reasons=(f"its replay failed: {raised(error)}",))
     if card.speeds and all(stretch.speeds.flat for stretch in stretches):
         return replace(empty, decision=Decision.SHADOW, reasons=(
             f"it was trained with speeds ({card.speeds}), and these replays have none: nothing can be said of it",))
@@ -168,20 +174,48 @@ def judge(candidate: Policy, incumbent: str, heuristics: Sequence[str], stretche
         return _weighed(_measured(replace(empty, best=best), trials, exam), known, trials)
     except FAILURES as error:
         return replace(empty, decision=Decision.SHADOW, reasons=(
-            f"nothing can be compared: {type(error).__name__}: {error}",))
+            f"nothing can be compared: {raised(error)}",))
+
+
+def _looked_at(candidate: Policy) -> tuple[ModelCard, str]:
+    """Return the card of a candidate, and why it should not even be replayed; '' where nothing speaks against it."""
+    try:
+        card = getattr(candidate, "card", None) or ModelCard(candidate.name, "", 0.0, 0, "", "", "")
+        fault = _damaged(card)
+        return (_NO_CARD, fault) if fault else (card, not_finite(candidate))
+    except FAILURES as error:
+        return _NO_CARD, f"it cannot be looked at: {raised(error)}"
+
+
+_NO_CARD = ModelCard("", "", 0.0, 0, "", "", "")
+_MOMENT = (float, int, NoneType)
+_READ = {"objective": (str,), "speeds": (str,), "history_from_s": _MOMENT, "history_until_s": _MOMENT}
+"""Of a card, what is gone by here."""
+
+
+def _damaged(card: object) -> str:
+    """Return what is wrong with a card; '' when nothing is."""
+    if not isinstance(card, ModelCard):
+        return f"its card is none, but a {type(card).__name__}"
+    return next((f"its card is damaged: {name} is a {type(getattr(card, name)).__name__}"
+                 for name, kind in _READ.items() if not isinstance(getattr(card, name), kind)), "")
+
+
+def raised(error: BaseException) -> str:
+    """Return what was raised, in words; by its name alone where it cannot even be put into words."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except FAILURES:
+        return type(error).__name__
 
 
 def _name(candidate: Policy) -> str:
-    """Return what a candidate is called: an agent by its kind and version."""
-    card: ModelCard | None = getattr(candidate, "card", None)
-    return candidate.name if card is None else card.model
-
-
-def not_finite(candidate: Policy) -> str:
-    """Return which of a candidate's arrays holds NaN or infinity, by its name; '' when none does."""
-    parts = getattr(candidate, "__dict__", {}).items()
-    return next((name.strip("_") for name, value in parts if isinstance(value, np.ndarray)
-                 and value.dtype.kind == "f" and not np.isfinite(value).all()), "")
+    """Return what a candidate is called: an agent by its kind and version, one that cannot say it by its class."""
+    try:
+        card = getattr(candidate, "card", None)
+        return card.model if isinstance(card, ModelCard) else str(candidate.name)
+    except FAILURES:
+        return type(candidate).__name__
 
 
 def _trials(names: Sequence[str], exam: Exam, terms: PromotionCriteria, seed: int) -> dict[str, HeldOutRun]:
@@ -195,7 +229,8 @@ def _trials(names: Sequence[str], exam: Exam, terms: PromotionCriteria, seed: in
 
 
 def _trial(policy: Policy, exam: Exam, terms: PromotionCriteria, seed: int) -> HeldOutRun:
-    return replayed(policy, exam, seed, power_down_s=terms.power_down_s or POWER_DOWN_S)
+    return replayed(policy, exam, seed,
+                    power_down_s=POWER_DOWN_S if terms.power_down_s is None else terms.power_down_s)
 
 
 def _measured(empty: Verdict, trials: Mapping[str, HeldOutRun], exam: Exam) -> Verdict:
@@ -253,11 +288,11 @@ def _weighed(measured: Verdict, known: tuple[float | None, float | None], trials
     lost = int((~np.isfinite(ours.jct) & np.isfinite(theirs.jct)).sum())
     if lost:
         return replace(measured, reasons=(f"{lost} jobs never end under it that do under {measured.incumbent}",))
-    against = (*_unfounded(measured, known), *_harmful(measured), *_not_better(measured))
+    against = (*_unfounded(measured, known), *_harmful(measured), *not_better(measured))
     if against:
         return replace(measured, decision=Decision.SHADOW, reasons=against)
     return replace(measured, decision=Decision.PROMOTE,
-                   reasons=tuple(_why(measured, name) for name in measured.against))
+                   reasons=tuple(why(measured, name) for name in measured.against))
 
 
 def _unfounded(found: Verdict, known: tuple[float | None, float | None]) -> Iterator[str]:
@@ -298,17 +333,17 @@ def _overlap(one: tuple[float | None, float | None], other: tuple[float | None, 
 def _harmful(found: Verdict) -> Iterator[str]:
     """Yield whom it would hurt: what is not surely within its bound, at whichever of all looks, is harm."""
     energies = found.energy.get(found.incumbent, {})
-    site, other = (ON, DOWN) if found.terms.power_down_s is None else (DOWN, ON)
+    site, other = found.terms.counted
     bounded = {**{f"{name}: mean JCT": group for name, group in found.groups.items()}, "p99 wait": found.tail,
                f"energy at the wall, {site},": energies.get(site)}
     for name, one in bounded.items():
         if one is not None and one.blocks and not _within(one, found):
-            yield f"{name} is {one.said} of that under {found.incumbent}: {_unbounded(one, found.terms)}"
+            yield f"{name} is {one.said} of that under {found.incumbent}: {unbounded(one, found.terms)}"
     elsewhere = energies.get(other)
     if elsewhere is not None and elsewhere.low > elsewhere.bound:
         yield f"energy at the wall, {other}, is {elsewhere.said} of that under {found.incumbent}: worse"
     use = found.utilization.get(found.incumbent)
-    if _aims_at_use(found) and use is not None and use.known and use.high < 1.0:
+    if UTILIZATION in found.ways and use is not None and use.known and use.high < 1.0:
         yield f"utilisation, which it is after, is {use.said} of that under {found.incumbent}: worse"
 
 
@@ -318,64 +353,3 @@ def _within(one: Comparison, found: Verdict) -> bool:
     if whole is not None and one.blocks < SELDOM * whole.blocks:
         return one.total <= one.bound
     return one.bounded(found.terms.error)
-
-
-def _unbounded(one: Comparison, terms: PromotionCriteria) -> str:
-    """Return why a ratio is not surely within its bound."""
-    if not one.total < one.bound:
-        return f"{one.total:.2f} of it in all, and less than {one.bound:.2f} is asked"
-    return (f"not yet surely less than {one.bound:.2f} of it if one looks every night (evidence "
-            f"{np.exp(one.within):.3g}, {1.0 / terms.error:.0f} needed)")
-
-
-def _not_better(found: Verdict) -> Iterator[str]:
-    """Yield whom it does not beat."""
-    for name, jct in found.against.items():
-        if not (jct.below(found.terms.error) or _saves(found, name) or _fills(found, name)):
-            yield f"mean JCT is {jct.said} of that under {name}: {_verdict(jct, found.terms)}"
-            if _takes_less(found, name):
-                yield f"its energy would earn it, but mean JCT is {_unbounded(jct, found.terms)}"
-
-
-def _verdict(jct: Comparison, terms: PromotionCriteria) -> str:
-    """Return why a ratio does not earn it: worse, alike, or better in a look at it and not yet at all of a year's."""
-    if jct.words != "better":
-        return jct.words
-    if jct.total >= 1.0:
-        return f"better in most blocks, and {jct.total:.3f} of it in all: not better"
-    return (f"better at this look, not yet surely if one looks every night (evidence {np.exp(jct.evidence):.3g}, "
-            f"{1.0 / terms.error:.0f} needed)")
-
-
-def _saves(found: Verdict, name: str) -> bool:
-    """Tell whether it surely takes less energy at the wall and costs nobody time."""
-    return found.against[name].bounded(found.terms.error) and _takes_less(found, name)
-
-
-def _takes_less(found: Verdict, name: str) -> bool:
-    """Tell whether it surely takes less energy in the way that the site runs, and not surely more in the other."""
-    energy, terms = found.energy[name], found.terms
-    counted, other = (ON, DOWN) if terms.power_down_s is None else (DOWN, ON)
-    return (energy[counted].below(terms.error) and energy[counted].high <= terms.saving
-            and not energy[other].above(terms.error))
-
-
-def _aims_at_use(found: Verdict) -> bool:
-    return "utilization" in found.objective.split("+")
-
-
-def _fills(found: Verdict, name: str) -> bool:
-    """Tell whether one that is after utilisation surely has more of it, and costs nobody time."""
-    jct, use, terms = found.against[name], found.utilization[name], found.terms
-    return _aims_at_use(found) and jct.bounded(terms.error) and use.above(terms.error)
-
-
-def _why(found: Verdict, name: str) -> str:
-    jct = found.against[name]
-    if jct.below(found.terms.error):
-        return f"mean JCT is {jct.said} of that under {name}: better"
-    if _fills(found, name):
-        return f"utilisation is {found.utilization[name].said} of that under {name}: better, and mean JCT is {jct.said}"
-    counted = ON if found.terms.power_down_s is None else DOWN
-    return (f"energy at the wall, {counted}, is {found.energy[name][counted].said} of that under {name}: better, and "
-            f"mean JCT is {jct.said} of it")

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+from ..settings.sections import Sections
 from ..settings.training import TermsSettings
 
 _SET = TermsSettings()
+
+ON, DOWN = "all nodes on", "empty nodes powered down"
+"""How energy is counted."""
 
 ERROR = 0.025
 """Probability, in a year of nights, that anything at all is promoted which is no better than the incumbent."""
@@ -47,11 +51,17 @@ class PromotionCriteria:
     power_down_s: float | None = None
     """After so long the site powers an empty node down; None where it does not."""
 
+    @property
+    def counted(self) -> tuple[str, str]:
+        """Return how energy is counted as the site runs, and the other way."""
+        return (ON, DOWN) if self.power_down_s is None else (DOWN, ON)
+
     @classmethod
-    def of(cls, settings: TermsSettings, power_down_s: float | None = None) -> Self:
-        """Return what the configuration says."""
-        return cls(days=settings.days, jobs=settings.jobs, group=settings.group, tail=settings.tail,
-                   start_error_s=settings.start_error, missed=settings.missed, power_down_s=power_down_s)
+    def of(cls, settings: Sections) -> Self:
+        """Return what the configuration says, and what the scheduler told of itself where that was read into it."""
+        terms = settings.training.terms
+        return cls(days=terms.days, jobs=terms.jobs, group=terms.group, tail=terms.tail,
+                   start_error_s=terms.start_error, missed=terms.missed, power_down_s=settings.power_down_s)
 
 
 ASSUMED = PromotionCriteria()

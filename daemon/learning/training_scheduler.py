@@ -65,7 +65,7 @@ class TrainingTask:
         wanted = settings.training
         return cls(settings.storage.url, settings.storage.models_folder, now_s, wanted.agent, wanted.budget,
                    wanted.history, settings.incumbent, wanted.promote, wanted.keep,
-                   Objective.of(wanted.objective), PromotionCriteria.of(wanted.terms),
+                   Objective.of(wanted.objective), PromotionCriteria.of(settings),
                    dict(settings.advice.applications), settings.flavours,
                    "objective" in wanted.model_fields_set)
 

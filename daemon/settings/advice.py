@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -36,3 +36,6 @@ class CounterfactualSettings(StrictSettings):
     incumbent: PolicyName | None = None
     """What the scheduler itself does, in our words; its simulated energy is compared with what was measured. Without
     one it is what Slurm tells of itself, or ``fifo+first-fit+easy`` where that leaves something open."""
+    power_down_after: Duration | Literal["never"] | None = None
+    """After so long the site itself powers an empty node down, by which the energy of policies is then compared.
+    Without one it is what Slurm tells of itself (``SuspendTime``), or never where that tells of none."""

@@ -65,9 +65,20 @@ class Sections(StrictSettings):
         """Return what stands for the scheduler itself in advice and forecasts of now."""
         return LIVE.get(self.incumbent, self.incumbent)
 
-    def told(self, lines: Mapping[str, str]) -> Self:
-        """Return these settings with the incumbent that the scheduler's own lines make, unless one is configured."""
-        found = own_policy(lines)
-        if found is None or self.counterfactual.incumbent is not None:
-            return self
-        return self.model_copy(update={"counterfactual": CounterfactualSettings(incumbent=found)})
+    @property
+    def power_down_s(self) -> float | None:
+        """Return after how long the site itself powers an empty node down; None where it does not."""
+        after = self.counterfactual.power_down_after
+        return None if after == "never" else after
+
+    def told(self, lines: Mapping[str, str], power_down_s: float | None = None) -> Self:
+        """Return these settings with what the scheduler tells of itself, where nothing is configured.
+
+        Its own lines make the incumbent; ``power_down_s`` is after how long it powers an empty node down, None for
+        never or where it does not tell.
+        """
+        found = {"incumbent": own_policy(lines), "power_down_after": power_down_s}
+        known = {name: value for name, value in found.items()
+                 if value is not None and getattr(self.counterfactual, name) is None}
+        return self.model_copy(update={"counterfactual": self.counterfactual.model_copy(update=known)}) if known \
+            else self

@@ -23,8 +23,8 @@ ASSOCIATION_FIELDS = ("Account", "User", "Partition", "ParentName", "GrpTRES", "
 SWITCH_FIELDS = "JobID:.16,ReqSwitch:.12,Wait4Switch:.16"
 SETTINGS = ("PreemptType", "PreemptMode", "PreemptExemptTime", "AccountingStorageEnforce", "SelectTypeParameters",
             "SelectType", "TopologyPlugin", "SchedulerParameters", "ClusterName", "AuthInfo", "KillWait",
-            "MessageTimeout")
-"""Lines of ``scontrol show config`` that decide about starts."""
+            "MessageTimeout", "SuspendTime", "SuspendProgram")
+"""Lines of ``scontrol show config`` that decide about starts, or when empty nodes are powered down."""
 _PRIORITY = re.compile(r"Priority\w+$|FairShareDampeningFactor$")
 """Those that decide about the order."""
 _SETTING = re.compile(r"^(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
@@ -58,7 +58,16 @@ def site_of(settings: Mapping[str, str]) -> SchedulerSettings:
         cores_whole=None if select is None else "CPU" not in re.split(r"[_,]", select.upper()),
         tree=None if topology is None else _after_slash(topology) in ("tree", "block"),
         parameters=_words(settings.get("SchedulerParameters", "")),
-        priority=tuple(sorted((name, value) for name, value in settings.items() if _PRIORITY.match(name))))
+        priority=tuple(sorted((name, value) for name, value in settings.items() if _PRIORITY.match(name))),
+        power_down_s=_power_down_s(settings))
+
+
+def _power_down_s(settings: Mapping[str, str]) -> float | None:
+    """Return after how long Slurm powers an empty node down; None where it does not: it needs a program to do it."""
+    if settings.get("SuspendProgram", "unknown").strip().lower() in _NOTHING:
+        return None
+    number = settings.get("SuspendTime", "").strip().partition(" ")[0]
+    return float(number) if number.isascii() and number.isdecimal() else None
 
 
 def _credential_s(auth: str) -> int:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from idlewatt.daemon.learning.training_scheduler import TrainingTask
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.recorded_scheduling import recorded_scheduling, told, used
 from idlewatt.daemon.recorded_window import past
@@ -178,6 +179,27 @@ def test_the_incumbent_is_what_the_scheduler_told_of_itself_where_that_leaves_no
     write(url, queue(), SchedulerRules(site=SchedulerSettings(priority=tuple(lines.items()))))
     with History.read_only(url) as reader:
         assert told(settings, reader).incumbent == incumbent
+
+
+@pytest.mark.parametrize(("slurm_s", "configured", "power_down_s"), [
+    (600.0, None, 600.0), (600.0, "never", None), (600.0, 60.0, 60.0), (None, None, None), (None, 1800.0, 1800.0)])
+def test_candidates_are_judged_with_the_power_down_that_the_scheduler_told_unless_one_is_configured(
+        slurm_s, configured, power_down_s, url):
+    settings = Sections(counterfactual=CounterfactualSettings(power_down_after=configured))
+    write(url, queue(), SchedulerRules(site=SchedulerSettings(power_down_s=slurm_s)))
+    with History.read_only(url) as reader:
+        found = told(settings, reader)
+    assert TrainingTask.of(found, NOW).terms.power_down_s == power_down_s
+    assert found.incumbent == FIRST_COME
+
+
+def test_an_incumbent_that_is_told_leaves_the_configured_power_down_as_it_is(url):
+    settings = Sections(counterfactual=CounterfactualSettings(power_down_after=60.0))
+    write(url, queue(), SchedulerRules(site=SchedulerSettings(priority=tuple(ALL_TOLD.items()), power_down_s=600.0)))
+    with History.read_only(url) as reader:
+        found = told(settings, reader)
+    assert (found.incumbent, found.power_down_s) == (INCUMBENT, 60.0)
+    assert found.told({}, 600.0) is found, "nothing is new"
 
 
 def test_without_a_record_the_incumbent_is_as_configured(url):

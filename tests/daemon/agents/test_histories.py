@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from sites import SINCE, site
 
-from idlewatt.daemon.agents.histories import DAY_S, TooLittle, held_out, recorded, split, taken
+from idlewatt.daemon.agents.histories import DAY_S, Material, TooLittle, held_out, recorded, split, taken
+from idlewatt.daemon.agents.lessons import FEWEST_JOBS
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster, NodeEvent
 from idlewatt.daemon.replay.engine import run
+from idlewatt.daemon.replay.workload import Workload
 from idlewatt.storage.history import History
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
 
@@ -141,6 +143,25 @@ def test_what_happened_to_nodes_happens_on_the_days_that_are_drawn():
     # The judging part begins with nodes as they are then.
     assert {(event.kind, event.time >= found.test[0].since_s - 3 * DAY_S)
             for event in found.test[0].cluster.events} == {("up", True)}
+
+
+def thin(burst):
+    """Return 16 days on which hardly a job comes in the part to learn from, but for one day; most are one user's."""
+    rng = np.random.default_rng(1)
+    days = [rng.uniform(0, 0.9, burst), rng.uniform(1, 9, 34 if burst > 20 else 8), rng.uniform(9, 16, 200)]
+    submit = SINCE + np.sort(np.concatenate(days)) * DAY_S
+    user = rng.choice(5, len(submit), p=[0.8, 0.05, 0.05, 0.05, 0.05]).astype(np.int32)
+    seconds = rng.lognormal(8.0, 1.0, len(submit))
+    work = Workload.of(submit, seconds, rng.choice([1, 2, 4], len(submit)), limit=2 * seconds, user=user,
+                       user_names=tuple("abcde"))
+    return Material("thin", Cluster.from_spec("2x8"), work)
+
+
+@pytest.mark.parametrize(("burst", "enough"), [(26, True), (5, False)])
+def test_whether_there_are_jobs_enough_to_learn_from_is_no_matter_of_a_draw(burst, enough):
+    stretches = [split(thin(burst), seed=seed).fit(0) for seed in range(60)]
+    counts = [int((stretch.workload.submit >= stretch.since_s).sum()) for stretch in stretches]
+    assert {count >= FEWEST_JOBS for count in counts} == {enough}, sorted(counts)
 
 
 def test_without_users_days_alone_are_drawn():

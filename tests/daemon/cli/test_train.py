@@ -109,6 +109,41 @@ def test_evaluation_judges_on_what_came_after_the_training(trained):
     assert {entry["policy"] for entry in found["rows"]} >= {"random-feasible", "sjf-oracle+best-fit+easy", row["model"]}
 
 
+def table(done):
+    """Return what is told of the jobs, everybody's figures and the verdict."""
+    lines = done.stdout.splitlines()
+    first = next(number for number, line in enumerate(lines) if "held-out days with" in line)
+    last = next(number for number, line in enumerate(lines) if line.startswith("verdict: "))
+    return [line.rstrip() for line in lines[first:last + 1]]
+
+
+def test_a_training_and_an_evaluation_say_the_same_of_the_same_jobs_and_seed(desk):
+    told = desk.train("--seed", "4")
+    again = desk.run("evaluate", "chooser")
+    assert table(told) == table(again)
+    assert "not the jobs that its training" not in again.output
+    assert table(desk.run("evaluate", "chooser", "--seed", "5")) != table(again), "the seed stands in the title"
+
+
+def test_on_the_own_history_both_say_the_same_until_later_jobs_have_ended_and_then_evaluation_says_so(desk):
+    url = f"sqlite:///{desk.folder}/idlewatt.db"
+    lived = site(days=20, jobs=1700, dependency=-1)
+    record(url, lived)
+    until_s = SINCE + 16 * 86400
+    told = desk.run("train", "--agent", "chooser", "--until", f"{SINCE + 21 * 86400:.0f}")
+    assert told.exit_code == 0, told.output
+    again = desk.run("evaluate", "chooser")
+    assert table(told) == table(again)
+    assert "not the jobs that its training" not in again.output
+    told = desk.run("train", "--agent", "chooser", "--until", f"{until_s:.0f}")
+    later = desk.run("evaluate", "chooser")
+    assert table(told) != table(later)
+    count = int(re.search(r"not the jobs that its training was judged by: (\d+) of them ended or came after",
+                          later.stderr)[1])
+    running = count - int((lived.workload.submit >= until_s).sum())
+    assert 0 < running < 50, "those that ran when it was trained have ended since"
+
+
 def test_evaluation_on_another_history_writes_nothing_on_the_card(trained):
     before = trained.rows()[0]["card"]["metrics"]
     other = write_trace(site(days=14, jobs=900, seed=5), trained.folder / "other.csv")

@@ -138,7 +138,7 @@ def test_one_agent_of_a_kind_is_on_trial_at_a_time_and_a_year_holds_only_some(ta
 
 def terms(text):
     """Return the terms that an operator wrote down."""
-    return PromotionCriteria.of(config.parse(f"training: {{terms: {text}}}").training.terms)
+    return PromotionCriteria.of(config.parse(f"training: {{terms: {text}}}"))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from idlewatt.daemon.agents.kinds import Stretch
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, Scorer
 from idlewatt.daemon.agents.scorer.network import SIZE
-from idlewatt.daemon.learning import promotion
+from idlewatt.daemon.learning import earned, promotion
 from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, NOTHING, USE_RATES, compared
 from idlewatt.daemon.learning.promotion import DOWN, ON, judge
 from idlewatt.daemon.learning.promotion_criteria import PromotionCriteria
@@ -137,7 +137,7 @@ def test_better_in_most_blocks_and_worse_in_all_is_not_better():
     often = compared(np.array([0.8] * 30 + [90.0]), np.array([1.0] * 30 + [60.0]))
     assert often.evidence > np.log(1 / LAX.error)
     assert not often.below(LAX.error)
-    assert "not better" in promotion._verdict(replace(often, high=0.95), LAX)
+    assert "not better" in earned.verdict(replace(often, high=0.95), LAX.error)
 
 
 def test_who_would_suffer_is_named(long_held_out):
@@ -201,14 +201,14 @@ def saving(spread, energy=0.9):
 
 
 def test_one_that_surely_takes_less_energy_and_is_surely_as_fast_is_promoted():
-    assert list(promotion._not_better(saving(0.001))) == []
-    assert list(promotion._not_better(saving(0.001, energy=0.985))), "less than a fiftieth is not worth it"
+    assert list(earned.not_better(saving(0.001))) == []
+    assert list(earned.not_better(saving(0.001, energy=0.985))), "less than a fiftieth is not worth it"
 
 
 def test_one_that_takes_less_energy_and_is_as_fast_at_this_look_only_stays_in_shadow_and_is_told_why():
     found = saving(0.029)
     assert found.against[INCUMBENT].high < LAX.alike
-    not_distinguishable, why = promotion._not_better(found)
+    not_distinguishable, why = earned.not_better(found)
     assert "not distinguishable" in not_distinguishable
     assert why.startswith("its energy would earn it, but mean JCT is not yet surely less than 1.01 of it")
 
@@ -298,11 +298,76 @@ def test_a_replay_may_miss_its_share_of_all_starts_and_no_more(missed, near):
     pytest.param(lambda state: exec("raise RuntimeError('kernel')"), "RuntimeError", marks=pytest.mark.long),
     pytest.param(lambda state: exec("assert False"), "AssertionError", marks=pytest.mark.long),
     (lambda state: exec("raise MemoryError"), "MemoryError"),
+    (lambda state: exec("raise EOFError('weights')"), "EOFError: weights"),
+    pytest.param(lambda state: exec("raise SystemError"), "SystemError", marks=pytest.mark.long),
+    (lambda state: exec("raise Exception('of no kind')"), "Exception: of no kind"),
+    (lambda state: mute(), "Mute"),
 ])
 def test_an_agent_that_starts_nothing_or_what_cannot_be_is_refused_with_the_reason(decide, words):
     found = verdict(Stranger(decide), [stretch(jobs=200)])
     assert found.decision is Decision.REFUSE
     assert words in found.reason
+
+
+class Mute(Exception):
+    """What cannot even be put into words."""
+
+    def __str__(self):
+        raise RuntimeError
+
+
+def mute():
+    raise Mute
+
+
+class Unlike(Stranger):
+    """An agent of which one attribute is not what it should be."""
+
+    def __init__(self, **attributes) -> None:
+        super().__init__(lambda state: ())
+        self.__dict__ |= attributes
+
+
+class Silent(Stranger):
+    """An agent that cannot even tell its card."""
+
+    def __init__(self) -> None:
+        self.decide = lambda state: ()
+
+    @property
+    def card(self):
+        raise EOFError("no card")
+
+
+@pytest.mark.parametrize(("agent", "words"), [
+    (Unlike(card={"kind": "agent"}), "its card is none, but a dict"),
+    (Unlike(card="agent@1"), "its card is none, but a str"),
+    (Unlike(card=replace(CARD, objective=None)), "its card is damaged: objective is a NoneType"),
+    (Unlike(card=replace(CARD, history_until_s="yesterday")), "its card is damaged: history_until_s is a str"),
+    (Silent(), "it cannot be looked at: EOFError: no card")])
+def test_an_agent_whose_card_is_none_is_refused_with_the_reason(agent, words):
+    found = verdict(agent, [])
+    assert found.decision is Decision.REFUSE
+    assert words in found.reason
+    json.dumps(found.figures())
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+def test_what_asks_the_process_to_end_is_no_failure_of_an_agent(end):
+    def decide(state):
+        raise end
+
+    with pytest.raises(end):
+        judge(Stranger(decide), INCUMBENT, (), [stretch(days=1, jobs=20)])
+
+
+def test_an_agent_with_numbers_that_are_none_deep_inside_is_refused(held_out):
+    nested = {"gpu": [type("Net", (), {"weights": {"q": np.array([0.0, np.nan])}})()]}
+    inner = nested["gpu"][0]
+    inner.weights = type(inner).weights
+    found = verdict(Unlike(agents=nested), held_out)
+    assert found.decision is Decision.REFUSE
+    assert found.reason == "its agents holds numbers that are none"
 
 
 def test_an_agent_whose_weights_are_no_numbers_is_refused(held_out):
@@ -413,6 +478,6 @@ def test_one_that_is_after_utilisation_and_has_less_of_it_stays_in_shadow_for_th
 
 def test_one_that_is_after_utilisation_and_surely_has_more_is_promoted_though_it_is_no_faster():
     found = aiming(1.1)
-    assert list(promotion._not_better(found)) == []
-    assert promotion._why(found, INCUMBENT).startswith("utilisation is 1.100")
-    assert list(promotion._not_better(replace(found, objective="jct_mean")))
+    assert list(earned.not_better(found)) == []
+    assert earned.why(found, INCUMBENT).startswith("utilisation is 1.100")
+    assert list(earned.not_better(replace(found, objective="jct_mean")))

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from null_sites import site
 
+from idlewatt.daemon import config
 from idlewatt.daemon.agents.kinds import Stretch
 from idlewatt.daemon.learning.promotion import DOWN, ON, judge
 from idlewatt.daemon.learning.promotion_criteria import PromotionCriteria
+from idlewatt.daemon.learning.training_scheduler import TrainingTask
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.state import Start
 from idlewatt.storage.promotions import Decision
@@ -41,6 +43,20 @@ class Scatterer:
 def crowd(request):
     cluster, work = site(17.0, nodes=4, daily=40, load=request.param)
     return Stretch(cluster, work, DAY_S)
+
+
+@pytest.mark.parametrize(("after", "counted", "decision"), [
+    ("30m", DOWN, Decision.PROMOTE), ("never", ON, Decision.SHADOW), ("null", ON, Decision.SHADOW)])
+def test_who_packs_is_promoted_for_energy_where_the_site_powers_empty_nodes_down(after, counted, decision):
+    cluster, work = site(45.0, nodes=4, daily=40, load=0.12)
+    text = f"counterfactual: {{power_down_after: {after}}}\ntraining: {{terms: {{group: 99, tail: 99}}}}"
+    terms = TrainingTask.of(config.parse(text), 0.0).terms
+    found = judge(named(BEST), "fifo+random-fit+easy", (), [Stretch(cluster, work, DAY_S)], terms=terms)
+    energy = found.energy["fifo+random-fit+easy"]
+    assert found.decision is decision, found.reason
+    assert energy[DOWN].high < 0.98 < energy[ON].low, "both are shown"
+    assert terms.counted[0] == counted
+    assert (f"energy at the wall, {DOWN}, is {energy[DOWN].said} of that" in found.reason) is (counted == DOWN)
 
 
 @pytest.mark.parametrize("power_down_s", [None, 1800.0])

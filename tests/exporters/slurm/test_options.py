@@ -154,6 +154,16 @@ def test_a_job_makes_room_again_when_those_it_had_killed_are_gone_at_the_latest(
     assert site_of(told).room_again_s == seconds
 
 
+@pytest.mark.parametrize(("time", "program", "seconds"), [
+    ("600 sec", "/usr/sbin/off", 600.0), ("600 sec", None, 600.0), ("INFINITE", "/usr/sbin/off", None),
+    ("NONE", "/usr/sbin/off", None), ("-1", "/usr/sbin/off", None), ("-1 sec", None, None), ("", None, None),
+    ("٣", None, None), (None, "/usr/sbin/off", None), ("600 sec", "(null)", None)])
+def test_empty_nodes_are_powered_down_after_so_long_where_slurm_has_a_time_and_a_program(time, program, seconds):
+    told = {"SuspendTime": time, "SuspendProgram": program}
+    text = "\n".join(f"{name:24}= {value}" for name, value in told.items() if value is not None)
+    assert site_of(parse_settings(text)).power_down_s == seconds
+
+
 def test_switches_come_by_raw_job_id(text):
     found = parse_switches(text("squeue_switches.txt"))
     assert found[17] == (1, 300.0)
