@@ -10,7 +10,7 @@ whoever lists candidates, tries them, or holds agents to them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...storage.promotions import Decision, Promotion, states
 from ..agents.kinds import FAILURES, Stretch
@@ -20,6 +20,7 @@ from ..replay.outcome import times
 from ..settings.training import TRIAL_S
 from .pairs import Exam
 from .promotion_criteria import ERROR, SHORTLIST, TRIALS
+
 
 def error_of_each(trials: int, error: float = ERROR) -> float:
     """Return the error of each of so many trials that half of a year's is spent on.
@@ -85,16 +86,56 @@ def no_turn(tried: Sequence[Tried], kind: str) -> str:
     return ""
 
 
-def shortlist(earlier: Sequence[Stretch], incumbent: str, most: int = SHORTLIST) -> tuple[str, ...]:
-    """Return the combinations of heuristics that did better than the incumbent on earlier history, the best first.
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """A combination of heuristics before its trial."""
 
-    One that cannot tell jobs apart there, or would know what nobody knows, is no candidate: ``unfit`` says why.
-    """
+    name: str
+    unfit: str
+    """Why it is no candidate; '' when nothing speaks against it."""
+    ratio: float | None = None
+    """Mean JCT on earlier history over the incumbent's; None where it was not looked at, or jobs never end."""
+    why: str = "waits for the end of the trial that others are on"
+    """Why it is not tried now."""
+
+    @property
+    def promising(self) -> bool:
+        """Tell whether it is worth a trial."""
+        return self.ratio is not None and self.ratio < PROMISING
+
+
+def fit(stretches: Sequence[Stretch]) -> tuple[Prospect, ...]:
+    """Return all combinations of heuristics with what speaks against them on this history, without any replay."""
+    return tuple(Prospect(name, next(filter(None, (unfit(name, one.workload) for one in stretches)), ""))
+                 for name in COMBINATIONS)
+
+
+def prospects(earlier: Sequence[Stretch], incumbent: str) -> tuple[Prospect, ...]:
+    """Return all combinations of heuristics with how they did on earlier history, the best first."""
     exam = Exam.of(tuple(earlier))
-    jct = {name: _jct(name, exam) for name in dict.fromkeys((incumbent, *COMBINATIONS))
-           if name == incumbent or not any(unfit(name, stretch.workload) for stretch in earlier)}
-    better = [name for name, value in jct.items() if name != incumbent and value < PROMISING * jct[incumbent]]
-    return tuple(sorted(better, key=lambda name: jct[name])[:most])
+    theirs = _jct(incumbent, exam)
+    found = [one if one.unfit or one.name == incumbent else _looked_at(one, exam, theirs, incumbent)
+             for one in fit(earlier)]
+    return tuple(sorted(found, key=lambda one: float("inf") if one.ratio is None else one.ratio))
+
+
+def _looked_at(one: Prospect, exam: Exam, theirs: float, incumbent: str) -> Prospect:
+    ratio = _jct(one.name, exam) / theirs
+    if not ratio < float("inf"):
+        return replace(one, why="on earlier history jobs never end under it")
+    why = (f"{SHORTLIST} others did better on earlier history" if ratio < PROMISING else
+           f"mean JCT on earlier history is {ratio:.3f} of that under {incumbent}, and below {PROMISING} it is tried")
+    return replace(one, ratio=ratio, why=why)
+
+
+def shortlist(earlier: Sequence[Stretch], incumbent: str, most: int = SHORTLIST) -> tuple[str, ...]:
+    """Return the combinations of heuristics that did better than the incumbent on earlier history, the best first."""
+    return shortlisted(prospects(earlier, incumbent), most)
+
+
+def shortlisted(found: Sequence[Prospect], most: int = SHORTLIST) -> tuple[str, ...]:
+    """Return which of the prospects, the best first, are tried."""
+    return tuple(one.name for one in found if one.promising)[:most]
 
 
 def _jct(name: str, exam: Exam) -> float:

@@ -2,46 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from ..replay.time_limits import LimitFault, faults
+import numpy as np
+
+from ..replay.time_limits import NOTICED, LimitFault, faults
 from ..replay.workload import Workload
 from .registry import parse
 
 BY_LIMIT = frozenset({"sjf-limit", "limit-aged", "wfp3"})
 """Orders that look at limits."""
+UNLESS_PREDICTED = frozenset({"sjf-prediction", "qssf", "prediction-aged"})
+"""Orders that look at the limit of a job for which no run time is predicted."""
 WITHOUT = {"wfp3": "goes by waits and sizes alone here"}
 """What becomes of an order whose limits tell nothing, where that is not first come, first served."""
 
 
 def unfit(policy: str, work: Workload) -> str:
     """Return why a policy is no candidate on this history; '' when nothing speaks against it."""
-    order = parse(policy).order
-    if order.oracle:
-        return f"{order.name} knows true run times"
-    if order.name not in BY_LIMIT:
+    order = parse(policy).order.name
+    if parse(policy).order.oracle:
+        return f"{order} knows true run times"
+    if order not in BY_LIMIT | UNLESS_PREDICTED:
         return ""
-    return next((f"{fault.said}: {_becomes(order.name, fault)}" for fault in faults(work) if fault.grave), "")
+    spoilt = (fault for fault in faults(work) if _spoils(fault, order, work))
+    return next((f"{fault.said}: {_becomes(order, fault)}" for fault in spoilt), "")
 
 
-def doubts(policies: list[str], work: Workload) -> Iterator[str]:
+def doubts(policies: Sequence[str], work: Workload) -> Iterator[str]:
     """Yield what is wrong with the limits that these policies go by, each with whom it concerns."""
-    ordering = [policy for policy in policies if parse(policy).order.name in BY_LIMIT]
-    looking = [policy for policy in policies if policy in ordering or parse(policy).walking.estimates]
-    for fault in faults(work) if looking else ():
-        if fault.kind == "missing":
-            yield f"{fault.said}, which {', '.join(looking)} go{_s(looking)} by"
-        if fault.kind == "leaking" and looking != ordering:
-            rest = [policy for policy in looking if policy not in ordering and not parse(policy).order.oracle]
-            yield from [f"{fault.said}: the backfill of {', '.join(rest)} knows when jobs end"] if rest else ()
-        for policy in ordering if fault.grave else ():
+    orders = {policy: parse(policy).order.name for policy in policies if not parse(policy).order.oracle}
+    looking = [policy for policy in policies
+               if parse(policy).walking.estimates or orders.get(policy) in BY_LIMIT]
+    for fault in faults(work) if looking or UNLESS_PREDICTED & {*orders.values()} else ():
+        spoilt = [policy for policy, order in orders.items() if _spoils(fault, order, work)]
+        if fault.kind == "missing" and looking:
+            yield f"{fault.said}, which {', '.join(looking)} go{'es' if len(looking) == 1 else ''} by"
+        rest = [policy for policy in looking if policy in orders and policy not in spoilt]
+        if fault.kind == "leaking" and rest:
+            yield f"{fault.said}: the backfill of {', '.join(rest)} knows when jobs end"
+        for policy in spoilt:
             yield f"{fault.said}: {_becomes(policy, fault)}, and no candidate"
 
 
 def knowing(policies: Iterable[str], work: Workload) -> tuple[str, ...]:
     """Return the policies that order by limits which tell run times."""
-    ordering = tuple(policy for policy in policies if parse(policy).order.name in BY_LIMIT)
-    return ordering if any(fault.kind == "leaking" for fault in (faults(work) if ordering else ())) else ()
+    leaks = [fault for fault in faults(work) if fault.kind == "leaking"]
+    return tuple(policy for policy in policies for fault in leaks if _spoils(fault, parse(policy).order.name, work))
+
+
+def _spoils(fault: LimitFault, order: str, work: Workload) -> bool:
+    """Tell whether a fault of limits makes another order of one that looks at them."""
+    if order in UNLESS_PREDICTED and fault.kind == "leaking":
+        return bool(np.isnan(work.prediction).mean() >= NOTICED)
+    return order in BY_LIMIT and fault.grave
 
 
 def _becomes(policy: str, fault: LimitFault) -> str:
@@ -49,7 +63,3 @@ def _becomes(policy: str, fault: LimitFault) -> str:
     if fault.kind == "leaking":
         return f"{policy} is an oracle here, for nobody knows run times beforehand"
     return f"{policy} {WITHOUT.get(policy.split('+')[0], 'is first come, first served here')}"
-
-
-def _s(names: list[str]) -> str:
-    return "es" if len(names) == 1 else ""

@@ -78,10 +78,11 @@ def test_limits_that_tell_nothing_or_too_much_are_warned_of_where_they_are_gone_
 
 
 def test_who_knows_run_times_by_limits_is_not_said_to_be_ahead():
-    lines = [{"policy": "fifo", "jct_ratio": 1.0}, {"policy": BY_LIMIT, "jct_ratio": 0.5}, {"policy": "qssf",
-                                                                                         "jct_ratio": 0.9}]
-    oracles = knowing([BY_LIMIT, "qssf"], limited(2 * RUNS))
+    lines = [{"policy": name, "jct_ratio": ratio} for name, ratio in (("fifo", 1.0), (BY_LIMIT, 0.5), ("qssf", 0.9))]
+    told = replace(limited(2 * RUNS), prediction=np.full(200, 600.0))
+    oracles = knowing([BY_LIMIT, "qssf"], told)
     assert oracles == (BY_LIMIT,)
+    assert knowing(["qssf"], limited(2 * RUNS)) == ("qssf",), "it goes by limits while nothing is predicted"
     assert conclusion(lines, "fifo", oracles).startswith("qssf has the shortest mean JCT, 10.0 % below fifo")
     assert conclusion(lines, "fifo").startswith(BY_LIMIT)
     assert knowing([BY_LIMIT], limited(86400.0)) == ()
