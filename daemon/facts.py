@@ -279,6 +279,9 @@ def _learned(found: ModelStatus) -> dict[str, object]:
         "promotions_total": {kind.value: float(decided[kind.value]) for kind in Decision},
         "abstaining": {model: float(model in found.silent) for model in found.asked},
         "abstentions_total": {key: float(rounds) for key, rounds in found.abstained.items()},
+        "candidate_info": {(one.name, one.state, one.reason): 1.0 for one in found.candidates},
+        "candidate_jct_ratio": {(one.name, bound): getattr(one, bound) for one in found.candidates
+                                for bound in BOUNDS},
         "drift_ratio": dict(found.drift),
         "regret_ratio": {policy: regret.ratio for policy, regret in found.regrets.items()},
         "regret_streak": {policy: float(regret.streak) for policy, regret in found.regrets.items()},

@@ -11,7 +11,6 @@ from ..exporters.metrics import Published
 from ..exporters.source import TargetHealth
 from ..storage.notices import Notice
 from ..storage.power_classes import WASTED, PowerClass
-from ..storage.promotions import Decision, Promotion
 from ..storage.recommendations import Recommendation
 from ..storage.records import Job, SchedulerSnapshot
 from . import flavour_rows
@@ -26,6 +25,7 @@ from .config import ConfigError, Settings
 from .efficiency import EnergyBook
 from .facts import published
 from .flavour_rows import FlavourRow
+from .learning.candidates import ACTIVE, STATES, Candidate
 from .pricing import Costing
 from .pseudonyms import pseudonymised
 from .range_clients import RangesOfSettings
@@ -37,10 +37,6 @@ from .web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, St
 
 if TYPE_CHECKING:
     from ..exporters.kubernetes.extender import PodQuestion
-
-IN_WORDS = {Decision.PROMOTE: "active", Decision.SHADOW: "shadow", Decision.DEMOTE: "demoted",
-            Decision.REFUSE: "refused"}
-STATES = tuple(IN_WORDS.values())
 
 
 class DaemonView(View):
@@ -126,10 +122,10 @@ class DaemonView(View):
             snapshot, self.now(), policy, experience, draws), within_s)
 
     def models(self) -> Sequence[ModelRow]:
-        """Return the trained agents that were decided on, the active one first."""
+        """Return all candidates, agents and heuristics, the active one first."""
         known = self._service.known.learned
-        rows = [_model_row(known, promotion) for promotion in known.in_force.values()]
-        return sorted(rows, key=lambda row: (STATES.index(row.state), -row.since_s, row.model))
+        rows = [_model_row(known, candidate) for candidate in known.candidates]
+        return sorted(rows, key=lambda row: (STATES.index(row.state), -(row.since_s or 0.0), row.model))
 
     def decisions(self) -> Sequence[DecisionRow]:
         """Return the decisions on trained agents, the newest first."""
@@ -191,14 +187,15 @@ class DaemonView(View):
             raise ReloadError(str(error)) from error
 
 
-def _model_row(known: ModelStatus, promotion: Promotion) -> ModelRow:
-    model, row = promotion.model, ModelRow(promotion.model, IN_WORDS[promotion.decision], promotion.time_s,
-                                           promotion.by, promotion.reason)
+def _model_row(known: ModelStatus, candidate: Candidate) -> ModelRow:
+    model, row = candidate.name, ModelRow(
+        candidate.name, candidate.state, candidate.decided_s, candidate.by, candidate.reason,
+        jct_ratio=candidate.estimate, jct_ratio_low=candidate.low, jct_ratio_high=candidate.high)
     card, silent, regret = known.cards.get(model), known.silent.get(model), known.regrets.get(model)
     if card is not None:
         row = replace(row, trained_s=card.trained_s, source=card.source, metrics=card.metrics)
-    if row.state == "active" and model not in known.asked:
-        row = replace(row, abstains="its code is being compiled", abstains_since_s=promotion.time_s)
+    if row.state == ACTIVE and candidate.learned and model not in known.asked:
+        row = replace(row, abstains="its code is being compiled", abstains_since_s=candidate.decided_s)
     if silent is not None:
         row = replace(row, abstains=silent.words, cause=silent.cause, abstains_since_s=silent.first_s)
     if regret is not None:

@@ -14,6 +14,7 @@ from ...storage.history import History
 from ...storage.promotions import Abstention, Decision, Promotion, ShadowResult, active_model, states
 from ...storage.records import ModelCard
 from ..agents.checkpoint import CARD, WEIGHTS
+from ..learning.candidates import Candidate, candidates
 from ..learning.models import ModelError, ModelStore, speeds_of
 from ..learning.regret import DAY_S, Regret, demotion, regrets
 from ..runtime_history import RECENT, RuntimeHistory
@@ -44,6 +45,8 @@ class ModelStatus:
     """The decision in force on each agent."""
     decisions: tuple[Promotion, ...] = ()
     """All of them, without figures, in the order in which they were taken."""
+    candidates: tuple[Candidate, ...] = ()
+    """All agents and heuristics that may come to advise, and what each is."""
     judged: Promotion | None = None
     """The last decision that rests on replays of held-out history."""
     asked: tuple[str, ...] = ()
@@ -92,7 +95,7 @@ class ModelRoles:
     def advice_inputs(self, settings: Sections, now_s: float) -> AdviceInputs:
         """Return what advice takes into account now."""
         try:
-            self._follow()
+            self._follow(now_s)
             self._remember(now_s)
         except StoreError as error:
             log.warning("decisions on agents cannot be read; the old ones stand", extra={"error": str(error)})
@@ -139,7 +142,7 @@ class ModelRoles:
         """End what runs beside."""
         self._agency.end()
 
-    def _follow(self) -> None:
+    def _follow(self, now_s: float) -> None:
         """Read the decisions again when there are new ones; of old judgements only what came of them is kept."""
         last = self._history.last_decision()
         if last == self._last:
@@ -147,7 +150,8 @@ class ModelRoles:
         decisions = self._history.decisions()
         judged = next((one for one in reversed(decisions) if "rows" in one.figures), None)
         short = tuple(replace(one, figures={}) for one in decisions)
-        self._know(in_force=states(short), decisions=short, judged=judged)
+        self._know(in_force=states(short), decisions=short, judged=judged,
+                   candidates=candidates(decisions, now_s))
         self._last = last
 
     def _know(self, **parts: object) -> ModelStatus:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ..replay.workload import Workload
 
 Line = Mapping[str, Any]
-LIMITS_MISSING = 0.05
-"""Share of jobs without a time limit from which it is worth a word."""
 
 
 def load(cluster: Cluster, work: Workload) -> float:
@@ -23,16 +21,15 @@ def load(cluster: Cluster, work: Workload) -> float:
 
 
 def warnings(cluster: Cluster, work: Workload, policies: Iterable[str]) -> Iterator[str]:
-    """Yield why figures of this replay may mislead: more work than GPUs, and limits that are not there."""
+    """Yield why figures of this replay may mislead: more work than GPUs, and limits that tell nothing or too much."""
+    from ..policies.limits import doubts
+
     asked = load(cluster, work)
     if asked > 1.0:
         yield (f"overload: the jobs ask for {asked:.2f} times the GPU time between the first and the last submission, "
                "so that a queue grows to the end; waits then depend on how long the history is")
-    missing = 1 - float(np.isfinite(work.limit).mean()) if len(work) else 0.0
     policies = list(policies)
-    blind = [policy for policy in policies if _goes_by_limits(policy)]
-    if missing >= LIMITS_MISSING and blind:
-        yield f"{missing:.0%} of the jobs have no time limit, which {', '.join(blind)} go{_s(blind)} by"
+    yield from doubts(policies, work)
     if any(_orders_as_configured(policy) for policy in policies):
         yield from _of_priorities(cluster, work)
     if any(_preempts_as_configured(policy) for policy in policies):
@@ -100,24 +97,16 @@ def _of_preemption(cluster: Cluster, work: Workload) -> Iterator[str]:
                    f"place by turns; in the replay nobody is preempted more than {told.most_times} times")
 
 
-def _goes_by_limits(policy: str) -> bool:
-    from ..learning.trials import BY_LIMIT
-    from ..policies.registry import parse
+def conclusion(lines: Sequence[Line], baseline: str, knowing: Collection[str] = ()) -> str:
+    """Say which policy that a site could run has the shortest mean JCT, and how sure that is; '' for none.
 
-    recipe = parse(policy)
-    return recipe.order.name in BY_LIMIT or recipe.walking.estimates
-
-
-def _s(names: Sequence[str]) -> str:
-    return "es" if len(names) == 1 else ""
-
-
-def conclusion(lines: Sequence[Line], baseline: str) -> str:
-    """Say which policy that a site could run has the shortest mean JCT, and how sure that is; '' for none."""
+    Those that are ``knowing`` run times by limits no site could run.
+    """
     from ..policies.registry import parse
 
     known = {line["policy"]: line for line in lines if line.get("jct_ratio") is not None}
-    fair = [line for name, line in known.items() if name == baseline or not parse(name).order.oracle]
+    fair = [line for name, line in known.items()
+            if name == baseline or not (parse(name).order.oracle or name in knowing)]
     if baseline not in known or len(fair) < len(("baseline", "another")):
         return ""
     best = min(fair, key=lambda line: float(line["jct_ratio"]))

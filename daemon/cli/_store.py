@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,15 +66,21 @@ def found(models: ModelStore, name: str) -> StoredModel:
 
 def decided(config_file: Path) -> Mapping[str, Promotion]:
     """Return the decision in force on each model; Unreachable when the daemon's database cannot be read."""
+    from ...storage.promotions import states
+
+    return states(decisions(config_file))
+
+
+def decisions(config_file: Path) -> Sequence[Promotion]:
+    """Return all decisions in order of time; Unreachable when the daemon's database cannot be read."""
     from ...storage.errors import StoreError
     from ...storage.history import History
-    from ...storage.promotions import states
 
     url = settings(config_file).storage.url
     try:
         with History.read_only(url) as reader:
             warn_beside(url)
-            return states(reader.decisions())
+            return tuple(reader.decisions())
     except StoreError as error:
         raise DaemonUnreachable(str(error)) from error
 

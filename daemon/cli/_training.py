@@ -182,6 +182,8 @@ def show_verdict(verdict: Verdict, style: str, price: StatedPrice | None = None)
     for speeds in verdict.speeds:
         click.echo(plain(str(speeds)), err=True)
     show(rows, columns, style, title=title, empty="nobody was replayed")
+    for name, why in verdict.unfit.items():
+        click.echo(f"{name} is no candidate: {plain(why)}", err=style != "table")
     click.echo(f"verdict: {verdict.decision}: {plain(verdict.reason)}", err=style != "table")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,17 +13,17 @@ import click
 from ._client import DaemonUnreachable
 from ._costs import KWH_J, stated
 from ._output import plain, show
-from ._store import decided, store, uses_models
+from ._store import decisions, store, uses_models
 
 if TYPE_CHECKING:
     from ...storage.promotions import Promotion
+    from ..learning.candidates import Candidate
     from ..learning.models import StoredModel
 
 _COLUMNS = {"model": "model", "state": "state", "objective": "is after", "utilization": "U",
             "makespan_days": "makespan d", "jct_mean_s": "JCT s", "wait_mean_s": "wait s", "energy_kwh": "kWh",
             "cost": "cost",
             "over_incumbent": "JCT of incumbent"}
-STATES = {"promote": "active", "shadow": "shadow", "demote": "demoted", "refuse": "refused"}
 
 
 @click.command("models", short_help="List trained models and how they were judged.")
@@ -30,27 +31,36 @@ STATES = {"promote": "active", "shadow": "shadow", "demote": "demoted", "refuse"
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="Output format.")
 def command(config_file: Path, folder: Path | None, style: str) -> None:
-    """List trained models and tried heuristics, with held-out results and intervals, who is active, and why.
+    """List all candidates, trained models and heuristics, with held-out results, intervals, states and reasons.
 
     \b
     Examples:
       idlewatt models
       idlewatt models --format json
     """
+    from ..learning.candidates import candidates
+
     models = store(config_file, folder)
-    known: Mapping[str, Promotion] = {}
+    taken: Sequence[Promotion] = ()
+    known: Mapping[str, Candidate] | None = None
     try:
-        known = decided(config_file)
+        taken = decisions(config_file)
+        known = {one.name: one for one in candidates(taken, max([time.time(), *(one.time_s for one in taken)]))}
     except DaemonUnreachable as error:
         click.echo(f"who is active is not known: {error.message}", err=True)
-    rows = [_row(model, known.get(model.name)) for model in models.models()]
-    rows += [_heuristic(decision) for name, decision in known.items() if "@" not in name]
+    rows = [_row(model, (known or {}).get(model.name)) for model in models.models()]
+    told = bool(rows)
+    figures = {one.model: one for one in taken}
+    rows += [_heuristic(one, figures.get(one.name)) for one in (known or {}).values() if not one.learned]
     price = stated(config_file)
     rows = [{**row, "cost": price.said(_joules(row)) or None} for row in rows] if price.words else rows
     shown = {key: heading for key, heading in _COLUMNS.items() if key != "cost" or price.words}
     columns = shown if style == "table" else {key: key for row in rows for key in row if key != "card"}
-    show(rows, columns, style, empty=f"no models in {models.folder}; `idlewatt train` makes one")
+    none = f"no models in {models.folder}; `idlewatt train` makes one"
+    show(rows, columns, style, empty=none)
     if style == "table":
+        if rows and not told:
+            click.echo(f"\n{none}")
         _tell(rows)
         if price.words and rows:
             click.echo(f"\n{price.words[0].upper()}{price.words[1:]}.")
@@ -66,13 +76,13 @@ def _tell(rows: Sequence[Mapping[str, object]]) -> None:
             click.echo(f"  learned from {plain(row['learned_from'])}; held out: {held_out}{best}")
 
 
-def _row(model: StoredModel, decision: Promotion | None) -> dict[str, object]:
+def _row(model: StoredModel, known: Candidate | None) -> dict[str, object]:
     """Return a model flat for tables, its card whole for programs."""
     from dataclasses import asdict
 
     card = model.card
-    state = "damaged" if model.fault else STATES[decision.decision.value] if decision else "undecided"
-    why = model.fault or (decision.reason if decision else "")
+    state = "damaged" if model.fault else known.state if known else "undecided"
+    why = model.fault or (known.reason if known else "")
     if card is None:
         return {"model": model.name, "state": state, "why": why, "folder": str(model.folder), "card": None}
     figures = card.metrics
@@ -81,24 +91,21 @@ def _row(model: StoredModel, decision: Promotion | None) -> dict[str, object]:
             "over_incumbent": _interval(figures, "jct_over_incumbent"),
             "over_best": _interval(figures, "jct_over_best_heuristic"), "held_out": _held_out(figures),
             "learned_from": f"{card.source}, {_span(card.history_from_s, card.history_until_s)}", "why": why,
-            "decided": _minute(decision.time_s) if decision else None, "by": decision.by if decision else None,
-            "folder": str(model.folder), "card": asdict(card)}
+            "decided": _minute(known.decided_s) if known and known.decided_s else None,
+            "by": known.by if known else None, "folder": str(model.folder), "card": asdict(card)}
 
 
-def _heuristic(decision: Promotion) -> dict[str, object]:
-    """Return a heuristic that was tried like a model that learned nothing."""
-    figures = decision.figures
-    against = figures.get("against", {}).get(figures.get("incumbent", ""), {})
-    told = {f"jct_over_incumbent{part}": against[name] for part, name in (("", "estimate"), ("_low", "low"),
-                                                                        ("_high", "high")) if against.get(name)}
-    own: Mapping[str, object] = next((row for row in figures.get("rows", ())
-                                      if row.get("policy") == decision.model), {})
-    return {"model": decision.model, "trained": None, "state": STATES[decision.decision.value], "objective": None,
-            **_five(own),
-            "over_incumbent": _interval(told, "jct_over_incumbent") if "jct_over_incumbent_low" in told else None,
-            "over_best": None, "held_out": _held_out(figures) if "days" in figures else None, "learned_from": None,
-            "why": decision.reason, "decided": _minute(decision.time_s), "by": decision.by, "folder": None,
-            "card": None}
+def _heuristic(known: Candidate, decision: Promotion | None) -> dict[str, object]:
+    """Return a combination of heuristics like a model that learned nothing."""
+    figures: Mapping[str, Any] = decision.figures if decision else {}
+    own: Mapping[str, Any] = next((row for row in figures.get("rows", ()) if row.get("policy") == known.name), {})
+    ratio = {f"jct_over_incumbent{part}": value for part, value in (
+        ("", known.estimate), ("_low", known.low), ("_high", known.high)) if value is not None}
+    return {"model": known.name, "trained": None, "state": known.state, "objective": None, **_five(own),
+            "over_incumbent": _interval(ratio, "jct_over_incumbent"), "over_best": None,
+            "held_out": _held_out(figures) if "days" in figures else None, "learned_from": None,
+            "why": known.reason, "decided": _minute(known.decided_s) if known.decided_s else None,
+            "by": known.by or None, "folder": None, "card": None}
 
 
 def _five(figures: Mapping[str, Any]) -> dict[str, float | None]:

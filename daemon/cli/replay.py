@@ -232,6 +232,7 @@ def _in_watts_of(text: str, intake: WorkloadBuilder, cluster: Cluster) -> Worklo
 
 def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
     """Show what is done, whole sweep or not."""
+    from ..policies.limits import knowing
     from ..replay.speed_coverage import SpeedCoverage
     from ..sweep import rows, told
     from ._conclusion import conclusion, warnings
@@ -250,7 +251,8 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
         _say(str(SpeedCoverage.of_row(row)))
     if price.words:
         _say(price.words)
-    words = list(filter(None, [conclusion(lines, options["baseline"] or sweep.policies[0])]))
+    oracles = knowing(sweep.policies, sweep.plan.workload)
+    words = list(filter(None, [conclusion(lines, options["baseline"] or sweep.policies[0], oracles)]))
     if style == "table":
         click.echo("".join(f"{sentence}\n\n" for sentence in words), nl=False)
         columns = _COLUMNS | (_MONEY if price.words else {})

@@ -15,10 +15,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from ...storage.errors import StoreError
 from ...storage.history import History
@@ -29,6 +30,7 @@ from ..agents.histories import DAY_S, Material, Split, TooLittle, held_out, reco
 from ..agents.kinds import FAILURES, Stretch, TrainingError
 from ..niceness import give_way
 from ..policies import named
+from ..policies.limits import unfit
 from ..recorded_scheduling import told
 from ..recorded_speeds import site_speeds
 from ..recorded_watts import site_watts
@@ -37,6 +39,7 @@ from ..replay.engine import Policy
 from ..replay.site_speeds import FLAT_SPEEDS, moved
 from ..settings.sections import Sections
 from ..simulator_error import Fidelity, check
+from .candidates import LISTED, listed
 from .models import ModelError, ModelStore, StoredModel, speeds_of
 from .pairs import Exam, Pair, replayed
 from .promotion import Verdict, judge
@@ -52,7 +55,17 @@ from .training import (
     make_room,
 )
 from .training_scheduler import NIGHT, NOTE, TASK, Night, TrainingTask
-from .trials import TRIED, agent_on_trial, error_of_each, heuristics_on_trial, no_turn, shortlist, trials
+from .trials import (
+    TRIED,
+    agent_on_trial,
+    error_of_each,
+    fit,
+    heuristics_on_trial,
+    no_turn,
+    prospects,
+    shortlisted,
+    trials,
+)
 
 COOLING_S = 7 * DAY_S
 """For so long after a demotion nothing is promoted but by an operator: the next agent learned from the same days."""
@@ -71,7 +84,9 @@ class NightDecisions:
     def decide_all(self, model: StoredModel, parts: Split) -> Promotion:
         """Judge all who are on trial and tonight's model; return what was decided on that."""
         tried = trials(self.ledger.decisions(), self.task.now_s)
-        self._heuristics([(one.name, one.since_s) for one in heuristics_on_trial(tried)] or self._new(parts))
+        on_trial = [(one.name, one.since_s) for one in heuristics_on_trial(tried)]
+        found = fit((*parts.select, *parts.test)) if on_trial else prospects(parts.select, self.task.incumbent)
+        self._heuristics(on_trial or [(name, parts.until_s) for name in shortlisted(found)])
         running = agent_on_trial(tried, self.task.agent)
         if running is not None:
             self._go_on(running.name, running.since_s)
@@ -79,7 +94,7 @@ class NightDecisions:
         verdict = examined(self.store, model, parts.test, self.task.incumbent, fidelity=self.fidelity,
                            terms=self.task.terms, seed=int(self.task.now_s // 86400.0))
         waits = no_turn(trials(self.ledger.decisions(), self.task.now_s), self.task.agent)
-        return self.decide(verdict, parts.test, None if waits else parts.until_s, waits)
+        return self.decide(verdict, parts.test, None if waits else parts.until_s, waits, {LISTED: listed(found)})
 
     def _go_on(self, name: str, since_s: float) -> None:
         """Judge an agent on all that has come since its training."""
@@ -92,10 +107,6 @@ class NightDecisions:
             return
         self.decide(verdict, stretches, since_s, "")
 
-    def _new(self, parts: Split) -> list[tuple[str, float]]:
-        """Return the heuristics to be tried from now on, chosen on history before that which judges them."""
-        return [(name, parts.until_s) for name in shortlist(parts.select, self.task.incumbent)]
-
     def _heuristics(self, tried: Sequence[tuple[str, float]]) -> None:
         """Judge the heuristics on trial; of several that have earned it the best is made active."""
         terms = replace(self.task.terms, error=error_of_each(TRIALS * len(tried)))
@@ -105,6 +116,9 @@ class NightDecisions:
                 stretches = held_out(self.material, since_s)
             except TooLittle:
                 continue
+            if wrong := next(filter(None, (unfit(name, one.workload) for one in stretches)), ""):
+                self.ledger.decide(Promotion(self.task.now_s, name, Decision.REFUSE, "nightly", wrong))
+                continue
             found = judge(named(name), self.task.incumbent, (), stretches, fidelity=self.fidelity, terms=terms)
             verdicts.append((found, stretches, since_s))
         verdicts.sort(key=lambda one: (one[0].decision is Decision.PROMOTE, -_estimate(one[0])))
@@ -112,8 +126,12 @@ class NightDecisions:
             another = "another heuristic is better" if number + 1 < len(verdicts) else ""
             self.decide(verdict, stretches, since_s, another)
 
-    def decide(self, verdict: Verdict, test: Sequence[Stretch], since_s: float | None, waits: str) -> Promotion:
-        """Record what follows from a verdict; with ``since_s`` it is one of the trial that began then."""
+    def decide(self, verdict: Verdict, test: Sequence[Stretch], since_s: float | None, waits: str,
+               noted: Mapping[str, object] = MappingProxyType({})) -> Promotion:
+        """Record what follows from a verdict; with ``since_s`` it is one of the trial that began then.
+
+        Figures that are ``noted`` are kept beside those of the verdict.
+        """
         decisions = self.ledger.decisions()
         rival, soon = active_model(states(decisions)), too_soon(decisions, self.task.now_s)
         decision, reason = verdict.decision, verdict.reason
@@ -126,7 +144,7 @@ class NightDecisions:
         elif decision is Decision.PROMOTE and rival not in (None, verdict.model):
             stays = self._stays(verdict, str(rival), test)
             decision, reason = (Decision.SHADOW, stays) if stays else (decision, reason)
-        figures = verdict.figures() | ({} if since_s is None else {TRIED: since_s})
+        figures = {**verdict.figures(), **noted} | ({} if since_s is None else {TRIED: since_s})
         taken = Promotion(self.task.now_s, verdict.model, decision, "nightly", reason, figures)
         self.ledger.decide(taken)
         return taken

@@ -20,6 +20,7 @@ from ...storage.promotions import Decision
 from ...storage.records import ModelCard
 from ..agents.kinds import FAILURES, Stretch
 from ..policies import named
+from ..policies.limits import unfit
 from ..replay.engine import Policy
 from ..replay.power import joules
 from ..replay.speed_coverage import SpeedCoverage
@@ -97,7 +98,9 @@ class Verdict:
     """Why not, sentence by sentence; or why."""
     incumbent: str
     best: str
-    """The best of the heuristics."""
+    """The best of the heuristics that are candidates."""
+    unfit: Mapping[str, str] = field(default_factory=dict)
+    """Heuristics that nobody is held to, as they are no candidates on this history, and why."""
     rows: tuple[PolicyFigures, ...] = ()
     """The candidate's, the incumbent's, the other heuristics', chance, shortest run first."""
     against: Mapping[str, Comparison] = field(default_factory=dict)
@@ -144,7 +147,8 @@ def judge(candidate: Policy, incumbent: str, heuristics: Sequence[str], stretche
           seed: int = 0) -> Verdict:
     """Replay held-out stretches under everybody and return the verdict; whatever a replay raises becomes its reason.
 
-    Beside ``heuristics``, where there are any, stand chance and shortest run first.
+    Beside ``heuristics``, where there are any, stand chance and shortest run first. Of them only those are replayed
+    that are candidates on this history: nobody has to beat an oracle.
     ``stretches`` are in order of time and untouched by training; ``fidelity`` is needed where they are the site's own.
     ``foreign`` ones are of another history than it was trained on, with a clock of its own.
     """
@@ -153,9 +157,12 @@ def judge(candidate: Policy, incumbent: str, heuristics: Sequence[str], stretche
                     terms=terms, objective=card.objective)
     if fault:
         return replace(empty, reasons=(fault,))
+    beside = ALWAYS if heuristics else ()
+    heuristics, barred = _fit(heuristics, stretches)
+    empty = replace(empty, unfit=barred)
     try:
         exam = Exam.of(tuple(stretches))
-        others = dict.fromkeys((incumbent, *heuristics, *(ALWAYS if heuristics else ())))
+        others = dict.fromkeys((incumbent, *heuristics, *beside))
         trials = _trials([name for name in others if name != empty.model], exam, terms, seed)
     except FAILURES as error:
         return replace(empty, decision=Decision.SHADOW, reasons=(
@@ -207,6 +214,12 @@ def raised(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except FAILURES:
         return type(error).__name__
+
+
+def _fit(heuristics: Sequence[str], stretches: Sequence[Stretch]) -> tuple[list[str], dict[str, str]]:
+    """Return which heuristics are candidates on a history, and why the others are not."""
+    why = {name: next(filter(None, (unfit(name, one.workload) for one in stretches)), "") for name in heuristics}
+    return [name for name, wrong in why.items() if not wrong], {name: wrong for name, wrong in why.items() if wrong}
 
 
 def _name(candidate: Policy) -> str:

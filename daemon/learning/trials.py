@@ -3,34 +3,23 @@
 Every trial is a chance to be wrong. A new agent each night would be 365 of them; so one is tried for weeks, while those
 that are trained meanwhile wait, and the error that a year is allowed is shared out among the trials that it can hold.
 
-A policy that orders by time limits is no candidate where these tell nothing, or too much. Where limits are missing or
-nearly all alike, the shortest limit first is first come, first served under another name. Where they are the very run
-times, whoever orders by them knows what nobody can know.
+A policy that orders by time limits is no candidate where these tell nothing, or too much: ``unfit`` says why, for
+whoever lists candidates, tries them, or holds agents to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from ...storage.promotions import Decision, Promotion, states
 from ..agents.kinds import FAILURES, Stretch
 from ..policies import named
-from ..policies.registry import parse
+from ..policies.limits import unfit
 from ..replay.outcome import times
-from ..replay.workload import Workload
 from ..settings.training import TRIAL_S
 from .pairs import Exam
 from .promotion_criteria import ERROR, SHORTLIST, TRIALS
-
-BY_LIMIT = frozenset({"sjf-limit", "limit-aged", "wfp3"})
-"""Orders that look at limits."""
-MISSING, ALIKE, LEAKED = 0.5, 0.8, 0.5
-"""Share of jobs from which limits count as missing, as the same, or as run times."""
-CLOSE = 0.001
-"""A limit that is nearer to the run time than this share of it is the run time."""
 
 
 def error_of_each(trials: int, error: float = ERROR) -> float:
@@ -39,38 +28,6 @@ def error_of_each(trials: int, error: float = ERROR) -> float:
     One half is for learned agents, the other for heuristics; by Bonferroni their sum is never more than ``error``.
     """
     return error / (2 * max(1, trials))
-
-
-def unfit(policy: str, work: Workload) -> str:
-    """Return why a policy is no candidate on this history; '' when nothing speaks against it."""
-    order = parse(policy).order
-    if order.oracle:
-        return f"{order.name} knows true run times"
-    if order.name not in BY_LIMIT or not len(work):
-        return ""
-    return limits_tell_nothing(work, order.name) or limits_leak(work)
-
-
-def limits_tell_nothing(work: Workload, order: str) -> str:
-    """Return why an order by limits does not tell jobs apart; '' where it does."""
-    told = np.isfinite(work.limit)
-    if told.mean() <= 1 - MISSING:
-        return f"{1 - told.mean():.0%} of the jobs have no time limit: {order} is first come, first served here"
-    _, counts = np.unique(work.limit[told], return_counts=True)
-    common = counts.max() / len(work)
-    return (f"{common:.0%} of the jobs have the same time limit: {order} is first come, first served here"
-            if common >= ALIKE else "")
-
-
-def limits_leak(work: Workload) -> str:
-    """Return why limits cannot have been known beforehand; '' where they can.
-
-    Jobs that are ended at their limit ran for just that long: only those that asked for an odd number of seconds tell.
-    """
-    told = np.isfinite(work.limit) & (work.run > 0) & (work.limit % 60.0 != 0)
-    leaked = told & (np.abs(work.limit - work.run) <= CLOSE * work.run)
-    share = leaked.sum() / max(1, len(work))
-    return f"the time limits of {share:.0%} of the jobs are their very run times" if share >= LEAKED else ""
 
 
 YEAR_S = 365 * 86400.0
@@ -129,16 +86,56 @@ def no_turn(tried: Sequence[Tried], kind: str) -> str:
     return ""
 
 
-def shortlist(earlier: Sequence[Stretch], incumbent: str, most: int = SHORTLIST) -> tuple[str, ...]:
-    """Return the combinations of heuristics that did better than the incumbent on earlier history, the best first.
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """A combination of heuristics before its trial."""
 
-    One that cannot tell jobs apart there, or would know what nobody knows, is no candidate: ``unfit`` says why.
-    """
+    name: str
+    unfit: str
+    """Why it is no candidate; '' when nothing speaks against it."""
+    ratio: float | None = None
+    """Mean JCT on earlier history over the incumbent's; None where it was not looked at, or jobs never end."""
+    why: str = "waits for the end of the trial that others are on"
+    """Why it is not tried now."""
+
+    @property
+    def promising(self) -> bool:
+        """Tell whether it is worth a trial."""
+        return self.ratio is not None and self.ratio < PROMISING
+
+
+def fit(stretches: Sequence[Stretch]) -> tuple[Prospect, ...]:
+    """Return all combinations of heuristics with what speaks against them on this history, without any replay."""
+    return tuple(Prospect(name, next(filter(None, (unfit(name, one.workload) for one in stretches)), ""))
+                 for name in COMBINATIONS)
+
+
+def prospects(earlier: Sequence[Stretch], incumbent: str) -> tuple[Prospect, ...]:
+    """Return all combinations of heuristics with how they did on earlier history, the best first."""
     exam = Exam.of(tuple(earlier))
-    jct = {name: _jct(name, exam) for name in dict.fromkeys((incumbent, *COMBINATIONS))
-           if name == incumbent or not any(unfit(name, stretch.workload) for stretch in earlier)}
-    better = [name for name, value in jct.items() if name != incumbent and value < PROMISING * jct[incumbent]]
-    return tuple(sorted(better, key=lambda name: jct[name])[:most])
+    theirs = _jct(incumbent, exam)
+    found = [one if one.unfit or one.name == incumbent else _looked_at(one, exam, theirs, incumbent)
+             for one in fit(earlier)]
+    return tuple(sorted(found, key=lambda one: float("inf") if one.ratio is None else one.ratio))
+
+
+def _looked_at(one: Prospect, exam: Exam, theirs: float, incumbent: str) -> Prospect:
+    ratio = _jct(one.name, exam) / theirs
+    if not ratio < float("inf"):
+        return replace(one, why="on earlier history jobs never end under it")
+    why = (f"{SHORTLIST} others did better on earlier history" if ratio < PROMISING else
+           f"mean JCT on earlier history is {ratio:.3f} of that under {incumbent}, and below {PROMISING} it is tried")
+    return replace(one, ratio=ratio, why=why)
+
+
+def shortlist(earlier: Sequence[Stretch], incumbent: str, most: int = SHORTLIST) -> tuple[str, ...]:
+    """Return the combinations of heuristics that did better than the incumbent on earlier history, the best first."""
+    return shortlisted(prospects(earlier, incumbent), most)
+
+
+def shortlisted(found: Sequence[Prospect], most: int = SHORTLIST) -> tuple[str, ...]:
+    """Return which of the prospects, the best first, are tried."""
+    return tuple(one.name for one in found if one.promising)[:most]
 
 
 def _jct(name: str, exam: Exam) -> float:

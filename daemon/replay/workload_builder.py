@@ -15,12 +15,11 @@ from .cluster import Cluster
 from .power import PowerModel
 from .runtime_prediction import Told, Traits, foresight, known_codes, silent, template_codes
 from .site_speeds import FLAT_SPEEDS, SiteSpeeds
+from .time_limits import leaking, made_of, without_leaking
 from .workload import COLUMNS, Workload
 
 EXAMPLES = 5
 WHOLE_GPU = 1000
-FEWEST_LIMITS = 100
-"""So many limits that are all the run time itself are no coincidence."""
 
 
 class HistoryError(ValueError):
@@ -86,15 +85,16 @@ def from_trace(trace: Trace, tell: Told = silent) -> WorkloadBuilder:
 
 
 def _limits(trace: Trace) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return limits, and which jobs lost theirs: all of them where every limit is the run time itself.
+    """Return limits, and which jobs lost theirs: those whose limit is the run time, where many limits are.
 
     Some published traces (the packaged slice of Helios) were written so; whoever orders by limit would be an oracle.
     """
-    limit_s = np.asarray(trace.limit_s, np.float64)
-    told = np.isfinite(limit_s)
-    if told.sum() >= FEWEST_LIMITS and (limit_s[told] == trace.run_s[told]).all():
-        return np.full(len(limit_s), np.nan), told
-    return limit_s, np.zeros(len(limit_s), bool)
+    limit_s, run_s = np.asarray(trace.limit_s, np.float64), np.asarray(trace.run_s, np.float64)
+    leak = leaking(limit_s, run_s, trace.user)
+    if leak is None or not leak.exact:
+        return limit_s, np.zeros(len(limit_s), bool)
+    made = made_of(limit_s, run_s, leak)
+    return np.where(made, np.nan, limit_s), made
 
 
 def _parents(trace: Trace) -> NDArray[np.int32]:
@@ -201,7 +201,11 @@ def _some(names: Sequence[str]) -> str:
 def _foresight(submit_s: NDArray[np.float64], run_s: NDArray[np.float64], start_s: NDArray[np.float64],
                limit_s: NDArray[np.float64], traits: Traits,
                tell: Told) -> dict[str, NDArray[np.float64]]:
-    """Return what is known at submission; run times become known at recorded ends, else at submission + run at best."""
+    """Return what is known at submission; run times become known at recorded ends, else at submission + run at best.
+
+    Limits that tell run times have no part in it: no prediction exceeds a limit, and would be an oracle by them.
+    """
+    limit_s = without_leaking(limit_s, run_s, np.asarray(traits.user))
     started_s = np.where(np.isnan(start_s), submit_s, start_s)
     return foresight(submit_s=submit_s, run_s=run_s, ended_s=started_s + run_s, traits=traits, started_s=started_s,
                      limit_s=limit_s, tell=tell)

@@ -132,10 +132,11 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
          "cuda": Filter("CUDA version of the job.", lambda row: (row.cuda,)),
          "state": Filter("State of the job.", lambda row: (row.state,), tuple(JobState))}),
     Endpoint(
-        "models", "Trained agents that were decided on: who is active, who is silent and why, how each stands.",
+        "models", "All candidates, agents and heuristics: who is active, on trial or no candidate, why, and how each "
+        "stands.",
         lambda view: view.models(), TypeAdapter(tuple[ModelRow, ...]),
-        {"state": Filter("What was decided on it.", lambda row: (row.state,),
-                         ("active", "shadow", "demoted", "refused"))}),
+        {"state": Filter("What it is now.", lambda row: (row.state,),
+                         ("active", "on trial", "candidate", "demoted", "not a candidate"))}),
     Endpoint(
         "decisions", "Every decision on a trained agent, the newest first.",
         lambda view: view.decisions(), TypeAdapter(tuple[DecisionRow, ...]),

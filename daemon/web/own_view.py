@@ -116,7 +116,7 @@ class OwnView(View):
                                           for one in found.ahead))
 
     def models(self) -> Sequence[ModelRow]:
-        """Return the trained agents: they are about nobody."""
+        """Return the candidates: they are about nobody."""
         return self._view.models()
 
     def decisions(self) -> Sequence[DecisionRow]:

@@ -227,7 +227,8 @@ def render(view: View, telemetry_path: str) -> str:
         total=total, missing=_only(status), status=status, troubled=_troubled(status),
         unused_part=UNUSED_PART, unused_help=UNUSED_PART_HELP,
         bars=partitions[:MOST_PARTITIONS], more_partitions=max(0, len(partitions) - MOST_PARTITIONS),
-        leader=_leader(view), causes=_causes(view), wasters=wasters, more_wasters=wasting - len(wasters),
+        leader=_leader(view), unfit=_unfit(view), causes=_causes(view),
+        wasters=wasters, more_wasters=wasting - len(wasters),
         pending=waiting[:MOST_JOBS], more_jobs=max(0, len(waiting) - MOST_JOBS),
         spare=spare[:MOST_NODES], idle=_idle(view), more_spare=max(0, len(spare) - MOST_NODES),
         unknown_spare=sum(bool(row.unknown_use) for row in nodes),
@@ -275,6 +276,15 @@ def _nvlink(nodes: Sequence[NodeRow], status: Status) -> dict[str, object]:
 
 def _leader(view: View) -> ModelRow | None:
     return next((row for row in view.models() if row.state == "active"), None)
+
+
+def _unfit(view: View) -> dict[str, list[str]]:
+    """Return the heuristics that are no candidates, by the reason."""
+    found = dict[str, list[str]]()
+    for row in view.models():
+        if row.state == "not a candidate" and "@" not in row.model:
+            found.setdefault(row.reason, []).append(row.model)
+    return found
 
 
 def _spare(nodes: Sequence[NodeRow]) -> list[NodeRow]:

@@ -78,15 +78,16 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """A trained agent that was decided on, and how it stands."""
+    """A candidate, a trained agent or a combination of heuristics, and how it stands."""
 
     model: str
-    """``kind@version``."""
+    """``kind@version``; a heuristic's name has no @."""
     state: str
-    """``active``, ``shadow``, ``demoted`` or ``refused``."""
-    since_s: float
+    """``active``, ``on trial``, ``candidate``, ``demoted`` or ``not a candidate``."""
+    since_s: float | None
+    """When that was decided; None where nothing was decided on it."""
     by: str
-    """``nightly``, ``operator`` or ``daemon``."""
+    """``nightly``, ``operator`` or ``daemon``; '' where nothing was decided."""
     reason: str
     trained_s: float | None = None
     """None for one that is not in use, or cannot be read."""
@@ -104,6 +105,11 @@ class ModelRow:
     """Of the last closed day against the incumbent; positive is worse."""
     bad_days: int | None = None
     """In a row."""
+    jct_ratio: float | None = None
+    """Mean completion time over the incumbent's when it was judged last; None where it never was."""
+    jct_ratio_low: float | None = None
+    """Bounds of its 95 % interval; None where there is none yet."""
+    jct_ratio_high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +206,7 @@ class View(Protocol):
         """
 
     def models(self) -> Sequence[ModelRow]:
-        """Return the trained agents that were decided on, the active one first."""
+        """Return all candidates, agents and heuristics, the active one first."""
 
     def decisions(self) -> Sequence[DecisionRow]:
         """Return the decisions on trained agents, the newest first."""

@@ -27,6 +27,13 @@ class LearningMetrics:
     regret_streak: Series = gauge(
         "Closed days in a row on which the policy was worse than the incumbent; a sign, no proof.", "policy",
         cap=POLICIES)
+    candidate_info: Series = gauge(
+        "What each agent and each combination of heuristics is now: state is active, on trial, candidate, demoted or "
+        "not a candidate, and reason says why in words; always 1.", "policy", "state", "reason", cap=POLICIES)
+    candidate_jct_ratio: Series = gauge(
+        "Mean completion time under a candidate over the incumbent's on the held-out history that it was last judged "
+        "on; bound is estimate, low or high of the 95 % interval, of which there is none while blocks are too few.",
+        "policy", "bound", cap=POLICIES * 3)
     heldout_jct_seconds: Series = gauge(
         "Completion time of jobs on held-out history in seconds, of the last judgement of an agent: everybody replayed "
         "the same jobs. statistic is mean or p99.", "policy", "statistic", cap=POLICIES * 2)

@@ -43,7 +43,8 @@ def build() -> str:
     return as_json("learning", "Learning",
                    "How good trained agents are on history that they have not seen, who is active, and how they "
                    "fare.",
-                   ((4, _figures()), (13, _judged()), (9, _curves()), (9, _watched()), (8, _trained())), hours=720)
+                   ((4, _figures()), (13, _candidates()), (13, _judged()), (9, _curves()), (9, _watched()),
+                    (8, _trained())), hours=720)
 
 
 def _figures() -> Row:
@@ -85,6 +86,23 @@ def _best() -> Panel:
                   f"{better} or (min({estimate}) unless {like})", "percentunit",
                   steps=((None, "green"), (1.0, "orange")), empty="none judged", legend="of the scheduler's",
                   beside=((f"{like} unless {better}", NOT_SURE),), plain=NOT_SURE)
+
+
+def _candidates() -> Row:
+    info = f"max by (policy, state, reason) (idlewatt_candidate_info{{{DAEMON}}})"
+    ratios = (f'{info} * on (policy) group_left () max by (policy) '
+              f'(idlewatt_candidate_jct_ratio{{{DAEMON}, bound="{bound}"}})' for bound in ("estimate", "low", "high"))
+    columns = {"policy": "Policy", "state": "State", "Value #B": "Completion", "Value #C": "From", "Value #D": "To",
+               "reason": "Why"}
+    ratio = column("percentunit", width=95)
+    looks = {"Policy": column(width=270), "State": column(width=120), "Completion": ratio, "From": ratio, "To": ratio}
+    return (
+        (24, listing("Candidates to advise", "Whoever may come to advise, agents and combinations of heuristics alike: active, "
+                     "on trial, candidate (waits for its turn), demoted, or not a candidate, and why. Completion time "
+                     "of jobs against the scheduler's own policy is from when it was judged last, with its 95 % "
+                     "interval; no figure means not judged yet, no interval not enough history.",
+                     (info, *ratios), columns, special=looks, order="State",
+                     empty=quiet("no round of advice yet"))),)
 
 
 def _judged() -> Row:

@@ -144,6 +144,11 @@ def facts(**more) -> Published:
         "drift_ratio": {"scorer@7": 0.02},
         "regret_ratio": {"scorer@7": 0.031, "easy": -0.12},
         "regret_streak": {"scorer@7": 2, "easy": 0},
+        "candidate_info": {
+            ("scorer@7", "on trial", "mean JCT is 0.69 of that under naive: not better yet"): 1,
+            ("sjf-limit+best-fit+easy", "not a candidate", "52% of the jobs have no time limit"): 1},
+        "candidate_jct_ratio": {("scorer@7", "estimate"): 0.69, ("scorer@7", "low"): 0.66, ("scorer@7", "high"): 0.73,
+                                ("sjf-limit+best-fit+easy", "estimate"): None},
         "heldout_jct_seconds": {("scorer@7", "mean"): 9700.0, ("scorer@7", "p99"): 99000.0, ("naive", "mean"): 14100.0},
         "heldout_wait_seconds": {("scorer@7", "mean"): 2700.0, ("scorer@7", "p99"): 61000.0},
         "heldout_utilization_ratio": {"scorer@7": 0.675, "naive": 0.672},

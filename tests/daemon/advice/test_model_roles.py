@@ -14,8 +14,10 @@ from idlewatt.daemon.agents.checkpoint import CARD, WEIGHTS, write_card
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, save
 from idlewatt.daemon.agents.scorer.network import SIZE
 from idlewatt.daemon.counterfactual import WindowRequest, replayed
+from idlewatt.daemon.learning.candidates import LISTED
 from idlewatt.daemon.learning.models import ModelStore
 from idlewatt.daemon.learning.regret import DAY_S
+from idlewatt.daemon.learning.trials import COMBINATIONS
 from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.daemon.view import DaemonView
 from idlewatt.storage.history import History
@@ -274,6 +276,24 @@ def test_a_judgement_is_published_policy_by_policy(rig, service):
     assert facts.promotions_total["refuse"] == 1
 
 
+def test_a_heuristic_that_was_promoted_leads_and_all_candidates_are_published_beside_it(rig, service):
+    leader, blind = "sjf-prediction+best-fit+easy", "sjf-limit+best-fit+easy"
+    against = {FIFO: {"estimate": 0.9, "low": 0.85, "high": 0.95}}
+    service._history.decide(decided(leader, by="nightly", incumbent=FIFO, against=against))
+    found = {LISTED: {blind: {"fit": False, "why": "limits leak"}}}
+    service._history.decide(decided("scorer@1", Decision.SHADOW, 1e9 + 1, **found))
+    service.advise()
+    facts = published(service)
+    assert (leader, "active", "because") in facts.candidate_info
+    assert (blind, "not a candidate", "limits leak") in facts.candidate_info
+    assert ("scorer@1", "candidate", "because") in facts.candidate_info
+    assert {name for name, _, _ in facts.candidate_info} == {"scorer@1", *COMBINATIONS}
+    assert [facts.candidate_jct_ratio[leader, bound] for bound in ("estimate", "low", "high")] == [0.9, 0.85, 0.95]
+    assert facts.candidate_jct_ratio[blind, "estimate"] is None
+    first = DaemonView(service, lambda: service.settings).models()[0]
+    assert (first.model, first.state, first.abstains, first.jct_ratio) == (leader, "active", "", 0.9)
+
+
 def standings(model: str, now_s: float, bad_days: int) -> list[ShadowResult]:
     first = now_s // DAY_S * DAY_S - bad_days * DAY_S
     return [ShadowResult(model, first + hour * 3600, first + (hour + 1) * 3600, 130.0, 100.0, 30.0, 0.0)
@@ -294,7 +314,7 @@ def test_weeks_of_bad_days_demote_and_the_next_round_is_the_heuristics(rig, serv
     assert facts.regret_streak[model] == 25
     assert facts.promotions_total["demote"] == 1
     assert (model, "demoted") in facts.policy_info
-    (row,) = DaemonView(service, lambda: service.settings).models()
+    (row,) = [row for row in DaemonView(service, lambda: service.settings).models() if row.model == model]
     assert (row.state, row.by, row.bad_days) == ("demoted", "daemon", 25)
 
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idlewatt.daemon.cli._conclusion import warnings
+from idlewatt.daemon.cli._conclusion import conclusion, warnings
+from idlewatt.daemon.policies.limits import knowing
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.priority.preemption import CANCELLED, GRACE, KEPT, REQUEUED, Group, SchedulerPreemption
 from idlewatt.daemon.replay.priority.site import Scheduling
@@ -80,3 +81,37 @@ def test_where_preemption_knows_no_order_it_is_said_how_the_replay_ends_all_the_
     [said] = warnings(replace(Cluster.from_spec("1x8"), scheduling=scheduling), TOLD, [SLURMS])
 
     assert said.endswith("in the replay nobody is preempted more than 1000 times")
+
+
+RUNS = np.random.default_rng(1).lognormal(8.0, 1.2, 200).round()
+BY_LIMIT = "sjf-limit+best-fit+easy"
+
+
+def limited(limit):
+    return Workload.of(np.arange(200.0) * 1e5, RUNS, np.ones(200), limit=np.broadcast_to(limit, 200))
+
+
+@pytest.mark.parametrize(("limit", "policy", "expected"), [
+    (np.where(np.arange(200) == 7, 1e5, RUNS), BY_LIMIT,
+     ["the time limits of 100% of the jobs are their very run times: sjf-limit+best-fit+easy is an oracle here, for "
+      "nobody knows run times beforehand, and no candidate"]),
+    (3 * RUNS, "fifo+easy", ["the time limits of 100% of the jobs are 3 times their very run times: the backfill of "
+                             "fifo+easy knows when jobs end"]),
+    (86400.0, BY_LIMIT, ["100% of the jobs have the same time limit: sjf-limit+best-fit+easy is first come, first "
+                         "served here, and no candidate"]),
+    (86400.0, "wfp3", ["100% of the jobs have the same time limit: wfp3 goes by waits and sizes alone here, and no "
+                       "candidate"]),
+    (86400.0, "fifo+easy", []), (RUNS * np.linspace(1, 3, 200), BY_LIMIT, [])])
+def test_limits_that_tell_nothing_or_too_much_are_warned_of_where_they_are_gone_by(limit, policy, expected):
+    assert list(warnings(Cluster.from_spec("4x8"), limited(limit), [policy, "sjf-oracle"])) == expected
+
+
+def test_who_knows_run_times_by_limits_is_not_said_to_be_ahead():
+    lines = [{"policy": name, "jct_ratio": ratio} for name, ratio in (("fifo", 1.0), (BY_LIMIT, 0.5), ("qssf", 0.9))]
+    told = replace(limited(2 * RUNS), prediction=np.full(200, 600.0))
+    oracles = knowing([BY_LIMIT, "qssf"], told)
+    assert oracles == (BY_LIMIT,)
+    assert knowing(["qssf"], limited(2 * RUNS)) == ("qssf",), "it goes by limits while nothing is predicted"
+    assert conclusion(lines, "fifo", oracles).startswith("qssf has the shortest mean JCT, 10.0 % below fifo")
+    assert conclusion(lines, "fifo").startswith(BY_LIMIT)
+    assert knowing([BY_LIMIT], limited(86400.0)) == ()

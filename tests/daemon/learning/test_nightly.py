@@ -1,7 +1,9 @@
 """Nightly training: when it begins, what it decides, who may do it, and how it is ended. Real trainings, small ones."""
 
+import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -17,16 +19,19 @@ from click.testing import CliRunner
 from sites import SINCE, record, site
 
 from idlewatt.daemon import config
+from idlewatt.daemon.advice.model_roles import ModelRoles
 from idlewatt.daemon.agents.histories import DAY_S
 from idlewatt.daemon.cli import main
+from idlewatt.daemon.facts import _learned
 from idlewatt.daemon.learning import nightly, training_scheduler
+from idlewatt.daemon.learning.candidates import STATES, candidates
 from idlewatt.daemon.learning.models import ModelStore, speeds_of
 from idlewatt.daemon.learning.nightly import COOLING_S, NightDecisions, too_soon
 from idlewatt.daemon.learning.promotion import Verdict
 from idlewatt.daemon.learning.promotion_criteria import TRIALS, PromotionCriteria
 from idlewatt.daemon.learning.training import SHADOWS, TrainingDirectory
 from idlewatt.daemon.learning.training_scheduler import NIGHT, TASK, TrainingScheduler, TrainingTask, last_night
-from idlewatt.daemon.learning.trials import TRIED, Tried, agent_on_trial, no_turn, trials
+from idlewatt.daemon.learning.trials import COMBINATIONS, TRIED, Tried, agent_on_trial, no_turn, trials
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
 from idlewatt.storage.promotions import Decision, Promotion, active_model, states
@@ -166,6 +171,75 @@ def test_who_is_surely_better_on_held_out_days_is_active_the_next_morning(task, 
     assert all(interval["high"] < 1.0 for interval in compared.values())
     assert 0.5 < decision.figures["tail"]["total"] <= 9
     assert ModelStore(task.models).find(night.model).card.metrics["earned"] == 1.0
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Blocks of an hour or two, as if each were a day."""
+    monkeypatch.setattr("idlewatt.daemon.learning.pairs.LEAST_S", 3600.0)
+    monkeypatch.setattr("idlewatt.daemon.learning.pairs.MOST_S", 7200.0)
+
+
+@pytest.mark.usefixtures("chooser", "quick")
+def test_a_heuristic_that_is_surely_better_is_active_the_next_morning_and_seen_by_everybody(task, tmp_path):
+    url = f"sqlite:///{tmp_path}/busy.db"
+    record(url, site(days=20, jobs=1950, dependency=-1))
+    night = nightly.carry_out(replace(task, url=url, terms=terms("{tail: 9, group: 9, missed: 0.25, days: 4}")))
+    assert night.result == "done", night.message
+    leader = active_model(states(decisions(replace(task, url=url))))
+    assert leader in COMBINATIONS
+    config_file = tmp_path / "site.yml"
+    config_file.write_text(f"storage: {{url: '{url}', models: {tmp_path}/models}}\n")
+    listed = CliRunner().invoke(main, ["models", "--config.file", str(config_file), "--format", "json"])
+    rows = {row["model"]: row for row in json.loads(listed.stdout)}
+    assert set(rows) == {night.model, *COMBINATIONS}, "agents and heuristics together"
+    assert rows[leader]["state"] == "active"
+    assert re.fullmatch(r"0\.\d{3} \(0\.\d{3}-0\.\d{3}\)", rows[leader]["over_incumbent"])
+    assert ": better" in rows[leader]["why"]
+    assert {row["state"] for row in rows.values()} <= set(STATES)
+    with History.open(url) as history:
+        roles = ModelRoles(config.load(config_file), history, 1.0, NOW)
+        roles._follow(NOW)
+        roles.end()
+    told = _learned(roles.learned)
+    assert {state for name, state, _ in told["candidate_info"] if name == leader} == {"active"}
+    assert {name for name, _, _ in told["candidate_info"]} == set(rows)
+    assert 0 < told["candidate_jct_ratio"][leader, "high"] < 1
+
+
+@pytest.mark.usefixtures("chooser")
+def test_a_night_says_of_every_heuristic_why_it_is_not_tried(task, tmp_path):
+    url = f"sqlite:///{tmp_path}/lazy.db"
+    record(url, site(days=20, jobs=1700, dependency=-1, limit=np.full(1700, 2 * DAY_S)))
+    task = replace(task, url=url)
+    assert nightly.carry_out(task).result == "done"
+    known = {one.name: one for one in candidates(decisions(task), NOW)}
+    for order in ("sjf-limit", "limit-aged", "wfp3"):
+        one = known[f"{order}+best-fit+easy"]
+        assert one.state == "not a candidate"
+        assert one.reason.startswith("100% of the jobs have the same time limit")
+        assert one.estimate is None
+    assert known["fifo+first-fit+easy"].state == "candidate", "which is the incumbent itself"
+    (agent,) = [one for one in known.values() if one.learned]
+    assert agent.state == "on trial"
+    last = next(one for one in decisions(task) if one.model == agent.name)
+    assert set(last.figures["unfit"]) == {f"{order}+best-fit+easy" for order in ("sjf-limit", "limit-aged", "wfp3")}
+    assert not {row["policy"] for row in last.figures["rows"]} & set(last.figures["unfit"])
+
+
+@pytest.mark.usefixtures("chooser")
+def test_a_heuristic_whose_limits_turn_out_to_tell_nothing_ends_its_trial(task, tmp_path):
+    url = f"sqlite:///{tmp_path}/lazy.db"
+    record(url, site(days=20, jobs=1700, dependency=-1, limit=np.full(1700, 2 * DAY_S)))
+    task, tried = replace(task, url=url), "sjf-limit+best-fit+easy"
+    with Ledger.open(url) as ledger:
+        begun = Promotion(NOW - 60, tried, Decision.SHADOW, "nightly", "", {TRIED: NOW - 8 * DAY_S})
+        ledger.decide(begun)
+    assert nightly.carry_out(task).result == "done"
+    assert states(decisions(task))[tried].decision is Decision.REFUSE
+    known = {one.name: one for one in candidates(decisions(task), NOW)}
+    assert known[tried].state == "not a candidate"
+    assert "first come, first served" in known[tried].reason
 
 
 @pytest.mark.usefixtures("chooser")

@@ -109,6 +109,20 @@ def test_every_table_has_chance_and_shortest_run_first_beside_the_agent(held_out
                for row in found.rows)
 
 
+@pytest.mark.parametrize("times", [1.0, 2.0])
+def test_nobody_is_held_to_an_oracle_by_limits_that_tell_run_times(long_held_out, times):
+    """Nor to one that goes by limits while no run times are predicted."""
+    leaking = [replace(one, workload=replace(one.workload, limit=times * one.workload.run)) for one in long_held_out]
+    fair, unpredicted = "fifo+best-fit+easy", "sjf-prediction+best-fit+easy"
+    found = judge(Agent("sjf-oracle+best-fit+easy"), INCUMBENT, (*HEURISTICS, fair, unpredicted), leaking, terms=LAX)
+    assert set(found.unfit) == {*HEURISTICS, unpredicted}
+    assert all("is an oracle here" in why for why in found.unfit.values())
+    assert found.decision is Decision.PROMOTE, found.reason
+    assert found.best in (INCUMBENT, fair)
+    assert [row.policy for row in found.rows] == ["agent@1", INCUMBENT, fair, *ALWAYS]
+    assert json.loads(json.dumps(found.figures()))["unfit"] == found.unfit
+
+
 def test_an_agent_that_is_as_good_as_the_best_heuristic_stays_in_shadow(held_out):
     found = verdict(Agent(HEURISTICS[1]), held_out)
     assert found.decision is Decision.SHADOW

@@ -7,7 +7,8 @@ import pytest
 from null_sites import site
 
 from idlewatt.daemon.agents.kinds import Stretch
-from idlewatt.daemon.learning.trials import TRIED, heuristics_on_trial, shortlist, trials, unfit
+from idlewatt.daemon.learning.trials import TRIED, heuristics_on_trial, shortlist, trials
+from idlewatt.daemon.policies.limits import unfit
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.workload import Workload
@@ -44,6 +45,13 @@ def test_limits_that_are_run_times_are_found_even_where_some_differ(earlier, dif
     limit = earlier.workload.run.copy()
     limit[:differ] *= 2.0
     assert "very run times" in unfit(BY_LIMIT, limited(earlier, limit))
+
+
+@pytest.mark.parametrize("made", [
+    lambda run: 2 * run, lambda run: 3 * run, lambda run: 1.002 * run, lambda run: np.ceil(run / 60) * 60,
+    lambda run: np.where(np.arange(len(run)) % 100 < 49, run, 36000.0 * (1 + np.arange(len(run)) % 7))])
+def test_an_oracle_in_whatever_form_is_no_candidate(earlier, made):
+    assert "run times" in unfit(BY_LIMIT, limited(earlier, made(earlier.workload.run)))
 
 
 def test_jobs_that_ran_into_their_limit_are_no_leak(earlier):

@@ -101,12 +101,25 @@ def test_a_digest_knows_jobs_by_their_names_however_these_are_kept(ids):
         assert digest(cluster, Workload.of(*columns, ids=ids)) != digest(cluster, Workload.of(*columns, ids=other))
 
 
-@pytest.mark.parametrize(("longer", "expected"), [(0.0, np.inf), (1.0, 601.0)])
-def test_limits_that_are_the_run_times_are_taken_as_none(tmp_path, longer, expected):
+@pytest.mark.parametrize(("jobs", "differing"), [(100, 0), (100, 1), (200, 1), (200, 100)])
+def test_limits_that_are_the_run_times_are_taken_as_none_even_where_some_differ(tmp_path, jobs, differing):
     path = tmp_path / "jobs.csv"
-    runs = [600 + 60 * job for job in range(100)]
-    rows = [f"{job},{60 * job},{run},1,{run + (longer if job == 0 else 0)}" for job, run in enumerate(runs)]
+    runs = [600 + 61 * job for job in range(jobs)]
+    rows = [f"{job},{60 * job},{run},1,{run if job >= differing else 86400 + 3600 * (job % 3)}"
+            for job, run in enumerate(runs)]
     path.write_text("\n".join(["job,submit_s,run_s,gpus,limit_s", *rows]))
     found = from_trace(read_trace(path))
-    assert found.workload.limit[0] == expected
-    assert any("nobody knew beforehand" in note for note in found.notes) == np.isinf(expected)
+    assert np.isinf(found.workload.limit).sum() == jobs - differing
+    assert [note for note in found.notes if note.startswith(f"{jobs - differing} jobs have their very run time")]
+
+
+@pytest.mark.parametrize("times", [1.0, 3.0])
+def test_limits_that_tell_run_times_have_no_part_in_predictions(tmp_path, times):
+    """They stay where the backfill needs them, as a multiple of the run time that somebody declares."""
+    runs = np.random.default_rng(0).integers(600, 90000, 300)
+    text = "".join(f"{job},{60 * job},{run},1,{times * run:.0f},eve,,,,\n" for job, run in enumerate(runs))
+    found = from_trace(trace(tmp_path, text)).workload
+    without = from_trace(trace(tmp_path, "".join(f"{job},{60 * job},{run},1,,eve,,,,\n"
+                                                 for job, run in enumerate(runs)))).workload
+    np.testing.assert_array_equal(found.prediction, without.prediction)
+    assert found.limit[0] == (3.0 * runs[0] if times > 1 else np.inf)

@@ -108,6 +108,12 @@ def test_every_link_of_the_page_resolves_t11(client):
         assert link == "#main" or client.get(f"/{link}").status_code == 200, link
 
 
+def test_page_says_which_heuristics_are_no_candidates_and_why(client):
+    (note,) = re.findall(r'<p class="note" id="unfit">(.*?)</p>', client.get("/").text)
+    assert note == ("Not candidates to advise: sjf-limit+best-fit+easy (52% of the jobs have no time limit: sjf-limit is "
+                    "first come, first served here).")
+
+
 def test_page_is_a_persons_page(client):
     page = client.get("/").text
     parts = "at least 1.75 kW wasted, 302 W unused part of busy nodes"

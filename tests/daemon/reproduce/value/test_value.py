@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from command import reproduce
 
+from idlewatt.daemon.policies.limits import BY_LIMIT, unfit
+from idlewatt.daemon.policies.registry import parse
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.reproduce.value import run
@@ -15,7 +17,7 @@ from idlewatt.daemon.reproduce.value.gating import promotions
 from idlewatt.daemon.reproduce.value.outcomes import ReplayOutcome
 from idlewatt.daemon.reproduce.value.sites import TRACES
 from idlewatt.daemon.reproduce.value.task import AT_ONCE, OFF, ON
-from idlewatt.daemon.reproduce.value.tried import INCUMBENT, QUANTILES, SITE, TRUTH, told
+from idlewatt.daemon.reproduce.value.tried import INCUMBENT, ORACLES, QUANTILES, SITE, TRIED, TRUTH, told
 
 TRACES_HERE = Path(__file__).parents[3] / "traces"
 DAY = 86400.0
@@ -130,3 +132,13 @@ def test_policies_that_make_no_table_are_refused(policies, said):
     result = reproduce("value", "--traces", TRACES_HERE, policies=policies)
     assert result.exit_code == 2
     assert said in result.output
+
+
+def test_an_order_by_limits_that_are_multiples_of_run_times_is_called_an_oracle():
+    """The table declares limits of three times the run time, so that the backfill has some."""
+    ran_s = np.random.default_rng(0).lognormal(8.0, 1.0, 500)
+    declared = Workload.of(np.arange(500.0), ran_s, np.ones(500), limit=3.0 * ran_s)
+    assert "sjf-limit is an oracle here" in unfit("sjf-limit+best-fit+easy", declared)
+    by_limit = [one for one in (*TRIED, *ORACLES) if parse(one.policy).order.name in BY_LIMIT]
+    assert {one.family for one in by_limit} == {"oracle"}
+    assert unfit(INCUMBENT, declared) == ""
