@@ -21,6 +21,7 @@ from ..replay.arrays import Floats
 from ..replay.engine import Policy
 from .adam import Adam
 from .checkpoint import read_unfinished, schema_hash, write_unfinished
+from .doubts import sizes_seen
 from .kinds import Figures, Progress, Stretch, Trained, TrainingConfig, TrainingError, figures
 from .pieces import Piece, piece_of
 
@@ -233,11 +234,10 @@ def _keep(training: Training, ground: TraceWindows) -> None:
     """Write the best down as a model that can serve."""
     config, trade = training.config, training.trade
     stretches = [*(piece.stretch for piece in ground.pieces.values()), *config.select]
-    sizes = [len(stretch.cluster) for stretch in stretches]
     seen = {name: (float(low), float(high)) for name, (low, high) in zip(trade.told, training.bounds, strict=True)}
     metrics = {"objective_select": training.worth, "imitation_top1": training.agreement, "wall_s": training.spent_s,
                **{WAY + name: worth for name, worth in training.scores.items()}}
     card = ModelCard(trade.kind, "1", time.time(), config.seed, version("idlewatt"), "", "", kind=trade.kind,
                      metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
-                     seen={**seen, "nodes": (float(min(sizes)), float(max(sizes)))}, curve=tuple(training.curve))
+                     seen={**seen, **sizes_seen(stretch.cluster for stretch in stretches)}, curve=tuple(training.curve))
     trade.save(config.folder / "best", training.best, card, config.objective.longest_wait_s)

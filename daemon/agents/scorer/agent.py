@@ -6,7 +6,7 @@ What it is told of a job before it starts are numbers of about -1..1 that mean t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -22,7 +22,7 @@ from ...replay.rules import Rules, pointer_to
 from ...replay.state import Actions, ClusterState
 from ...replay.workload import UNLIMITED_S
 from .. import checkpoint
-from ..doubts import outside, strange_jobs, strange_share, wrong_size
+from ..doubts import outside, strange_jobs, strange_share, wrong_queue, wrong_size
 from . import network
 from .network import BLOCK, FEATURES, FIRST, HOUR_S, INPUTS, LAYERS, MEAN_WAIT, SIZE, TRAITS, blocks, layer
 
@@ -74,6 +74,9 @@ AGREEMENT = 0.7
 """Rank correlation of two members' orders below which the queue is not one that they have learned to judge."""
 FEW = 5
 """Waiting jobs below which an order is too short to disagree about."""
+TOLD = 0.75
+"""Expected run times that differ by less than this share of their own spread, as logarithms, order nobody: without
+limits and users agents were up to 80 % worse than first come, first served (``idlewatt reproduce agents``)."""
 MOST_REASONS = 3
 
 
@@ -116,8 +119,18 @@ class Scorer:
 
     def doubt(self, state: ClusterState) -> str | None:
         """Return why its word should not be taken in this state; None when nothing speaks against it."""
-        return (wrong_size(self.card, state) or strange_jobs(self._outside(state), INPUTS)
-                or self._disagreement(state))
+        return next((words for _, words in self.doubts(state)), None)
+
+    def doubts(self, state: ClusterState) -> Iterator[tuple[str, str]]:
+        """Yield all that speaks against its word in this state, each with a word for what it is about."""
+        cheap = {"size": wrong_size(self.card, state), "queue": wrong_queue(self.card, state)}
+        yield from ((about, words) for about, words in cheap.items() if words)
+        inputs = inputs_of(state)
+        strange = strange_jobs(outside(self.card, INPUTS, inputs[state.waiting]), INPUTS)
+        alike = _alike(inputs[np.concatenate([state.waiting, state.running])])
+        yield from ((about, words) for about, words in (("jobs", strange), ("run times", alike)) if words)
+        if (words := self._disagreement(state)) is not None:
+            yield "members", words
 
     def drift(self, state: ClusterState) -> float:
         """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
@@ -165,6 +178,20 @@ class Scorer:
             return "it has no score for a job"
         found = min(_correlation(one, other) for one, other in combinations(orders, 2))
         return None if found >= AGREEMENT else f"its members disagree on the order (rank correlation {found:.2f})"
+
+
+def _alike(inputs: Floats) -> str | None:
+    """Return that the jobs here differ less in how long they are expected to run than each may be off itself."""
+    if len(inputs) < FEW:
+        return None
+    guess, by_run, by_use = (inputs[:, INPUTS.index(name)] for name in ("best guess", "spread of run times",
+                                                                        "spread of use"))
+    apart = float(np.subtract(*np.quantile(guess, (0.75, 0.25))))
+    off = float(np.median(np.minimum(by_run, by_use)))
+    if apart >= TOLD * off:
+        return None
+    return (f"what is known of run times hardly tells the jobs apart: the middle half are expected within "
+            f"{math.exp(3 * apart):.1f}x of one another, and half of all may be off by {math.exp(3 * off):.1f}x")
 
 
 def _scored(weights: Floats, state: ClusterState) -> State:

@@ -16,6 +16,7 @@ from ...replay import arrays as a
 from ...replay import engine, events
 from ...replay.arrays import Floats
 from ...replay.state import ClusterState
+from ..doubts import longest_queue
 from ..kinds import Figures, Objective, Stretch, figures
 from .agent import inputs_of, outfit, rules_of
 from .network import INPUTS, SIZE, TRAITS, layer
@@ -64,7 +65,8 @@ class Arena:
         engine.prepare(self._fresh, rules_of(np.zeros(SIZE))._replace(ready=None))
         self.inputs = inputs_of(self._fresh)
         self.counted = (self._fresh.arrays.jobs.status != a.REJECTED) & (stretch.workload.submit >= stretch.since_s)
-        self.incumbent = self._judged(engine.run(stretch.cluster, stretch.workload, named(incumbent), speed=speed))
+        past = engine.run(stretch.cluster, stretch.workload, named(incumbent), speed=speed)
+        self.incumbent, self.queue = self._judged(past), longest_queue(past)
 
     @cached_property
     def bar(self) -> float:

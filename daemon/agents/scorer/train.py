@@ -26,6 +26,7 @@ from ....storage.records import ModelCard
 from ...replay.arrays import Floats
 from ..adam import Adam
 from ..checkpoint import read_unfinished, schema_hash, write_unfinished
+from ..doubts import queues_seen, sizes_seen
 from ..kinds import Progress, Stretch, TrainingConfig, TrainingError
 from .agent import MEMBERS, load, save, schema
 from .arena import Arena, initial, plain
@@ -315,11 +316,11 @@ def _card(training: EnsembleTraining, ground: ReplayWindows) -> ModelCard:
     shown = np.concatenate([arena.inputs[arena.counted] for arena in arenas])
     low, high = np.quantile(shown, [0.005, 0.995], axis=0)
     margin = 0.1 * (high - low) + 0.05
-    sizes = [len(arena.stretch.cluster) for arena in arenas]
     seen = {name: (float(low[row] - margin[row]), float(high[row] + margin[row])) for row, name in enumerate(INPUTS)}
     metrics = {"objective_select": training.worth, "imitation_top1": training.agreement,
                "wall_s": training.spent_s, "cpu_s": training.cpu_s}
     return ModelCard(
         "scorer", "1", time.time(), training.config.seed, version("idlewatt"), "", "", kind="scorer",
         metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
-        seen={**seen, "nodes": (float(min(sizes)), float(max(sizes)))}, curve=tuple(training.curve))
+        seen={**seen, **sizes_seen(arena.stretch.cluster for arena in arenas),
+              **queues_seen(arena.queue for arena in arenas)}, curve=tuple(training.curve))

@@ -11,9 +11,12 @@ from ...learning.promotion import HEURISTICS
 from ...learning.training import INCUMBENT
 from ...sweep import ALWAYS
 from ..report import Section, Table
+from ..scorer.regimes import INCUMBENT as FIRST_COME
+from .elsewhere import LOOK_S, Served
 from .setting import Setting
 
 TITLE = "The agents on public traces"
+HARM = 1.01
 Figures = tuple[float, float, float]
 """Mean completion time and 99 % wait, seconds, and joules at the wall with all nodes on."""
 
@@ -42,7 +45,8 @@ class Judged:
     """Objective on later history by each way in which the kind learned, where it learned in more than one."""
 
 
-def facts(sites: Sequence[str], found: Sequence[Judged], setting: Setting) -> dict[str, object]:
+def facts(sites: Sequence[str], found: Sequence[Judged], setting: Setting,
+          served: Sequence[Served] = ()) -> dict[str, object]:
     """Return all that the report says, by the names of its template."""
     return {"title": TITLE, "preface": [
         "The jobs are those of public traces. What they ran is not in the traces: each is given one of the "
@@ -52,7 +56,28 @@ def facts(sites: Sequence[str], found: Sequence[Judged], setting: Setting) -> di
         f"{setting.seeds} seeds; the incumbent is {INCUMBENT}. Figures are means over seeds, least and most in "
         "brackets. The bound is no policy: all GPUs as one machine that interrupts and resizes jobs for nothing."],
         "sections": [section for number, site in enumerate(sites)
-                     for section in _site(site, [one for one in found if one.site == number])]}
+                     for section in _site(site, [one for one in found if one.site == number])]
+        + ([_elsewhere(served, setting)] if served else [])}
+
+
+def _elsewhere(found: Sequence[Served], setting: Setting) -> Section:
+    """Return what scorers are worth on sites that they were not made for, and what their doubts prevent."""
+    alone, doubting = (max(getattr(one, which) for one in found) for which in ("alone", "doubting"))
+    harmed = sum(one.doubting > HARM for one in found)
+    return Section("Scorers on sites that they were not made for", [
+        f"Each scorer learned for {setting.elsewhere_s:g} s. Where it has a doubt, asked every {LOOK_S / 60:.0f} min "
+        f"while somebody waits, {FIRST_COME} decides. Figures are mean JCT over that of {FIRST_COME} alone.",
+        f"Of {len(found)} pairs {sum(one.alone > HARM for one in found)} are more than 1 % worse without doubts, "
+        f"{alone:.3f} at worst, and {harmed} with them, {doubting:.3f} at worst."],
+        [Table(("learned on", "asked on", "random-feasible", "without doubts", "with doubts", "rounds", "abstained",
+                "for"), [_served(one) for one in found])])
+
+
+def _served(one: Served) -> tuple[str, ...]:
+    silent, told = sum(one.doubts.values()), sorted(one.doubts.items(), key=lambda pair: -pair[1])
+    return (one.home, one.site, f"{one.chance:.3f}", f"{one.alone:.3f}", f"{one.doubting:.3f}", str(one.rounds),
+            f"{silent / max(1, one.rounds):.0%}",
+            ", ".join(f"{about} {count / one.rounds:.0%}" for about, count in told))
 
 
 def _site(name: str, found: Sequence[Judged]) -> Iterator[Section]:

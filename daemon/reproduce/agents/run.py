@@ -1,4 +1,4 @@
-"""``idlewatt reproduce agents``: each kind of agent trained on public traces as a history, judged on later weeks."""
+"""``idlewatt reproduce agents``: agents trained on public traces and judged on later weeks, or asked on other sites."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from ...learning.training import INCUMBENT, kind_of
 from ..failures import SettingError
 from ..progress import completed, processes, resumable
 from ..report import write_report
-from . import claims
+from . import claims, elsewhere
 from .bound import jct_bound_s
 from .claims import Judged
 from .setting import Setting
 from .sites import HISTORIES, material_of
 
 _FILE = TypeAdapter(Judged)
+_SERVED = TypeAdapter(list[elsewhere.Served])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +49,19 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     if traces is None:
         raise SettingError("the histories are public traces: --traces names their folder")
     sites = HISTORIES[:setting.sites]
-    for site in sites:
-        (traces / site.file).stat()
+    for file in (*(site.file for site in sites), *(elsewhere.files() if setting.elsewhere_s else ())):
+        (traces / file).stat()
     kinds = [kind_of(kind).name for kind in setting.kinds.split(",")]
     tasks = [AgentTask(number, seed, kind, setting.budget_s, traces.resolve(), (out / "judged").resolve())
              for number in range(len(sites)) for seed in range(setting.seed, setting.seed + setting.seeds)
              for kind in kinds]
+    homes = [HomeTask(home, setting.elsewhere_s, traces.resolve(), (out / "elsewhere").resolve())
+             for home in elsewhere.HOMES if setting.elsewhere_s]
     with resumable(), processes(setting.workers) as pool:
         found = [one for _, one in completed("training and judging", tasks, _kept, judged, pool)]
-    return write_report(out, "sections.md.j2", claims.facts([site.name for site in sites], found, setting))
+        known = dict(completed("asking elsewhere", homes, _kept_elsewhere, asked_elsewhere, pool))
+    served = [one for task in homes for one in known[task]]
+    return write_report(out, "sections.md.j2", claims.facts([site.name for site in sites], found, setting, served))
 
 
 def _kept(task: AgentTask) -> Judged | None:
@@ -82,6 +87,36 @@ def judged(task: AgentTask) -> Judged:
         found = Judged(task.site, task.seed, task.kind, str(error))
     task.folder.mkdir(parents=True, exist_ok=True)
     write(task.result, _FILE.dump_json(found))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class HomeTask:
+    """One scorer that is taught at home and asked on all sites."""
+
+    home: elsewhere.Home
+    budget_s: float
+    traces: Path
+    folder: Path
+
+    @property
+    def result(self) -> Path:
+        """Return where its figures are kept."""
+        return self.folder / f"{self.home.name.replace(' ', '-').replace(',', '')}-{self.budget_s:g}s.json"
+
+
+def _kept_elsewhere(task: HomeTask) -> list[elsewhere.Served] | None:
+    try:
+        return _SERVED.validate_json(task.result.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def asked_elsewhere(task: HomeTask) -> list[elsewhere.Served]:
+    """Teach a scorer at home, ask it on all sites, keep the figures and return them."""
+    found = list(elsewhere.served(task.home, task.traces, task.result.with_suffix(""), task.budget_s))
+    task.folder.mkdir(parents=True, exist_ok=True)
+    write(task.result, _SERVED.dump_json(found))
     return found
 
 

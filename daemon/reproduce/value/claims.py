@@ -131,6 +131,10 @@ def _preface(setting: Setting) -> Iterator[str]:
            f"{setting.seeds} seeds; nothing else here is random. An oracle is an order that is told true run times, "
            "also as limits; the best of all oracle orders stands beside the bound, which nothing without preemption "
            "beats.")
+    yield (f"*{GATE.name[0].upper()}{GATE.name[1:]}* is a simplified gate: it takes the daemon's shortlist, error and "
+           "bounds on mean completion time and p99 waits, but it asks for no bound on groups of users nor on energy, "
+           "promotes nobody for energy, does not ask whether the incumbent's replay is faithful, and demotes by blocks "
+           "of the trial, where the daemon goes by the regret of days; so it promotes what the daemon might not.")
 
 
 def _contest(trace: TraceSite, found: Mapping[ReplayTask, ReplayOutcome], setting: Setting, traces: Path) -> Contest:

@@ -137,7 +137,7 @@ def test_it_learns_on_22_and_on_1000_unequal_servers_and_advises_there(nodes, jo
 
 
 @pytest.mark.parametrize(("other", "why"), [
-    (cluster(9), "9 servers of up to 8 GPUs; trained on 40 of up to 8, the agent is known to hold from 20 to 640"),
+    (cluster(9), "9 servers of up to 8 GPUs; trained on 40 of up to 8, the agent is known to hold from 20 to 80"),
     (cluster(0, 40), "40 servers of up to 4 GPUs"), (cluster(60, 3), None), (cluster(39), None)])
 def test_an_agent_of_many_servers_holds_for_as_many_again_and_doubts_others(other, why):
     policy = GistPolicy({"a": agent_for(cluster(40))}, CARD)

@@ -1,0 +1,93 @@
+"""A scorer on sites that it was not made for: wherever it would do harm it is silent, and the site's order decides."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from idlewatt.daemon.agents.doubts import longest_queue, queues_seen, sizes_seen
+from idlewatt.daemon.agents.histories import taken
+from idlewatt.daemon.agents.scorer.agent import MEMBERS, Scorer, inputs_of
+from idlewatt.daemon.agents.scorer.arena import blank
+from idlewatt.daemon.agents.scorer.network import INPUTS, layer
+from idlewatt.daemon.policies import named
+from idlewatt.daemon.replay.engine import run
+from idlewatt.daemon.replay.state import ClusterState
+from idlewatt.daemon.reproduce.agents import claims, elsewhere
+from idlewatt.daemon.reproduce.agents.setting import FULL
+from idlewatt.daemon.reproduce.scorer.regimes import INCUMBENT, Regime, judging
+from idlewatt.storage.records import ModelCard
+
+TRACES = Path(__file__).parents[3] / "traces"
+
+
+def first(whole, jobs):
+    return replace(whole, workload=taken(whole.workload, np.arange(jobs)), since_s=-np.inf)
+
+
+def made_up(nodes, limits="informative", load=1.1, jobs=250):
+    return first(judging(Regime(nodes, limits, load), 0), jobs)
+
+
+def venus():
+    return first(elsewhere.slice_of(replace(elsewhere.trace_of("Venus vcvGl"), nodes=16), TRACES), 400)
+
+
+@pytest.fixture(scope="module")
+def longest_first():
+    """Return what nobody should listen to, with the card of a training on 4 nodes with limits that tell something."""
+    weights = np.tile(blank(7 * 86400.0), (MEMBERS, 1))
+    layer(weights, "order.linear")[:, INPUTS.index("best guess"), 0] = -1.0
+    home = made_up(4)
+    inputs = inputs_of(ClusterState.of(home.cluster, home.workload))
+    seen = {name: (float(column.min() - 0.1), float(column.max() + 0.1))
+            for name, column in zip(INPUTS, inputs.T, strict=True)}
+    past = run(home.cluster, home.workload, named(INCUMBENT))
+    return Scorer(weights, ModelCard("scorer", "1", 0.0, 0, "", "", "", kind="scorer", seen={
+        **seen, **sizes_seen([home.cluster]), **queues_seen([longest_queue(past)])}))
+
+
+@pytest.mark.parametrize(("site", "why"), [
+    (lambda: made_up(20, jobs=500), "size"), (venus, "size"), (lambda: made_up(1), "size"),
+    (lambda: made_up(4, "no", 0.9, 400), "jobs")])
+def test_where_a_scorer_was_not_made_to_be_it_is_silent_and_nobody_waits_longer(longest_first, site, why):
+    one = elsewhere.tried(longest_first, "4 nodes", "elsewhere", site())
+    assert one.alone > 1.01, "it would do harm"
+    assert one.doubting <= 1.01
+    assert max(one.doubts, key=one.doubts.get) == why
+    assert sum(one.doubts.values()) > 0.95 * one.rounds > 0
+
+
+def test_it_is_silent_where_nothing_that_is_known_tells_jobs_apart_though_it_has_met_such_jobs(longest_first):
+    known = {name: bounds for name, bounds in longest_first.card.seen.items() if name not in INPUTS}
+    anywhere = Scorer(longest_first.members, replace(longest_first.card, seen=known))
+    one = elsewhere.tried(anywhere, "4 nodes", "no limits, no users", made_up(4, "no", 0.9, 400))
+    assert one.alone > 1.01
+    assert one.doubting <= 1.01
+    assert one.doubts["run times"] > 0.95 * one.rounds
+
+
+def test_at_home_it_speaks_and_on_twice_as_many_nodes(longest_first):
+    for nodes in (4, 8):
+        one = elsewhere.tried(longest_first, "4 nodes", "at home", made_up(nodes))
+        assert sum(one.doubts.values()) < 0.5 * one.rounds
+        assert one.doubting > 1.01, "doubts know nothing of what it is worth at home: the gate does"
+
+
+def test_the_report_counts_who_does_harm():
+    served = [elsewhere.Served("a", "b", 1.5, 1.54, 1.0, 200, {"size": 200}),
+              elsewhere.Served("a", "c", 1.5, 0.8, 1.02, 100, {"jobs": 10, "members": 30})]
+    section = claims.facts([], [], FULL, served)["sections"][-1]
+    assert "Of 2 pairs 1 are more than 1 % worse without doubts, 1.540 at worst, and 1 with them, 1.020 at worst." in \
+        section.paragraphs[-1]
+    assert [row[-2:] for row in section.tables[0].rows] == [("100%", "size 100%"), ("40%", "members 30%, jobs 10%")]
+    assert claims.facts([], [], FULL)["sections"] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("home", [elsewhere.HOMES[0], elsewhere.HOMES[3]], ids=lambda home: home.name)
+def test_no_trained_scorer_is_worse_than_the_sites_own_order_elsewhere(home, tmp_path):
+    found = list(elsewhere.served(home, TRACES, tmp_path, 20.0))
+    assert [one for one in found if one.doubting > 1.01] == []
+    assert any(one.alone > 1.01 for one in found)
