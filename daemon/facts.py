@@ -26,7 +26,7 @@ from .advice.spare import spare_nodes
 from .counterfactual import Counterfactual
 from .cycles import CycleHealth
 from .degraded import Degradation
-from .job_facts import fared, flavour_facts, job_facts, queues
+from .job_facts import fared, flavour_facts, job_facts, power_and_waste, queues
 from .learning.training_scheduler import TrainingStatus
 from .recall import Recall
 from .waste import Assessment
@@ -163,19 +163,11 @@ def _wasters(found: Assessment) -> dict[str, object]:
     """Return wasted watts by node and, of what jobs hold, by user."""
     nodes = {node.node: node.host_watts * (node.host_class in WASTED) for node in found.nodes}
     dark = {node.node for node in found.nodes if node.host_class is PowerClass.UNMEASURED}
-    users: dict[tuple[str, str], float] = {}
     for gpu in found.gpu_verdicts:
         nodes[gpu.node] = nodes.get(gpu.node, 0.0) + gpu.wasted_watts
         if gpu.state is PowerClass.UNMEASURED:
             dark.add(gpu.node)
-        elif gpu.user:
-            place = gpu.user, gpu.partition
-            users[place] = users.get(place, 0.0) + gpu.wasted_watts
-    held: dict[tuple[str, str], float] = {}
-    for gpu in found.gpu_verdicts:
-        if gpu.user and gpu.watts is not None:
-            place = gpu.user, gpu.partition
-            held[place] = held.get(place, 0.0) + gpu.watts
+    held, users = power_and_waste(((gpu.user, gpu.partition), gpu) for gpu in found.gpu_verdicts if gpu.user)
     largest = sorted(users.items(), key=lambda row: (-row[1], row[0]))
     # Of a node that is not wholly measured the waste may be known in part; that it wastes nothing is not known.
     known = {node: watts if watts or node not in dark else None for node, watts in nodes.items()}

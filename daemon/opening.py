@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from ..exporters.causes import innermost
 from ..exporters.source import Clock, SourceError, Watched
 from ..storage.errors import StoreError
 from ..storage.history import History
@@ -66,7 +67,8 @@ def sources(settings: Settings, clock: Clock, kept: Mapping[str, Watched]) -> li
             for watched in built:
                 if watched not in kept.values():
                     watched.close()
-            raise ConfigError(f"source {config.name or config.kind}: {error}") from error
+            why = innermost(error) if isinstance(error, OSError) else error
+            raise ConfigError(f"source {config.name or config.kind}: {why}") from error
     return built
 
 

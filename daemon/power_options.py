@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
+from ..exporters.text import described as described_value
 from .replay.cluster import Cluster
 from .replay.power import PowerModel
 from .settings.waste import WasteSettings
+from .strict_yaml import ConfigError, document_of, text_of
 from .waste.hardware import catalogue, named
 
 BY_MODEL = "by-model"
@@ -60,9 +61,9 @@ def _listed(model: str) -> dict[str, Any]:
 
 def _from_file(path: Path, cluster: Cluster) -> PowerModel:
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise PowerError(f"{path}: cannot be read: {error}") from error
+        document = document_of(text_of(path), str(path))
+    except ConfigError as error:
+        raise PowerError(str(error)) from error
     try:
         return _from_mapping(document, cluster)
     except PowerError as error:
@@ -86,13 +87,13 @@ def _known(mapping: object, keys: Sequence[str] | None, where: str) -> dict[str,
         raise PowerError(f"{where} must be keys with values")
     unknown = sorted(map(str, set(mapping) - set(keys))) if keys is not None else []
     if unknown:
-        raise PowerError(f"{where} has unknown keys {unknown}; known are {sorted(keys or ())}")
+        raise PowerError(f"{where} has unknown keys: {', '.join(unknown)}; known are {', '.join(sorted(keys or ()))}")
     return {str(key): value for key, value in mapping.items()}
 
 
 def _number(value: object, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise PowerError(f"{where} must be a number of at least 0, not {value!r}")
+        raise PowerError(f"{where} must be a number of at least 0, not {described_value(value)}")
     return float(value)
 
 
@@ -110,7 +111,8 @@ def _each(usual: PowerModel, models: Mapping[str, Mapping[str, float]], cluster:
     here = {name.lower() for name in cluster.model}
     unknown = sorted(name for name in models if name.lower() not in here)
     if unknown:
-        raise PowerError(f"no node has GPUs of {unknown[0]!r}; there are {sorted(filter(None, here)) or 'no models'}")
+        there = ", ".join(sorted(filter(None, here))) or "no models"
+        raise PowerError(f"no node has GPUs of {unknown[0]!r}; there are {there}")
     by_name = {name.lower(): watts for name, watts in models.items()}
     columns = {key: np.array([by_name.get(name.lower(), {}).get(key, getattr(usual, key)) for name in cluster.model])
                for key in {key for watts in models.values() for key in watts}}

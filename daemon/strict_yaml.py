@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from pathlib import Path
 from typing import TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
+from ..exporters.causes import innermost
 from .settings.values import Checks
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -33,6 +35,8 @@ def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[object, ob
     seen: set[object] = set()
     for key_node, _ in node.value:
         key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, Hashable):
+            raise yaml.constructor.ConstructorError(None, None, "a list or a mapping is no key", key_node.start_mark)
         if key in seen:
             problem = f"the key {key!r} stands here twice"
             raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
@@ -49,8 +53,36 @@ def text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or error
+        why = innermost(error) if isinstance(error, OSError) else "it is no text in UTF-8"
         raise ConfigError(f"{path}: cannot be read: {why}") from error
+
+
+def document_of(text: str, where: str) -> object:
+    """Return what a YAML text says; raise ``ConfigError`` where it is no YAML or nests too deeply."""
+    try:
+        _check_depth(text, where)
+        document: object = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a day or a number that cannot be
+        raise ConfigError(f"{where}: not YAML: {error}") from error
+    return document
+
+
+def faults_of(error: ValidationError, most: int = 10) -> str:
+    """Return the first faults of a document on one line, each with its place and what stands there."""
+    return "; ".join(f"{_place(fault['loc']) or 'the file'}: {_said(fault)}" for fault in error.errors()[:most])
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).lstrip(".")
+
+
+def _said(fault: ErrorDetails) -> str:
+    value = fault.get("input")
+    told = f", not {value!r}" if isinstance(value, int | float | str) else ""
+    if fault["type"] == "model_type":
+        return f"names of parts with their values are expected{told}"
+    message = fault["msg"].removeprefix("Value error, ")
+    return f"{message[:1].lower()}{message[1:]}{told}"
 
 
 def read_strictly(model: type[Model], text: str, where: str, checks: Checks, tags: Collection[str] = ()) -> Model:
@@ -58,11 +90,7 @@ def read_strictly(model: type[Model], text: str, where: str, checks: Checks, tag
 
     ``tags`` tell members of a union apart, and are no step of a fault's path.
     """
-    try:
-        _check_depth(text, where)
-        document = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{where}: not YAML: {error}") from error
+    document = document_of(text, where)
     if document is None:
         document = {}
     if not isinstance(document, dict):

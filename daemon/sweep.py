@@ -170,7 +170,7 @@ class Shelf:
             said = json.loads((self.folder / f"{key}.json").read_text(encoding="utf-8"))
             with np.load(self.folder / f"{key}.npz", allow_pickle=False) as arrays:
                 return PolicyOutcome(said["policy"], said["figures"], said["rejected"], dict(arrays))
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, EOFError, BadZipFile):
             return None
 
     def put(self, key: str, outcome: PolicyOutcome) -> None:

@@ -13,11 +13,9 @@ import zlib
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import requests
-from pydantic import SecretStr
 from requests.adapters import HTTPAdapter
 from urllib3.connectionpool import ConnectionPool, HTTPConnectionPool
 from urllib3.exceptions import HTTPError
@@ -25,7 +23,8 @@ from urllib3.response import HTTPResponse
 
 from .causes import innermost
 from .deadline import DEADLINES, POOLS, Exchange
-from .http_options import BasicAuth, HttpOptions
+from .http_options import HttpOptions
+from .secret_file import secret_from
 from .source import SourceError
 from .text import quoted
 
@@ -33,6 +32,7 @@ _MOST_MEMBERS = 16
 """Parts of one gzip body; each costs a copy of what follows it."""
 _END = b"# EOF"
 """How OpenMetrics ends a page."""
+_LAST_LINE = b"\n" + _END
 _CHUNK = 262144
 _MOST_HOSTS = 65536
 _CONNECTIONS_PER_HOST = 16
@@ -116,51 +116,17 @@ def _server(url: str) -> str:
     return url[:url.find("/", len("https://"))]
 
 
-class SecretFile:
-    """The content of a file with one secret, read again when the file changes."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stamp: tuple[int, int] | None = None
-        self._secret = ""
-
-    def read(self) -> str:
-        """Return the secret without the line's end; raise ``SourceError`` where it cannot be read."""
-        try:
-            status = self._path.stat()
-            stamp = (status.st_mtime_ns, status.st_ino)
-            if stamp != self._stamp:
-                self._secret = self._path.read_text(encoding="utf-8").strip()
-                self._stamp = stamp
-        except (OSError, UnicodeDecodeError) as error:
-            why = innermost(error) if isinstance(error, OSError) else "it is no text"
-            raise SourceError(f"cannot read the secret in {self._path}: {why}", permanent=True) from error
-        return self._secret
-
-
 def _credentials(options: HttpOptions) -> Callable[[], str]:
     """Return what gives the ``Authorization`` header at each request, '' for none."""
     if options.basic_auth:
         basic = options.basic_auth
-        secret = _secret(basic.password, basic.password_file)
+        secret = secret_from(basic.password, basic.password_file)
         return lambda: "Basic " + b64encode(f"{basic.username}:{secret()}".encode()).decode()
     if options.authorization:
         bearer = options.authorization
-        secret = _secret(bearer.credentials, bearer.credentials_file)
+        secret = secret_from(bearer.credentials, bearer.credentials_file)
         return lambda: f"{bearer.type} {secret()}"
     return lambda: ""
-
-
-def _secret(given: SecretStr | None, path: Path | None) -> Callable[[], str]:
-    if path is not None:
-        return SecretFile(path).read
-    value = given.get_secret_value() if given else ""
-    return lambda: value
-
-
-def secret_of(login: BasicAuth) -> Callable[[], str]:
-    """Return what gives the password of a login, read again when its file changes."""
-    return _secret(login.password, login.password_file)
 
 
 def unpacker(encoding: str, limit: int) -> Callable[[bytes], bytes]:
@@ -203,23 +169,29 @@ class _Gunzip:
 def whole(body: bytes, raw: HTTPResponse) -> bytes:
     """Return a body whose end is certain.
 
-    A page that ends where the connection does looks whole when it was cut at the end of a line. JSON, gzip and
-    OpenMetrics show their own end.
+    A page that ends where the connection does looks whole when it was cut at the end of a line, and so does gzip that
+    was cut between two of its members. JSON and OpenMetrics show their own end.
 
     Raises:
         SourceError: the body is cut off, or nobody can tell.
     """
-    end = body[-8:].rstrip()
-    if end.endswith((_END, b"}", b"]")):
+    kind = raw.headers.get("Content-Type", "")
+    if body[-16:].rstrip().endswith(_LAST_LINE) or body.rstrip() == _END:
         return body
-    if "openmetrics-text" in raw.headers.get("Content-Type", ""):
+    if "openmetrics-text" in kind:
         raise SourceError("the page is cut off: it is OpenMetrics and does not end in # EOF")
     # The length that was announced, none of which remains by now; None where none was.
     marked = raw.chunked or raw.length_remaining is not None
-    if not marked and raw.headers.get("Content-Encoding") != "gzip":
+    if not marked and not _ends_as_json(body, kind):
         raise SourceError("nobody can tell whether the page is whole: it ends where the connection does "
                           "(no Content-Length, no chunks, no # EOF)")
     return body
+
+
+def _ends_as_json(body: bytes, kind: str) -> bool:
+    """Tell whether a body is JSON up to its last byte; a page of metrics may end in a brace, too."""
+    begins = "json" in kind if kind else body[:16].lstrip().startswith((b"{", b"["))
+    return begins and body[-16:].rstrip().endswith((b"}", b"]"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,14 +86,15 @@ def verdict_on(advice: Stood, held: Mapping[str, int], start_s: float) -> Verdic
     """Compare a start with the advice in force: its nodes, the GPUs on each, and the moment.
 
     Advice to start means the moment at which it was first given, advice to hold the expected start. Advice that names
-    no place (not eligible, can never run) advises nothing.
+    no place (not eligible, can never run) or no moment advises nothing: no start could be said to follow it, so none
+    is said to have passed it over.
     """
-    if advice.nodes is None:
+    moment = advice.issued_s if advice.action == "start" else advice.expected_start_s
+    if advice.nodes is None or moment is None:
         return "not advised"
     if dict(zip(advice.nodes, advice.gpus or (), strict=False)) != held:
         return "elsewhere"
-    moment = advice.issued_s if advice.action == "start" else advice.expected_start_s
-    if moment is None or abs(start_s - moment) <= WITHIN_S:
+    if abs(start_s - moment) <= WITHIN_S:
         return "followed"
     return "earlier" if start_s < moment else "later"
 

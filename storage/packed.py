@@ -58,7 +58,7 @@ def unpack(packed: bytes) -> tuple[Ints, list[list[str]]]:
         rows, *words = json.loads(raw[_LENGTH.size:begin])
         planes = np.frombuffer(raw, np.uint8, offset=begin)
         columns = planes.reshape(-1, 8, rows).transpose(0, 2, 1) if rows else np.zeros((0, 0, 8), np.uint8)
-    except (zlib.error, struct.error, ValueError, TypeError) as error:
+    except (zlib.error, struct.error, ValueError, TypeError, RecursionError) as error:
         raise Unreadable(f"packed windows are damaged: {error}") from error
     return np.ascontiguousarray(columns).view("<i8")[..., 0].astype(np.int64, copy=False), words
 

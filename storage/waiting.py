@@ -23,7 +23,7 @@ class WaitReason(StrEnum):
     HELD = "held"
     """Somebody holds it, or a gate that somebody has to open."""
     QUOTA = "quota"
-    """A limit of its user, account, project or quality of service is reached."""
+    """A limit of its user, account, project or quality of service is reached, or one of the site's power."""
     LICENSES = "licenses"
     ARRAY_LIMIT = "array_limit"
     """As many tasks of its array run as may run at once."""

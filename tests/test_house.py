@@ -48,6 +48,38 @@ def arguments(function):
     return len(names) - (names[:1] in (["self"], ["cls"]))
 
 
+OWN_JSON = {
+    "daemon/counterfactual.py",  # of a child of this process
+    "grafana/builders/classes.py", "grafana/builders/dashboard.py",  # of the package
+    "daemon/follow/advice.py",  # whose caller catches it
+    "daemon/reproduce/published/pollux.py",  # of an archive whose digest is checked
+    "exporters/simulated/server.py",  # told by a test's own client
+    "exporters/slurm/parse_json.py",  # one item of what was read whole before
+    "storage/underuse.py",  # of the database, as it was written
+}
+"""Files that need not catch it, and why."""
+
+OWN_YAML = {"daemon/cli/_prometheus.py", "daemon/waste/hardware.py"}
+"""Files that read YAML of the package."""
+
+
+def unguarded(tree):
+    """Yield the line of each call of ``json.load(s)`` that stands in no ``try`` that catches ``RecursionError``."""
+    def inside(node, guarded):
+        if isinstance(node, ast.Try):
+            held = any("RecursionError" in ast.unparse(handler.type) for handler in node.handlers if handler.type)
+            for child in node.body:
+                yield from inside(child, guarded or held)
+            for child in (*node.handlers, *node.orelse, *node.finalbody):
+                yield from inside(child, guarded)
+            return
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("json.loads", "json.load") and not guarded:
+            yield node.lineno
+        for child in ast.iter_child_nodes(node):
+            yield from inside(child, guarded)
+    return list(inside(tree, guarded=False))
+
+
 @pytest.fixture(scope="module")
 def trees():
     """What each file says, parsed once."""
@@ -110,3 +142,15 @@ def test_imports_inside_functions_stand_in_the_commands_or_say_why(trees):
             if late and "  # " not in lines[min(found.lineno for found in late) - 1]:
                 unexplained.append(name)
     assert unexplained == []
+
+
+def test_json_from_outside_that_nests_without_end_is_caught_where_it_is_read(trees):
+    found = {path.relative_to(ROOT).as_posix(): lines for path, tree in trees.items() if (lines := unguarded(tree))}
+    assert {path: lines for path, lines in found.items() if path not in OWN_JSON} == {}
+
+
+def test_yaml_from_outside_is_read_by_those_who_bound_its_depth(trees):
+    readers = {path.relative_to(ROOT).as_posix() for path, tree in trees.items() for node in ast.walk(tree)
+               if isinstance(node, ast.Call) and ast.unparse(node.func) in ("yaml.load", "yaml.safe_load")}
+    assert readers - OWN_YAML == {"daemon/strict_yaml.py", "exporters/domains.py", "exporters/kubernetes/access.py",
+                                  "exporters/targets.py"}

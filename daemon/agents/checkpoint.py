@@ -91,7 +91,7 @@ def read_card(path: Path) -> ModelCard:
     """Return a card; ``CheckpointError`` when it is damaged or from a newer idlewatt."""
     try:
         told = json.loads(_content(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not JSON ({error}); restore it together with {WEIGHTS}") from error
     version = told.pop("format", None) if isinstance(told, dict) else None
     if not isinstance(version, int):
@@ -129,7 +129,7 @@ def read_unfinished(path: Path, plan: str, other: str) -> tuple[dict[str, Any], 
             names: list[str] = list(file.keys())
             told, arrays = json.loads(file.metadata()["training"]), {name: file.get_tensor(name) for name in names}
         planned = told.get("plan")
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+    except (SafetensorError, OSError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not an unfinished training ({error}); move it away to start anew") from error
     if planned != plan:
         raise CheckpointError(f"{path}: of a training with {other}; move it away to start anew")

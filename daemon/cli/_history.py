@@ -168,26 +168,26 @@ def described(text: str) -> Cluster:
     ``topology`` in the file names another one beside it that tells how the nodes hang together; ``links`` names, by
     name of nodes or pattern, what ``nvidia-smi topo -m`` prints on them.
     """
-    import yaml
-
     from ...exporters.fabric import read_file, read_matrix
     from ...exporters.source import SourceError
     from ...storage.topology import NodeLinks, TopologyError
     from ..replay.cluster import Cluster, ClusterError
+    from ..strict_yaml import ConfigError, document_of, text_of
 
     if not text.endswith((".yaml", ".yml")):
         return Cluster.from_spec(text)
     try:
-        document = yaml.safe_load(Path(text).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ClusterError(f"{text}: cannot be read: {error}") from error
+        document = document_of(text_of(Path(text)), text)
+    except ConfigError as error:
+        raise ClusterError(str(error)) from error
     try:
-        folder, topology, links = Path(text).parent, document.pop("topology", None), document.pop("links", {})
+        if not isinstance(document, dict):
+            raise ClusterError("nodes and what is known of them are expected, as in `nodes: [{count: 64, gpus: 8}]`")
+        folder, topology, links = Path(text).parent, document.pop("topology", None), document.pop("links", None) or {}
+        if not isinstance(links, dict):
+            raise ClusterError("links: names of nodes are expected, each with the file of its links")
         fabrics = () if topology is None else (read_file(folder / str(topology)),)
-        gpus = [NodeLinks((name,), read_matrix(folder / str(file))) for name, file in links.items()]
+        gpus = [NodeLinks((str(name),), read_matrix(folder / str(file))) for name, file in links.items()]
         return Cluster.from_mapping(document, *fabrics, *gpus)
-    except (SourceError, TopologyError) as error:
+    except (SourceError, TopologyError, ClusterError) as error:
         raise ClusterError(f"{text}: {error}") from error
-    except (ClusterError, TypeError, KeyError, AttributeError, ValueError) as error:
-        raise ClusterError(f"{text}: {error if isinstance(error, ClusterError) else f'not a cluster ({error!r})'}") \
-            from error

@@ -58,11 +58,10 @@ def command(file: Path | None, sample: bool, probe: bool, meters: bool) -> None:
 
 def _untouched(file: Path) -> bool:
     """Tell whether a configuration is the sample, but for comments and layout."""
-    import yaml
-
     from .. import config
+    from ..strict_yaml import document_of, text_of
 
-    return bool(yaml.safe_load(file.read_text("utf-8")) == yaml.safe_load(config.sample()))
+    return document_of(text_of(file), str(file)) == document_of(config.sample(), "sample")
 
 
 def _training(settings: Settings) -> str:

@@ -14,6 +14,7 @@ from types import FrameType
 
 from prometheus_client import start_http_server
 
+from ...exporters.causes import innermost
 from ...storage.errors import StoreError
 from ...storage.follow_ledger import FollowLedger
 from ..notify import notify
@@ -28,6 +29,7 @@ from .slurm import Scheduler, Slurm, SlurmError
 log = logging.getLogger(__name__)
 
 GUARD = "guard"
+MOST_PORT = 65535
 
 
 class CannotFollow(Exception):
@@ -126,11 +128,13 @@ def _page(address: str, rules: FollowSettings, follower: Follower) -> Iterator[N
         yield
         return
     host, _, port = address.rpartition(":")
+    if not port.isdecimal() or int(port) > MOST_PORT:
+        raise CannotFollow(f"cannot listen on {address}: an address with a port up to {MOST_PORT} is expected")
+    page = registry(FollowPage(rules, lambda: follower.tally))
     try:
-        server, thread = start_http_server(int(port), host.strip("[]"), registry(FollowPage(rules,
-                                                                                            lambda: follower.tally)))
-    except (OSError, ValueError, OverflowError) as error:
-        raise CannotFollow(f"cannot listen on {address}: {error}") from error
+        server, thread = start_http_server(int(port), host.strip("[]"), page)
+    except (OSError, ValueError) as error:  # ValueError: a name that no host can have
+        raise CannotFollow(f"cannot listen on {address}: {innermost(error)}") from error
     try:
         yield
     finally:

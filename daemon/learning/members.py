@@ -182,7 +182,7 @@ def ended(member: Member) -> News | None:
         failed, score = told.get("failed"), told.get("score")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise TrainingError(f"{member.folder / ENDED}: damaged: {error}; remove it to train that seed again") from error
     if failed is not None:
         (member.folder / ENDED).unlink()  # to be tried again another time

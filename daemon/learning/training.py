@@ -168,7 +168,7 @@ class Sequel:
             return [str(name) for name in json.loads(self._path.read_bytes())]
         except FileNotFoundError:
             raise TrainingError("there is no interrupted training to go on with; leave --resume away") from None
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise TrainingError(f"{self._path}: damaged: {error}; remove it, or leave --resume away") from error
 
     def interrupted(self, kind: str) -> bool:

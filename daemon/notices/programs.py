@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 
+from ...exporters.causes import innermost
 from ...exporters.text import clean, decode
 
 MOST_BYTES = 65536
@@ -30,7 +31,7 @@ def run(command: Sequence[str], text: str, timeout_s: float) -> str:
             child = subprocess.Popen(list(command), stdin=given, stdout=said, stderr=errors,  # noqa: S603 - the site's
                                      env=environment, start_new_session=True, cwd="/")
         except (OSError, ValueError) as error:
-            raise ProgramError(f"{command[0]}: {error}") from error
+            raise ProgramError(f"{command[0]}: {innermost(error)}") from error
         try:
             status = child.wait(timeout_s)
         except subprocess.TimeoutExpired as error:

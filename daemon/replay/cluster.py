@@ -10,9 +10,12 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from ...storage.records import Islands, Node, Partition
 from ...storage.topology import Fabric, Topology
+from ..strict_yaml import faults_of
+from .cluster_document import ClusterDocument
 from .priority.site import Scheduling
 
 PLENTY = 1 << 56
@@ -21,8 +24,6 @@ PLENTY = 1 << 56
 _SPEC = re.compile(r"(\d+)x(\d+)(?::([\w.-]+))?$")
 MOST_GPUS = 1024
 """Higher indexes of GPUs are mistakes."""
-_NODE_KEYS = {"name", "count", "gpus", "cpus", "memory_bytes", "model", "leaf", "spine", "above", "features",
-              "partitions", "islands"}
 
 
 class ClusterError(ValueError):
@@ -121,16 +122,17 @@ class Cluster:
         ``name0 … name<count-1>``; ``islands`` are as in :meth:`with_islands`. Unknown keys are errors, and so are nodes
         that a fabric does not know, or whose GPUs are not those that a GPU has.
         """
-        unknown = set(described) - {"nodes", "events", "settings"}
-        if unknown:
-            raise ClusterError(f"cluster: unknown keys {sorted(unknown)}; nodes, events and settings are known")
-        groups = [(entry, _expand(row, entry)) for row, entry in enumerate(described.get("nodes") or ())]
-        islands = {node.name: entry["islands"] for entry, nodes in groups for node in nodes if "islands" in entry}
-        events = [NodeEvent(float(e["time"]), str(e["node"]), e["kind"]) for e in described.get("events") or ()]
+        try:
+            document = ClusterDocument.model_validate(described)
+        except ValidationError as error:
+            raise ClusterError(faults_of(error)) from error
+        groups = [(entry, entry.expanded(row)) for row, entry in enumerate(document.nodes or ())]
+        islands = {node.name: entry.islands for entry, nodes in groups for node in nodes if entry.islands is not None}
+        events = [NodeEvent(event.time, event.node, event.kind) for event in document.events or ()]
         cluster = cls.from_records(_hung([node for _, nodes in groups for node in nodes], known))
         cluster = cluster.with_islands({**cluster.islands, **islands}).with_events(events)
         try:
-            return replace(cluster, scheduling=Scheduling.told(described.get("settings") or {}))
+            return replace(cluster, scheduling=Scheduling.told(document.settings or {}))
         except ValueError as error:
             raise ClusterError(f"cluster: {error}") from error
 
@@ -200,17 +202,3 @@ def _spines(nodes: Sequence[Node]) -> tuple[NDArray[np.int64], NDArray[np.int64]
               for before, one in pairwise(ordered)]
     number = {path: place for place, path in enumerate(ordered)}
     return np.array([number[path] for path in paths], np.int64), np.array([0, *joined], np.int64)
-
-
-def _expand(row: int, entry: Mapping[str, Any]) -> list[Node]:
-    unknown = set(entry) - _NODE_KEYS
-    if unknown:
-        raise ClusterError(f"nodes[{row}]: unknown keys {sorted(unknown)}; known are {sorted(_NODE_KEYS)}")
-    if int(entry.get("gpus", 0)) < 0 or int(entry.get("count", 1)) < 1:
-        raise ClusterError(f"nodes[{row}]: gpus must be at least 0 and count at least 1")
-    stem = str(entry.get("name", f"group{row}-"))
-    names = [f"{stem}{n}" for n in range(int(entry["count"]))] if "count" in entry else [stem]
-    return [Node(name, tuple(entry.get("partitions", ("default",))), int(entry.get("gpus", 0)),
-                 str(entry.get("model", "")), int(entry.get("cpus", 0)), int(entry.get("memory_bytes", 0)),
-                 features=tuple(entry.get("features", ())), leaf=str(entry.get("leaf", "")),
-                 spine=str(entry.get("spine", "")), above=tuple(map(str, entry.get("above", ())))) for name in names]

@@ -113,7 +113,7 @@ def _interpolated(table: Mapping[int, float], most: int) -> Floats:
 def _filled(levels: Mapping[str, float]) -> Floats:
     unknown = set(levels) - set(LEVELS)
     if unknown:
-        raise SpeedError(f"unknown levels {sorted(unknown)}; known are {', '.join(LEVELS)}")
+        raise SpeedError(f"unknown levels: {', '.join(sorted(unknown))}; known are {', '.join(LEVELS)}")
     row = np.ones(len(LEVELS))
     for index, level in enumerate(LEVELS):
         row[index] = levels.get(level, row[index - 1] if index else 1.0)

@@ -23,8 +23,9 @@ from typing import Annotated, TypeVar
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
 
+from ...exporters.causes import innermost
+from ..strict_yaml import ConfigError, document_of, faults_of, text_of
 from .site_speeds import SiteSpeeds, Source, SpeedCell, SpeedGroup
 from .speed import SpeedError
 
@@ -91,30 +92,21 @@ def read(path: Path) -> SiteSpeeds:
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise SpeedError(f"{path}: larger than {LARGEST_BYTES >> 20} MiB: no table of speeds")
-        text = path.read_text(encoding="utf-8")
-        document = yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SpeedError(f"{path}: cannot be read: {error}") from error
+        document = document_of(text_of(path), str(path))
+    except OSError as error:
+        raise SpeedError(f"{path}: cannot be read: {innermost(error)}") from error
+    except ConfigError as error:
+        raise SpeedError(str(error)) from error
     try:
         found = _SpeedFile.model_validate(document)
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {_said(fault)}"
-                           for fault in error.errors()[:10])
-        raise SpeedError(f"{path}: {faults}") from error
+        raise SpeedError(f"{path}: {faults_of(error)}") from error
     try:
         groups = tuple(group.group() for group in found.groups)
         return SiteSpeeds(found.origin or path.name, groups, (*found.notes, *_contradictions(groups)),
                           {node: (leaf, spine) for node, (leaf, spine) in found.topology.items()})
     except SpeedError as error:
         raise SpeedError(f"{path}: {error}") from error
-
-
-def _said(fault: ErrorDetails) -> str:
-    value = fault.get("input")
-    told = f", not {value!r}" if isinstance(value, int | float | str) else ""
-    if fault["type"] == "model_type":
-        return f"names of parts with their values are expected{told}"
-    return f"{fault['msg'][0].lower()}{fault['msg'][1:]}{told}"
 
 
 def _contradictions(groups: tuple[SpeedGroup, ...]) -> list[str]:

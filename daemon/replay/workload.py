@@ -128,7 +128,7 @@ class Workload:
         made = _defaults(submit, run, gpus)
         unknown = set(columns) - set(made)
         if unknown:
-            raise WorkloadError(f"unknown columns {sorted(unknown)}; known are {sorted(made)}")
+            raise WorkloadError(f"unknown columns: {', '.join(sorted(unknown))}; known are {', '.join(sorted(made))}")
         for name, values in columns.items():
             made[name] = np.broadcast_to(np.asarray(values).astype(made[name].dtype, copy=False), submit.shape)
         if "dependency" in columns:

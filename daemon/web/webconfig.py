@@ -12,10 +12,12 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from ...exporters.causes import innermost
+from ...exporters.text import decode
 from ..settings.values import StrictSettings
+from ..strict_yaml import ConfigError, document_of
 from .roles import Roles
 
 MOST_BYTES = 1 << 20
@@ -184,9 +186,11 @@ def load(path: Path) -> WebConfig:
     """Return the configuration of the file; raise WebConfigError with every fault."""
     try:
         with path.open("rb") as file:
-            raw = yaml.safe_load(file.read(MOST_BYTES))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as fault:
-        raise WebConfigError(f"{path}: {fault}") from fault
+            raw = document_of(decode(file.read(MOST_BYTES)), str(path))
+    except OSError as fault:
+        raise WebConfigError(f"{path}: cannot be read: {innermost(fault)}") from fault
+    except ConfigError as fault:
+        raise WebConfigError(str(fault)) from fault
     if not isinstance(raw, dict | None):
         raise WebConfigError(f"{path}: a mapping is expected, not {type(raw).__name__}")
     try:

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import yaml
 
+from ..causes import innermost
 from ..commands import Commands
-from ..fetch import SecretFile
+from ..secret_file import SecretFile
 from ..source import SourceError
 from ..text import quoted
 from .fields import seconds
@@ -77,8 +78,8 @@ def from_kubeconfig(path: Path, context: str = "") -> Access:
     """
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-        raise SourceError(f"{path} cannot be read: {str(error).splitlines()[0]}", permanent=True) from error
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        raise SourceError(f"{path} cannot be read: {_unreadable(error)}", permanent=True) from error
     if not isinstance(document, dict):
         raise SourceError(f"{path} is no kubeconfig", permanent=True)
     named = context or str(document.get("current-context") or "")
@@ -86,6 +87,15 @@ def from_kubeconfig(path: Path, context: str = "") -> Access:
     cluster = _named(document, "clusters", str(chosen.get("cluster")), "cluster", path)
     user = _named(document, "users", str(chosen.get("user")), "user", path) if chosen.get("user") else {}
     return _Kubeconfig(path.parent).access(cluster, user)
+
+
+def _unreadable(error: Exception) -> str:
+    """Return why a kubeconfig cannot be read."""
+    if isinstance(error, OSError):
+        return innermost(error)
+    if isinstance(error, UnicodeDecodeError):
+        return "it is no text in UTF-8"
+    return "it nests too deeply" if isinstance(error, RecursionError) else f"not YAML: {str(error).splitlines()[0]}"
 
 
 def _named(document: Mapping[str, object], part: str, name: str, inner: str, path: Path) -> Mapping[str, object]:
@@ -188,7 +198,8 @@ class ExecPlugin:
             try:
                 ran = self._programs.run(self._command, env=env, stdout=out, timeout=_EXEC_WITHIN_S)
             except (OSError, subprocess.TimeoutExpired) as error:
-                raise SourceError(f"the exec plugin {self._command[0]} failed: {error}", permanent=True) from error
+                why = innermost(error) if isinstance(error, OSError) else f"not done within {_EXEC_WITHIN_S:g} s"
+                raise SourceError(f"the exec plugin {self._command[0]} failed: {why}", permanent=True) from error
             out.seek(0)
             text = out.read(_MOST_OUTPUT)
         if ran.returncode:
@@ -197,7 +208,7 @@ class ExecPlugin:
         try:
             status = json.loads(text)["status"]
             token, until_s = str(status["token"]), seconds(status.get("expirationTimestamp"))
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise SourceError(f"the exec plugin {self._command[0]} gives no token (certificates of plugins are not "
                               "supported)", permanent=True) from error
         return token, float("inf") if until_s is None else until_s - _EARLY_S

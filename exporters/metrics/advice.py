@@ -71,12 +71,12 @@ class AdviceMetrics:
         "Runs that started while advice of the policy was in force on their job: where, and when.", "policy",
         cap=POLICIES)
     advice_followed_total: Series = counter(
-        "Runs that started as the policy advised: on these nodes, with so many GPUs on each, at the advised moment.",
-        "policy", cap=POLICIES)
+        "Runs that started as the policy advised: on these nodes, with so many GPUs on each, within 600 s of the "
+        "advised moment.", "policy", cap=POLICIES)
     advice_verdicts_total: Series = counter(
         "Runs that started, by the advice in force on their job (start or hold) and what became of it: followed, "
-        "elsewhere (other nodes, or other GPUs on them), there but earlier or later, or not advised (the advice named "
-        "no place).", "policy", "advice", "verdict", cap=POLICIES * 10)
+        "elsewhere (other nodes, or other GPUs on them), there but more than 600 s earlier or later than advised, or "
+        "not advised (the advice named no place, or no moment).", "policy", "advice", "verdict", cap=POLICIES * 10)
     start_forecasts_total: Series = counter(
         "Runs that started after their start had been foretold as an interval that holds in nine of ten futures, by "
         "the policy that foretold it and by how the first such interval came: within, earlier or later.", "policy",

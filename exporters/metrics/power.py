@@ -37,8 +37,8 @@ class PowerMetrics:
         "where nothing of it is known to be wasted and not all is measured.",
         "node", cap=NODES)
     user_wasted_power_watts: Series = gauge(
-        "Power that does no work on GPUs that a user's jobs hold, in watts; the largest first.", "user", "partition",
-        cap=USERS)
+        "Power that does no work on GPUs that a user's jobs hold, in watts, the largest first; absent where nothing of "
+        "it is known to be wasted and not all is measured.", "user", "partition", cap=USERS)
     user_power_watts: Series = gauge(
         "Power of the GPUs that a user's jobs hold, in watts; the largest first.", "user", "partition", cap=USERS)
     node_info: Series = gauge("Partitions that a node with GPUs serves, a series for each; always 1.", "node",
@@ -47,8 +47,8 @@ class PowerMetrics:
         "Power of the GPUs that a job holds, in watts: of the running jobs that waste most, as many as "
         "waste.job_series says.", "job_id", "partition", "user", "account", "flavour", cap=JOBS)
     job_wasted_power_watts: Series = gauge(
-        "Part of it that does no work, in watts, of the same jobs.", "job_id", "partition", "user", "account",
-        "flavour", cap=JOBS)
+        "Part of it that does no work, in watts, of the same jobs; absent where nothing of it is known to be wasted "
+        "and not all is measured.", "job_id", "partition", "user", "account", "flavour", cap=JOBS)
     job_start_timestamp_seconds: Series = gauge(
         "When these jobs started, in seconds since the epoch.", "job_id", "partition", "user", "account", "flavour",
         cap=JOBS)
@@ -56,7 +56,8 @@ class PowerMetrics:
         "Power of the GPUs that jobs hold, in watts, by the flavour of the job: a configured one, or its size.",
         "partition", "flavour", cap=FLAVOURS)
     flavour_wasted_power_watts: Series = gauge(
-        "Part of it that does no work, in watts.", "partition", "flavour", cap=FLAVOURS)
+        "Part of it that does no work, in watts; absent where nothing of it is known to be wasted and not all is "
+        "measured.", "partition", "flavour", cap=FLAVOURS)
     unaccounted_power_watts: Scalar = gauge(
         "Power of all nodes less the sum of all classes, in watts: 0 unless the accounting is broken.")
     host_unused_watts: Series = gauge(

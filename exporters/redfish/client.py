@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from ..fetch import Client, Refused, TimedOut, secret_of
+from ..fetch import Client, Refused, TimedOut
 from ..http_options import BasicAuth
+from ..secret_file import secret_of
 from ..source import SourceError
 from ..text import decode, quoted
 

@@ -241,5 +241,5 @@ def _place(token: str) -> tuple[int, int]:
     try:
         number, start = json.loads(base64.urlsafe_b64decode(token))
         return int(number), int(start)
-    except (ValueError, TypeError, binascii.Error) as error:
+    except (ValueError, TypeError, RecursionError, binascii.Error) as error:
         raise ExpiredError("continue key is not valid") from error

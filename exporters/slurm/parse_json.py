@@ -294,8 +294,11 @@ def _waits_for(raw: Fields) -> str:
 
 def _exit_code(raw: Fields) -> int | None:
     """Return the exit code, negative for a signal: older versions give the raw wait status."""
-    if raw.is_object("exit_code") and "return_code" in raw.part("exit_code"):
-        return raw.part("exit_code").integer("return_code")
+    told = raw.part("exit_code") if raw.is_object("exit_code") else None
+    if told is not None and "return_code" in told:
+        code, signal = told.integer("return_code"), told.part("signal")
+        number = signal.integer("id") or signal.integer("signal_id")  # ``id`` from data_parser v0.0.40 on
+        return -number if code is None and number else code
     status = raw.integer("exit_code")
     return None if status is None else os.waitstatus_to_exitcode(status & 0xFFFF)
 

@@ -12,20 +12,21 @@ _MEANINGS = tuple((re.compile(words), meaning) for words, meaning in (
     # The first that is found decides.
     (r"^Resources$", WaitReason.RESOURCES),
     (r"^Priority$", WaitReason.PRIORITY),
-    (r"Invalid|AccountNotAllowed|QOSNotAllowed", WaitReason.INVALID),
+    (r"Invalid|AccountNotAllowed|QOSNotAllowed|ReservationDeleted", WaitReason.INVALID),
     (DEPENDENCY, WaitReason.DEPENDENCY),
-    (r"JobHeld", WaitReason.HELD),
+    # Also as sentences: "launch failed requeued held", "job requeued in held state".
+    (r"JobHeld|JobHoldMaxRequeue|requeued[ _](in[ _])?held", WaitReason.HELD),
     (r"Licenses", WaitReason.LICENSES),
     (r"BeginTime", WaitReason.BEGIN_TIME),
     (r"JobArrayTaskLimit", WaitReason.ARRAY_LIMIT),
-    (r"PartitionTimeLimit|PartitionNodeLimit", WaitReason.QUEUE_LIMIT),
+    (r"PartitionTimeLimit|PartitionNodeLimit|PartitionConfig", WaitReason.QUEUE_LIMIT),
     (r"PartitionDown|PartitionInactive", WaitReason.QUEUE_CLOSED),
     (r"Reservation$", WaitReason.RESERVATION),
     (r"DeadLine", WaitReason.DEADLINE),
-    (r"Cleaning|Prolog", WaitReason.PREPARING),
+    (r"Cleaning|Prolog|^BurstBuffer|FedJobLock", WaitReason.PREPARING),
     (r"BadConstraints", WaitReason.CONSTRAINT),
     (r"ReqNodeNotAvail|NodeDown", WaitReason.NODES_UNAVAILABLE),
-    (r"Assoc|QOS|Account|^Max[A-Z]", WaitReason.QUOTA),
+    (r"Assoc|QOS|Account|^Max[A-Z]|^Power(NotAvail|Reserved)", WaitReason.QUOTA),
 ))
 
 

@@ -14,8 +14,9 @@ from requests_unixsocket.adapters import UnixAdapter
 
 from ...storage.records import Job, Node, Partition
 from ...storage.rules import Association, License, Qos, Reservation
-from ..fetch import Client, Refused, SecretFile
+from ..fetch import Client, Refused
 from ..http_options import HttpOptions
+from ..secret_file import SecretFile
 from ..source import Clock, Role, SourceConfig, SourceError, register
 from .fields import BadRecord, Fields
 from .parse_json import (

@@ -216,7 +216,7 @@ def _adherence() -> Row:
         (10, listing("What became of the advice", "Runs that started in the time range. Elsewhere: on other nodes, or "
                      "with other GPUs on them. Earlier, later: there, but more than ten minutes from the advised "
                      "moment, which for a held job is its expected start. Not advised: the advice named no place, as "
-                     "the job could not have started.",
+                     "the job could not have started, or no moment, as nobody could foresee one.",
                      (VERDICTS.format(by="policy, advice, verdict", only="") + " > 0",),
                      {"policy": "Policy", "advice": "Advice", "verdict": "Became", "Value": "Runs"}, order="-Runs",
                      special={"Policy": column(width=195), "Runs": column(decimals=0)},

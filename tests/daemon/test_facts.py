@@ -2,11 +2,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from idlewatt.daemon.facts import Known, Process, published
-from idlewatt.daemon.job_facts import flavour_facts, job_facts
+from idlewatt.daemon.job_facts import flavour_facts, job_facts, power_and_waste
 from idlewatt.daemon.recall import Recall
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
 from idlewatt.exporters.source import SourceStatus
 from idlewatt.storage.finished import Finished
+from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
 from idlewatt.storage.telemetry import GpuDetail, GpuReading, NodeReading, Telemetry
 from idlewatt.storage.waiting import WaitReason
@@ -46,11 +47,31 @@ def test_jobs_are_published_one_by_one_only_as_many_as_are_asked_for():
     assert published(known(), Process()).job_power_watts == {}
 
 
+def verdict(job_id, watts, wasted_watts, state=PowerClass.ALLOCATED_IDLE):
+    return SimpleNamespace(job_id=job_id, partition="a100", user="carol", node="dgx01", watts=watts,
+                           wasted_watts=wasted_watts, state=state)
+
+
+def test_of_jobs_users_and_flavours_whose_gpus_do_nobody_knows_what_nobody_says_that_they_waste_nothing():
+    jobs = tuple(Job(str(number), 0.0, JobState.RUNNING, "a100", Request(1), start_s=0.0, user="carol",
+                     flavour=f"f{number}") for number in range(3))
+    gpus = [verdict("0", 300.0, 0.0, PowerClass.UNMEASURED), verdict("1", 300.0, 0.0, PowerClass.PRODUCTIVE),
+            verdict("1", 300.0, 0.0, PowerClass.UNMEASURED), verdict("2", 300.0, 250.0),
+            verdict("2", 300.0, 0.0, PowerClass.UNMEASURED)]
+    found, snapshot = SimpleNamespace(gpu_verdicts=gpus), SchedulerSnapshot(0.0, jobs=jobs)
+    by_job, by_flavour = job_facts(found, snapshot, 10), flavour_facts(found, snapshot)
+    assert {labels[0]: watts for labels, watts in by_job["job_power_watts"].items()} == {"0": 300, "1": 600, "2": 600}
+    assert {labels[0]: watts for labels, watts in by_job["job_wasted_power_watts"].items()} == {"2": 250.0}
+    assert by_flavour["flavour_wasted_power_watts"] == {("a100", "f2"): 250.0}
+    assert by_flavour["flavour_power_watts"]["a100", "f0"] == 300.0
+    power, wasted = power_and_waste((gpu.user, gpu) for gpu in gpus[:3])
+    assert (power, wasted) == ({"carol": 900.0}, {}), "1 GPU of 3 does something, of the others nobody knows"
+
+
 def test_of_many_jobs_those_that_waste_most_are_published():
     jobs = [Job(str(number), 0.0, JobState.RUNNING, "a100", Request(1), start_s=0.0) for number in range(20)]
-    gpus = [SimpleNamespace(job_id=job.job_id, watts=300.0, wasted_watts=float(job.job_id)) for job in jobs]
-    gpus.append(SimpleNamespace(job_id="3", watts=None, wasted_watts=0.0))
-    gpus.append(SimpleNamespace(job_id="gone", watts=300.0, wasted_watts=300.0))
+    gpus = [verdict(job.job_id, 300.0, float(job.job_id)) for job in jobs]
+    gpus += [verdict("3", None, 0.0, PowerClass.UNMEASURED), verdict("gone", 300.0, 300.0)]
     found = job_facts(SimpleNamespace(gpu_verdicts=gpus), SchedulerSnapshot(0.0, jobs=tuple(jobs)), 3)
     assert [labels[0] for labels in found["job_wasted_power_watts"]] == ["19", "18", "17"]
 
@@ -58,9 +79,8 @@ def test_of_many_jobs_those_that_waste_most_are_published():
 def test_watts_add_up_by_flavour_and_those_of_no_flavour_are_told_as_such():
     jobs = [Job(str(number), 0.0, JobState.RUNNING, "a100", Request(1), start_s=0.0, flavour=flavour)
             for number, flavour in enumerate(("s", "s", "", None))]
-    gpus = [SimpleNamespace(job_id=job.job_id, partition="a100", watts=300.0, wasted_watts=100.0) for job in jobs]
-    gpus += [SimpleNamespace(job_id="0", partition="a100", watts=None, wasted_watts=0.0),
-             SimpleNamespace(job_id="", partition="a100", watts=50.0, wasted_watts=50.0)]
+    gpus = [verdict(job.job_id, 300.0, 100.0) for job in jobs]
+    gpus += [verdict("0", None, 0.0, PowerClass.UNMEASURED), verdict("", 50.0, 50.0)]
     found = flavour_facts(SimpleNamespace(gpu_verdicts=gpus), SchedulerSnapshot(0.0, jobs=tuple(jobs)))
     assert found == {"flavour_power_watts": {("a100", "s"): 600.0, ("a100", ""): 300.0},
                      "flavour_wasted_power_watts": {("a100", "s"): 200.0, ("a100", ""): 100.0}}

@@ -436,16 +436,43 @@ def test_a_page_that_ends_where_the_connection_does_is_not_taken_as_whole(loopba
     assert "does not end in # EOF" in str(fault(loopback, closing(*openmetrics)))
 
 
-@pytest.mark.parametrize("body", [b"up 1\n# EOF\n", b'{"status": "success"}'])
-def test_what_shows_its_own_end_may_end_with_the_connection(loopback, body):
+def closing_after(body, **headers):
     def behave(handler):
         handler.send_response(200)
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-"), value)
         handler.end_headers()
         handler.wfile.write(body)
         handler.close_connection = True
+    return behave
 
-    loopback.pages["/metrics"] = behave
+
+@pytest.mark.parametrize(("body", "kind"), [
+    (b"up 1\n# EOF\n", "text/plain"), (b"# EOF", "text/plain"), (b'{"status": "success"}', "application/json"),
+    (b' [{"status": "success"}]\r\n', None)])
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_what_shows_its_own_end_may_end_with_the_connection(loopback, body, kind, packed):
+    headers = {"Content_Encoding": "gzip"} if packed else {}
+    headers |= {"Content_Type": kind} if kind else {}
+    loopback.pages["/metrics"] = closing_after(gzip.compress(body) if packed else body, **headers)
     assert client().get(loopback.url()) == body
+
+
+@pytest.mark.parametrize(("body", "headers"), [
+    (b"up 1\n# HELP load in {units}\n", {"Content_Type": "text/plain; version=0.0.4"}),
+    (b"up 1\n# HELP load in [units]\n", {}),
+    (b'{"a.name"} 1\n# HELP load in {units}\n', {"Content_Type": "text/plain"}),
+    (b"up 1\n# HELP load until # EOF\n", {}),
+    (gzip.compress(b"up 1\n"), {"Content_Encoding": "gzip"})],
+    ids=["brace", "bracket", "quoted name", "word of the end", "gzip between two members"])
+def test_a_page_cut_with_its_connection_is_no_whole_one_whatever_its_last_bytes_are(loopback, body, headers):
+    assert "whether the page is whole" in str(fault(loopback, closing_after(body, **headers)))
+
+
+def test_an_openmetrics_page_that_was_cut_behind_a_brace_is_told(loopback):
+    page = b"up 1\n# HELP load in {units}\n"
+    headers = {"Content-Type": "application/openmetrics-text; version=1.0.0", "Content-Length": str(len(page))}
+    assert "does not end in # EOF" in str(fault(loopback, lambda handler: _send(handler, page, **headers)))
 
 
 def test_every_member_of_a_gzip_is_read(loopback):

@@ -97,6 +97,8 @@ def test_other_gpus_on_the_same_nodes_are_elsewhere(history, make):
     ("hold", "a", 103_600.0, 100_020.0, "earlier"),
     ("hold", "a", 100_100.0, 100_100.0 + WITHIN_S + 1, "later"),
     ("hold", "b", 100_100.0, 100_100.0, "elsewhere"),
+    ("hold", "a", None, 100_020.0, "not advised"),
+    ("hold", "b", None, 100_020.0, "not advised"),
 ])
 def test_a_start_on_the_advised_nodes_follows_at_the_advised_moment(history, make, action, node, expected_s, start_s,
                                                                     verdict):

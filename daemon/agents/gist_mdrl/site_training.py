@@ -130,7 +130,7 @@ class School:
             self.spent_s, self.best, self.floor = float(told["spent_s"]), told["best"], told["floor"]
             for number, training in enumerate(self.trainings.values()):
                 training.resume(self.config.folder / f"agent{number}")
-        except (OSError, ValueError, KeyError, TypeError, CheckpointError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, CheckpointError) as error:
             raise TrainingError(f"{self.config.folder}: the training there cannot be gone on with: {error}") from error
 
 

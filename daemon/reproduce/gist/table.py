@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ....storage.flavor import Flavor
 from ...agents.gist_mdrl.environment import HOUR_S, PARTITIONS, GpuPartition
+from ...strict_yaml import ConfigError, document_of, text_of
 from ..failures import SettingError
 
 
@@ -42,9 +42,9 @@ def partitions_of(table: str) -> Mapping[str, GpuPartition]:
     if not table:
         return PARTITIONS
     try:
-        told = _Table.model_validate(yaml.safe_load(Path(table).read_text("utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SettingError(f"table {table}: cannot be read: {error}") from error
+        told = _Table.model_validate(document_of(text_of(Path(table)), table))
+    except ConfigError as error:
+        raise SettingError(f"table {error}") from error
     except ValidationError as error:
         raise SettingError("; ".join(f"table {table}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
                                      for fault in error.errors())) from error

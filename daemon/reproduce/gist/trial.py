@@ -175,6 +175,6 @@ def done_before(trial: Trial, folder: Path) -> TrialResult | None:
     try:
         told = json.loads((folder / trial.name / RESULT).read_bytes())
         result = TrialResult(**told)
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None  # not done, or not whole: it is simply done again
     return result if result.key == trial.key() else None

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from safetensors.numpy import save as serialize
 
 from idlewatt.daemon.agents.checkpoint import (
     CARD,
@@ -14,6 +15,7 @@ from idlewatt.daemon.agents.checkpoint import (
     CheckpointError,
     load,
     read_card,
+    read_unfinished,
     save,
     verify,
     write_card,
@@ -64,6 +66,19 @@ def test_a_tampered_file_is_refused(folder):
 
 def test_weights_for_other_inputs_are_refused(folder):
     assert "train it anew" in refusal(folder, schema=SCHEMA | {"actions": 3})
+
+
+def test_a_card_that_nests_without_end_is_refused(folder):
+    (folder / CARD).write_text("[" * 200_000)
+    assert f"{CARD}: not JSON" in refusal(folder)
+
+
+@pytest.mark.parametrize("told", ["[" * 200_000, "[1]", "nothing"])
+def test_an_unfinished_training_that_says_nonsense_is_refused(tmp_path, told):
+    path = tmp_path / "training.safetensors"
+    path.write_bytes(serialize({"a": np.zeros(1)}, metadata={"training": told}))
+    with pytest.raises(CheckpointError, match="not an unfinished training"):
+        read_unfinished(path, "a plan", "another plan")
 
 
 def test_a_card_from_a_newer_idlewatt_is_refused(folder):

@@ -184,6 +184,24 @@ def test_a_cluster_file_whose_links_are_those_of_other_servers_is_refused(replay
                                                                                        code=2).stderr
 
 
+@pytest.mark.parametrize(("text", "says"), [
+    ("[1, 2]", "nodes and what is known of them are expected"), ("8", "nodes and what is known of them are expected"),
+    ("[" * 200_000, "nest"), ("links: 5", "links: names of nodes are expected"),
+    ("nodes: 5", "nodes: input should be a valid tuple"), ("nodes: [8]", "nodes[0]: "),
+    ("nodes: [{gpus: many}]", "nodes[0].gpus: input should be a valid integer"),
+    ("nodes: [{gpus: 8, partitions: fast}]", "nodes[0].partitions: input should be a valid tuple, not 'fast'"),
+    ("nodes: [{gpus: 8, islands: 7}]", "nodes[0].islands: input should be a valid tuple"),
+    ("nodes: [{gpus: 8}]\nevents: [{time: 5}]", "events[0].node: field required"),
+    ("nodes: [{gpus: 8}]\nevents: [{time: 5, node: group0-, kind: broken}]", "events[0].kind: ")])
+def test_what_is_no_cluster_is_told_in_words_and_with_its_place(replay, tmp_path, text, says):
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(text)
+    said = replay("--cluster", cluster, code=2).stderr
+    assert f"{cluster}: " in said
+    assert says in said
+    assert "Error(" not in said
+
+
 def test_a_job_larger_than_the_cluster_is_rejected_by_name_and_the_rest_runs(replay):
     result = replay("--cluster", "1x8", "--format", "json", source=JOBS + "huge,1,10,9000,60,u,all\n")
     assert rows(result)["fifo"]["jobs"] == 40
@@ -242,7 +260,7 @@ def test_a_truncated_gzip_is_an_error_and_no_short_history(replay, tmp_path):
     ((), "give --cluster"),
     (("--cluster", "64by8"), "64x8"),
     (("--cluster", "0x8"), "is not NODESxGPUS"),
-    (("--cluster", "missing.yaml"), "cannot be read"),
+    (("--cluster", "missing.yaml"), "missing.yaml: cannot be read: No such file or directory"),
     (("--cluster", "1x8", "--policy", "sjf"), "'sjf' is no rule"),
     (("--cluster", "1x8", "--baseline", "nobody"), "'nobody' is no rule"),
     (("--cluster", "1x8", "--jobs-out", "jobs.xls"), "written as .csv or .parquet"),

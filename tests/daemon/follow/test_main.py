@@ -1,6 +1,9 @@
 """The end of what follows: what it tells is whether anything of its own may still stand."""
 
+import socket
 import threading
+
+import pytest
 
 from idlewatt.daemon.follow import main
 from idlewatt.daemon.follow.config import parse
@@ -40,3 +43,14 @@ def test_jobs_that_have_started_are_nothing_that_is_left():
 
 def test_what_could_not_be_taken_back_is_told():
     assert main._run(RULES, Away(), stopped()) == 1
+
+
+@pytest.mark.parametrize(("address", "says"), [
+    ("127.0.0.1:many", "an address with a port up to 65535 is expected"), ("127.0.0.1:70000", "port up to 65535"),
+    ("127.0.0.1", "an address with a port"), ("127.0.0.1:{taken}", "Address already in use$")])
+def test_an_address_that_cannot_be_listened_on_is_told_in_words(address, says):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = address.format(taken=other.getsockname()[1])
+        with pytest.raises(main.CannotFollow, match=f"cannot listen on {address}: .*{says}"), \
+                main._page(address, RULES, Follower()):
+            pass

@@ -86,10 +86,11 @@ def test_a_member_whose_worker_died_is_trained_again_but_not_for_ever(tmp_path):
         queue.again(queue.next(), "status -9")
 
 
-def test_a_damaged_note_of_a_member_is_named(tmp_path):
+@pytest.mark.parametrize("note", ["[", "[" * 200_000])
+def test_a_damaged_note_of_a_member_is_named(tmp_path, note):
     member, = made(tmp_path, (3,))
     member.folder.mkdir(parents=True)
-    (member.folder / "ended.json").write_text("[")
+    (member.folder / "ended.json").write_text(note)
     with pytest.raises(TrainingError, match=r"seed-3/ended.json: damaged"):
         next(train([member], alone, tmp_path))
 

@@ -66,6 +66,8 @@ def damage(model, how):
         (model.folder / WEIGHTS).unlink()
     elif how == "no card":
         (model.folder / CARD).unlink()
+    elif how == "bottomless card":
+        (model.folder / CARD).write_text("[" * 200_000)
     elif how == "newer card":
         (model.folder / CARD).write_text(json.dumps(card | {"format": FORMAT + 1}))
     elif how == "unknown kind":
@@ -77,7 +79,7 @@ def damage(model, how):
 
 @pytest.mark.parametrize(("how", "why"), [
     ("truncated weights", "digest differs"), ("no weights", "cannot be read"), ("no card", "cannot be read"),
-    ("newer card", "newer idlewatt"), ("unknown kind", "no kind of agent is called 'oracle'"),
+    ("bottomless card", "not JSON"), ("newer card", "newer idlewatt"), ("unknown kind", "no kind of agent is called 'oracle'"),
     ("other card", "the card of plain@another")])
 def test_a_damaged_model_is_listed_with_the_reason_and_never_loaded(store, tmp_path, how, why):
     whole, damaged = kept(store, tmp_path, 1_795_219_260.0), kept(store, tmp_path)

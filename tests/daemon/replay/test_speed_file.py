@@ -34,20 +34,21 @@ def test_a_bare_number_is_somebodys_word(written):
 
 
 @pytest.mark.parametrize(("content", "said"), [
-    ("groups:\n- {name: x, spread: {leaf: 0}}", "groups.0.spread.leaf.factor: input should be greater than 0, not 0"),
-    ("groups:\n- {name: x, spread: {leaf: .nan}}", "groups.0.spread.leaf.factor"),
-    ("groups:\n- {name: x, spread: {leaf: -1}}", "groups.0.spread.leaf.factor"),
-    ("groups:\n- {name: x, spread: {leaf: yes}}", "groups.0.spread.leaf"),
-    ("groups:\n- {name: x, spread: {rack: 1}}", "unknown levels ['rack']"),
+    ("groups:\n- {name: x, spread: {leaf: 0}}", "groups[0].spread.leaf.factor: input should be greater than 0, not 0"),
+    ("groups:\n- {name: x, spread: {leaf: .nan}}", "groups[0].spread.leaf.factor"),
+    ("groups:\n- {name: x, spread: {leaf: -1}}", "groups[0].spread.leaf.factor"),
+    ("groups:\n- {name: x, spread: {leaf: yes}}", "groups[0].spread.leaf"),
+    ("groups:\n- {name: x, spread: {rack: 1}}", "unknown levels: rack; known"),
     ("groups:\n- {name: x, size: {0: 1}}", "sizes are 1 to 1024 GPUs"),
     ("groups:\n- {name: x, company: {y: 1}}", "there is no group 'y'"),
     ("groups:\n- {name: x, spread: {leaf: {factor: 1, low: 2}}}", "outside of its interval"),
-    ("groups:\n- {name: x, spread: {leaf: {factor: 1, source: guess}}}", "groups.0.spread.leaf.source"),
-    ("groups:\n- {spread: {}}", "groups.0.name: field required"),
-    ("groups:\n- {name: x, speed: 1}", "groups.0.speed: extra inputs"),
+    ("groups:\n- {name: x, spread: {leaf: {factor: 1, source: guess}}}", "groups[0].spread.leaf.source"),
+    ("groups:\n- {spread: {}}", "groups[0].name: field required"),
+    ("groups:\n- {name: x, speed: 1}", "groups[0].speed: extra inputs"),
     ("groups:\n- {name: x}\n- {name: x}", "two groups are */x"),
     ("[1, 2]", "the file: names of parts with their values are expected"),
-    ("groups: {", "cannot be read"), ("", "the file")])
+    ("groups: {", "not YAML"), ("", "the file"), ("[" * 200_000, "nest"),
+    ("groups:\n- {name: x, size: {1: 2024-13-45}}", "not YAML: month must be in 1..12")])
 def test_what_is_wrong_with_a_file_is_said_with_its_place(written, content, said):
     with pytest.raises(SpeedError) as error:
         read(written(content))

@@ -136,7 +136,7 @@ print(json.dumps({{"kind": "ExecCredential", "apiVersion": asked["apiVersion"], 
 
 @pytest.mark.parametrize(("program", "words"), [
     ("import sys; sys.exit('no network')", "ended with 1: .*no network"), ("print('{}')", "gives no token"),
-    ("print('[]')", "gives no token"), ("pass", "gives no token")])
+    ("print('[]')", "gives no token"), ("pass", "gives no token"), ("print('[' * 200000)", "gives no token")])
 def test_a_plugin_that_fails_is_told(secure, kubeconfig, ask, program, words):
     client = ask(from_kubeconfig(kubeconfig(secure, {"exec": {"command": sys.executable, "args": ["-c", program]}})))
     with pytest.raises(SourceError, match=words):
@@ -144,10 +144,15 @@ def test_a_plugin_that_fails_is_told(secure, kubeconfig, ask, program, words):
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("", "no kubeconfig"), ("a: [", "cannot be read"), ("[]", "no kubeconfig"), ("contexts: 5", "has no context"),
+    ("", "no kubeconfig"), ("a: [", "cannot be read: not YAML: "), ("[" * 200_000, "cannot be read: it nests too deeply"), ("[]", "no kubeconfig"), ("contexts: 5", "has no context"),
     (json.dumps({"current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c"}}],
                  "clusters": [{"name": "c", "cluster": {"server": "file:///etc/passwd"}}]}), "is no server")])
 def test_what_is_no_kubeconfig_is_told(tmp_path, text, words):
     (tmp_path / "config").write_text(text)
     with pytest.raises(SourceError, match=words):
+        from_kubeconfig(tmp_path / "config")
+
+
+def test_a_kubeconfig_that_is_not_there_is_told_in_words(tmp_path):
+    with pytest.raises(SourceError, match="config cannot be read: No such file or directory$"):
         from_kubeconfig(tmp_path / "config")

@@ -8,6 +8,7 @@ from idlewatt.exporters.slurm.fields import Fields
 from idlewatt.exporters.slurm.parse_json import parse_job
 from idlewatt.exporters.slurm.reasons import reason_text, wait_reason
 from idlewatt.storage import former
+from idlewatt.storage.eligibility import eligible
 from idlewatt.storage.waiting import WaitReason
 
 BARRED = re.compile(r"Dependency|JobHeld|Licenses|Assoc|QOS|BeginTime|JobArrayTaskLimit|Invalid|Account|^Max[A-Z]"
@@ -20,8 +21,7 @@ WORDS = [
     "QOSUsageThreshold", "QOSJobLimit", "QOSResourceLimit", "QOSTimeLimit", "NodeDown", "BadConstraints",
     "SystemFailure", "InvalidAccount", "InvalidQOS", "Cleaning", "Prolog", "QOSNotAllowed", "AccountNotAllowed",
     "DependencyNeverSatisfied", "AssocGrpCpuLimit", "AssocMaxJobsLimit", "QOSGrpNodeLimit", "QOSGrpGRES",
-    "QOSMaxGRESPerUser", "MaxGRESPerAccount", "JobArrayTaskLimit", "BurstBufferResources", "NodesNeeded",
-    "ReservationDeleted", "Nodes_required_for_job_are_DOWN",
+    "QOSMaxGRESPerUser", "MaxGRESPerAccount", "JobArrayTaskLimit", "NodesNeeded", "Nodes_required_for_job_are_DOWN",
 ]
 
 
@@ -37,6 +37,20 @@ def test_a_word_bars_a_start_as_it_did_before_it_was_translated(word):
     ("None", WaitReason.NONE), ("SomethingNew", WaitReason.OTHER)])
 def test_a_word_means_one_of_our_reasons(word, meaning):
     assert wait_reason(word) is meaning
+
+
+@pytest.mark.parametrize(("word", "meaning"), [
+    ("PartitionConfig", WaitReason.QUEUE_LIMIT), ("ReservationDeleted", WaitReason.INVALID),
+    ("JobHoldMaxRequeue", WaitReason.HELD), ("launch_failed_requeued_held", WaitReason.HELD),
+    ("launch failed requeued held", WaitReason.HELD), ("job_requeued_in_held_state", WaitReason.HELD),
+    ("BurstBufferResources", WaitReason.PREPARING), ("BurstBufferStageIn", WaitReason.PREPARING),
+    ("BurstBufferOperation", WaitReason.PREPARING), ("PowerNotAvail", WaitReason.QUOTA),
+    ("PowerReserved", WaitReason.QUOTA), ("FedJobLock", WaitReason.PREPARING)])
+def test_nobody_is_advised_to_start_a_job_that_slurm_keeps_for_a_seldom_word(word, meaning):
+    assert wait_reason(word) is meaning
+    job = parse_job(Fields({"job_id": 7, "job_state": "PENDING", "submit_time": 10, "eligible_time": 10,
+                            "state_reason": word}))
+    assert not eligible(job, 20.0)
 
 
 def test_no_reason_is_shown_where_slurm_writes_none():

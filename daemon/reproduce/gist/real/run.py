@@ -122,7 +122,7 @@ def done(settings: RealSettings, out: Path) -> dict[Turn, PlayedAndPredicted]:
         try:
             told = json.loads(line)
             result = PlayedAndPredicted(**told["result"])
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             continue
         if told.get("key") == key(settings):
             found[result.policy, result.number] = result
