@@ -7,7 +7,6 @@ associations with the largest ratio of shares to usage first.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...settings.priority import PrioritySettings
+from ..arrays import Floats, Longs, Masks
+from ..compiled import compiled
 
-Floats = NDArray[np.float64]
 ROOT = 0
 
 
@@ -49,6 +49,8 @@ class Tree:
         for row, parent in enumerate(self.parent.tolist()):
             if parent >= 0:
                 self.children[parent].append(row)
+        # Where the rows below each one begin when all rows are sorted by their parents.
+        self.begins = np.searchsorted(np.sort(self.parent), np.arange(len(self.members) + 1))
         self.deep = self._from_the_root()
         self.level = self._level_shares()
         self.chain = [self._up(row) for row in range(len(self.members))]
@@ -139,49 +141,43 @@ def fair_tree(tree: Tree, usage: Floats) -> Standing:
     level = np.where(tree.level > 0, level, 0.0)
     level[~tree.own & tree.user] = np.inf
     effective[ROOT], level[ROOT] = 1.0, np.nan
-    walk = _Walk(tree, level)
-    walk.down(tree.children[ROOT], tied=False)
-    return Standing(walk.factor, tree.shown, effective, level)
+    return Standing(_ranked(tree, level), tree.shown, effective, level)
 
 
-class _Walk:
-    """One walk through the tree that gives every user a rank."""
+def _ranked(tree: Tree, level: Floats) -> Floats:
+    """Return the ranks of users over their number, who have so large ratios; 0 of accounts."""
+    factor, tied = np.zeros(len(tree)), np.zeros(len(tree), bool)
+    # Siblings side by side: those with the largest ratio first, users before accounts, else as they were told.
+    ordered = np.lexsort((~tree.user, -level, tree.parent))
+    rank_users((tree.parent, tree.user, tree.begins), level, ordered, tree.begins.copy(), tied, factor)
+    return factor
 
-    def __init__(self, tree: Tree, level: Floats) -> None:
-        self._tree, self._level = tree, level.tolist()
-        self._user = tree.user.tolist()
-        self._place = list(zip((-level).tolist(), (~tree.user).tolist(), strict=True))
-        self._users = int(tree.user.sum())
-        self._rank = self._left = self._users
-        self._factor = [0.0] * len(tree)
 
-    @property
-    def factor(self) -> Floats:
-        """Return the ranks over the number of users; 0 of accounts."""
-        return np.array(self._factor)
+@compiled
+def rank_users(tree: tuple[Longs, Masks, Longs], level: Floats, ordered: Longs, upcoming: Longs, tied: Masks,
+               factor: Floats) -> None:
+    """Walk down from the root, and give every user that is met a rank, which those share who cannot be told apart.
 
-    def down(self, siblings: list[int], *, tied: bool) -> None:
-        """Rank the users among siblings and below them: those with the largest ratio first, users before accounts."""
-        level, user = self._level, self._user
-        ordered = sorted(siblings, key=self._place.__getitem__)
-        before, index = math.nan, 0
-        while index < len(ordered):
-            row = ordered[index]
-            alike = tied if index == 0 else before == level[row]
-            before = level[row]
-            if user[row]:
-                self._seat(row, alike)
-                index += 1
-                continue
-            # Slurm's manual says that accounts with the same ratio are merged; its code never does, and is followed.
-            self.down(self._tree.children[row], tied=alike)
-            index += 1
-
-    def _seat(self, row: int, alike: bool) -> None:
-        if not alike:
-            self._rank = self._left
-        self._factor[row] = self._rank / self._users
-        self._left -= 1
+    Of each account ``upcoming`` tells which sibling below it is next, and ``tied`` whether it is like whoever was
+    before it: then so is the first below it. Slurm's manual says that accounts with the same ratio are merged; its code
+    never does, and is followed.
+    """
+    parent, user, begins = tree
+    users = user.sum()
+    rank = left = users
+    account = ROOT
+    while account >= 0:
+        index = upcoming[account]
+        if index == begins[account + 1]:
+            account = parent[account]
+            continue
+        upcoming[account], row = index + 1, ordered[index]
+        alike = tied[account] if index == begins[account] else level[ordered[index - 1]] == level[row]
+        if user[row]:
+            rank = rank if alike else left
+            factor[row], left = rank / users, left - 1
+        else:
+            tied[row], account = alike, row
 
 
 def decayed(settings: PrioritySettings, usage: Floats, seconds: float) -> Floats:
