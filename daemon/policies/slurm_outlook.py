@@ -126,30 +126,32 @@ def seat_nodes(state: State, book: Books, kind: int) -> None:
 @compiled
 def open_over(state: State, book: Books, kind: int, stretch: int, begin: float, until: float) -> int:
     """Clear nodes of stretches that are over by a moment and were in the way so far; return the first that is not."""
-    first, count, index = _at(kind * state.nodes.size), _at(book.head[STRETCHES]), _at(stretch)
+    first, count, index, opened = _at(kind * state.nodes.size), _at(book.head[STRETCHES]), _at(stretch), 0
     while index < count and book.stretch_ends[index] <= begin:
         if book.stretch_time[index] <= until:
             node = _at(book.stretch_node[index])
             book.blockers[node] -= 1
             if book.blockers[node] == 0:
                 put(book.clear, 0, book.seats[first + node])
-                book.head[CLEAR] += 1
+                opened += 1
         index += _at(1)
+    book.head[CLEAR] += opened
     return _long(index)
 
 
 @compiled
 def close_begun(state: State, book: Books, kind: int, stretch: int, begin: float, until: float) -> int:
     """Close nodes on which stretches begin until a moment and are not over yet; return the first that begins later."""
-    first, count, index = _at(kind * state.nodes.size), _at(book.head[STRETCHES]), _at(stretch)
+    first, count, index, closed = _at(kind * state.nodes.size), _at(book.head[STRETCHES]), _at(stretch), 0
     while index < count and book.next_time[index] <= until:
         if book.next_ends[index] > begin:
             node = _at(book.next_node[index])
             if book.blockers[node] == 0:
                 take_out(book.clear, 0, book.seats[first + node])
-                book.head[CLEAR] -= 1
+                closed += 1
             book.blockers[node] += 1
         index += _at(1)
+    book.head[CLEAR] -= closed
     return _long(index)
 
 

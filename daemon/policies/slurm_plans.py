@@ -118,35 +118,39 @@ def first_at(moments: Floats, count: int, bound: float) -> int:
 @compiled
 def row_of(moments: Floats, nodes: Longs, count: int, moment: float, node: int) -> int:
     """Return which of so many rows in order of their moments has this one and this node; NONE if none has."""
-    row = first_at(moments, count, moment)
-    while row < count and moments[row] == moment:
+    row, last = _at(first_at(moments, count, moment)), _at(count)
+    while row < last and moments[row] == moment:
         if nodes[row] == node:
-            return row
-        row += 1
-    return NONE
+            return _long(row)
+        row += _at(1)
+    return _long(NONE)
 
 
 @compiled
 def insert_row(moments: Floats, others: Floats, nodes: Longs, row: int, moment: float, other: float, node: int) -> None:
     """Insert a row in order of moments among those before a place, which is free."""
-    while row > 0 and moments[row - 1] > moment:
-        moments[row], others[row], nodes[row] = moments[row - 1], others[row - 1], nodes[row - 1]
-        row -= 1
-    moments[row], others[row], nodes[row] = moment, other, node
+    at = _at(row)
+    while at > _at(0) and moments[at - _at(1)] > moment:
+        moments[at], others[at], nodes[at] = moments[at - _at(1)], others[at - _at(1)], nodes[at - _at(1)]
+        at -= _at(1)
+    moments[at], others[at], nodes[at] = moment, other, node
 
 
 @compiled
 def move_later(moments: Floats, others: Floats, nodes: Longs, count: int, row: int, moment: float) -> None:
     """Give one of so many rows a later moment, and the place among them that is due to it."""
-    other, node = others[row], nodes[row]
-    while row + 1 < count and moments[row + 1] <= moment:
-        moments[row], others[row], nodes[row] = moments[row + 1], others[row + 1], nodes[row + 1]
-        row += 1
-    moments[row], others[row], nodes[row] = moment, other, node
+    at, last = _at(row), _at(count - 1)
+    other, node = others[at], nodes[at]
+    while at < last and moments[at + _at(1)] <= moment:
+        moments[at], others[at], nodes[at] = moments[at + _at(1)], others[at + _at(1)], nodes[at + _at(1)]
+        at += _at(1)
+    moments[at], others[at], nodes[at] = moment, other, node
 
 
 @compiled
 def drop_row(moments: Floats, others: Floats, nodes: Longs, count: int, row: int) -> None:
     """Take one of so many rows out."""
-    for after in range(row + 1, count):
-        moments[after - 1], others[after - 1], nodes[after - 1] = moments[after], others[after], nodes[after]
+    at, last = _at(row), _at(count - 1)
+    while at < last:
+        moments[at], others[at], nodes[at] = moments[at + _at(1)], others[at + _at(1)], nodes[at + _at(1)]
+        at += _at(1)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ...settings.priority import PrioritySettings
 from ..arrays import Floats, Longs, Masks
-from ..compiled import compiled
+from ..compiled import compiled, only_version
 
 ROOT = 0
 
@@ -54,11 +54,12 @@ class Tree:
         self.deep = self._from_the_root()
         self.level = self._level_shares()
         self.chain = [self._up(row) for row in range(len(self.members))]
-        self._above = np.concatenate(self.chain)
+        # Where each one's chain begins among all, and all.
+        self.chains = np.cumsum([0, *map(len, self.chain)]), np.concatenate(self.chain)
         self.under = np.maximum(self.parent, 0)
         # Who has no shares of his own is shown with those of his account.
         self.shown = np.where(self.own, self.level, self.level[self.under])
-        self._who = np.repeat(np.arange(len(self.members)), [len(chain) for chain in self.chain])
+        self.shared, self.account = ~self.own & self.user, ~self.user
 
     def __len__(self) -> int:
         """Return the number of associations with the root."""
@@ -91,10 +92,6 @@ class Tree:
     def add(self, usage: Floats, row: int, amount: float) -> None:
         """Book usage on an association and on everything above it."""
         usage[self.chain[row]] += amount
-
-    def book(self, amounts: Floats) -> Floats:
-        """Return the usage of every association when these are what each used itself."""
-        return np.bincount(self._above, amounts[self._who], len(self)).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -135,12 +132,8 @@ def classic(tree: Tree, usage: Floats, dampening: float = 1.0) -> Standing:
 
 def fair_tree(tree: Tree, usage: Floats) -> Standing:
     """Return the ranks of users over their number; users who cannot be told apart rank alike."""
-    above = usage[tree.under]
-    effective = np.divide(usage, above, out=np.zeros(len(tree)), where=above > 0)
-    level = np.divide(tree.level, effective, out=np.full(len(tree), np.inf), where=effective > 0)
-    level = np.where(tree.level > 0, level, 0.0)
-    level[~tree.own & tree.user] = np.inf
-    effective[ROOT], level[ROOT] = 1.0, np.nan
+    effective, level = np.zeros(len(tree)), np.zeros(len(tree))
+    only_version(compare)(tree.under, tree.level, tree.shared, usage, effective, level)
     return Standing(_ranked(tree, level), tree.shown, effective, level)
 
 
@@ -148,9 +141,23 @@ def _ranked(tree: Tree, level: Floats) -> Floats:
     """Return the ranks of users over their number, who have so large ratios; 0 of accounts."""
     factor, tied = np.zeros(len(tree)), np.zeros(len(tree), bool)
     # Siblings side by side: those with the largest ratio first, users before accounts, else as they were told.
-    ordered = np.lexsort((~tree.user, -level, tree.parent))
-    rank_users((tree.parent, tree.user, tree.begins), level, ordered, tree.begins.copy(), tied, factor)
+    ordered = np.lexsort((tree.account, -level, tree.parent))
+    only_version(rank_users)((tree.parent, tree.user, tree.begins), level, ordered, tree.begins.copy(), tied, factor)
     return factor
+
+
+@compiled
+def compare(under: Longs, shares: Floats, shared: Masks, usage: Floats, effective: Floats, level: Floats) -> None:
+    """Write down which part of its parent's usage is each association's, and its shares over that."""
+    for row in range(usage.size):
+        above = usage[under[row]]
+        effective[row] = usage[row] / above if above > 0.0 else 0.0
+        level[row] = np.inf
+        if shares[row] <= 0.0 and not shared[row]:
+            level[row] = 0.0
+        elif effective[row] > 0.0 and not shared[row]:
+            level[row] = shares[row] / effective[row]
+    effective[ROOT], level[ROOT] = 1.0, np.nan
 
 
 @compiled
