@@ -35,7 +35,7 @@ from .slurm_books import (
     list_returns,
     rooms,
 )
-from .slurm_outlook import WORK, soonest
+from .slurm_outlook import WORK, first_moment
 from .slurm_plans import INTERVAL, LOOKS, TESTED, WINDOW, clear_plans, keep, plan_of
 from .slurm_preemption import PREEMPTS, plan_or_start, ready_to_preempt, start_in_line, take_back
 from .slurm_queue import let_preemptors_pass
@@ -180,7 +180,7 @@ def walk_all(state: State, place: Place) -> None:
             return
         job = state.listed[index]
         ask, row_limit = ask_of(state, job), state.jobs[job].limit
-        when = soonest(state, place, ask, row_limit)
+        when = first_moment(state, book, place, ask, row_limit)
         fresh = False
         if when > state.clock[NOW] + state.weights[WINDOW]:
             continue

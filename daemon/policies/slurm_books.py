@@ -34,7 +34,11 @@ TRIES = 8
 """Places at which a kind may stand; where all are taken by others it drives one of them out."""
 AT_ONCE, NEVER = -1, 1 << 60
 """In place of the job that has to end: none has to; none would be enough."""
+NODE_BITS = 32
+"""Where the second of two nodes begins that are told as one number."""
 _long: Any = np.int64
+_at: Any = np.uint64
+"""An index that cannot be negative."""
 _MIX = _long(-7046029254386353131)
 
 
@@ -63,7 +67,7 @@ class Books(NamedTuple):
     plans_on: Longs
     """[node] number of plans."""
     where: Longs
-    """[place] node of a running job; -1 for one of several nodes."""
+    """[place] both nodes of a running job as one number, or its only one twice; -1 for one of more."""
     places: Longs
     """[job] its place among running jobs."""
     entry: Longs
@@ -145,19 +149,19 @@ def books_of(state: State) -> Books:
 @compiled
 def holds(words: Longs, first: int, node: int) -> bool:
     """Tell whether a node is in the set that begins at a word."""
-    return ((words[first + (node >> 6)] >> (node & 63)) & 1) == 1
+    return ((words[_at(first + (node >> 6))] >> (node & 63)) & 1) == 1
 
 
 @compiled
 def put(words: Longs, first: int, node: int) -> None:
     """Put a node into a set."""
-    words[first + (node >> 6)] |= np.int64(1) << (node & 63)
+    words[_at(first + (node >> 6))] |= np.int64(1) << (node & 63)
 
 
 @compiled
 def take_out(words: Longs, first: int, node: int) -> None:
     """Take a node out of a set."""
-    words[first + (node >> 6)] &= ~(np.int64(1) << (node & 63))
+    words[_at(first + (node >> 6))] &= ~(np.int64(1) << (node & 63))
 
 
 @compiled
@@ -181,7 +185,7 @@ def list_returns(state: State) -> None:
         job = state.estimates[place]
         row = state.jobs[job]
         book.ends[place], book.places[job] = row.estimate, place
-        book.where[place] = state.held[row.held].node if row.nodes_held == 1 else -1
+        book.where[place] = both_nodes(state, row.held, row.nodes_held)
         for index in range(row.held, row.held + row.nodes_held):
             used = give_back(state, book, job, place, index, used)
     for node in range(state.nodes.size):
@@ -189,6 +193,14 @@ def list_returns(state: State) -> None:
             book.known[node] = book.fresh[node]
             book.changed[book.head[CHANGES] % state.nodes.size] = node
             book.head[CHANGES] += 1
+
+
+@compiled
+def both_nodes(state: State, first: int, count: int) -> int:
+    """Return the two nodes of which a job holds a part, or its only one twice, as one number; -1 for more nodes."""
+    if count > 2:
+        return _long(-1)
+    return _long(state.held[first].node) + (_long(state.held[first + count - 1].node) << NODE_BITS)
 
 
 @compiled

@@ -25,6 +25,7 @@ from .slurm_books import (
     COLUMNS,
     FEW,
     LISTED,
+    NODE_BITS,
     OPENED,
     PLANNED,
     SEATED,
@@ -39,7 +40,7 @@ from .slurm_books import (
     take_out,
     words_of,
 )
-from .slurm_plans import WINDOW, first_at, is_clear
+from .slurm_plans import WINDOW, is_clear
 
 _long: Any = np.int64
 _at: Any = np.uint64
@@ -53,29 +54,36 @@ WORK = 1
 """A level of ``State.imagined`` that the look ahead leaves alone."""
 SPARSE = 8
 """Clear nodes are few where they are less than one in so many: then the jobs on them are listed, not looked for."""
+FIRST_NODE = (1 << NODE_BITS) - 1
 NO_USE = 1 << 40
 """In place of how many stretches are in the way: nodes that are none of a kind's are never clear."""
 
 
 @compiled_apart
 def soonest(state: State, place: Place, ask: Ask, lasts: float) -> float:
+    """Return what ``first_moment`` does, compiled once for all who seldom look."""
+    return first_moment(state, books_of(state), place, ask, lasts)
+
+
+@compiled
+def first_moment(state: State, book: Books, place: Place, ask: Ask, lasts: float) -> float:
     """Return the first moment at which nodes can be had for so long, and choose them; infinite if there is none.
 
     Slurm looks at the nodes that are free of plans from now on, and if they are too few, or free too late, at those
     that are free of plans once the next plan is over.
     """
-    book = books_of(state)
     horizon, begin, kind = state.clock[NOW] + state.weights[WINDOW], state.clock[NOW], kind_of(state, book, ask)
     if book.kinds[COLUMNS * kind + SIZE] < ask.chunks + ask.rests:
         return np.inf
     seat_nodes(state, book, kind)
     soon, until = end_of(state, book, book.turns[kind * state.nodes.size]), -np.inf
-    over = begun = begin_search(state, book, kind)
+    over = begun = past = begin_search(state, book, kind)
     while begin <= horizon:
         over = open_over(state, book, kind, over, begin, until)
         until = begin + lasts
         begun = close_begun(state, book, kind, begun, begin, until)
-        later, when = next_over(book, over, until), np.inf
+        later, past = next_over(book, over, until, past)
+        when = np.inf
         if soon <= later and book.head[CLEAR] >= ask.chunks + ask.rests:
             wanted = first_clear(state, book, kind)
             if end_of(state, book, wanted) <= later:
@@ -89,12 +97,12 @@ def soonest(state: State, place: Place, ask: Ask, lasts: float) -> float:
 @compiled
 def begin_search(state: State, book: Books, kind: int) -> int:
     """Begin with all usable nodes clear, and with the first stretch."""
-    nodes, size = state.nodes.size, book.kinds[COLUMNS * kind + SIZE]
+    nodes, size, first = state.nodes.size, book.kinds[COLUMNS * kind + SIZE], _at(kind * state.nodes.size)
     for word in range(words_of(nodes)):
         left = size - (word << 6)
         book.clear[word] = -1 if left >= 64 else (np.int64(1) << max(left, 0)) - 1
-    for node in range(nodes):
-        book.blockers[node] = 0 if book.seats[kind * nodes + node] >= 0 else NO_USE
+    for node in range(_at(nodes)):
+        book.blockers[node] = 0 if book.seats[first + node] >= 0 else NO_USE
     book.head[CLEAR] = size
     return 0
 
@@ -118,52 +126,55 @@ def seat_nodes(state: State, book: Books, kind: int) -> None:
 @compiled
 def open_over(state: State, book: Books, kind: int, stretch: int, begin: float, until: float) -> int:
     """Clear nodes of stretches that are over by a moment and were in the way so far; return the first that is not."""
-    first, count, index = _at(kind * state.nodes.size), _at(book.head[STRETCHES]), _at(stretch)
+    first, count, index, opened = _at(kind * state.nodes.size), _at(book.head[STRETCHES]), _at(stretch), 0
     while index < count and book.stretch_ends[index] <= begin:
         if book.stretch_time[index] <= until:
             node = _at(book.stretch_node[index])
             book.blockers[node] -= 1
             if book.blockers[node] == 0:
                 put(book.clear, 0, book.seats[first + node])
-                book.head[CLEAR] += 1
+                opened += 1
         index += _at(1)
+    book.head[CLEAR] += opened
     return _long(index)
 
 
 @compiled
 def close_begun(state: State, book: Books, kind: int, stretch: int, begin: float, until: float) -> int:
     """Close nodes on which stretches begin until a moment and are not over yet; return the first that begins later."""
-    first, count, index = _at(kind * state.nodes.size), _at(book.head[STRETCHES]), _at(stretch)
+    first, count, index, closed = _at(kind * state.nodes.size), _at(book.head[STRETCHES]), _at(stretch), 0
     while index < count and book.next_time[index] <= until:
         if book.next_ends[index] > begin:
             node = _at(book.next_node[index])
             if book.blockers[node] == 0:
                 take_out(book.clear, 0, book.seats[first + node])
-                book.head[CLEAR] -= 1
+                closed += 1
             book.blockers[node] += 1
         index += _at(1)
+    book.head[CLEAR] -= closed
     return _long(index)
 
 
 @compiled
-def next_over(book: Books, stretch: int, until: float) -> float:
+def next_over(book: Books, stretch: int, until: float, past: int) -> tuple[float, int]:
     """Return when the first plan is over that is in the way until a moment, and no other begins on its node by then.
 
-    Stretches before the given one are over.
+    Stretches before the given one are over, and plans before ``past`` end by then; return also which do that now.
     """
     count, index = _at(book.head[STRETCHES]), _at(stretch)
     while index < count and book.stretch_ends[index] <= until:
         if book.blockers[_at(book.stretch_node[index])] < NO_USE:
-            return book.stretch_ends[index]
+            return book.stretch_ends[index], past
         index += _at(1)
-    count = _at(book.head[PLANNED])
-    index = _at(first_at(book.plan_ends, book.head[PLANNED], until))
+    count, index = _at(book.head[PLANNED]), _at(past)
+    while index < count and book.plan_ends[index] <= until:
+        index += _at(1)
+    past = _long(index)
     while index < count:
-        if until < book.plan_ends[index] and book.plan_time[index] <= until and (
-                book.blockers[_at(book.plan_node[index])] < NO_USE):
-            return book.plan_ends[index]
+        if book.plan_time[index] <= until and book.blockers[_at(book.plan_node[index])] < NO_USE:
+            return book.plan_ends[index], past
         index += _at(1)
-    return np.inf
+    return np.inf, past
 
 
 @compiled
@@ -261,32 +272,39 @@ def list_touching(state: State, book: Books) -> None:
 @compiled
 def next_touching(state: State, book: Books, place: int) -> int:
     """Return the place of the first running job from one on that holds a part of a clear node."""
-    while place < state.counts[RUNNING_JOBS] and not touches(state, book, place):
+    running = state.counts[RUNNING_JOBS]
+    if book.head[FEW] == 0:
+        while place < running and not touches(state, book, place):
+            place += 1
+        return min(place, running)
+    while place < running and not holds(book.touching, 0, place):
         place += 1
-        while book.head[FEW] == 1 and place & 63 == 0 and place < state.counts[RUNNING_JOBS] and (
-                book.touching[place >> 6] == 0):
+        while place & 63 == 0 and place < running and book.touching[place >> 6] == 0:
             place += 64
-    return min(place, state.counts[RUNNING_JOBS])
+    return min(place, running)
 
 
 @compiled
 def last_touching(state: State, book: Books, place: int) -> int:
     """Return the place of the last running job up to one that holds a part of a clear node; -1 if none does."""
-    while place >= 0 and not touches(state, book, place):
+    if book.head[FEW] == 0:
+        while place >= 0 and not touches(state, book, place):
+            place -= 1
+        return place
+    while place >= 0 and not holds(book.touching, 0, place):
         place -= 1
-        while book.head[FEW] == 1 and place & 63 == 63 and place > 0 and book.touching[place >> 6] == 0:
+        while place & 63 == 63 and place > 0 and book.touching[place >> 6] == 0:
             place -= 64
     return place
 
 
 @compiled
 def touches(state: State, book: Books, place: int) -> bool:
-    """Tell whether a running job holds a part of a clear node."""
-    if book.head[FEW] == 1:
-        return holds(book.touching, 0, place)
-    node = book.where[_at(place)]
-    if node >= 0:
-        return bool(book.blockers[_at(node)] == 0)
+    """Tell whether a running job holds a part of a clear node, where these are not listed."""
+    nodes = book.where[_at(place)]
+    if nodes >= 0:
+        one, other = _at(nodes & FIRST_NODE), _at(nodes >> NODE_BITS)
+        return bool(min(book.blockers[one], book.blockers[other]) == 0)
     row, found = state.jobs[state.estimates[place]], False
     for index in range(row.held, row.held + row.nodes_held):
         found = found or book.blockers[state.held[index].node] == 0

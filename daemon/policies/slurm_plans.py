@@ -7,6 +7,8 @@ them ends within a stretch.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..replay.arrays import Floats, Longs, State
@@ -14,6 +16,9 @@ from ..replay.compiled import compiled
 from ..replay.queue import NONE
 from .slurm_books import CHOSEN, OPENED, PLANNED, PLANS, STRETCHES, Books, books_of
 
+_long: Any = np.int64
+_at: Any = np.uint64
+"""An index that cannot be negative."""
 INTERVAL, WINDOW, RESOLUTION, TESTED, LOOKS = range(5)
 """Places in ``State.weights``."""
 
@@ -76,62 +81,76 @@ def insert_plan(book: Books, node: int, begin: float, end: float) -> None:
 @compiled
 def lengthen(book: Books, node: int, begin: float, end: float, known: bool) -> None:
     """Join a plan to the stretches that end as it begins and begin as it ends, if a node is known to have any."""
-    count, first, last = book.head[STRETCHES], begin, end
-    before = row_of(book.stretch_ends, book.stretch_node, count, begin, node) if known else NONE
-    after = row_of(book.next_time, book.next_node, count, end, node) if known else NONE
-    by_end = by_begin = count
-    if before != NONE:
-        first, by_end = book.stretch_time[before], count - 1
-        drop_row(book.stretch_ends, book.stretch_time, book.stretch_node, count, before)
-    if after != NONE:
-        last, by_begin = book.next_ends[after], count - 1
-        drop_row(book.next_time, book.next_ends, book.next_node, count, after)
-        book.stretch_time[row_of(book.stretch_ends, book.stretch_node, by_end, last, node)] = first
+    count, ends, begins = book.head[STRETCHES], book.stretch_ends, book.next_time
+    before = row_of(ends, book.stretch_node, count, begin, node) if known else NONE
+    after = row_of(begins, book.next_node, count, end, node) if known else NONE
+    first = book.stretch_time[before] if before != NONE else begin
+    last = book.next_ends[after] if after != NONE else end
+    if before == after == NONE:
+        insert_row(ends, book.stretch_time, book.stretch_node, count, end, begin, node)
+        insert_row(begins, book.next_ends, book.next_node, count, begin, end, node)
+        book.head[STRETCHES] += 1
+    elif after == NONE:
+        move_later(ends, book.stretch_time, book.stretch_node, count, before, end)
+        book.next_ends[row_of(begins, book.next_node, count, first, node)] = end
+    elif before == NONE:
+        insert_row(begins, book.next_ends, book.next_node, after, begin, last, node)
+        book.stretch_time[row_of(ends, book.stretch_node, count, last, node)] = begin
     else:
-        insert_row(book.stretch_ends, book.stretch_time, book.stretch_node, by_end, last, first, node)
-        by_end += 1
-    if before != NONE:
-        book.next_ends[row_of(book.next_time, book.next_node, by_begin, first, node)] = last
-    else:
-        insert_row(book.next_time, book.next_ends, book.next_node, by_begin, first, last, node)
-    book.head[STRETCHES] = by_end
+        drop_row(ends, book.stretch_time, book.stretch_node, count, before)
+        book.stretch_time[row_of(ends, book.stretch_node, count - 1, last, node)] = first
+        drop_row(begins, book.next_ends, book.next_node, count, after)
+        book.next_ends[row_of(begins, book.next_node, count - 1, first, node)] = last
+        book.head[STRETCHES] -= 1
 
 
 @compiled
 def first_at(moments: Floats, count: int, bound: float) -> int:
     """Return the first of so many moments in order that is not before one."""
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if moments[middle] < bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    low, left = _at(0), _at(count)
+    while left > _at(0):
+        half = left >> _at(1)
+        before = moments[low + half] < bound  # nobody can guess which, so nothing is to branch on it
+        low, left = low + half + _at(1) if before else low, left - half - _at(1) if before else half
+    return _long(low)
 
 
 @compiled
 def row_of(moments: Floats, nodes: Longs, count: int, moment: float, node: int) -> int:
     """Return which of so many rows in order of their moments has this one and this node; NONE if none has."""
-    row = first_at(moments, count, moment)
-    while row < count and moments[row] == moment:
+    row, last = _at(first_at(moments, count, moment)), _at(count)
+    while row < last and moments[row] == moment:
         if nodes[row] == node:
-            return row
-        row += 1
-    return NONE
+            return _long(row)
+        row += _at(1)
+    return _long(NONE)
 
 
 @compiled
 def insert_row(moments: Floats, others: Floats, nodes: Longs, row: int, moment: float, other: float, node: int) -> None:
-    """Insert a row among so many in order of their moments."""
-    while row > 0 and moments[row - 1] > moment:
-        moments[row], others[row], nodes[row] = moments[row - 1], others[row - 1], nodes[row - 1]
-        row -= 1
-    moments[row], others[row], nodes[row] = moment, other, node
+    """Insert a row in order of moments among those before a place, which is free."""
+    at = _at(row)
+    while at > _at(0) and moments[at - _at(1)] > moment:
+        moments[at], others[at], nodes[at] = moments[at - _at(1)], others[at - _at(1)], nodes[at - _at(1)]
+        at -= _at(1)
+    moments[at], others[at], nodes[at] = moment, other, node
+
+
+@compiled
+def move_later(moments: Floats, others: Floats, nodes: Longs, count: int, row: int, moment: float) -> None:
+    """Give one of so many rows a later moment, and the place among them that is due to it."""
+    at, last = _at(row), _at(count - 1)
+    other, node = others[at], nodes[at]
+    while at < last and moments[at + _at(1)] <= moment:
+        moments[at], others[at], nodes[at] = moments[at + _at(1)], others[at + _at(1)], nodes[at + _at(1)]
+        at += _at(1)
+    moments[at], others[at], nodes[at] = moment, other, node
 
 
 @compiled
 def drop_row(moments: Floats, others: Floats, nodes: Longs, count: int, row: int) -> None:
     """Take one of so many rows out."""
-    for after in range(row + 1, count):
-        moments[after - 1], others[after - 1], nodes[after - 1] = moments[after], others[after], nodes[after]
+    at, last = _at(row), _at(count - 1)
+    while at < last:
+        moments[at], others[at], nodes[at] = moments[at + _at(1)], others[at + _at(1)], nodes[at + _at(1)]
+        at += _at(1)

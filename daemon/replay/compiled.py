@@ -307,8 +307,15 @@ def only_version(function: Callable[..., Any]) -> Callable[..., Any]:
 
     That look takes as long as the replay of an hour. Where there is code for several types it has to be.
     """
-    versions: list[Any] = list(function.overloads.values())  # type: ignore[attr-defined]
-    only: Callable[..., Any] = versions[0].entry_point if len(versions) == 1 else function
+    return _only_of(function, len(function.overloads))  # type: ignore[attr-defined]
+
+
+@functools.cache
+def _only_of(function: Callable[..., Any], versions: int) -> Callable[..., Any]:
+    """Return the machine code of a function's only version, once for all: to ask for it is to hash all its types."""
+    if versions != 1:
+        return function
+    only: Callable[..., Any] = next(iter(function.overloads.values())).entry_point  # type: ignore[attr-defined]
     return only
 
 

@@ -18,8 +18,8 @@ from .. import arrays as a
 from ..compiled import only_version
 from ..queue import queue_up
 from .billing import asked_and_there, charged_of_jobs
-from .booking import keep_those_left, note_runs
-from .factors import Claims, Machine, age, fixed_sum, weighted, whole
+from .booking import add_up, book, keep_those_left, note_runs
+from .factors import Claims, Machine, fixed_sum, weighted, whole
 from .fair_share import ShareNode, Tree, decayed, standing
 from .ranking import ranking_of
 from .site import Scheduling
@@ -37,6 +37,7 @@ class Clerk:
     def __init__(self, cluster: Cluster, workload: Workload, arrays: a.State) -> None:
         self._scheduling: Scheduling = cluster.scheduling
         self._settings = self._scheduling.priority
+        self._weights = (float(self._settings.age), float(self._settings.fair_share), float(self._settings.max_age_s))
         claims = _claims(cluster, workload, arrays)
         machine = Machine(len(cluster), max(1.0, float(np.minimum(cluster.cpus, 1 << 40).sum())))
         self._facts = claims, machine
@@ -87,11 +88,9 @@ class Clerk:
         first, self._next = self._next, int(np.searchsorted(self.since, self.until, side="right"))
         rows = np.concatenate([self._active, np.arange(first, self._next)])
         self._active = rows = rows[:only_version(keep_those_left)(arrays.jobs, rows)]
-        since = self._eligible(arrays, rows)
-        total = self._fixed[rows] + self._settings.age * age(self._settings, since, now)
-        if self._settings.fair_share:
-            factor = standing(self._settings, self._tree, self._usage).factor
-            total += self._settings.fair_share * factor[self._row[rows]]
+        since, total = self._eligible(arrays, rows), np.zeros(rows.size)
+        shares = standing(self._settings, self._tree, self._usage).factor if self._weights[1] else total
+        only_version(add_up)(rows, self._weights, now, self._fixed, since, shares, self._row, total)
         if first == 0:
             self._lead[rows] = np.where(self._told[rows] > 0, self._told[rows] - total, 0.0)
         self.priority[rows] = whole(total + self._lead[rows])
@@ -114,13 +113,13 @@ class Clerk:
             then = self._scheduling.used_until_s
             self._usage = self._usage if then is None else decayed(self._settings, self._usage, max(0.0, now - then))
             return
-        self._usage = decayed(self._settings, self._usage, now - self._ran)
-        ran = np.zeros(self._active.size)
-        only_version(note_runs)(jobs, self._active, self._ran, now, self._scheduling.books_ends, ran)
-        found = np.flatnonzero(ran)
-        rows, ran = self._active[found], ran[found]
-        spent = ran * self._settings.decay ** ran * self._bill[rows]
-        self._usage += self._tree.book(np.bincount(self._row[rows], spent, len(self._tree)).astype(np.float64))
+        who, ran = np.zeros_like(self._active), np.zeros(self._active.size)
+        count = only_version(note_runs)(jobs, self._active, self._ran, now, self._scheduling.books_ends, who, ran)
+        who, ran = who[:count], ran[:count]
+        spent = ran * self._settings.decay ** ran * self._bill[who]
+        own, total = np.zeros((2, len(self._tree)))
+        only_version(book)(self._tree.chains, self._row[who], spent, own, total)
+        self._usage = decayed(self._settings, self._usage, now - self._ran) + total
 
 
 def _claims(cluster: Cluster, workload: Workload, arrays: a.State) -> Claims:

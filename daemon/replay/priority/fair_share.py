@@ -7,7 +7,6 @@ associations with the largest ratio of shares to usage first.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...settings.priority import PrioritySettings
+from ..arrays import Floats, Longs, Masks
+from ..compiled import compiled, only_version
 
-Floats = NDArray[np.float64]
 ROOT = 0
 
 
@@ -49,14 +49,17 @@ class Tree:
         for row, parent in enumerate(self.parent.tolist()):
             if parent >= 0:
                 self.children[parent].append(row)
+        # Where the rows below each one begin when all rows are sorted by their parents.
+        self.begins = np.searchsorted(np.sort(self.parent), np.arange(len(self.members) + 1))
         self.deep = self._from_the_root()
         self.level = self._level_shares()
         self.chain = [self._up(row) for row in range(len(self.members))]
-        self._above = np.concatenate(self.chain)
+        # Where each one's chain begins among all, and all.
+        self.chains = np.cumsum([0, *map(len, self.chain)]), np.concatenate(self.chain)
         self.under = np.maximum(self.parent, 0)
         # Who has no shares of his own is shown with those of his account.
         self.shown = np.where(self.own, self.level, self.level[self.under])
-        self._who = np.repeat(np.arange(len(self.members)), [len(chain) for chain in self.chain])
+        self.shared, self.account = ~self.own & self.user, ~self.user
 
     def __len__(self) -> int:
         """Return the number of associations with the root."""
@@ -89,10 +92,6 @@ class Tree:
     def add(self, usage: Floats, row: int, amount: float) -> None:
         """Book usage on an association and on everything above it."""
         usage[self.chain[row]] += amount
-
-    def book(self, amounts: Floats) -> Floats:
-        """Return the usage of every association when these are what each used itself."""
-        return np.bincount(self._above, amounts[self._who], len(self)).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -133,55 +132,59 @@ def classic(tree: Tree, usage: Floats, dampening: float = 1.0) -> Standing:
 
 def fair_tree(tree: Tree, usage: Floats) -> Standing:
     """Return the ranks of users over their number; users who cannot be told apart rank alike."""
-    above = usage[tree.under]
-    effective = np.divide(usage, above, out=np.zeros(len(tree)), where=above > 0)
-    level = np.divide(tree.level, effective, out=np.full(len(tree), np.inf), where=effective > 0)
-    level = np.where(tree.level > 0, level, 0.0)
-    level[~tree.own & tree.user] = np.inf
+    effective, level = np.zeros(len(tree)), np.zeros(len(tree))
+    only_version(compare)(tree.under, tree.level, tree.shared, usage, effective, level)
+    return Standing(_ranked(tree, level), tree.shown, effective, level)
+
+
+def _ranked(tree: Tree, level: Floats) -> Floats:
+    """Return the ranks of users over their number, who have so large ratios; 0 of accounts."""
+    factor, tied = np.zeros(len(tree)), np.zeros(len(tree), bool)
+    # Siblings side by side: those with the largest ratio first, users before accounts, else as they were told.
+    ordered = np.lexsort((tree.account, -level, tree.parent))
+    only_version(rank_users)((tree.parent, tree.user, tree.begins), level, ordered, tree.begins.copy(), tied, factor)
+    return factor
+
+
+@compiled
+def compare(under: Longs, shares: Floats, shared: Masks, usage: Floats, effective: Floats, level: Floats) -> None:
+    """Write down which part of its parent's usage is each association's, and its shares over that."""
+    for row in range(usage.size):
+        above = usage[under[row]]
+        effective[row] = usage[row] / above if above > 0.0 else 0.0
+        level[row] = np.inf
+        if shares[row] <= 0.0 and not shared[row]:
+            level[row] = 0.0
+        elif effective[row] > 0.0 and not shared[row]:
+            level[row] = shares[row] / effective[row]
     effective[ROOT], level[ROOT] = 1.0, np.nan
-    walk = _Walk(tree, level)
-    walk.down(tree.children[ROOT], tied=False)
-    return Standing(walk.factor, tree.shown, effective, level)
 
 
-class _Walk:
-    """One walk through the tree that gives every user a rank."""
+@compiled
+def rank_users(tree: tuple[Longs, Masks, Longs], level: Floats, ordered: Longs, upcoming: Longs, tied: Masks,
+               factor: Floats) -> None:
+    """Walk down from the root, and give every user that is met a rank, which those share who cannot be told apart.
 
-    def __init__(self, tree: Tree, level: Floats) -> None:
-        self._tree, self._level = tree, level.tolist()
-        self._user = tree.user.tolist()
-        self._place = list(zip((-level).tolist(), (~tree.user).tolist(), strict=True))
-        self._users = int(tree.user.sum())
-        self._rank = self._left = self._users
-        self._factor = [0.0] * len(tree)
-
-    @property
-    def factor(self) -> Floats:
-        """Return the ranks over the number of users; 0 of accounts."""
-        return np.array(self._factor)
-
-    def down(self, siblings: list[int], *, tied: bool) -> None:
-        """Rank the users among siblings and below them: those with the largest ratio first, users before accounts."""
-        level, user = self._level, self._user
-        ordered = sorted(siblings, key=self._place.__getitem__)
-        before, index = math.nan, 0
-        while index < len(ordered):
-            row = ordered[index]
-            alike = tied if index == 0 else before == level[row]
-            before = level[row]
-            if user[row]:
-                self._seat(row, alike)
-                index += 1
-                continue
-            # Slurm's manual says that accounts with the same ratio are merged; its code never does, and is followed.
-            self.down(self._tree.children[row], tied=alike)
-            index += 1
-
-    def _seat(self, row: int, alike: bool) -> None:
-        if not alike:
-            self._rank = self._left
-        self._factor[row] = self._rank / self._users
-        self._left -= 1
+    Of each account ``upcoming`` tells which sibling below it is next, and ``tied`` whether it is like whoever was
+    before it: then so is the first below it. Slurm's manual says that accounts with the same ratio are merged; its code
+    never does, and is followed.
+    """
+    parent, user, begins = tree
+    users = user.sum()
+    rank = left = users
+    account = ROOT
+    while account >= 0:
+        index = upcoming[account]
+        if index == begins[account + 1]:
+            account = parent[account]
+            continue
+        upcoming[account], row = index + 1, ordered[index]
+        alike = tied[account] if index == begins[account] else level[ordered[index - 1]] == level[row]
+        if user[row]:
+            rank = rank if alike else left
+            factor[row], left = rank / users, left - 1
+        else:
+            tied[row], account = alike, row
 
 
 def decayed(settings: PrioritySettings, usage: Floats, seconds: float) -> Floats:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idlewatt.daemon.replay.priority.factors import Claims, Machine, job_size, priority, weighted
+from idlewatt.daemon.replay.priority.booking import add_up
+from idlewatt.daemon.replay.priority.factors import Claims, Machine, age, job_size, priority, weighted
 from idlewatt.daemon.settings.priority import PrioritySettings
 
 MACHINE = Machine(4, 128)
@@ -49,3 +50,16 @@ def test_favor_small_turns_the_size_around_and_relative_sizes_count_the_limit():
 def test_a_priority_is_never_that_of_a_held_job():
     low = weighted(PrioritySettings(), replace(CLAIMS, nice=columns(50, 50)), MACHINE, 0.0)
     assert priority(low).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("weight", "share_weight", "oldest"), [(1000.0, 300.0, 600.0), (70.0, 0.0, 0.0)])
+def test_what_a_clerk_adds_up_is_what_columns_of_factors_tell_to_the_bit(weight, share_weight, oldest):
+    random = np.random.default_rng(2)
+    rows, seats = np.flatnonzero(random.random(50) < 0.6), random.integers(0, 7, 50)
+    fixed, since, shares = 1e4 * random.random(50), 1200.0 * random.random(rows.size), random.random(7)
+    total = np.zeros(rows.size)
+    add_up(rows, (weight, share_weight, oldest), 1000.0, fixed, since, shares, seats, total)
+
+    settings = PrioritySettings(age=weight, fair_share=share_weight, max_age_s=oldest)
+    wanted = fixed[rows] + weight * age(settings, since, 1000.0)
+    assert total.tolist() == (wanted + share_weight * shares[seats[rows]]).tolist()
