@@ -12,15 +12,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from ....storage.records import Job, JobState, SchedulerSnapshot
 from ....storage.rules import Amounts, Association, Ceilings, Qos
+from ...settings.priority import PrioritySettings
+from ..priority.billing import billed
 
 Used = Mapping[str, float]
 _NAMES = {"gpu": "GPUs", "cpu": "CPUs", "node": "nodes", "jobs": "running jobs", "mem": "bytes of memory"}
 _OVER_TIME = " seconds"
 _MINUTES = {"gpu seconds": "GPU-minutes", "cpu seconds": "CPU-minutes", "node seconds": "node-minutes",
             "mem seconds": "byte-minutes of memory"}
-_UNCOUNTED = re.compile(r"billing\b|bb/|(?:.* )?seconds used$")
+_UNCOUNTED = re.compile(r"bb/|(?:.* )?seconds used$")
 """Amounts of which no source tells how much is used, or how much a job would use."""
 _HOLDING = (JobState.RUNNING, JobState.SUSPENDED)
 
@@ -45,6 +49,11 @@ class Limits:
         self._partition_qos = {partition.name: partition.qos for partition in snapshot.partitions}
         self._models = {node.name: node.gpu_model for node in snapshot.nodes}
         self._now_s = snapshot.time_s
+        ceilings = [one.ceilings for one in (*self._qos.values(), *self._associations.values())]
+        self._charges = {partition.name: dict(partition.billing_weights) for partition in snapshot.partitions
+                         if partition.billing_weights is not None} if any(map(_on_billing, ceilings)) else {}
+        """By partition what is charged for each resource, where a ceiling is on that."""
+        self._flags = PrioritySettings.of(dict(rules.site.priority)).flags
         self._used: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
         for job in snapshot.jobs:
             if job.state in _HOLDING and (self._qos or self._associations):
@@ -70,9 +79,17 @@ class Limits:
 
     def add(self, job: Job, partition: str, used: Used) -> None:
         """Book what a job uses under all that bind it."""
-        booked = with_time(job, used, self._left_s(job))
+        booked = with_time(job, self._with_billing(partition, used), self._left_s(job))
         for key in self._keys(job, partition):
             self._used[key].update(booked)
+
+    def _with_billing(self, partition: str, used: Used) -> Used:
+        """Return what a job uses, with what it is charged for a second where a ceiling is on that and it is known."""
+        if partition not in self._charges:
+            return used
+        held = {name: np.float64(amount) for name, amount in used.items()}
+        held.setdefault("cpu", np.float64(0.0))
+        return {**used, "billing": float(np.trunc(billed(self._charges[partition], held, self._flags)))}
 
     def _left_s(self, job: Job) -> float | None:
         """Return for how long a job that runs, or starts now, may still run; None where it has no time limit."""
@@ -83,7 +100,8 @@ class Limits:
         """Return the first ceiling that a job would break, else one that it may break; None when there is none."""
         if self.enforced is False or not (self._qos or self._associations):
             return None
-        found = list(self._breaches(job, partition, with_time(job, wants, limit_s), limit_s))
+        wanted = with_time(job, self._with_billing(partition, wants), limit_s)
+        found = list(self._breaches(job, partition, wanted, limit_s))
         first = next((one for one in found if not one.unknown), next(iter(found), None))
         if first is None or first.unknown or self.enforced:
             return first
@@ -159,7 +177,16 @@ def with_time(job: Job, used: Used, lasts_s: float | None) -> Counter[str]:
 
 def _uncounted(name: str, wants: Used) -> bool:
     """Tell whether nobody knows how much a job would add to what a ceiling is on."""
-    return bool(_UNCOUNTED.match(name)) or (name.endswith(_OVER_TIME) and f"jobs{_OVER_TIME}" not in wants)
+    if name.startswith("billing") and "billing" not in wants:
+        return True
+    if name.endswith(_OVER_TIME) and f"jobs{_OVER_TIME}" not in wants:
+        return True  # it has no time limit
+    return _UNCOUNTED.match(name) is not None
+
+
+def _on_billing(ceilings: Ceilings) -> bool:
+    amounts = (*ceilings.group, *ceilings.user, *ceilings.account, *ceilings.job, *ceilings.node, *ceilings.least)
+    return any(name.startswith("billing") for name, _ in amounts)
 
 
 def _unknown(holder: str, name: str) -> Breach:

@@ -251,6 +251,22 @@ def test_limits_over_time_are_counted_and_what_nobody_counts_is_unknown(ceilings
         assert found.cause == ("unknown" if told.startswith("unknown") else "limit")
 
 
+@pytest.mark.parametrize(("weights", "most", "told"), [
+    # The job of bob has 2 CPUs and 3 GPUs, the new one asks for 1 and 1.
+    ((), 3.0, None), ((), 2.0, "the limit of QOS normal is 2 billing in all: 2 in use, it needs 1"),
+    ((("gpu", 10.0), ("cpu", 0.5)), 41.0, None),
+    ((("gpu", 10.0), ("cpu", 0.5)), 40.0, "the limit of QOS normal is 40 billing in all: 31 in use, it needs 10"),
+    (None, 40.0, "unknown: QOS normal has a limit on billing"),
+])
+def test_a_limit_on_billing_goes_by_what_the_partition_charges_for(weights, most, told):
+    partition = Partition("p", ("a", "b"), billing_weights=weights)
+    judge = gate([node("a"), node("b")], runs("9", "b", 3), partitions=[partition],
+                 qos=(Qos("normal", Ceilings(group=(("billing", most),))),))
+    found = judge.admit(asks(1), None)
+    assert (None if told is None else found.words[:len(told)]) == told
+    assert told is not None or str(found) == "a:1"
+
+
 def test_starts_of_our_own_count_for_limits_over_time():
     judge = gate([node("a")], qos=(Qos("normal", Ceilings(group=(("gpu seconds", 7200.0),))),))
     assert where(judge.admit(asks(1, job_id="1"), None)) == "a:1"
