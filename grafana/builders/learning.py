@@ -97,9 +97,10 @@ def _candidates() -> Row:
     ratio = column("percentunit", width=95)
     looks = {"Policy": column(width=270), "State": column(width=120), "Completion": ratio, "From": ratio, "To": ratio}
     return (
-        (24, listing("Candidates to advise", "Whoever may come to advise, agents and combinations of heuristics alike: active, "
-                     "on trial, candidate (waits for its turn), demoted, or not a candidate, and why. Completion time "
-                     "of jobs against the scheduler's own policy is from when it was judged last, with its 95 % "
+        (24, listing("Candidates to advise",
+                     "Whoever may come to advise, agents and combinations of heuristics alike: active, on trial, "
+                     "candidate (waits for its turn), demoted, or not a candidate, and why. Completion time of jobs "
+                     "against the scheduler's own policy is from when it was judged last, with its 95 % "
                      "interval; no figure means not judged yet, no interval not enough history.",
                      (info, *ratios), columns, special=looks, order="State",
                      empty=quiet("no round of advice yet"))),)

@@ -204,8 +204,8 @@ def sources() -> tuple[SourceRow, ...]:
 def models() -> tuple[ModelRow, ...]:
     return (ModelRow("scorer@7", "active", NOW - 86400, "nightly", "mean JCT is 0.9 of that under fifo",
                      NOW - 90000, "history", {"jct_over_incumbent": 0.9}, drift=0.1, regret=-0.02, bad_days=0),
-            ModelRow("scorer@6", "on trial", NOW - 86400, "nightly", "replaced by scorer@7", abstains="64 nodes are open",
-                     cause="doubt", abstains_since_s=NOW - 600),
+            ModelRow("scorer@6", "on trial", NOW - 86400, "nightly", "replaced by scorer@7",
+                     abstains="64 nodes are open", cause="doubt", abstains_since_s=NOW - 600),
             ModelRow("scorer@5", "not a candidate", NOW - 9e5, "operator", "its replay failed"),
             ModelRow("sjf-limit+best-fit+easy", "not a candidate", None, "",
                      "52% of the jobs have no time limit: sjf-limit is first come, first served here"))

@@ -110,8 +110,8 @@ def test_every_link_of_the_page_resolves_t11(client):
 
 def test_page_says_which_heuristics_are_no_candidates_and_why(client):
     (note,) = re.findall(r'<p class="note" id="unfit">(.*?)</p>', client.get("/").text)
-    assert note == ("Not candidates to advise: sjf-limit+best-fit+easy (52% of the jobs have no time limit: sjf-limit is "
-                    "first come, first served here).")
+    assert note == ("Not candidates to advise: sjf-limit+best-fit+easy (52% of the jobs have no time limit: "
+                    "sjf-limit is first come, first served here).")
 
 
 def test_page_is_a_persons_page(client):
