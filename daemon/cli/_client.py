@@ -82,7 +82,14 @@ def _warned(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command that asks the daemon say, beside its answer, what is wrong with what the daemon knows."""
     @functools.wraps(command)
     def warned(url: str, ca_file: str | None, **options: object) -> None:
-        command(url=url, ca_file=ca_file, **options)
+        try:
+            command(url=url, ca_file=ca_file, **options)
+        except DaemonUnreachable:
+            raise  # who does not answer says nothing of itself either
+        except click.ClickException:
+            # That the daemon knows no such job may come of what it could not read.
+            warn(status(url, ca_file))
+            raise
         if click.get_current_context().invoked_subcommand is None:
             warn(status(url, ca_file))
 

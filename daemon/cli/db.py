@@ -155,7 +155,9 @@ def bring_in(config_file: Path, url: str | None, what: str, since: str, *, trust
 
     now_s = time.time()
     back_s = max(0.0, now_s - moment_of(since, now_s))
-    bring(_url(config_file, url), what, back_s, _commands(config_file), trusted=trusted)
+    database = _url(config_file, url)
+    warn_beside(database)
+    bring(database, what, back_s, _commands(config_file), trusted=trusted)
 
 
 def _commands(config_file: Path) -> SlurmCommands:

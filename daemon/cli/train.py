@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._client import Since
+from ._client import Since, warn_beside
 from ._costs import stated
 from ._history import JobSource
 from ._renamed import Renamed
@@ -123,7 +123,9 @@ def command(nightly: bool, every: bool, resume: bool, config_file: Path, folder:
 def _nightly(config_file: Path) -> None:
     from ..learning.nightly import by_hand
 
-    night = by_hand(settings(config_file))
+    known = settings(config_file)
+    warn_beside(known.storage.url)
+    night = by_hand(known)
     click.echo(f"{night.result}: {night.message}")
     if night.result == "failed":
         raise click.exceptions.Exit(1)

@@ -90,7 +90,8 @@ class SpeedGroup:
         """Refuse levels and sizes that there are not."""
         unknown = set(self.spread) - set(LEVELS)
         if unknown:
-            raise SpeedError(f"{self.label}: unknown levels: {', '.join(sorted(unknown))}; known are {', '.join(LEVELS)}")
+            raise SpeedError(f"{self.label}: unknown levels: {', '.join(sorted(unknown))}; "
+                             f"known are {', '.join(LEVELS)}")
         if any(not 1 <= gpus <= MOST_GPUS for gpus in self.size):
             raise SpeedError(f"{self.label}: sizes are 1 to {MOST_GPUS} GPUs")
         if any(not (math.isfinite(point) and point > 0) for point in (*self.cpus, *self.memory)):

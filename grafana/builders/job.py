@@ -8,6 +8,7 @@ from .panels import CURRENCY, JOB, Row, column, cost, lines, listing, number, qu
 POWER, WASTED = f"idlewatt_job_power_watts{{{JOB}}}", f"idlewatt_job_wasted_power_watts{{{JOB}}}"
 START = f"idlewatt_job_start_timestamp_seconds{{{JOB}}}"
 NONE = "the jobs that waste most are published, as many as waste.job_series says"
+UNKNOWN = "not published, or not measured"
 OF = "cluster, job_id, user, account, partition"
 
 
@@ -22,12 +23,13 @@ def _figures() -> Row:
     return (
         (6, number("Power of the job's GPUs", "What the GPUs of the chosen jobs draw now; their hosts are not in it.",
                    f"sum({POWER})", "watt", empty="not published")),
-        (6, number("Wasted by the job now", "Part of it that does no work: idle, hung, or used too little.",
-                   f"sum({WASTED})", "watt", steps=((None, "green"), (100.0, "orange")), empty="not published")),
+        (6, number("Wasted by the job now", "Part of it that does no work: idle, hung, or used too little. At "
+                   "least so much while not all of its GPUs are measured.",
+                   f"sum({WASTED})", "watt", steps=((None, "green"), (100.0, "orange")), empty=UNKNOWN)),
         (6, number("Wasted by the job in the time range", "Energy of these GPUs without work while it was published.",
-                   f"{_kwh('')}", "kwatth", empty="not published")),
+                   f"{_kwh('')}", "kwatth", empty=UNKNOWN)),
         (6, number("Cost of what the job wasted", "The same in money, at the prices that idlewatt published.",
-                   cost(WASTED), CURRENCY, decimals=2, empty="not published")))
+                   cost(WASTED), CURRENCY, decimals=2, empty=UNKNOWN)))
 
 
 def _kwh(by: str) -> str:

@@ -8,6 +8,7 @@ from .panels import CURRENCY, USER, Row, column, cost, lines, listing, number, q
 POWER, WASTED = f"idlewatt_user_power_watts{{{USER}}}", f"idlewatt_user_wasted_power_watts{{{USER}}}"
 JOBS = f"idlewatt_job_wasted_power_watts{{{USER}}}"
 NONE = "no job of theirs runs"
+UNKNOWN = "no job, or not measured"
 
 
 def build() -> str:
@@ -24,12 +25,13 @@ def _figures() -> Row:
     return (
         (6, number("Power of the user's GPUs", "What GPUs of the chosen users' jobs draw now; hosts are not in it.",
                    f"sum({POWER})", "watt", empty="no job runs")),
-        (6, number("Wasted by the user now", "Part of it that does no work: idle, hung, or used too little.",
-                   f"sum({WASTED})", "watt", steps=((None, "green"), (100.0, "orange")), empty="no job runs")),
+        (6, number("Wasted by the user now", "Part of it that does no work: idle, hung, or used too little. At "
+                   "least so much while not all of their GPUs are measured.",
+                   f"sum({WASTED})", "watt", steps=((None, "green"), (100.0, "orange")), empty=UNKNOWN)),
         (6, number("Wasted by the user in the time range", "Energy of their GPUs that did no work.",
-                   _kwh(WASTED), "kwatth", empty="no job ran")),
+                   _kwh(WASTED), "kwatth", empty=UNKNOWN)),
         (6, number("Cost of what the user wasted", "The same in money, at the prices that idlewatt published.",
-                   cost(WASTED), CURRENCY, decimals=2, empty="no job ran")))
+                   cost(WASTED), CURRENCY, decimals=2, empty=UNKNOWN)))
 
 
 def _over_time() -> Row:

@@ -73,7 +73,7 @@ def test_watts_that_make_no_sense_say_where(file, text, says):
 
 @pytest.mark.parametrize(("text", "says"), [("mi300", "'mi300' are not known; known are A100"), ("p100", "not known"),
                                             ("", "not known"),
-                                            ("missing.yaml", "missing.yaml: cannot be read: No such file or directory$")])
+                                            ("missing.yaml", "missing.yaml: cannot be read: No such file")])
 def test_an_unknown_model_names_the_known_ones(text, says):
     with pytest.raises(PowerError, match=says):
         described(text, MIXED)

@@ -2,11 +2,30 @@
 
 import json
 
+import click
+import numpy as np
 import pytest
 
+from idlewatt.daemon.agents.checkpoint import save
+from idlewatt.daemon.cli import main
 from idlewatt.daemon.moments import moment
+from idlewatt.storage.records import ModelCard
 
 COMMANDS = (("jobs",), ("waste",), ("advise",), ("advise", "--moves"), ("live", "--once"), ("jobs", "--format", "json"))
+
+
+ARGUMENTS = {
+    "live": ("--once",), "job": ("4711",), "report": ("--month", "2026-10"), "db import": ("nowhere.json",),
+    "demote": ("scorer", "--reason", "x"), "promote": ("scorer", "--reason", "x"),
+    "evaluate": ("scorer", "--from", "history", "--cluster", "nonsense"), "notices opt-out": ("alice",),
+    "replay": ("history", "--cluster", "nonsense"), "train": ("--from", "history", "--objective", "nonsense"),
+}
+"""What a command cannot do without; where it is nonsense, the command ends before it takes minutes."""
+SILENT = {
+    "serve",  # it is the daemon
+    "follow",  # it has a ledger of its own, and asks the daemon before each step
+    "db upgrade", "db vacuum",  # they are for a daemon that is stopped
+}
 
 
 @pytest.fixture
@@ -20,13 +39,46 @@ def unread(shell, rig):
     return shell, f"Slurm not read since {moment(gone_s, rig.now_s)}"
 
 
-def test_every_command_says_on_stderr_what_is_degraded(unread):
+def leaves(group, words=()):
+    """Yield the words of every command and what it is."""
+    for word in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), word)
+        yield " ".join((*words, word)), command
+        if isinstance(command, click.Group):
+            yield from leaves(command, (*words, word))
+
+
+def informed():
+    """Return the commands that ask the daemon, or are told by a configuration which database it records into."""
+    return [words for words, command in leaves(main) if words not in SILENT
+            and {"url", "config_file"} & {parameter.name for parameter in command.params}]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_degraded_stands_on_stderr_and_not_in_the_answer(unread, command):
     shell, said = unread
-    for command in COMMANDS:
-        done = shell.run(*command)
-        assert done.exit_code == 0, done.output
-        assert f"degraded: {said}\n" in done.stderr, command
-        assert "degraded:" not in done.stdout, command
+    done = shell.run(*command)
+    assert done.exit_code == 0, done.output
+    assert f"degraded: {said}\n" in done.stderr
+    assert "degraded:" not in done.stdout
+
+
+@pytest.mark.parametrize("words", informed())
+def test_every_command_that_asks_the_daemon_or_reads_its_database_says_what_is_degraded(unread, tmp_path, words):
+    shell, said = unread
+    site = tmp_path / "site.yml"
+    site.write_text(f"storage: {{url: '{shell.service.settings.storage.url}', models: {tmp_path}/models}}\n")
+    card = ModelCard("scorer", "20261121-030000", 1e9, 7, "0.1.0", "", "", kind="scorer")
+    save(tmp_path / "models/scorer/20261121-030000", card, {"w": np.ones(1)}, {})
+    (command,) = (command for known, command in leaves(main) if known == words)
+    place = ("--config.file", str(site)) if "config_file" in {one.name for one in command.params} else ()
+    done = shell.run(*words.split(), *ARGUMENTS.get(words, ()), *place)
+    assert done.stderr.count(f"degraded: {said}\n") == 1, done.output
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+
+
+def test_what_says_nothing_of_the_daemon_is_a_command(shell):
+    assert {words for words, _ in leaves(main)} >= SILENT
 
 
 def test_without_advice_it_says_why_and_not_that_no_job_is_pending(unread):

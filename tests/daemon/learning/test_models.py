@@ -79,8 +79,8 @@ def damage(model, how):
 
 @pytest.mark.parametrize(("how", "why"), [
     ("truncated weights", "digest differs"), ("no weights", "cannot be read"), ("no card", "cannot be read"),
-    ("bottomless card", "not JSON"), ("newer card", "newer idlewatt"), ("unknown kind", "no kind of agent is called 'oracle'"),
-    ("other card", "the card of plain@another")])
+    ("bottomless card", "not JSON"), ("newer card", "newer idlewatt"),
+    ("unknown kind", "no kind of agent is called 'oracle'"), ("other card", "the card of plain@another")])
 def test_a_damaged_model_is_listed_with_the_reason_and_never_loaded(store, tmp_path, how, why):
     whole, damaged = kept(store, tmp_path, 1_795_219_260.0), kept(store, tmp_path)
     if how == "unknown kind":

@@ -144,7 +144,8 @@ def test_a_plugin_that_fails_is_told(secure, kubeconfig, ask, program, words):
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("", "no kubeconfig"), ("a: [", "cannot be read: not YAML: "), ("[" * 200_000, "cannot be read: it nests too deeply"), ("[]", "no kubeconfig"), ("contexts: 5", "has no context"),
+    ("", "no kubeconfig"), ("a: [", "cannot be read: not YAML: "),
+    ("[" * 200_000, "cannot be read: it nests too deeply"), ("[]", "no kubeconfig"), ("contexts: 5", "has no context"),
     (json.dumps({"current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c"}}],
                  "clusters": [{"name": "c", "cluster": {"server": "file:///etc/passwd"}}]}), "is no server")])
 def test_what_is_no_kubeconfig_is_told(tmp_path, text, words):

@@ -1,4 +1,4 @@
-"""Slurm 23.11 (v0.0.40) and 25.05 (v0.0.43) in their own words, written by hand: no recording of either was to be had."""
+"""Slurm 23.11 (v0.0.40) and 25.05 (v0.0.43) in their own words, written by hand: of neither there is a recording."""
 
 import pytest
 
