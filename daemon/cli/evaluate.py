@@ -76,7 +76,8 @@ def _judge(models: ModelStore, model: StoredModel, order: TrainingJob, where: Jo
     seen_s, trained = _seen_until(model, order), TrainingJob.read(model.folder)
     own = seen_s > float("-inf")
     if where.recorded:
-        now_s = now_of(where)
+        # The present of a simulated history is when its last job came: the training may have been told a later one.
+        now_s = max(now_of(where), (own and trained.until_s) or 0.0)
         since_s = seen_s if own else now_s - TEST_MOST_S
         until_s = min(now_s, since_s + TRIAL_S)
         if own and trained.until_s is not None and not _ended_later(where, seen_s, trained.until_s):

@@ -130,7 +130,7 @@ def test_on_the_own_history_both_say_the_same_until_later_jobs_have_ended_and_th
     lived = site(days=20, jobs=1700, dependency=-1)
     record(url, lived)
     until_s = SINCE + 16 * 86400
-    told = desk.run("train", "--agent", "chooser", "--until", f"{SINCE + 21 * 86400:.0f}")
+    told = desk.run("train", "--agent", "chooser", "--until", f"{SINCE + 25 * 86400:.0f}")
     assert told.exit_code == 0, told.output
     again = desk.run("evaluate", "chooser")
     assert table(told) == table(again)
