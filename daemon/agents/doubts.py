@@ -64,8 +64,8 @@ def wrong_size(card: ModelCard, state: ClusterState) -> str | None:
 
 def wrong_queue(card: ModelCard, state: ClusterState) -> str | None:
     """Return that the queue is much longer than any that an agent learned from."""
-    waiting, nodes = state.arrays.jobs[state.waiting], state.arrays.nodes
-    now = {QUEUED_JOBS: len(waiting) / max(1, len(nodes)), QUEUED_GPUS: waiting.gpus.sum() / max(1, nodes.gpus.sum())}
+    gpus, nodes = state.arrays.jobs.gpus[state.waiting], state.arrays.nodes
+    now = {QUEUED_JOBS: len(gpus) / max(1, len(nodes)), QUEUED_GPUS: gpus.sum() / max(1, nodes.gpus.sum())}
     for name, value in now.items():
         _, most = card.seen.get(name, (0.0, math.inf))
         if value > LARGER * most:
