@@ -77,7 +77,7 @@ class PrioritySettings:
             if line in told}
         found = cls(**{**weights, **others}, resources=_resources(told.get("PriorityWeightTRES", "")),
                     favor_small=told.get("PriorityFavorSmall", "").strip().lower() in ("yes", "1", "true"), flags=flags,
-                    unset=tuple(line for line in PRIORITY_LINES if line not in told))
+                    unset=tuple(line for line in PRIORITY_LINES if line not in told), unfollowed=())
         return replace(found, unfollowed=tuple(_unfollowed(found, told)))
 
 
