@@ -250,7 +250,7 @@ def _closeness() -> Row:
     actual, advised = (f'sum(idlewatt_communication_cost{{{DAEMON}, placement="{placement}"}})'
                        for placement in ("actual", "advised"))
     return (
-        (6, number("Communication cost above the advised", "By how much the running jobs of several GPUs are further "
+        (6, number("Locality penalty above the advised", "By how much the running jobs of several GPUs are further "
                    "apart than where they were advised to start. Below zero they are closer together than advised.",
                    f"{actual} / {advised} - 1", "percentunit", empty="no such job runs")),
         (6, listing("Speed beside scattered GPUs", "How fast jobs would run where they are advised to start, beside "
@@ -261,7 +261,7 @@ def _closeness() -> Row:
                     {"job_id": "Job", "Value": "Times as fast"}, order="-Times as fast",
                     special={"Times as fast": column(decimals=2)},
                     empty=quiet("no such job could start now, or none would be scattered"))),
-        (12, lines("Communication cost of placements, as they are and as advised", "Weight of the edges between the "
+        (12, lines("Locality penalty of placements, as they are and as advised", "Weight of the edges between the "
                    "GPUs of each job, all running jobs of several GPUs together that were advised to start: GPU to "
                    "node 1/40, node to leaf switch 1/4, leaf switch to spine 1/2, spine to the others 1. Where no "
                    "topology is known all nodes count as on one leaf switch.",
@@ -303,13 +303,13 @@ def _elastic() -> Row:
                    "Nothing is said of these.", f"sum(idlewatt_elastic_unknown_jobs{{{DAEMON}}}) or {NO_ADVICE}",
                    "short", empty="no advice", tall=True)),
         (19, listing("What more or fewer GPUs would do for a job", "Change in the time that it still takes, with its "
-                     "95 % interval, and the marginal gain: speed for each GPU of the change. Known by the throughput "
+                     "95 % interval, and the marginal gain: speed for each GPU of the change. The data source is the throughput "
                      "of like runs, by their GPUs' activity (which flatters large sizes), or as configured. Slurm "
                      "lets no running job grow: idlewatt advise --elastic says what it takes. No more than 50 jobs.",
                      (*times, beside(f"idlewatt_elastic_marginal_gain_ratio{{{DAEMON}}}")),
                      {"job_id": "Job", "gpus": "GPUs", "change": "Change", "Value #A": "Time left",
                       "Value #B": "At best", "Value #C": "At worst", "Value #D": "Speed per GPU", "room": "Room",
-                      "helps": "Makes room for", "basis": "Known by"}, unit="percentunit", order="Time left",
+                      "helps": "Makes room for", "basis": "Data source"}, unit="percentunit", order="Time left",
                      special={"Job": column(width=80), "GPUs": column("short", width=60),
                               "Change": column("short", width=70), "Room": column(width=60)},
                      empty=quiet("of no job is it known"))))
@@ -338,9 +338,9 @@ def _allocation() -> Row:
                      (info, *cpus, *(beside(f'idlewatt_allocation_sooner_ratio{{{DAEMON}, bound="{bound}"}}')
                                      for bound in ("estimate", "low"))),
                      {"job_id": "Job", "node": "Node", "Value #B": "CPUs", "Value #C": "Advised",
-                      "Value #D": "Sooner by", "Value #E": "At least", "basis": "Known by", "reason": "What and why"},
+                      "Value #D": "Sooner by", "Value #E": "At least", "basis": "Data source", "reason": "What and why"},
                      order="-Sooner by", special={
                          "Job": column(width=60), "Node": column(width=110), "CPUs": column(width=60),
                          "Advised": column(width=70), "Sooner by": column("percentunit", width=85),
-                         "At least": column("percentunit", width=75), "Known by": column(width=85)},
+                         "At least": column("percentunit", width=75), "Data source": column(width=85)},
                      empty=quiet("nobody could use what others leave"))))

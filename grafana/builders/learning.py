@@ -10,7 +10,7 @@ NOT_JUDGED = quiet("no agent has been judged yet")
 ROLES = {
     # From the least to the most trusted; a policy of two roles shows the greater.
     "0": ("demoted", "#c62828"),
-    "1": ("listened to (shadow)", "#bdbdbd"),
+    "1": ("shadow", "#bdbdbd"),
     "2": ("the scheduler's own", "#78909c"),
     "3": ("stands in for an agent", "#7fb8c9"),
     "4": ("active", "#1e88a8"),
@@ -65,7 +65,7 @@ def _figures() -> Row:
         (3, number("Last judgement of agents",
                    "Time since an agent was last judged on held-out history, promoted or not.",
                    f"time() - max(idlewatt_heldout_timestamp_seconds{{{DAEMON}}})", "s", empty="never")),
-        (3, number("Bad days of the active agent",
+        (3, number("Days worse than the scheduler",
                    "Closed days in a row on which the active policy was worse than the scheduler's own; "
                    "a row of them is a sign, and demotes nobody: evidence over weeks does.",
                    f"max(idlewatt_regret_streak{{{DAEMON}}} and on (policy) {_role('active')})", "short",

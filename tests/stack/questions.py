@@ -27,7 +27,7 @@ VARIABLES = {"job": "idlewatt", "cluster": ".*", "partition": ".*", "members": "
 # What is empty when all is well, and why; whatever is listed here and has an answer after all fails, too.
 NO_AGENT = {
     "health: Trained agents A",
-    *(f"learning: Agents in use {letter}" for letter in "ABC"), "learning: Bad days of the active agent A",
+    *(f"learning: Agents in use {letter}" for letter in "ABC"), "learning: Days worse than the scheduler A",
     *(f"learning: Best agent on held-out history {letter}" for letter in "AB"), "learning: Drift of waiting jobs A",
     "learning: Active agent abstains A", "learning: Age of the active agent A",
     "learning: Last judgement of agents A",
@@ -61,8 +61,8 @@ NO_RACK = {
 NO_WEEK = {"advice: Nodes that could be powered down C"}
 """Empty while less than a week is recorded: nobody can say when an empty node is needed again."""
 BY_CHANCE = {
-    "advice: Starts within their interval A", "advice: Communication cost above the advised A",
-    *(f"advice: Communication cost of placements, as they are and as advised {letter}" for letter in "AB"),
+    "advice: Starts within their interval A", "advice: Locality penalty above the advised A",
+    *(f"advice: Locality penalty of placements, as they are and as advised {letter}" for letter in "AB"),
     "advice: Speed beside scattered GPUs A", "advice: Moves that would let a waiting job start A",
     *(f"advice: Who should have what others do not use {letter}" for letter in "ABCDE"),
     *(f"cluster-waste: Wasted now {letter}" for letter in "BC"), "health: Degraded for A",
