@@ -103,8 +103,8 @@ class Slurm:
         """Let both schedulers act again, the main one first.
 
         So it is at any site: it looks as soon as a job comes or ends, the backfill every 30 s. Released together, each
-        of them comes first half the time, as both wake once a second. The backfill, once it has run, sleeps for as long as
-        its interval is then, whatever the configuration says meanwhile.
+        of them comes first half the time, as both wake once a second. Once it has run the backfill sleeps for its
+        interval, whatever the configuration says meanwhile.
         """
         rounds, waited_s = self._cycles()[1], int(time.time()) - self._last_backfill()
         self.asleep_s = waited_s + HEAD_START_S

@@ -376,3 +376,13 @@ def test_slurms_backfill_looks_for_nodes_of_their_own_for_each_feature_that_a_jo
     assert {key: said.action for key, said in told.items()} == {
         (False, ()): "start", (False, ("y",)): "start", (True, ()): "hold", (True, ("y",)): "unknown"}
     assert "on nodes of their own" in told[True, ("y",)].reason
+
+
+def test_who_counts_more_features_than_it_takes_nodes_starts_on_a_node_that_has_them_all():
+    """As ``-N2 -n1 -C 'x*1&y*1'`` asks for, of which sbatch makes one node."""
+    nodes = [node("a", features=("x",)), node("b", features=("x", "y")), node("c", features=("y",))]
+    told = [advised(GREEDY, nodes[:few], waits("1", 0, features="x*1&y*1", details=Details(most_nodes=1)))["1"]
+            for few in (3, 1)]
+    assert [said.action for said in told] == ["start", "hold"]
+    assert told[0].placement.nodes == ("b",)
+    assert "can never run" in told[1].reason
