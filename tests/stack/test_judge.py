@@ -146,6 +146,20 @@ def test_the_main_scheduler_is_released_before_the_backfill(tmp_path, told, long
     first, then = (int(interval) for interval in slurm.in_force)
     assert longest + HEAD_START_S <= first <= longest + HEAD_START_S + 5
     assert then == 1
+    assert slurm.asleep_s == first
+
+
+def test_two_more_rounds_of_the_backfill_are_waited_for_however_long_it_sleeps(tmp_path, monkeypatch):
+    """It sleeps ten minutes after the first, which is longer than a queue may take to settle."""
+    clock, slurm = [0.0], Scripted(tmp_path)
+    slurm.asleep_s = 600
+    monkeypatch.setattr(slurm, "_cycles", lambda: (int(clock[0]), 1 + 2 * (clock[0] > slurm.asleep_s)))
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+
+    slurm.settle()
+
+    assert slurm.asleep_s < clock[0] < slurm.asleep_s + 1
 
 
 def test_a_round_in_which_a_node_launched_nothing_is_played_again(monkeypatch):
@@ -154,6 +168,13 @@ def test_a_round_in_which_a_node_launched_nothing_is_played_again(monkeypatch):
         random_cluster(1), 1, cases=[case(advised(), description=next(fates))]))
 
     assert rounds.play(None, random_cluster(1), 1, 1).cases[0].description == ""
+
+
+def test_a_round_whose_advice_is_old_once_it_is_followed_is_played_again(monkeypatch):
+    late = iter([True, False])
+    monkeypatch.setattr(rounds, "_play", lambda *_: Round(random_cluster(1), 1, late=next(late)))
+
+    assert not rounds.play(None, random_cluster(1), 1, 1).late
 
 
 @pytest.mark.stack

@@ -14,6 +14,7 @@ from ....storage.records import Job
 from ....storage.waiting import WaitReason
 from .gate import LIMIT, Gate, Hold, PartitionNodes
 from .ground import LOOKED_AT, Ground, Mask
+from .node_space import RESOLUTION_S, NodeSpace
 from .pick import weigh
 from .seek import seek
 from .wish import choices, counts
@@ -40,6 +41,9 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
         if job.group or stopped[members].all():
             failed.add(ways[0].partition)
             stopped |= members
+            continue
+        if names_out_of_reach(job):
+            stopped |= withheld_in_vain(gate, job, stopped)
             continue
         starts = isinstance(gate.find_beside(job, stopped), Placement)
         seen = ground if starts else ground.empty()
@@ -79,6 +83,34 @@ def out_of_reach(job: Job) -> bool:
     """Tell whether a job is said to wait for nodes that are down, drained or reserved, and does not name them."""
     waits = job.reason in (WaitReason.NODES_UNAVAILABLE, WaitReason.RESERVATION)
     return waits and not (job.request.required_nodes or job.request.reservation)
+
+
+def names_out_of_reach(job: Job) -> bool:
+    """Tell whether a job is said to wait for the nodes that it names, as they are down, drained or reserved."""
+    return job.reason in (WaitReason.NODES_UNAVAILABLE, WaitReason.RESERVATION) and bool(job.request.required_nodes)
+
+
+def own_nodes(gate: Gate, job: Job) -> Mask | None:
+    """Return the nodes that are named for a job, by the advice or by itself, as many as it takes."""
+    required = job.request.required_nodes
+    return gate.ground.named(required) if len(required) >= gate.wish(job).least else None
+
+
+def withheld_in_vain(gate: Gate, job: Job, stopped: Mask) -> Mask:
+    """Return the nodes that the main scheduler gives to nobody behind a job that names them out of its reach.
+
+    Slurm tries it all the same, and fails, where it breaks no limit on jobs, has its licences and its partition enough
+    nodes; of whom it said that his nodes are not available, only while all of them are in use and nobody's before it.
+    """
+    own, nobodys = own_nodes(gate, job), np.zeros(len(stopped), bool)
+    if own is None or job.group or passed_over_by_main(gate, job):
+        return nobodys
+    left = gate.opened_to_any() & ~stopped
+    members = np.logical_or.reduce([gate.ground.members(name) for name in job.partition.split(",")])
+    unavailable = job.reason is WaitReason.NODES_UNAVAILABLE and bool((own & ~left).any())
+    broken = gate.limits_bar(job)
+    fails = unavailable or int((left & members).sum()) < gate.wish(job).least or gate.license_bars(job) is not None
+    return nobodys if fails or (broken is not None and not counted(broken)) else own
 
 
 def passed_over_by_main(gate: Gate, job: Job) -> bool:
@@ -157,3 +189,18 @@ def first_by_terms(gate: Gate, job: Job, way: PartitionNodes, earliest: Earliest
 def counted(hold: Hold) -> bool:
     """Tell whether a hold is for a limit that Slurm looks at last, once it knows the nodes."""
     return hold.cause == LIMIT and COUNTED.search(hold.words) is not None
+
+
+def tries_again(gate: Gate, space: NodeSpace, job: Job, way: PartitionNodes, within: tuple[float, float],
+                ) -> float | None:
+    """Return when a job is tried again that cannot have nodes within a time: once a plan or some reservation ends.
+
+    Reservations count where the job's partition meets one, be it another that ends.
+    """
+    members, (begin_s, end_s) = gate.ground.members(way.partition), within
+    moments = [space.later(way.usable, begin_s, end_s)]
+    met = (gate.reservations[name] for name in gate.meets(job, begin_s, end_s))
+    if any((gate.ground.named(one.nodes) & members).any() for one in met):
+        moments += [-(-one.end_s // RESOLUTION_S) * RESOLUTION_S + 1
+                    for one in gate.reservations.values() if one.end_s >= begin_s]
+    return min((moment for moment in moments if moment is not None), default=None)

@@ -11,8 +11,13 @@ import numpy as np
 
 from .ground import Mask
 
-SHORTEST_S = 60.0
-"""Slurm's ``bf_resolution``: nothing is kept for less."""
+RESOLUTION_S = 60.0
+"""Slurm's ``bf_resolution``: plans begin and end at whole minutes, and nothing is kept for less."""
+
+
+def whole_minutes(begin_s: float, limit_s: float) -> tuple[float, float]:
+    """Return when a plan begins and ends that is made from a moment on for so long."""
+    return begin_s // RESOLUTION_S * RESOLUTION_S, (begin_s + limit_s) // RESOLUTION_S * RESOLUTION_S
 
 
 class NodeSpace:
@@ -25,7 +30,7 @@ class NodeSpace:
     def add(self, begin_s: float, end_s: float, nodes: Mask) -> None:
         """Keep nodes from one moment to another."""
         begin_s = max(begin_s, self._begins[0])
-        end_s = max(end_s, begin_s + SHORTEST_S)
+        end_s = max(end_s, begin_s + RESOLUTION_S)
         first = self._cut(begin_s)
         last = self._cut(end_s) if end_s < self._until_s else len(self._begins)
         for part in range(first, last):

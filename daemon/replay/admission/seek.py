@@ -63,7 +63,8 @@ def _placed(ground: Ground, job: Job, wish: Wish, usable: Mask, features: str) -
     forced = [ground.row[name] for name in dict.fromkeys(job.request.required_nodes) if name in ground.row]
     if len(forced) < len(set(job.request.required_nodes)) or not all(fits[row] for row in forced):
         return None
-    wanted = list(_counted(ground, fits, forced, counts(features), gpus))
+    fewer = 0 < wish.most < sum(number for _, number in counts(features)) and "[" not in job.request.features
+    wanted = list(_counted(ground, fits, forced, counts(features), gpus, fewer=fewer))
     if None in wanted:
         return None
     chosen = [row for row in wanted if row is not None]
@@ -77,17 +78,20 @@ def _placed(ground: Ground, job: Job, wish: Wish, usable: Mask, features: str) -
     return None if rows is None else _placement(ground, wish, rows, tasks, gpus)
 
 
-def _counted(ground: Ground, fits: Mask, forced: list[int], terms: tuple[tuple[str, int], ...], gpus: Counts,
-             ) -> Iterator[int | None]:
-    """Yield nodes named, and as many of each feature as are asked for; None where there are too few."""
+def _counted(ground: Ground, fits: Mask, forced: list[int], terms: tuple[tuple[str, int], ...], gpus: Counts, *,
+             fewer: bool) -> Iterator[int | None]:
+    """Yield nodes named, and as many of each feature as are asked for; None where there are too few.
+
+    Where the job takes fewer nodes than it counts features they are those that have most of them.
+    """
     yield from forced
-    taken = set(forced)
+    taken, have = set(forced), sum((ground.featured(name, 1).astype(np.int64) for name, _ in terms if fewer), gpus * 0)
     for name, number in terms:
         able = [row for row in np.flatnonzero(fits & ground.featured(name, 1)).tolist()]
         already = [row for row in able if row in taken]
-        fresh = sorted((row for row in able if row not in taken), key=lambda row: int(gpus[row]))
-        # The nodes of one term do not count for the next, in Slurm: they are apart.
-        use = (fresh + already)[:number] if not forced else (already + fresh)[:number]
+        fresh = sorted((row for row in able if row not in taken), key=lambda row: (-int(have[row]), int(gpus[row])))
+        # The nodes of one term do not count for the next, in Slurm's backfill: they are apart.
+        use = (already + fresh)[:number] if forced or fewer else (fresh + already)[:number]
         if len(use) < number:
             yield None
             return

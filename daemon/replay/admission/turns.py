@@ -24,16 +24,18 @@ from .looks import (
     first_by_terms,
     leave_alike,
     look_at,
+    names_out_of_reach,
     out_of_reach,
+    own_nodes,
     tried_by_main,
+    tries_again,
     unlimited_by_terms,
+    withheld_in_vain,
 )
-from .node_space import NodeSpace
+from .node_space import NodeSpace, whole_minutes
 from .releases import Releases
 from .wish import choices, counts
 
-RESOLUTION_S = 60.0
-"""Slurm's ``bf_resolution``: plans begin and end at whole minutes."""
 WINDOW_S = 86400.0
 """Slurm's ``bf_window``: nothing is planned beyond a day."""
 MOST_TRIES, MOST_EXACT_TRIES = 50, 1000
@@ -56,6 +58,8 @@ class Turns:
         """Whether who counts features has nodes kept from now on where each term by itself finds some, as in Slurm."""
         self._pins = pins
         """Nodes that are named for who starts, by row; None where whoever starts is put where the policy wants it."""
+        self._unavailable = set[int]()
+        """Who names nodes that the main scheduler withheld from it: it looks at it no more as long as it does."""
         self._arrays = set[str]()
         """Arrays of which a task has started: no command names the nodes of the others."""
         self._space = NodeSpace(len(gate.ground.nodes), gate.now_s, gate.now_s + WINDOW_S)
@@ -98,10 +102,12 @@ class Turns:
         self._space = NodeSpace(len(self.gate.ground.nodes), now_s, now_s + WINDOW_S)
         self._plans, self._soonest, self._exact = 0, {}, len(line) <= MOST_EXACT
         before = sum(isinstance(found, Placement) for found in told.values())
-        self._main(line, told)
+        while self._main(line, told):
+            pass
         left = [turn for turn in line if not isinstance(told.get(turn.row), Placement)]
         if self._weighing:
-            jobs = (one.job for one in left if out_of_reach(one.job) or not absent(self.gate, one))
+            jobs = (one.job for one in left
+                    if out_of_reach(one.job) or names_out_of_reach(one.job) or not absent(self.gate, one))
             tried_by_main(self.gate, jobs, self._planning)
         begins = dict[str, list[tuple[Turn, float | None, Placement | Hold]]]()
         for turn in left:
@@ -118,25 +124,32 @@ class Turns:
             told |= self._join(parts)
         return sum(isinstance(found, Placement) for found in told.values()) > before
 
-    def _main(self, line: Sequence[Turn], told: dict[int, Placement | Hold]) -> None:
-        """Start whom the main scheduler starts, which goes before and knows no plans.
+    def _main(self, line: Sequence[Turn], told: dict[int, Placement | Hold]) -> bool:
+        """Start whom the main scheduler starts, which goes before and knows no plans; tell if it will look otherwise.
 
         Who finds no room stops all behind it in its partition, and on its partition's nodes; who names its nodes, only
         on these; who waits in a reservation, only those in it; and none where nothing is planned for who waits. Jobs of
         several components are left to the backfill and stop the others.
         """
         ground, stopped, reserved = self.gate.ground, set[str](), set[str]()
+        unavailable = set(self._unavailable)
         nodes = np.zeros(len(ground.nodes), bool)
         for turn in line:
             job = turn.job
             behind = job.request.reservation in reserved if job.request.reservation else job.partition in stopped
-            if absent(self.gate, turn) or behind or isinstance(told.get(turn.row), Placement):
+            if behind or isinstance(told.get(turn.row), Placement):
                 continue
-            found, own = self._tried(turn, nodes), self._own(turn)
+            if absent(self.gate, turn):
+                nodes = nodes | withheld_in_vain(self.gate, job, nodes) if names_out_of_reach(job) else nodes
+                continue
+            found, own = self._tried(turn, nodes), own_nodes(self.gate, job)
             if isinstance(found, Placement):
                 told[turn.row] = found
             elif own is not None and not job.group and (found.cause == ROOM or counted(found)):
-                nodes = nodes | own  # nobody else has them then, in whatever partition they are
+                withheld = bool((own & nodes).any())
+                if not withheld or turn.row not in unavailable:
+                    nodes = nodes | own  # nobody else has them then, in whatever partition they are
+                self._unavailable |= {turn.row} if withheld else set()
             elif found.cause != ROOM or not (self._planning or job.group):
                 continue
             elif job.group or not job.request.reservation:
@@ -144,15 +157,11 @@ class Turns:
                 nodes = nodes | ground.members(job.partition)
             else:
                 reserved.add(job.request.reservation)
-
-    def _own(self, turn: Turn) -> Mask | None:
-        """Return the nodes that are named for a job, by the advice or by itself, as many as it takes."""
-        required = turn.job.request.required_nodes
-        return self.gate.ground.named(required) if len(required) >= self.gate.wish(turn.job).least else None
+        return self._unavailable != unavailable
 
     def _tried(self, turn: Turn, avoid: Mask) -> Placement | Hold:
         """Return what comes of a job that the main scheduler tries: it finds limits on amounts after nodes."""
-        if turn.job.group or self._fails_by_terms(turn.job, avoid):
+        if turn.job.group or self._fails_by_terms(turn.job, avoid, by_main=True):
             return Hold(ROOM, "")
         if turn.barred is not None:
             return turn.barred
@@ -167,8 +176,9 @@ class Turns:
         """
         if turn.later and self.gate.room_for_tasks(turn.job) == 0:
             return Hold(ROOM, "")
-        later = turn.later or self._fails_by_terms(turn.job, self._kept_now(turn.job))
-        found = self._lacks(turn) or Hold(ROOM, "") if later else turn.barred or self._start(turn)
+        kept = self._kept_now(turn.job)
+        later = turn.later or self._fails_by_terms(turn.job, kept)
+        found = self._lacks(turn) or Hold(ROOM, "") if later else turn.barred or self._book(turn, kept)
         beyond = isinstance(found, Hold) and counted(found)
         if isinstance(found, Placement) or (found.cause != ROOM and not beyond):
             return found
@@ -238,12 +248,8 @@ class Turns:
         nodes = self.gate.ground.named(plan.where.nodes)
         if not self._exact and self.gate.wish(turn.job).gpus == 0:
             nodes = nodes | self._otherwise(turn, plan.begin_s)
-        self._space.add(*self._rounded(plan.begin_s, plan.limit_s), nodes)
+        self._space.add(*whole_minutes(plan.begin_s, plan.limit_s), nodes)
         self._plans += 1
-
-    @staticmethod
-    def _rounded(begin_s: float, limit_s: float) -> tuple[float, float]:
-        return begin_s // RESOLUTION_S * RESOLUTION_S, (begin_s + limit_s) // RESOLUTION_S * RESOLUTION_S
 
     def _otherwise(self, turn: Turn, begin_s: float) -> Mask:
         """Return the nodes that a job without GPUs may have as well, by what Slurm did before, which nobody tells.
@@ -262,20 +268,22 @@ class Turns:
             ground.history, self._soonest = past, known
         return nodes
 
-    def _fails_by_terms(self, job: Job, avoid: Mask) -> bool:
-        """Tell whether a job that counts features does not start: if one of them finds no nodes now, it does not."""
-        if not counted_apart(self.gate, job):
+    def _fails_by_terms(self, job: Job, avoid: Mask, *, by_main: bool = False) -> bool:
+        """Tell whether a job that counts features does not start: if one of them finds no nodes now, it does not.
+
+        The backfill looks for nodes of its own for each of them, also for who asks for no GPUs.
+        """
+        apart = counted_apart(self.gate, job)
+        if not apart and (by_main or self.gate.wish(job).gpus or not counts(job.request.features)):
             return False
         ways = (replace(way, usable=way.usable & ~avoid) for way in self.gate.ways(job))
-        return self._by_terms or all(first_by_terms(self.gate, job, way, self._now) is None for way in ways)
+        return (apart and self._by_terms) or all(
+            first_by_terms(self.gate, job, way, self._now) is None for way in ways)
 
     def _kept_now(self, job: Job) -> Mask:
         """Return the nodes that are kept for others while a job would run that starts now."""
         limit_s = max((way.limit_s for way in self.gate.ways(job)), default=0.0)
         return self._space.kept(self.gate.now_s, self.gate.now_s + limit_s)
-
-    def _start(self, turn: Turn) -> Placement | Hold:
-        return self._book(turn, self._kept_now(turn.job))
 
     def _book(self, turn: Turn, avoid: Mask | None, *, by_main: bool = False) -> Placement | Hold:
         """Start a job and note when it gives back what it takes; or return why it does not start."""
@@ -330,7 +338,7 @@ class Turns:
             if from_s > last_s:
                 break
             usable, end_s = self.gate.usable_from(job, way, from_s) & alone, from_s + way.limit_s
-            later_s = self._later(job, way, usable, from_s, end_s)
+            later_s = tries_again(self.gate, self._space, job, replace(way, usable=usable), (from_s, end_s))
             usable = usable & ~self._space.kept(from_s, end_s)
             found = self._first(job, replace(way, usable=usable)) if able(usable) else None
             begin_s = np.inf if found is None else max(found[0], from_s)
@@ -340,21 +348,11 @@ class Turns:
                 continue
             if found is None or begin_s > last_s:
                 break
-            kept = self._space.overlapped(*self._rounded(begin_s, way.limit_s))
+            kept = self._space.overlapped(*whole_minutes(begin_s, way.limit_s))
             if begin_s <= self.gate.now_s or not (kept & self.gate.ground.named(found[1].nodes)).any():
                 return Plan(begin_s, found[1], way.limit_s, heard_s)
             from_s = begin_s
         return Plan(heard_s=heard_s if heard_s <= last_s else np.inf)
-
-    def _later(self, job: Job, way: PartitionNodes, usable: Mask, begin_s: float, end_s: float) -> float | None:
-        """Return when to try again: once a plan or, where the job's partition meets one, any reservation ends."""
-        gate, members = self.gate, self.gate.ground.members(way.partition)
-        moments = [self._space.later(usable, begin_s, end_s)]
-        met = (gate.reservations[name] for name in gate.meets(job, begin_s, end_s))
-        if any((gate.ground.named(one.nodes) & members).any() for one in met):
-            moments += [-(-one.end_s // RESOLUTION_S) * RESOLUTION_S + 1
-                        for one in gate.reservations.values() if one.end_s >= begin_s]
-        return min((moment for moment in moments if moment is not None), default=None)
 
     def _able(self, job: Job, way: PartitionNodes) -> Callable[[Mask], bool]:
         """Return what tells whether a job would fit on some nodes if nothing ran there, as far as can be told soon."""

@@ -32,6 +32,8 @@ NOT_SURE = Hold(UNKNOWN, "unknown: which nodes are kept for jobs that count feat
 NOT_NAMED = Hold(UNKNOWN, "unknown: whether it starts once nodes are named for all who are to start is not known")
 APART = Hold(UNKNOWN, "unknown: whether it can start is not known: Slurm looks for each of the features that it counts "
                       "by itself, with all the GPUs that it asks for")
+TOO_FEW = Hold(UNKNOWN, "unknown: whether it starts on so few nodes is not known: Slurm's backfill looks for each of "
+                        "the features that it counts on nodes of their own")
 ITSELF = Hold(UNKNOWN, "unknown: whether it asks for few switches (TopologyPlugin) is not known")
 MOST_SUPPOSED = 3
 """Jobs for which it is tried both ways whether they ask for few switches."""
@@ -71,9 +73,16 @@ def _compared(gate: Gate, planning: bool, line: Sequence[Turn], told: dict[int, 
                  for few in product((0, 1), repeat=len(supposed))]
         doubts.append((_not_asked(supposed[0]), [
             Turns(_supposing(_after(gate, USUAL), some), planning, pins).walk(line) for some in asked]))
+    few = {turn.row for turn in line if _on_few(told.get(turn.row), turn.job)}
     for doubt, others in doubts:
-        told = {row: _agreed(found, [other.get(row) for other in others], doubt) for row, found in told.items()}
+        told = {row: _agreed(found, [other.get(row) for other in others], TOO_FEW if row in few else doubt)
+                for row, found in told.items()}
     return told
+
+
+def _on_few(found: Placement | Hold | None, job: Job) -> bool:
+    """Tell whether a job starts on fewer nodes than it counts features."""
+    return isinstance(found, Placement) and len(found.nodes) < sum(count for _, count in counts(job.request.features))
 
 
 def _untold(gate: Gate, turn: Turn) -> bool:

@@ -77,13 +77,20 @@ class Round:
     """Jobs about which the two sources give different advice."""
     fault: str = ""
     """Why there is no advice at all."""
+    taken_s: float = float("inf")
+    """When Slurm was read for the advice."""
+    late: bool = False
+    """Whether the advice was old by the time that it was followed: plans begin at whole minutes, jobs end meanwhile."""
 
 
 def play(slurm: Slurm, cluster: Cluster, seed: int, jobs: int) -> Round:
-    """Play one round of so many submissions, and again where a node failed to launch what Slurm had started."""
+    """Play one round of so many submissions, and again where advice was old or a node launched nothing.
+
+    Policies are compiled for the first advice, for minutes on a busy machine.
+    """
     for _ in range(MOST_PLAYS):
         played = _play(slurm, cluster, seed, jobs)
-        if not any(case.description.startswith("launch failed") for case in played.cases):
+        if not played.late and not any(case.description.startswith("launch failed") for case in played.cases):
             break
     return played
 
@@ -103,6 +110,7 @@ def _play(slurm: Slurm, cluster: Cluster, seed: int, jobs: int) -> Round:
     _advise(slurm, played)
     _pin(slurm, played)
     slurm.lasting = running
+    played.late = time.time() - played.taken_s > MOST_AGE_S
     slurm.release(ACTING if cluster.planning else HEEDLESS)
     slurm.settle()
     _look(slurm, played)
@@ -196,12 +204,9 @@ def _advise(slurm: Slurm, played: Round) -> None:
     """Take advice from what the commands tell; note where slurmrestd's answer leads to another."""
     policy = PLANNING if played.cluster.planning else HEEDLESS_POLICY
     try:
-        for _ in range(2):
-            read = snapshots(slurm, played.cluster)
-            told, rest = (advice_of(read[kind], read[kind].time_s, policy) for kind in ("slurm_cli", "slurm_rest"))
-            # Policies are compiled the first time, for minutes on a busy machine: by then jobs have ended meanwhile.
-            if time.time() - read["slurm_cli"].time_s < MOST_AGE_S:
-                break
+        read = snapshots(slurm, played.cluster)
+        played.taken_s = read["slurm_cli"].time_s
+        told, rest = (advice_of(read[kind], read[kind].time_s, policy) for kind in ("slurm_cli", "slurm_rest"))
     except ValueError as error:
         played.fault = str(error)  # a difference like others: the judge goes on and tells of it
         return

@@ -61,6 +61,8 @@ class Slurm:
 
         self.lasting: list[str] = []
         """Jobs that run before a round and stay until its end."""
+        self.asleep_s = 0
+        """How long the backfill sleeps after its first round since it was released."""
 
     def others(self) -> list[str]:
         """Return the jobs that came after those that last."""
@@ -101,10 +103,12 @@ class Slurm:
         """Let both schedulers act again, the main one first.
 
         So it is at any site: it looks as soon as a job comes or ends, the backfill every 30 s. Released together, each
-        of them comes first half the time, as both wake once a second.
+        of them comes first half the time, as both wake once a second. Once it has run the backfill sleeps for its
+        interval, whatever the configuration says meanwhile.
         """
         rounds, waited_s = self._cycles()[1], int(time.time()) - self._last_backfill()
-        self.schedule(parameters.replace("bf_interval=1", f"bf_interval={waited_s + HEAD_START_S}"))
+        self.asleep_s = waited_s + HEAD_START_S
+        self.schedule(parameters.replace("bf_interval=1", f"bf_interval={self.asleep_s}"))
         wait_for(lambda: self._cycles()[1] > rounds or not _waiting(self.states()))
         self.schedule(parameters)
 
@@ -120,7 +124,7 @@ class Slurm:
     def settle(self, *, backfill: bool = True) -> dict[str, tuple[str, str]]:
         """Wait until two rounds of the scheduler, and of the backfill, have changed nothing; return the states."""
         states, cycles = self.states(), self._cycles()
-        deadline = time.monotonic() + SETTLES_WITHIN_S
+        deadline = time.monotonic() + SETTLES_WITHIN_S + self.asleep_s
         while time.monotonic() < deadline:
             time.sleep(0.3)
             found, passed = self.states(), self._cycles()

@@ -344,3 +344,45 @@ def test_who_counts_features_is_planned_though_it_breaks_a_limit_if_the_last_of_
         others = [replace(job, account="root") for job in (runs("9", "b", 8), *stopped, last)]
         told.append(advised(PLANS, nodes, first, *others, associations=few))
     assert [(one["1"].cause, one["2"].action) for one in told] == [("limit", "hold"), ("limit", "start")]
+
+
+def test_the_main_scheduler_withholds_nodes_that_are_named_in_vain_from_those_behind():
+    """1 is withheld a, which it names beside b, which is reserved; so 2 cannot have a and c, and 3 starts on c."""
+    kept = Reservation("r", ("b",), NOW - 60, NOW + 86400, users=("root",))
+    told = {}
+    for state in (NodeState.RESERVED, NodeState.DRAINED):
+        nodes = [node("a"), node("b", state=state, reservation="r" * (state is NodeState.RESERVED)),
+                 node("c", partitions=("p", "q"))]
+        first = waits("1", 1, nodes=2, required=("a", "b"), priority=9.0, reason=WaitReason.NODES_UNAVAILABLE,
+                      reason_text="ReqNodeNotAvail")
+        jobs = (first, waits("2", 1, nodes=2, required=("a", "c"), priority=5.0),
+                replace(waits("3", 8, required=("c",), priority=1.0), partition="q"))
+        said = advised(GREEDY, nodes, *jobs, reservations=(kept,) if state is NodeState.RESERVED else ())
+        told[state] = {number: one.action for number, one in said.items()}
+    assert told == {NodeState.RESERVED: {"1": "hold", "2": "hold", "3": "start"},
+                    NodeState.DRAINED: {"1": "hold", "2": "start", "3": "hold"}}
+
+
+def test_slurms_backfill_looks_for_nodes_of_their_own_for_each_feature_that_a_job_counts():
+    """Main would start 1 on a, which has both; the backfill finds a for x, and then b for y unless a is named."""
+    told = {}
+    for stops in (False, True):
+        for features in ((), ("y",)):
+            busy, stopped = stopping()
+            nodes = [node("a", features=("x", "y")), node("b", features=features), busy]
+            first = waits("1", 0, features="x*1&y*1", priority=5.0)
+            said = advised(GREEDY, nodes, first, *stopped) if stops else advised(GREEDY, nodes, first)
+            told[stops, features] = said["1"]
+    assert {key: said.action for key, said in told.items()} == {
+        (False, ()): "start", (False, ("y",)): "start", (True, ()): "hold", (True, ("y",)): "unknown"}
+    assert "on nodes of their own" in told[True, ("y",)].reason
+
+
+def test_who_counts_more_features_than_it_takes_nodes_starts_on_a_node_that_has_them_all():
+    """As ``-N2 -n1 -C 'x*1&y*1'`` asks for, of which sbatch makes one node."""
+    nodes = [node("a", features=("x",)), node("b", features=("x", "y")), node("c", features=("y",))]
+    told = [advised(GREEDY, nodes[:few], waits("1", 0, features="x*1&y*1", details=Details(most_nodes=1)))["1"]
+            for few in (3, 1)]
+    assert [said.action for said in told] == ["start", "hold"]
+    assert told[0].placement.nodes == ("b",)
+    assert "can never run" in told[1].reason
