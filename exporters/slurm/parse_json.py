@@ -296,9 +296,8 @@ def _exit_code(raw: Fields) -> int | None:
     """Return the exit code, negative for a signal: older versions give the raw wait status."""
     told = raw.part("exit_code") if raw.is_object("exit_code") else None
     if told is not None and "return_code" in told:
-        code, signal = told.integer("return_code"), told.part("signal")
-        number = signal.integer("id") or signal.integer("signal_id")  # ``id`` from data_parser v0.0.40 on
-        return -number if code is None and number else code
+        signal = told.part("signal").integer("id") or told.part("signal").integer("signal_id")  # up to v0.0.39
+        return -signal if signal and told.integer("return_code") is None else told.integer("return_code")
     status = raw.integer("exit_code")
     return None if status is None else os.waitstatus_to_exitcode(status & 0xFFFF)
 
