@@ -49,7 +49,7 @@ class Limits:
         self._partition_qos = {partition.name: partition.qos for partition in snapshot.partitions}
         self._models = {node.name: node.gpu_model for node in snapshot.nodes}
         self._now_s = snapshot.time_s
-        ceilings = [one.ceilings for one in (*self._qos.values(), *self._associations.values())]
+        ceilings = [*(one.ceilings for one in rules.qos or ()), *(one.ceilings for one in rules.associations or ())]
         self._charges = {partition.name: dict(partition.billing_weights) for partition in snapshot.partitions
                          if partition.billing_weights is not None} if any(map(_on_billing, ceilings)) else {}
         """By partition what is charged for each resource, where a ceiling is on that."""
@@ -87,9 +87,8 @@ class Limits:
         """Return what a job uses, with what it is charged for a second where a ceiling is on that and it is known."""
         if partition not in self._charges:
             return used
-        held = {name: np.float64(amount) for name, amount in used.items()}
-        held.setdefault("cpu", np.float64(0.0))
-        return {**used, "billing": float(np.trunc(billed(self._charges[partition], held, self._flags)))}
+        held = {name: np.array([amount], np.float64) for name, amount in {"cpu": 0.0, **used}.items()}
+        return {**used, "billing": float(np.trunc(billed(self._charges[partition], held, self._flags))[0])}
 
     def _left_s(self, job: Job) -> float | None:
         """Return for how long a job that runs, or starts now, may still run; None where it has no time limit."""
