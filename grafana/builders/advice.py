@@ -303,7 +303,8 @@ def _elastic() -> Row:
                    "Nothing is said of these.", f"sum(idlewatt_elastic_unknown_jobs{{{DAEMON}}}) or {NO_ADVICE}",
                    "short", empty="no advice", tall=True)),
         (19, listing("What more or fewer GPUs would do for a job", "Change in the time that it still takes, with its "
-                     "95 % interval, and the marginal gain: speed for each GPU of the change. The data source is the throughput "
+                     "95 % interval, and the marginal gain: speed for each GPU of the change. The data source is the "
+                     "throughput "
                      "of like runs, by their GPUs' activity (which flatters large sizes), or as configured. Slurm "
                      "lets no running job grow: idlewatt advise --elastic says what it takes. No more than 50 jobs.",
                      (*times, beside(f"idlewatt_elastic_marginal_gain_ratio{{{DAEMON}}}")),
@@ -338,7 +339,8 @@ def _allocation() -> Row:
                      (info, *cpus, *(beside(f'idlewatt_allocation_sooner_ratio{{{DAEMON}, bound="{bound}"}}')
                                      for bound in ("estimate", "low"))),
                      {"job_id": "Job", "node": "Node", "Value #B": "CPUs", "Value #C": "Advised",
-                      "Value #D": "Sooner by", "Value #E": "At least", "basis": "Data source", "reason": "What and why"},
+                      "Value #D": "Sooner by", "Value #E": "At least", "basis": "Data source",
+                      "reason": "What and why"},
                      order="-Sooner by", special={
                          "Job": column(width=60), "Node": column(width=110), "CPUs": column(width=60),
                          "Advised": column(width=70), "Sooner by": column("percentunit", width=85),
