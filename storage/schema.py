@@ -27,8 +27,7 @@ from . import configuration_schema, energy_schema, follow_schema, notice_schema
 metadata = MetaData(naming_convention={
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_name)s",
-    "pk": "pk_%(table_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s", "pk": "pk_%(table_name)s",
 })
 
 # SQLite numbers rows by itself only in a column of exactly the type INTEGER.
