@@ -49,7 +49,7 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
         seen = ground if starts else ground.empty()
         features = job.request.features
         ground.weights[:, members & ground.featured(features, wish.least) if features else members] = LOOKED_AT
-        able = members & seen.suited(job, wish, job.request.features) & ~stopped
+        able = members & seen.suited(job, wish, job.request.features) & seen.shared(wish, job.user) & ~stopped
         weigh(seen, wish, seen.capacity(wish, able, wish.least)[0])
         if out_of_reach(job):
             continue
@@ -75,7 +75,7 @@ def look_at(gate: Gate, job: Job, ground: Ground) -> None:
     """Let a job that is tried on what is free leave its weights behind."""
     wish = gate.wish(job)
     for way in gate.ways(job):
-        able = way.usable & ground.suited(job, wish, job.request.features)
+        able = way.usable & ground.suited(job, wish, job.request.features) & ground.shared(wish, job.user)
         weigh(ground, wish, ground.capacity(wish, able, wish.least)[0])
 
 

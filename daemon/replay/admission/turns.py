@@ -185,7 +185,8 @@ class Turns:
         lacking, now_s = self._lacks(turn), self.gate.now_s
         # Where nothing is planned, nodes are kept for whom Slurm finds nodes now, but fails to start there.
         counting = bool(counts(turn.job.request.features))
-        looks = beyond and (self._weighing or counting)
+        limited = beyond or (self._planning and lacking is not None and counted(lacking))
+        looks = limited and (self._weighing or counting)
         if looks or (lacking is None and (self._planning or counting)):
             plan = self._begin(turn, now_s)
             if lacking is None and not beyond and (self._planning or plan.begin_s <= now_s):
