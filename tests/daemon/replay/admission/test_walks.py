@@ -378,23 +378,23 @@ def test_slurms_backfill_looks_for_nodes_of_their_own_for_each_feature_that_a_jo
     assert "on nodes of their own" in told[True, ("y",)].reason
 
 
-def test_who_counts_more_features_than_it_takes_nodes_starts_on_a_node_that_has_them_all():
+def test_who_counts_more_features_than_it_takes_nodes_can_run_on_a_node_that_has_them_all():
     """As ``-N2 -n1 -C 'x*1&y*1'`` asks for, of which sbatch makes one node."""
-    nodes = [node("a", features=("x",)), node("b", features=("x", "y")), node("c", features=("x", "y"))]
-    told = [advised(GREEDY, nodes[:few], waits("1", 0, features="x*1&y*1", details=Details(most_nodes=1)))["1"]
-            for few in (3, 1)]
-    assert [said.action for said in told] == ["start", "hold"]
-    assert told[0].placement.nodes == ("b",)
-    assert "can never run" in told[1].reason
+    busy = [node(name, features=("x", "y"), cpus_allocated=64) for name in "bc"]
+    told = [advised(GREEDY, [node("a", features=("x",)), *others],
+                    waits("1", 0, features="x*1&y*1", details=Details(most_nodes=1)))["1"] for others in (busy, ())]
+    assert ["can never run" in said.reason for said in told] == [False, True]
 
 
 def test_slurm_looks_for_later_nodes_of_who_finds_no_room_and_breaks_a_limit_on_gpus_besides():
     """Once a and b are free alike 2 is planned on a, and 3 does not delay it on b, of which more is free now."""
-    few = (Association("few", ceilings=Ceilings(group=(("gpu", 9.0),))), Association("root"))
-    first, second = waits("1", 8, nodes=2, priority=9.0, account="few"), waits("2", 0, priority=8.0, account="root")
-    alone = [replace(job, request=replace(job.request, gpus=gpus, exclusive=True))
-             for job, gpus in ((first, 16), (second, 0))]
+    few = (Association("few", ceilings=Ceilings(group=(("gpu", 2.0),))), Association("root"))
+    before = replace(waits("4", 1, priority=10.0, account="few"), partition="q")
+    both = waits("1", 2, nodes=2, priority=9.0, account="few"), waits("2", 0, priority=8.0, account="root")
+    alone = [replace(job, request=replace(job.request, gpus_per_node=None, exclusive=True)) for job in both]
     last = replace(waits("3", 1, required=("b",), priority=5.0, account="root"), limit_s=9000.0)
     busy = [replace(job, account="root") for job in (runs("8", "a", 6), runs("9", "b", 3))]
-    told = advised(PLANS, [node("a", gpus_allocated=6), node("b", gpus_allocated=3)], *busy, *alone, last, associations=few)
-    assert {number: said.action for number, said in told.items()} == {"1": "hold", "2": "hold", "3": "start"}
+    nodes = [node("a", gpus_allocated=6), node("b", gpus_allocated=3), node("c", partitions=("q",))]
+    told = advised(PLANS, nodes, *busy, before, *alone, last, associations=few)
+    assert {number: said.action for number, said in told.items()} == {
+        "4": "start", "1": "hold", "2": "hold", "3": "start"}
