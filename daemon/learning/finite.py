@@ -60,7 +60,8 @@ def _inner(part: object) -> Iterable[object]:
         return (*part.keys(), *part.values())
     if isinstance(part, list | tuple | Set | deque):
         return part
-    return (inner for _, inner in _attributes(part))
+    # A single number of a part is what it remembers, such as its last loss: weights stand in arrays and lists.
+    return (inner for _, inner in _attributes(part) if not isinstance(inner, float))
 
 
 def _attributes(part: object) -> Iterator[tuple[str, object]]:

@@ -30,7 +30,7 @@ NO_AGENT = {
     *(f"learning: Agents in use {letter}" for letter in "ABC"), "learning: Days worse than the scheduler A",
     *(f"learning: Best agent on held-out history {letter}" for letter in "AB"), "learning: Drift of waiting jobs A",
     "learning: Active agent abstains A", "learning: Age of the active agent A",
-    "learning: Last judgement of agents A",
+    "learning: Last judgement of agents A", *(f"learning: Candidates to advise {letter}" for letter in "BCD"),
     *(f"learning: Policies on held-out history {letter}" for letter in "ABCDEFGHIJK"), "learning: Regret of policies A",
     "learning: Rounds without advice A", "learning: Training curves A", "learning: Trainings of agents A",
     "GpuAdviceAgentAbstains: idlewatt_abstaining", "GpuAdviceAgentDemoted: idlewatt_policy_info",

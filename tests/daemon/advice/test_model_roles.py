@@ -180,7 +180,7 @@ def test_a_promoted_agent_advises_once_a_child_has_compiled_it_and_is_told_every
     assert facts.abstaining == {model: 0}
     assert facts.model_info == {(model, "1"): 1}
     assert facts.training_score_ratio == {(model, "0.50"): 0.9, (model, "1.00"): 0.8}
-    (row,) = view.models()
+    (row,) = [one for one in view.models() if one.model == model]
     assert (row.model, row.state, row.by, row.source, row.abstains) == (model, "active", "operator", "made up", "")
     assert [(one.model, one.decision) for one in view.decisions()] == [(model, "promote")]
     with service._history.read_only(service.settings.storage.url) as reader:

@@ -33,7 +33,7 @@ def snapshot(more=0):
 def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_path):
     life = Life(tmp_path, "gist_mdrl")
     verdict = life.train(material(), INCUMBENT, steps=2)
-    assert {row.policy for row in verdict.rows} >= {life.name, INCUMBENT, "random-feasible"}
+    assert {row.policy for row in verdict.rows} >= {life.name, INCUMBENT, "random-feasible"}, verdict
     seen = snapshot()
     assert life.name in life.run("models")
     assert life.advise(seen).active == FALLBACK
