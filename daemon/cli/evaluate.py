@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--cluster", metavar="NODESxGPUS|FILE.yaml",
               help="Cluster of a trace: 64x8 or a YAML file. A recorded history has its own.")
 @click.option("--trace-format", help="Format of the trace, where it is not recognised.")
-@click.option("--incumbent", help="Baseline policy: the scheduler's own.  [the configuration's]")
+@click.option("--incumbent", help="The policy that others are compared with.  [the configuration's]")
 @click.option("--seed", type=click.IntRange(0), help="Random seed.  [that of its training, so that both say the same]")
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="Output format.")

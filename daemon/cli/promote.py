@@ -11,7 +11,7 @@ from ._store import decide, found, store, uses_models
 
 @click.command("promote", short_help="Make a model active.")
 @click.argument("model")
-@click.option("--reason", default="", help="Reason for the record; required for a model that has not passed promotion.")
+@click.option("--reason", default="", help="Why, for the record; required for a model that has not passed promotion.")
 @uses_models
 def command(model: str, reason: str, config_file: Path, folder: Path | None) -> None:
     """Make MODEL (kind@version, or a kind for its newest) active; the model that is active now continues in the shadow.

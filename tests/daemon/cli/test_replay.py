@@ -110,7 +110,8 @@ def test_overload_and_missing_limits_are_warned_of(replay):
         f"{job},{10 * job},100,8,,u,all\n" for job in range(20))).stderr
     assert "warning: overload: the jobs ask for 10.53 times the GPU time" in warned
     assert "warning: 100% of the jobs have no time limit, which sjf-limit" in warned
-    quiet = replay("--cluster", "64x8", "--policy", "sjf-limit").stderr
+    quiet = replay("--cluster", "64x8", "--policy", "sjf-limit", source=HEAD + "".join(
+        f"{job},{10 * job},100,8,{1000 + 37 * (job * 7 % 20)},u,all\n" for job in range(20))).stderr
     assert "warning" not in quiet
 
 

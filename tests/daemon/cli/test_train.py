@@ -161,7 +161,7 @@ def test_promotion_and_demotion_are_recorded_decisions(trained):
     trained.train("--seed", "2")
     newer = trained.rows()[0]["model"]
     trained.run("promote", newer, "--reason", "newer")
-    assert {row["model"]: row["state"] for row in trained.rows()} == {newer: "active", name: "shadow"}
+    assert {row["model"]: row["state"] for row in trained.rows()} == {newer: "active", name: "candidate"}
     assert trained.run("demote", newer, "--reason", "large jobs wait").exit_code == 0
     assert trained.rows()[0]["state"] == "demoted"
 

@@ -69,7 +69,7 @@ def test_no_summary_of_a_command_is_cut():
 
 
 MEANING = {
-    "--account": "Only this account", "--check": "", "--cluster": "What a trace ran on",
+    "--account": "Only this account", "--check": "", "--cluster": "Cluster of a trace: 64x8",
     "--config.file": "Configuration ",
     "--dir": "Folder ", "--engine": "How ", "--format": "Output format", "--from": "Jobs to ",
     "--incumbent": "The policy ",
