@@ -35,7 +35,7 @@ def test_closed_windows_are_published_by_policy_with_the_simulators_own_error(ri
     assert all(joules > 0 for joules in facts.simulated_energy_joules_total.values())
     assert abs(facts.simulation_energy_error_ratio) < 0.25
     assert set(facts.simulated_wait_seconds_total) == set(facts.simulated_energy_joules_total)
-    assert abs(facts.simulation_wait_error_ratio) < 0.5
+    assert facts.simulation_wait_error_ratio is None, "fewer than ten jobs have waited"
     service.counterfactual()  # nothing more has closed
     assert published(service).simulated_energy_joules_total == facts.simulated_energy_joules_total
     rig.watch(service, 1800.0, STEP_S)
