@@ -46,7 +46,7 @@ class Fleet:
         """Return the facts, and how the server and its nodes fared."""
         clock.now = NOW
         with responses.RequestsMock() as mock:
-            mock.add_callback(responses.GET, f"{SERVER}/api/v1/query", self.answer)
+            mock.add_callback(responses.GET, f"{SERVER}/api/v1/query", self.answer, content_type="application/json")
             source = PrometheusConfig(url=SERVER, **options).build(clock)
             return source.read(), source.health()
 

@@ -11,7 +11,6 @@ SHARED = {
                 "tests/daemon/agents/maifs/"),
     "url": ("tests/daemon/test_recorded_watts.py",),
     "lived": ("tests/daemon/test_recorded_speeds.py", "tests/daemon/learning/test_nightly.py"),
-    "years": ("tests/daemon/learning/test_evidence.py",),
     "page": ("tests/daemon/test_report.py",),
     "chromium": ("tests/daemon/web/test_browser.py",),
     "trees": ("tests/test_house.py",),

@@ -23,6 +23,8 @@ SMALL = {"nodes": 2, "daily": 40}
 YEARS = 24
 """Of each null; a year takes a thirtieth of a second."""
 
+pytestmark = pytest.mark.xdist_group("years")  # made once, for all tests that look at them
+
 
 def test_against_itself_nothing_differs_and_there_is_nothing_to_be_unsure_of():
     found = compared(np.ones(10), np.ones(10))
