@@ -21,8 +21,9 @@ from ...storage.values import finite
 from ..agents.histories import Material, recorded
 from ..agents.kinds import Progress
 from ..learning.evidence import Comparison
-from ..learning.promotion import PolicyFigures, Verdict, heard
+from ..learning.promotion import heard
 from ..learning.training import TrainingJob
+from ..learning.verdict import PolicyFigures, Verdict
 from ..recorded_speeds import unplaced
 from ..recorded_watts import site_watts
 from ..replay.cluster import ClusterError

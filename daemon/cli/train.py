@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ..agents.histories import Split
     from ..agents.tracking import TensorBoard
     from ..learning.models import ModelStore, StoredModel
-    from ..learning.promotion import Verdict
     from ..learning.training import TrainingDirectory, TrainingJob, TrainingRun
+    from ..learning.verdict import Verdict
 
 
 ALL_BUDGET_S = 240.0

@@ -8,30 +8,12 @@ every way but the first asks besides, that nobody be slower, takes the whole err
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .evidence import Comparison
-from .promotion_criteria import PromotionCriteria
-
-if TYPE_CHECKING:
-    from .promotion import Verdict
-
-COMPLETION, ENERGY, UTILIZATION = "completion time", "energy", "utilization"
-AFTER_ENERGY = frozenset({"energy", "energy_wasted"})
-"""Weights of an objective that make energy count."""
-
-
-def ways(objective: str, terms: PromotionCriteria) -> tuple[str, ...]:
-    """Return by what a candidate with this objective may be promoted.
-
-    Energy is a way where the site powers empty nodes down, for then the policy decides which are empty, and for
-    candidates that are after it; elsewhere the same jobs take nearly the same energy in any order.
-    """
-    after = set(objective.split("+"))
-    return (COMPLETION, *([ENERGY] if terms.power_down_s is not None or after & AFTER_ENERGY else []),
-            *([UTILIZATION] if UTILIZATION in after else []))
+from .promotion_criteria import ENERGY, UTILIZATION, PromotionCriteria
+from .verdict import Verdict
 
 
 def share(found: Verdict) -> float:

@@ -42,7 +42,7 @@ from ..simulator_error import Fidelity, check
 from .candidates import LISTED, listed
 from .models import ModelError, ModelStore, StoredModel, speeds_of
 from .pairs import Exam, Pair, replayed
-from .promotion import Verdict, judge
+from .promotion import judge
 from .promotion_criteria import TRIALS
 from .training import (
     ModelLimit,
@@ -66,6 +66,7 @@ from .trials import (
     shortlisted,
     trials,
 )
+from .verdict import Verdict
 
 COOLING_S = 7 * DAY_S
 """For so long after a demotion nothing is promoted but by an operator: the next agent learned from the same days."""
@@ -116,7 +117,7 @@ class NightDecisions:
                 stretches = held_out(self.material, since_s)
             except TooLittle:
                 continue
-            if wrong := next(filter(None, (unfit(name, one.workload) for one in stretches)), ""):
+            if wrong := unfit(name, *(one.workload for one in stretches)):
                 self.ledger.decide(Promotion(self.task.now_s, name, Decision.REFUSE, "nightly", wrong))
                 continue
             found = judge(named(name), self.task.incumbent, (), stretches, fidelity=self.fidelity, terms=terms)

@@ -12,6 +12,10 @@ _SET = TermsSettings()
 
 ON, DOWN = "all nodes on", "empty nodes powered down"
 """How energy is counted."""
+COMPLETION, ENERGY, UTILIZATION = "completion time", "energy", "utilization"
+"""By what a candidate may earn its place."""
+AFTER_ENERGY = frozenset({"energy", "energy_wasted"})
+"""Weights of an objective that make energy count."""
 
 ERROR = 0.025
 """Probability, in a year of nights, that anything at all is promoted which is no better than the incumbent."""
@@ -55,6 +59,16 @@ class PromotionCriteria:
     def counted(self) -> tuple[str, str]:
         """Return how energy is counted as the site runs, and the other way."""
         return (ON, DOWN) if self.power_down_s is None else (DOWN, ON)
+
+    def ways(self, objective: str) -> tuple[str, ...]:
+        """Return by what a candidate with this objective may be promoted.
+
+        Energy is a way where the site powers empty nodes down, for then the policy decides which are empty, and for
+        candidates that are after it; elsewhere the same jobs take nearly the same energy in any order.
+        """
+        after = set(objective.split("+"))
+        return (COMPLETION, *([ENERGY] if self.power_down_s is not None or after & AFTER_ENERGY else []),
+                *([UTILIZATION] if UTILIZATION in after else []))
 
     @classmethod
     def of(cls, settings: Sections) -> Self:

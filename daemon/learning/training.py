@@ -33,8 +33,9 @@ from .members import Engine, alone, of_seeds, processes
 from .members import train as train_members
 from .members_ray import side_by_side
 from .models import SPEEDS, ModelStore, StoredModel
-from .promotion import HEURISTICS, PolicyFigures, Verdict, judge
+from .promotion import HEURISTICS, judge
 from .promotion_criteria import ASSUMED, PromotionCriteria
+from .verdict import PolicyFigures, Verdict
 
 INCUMBENT = "fifo+first-fit+easy"
 ORDER = "order.json"

@@ -106,8 +106,8 @@ class Prospect:
 
 def fit(stretches: Sequence[Stretch]) -> tuple[Prospect, ...]:
     """Return all combinations of heuristics with what speaks against them on this history, without any replay."""
-    return tuple(Prospect(name, next(filter(None, (unfit(name, one.workload) for one in stretches)), ""))
-                 for name in COMBINATIONS)
+    history = [one.workload for one in stretches]
+    return tuple(Prospect(name, unfit(name, *history)) for name in COMBINATIONS)
 
 
 def prospects(earlier: Sequence[Stretch], incumbent: str) -> tuple[Prospect, ...]:

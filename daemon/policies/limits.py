@@ -18,14 +18,14 @@ WITHOUT = {"wfp3": "goes by waits and sizes alone here"}
 """What becomes of an order whose limits tell nothing, where that is not first come, first served."""
 
 
-def unfit(policy: str, work: Workload) -> str:
-    """Return why a policy is no candidate on this history; '' when nothing speaks against it."""
+def unfit(policy: str, *history: Workload) -> str:
+    """Return why a policy is no candidate on a history, stretch by stretch; '' when nothing speaks against it."""
     order = parse(policy).order.name
     if parse(policy).order.oracle:
         return f"{order} knows true run times"
     if order not in BY_LIMIT | UNLESS_PREDICTED:
         return ""
-    spoilt = (fault for fault in faults(work) if _spoils(fault, order, work))
+    spoilt = (fault for work in history for fault in faults(work) if _spoils(fault, order, work))
     return next((f"{fault.said}: {_becomes(order, fault)}" for fault in spoilt), "")
 
 

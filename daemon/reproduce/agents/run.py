@@ -12,8 +12,9 @@ from ...agents.checkpoint import write
 from ...agents.histories import split
 from ...agents.kinds import TrainingConfig, TrainingError
 from ...agents.lessons import WAY
-from ...learning.promotion import HEURISTICS, Verdict, judge
+from ...learning.promotion import HEURISTICS, judge
 from ...learning.training import INCUMBENT, kind_of
+from ...learning.verdict import Verdict
 from ..failures import SettingError
 from ..progress import completed, processes, resumable
 from ..report import write_report

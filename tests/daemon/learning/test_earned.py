@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from gate_trials import Looks
 
-from idlewatt.daemon.learning.earned import COMPLETION, ENERGY, UTILIZATION, not_better, share, ways, why
+from idlewatt.daemon.learning.earned import not_better, share, why
 from idlewatt.daemon.learning.evidence import FINE_RATES, NOTHING, USE_RATES, Comparison
-from idlewatt.daemon.learning.promotion import DOWN, ON, Verdict
-from idlewatt.daemon.learning.promotion_criteria import PromotionCriteria
+from idlewatt.daemon.learning.promotion_criteria import COMPLETION, DOWN, ENERGY, ON, UTILIZATION, PromotionCriteria
+from idlewatt.daemon.learning.verdict import Verdict
 from idlewatt.storage.promotions import Decision
 
 TERMS = PromotionCriteria(error=1 / 320)
@@ -24,7 +24,7 @@ INCUMBENT = "fifo"
     ("utilization+energy", POWERED, (COMPLETION, ENERGY, UTILIZATION))])
 def test_only_ways_that_are_open_to_the_candidate_at_the_site_share_the_error(objective, terms, open_ways):
     found = Verdict("a@1", Decision.SHADOW, (), INCUMBENT, INCUMBENT, objective=objective, terms=terms)
-    assert ways(objective, terms) == found.ways == open_ways
+    assert terms.ways(objective) == found.ways == open_ways
     assert share(found) * len(open_ways) == pytest.approx(terms.error)
 
 

@@ -27,11 +27,11 @@ from idlewatt.daemon.learning import nightly, training_scheduler
 from idlewatt.daemon.learning.candidates import STATES, candidates
 from idlewatt.daemon.learning.models import ModelStore, speeds_of
 from idlewatt.daemon.learning.nightly import COOLING_S, NightDecisions, too_soon
-from idlewatt.daemon.learning.promotion import Verdict
 from idlewatt.daemon.learning.promotion_criteria import TRIALS, PromotionCriteria
 from idlewatt.daemon.learning.training import SHADOWS, TrainingDirectory
 from idlewatt.daemon.learning.training_scheduler import NIGHT, TASK, TrainingScheduler, TrainingTask, last_night
 from idlewatt.daemon.learning.trials import COMBINATIONS, TRIED, Tried, agent_on_trial, no_turn, trials
+from idlewatt.daemon.learning.verdict import Verdict
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
 from idlewatt.storage.promotions import Decision, Promotion, active_model, states

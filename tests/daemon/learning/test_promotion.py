@@ -11,8 +11,8 @@ from idlewatt.daemon.agents.scorer.agent import MEMBERS, Scorer
 from idlewatt.daemon.agents.scorer.network import SIZE
 from idlewatt.daemon.learning import earned, promotion
 from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, NOTHING, USE_RATES, compared
-from idlewatt.daemon.learning.promotion import DOWN, ON, judge
-from idlewatt.daemon.learning.promotion_criteria import PromotionCriteria
+from idlewatt.daemon.learning.promotion import judge
+from idlewatt.daemon.learning.promotion_criteria import DOWN, ON, PromotionCriteria
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, SiteSpeeds, SpeedCell, SpeedGroup

@@ -6,8 +6,8 @@ from null_sites import site
 
 from idlewatt.daemon import config
 from idlewatt.daemon.agents.kinds import Stretch
-from idlewatt.daemon.learning.promotion import DOWN, ON, judge
-from idlewatt.daemon.learning.promotion_criteria import PromotionCriteria
+from idlewatt.daemon.learning.promotion import judge
+from idlewatt.daemon.learning.promotion_criteria import DOWN, ON, PromotionCriteria
 from idlewatt.daemon.learning.training_scheduler import TrainingTask
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.state import Start
