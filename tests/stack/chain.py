@@ -53,7 +53,7 @@ class Chain:
     def run(self, *argv: str) -> str:
         """Return what a Slurm command prints."""
         done = subprocess.run(argv, env=os.environ | {"SLURM_CONF": str(self.slurm_conf)}, capture_output=True,
-                              text=True, timeout=60)
+                              text=True, errors="replace", timeout=60)  # users give jobs any bytes as names
         if done.returncode:
             raise AssertionError(f"{' '.join(argv)}: {done.stderr.strip()}")
         return done.stdout

@@ -1,7 +1,9 @@
 """The daemon on real Slurm, Prometheus and exporters: what an operator sees of the jobs that users submit."""
 
+import csv
 import math
 import operator
+import os
 import re
 import signal
 import sqlite3
@@ -20,6 +22,7 @@ from idlewatt.daemon.follow.advice import Adviser
 from idlewatt.daemon.follow.config import parse as follow_rules
 from idlewatt.daemon.follow.follower import Follower
 from idlewatt.daemon.follow.slurm import Slurm as FollowedSlurm
+from idlewatt.exporters.text import STAND_IN
 from idlewatt.storage.follow_ledger import FollowLedger
 from idlewatt.storage.records import JobState
 
@@ -30,7 +33,10 @@ ACTIVE = "limit-aged+best-fit+easy"
 NODES = ("dgx-a100-01", "dgx-a100-02", "dgx-v100-01", "dgx-v100-02")
 BEAT = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "1s", "record": "2s"}
 # Nobody waits ten minutes in a test until an idle GPU is called idle.
-IMPATIENT = {"window": "3s", "grace_batch": "1s"}
+IMPATIENT = {"window": "3s", "grace_batch": "1s", "outside_after": "4s"}
+FORGED = ("two\n999|999|big|mallory|nlp|A100|normal|COMPLETED|0:0|2026-11-20T10:00:00|2026-11-20T10:00:00|"
+          "2026-11-20T10:01:00|2026-11-20T11:01:00|90|1|gres/gpu=16|gres/gpu=16|dgx-a100-01|5|\nlines")
+"""A job's name that looks like a line of accounting about another user's job."""
 
 COMPILED_WITHIN_S = 180
 """A new machine compiles the policies before there is advice."""
@@ -233,6 +239,53 @@ def test_gpus_are_called_by_what_they_do(daemon, cluster):
         (cluster.root / "slurm/jobmap/dgx-a100-02/load").unlink()
 
 
+def test_a_busy_gpu_that_nobody_holds_is_outside_the_scheduler_and_not_wasted(daemon, cluster):
+    node, gpu = "dgx-v100-02", "5"
+    cluster.wait_for(lambda: by_class(daemon, node=node).keys() == {"idle_unallocated", "node_overhead_empty"})
+    folder = cluster.root / "slurm/jobmap" / node
+    cluster.set_load(node, 1.0)
+    (folder / gpu).write_text("whoever\n")
+    try:
+        cluster.wait_for(lambda: daemon.value("idlewatt_outside_scheduler_since_timestamp_seconds", node=node, gpu=gpu))
+        cluster.wait_for(lambda: by_class(daemon, node=node) == pytest.approx(
+            {"outside_scheduler": 279, "idle_unallocated": 7 * 55, "host_active": 1500}, rel=0.2))
+        assert daemon.value("idlewatt_power_watts", partition="V100", **{"class": "outside_scheduler"}) > 0
+        cluster.wait_for(lambda: daemon.value("idlewatt_node_wasted_power_watts", node=node)
+                         == pytest.approx(7 * 55, rel=0.2))
+        assert "outside_scheduler" not in {labels["reason"] for labels, _ in daemon.samples(
+            "idlewatt_wasted_power_watts")}
+        page = requests.get(f"{daemon.url}/", timeout=10).text
+        assert f"<code>{node}</code> GPU {gpu}:" in page.partition('id="outside"')[2]
+        assert cluster.wait_for(lambda: asked(cluster, 'sum(idlewatt_power_watts{class="outside_scheduler"}) > 0'))
+    finally:
+        (folder / gpu).unlink()
+        (folder / "load").unlink()
+    cluster.wait_for(lambda: by_class(daemon, node=node).keys() == {"idle_unallocated", "node_overhead_empty"})
+    assert daemon.samples("idlewatt_outside_scheduler_since_timestamp_seconds") == []
+
+
+def test_names_that_no_terminal_should_see_blind_nobody_and_are_shown_cleaned(daemon, cluster):
+    hostile = {b"Gr\xf6\xdfe": f"Gr{STAND_IN}{STAND_IN}e",
+               b"two\n7|7|big|mallory\x1b[2J": f"two{STAND_IN}7|7|big|mallory{STAND_IN}[2J"}
+    began = time.time()
+    for name in hostile:
+        cluster.sbatch("--hold", "-p", "A100", "--gres=gpu:a100:1", "-J", os.fsdecode(name))
+
+    cluster.wait_for(lambda: {job["name"] for job in daemon.rows("jobs", state="pending")} == set(hostile.values()))
+    (slurm,) = (row for row in daemon.rows("sources") if row["kind"] == "slurm_rest")
+    assert slurm["up"]
+    assert slurm["last_success_s"] > began
+    cluster.wait_for(lambda: not sum(value for _, value in daemon.samples("idlewatt_unmeasured_gpus")))
+    page = requests.get(f"{daemon.url}/", timeout=10)
+    assert page.status_code == 200
+    assert [name for name in hostile.values() if name not in page.text] == []
+    listed = CliRunner().invoke(main, ["jobs", "--state=pending", "--format=csv", f"--url={daemon.url}"])
+    assert (listed.exit_code, listed.exception) == (0, None)
+    assert listed.stdout.replace("\n", "").isprintable()
+    assert {row["name"] for row in csv.DictReader(listed.stdout.splitlines())} == set(hostile.values())
+    assert {row["user"] for row in csv.DictReader(listed.stdout.splitlines())} == {"nobody"}
+
+
 def test_a_waiting_job_is_held_then_given_a_node_and_what_becomes_of_it_is_recorded(daemon, cluster):
     """Both nodes are full; then room appears, but Slurm keeps it for an older job, and the operator decides."""
     before = followed(daemon)
@@ -308,12 +361,20 @@ def test_read_through_prometheus_and_commands_the_cluster_looks_the_same(daemon,
         assert told["reason"] == advice(daemon, waiting)["reason"]
 
         # It asks for jobs every ten minutes: only the accounts can tell of this one.
-        blink = cluster.sbatch("-p", "A100", "--gres=gpu:a100:1", "-J", "blink", script="exit 3")
+        blink = cluster.sbatch("-p", "A100", "--gres=gpu:a100:1", "-J", FORGED, script="exit 3")
         cluster.wait_for(lambda: recorded(distant, blink))
         assert ended(distant, blink) is JobState.FAILED
+        assert job_names(distant, blink, "999") == [FORGED.replace("\n", STAND_IN), None]
         assert distant.end() == 0
     finally:
         distant.close()
+
+
+def job_names(daemon, *jobs):
+    """Return the names of jobs as recorded; None where there is no such job."""
+    with daemon.history() as history:
+        found = [history.job(job) for job in jobs]
+    return [detail.job.name if detail is not None else None for detail in found]
 
 
 def node_facts(daemon, node):

@@ -3,11 +3,10 @@
 import base64
 import json
 import os
-import shutil
 import socket
+import statistics
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import threading
 import time
@@ -22,144 +21,27 @@ import requests
 import yaml
 from compiled_ahead import advice_compiled_in_s
 from letters import mail_server, telling
-from machine_code import taking
 from sites import record
 from sites import site as three_weeks
+from slow_clients import HALF_A_HEADER, SlowClients
+from unit_machine import COMPILED_THERE, REPOSITORY, Machine
 
 from idlewatt.daemon.cli.demo import DemoPlan, configuration
-from idlewatt.daemon.replay.compiled import cache_folder
 
 pytestmark = [pytest.mark.systemd, pytest.mark.xdist_group("systemd")]
 
-REPOSITORY = Path(__file__).parents[2]
-SANDBOX = Path(__file__).parent / "sandbox.sh"
-PYTHON = f"/opt/python/bin/python3.{sys.version_info.minor}"
-# A Python built with a shared library looks for it where it was built, which the unit may not see.
-PROGRAM = f"""#!/bin/sh
-export LD_LIBRARY_PATH=/opt/python/lib
-export PYTHONPATH=/opt/idlewatt/lib:/opt/dependencies
-exec {PYTHON} -m idlewatt.daemon.cli "$@"
-"""
-CACHE = "/var/cache/idlewatt"
-COMPILED_THERE = "easy"
-"""The module whose machine code no daemon is handed."""
-# What an administrator may change without touching the unit; a test does not wait a minute for a watchdog.
 POSTGRESQL = """set -e
-control="$(ls -d /usr/lib/postgresql/*/bin | tail -n 1)/pg_ctl"
 install -d -o postgres -m 755 /srv/postgresql
-as() { runuser -u postgres -- "$@" > /dev/null; }
 cd /srv/postgresql
-as "$control" --pgdata /srv/postgresql/data initdb --options "--auth=peer --no-sync"
-as "$control" --pgdata /srv/postgresql/data start --wait --log /srv/postgresql/log \
-    --options "-c listen_addresses='' -c unix_socket_directories=/srv/postgresql"
-as psql -h /srv/postgresql -d postgres -c 'CREATE USER idlewatt' -c 'CREATE DATABASE idlewatt OWNER idlewatt'
+runuser -u postgres -- "$(ls -d /usr/lib/postgresql/*/bin | tail -n 1)/pg_ctl" --pgdata /srv/postgresql/data initdb \
+    --options "--auth=peer --no-sync" > /dev/null
 """
-DROP_IN = """[Service]
-RestartSec=1s
-WatchdogSec=6s
+POSTGRESQL_CONTROL = """cd /srv/postgresql
+exec runuser -u postgres -- "$(ls -d /usr/lib/postgresql/*/bin | tail -n 1)/pg_ctl" --pgdata /srv/postgresql/data "$@" \
+    > /dev/null
 """
-
-
-class Machine:
-    """A booted systemd with the unit installed, and a port on which its daemon listens."""
-
-    def __init__(self, folder: Path, simulation: str) -> None:
-        self.folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        config = configuration(simulation, DemoPlan(Path("/var/lib/idlewatt"), 4, 1, 60.0, 9723, "slurm"))
-        self.config = yaml.safe_dump(config | {"cycles": dict.fromkeys(config["cycles"], "1s")})
-
-    def boot(self) -> None:
-        """Boot, with Python and the package where the hardened unit can see them: it hides /home and /root."""
-        program = self.folder.with_name(f"{self.folder.name}-program")
-        program.mkdir()
-        (program / "idlewatt").write_text(PROGRAM)
-        (program / "idlewatt").chmod(0o755)
-        program.chmod(0o755)
-        bound = {sys.base_prefix: "/opt/python", sysconfig.get_path("purelib"): "/opt/dependencies",
-                 REPOSITORY: "/opt/idlewatt/lib/idlewatt", program: "/opt/idlewatt/bin",
-                 cache_folder(): "/opt/compiled"}
-        subprocess.run([SANDBOX, "start", self.folder, *(f"{source}:{place}" for source, place in bound.items())],
-                       check=True, timeout=60)
-
-    def install(self) -> None:
-        """Follow the steps of `idlewatt install-systemd --help`."""
-        program = "/opt/idlewatt/bin/idlewatt"
-        self.run(program, "install-systemd", "--program", program)
-        self.write("/etc/idlewatt/config.yml", self.config)
-        self.write("/etc/default/idlewatt", f'ARGS="--web.listen-address=127.0.0.1:{self.port}"')
-        self.write("/etc/systemd/system/idlewatt.service.d/test.conf", DROP_IN)
-        self.run("systemd-sysusers")
-        self.run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/idlewatt.conf")
-        self.run("systemctl", "daemon-reload")
-
-    def take_machine_code(self) -> None:
-        """Hand the unit what this run's tests have compiled, as if it had been compiled there by an earlier start."""
-        self.run("install", "--directory", "--owner=idlewatt", "--group=idlewatt", CACHE)
-        self.run(PYTHON, *taking("/opt/compiled", CACHE, COMPILED_THERE, "/opt/idlewatt/lib/idlewatt/daemon"))
-        self.run("chown", "--recursive", "idlewatt:idlewatt", CACHE)
-
-    def machine_code(self) -> set[str]:
-        """Return the files of machine code that there are, and when each was written."""
-        return set(self.run("find", CACHE, "-name", "*.nbc", "-printf", "%f %T@\\n").splitlines())
-
-    def stop(self) -> None:
-        subprocess.run([SANDBOX, "stop", self.folder], check=True, timeout=60)
-        shutil.rmtree(self.folder.with_name(f"{self.folder.name}-program"))
-
-    def run(self, *argv: str, **options) -> str:
-        """Run a command inside as root and return what it prints."""
-        done = subprocess.run([SANDBOX, "exec", self.folder, *argv], capture_output=True, text=True, timeout=60,
-                              **options)
-        assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
-        return done.stdout.strip()
-
-    def write(self, path: str, text: str) -> None:
-        """Write a file as an editor would: it keeps its owner and mode."""
-        self.run("sh", "-c", 'mkdir -p "$(dirname "$1")" && cat > "$1"', "-", path, input=text)
-
-    def show(self, name: str) -> str:
-        """Return a property of the unit."""
-        return self.run("systemctl", "show", "--property", name, "--value", "idlewatt")
-
-    def value(self, name: str) -> float:
-        """Return the value of a metric without labels, or of one series; NaN while there is none."""
-        page = requests.get(f"{self.url}/metrics", timeout=10).text
-        return next((float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(f"{name} ")),
-                    float("nan"))
-
-    def series(self, name: str) -> list[str]:
-        """Return the lines of a metric with labels."""
-        page = requests.get(f"{self.url}/metrics", timeout=10).text
-        return [line for line in page.splitlines() if line.startswith(f"{name}{{")]
-
-    def advised(self) -> bool:
-        """Tell whether the daemon advises: its policies are compiled."""
-        try:
-            return bool(self.advice())
-        except requests.ConnectionError:
-            return False
-
-    def advice(self) -> list[dict]:
-        """Return the recommendations."""
-        return requests.get(f"{self.url}/api/v1/recommendations", timeout=10).json()["data"]
-
-    def query(self, sql: str) -> list[list]:
-        """Return what SQLite answers, beside the daemon."""
-        script = ("import json, sqlite3; database = sqlite3.connect('/var/lib/idlewatt/idlewatt.db'); "
-                  f"print(json.dumps(database.execute({sql!r}).fetchall()))")
-        return json.loads(self.run(PYTHON, "-c", script))
-
-    @staticmethod
-    def wait_for(condition, seconds: float = 60):
-        """Return the first truthy answer of the condition."""
-        deadline = time.monotonic() + seconds
-        while not (found := condition()):
-            assert time.monotonic() < deadline, f"not within {seconds:g} s"
-            time.sleep(0.1)
-        return found
+POSTGRESQL_START = ("start", "--wait", "--log", "/srv/postgresql/log",
+                    "--options", "-c listen_addresses='' -c unix_socket_directories=/srv/postgresql")
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +56,9 @@ def simulation():
 @pytest.fixture(scope="module")
 def machine(simulation):
     # Not pytest's own folder: the unit's user must be able to walk there.
-    machine = Machine(Path(tempfile.mkdtemp(prefix="idlewatt-systemd-")), simulation)
+    config = configuration(simulation, DemoPlan(Path("/var/lib/idlewatt"), 4, 1, 60.0, 9723, "slurm"))
+    machine = Machine(Path(tempfile.mkdtemp(prefix="idlewatt-systemd-")),
+                      config | {"cycles": dict.fromkeys(config["cycles"], "1s")})
     try:
         machine.boot()
         machine.install()
@@ -425,17 +309,76 @@ def test_the_daemon_replays_closed_windows_and_trains_at_night_under_its_hardeni
     machine.write("/etc/idlewatt/config.yml", machine.config)
 
 
-def test_the_daemon_records_over_the_socket_of_a_postgresql_in_spite_of_the_hardening(machine, first_start):
-    """The server knows the unit's user by the socket: peer authentication."""
-    machine.run("sh", "-c", POSTGRESQL)
+class PostgreSQL:
+    """A server inside the machine that knows the unit's user by the socket: peer authentication."""
+
+    def __init__(self, machine):
+        self._machine = machine
+        machine.run("sh", "-c", POSTGRESQL)
+
+    def control(self, *arguments):
+        self._machine.run("sh", "-c", POSTGRESQL_CONTROL, "pg_ctl", *arguments)
+
+    def ask(self, sql, database="idlewatt"):
+        """Return the lines that the server answers."""
+        return self._machine.run("runuser", "-u", "postgres", "--", "psql", "-h", "/srv/postgresql", "-d", database,
+                                 "-Atc", sql).splitlines()
+
+    def jobs(self):
+        """Return the jobs that are recorded."""
+        return set(self.ask("SELECT job_id FROM jobs"))
+
+
+@pytest.fixture(scope="module")
+def postgresql(machine):
+    """A PostgreSQL that runs, and the unit recording in it."""
+    server = PostgreSQL(machine)
+    server.control(*POSTGRESQL_START)
+    server.ask("CREATE USER idlewatt", "postgres")
+    server.ask("CREATE DATABASE idlewatt OWNER idlewatt", "postgres")
     machine.write("/etc/idlewatt/config.yml", yaml.safe_dump(yaml.safe_load(machine.config) | {
         "storage": {"url": "postgresql://idlewatt@/idlewatt?host=/srv/postgresql"}}))
-    machine.run("systemctl", "start", "idlewatt")
-    count = ("runuser", "-u", "postgres", "--", "psql", "-h", "/srv/postgresql", "-d", "idlewatt", "-Atc",
-             "SELECT count(*) FROM jobs")
-    machine.wait_for(lambda: machine.value("idlewatt_recorder_backlog_records") == 0 and int(machine.run(*count)) > 0)
+    machine.run("systemctl", "restart", "idlewatt")
+    yield server
     machine.run("systemctl", "stop", "idlewatt")
     machine.write("/etc/idlewatt/config.yml", machine.config)
+
+
+def backlog(machine):
+    return machine.value("idlewatt_recorder_backlog_records")
+
+
+def test_the_daemon_records_over_the_socket_of_a_postgresql_in_spite_of_the_hardening(machine, first_start, postgresql):
+    machine.wait_for(lambda: backlog(machine) == 0 and postgresql.jobs())
+
+
+def test_an_outage_of_postgresql_loses_nothing_though_the_unit_is_stopped_and_started_meanwhile(machine, postgresql):
+    machine.wait_for(lambda: backlog(machine) == 0)
+    postgresql.control("stop", "--mode", "immediate")
+    machine.wait_for(lambda: backlog(machine) > 0)
+    machine.wait_for(lambda: machine.value('idlewatt_degraded{cause="database_behind"}') == 1)
+    seen = {row["job_id"] for row in machine.rows("jobs")}
+    machine.run("systemctl", "stop", "idlewatt")
+    assert machine.show("Result") == "success"
+    assert machine.run("find", "/var/lib/idlewatt", "-path", "*.spool/*", "-size", "+0"), "facts wait on the disk"
+    machine.run("systemctl", "start", "idlewatt")
+    machine.wait_for(lambda: backlog(machine) > 0)
+
+    postgresql.control(*POSTGRESQL_START)
+    machine.wait_for(lambda: backlog(machine) == 0)
+    assert seen
+    assert seen <= postgresql.jobs()
+    assert machine.value("idlewatt_recorder_dropped_records_total") == 0
+    machine.wait_for(lambda: machine.value('idlewatt_degraded{cause="database_behind"}') == 0)
+
+
+def test_a_thousand_slow_clients_hold_up_neither_prometheus_nor_the_health_check_of_the_unit(machine, postgresql):
+    machine.wait_for(lambda: reachable(machine))
+    with SlowClients(machine.port, HALF_A_HEADER):
+        for path in ("metrics", "-/healthy"):
+            took = [requests.get(f"{machine.url}/{path}", timeout=10).elapsed.total_seconds() for _ in range(5)]
+            assert statistics.median(took) < overload(), path
+    assert machine.show("NRestarts") == "0"
 
 
 def test_the_timers_unit_refuses_where_the_daemon_trains(machine, site):

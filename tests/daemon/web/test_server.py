@@ -2,7 +2,6 @@ import contextlib
 import gc
 import json
 import os
-import resource
 import socket
 import ssl
 import statistics
@@ -17,6 +16,7 @@ import bcrypt
 import pytest
 import requests
 import trustme
+from slow_clients import HALF_A_HEADER, SlowClients
 
 from idlewatt.daemon.web import connections
 from idlewatt.daemon.web.app import WebApp
@@ -237,53 +237,13 @@ def test_an_address_with_many_clients_makes_room_for_another_address(serve, view
         client.close()
 
 
-HEAD = b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: "
-MANY = 1000
-
-
-class Slow:
-    """Many clients that say one thing, then drip or take nothing, until it is over."""
-
-    def __init__(self, port: int, said: bytes, wrap: Callable[[socket.socket], socket.socket] | None = None) -> None:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * MANY)), hard))
-        self._port, self._said = port, said
-        self.clients: list[socket.socket] = []
-        self._over = threading.Event()
-        self._dripping = threading.Thread(target=self._drip)
-
-    def __enter__(self) -> "Slow":
-        for _ in range(MANY):
-            client = socket.socket()
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            client.settimeout(TIMEOUT)
-            client.bind(("127.0.0.2", 0))
-            client.connect(("127.0.0.1", self._port))
-            client.sendall(self._said)
-            self.clients.append(client)
-        self._dripping.start()
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._over.set()
-        self._dripping.join()
-        for client in self.clients:
-            client.close()
-
-    def _drip(self) -> None:
-        while not self._over.wait(0.1):
-            for client in self.clients:
-                with contextlib.suppress(OSError):
-                    client.send(b"a")
-
-
 @pytest.mark.parametrize("said", [
-    HEAD, b"POST /-/reload HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n", b"",
+    HALF_A_HEADER, b"POST /-/reload HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n", b"",
     b"GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["header", "body", "nothing", "takes nothing"])
 def test_a_thousand_slow_clients_hold_up_neither_prometheus_nor_the_health_check(serve, view, said):
     view.job_rows = view.job_rows * 100
     server = serve(WebApp(view))
-    with Slow(port_of(server), said):
+    with SlowClients(port_of(server), said):
         for path in ("metrics", "-/healthy"):
             took = [requests.get(f"{server.urls[0]}{path}", timeout=TIMEOUT).elapsed.total_seconds() for _ in range(5)]
             assert statistics.median(took) < 1, path
@@ -292,7 +252,7 @@ def test_a_thousand_slow_clients_hold_up_neither_prometheus_nor_the_health_check
 def test_a_thousand_clients_that_do_not_shake_hands_hold_up_nobody(serve, view, tls):
     gate = tls.gate()
     server = serve(WebApp(view, gate), gate)
-    with Slow(port_of(server), b"\x16\x03\x01"):
+    with SlowClients(port_of(server), b"\x16\x03\x01"):
         began = time.monotonic()
         assert tls.get(server).status_code == 200
         assert time.monotonic() - began < 1
