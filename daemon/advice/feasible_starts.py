@@ -16,14 +16,14 @@ from ...storage.recommendations import Placement
 from ...storage.records import Job, JobState
 from ...storage.waiting import WaitReason
 from ..replay import arrays as a
+from ..replay.admission.backfill_pass import MOST_EXACT
+from ..replay.admission.constraints import TIER
 from ..replay.admission.gate import AHEAD, ARRAY_LIMIT, GROUP, HELD, LICENSES, LIMIT, ROOM, Gate, Hold
-from ..replay.admission.line import Turn
-from ..replay.admission.looks import counted
-from ..replay.admission.terms import TIER
-from ..replay.admission.turns import MOST_EXACT
-from ..replay.admission.walks import walk
-from ..replay.admission.why import why_no_nodes
-from ..replay.admission.wish import counts
+from ..replay.admission.hold_reason import why_no_nodes
+from ..replay.admission.main_pass import counted
+from ..replay.admission.possible_pasts import walk
+from ..replay.admission.queue_entry import QueueEntry
+from ..replay.admission.resource_demand import counts
 from ..replay.engine import Policy, queued
 from ..replay.queue import remove
 from ..replay.rules import Rules
@@ -175,13 +175,13 @@ def _walked(state: ClusterState, rules: Rules, starts: Mapping[int, Placement],
     return taken, refused, left
 
 
-def _line(state: ClusterState, rules: Rules, starts: Mapping[int, Placement]) -> Iterator[Turn]:
+def _line(state: ClusterState, rules: Rules, starts: Mapping[int, Placement]) -> Iterator[QueueEntry]:
     """Yield the queue in order; who names several partitions stands in line for each, where its tier places it."""
     assert state.gate is not None
     order = list(_by_number(state, queued(state, rules)))
     lines = {row: _in_line(state.gate, state.records[row], row, starts.get(row)) for row in order}
-    behind = dict[int, list[Turn]]()
-    for lower in sorted({lower for turns in lines.values() for lower in turns if lower}):
+    behind = dict[int, list[QueueEntry]]()
+    for lower in sorted({lower for entries in lines.values() for lower in entries if lower}):
         again, before = _demoted(state, [row for row in order if lower in lines[row]], lower), order[0]
         for row in queued(again, rules):
             if lower in lines[row]:
@@ -189,17 +189,17 @@ def _line(state: ClusterState, rules: Rules, starts: Mapping[int, Placement]) ->
             else:
                 before = row
     planned, limited = _planned_only(state), _limited(state)
-    jobs = [state.records[row] for row in order] + [turn.job for _, turn in planned]
-    matters = (any(state.gate.wish(job).gpus == 0 for job in jobs)
-               or any(counts(turn.job.request.features) for _, turn in limited))
+    jobs = [state.records[row] for row in order] + [entry.job for _, entry in planned]
+    matters = (any(state.gate.demand(job).gpus == 0 for job in jobs)
+               or any(counts(entry.job.request.features) for _, entry in limited))
     if len(jobs) + len(limited) <= MOST_EXACT and matters:
         planned = _in_order(planned + limited)
     for row in order:
-        while planned and _place(*planned[0]) < _place(_priority(state, row), Turn(row, state.records[row])):
+        while planned and _place(*planned[0]) < _place(_priority(state, row), QueueEntry(row, state.records[row])):
             yield planned.pop(0)[1]
         yield from lines[row].get(0, ())
         yield from behind.get(row, ())
-    yield from (turn for _, turn in planned)
+    yield from (entry for _, entry in planned)
 
 
 def _by_number(state: ClusterState, order: Iterable[int]) -> Iterator[int]:
@@ -212,41 +212,42 @@ def _number(job: Job, row: int) -> tuple[int, int]:
     return job.raw_id or 0, row
 
 
-def _planned_only(state: ClusterState) -> list[tuple[float, Turn]]:
+def _planned_only(state: ClusterState) -> list[tuple[float, QueueEntry]]:
     """Return those whom only the limit of their array, or nodes out of reach, hold back: Slurm plans them all the same.
 
     It looks at the latter anew in each of their partitions, and may start them in one whatever it says of another.
     Held components stand in line as well, as the others wait for them. All have the priorities that they stand at.
     """
     assert state.gate is not None
-    found = list[tuple[float, Turn]]()
+    found = list[tuple[float, QueueEntry]]()
     for row, hold in state.holds.items():
         job, priority = state.records[row], _priority(state, row)
         beyond = job.array_limit is not None and ARRAY_LIMIT in hold.words
         kept = job.reason is WaitReason.RESERVATION and not job.request.reservation
         if hold.cause == HELD and beyond:
-            found.append((priority, Turn(row, job, later=True)))
+            found.append((priority, QueueEntry(row, job, later=True)))
         elif hold.cause == HELD and (kept or job.reason is WaitReason.NODES_UNAVAILABLE):
             stale = "," in job.partition and isinstance(state.gate.find(job), Placement)
-            found += [(priority - TIER * lower, replace(turn, later=True, stale=stale))
-                      for lower, turns in _in_line(state.gate, job, row, None).items() for turn in turns]
+            found += [(priority - TIER * lower, replace(entry, later=True, stale=stale))
+                      for lower, entries in _in_line(state.gate, job, row, None).items() for entry in entries]
         elif job.group:
-            found.append((priority, Turn(row, job, barred=hold)))
+            found.append((priority, QueueEntry(row, job, barred=hold)))
     return _in_order(found)
 
 
-def _limited(state: ClusterState) -> list[tuple[float, Turn]]:
+def _limited(state: ClusterState) -> list[tuple[float, QueueEntry]]:
     """Return those who break a limit on amounts: Slurm looks for their nodes first, which leaves its weights behind."""
-    return [(_priority(state, row), Turn(row, state.records[row], barred=hold)) for row, hold in state.holds.items()
+    return [(_priority(state, row), QueueEntry(row, state.records[row], barred=hold))
+            for row, hold in state.holds.items()
             if counted(hold) and not state.records[row].group and not state.records[row].owner]
 
 
-def _in_order(turns: list[tuple[float, Turn]]) -> list[tuple[float, Turn]]:
-    return sorted(turns, key=lambda one: _place(*one))
+def _in_order(entries: list[tuple[float, QueueEntry]]) -> list[tuple[float, QueueEntry]]:
+    return sorted(entries, key=lambda one: _place(*one))
 
 
-def _place(priority: float, turn: Turn) -> tuple[float, int, int]:
-    return (-priority, *_number(turn.job, turn.row))
+def _place(priority: float, entry: QueueEntry) -> tuple[float, int, int]:
+    return (-priority, *_number(entry.job, entry.row))
 
 
 def _priority(state: ClusterState, row: int) -> float:
@@ -254,15 +255,15 @@ def _priority(state: ClusterState, row: int) -> float:
     return float(state.arrays.jobs[row].priority)
 
 
-def _in_line(gate: Gate, job: Job, row: int, wanted: Placement | None) -> dict[int, list[Turn]]:
+def _in_line(gate: Gate, job: Job, row: int, wanted: Placement | None) -> dict[int, list[QueueEntry]]:
     """Return the partitions in which a job is tried, each by itself as in Slurm, by how far their tier is below."""
     ways, highest = gate.ways(job), gate.tier(job.partition)
     if job.group or "," not in job.partition or not ways:
-        return {0: [Turn(row, job, wanted)]}
-    lines = dict[int, list[Turn]]()
+        return {0: [QueueEntry(row, job, wanted)]}
+    lines = dict[int, list[QueueEntry]]()
     for way in ways:
-        turn = Turn(row, replace(job, partition=way.partition), wanted)
-        lines.setdefault(highest - gate.tier(way.partition), []).append(turn)
+        entry = QueueEntry(row, replace(job, partition=way.partition), wanted)
+        lines.setdefault(highest - gate.tier(way.partition), []).append(entry)
     return lines
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from ...storage.recommendations import Placement
 from ...storage.records import Job
-from ..replay.admission.line import excludes
+from ..replay.admission.queue_entry import excludes
 from .kubectl import start_commands
 
 

@@ -13,8 +13,8 @@ from ...storage.quotas import Queue
 from ...storage.recommendations import Placement
 from ...storage.records import Job, JobState
 from ..replay.admission.gate import LIMIT, UNKNOWN, Gate, Hold, PartitionNodes
-from ..replay.admission.seek import seek
-from ..replay.admission.why import with_whom
+from ..replay.admission.hold_reason import with_whom
+from ..replay.admission.node_search import find_nodes
 from ..replay.state import ClusterState
 
 TAKES = {"REQUEUE", "CANCEL", "CHECKPOINT"}
@@ -25,7 +25,7 @@ MOST_TRIED = 200
 def second_chances(state: ClusterState, gate: Gate, taken: Mapping[int, Placement], holds: dict[int, Hold],
                    ) -> tuple[dict[int, Placement], dict[int, str]]:
     """Return more starts by row with their reasons, and book them; what is not known goes to ``holds``."""
-    waking = any(node.wakes for node in gate.ground.nodes)
+    waking = any(node.wakes for node in gate.resources.nodes)
     if not waking and not _may_preempt(gate):
         return {}, {}
     found, words, gone = dict[int, Placement](), dict[int, str](), set[tuple[str, float]]()
@@ -54,13 +54,13 @@ def _may_preempt(gate: Gate) -> bool:
 
 def _woken(gate: Gate, job: Job) -> tuple[Placement, str] | None:
     """Return a start on nodes some of which are powered down or waking."""
-    wish = gate.wish(job)
+    demand = gate.demand(job)
     for way in gate.ways(job):
-        usable = gate.ground.members(way.partition) & gate.opened(job, True) & ~gate.reserved(job, way.limit_s)
-        placement = seek(gate.ground, job, wish, usable, gate.switches(job) or 0)
+        usable = gate.resources.members(way.partition) & gate.opened(job, True) & ~gate.reserved(job, way.limit_s)
+        placement = find_nodes(gate.resources, job, demand, usable, gate.switches(job) or 0)
         if placement is not None and _free_to_go(gate, job, way.partition, placement):
             gate.book(job, way.partition, placement)
-            off = [name for name in placement.nodes if gate.ground.nodes[gate.ground.row[name]].wakes]
+            off = [name for name in placement.nodes if gate.resources.nodes[gate.resources.row[name]].wakes]
             return placement, f"starts as soon as {', '.join(off[:3])} {'has' if len(off) == 1 else 'have'} been woken"
     return None
 
@@ -85,7 +85,7 @@ def _preempting(gate: Gate, job: Job, gone: set[tuple[str, float]]) -> tuple[Pla
         if gate.site.preempt_type is None:
             return Hold(UNKNOWN, "unknown: whether it may preempt others is not known (PreemptType)")
         for other in given:
-            gate.ground.give_back(other)
+            gate.resources.give_back(other)
             gone.add(other.key)
         gate.book(job, way.partition, placement)
         return placement, with_whom(given, placement)
@@ -95,12 +95,12 @@ def _preempting(gate: Gate, job: Job, gone: set[tuple[str, float]]) -> tuple[Pla
 def _fewest(gate: Gate, job: Job, way: PartitionNodes, victims: list[Job]) -> tuple[Placement, list[Job]] | None:
     """Return where a job starts when enough others have gone, those of least rank first, and who has to go."""
     victims = sorted(victims, key=lambda other: (_rank(gate, other), -(other.start_s or 0.0)))
-    ground, given = gate.ground.copy(), list[Job]()
+    resources, given = gate.resources.copy(), list[Job]()
     placement = None
     for other in victims:
-        ground.give_back(other)
+        resources.give_back(other)
         given.append(other)
-        placement = seek(ground, job, gate.wish(job), way.usable, gate.switches(job) or 0)
+        placement = find_nodes(resources, job, gate.demand(job), way.usable, gate.switches(job) or 0)
         if placement is not None:
             break
     if placement is None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ..replay import engine
 from ..replay.arrays import State
 from ..replay.cluster import Cluster
-from ..replay.priority.clerk import Clerk
+from ..replay.priority.calculator import PriorityCalculator
 from ..replay.queue_groups import PARTITION
 from ..replay.rules import Key, Place, Rules, Wake, Walk, pointer_to
 from ..replay.state import Actions, ClusterState
@@ -36,7 +36,7 @@ class Order:
     oracle: bool = False
     """It looks at true run times; a live daemon must not be run by it."""
     wake: Wake | None = None
-    clerk: Callable[[Cluster, Workload, State], Clerk] | None = None
+    calculator: Callable[[Cluster, Workload, State], PriorityCalculator] | None = None
     """Reckons the order from time to time; the key then only tells the rank."""
     ready: Callable[[ClusterState], State] | None = None
     """Returns the arrays as it wants them before any decision."""
@@ -145,7 +145,7 @@ class Recipe:
             self.order.wake is not None,
             self.walking.patient and self.placing.repeatable and not self.order.moving,
             self.walking.estimates, self.walking.own_order, self.walking.levels, resizing=self.walking.resizing,
-            lines=self.walking.lines, turns=self.walking.turns, clerk=self.order.clerk,
+            lines=self.walking.lines, turns=self.walking.turns, calculator=self.order.calculator,
             ready=self._ready if self.order.ready and self.walking.ready else self.order.ready or self.walking.ready,
             instead=self.walking.instead and self._instead)
 
@@ -155,7 +155,7 @@ class Recipe:
         return state.arrays
 
     def _instead(self, state: ClusterState) -> Walk | None:
-        walk = self.walking.instead and self.walking.instead(state, self.order.clerk is not None)
+        walk = self.walking.instead and self.walking.instead(state, self.order.calculator is not None)
         return walk and pointer_to("walk", walk)
 
 

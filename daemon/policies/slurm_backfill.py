@@ -21,7 +21,11 @@ from ..replay.queue_groups import SHARED_NODES
 from ..replay.rules import Key, Place, Walk
 from ..replay.state import ClusterState
 from .registry import backfill
-from .slurm_books import (
+from .slurm_earliest_start import WORK, first_moment
+from .slurm_plans import INTERVAL, LOOKS, TESTED, WINDOW, clear_plans, keep, plan_of
+from .slurm_preemption import PREEMPTS, plan_or_start, ready_to_preempt, start_in_line, take_back
+from .slurm_queue import let_preemptors_pass
+from .slurm_tables import (
     AGAIN,
     AT_ONCE,
     CHOSEN,
@@ -29,16 +33,12 @@ from .slurm_books import (
     LAST,
     SEEN,
     SIZE,
-    Books,
-    books_of,
+    BackfillTables,
     kind_of,
     list_returns,
     rooms,
+    tables_of,
 )
-from .slurm_outlook import WORK, first_moment
-from .slurm_plans import INTERVAL, LOOKS, TESTED, WINDOW, clear_plans, keep, plan_of
-from .slurm_preemption import PREEMPTS, plan_or_start, ready_to_preempt, start_in_line, take_back
-from .slurm_queue import let_preemptors_pass
 from .strict import start_heads
 
 
@@ -171,28 +171,28 @@ def walk_all(state: State, place: Place) -> None:
         return
     clear_plans(state)
     list_returns(state)
-    book = books_of(state)
-    room, fresh = longest_room(state, book, gpus), True
+    tables = tables_of(state)
+    room, fresh = longest_room(state, tables, gpus), True
     for index in range(count):
-        while fresh and count > index and not could_start(state, book, state.listed[count - 1]):
+        while fresh and count > index and not could_start(state, tables, state.listed[count - 1]):
             count -= 1
         if count == index or room < state.keys[index]:
             return
         job = state.listed[index]
         ask, row_limit = ask_of(state, job), state.jobs[job].limit
-        when = first_moment(state, book, place, ask, row_limit)
+        when = first_moment(state, tables, place, ask, row_limit)
         fresh = False
         if when > state.clock[NOW] + state.weights[WINDOW]:
             continue
         nodes = int(state.scratch[CHOSEN])
         if when > state.clock[NOW]:
-            fresh = takes_room(state, book, gpus, nodes, plan_of(state, when, row_limit)[0])
+            fresh = takes_room(state, tables, gpus, nodes, plan_of(state, when, row_limit)[0])
             keep(state, nodes, when, row_limit)
         else:
             fresh = True
             start(state, job, nodes)
         if fresh:
-            room = longest_room(state, book, gpus)
+            room = longest_room(state, tables, gpus)
             if index + 1 == count or room < state.keys[index + 1]:
                 return
         if when <= state.clock[NOW]:
@@ -200,26 +200,26 @@ def walk_all(state: State, place: Place) -> None:
 
 
 @compiled
-def takes_room(state: State, book: Books, gpus: int, count: int, begin: float) -> bool:
+def takes_room(state: State, tables: BackfillTables, gpus: int, count: int, begin: float) -> bool:
     """Tell whether a plan is the first on any chosen node on which so many GPUs are free now."""
     found = False
     for index in range(count):
         node = state.chosen[index]
-        found = found or (state.nodes[node].free_gpus >= gpus and book.first[node] > begin)
+        found = found or (state.nodes[node].free_gpus >= gpus and tables.first[node] > begin)
     return found
 
 
 @compiled
-def could_start(state: State, book: Books, job: int) -> bool:
+def could_start(state: State, tables: BackfillTables, job: int) -> bool:
     """Tell whether a job fits on what is free now on nodes on which nothing is planned until its limit."""
     ask, site, until = ask_of(state, job), site_of(state), state.clock[NOW] + state.jobs[job].limit
-    kind, chunks, parts = kind_of(state, book, ask), 0, 0
+    kind, chunks, parts = kind_of(state, tables, ask), 0, 0
     begin = kind * state.nodes.size
-    for index in range(begin, begin + book.kinds[COLUMNS * kind + SIZE]):
-        node = book.ranked[index]
-        if book.needs[begin + node] != AT_ONCE or parts == ask.chunks + ask.rests == chunks:
+    for index in range(begin, begin + tables.kinds[COLUMNS * kind + SIZE]):
+        node = tables.ranked[index]
+        if tables.needs[begin + node] != AT_ONCE or parts == ask.chunks + ask.rests == chunks:
             break
-        if book.first[node] > until or book.plans_on[node] == 0:
+        if tables.first[node] > until or tables.plans_on[node] == 0:
             parts += 1
             chunks += ask.rests == 0 or fits(site, node, ask, ask.gpus)
     return chunks >= ask.chunks and parts >= ask.chunks + ask.rests
@@ -280,11 +280,11 @@ def pop_first(state: State) -> int:
 
 
 @compiled
-def longest_room(state: State, book: Books, gpus: int) -> float:
+def longest_room(state: State, tables: BackfillTables, gpus: int) -> float:
     """Return for how long any node with so many free GPUs, and CPUs and memory, is free of plans."""
     longest, now = -1.0, state.clock[NOW]
     for node in range(state.nodes.size):
         row = state.nodes[node]
         if row.open == 1 and row.free_cpus > 0 and row.free_memory > 0 and row.free_gpus >= gpus:
-            longest = max(longest, book.first[node] - now)
+            longest = max(longest, tables.first[node] - now)
     return longest

@@ -1,8 +1,8 @@
 """Plans of the look ahead: which nodes are kept whole, from when to when.
 
-Plans for a node never overlap, and most begin as another one ends. Such a row of plans is a stretch: a node is free of
-plans before and after it, so stretches are looked at, by their ends and by their begins, and plans only where one of
-them ends within a stretch.
+Plans for a node never overlap, and most begin as another one ends. Such a row of plans is an interval: a node is free
+of plans before and after it, so intervals are looked at, by their ends and by their begins, and plans only where one of
+them ends within an interval.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from ..replay.arrays import Floats, Longs, State
 from ..replay.compiled import compiled
 from ..replay.queue import NONE
-from .slurm_books import CHOSEN, OPENED, PLANNED, PLANS, STRETCHES, Books, books_of
+from .slurm_tables import CHOSEN, INTERVALS, OPENED, PLANNED, PLANS, BackfillTables, tables_of
 
 _long: Any = np.int64
 _at: Any = np.uint64
@@ -26,25 +26,26 @@ INTERVAL, WINDOW, RESOLUTION, TESTED, LOOKS = range(5)
 @compiled
 def clear_plans(state: State) -> None:
     """Plan nothing, and imagine all nodes closed."""
-    book = books_of(state)
-    book.head[PLANNED] = book.head[STRETCHES] = book.head[OPENED] = 0
+    tables = tables_of(state)
+    tables.head[PLANNED] = tables.head[INTERVALS] = tables.head[OPENED] = 0
     for node in range(state.nodes.size):
-        book.plans_on[node], book.first[node] = 0, np.inf
+        tables.plans_on[node], tables.first[node] = 0, np.inf
         state.imagined[0, node].open, state.imagined[0, node].free_gpus = 0, -1
 
 
 @compiled
-def is_clear(state: State, book: Books, over: int, when: float, lasts: float) -> bool:
-    """Tell whether nothing is planned on the chosen nodes for so long; stretches before the given one are over then."""
+def is_clear(state: State, tables: BackfillTables, over: int, when: float, lasts: float) -> bool:
+    """Tell whether nothing is planned on the chosen nodes for so long; intervals before the given one are over then."""
     begin, end = plan_of(state, when, lasts)
-    while over > 0 and book.stretch_ends[over - 1] > begin:
+    while over > 0 and tables.interval_ends[over - 1] > begin:
         over -= 1
     for place in range(int(state.scratch[CHOSEN])):
         node = state.chosen[place]
-        if book.first[node] >= end:
+        if tables.first[node] >= end:
             continue
-        for index in range(over, book.head[STRETCHES]):
-            if book.stretch_node[index] == node and book.stretch_ends[index] > begin and book.stretch_time[index] < end:
+        for index in range(over, tables.head[INTERVALS]):
+            if (tables.interval_node[index] == node and tables.interval_ends[index] > begin
+                    and tables.interval_time[index] < end):
                 return False
     return True
 
@@ -60,48 +61,48 @@ def plan_of(state: State, when: float, lasts: float) -> tuple[float, float]:
 @compiled
 def keep(state: State, count: int, when: float, lasts: float) -> None:
     """Keep the chosen nodes whole from then until the limit of a job."""
-    book = books_of(state)
+    tables = tables_of(state)
     begin, end = plan_of(state, when, lasts)
     for index in range(count):
-        insert_plan(book, state.chosen[index], begin, end)
+        insert_plan(tables, state.chosen[index], begin, end)
 
 
 @compiled
-def insert_plan(book: Books, node: int, begin: float, end: float) -> None:
+def insert_plan(tables: BackfillTables, node: int, begin: float, end: float) -> None:
     """Keep a node for a while; where there are too many plans for it this one is left out."""
-    if book.plans_on[node] == PLANS:
+    if tables.plans_on[node] == PLANS:
         return
-    insert_row(book.plan_ends, book.plan_time, book.plan_node, book.head[PLANNED], end, begin, node)
-    book.head[PLANNED] += 1
-    lengthen(book, node, begin, end, book.plans_on[node] > 0)
-    book.first[node] = min(book.first[node], begin)
-    book.plans_on[node] += 1
+    insert_row(tables.plan_ends, tables.plan_time, tables.plan_node, tables.head[PLANNED], end, begin, node)
+    tables.head[PLANNED] += 1
+    lengthen(tables, node, begin, end, tables.plans_on[node] > 0)
+    tables.first[node] = min(tables.first[node], begin)
+    tables.plans_on[node] += 1
 
 
 @compiled
-def lengthen(book: Books, node: int, begin: float, end: float, known: bool) -> None:
-    """Join a plan to the stretches that end as it begins and begin as it ends, if a node is known to have any."""
-    count, ends, begins = book.head[STRETCHES], book.stretch_ends, book.next_time
-    before = row_of(ends, book.stretch_node, count, begin, node) if known else NONE
-    after = row_of(begins, book.next_node, count, end, node) if known else NONE
-    first = book.stretch_time[before] if before != NONE else begin
-    last = book.next_ends[after] if after != NONE else end
+def lengthen(tables: BackfillTables, node: int, begin: float, end: float, known: bool) -> None:
+    """Join a plan to the intervals that end as it begins and begin as it ends, if a node is known to have any."""
+    count, ends, begins = tables.head[INTERVALS], tables.interval_ends, tables.next_time
+    before = row_of(ends, tables.interval_node, count, begin, node) if known else NONE
+    after = row_of(begins, tables.next_node, count, end, node) if known else NONE
+    first = tables.interval_time[before] if before != NONE else begin
+    last = tables.next_ends[after] if after != NONE else end
     if before == after == NONE:
-        insert_row(ends, book.stretch_time, book.stretch_node, count, end, begin, node)
-        insert_row(begins, book.next_ends, book.next_node, count, begin, end, node)
-        book.head[STRETCHES] += 1
+        insert_row(ends, tables.interval_time, tables.interval_node, count, end, begin, node)
+        insert_row(begins, tables.next_ends, tables.next_node, count, begin, end, node)
+        tables.head[INTERVALS] += 1
     elif after == NONE:
-        move_later(ends, book.stretch_time, book.stretch_node, count, before, end)
-        book.next_ends[row_of(begins, book.next_node, count, first, node)] = end
+        move_later(ends, tables.interval_time, tables.interval_node, count, before, end)
+        tables.next_ends[row_of(begins, tables.next_node, count, first, node)] = end
     elif before == NONE:
-        insert_row(begins, book.next_ends, book.next_node, after, begin, last, node)
-        book.stretch_time[row_of(ends, book.stretch_node, count, last, node)] = begin
+        insert_row(begins, tables.next_ends, tables.next_node, after, begin, last, node)
+        tables.interval_time[row_of(ends, tables.interval_node, count, last, node)] = begin
     else:
-        drop_row(ends, book.stretch_time, book.stretch_node, count, before)
-        book.stretch_time[row_of(ends, book.stretch_node, count - 1, last, node)] = first
-        drop_row(begins, book.next_ends, book.next_node, count, after)
-        book.next_ends[row_of(begins, book.next_node, count - 1, first, node)] = last
-        book.head[STRETCHES] -= 1
+        drop_row(ends, tables.interval_time, tables.interval_node, count, before)
+        tables.interval_time[row_of(ends, tables.interval_node, count - 1, last, node)] = first
+        drop_row(begins, tables.next_ends, tables.next_node, count, after)
+        tables.next_ends[row_of(begins, tables.next_node, count - 1, first, node)] = last
+        tables.head[INTERVALS] -= 1
 
 
 @compiled

@@ -20,9 +20,9 @@ from ..replay.rules import Place
 from ..replay.state import ClusterState
 from ..replay.workload import Workload
 from .preempting import holds_chosen
-from .slurm_books import AGAIN, CHOSEN, COLUMNS_OF_JOBS, TABLES, list_returns
-from .slurm_outlook import WORK, soonest
+from .slurm_earliest_start import WORK, earliest_start
 from .slurm_plans import WINDOW, keep
+from .slurm_tables import AGAIN, CHOSEN, COLUMNS_OF_JOBS, TABLES, list_returns
 from .strict import first_line, line_up, move_on, try_start
 
 PREEMPTS, GROUPS, REORDERS, STRICT, YOUNGEST, RETURNS, AGAIN_S, MOST_TIMES, MATRIX = range(5, 14)
@@ -287,7 +287,8 @@ def plan_or_start(state: State, place: Place, job: int) -> bool:
     """Plan, start or make room for one job in a round of the backfill; tell whether room was made."""
     ask, lasts, now = ask_of(state, job), state.jobs[job].limit, state.clock[NOW]
     count = list_preemptable(state, job, ask)
-    when = soonest_with_room(state, place, ask, lasts, count) if count > 0 else soonest(state, place, ask, lasts)
+    when = (earliest_start_with_room(state, place, ask, lasts, count) if count > 0
+            else earliest_start(state, place, ask, lasts))
     if when > now + state.weights[WINDOW]:
         return False
     nodes = int(state.scratch[CHOSEN])
@@ -334,7 +335,7 @@ def being_cleared(state: State, nodes: int) -> bool:
 
 
 @compiled
-def soonest_with_room(state: State, place: Place, ask: Ask, lasts: float, count: int) -> float:
+def earliest_start_with_room(state: State, place: Place, ask: Ask, lasts: float, count: int) -> float:
     """Return when nodes can be had if all who may be preempted are gone, and choose them."""
     for index in range(count):
         other = candidate(state, index)
@@ -343,7 +344,7 @@ def soonest_with_room(state: State, place: Place, ask: Ask, lasts: float, count:
             remove_sorted(state.estimates, state.counts[RUNNING_JOBS], state.jobs, other)
             state.counts[RUNNING_JOBS] -= 1
     list_returns(state)
-    when = soonest(state, place, ask, lasts)
+    when = earliest_start(state, place, ask, lasts)
     for index in range(count):
         other = candidate(state, index)
         if goes(state, other):

@@ -13,8 +13,8 @@ from ..replay.compiled import compiled, compiled_apart
 from ..replay.engine import list_waiting
 from ..replay.queue import insert, remove, sort_jobs
 from ..replay.rules import Key
-from .slurm_books import TABLES
 from .slurm_preemption import GROUP, GROUPS, MATRIX
+from .slurm_tables import TABLES
 
 
 @compiled_apart

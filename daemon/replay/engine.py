@@ -188,12 +188,12 @@ def go_on(state: ClusterState, agenda: Agenda, rules: Rules, until: float) -> No
     """Let everything happen up to a moment under rules that the state was prepared for."""
     arrays, calls = state.arrays, rules.calls_on(state)
     run_until = loop_coupled if arrays.counts[COUPLED] else loop
-    if state.clerk is None:
+    if state.calculator is None:
         state.entrance.enter(run_until, arrays, agenda, calls, until)
         return
     upcoming = next_time.py_func(arrays, agenda)  # type: ignore[attr-defined]
     while upcoming <= until and math.isfinite(upcoming):
-        holds_until = min(until, state.clerk.attend(arrays, upcoming))
+        holds_until = min(until, state.calculator.update(arrays, upcoming))
         upcoming = state.entrance.enter(run_until, arrays, agenda, calls, holds_until)
 
 
@@ -213,9 +213,9 @@ def prepare(state: ClusterState, rules: Rules) -> None:
     stand(state, rules.lines)
     state.arrays.counts[RESIZING] = rules.resizing
     arrays = state.arrays
-    if rules.clerk is not None:
-        state.clerk = state.clerk or rules.clerk(state.cluster, state.workload, arrays)
-        state.clerk.attend(arrays, state.now)
+    if rules.calculator is not None:
+        state.calculator = state.calculator or rules.calculator(state.cluster, state.workload, arrays)
+        state.calculator.update(arrays, state.now)
     elif not (rules.moving or rules.own_order):
         rank_all(arrays, rules.key)
     if rules.estimates and not arrays.counts[KEEP_ESTIMATES]:
@@ -354,8 +354,8 @@ def stepwise(state: ClusterState, agenda: Agenda, policy: Policy, until: float =
 
 def _next_instant(state: ClusterState, agenda: Agenda, until: float) -> bool:
     """Advance, with the jobs ranked for what happens."""
-    if state.clerk is not None:
-        state.clerk.attend(state.arrays, next_time(state.arrays, agenda))
+    if state.calculator is not None:
+        state.calculator.update(state.arrays, next_time(state.arrays, agenda))
     return bool(advance(state.arrays, agenda, until))
 
 

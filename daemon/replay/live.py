@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from ...storage.owners import OwnerKind
 from ...storage.records import Job, JobState, Node, Request, SchedulerSnapshot
 from . import arrays as a
+from .admission.constraints import applied, terms_of
 from .admission.gate import Gate, Hold
-from .admission.terms import applied, terms_of
-from .admission.why import could_ever
-from .admission.wish import counts
+from .admission.hold_reason import could_ever
+from .admission.resource_demand import counts
 from .cluster import Cluster
 from .learned_limits import learned
 from .moves import join, run_on

@@ -16,7 +16,7 @@ from numba import types as numba_types
 from .arrays import Ask, Longs, PlacementView, State
 from .cluster import Cluster
 from .compiled import pointer
-from .priority.clerk import Clerk
+from .priority.calculator import PriorityCalculator
 from .queue_groups import PARTITION
 from .state import ClusterState
 from .workload import Workload
@@ -68,7 +68,7 @@ class Rules(NamedTuple):
     turns: bool | None = None
     """A live queue is walked job by job as the scheduler does it, with plans for who waits or without; None leaves it
     to the engine."""
-    clerk: Callable[[Cluster, Workload, State], Clerk] | None = None
+    calculator: Callable[[Cluster, Workload, State], PriorityCalculator] | None = None
     """Who ranks the jobs of a run, where the order is reckoned from time to time; ``key`` then only tells the rank."""
 
     instead: Callable[[ClusterState], Walk | None] | None = None

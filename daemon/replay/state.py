@@ -20,7 +20,7 @@ from .cluster import Cluster
 from .entrance import Entrance
 from .feasibility import ReplayOptions, state_arrays
 from .moves import held_by, preempt, resize, start_shares, take
-from .priority.clerk import Clerk
+from .priority.calculator import PriorityCalculator
 from .priority.site import Scheduling
 from .site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .speed import FLAT, SpeedTable
@@ -88,7 +88,7 @@ class ClusterState:
     """Of a live state, why some waiting jobs may not start now, by row."""
     known: SpeedTable = FLAT
     """What is known of speeds, which policies go by; what they really are is the engine's."""
-    clerk: Clerk | None = None
+    calculator: PriorityCalculator | None = None
     """Who ranks the jobs, where the order is reckoned from time to time."""
     walk: object = None
     """Who goes through the queue, where that is another than the rules have."""
@@ -178,7 +178,7 @@ class ClusterState:
         fresh = {name: getattr(self.arrays, name).copy() for name in a.State._fields if name not in fixed}
         return ClusterState(self.cluster, self.workload, self.arrays._replace(**fresh), list(self.rejected),
                             self.records, self.gate, dict(self.holds), self.known,
-                            self.clerk and self.clerk.copy(), self.walk, self.ended)
+                            self.calculator and self.calculator.copy(), self.walk, self.ended)
 
     def apply(self, actions: Actions) -> None:
         """Carry out actions; ValueError, naming the job, when one does not fit."""

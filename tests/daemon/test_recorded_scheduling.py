@@ -13,7 +13,7 @@ from idlewatt.daemon.recorded_scheduling import recorded_scheduling, told, used
 from idlewatt.daemon.recorded_window import past
 from idlewatt.daemon.replay import engine
 from idlewatt.daemon.replay.cluster import ClusterError
-from idlewatt.daemon.replay.priority.clerk import Clerk
+from idlewatt.daemon.replay.priority.calculator import PriorityCalculator
 from idlewatt.daemon.replay.priority.site import Scheduling
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.settings.advice import CounterfactualSettings
@@ -131,9 +131,9 @@ def test_usage_has_decayed_where_a_replay_begins_later_than_it_was_added_up(url)
     standings = []
     for workload in (window.workload, late):
         state = ClusterState.of(window.cluster, workload)
-        clerk = Clerk(window.cluster, workload, state.arrays)
-        clerk.attend(state.arrays, float(workload.submit[0]))
-        standings.append(float(clerk._usage[0]))
+        calculator = PriorityCalculator(window.cluster, workload, state.arrays)
+        calculator.update(state.arrays, float(workload.submit[0]))
+        standings.append(float(calculator._usage[0]))
     assert standings[1] == pytest.approx(standings[0] * 2.0 ** -30, rel=0.01)
 
 

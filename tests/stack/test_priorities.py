@@ -11,7 +11,7 @@ from incumbent.site import WEIGHTS, Preempting, restart, site
 from judge.slurm import wait_for
 
 from idlewatt.daemon.replay.priority.billing import charged_of_runs
-from idlewatt.daemon.replay.priority.clerk import Clerk
+from idlewatt.daemon.replay.priority.calculator import PriorityCalculator
 from idlewatt.daemon.replay.priority.factors import priority
 from idlewatt.daemon.replay.priority.fair_share import Tree, standing
 from idlewatt.daemon.replay.state import ClusterState
@@ -47,21 +47,22 @@ def use_up(slurm):
     wait_for(lambda: not slurm.run("squeue", "-h"), 60)
 
 
-def clerk_of(slurm):
+def calculator_of(slurm):
     """Return our reckoning of the present queue, with the usage that Slurm tells, and the jobs' numbers."""
     seen = snapshot(slurm)
     state = ClusterState.from_snapshot(seen, seen.time_s)
     usage = {key: float(row["rawusage"]) for key, row in shares(slurm).items() if key[1]}
     cluster = replace(state.cluster, scheduling=replace(state.cluster.scheduling, usage=usage))
-    return Clerk(cluster, state.workload, state.arrays), [job.job_id for job in state.records]
+    return PriorityCalculator(cluster, state.workload, state.arrays), [job.job_id for job in state.records]
 
 
 def differences(slurm):
     """Return the largest difference of each factor between sprio and us, and when Slurm reckoned by its ages."""
-    told, (clerk, numbers) = factors(slurm), clerk_of(slurm)
+    told, (calculator, numbers) = factors(slurm), calculator_of(slurm)
     # A frozen scheduler lets age begin when it first looks: the moment is found by one age, and must fit all others.
-    now = float(np.median([clerk.since[row] + told[number]["AGE"] / A_SECOND for row, number in enumerate(numbers)]))
-    parts = clerk.factors(now)
+    now = float(np.median([calculator.since[row] + told[number]["AGE"] / A_SECOND
+                           for row, number in enumerate(numbers)]))
+    parts = calculator.factors(now)
     parts = {**parts, "PRIORITY": priority(parts)}
     assert set(told) == set(numbers)
     return {name: max(abs(float(parts[name][row]) - told[number][name]) for row, number in enumerate(numbers))
@@ -122,12 +123,13 @@ def charges(slurm):
     state = ClusterState.from_snapshot(seen, seen.time_s)
     waiting = Workload.from_records([replace(job, state=JobState.PENDING) for job in seen.jobs])
     cluster = state.cluster
-    clerk = Clerk(cluster, waiting, ClusterState.of(cluster, waiting).arrays)
+    calculator = PriorityCalculator(cluster, waiting, ClusterState.of(cluster, waiting).arrays)
     runs = [Charge(job.account, job.user, job.qos, sum(part.cpus for part in job.allocations), 0.0, None, job.partition,
                    len(job.allocations), sum(part.gpus for part in job.allocations), job.request.gpu_model,
                    sum(part.memory_bytes for part in job.allocations)) for job in seen.jobs]
     recorded = dict(zip((job.job_id for job in seen.jobs), charged_of_runs(cluster.scheduling, runs), strict=True))
-    return [(told[number], float(clerk._bill[row]), float(recorded[number])) for row, number in enumerate(waiting.ids)]
+    return [(told[number], float(calculator._bill[row]), float(recorded[number]))
+            for row, number in enumerate(waiting.ids)]
 
 
 @pytest.mark.stack

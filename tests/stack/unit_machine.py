@@ -56,9 +56,10 @@ class Machine:
         (program / "idlewatt").write_text(PROGRAM)
         (program / "idlewatt").chmod(0o755)
         program.chmod(0o755)
-        bound = {sys.base_prefix: "/opt/python", sysconfig.get_path("purelib"): "/opt/dependencies",
-                 REPOSITORY: "/opt/idlewatt/lib/idlewatt", program: "/opt/idlewatt/bin",
-                 cache_folder(): "/opt/compiled", **{folder: folder for folder in shown}}
+        bound: dict[str | Path, str | Path] = {
+            sys.base_prefix: "/opt/python", sysconfig.get_path("purelib"): "/opt/dependencies",
+            REPOSITORY: "/opt/idlewatt/lib/idlewatt", program: "/opt/idlewatt/bin",
+            cache_folder(): "/opt/compiled", **{folder: folder for folder in shown}}
         subprocess.run([SANDBOX, "start", self.folder, *(f"{source}:{place}" for source, place in bound.items())],
                        check=True, timeout=60)
 

@@ -16,12 +16,12 @@ from ....storage.eligibility import eligible, named_reason
 from ....storage.recommendations import Placement
 from ....storage.records import Job, NodeState, SchedulerSnapshot
 from ....storage.waiting import WaitReason
-from .ground import Ground, Mask
 from .limits import Licences, Limits
+from .node_resources import Mask, NodeResources
+from .node_search import find_nodes
 from .partition_terms import told, unfit
 from .quotas import Quotas
-from .seek import seek
-from .wish import Wish, wish_of
+from .resource_demand import ResourceDemand, demand_of
 
 HELD, LIMIT, LICENSES, RESERVATION, PARTITION, NODES, ROOM, NEVER, UNKNOWN, GROUP, AHEAD = (
     "held", "limit", "licenses", "reservation", "partition", "nodes", "room", "never", "unknown", "group", "ahead")
@@ -54,20 +54,20 @@ class Gate:
 
     def __init__(self, snapshot: SchedulerSnapshot, now_s: float) -> None:
         self.now_s, self.snapshot = now_s, snapshot
-        self.ground = Ground(snapshot)
+        self.resources = NodeResources(snapshot)
         self.limits, self.licences, self.quotas = Limits(snapshot), Licences(snapshot), Quotas(snapshot)
         self.site = snapshot.rules.site
         self.partitions = {partition.name: partition for partition in snapshot.partitions}
         self.reservations = {one.name: one for one in snapshot.rules.reservations}
         self._running = Counter(job.array for job in snapshot.jobs if job.array and job.state.active)
         self._leaves = len({(node.spine, node.leaf) for node in snapshot.nodes if node.leaf})
-        self._kept = [{node.reservation} - {""} for node in self.ground.nodes]
+        self._kept = [{node.reservation} - {""} for node in self.resources.nodes]
         self._booked: dict[str, NDArray[np.int64] | int] = {}
         self._finds: dict[tuple[object, ...], Placement | Hold] = {}
         self._kinds: dict[tuple[object, ...], tuple[object, ...]] = {}
         self.whys: dict[tuple[object, ...], Hold] = {}
         """Why jobs of a kind find no nodes."""
-        self._wishes: dict[tuple[object, ...], Wish] = {}
+        self._wishes: dict[tuple[object, ...], ResourceDemand] = {}
         self._cache: dict[tuple[object, ...], Mask] = {}
         self.asked: dict[tuple[str, float], int] = {}
         """Switches, by job, that those are taken to ask for of whom nobody tells."""
@@ -78,19 +78,19 @@ class Gate:
         """Return a gate on which starts can be booked without changing this one."""
         other = object.__new__(Gate)
         other.__dict__.update(self.__dict__)
-        other.ground, other.limits, other.licences = self.ground.copy(), self.limits.copy(), self.licences.copy()
+        other.resources, other.limits, other.licences = self.resources.copy(), self.limits.copy(), self.licences.copy()
         other.quotas = self.quotas.copy()
         other._finds = dict(self._finds)
         other._running, other._booked = Counter(self._running), dict(self._booked)
         return other
 
-    def wish(self, job: Job) -> Wish:
+    def demand(self, job: Job) -> ResourceDemand:
         """Return what a job asks of nodes."""
         key = job.key, job.partition, job.request.required_nodes
         if key not in self._wishes:
             partition = self.partitions.get(job.partition.split(",")[0])
-            threads = int(self.ground.threads.max(initial=1))
-            self._wishes[key] = wish_of(job, partition, self.ground.sockets, threads)
+            threads = int(self.resources.threads.max(initial=1))
+            self._wishes[key] = demand_of(job, partition, self.resources.sockets, threads)
         return self._wishes[key]
 
     # What does not depend on what is free.
@@ -139,7 +139,7 @@ class Gate:
         known = self.partitions.get(name)
         if known is None:
             return None
-        says = unfit(job, self.wish(job), known)
+        says = unfit(job, self.demand(job), known)
         return Hold(PARTITION, told(job, says, name)) if says else None
 
     def kind(self, job: Job) -> tuple[object, ...]:
@@ -148,7 +148,7 @@ class Gate:
         if key not in self._kinds:
             names = tuple(way.partition for way in self.ways(job))
             limit_s = max((way.limit_s for way in self.ways(job)), default=0.0)
-            alone = job.user if job.request.details.exclusive_user or any(self.ground.owners) else ""
+            alone = job.user if job.request.details.exclusive_user or any(self.resources.owners) else ""
             self._kinds[key] = (job.request, names, self.in_the_way(job, limit_s), alone)
         return self._kinds[key]
 
@@ -167,7 +167,7 @@ class Gate:
         limit_s = job.limit_s or (known.max_time_s if known else None) or float("inf")
         key = ("way", name, job.request.reservation, self.in_the_way(job, limit_s))
         if key not in self._cache:
-            self._cache[key] = self.ground.members(name) & self.opened(job) & ~self.reserved(job, limit_s)
+            self._cache[key] = self.resources.members(name) & self.opened(job) & ~self.reserved(job, limit_s)
         return PartitionNodes(name, self._cache[key], limit_s, known.most_cpus_per_node if known else None)
 
     def opened(self, job: Job, waking: bool = False) -> Mask:
@@ -175,8 +175,8 @@ class Gate:
         key = ("open", bool(job.request.reservation) and job.request.reservation, waking)
         if key not in self._cache:
             ours = set(_names(job.request.reservation))
-            nodes = self.ground.nodes
-            self._cache[key] = self.ground.mask(
+            nodes = self.resources.nodes
+            self._cache[key] = self.resources.mask(
                 node.state.schedulable or (node.state is NodeState.RESERVED and node.reservation != "")
                 or (node.maintained and node.reservation in ours)
                 or (waking and node.wakes) for node in nodes)
@@ -191,19 +191,19 @@ class Gate:
         met = self.meets(job, begin_s, begin_s + way.limit_s)
         key = ("from", way.partition, job.request.reservation, met)
         if key not in self._cache:
-            blocked = self.ground.mask(ends.get(node.reservation, np.inf if node.reservation else 0) > begin_s
-                                       and node.reservation not in ours for node in self.ground.nodes)
+            blocked = self.resources.mask(ends.get(node.reservation, np.inf if node.reservation else 0) > begin_s
+                                       and node.reservation not in ours for node in self.resources.nodes)
             for name in met:
-                blocked |= self.ground.named(self.reservations[name].nodes)
-            self._cache[key] = self.ground.members(way.partition) & self.opened_to_any() & ~blocked
+                blocked |= self.resources.named(self.reservations[name].nodes)
+            self._cache[key] = self.resources.members(way.partition) & self.opened_to_any() & ~blocked
         found = self._cache[key]
         return found & way.usable if ours else found
 
     def opened_to_any(self) -> Mask:
         """Return which nodes take new jobs of anybody, be it of those who may use a reservation."""
-        return self.ground.mask(
+        return self.resources.mask(
             node.state.schedulable or node.maintained or (node.state is NodeState.RESERVED and node.reservation != "")
-            for node in self.ground.nodes)
+            for node in self.resources.nodes)
 
     def in_the_way(self, job: Job, limit_s: float) -> tuple[str, ...]:
         """Return the reservations that a job may not use and would meet."""
@@ -218,15 +218,15 @@ class Gate:
     def reserved(self, job: Job, limit_s: float) -> Mask:
         """Return which nodes are kept for others for as long as a job may run, or are not those of its reservation."""
         ours = _names(job.request.reservation)
-        blocked = self.ground.mask(bool(kept - set(ours)) for kept in self._kept)
+        blocked = self.resources.mask(bool(kept - set(ours)) for kept in self._kept)
         for name in self.in_the_way(job, limit_s):
-            blocked |= self.ground.named(self.reservations[name].nodes)
+            blocked |= self.resources.named(self.reservations[name].nodes)
         if ours:
             flexible = any("FLEX" in self.reservations[name].flags for name in ours if name in self.reservations)
-            mine = self.ground.mask(bool(kept & set(ours)) for kept in self._kept)
+            mine = self.resources.mask(bool(kept & set(ours)) for kept in self._kept)
             for name in ours:
                 if name in self.reservations:
-                    mine |= self.ground.named(self.reservations[name].nodes)
+                    mine |= self.resources.named(self.reservations[name].nodes)
             blocked |= ~mine & (not flexible)
         return np.asarray(blocked)
 
@@ -244,36 +244,36 @@ class Gate:
                 return found
         return Hold(ROOM, "")
 
-    def sought(self, job: Job, way: PartitionNodes, ground: Ground | None = None) -> Placement | Hold | None:
+    def sought(self, job: Job, way: PartitionNodes, resources: NodeResources | None = None) -> Placement | Hold | None:
         """Return where a job could start on some nodes, on what is free now or on what is free there otherwise."""
-        ground, wish, switches = ground or self.ground_of(way), self.wish(job), self.switches(job)
+        resources, demand, switches = resources or self.resources_of(way), self.demand(job), self.switches(job)
         if job.request.details.slices:
-            way = replace(way, usable=way.usable & ground.with_slices(job))
+            way = replace(way, usable=way.usable & resources.with_slices(job))
         unasked = switches is None and self.unasked
-        if switches == 0 or wish.least == 1 == wish.most or (unasked and ground.as_planned):
-            return seek(ground, job, wish, way.usable)
-        if ground.as_planned and (found := seek(ground, job, wish, way.usable)) and len(found.nodes) == 1:
+        if switches == 0 or demand.least == 1 == demand.most or (unasked and resources.as_planned):
+            return find_nodes(resources, job, demand, way.usable)
+        if resources.as_planned and (found := find_nodes(resources, job, demand, way.usable)) and len(found.nodes) == 1:
             return found
-        found = seek(ground, job, wish, way.usable, (switches or 1) if self._leaves else 0)
+        found = find_nodes(resources, job, demand, way.usable, (switches or 1) if self._leaves else 0)
         if found is not None and (self._leaves or len(found.nodes) == 1):
             return found
         if switches is not None and self._leaves:
             return None
-        found = found or seek(ground, job, wish, way.usable)
+        found = found or find_nodes(resources, job, demand, way.usable)
         if found is None or len(found.nodes) == 1 or unasked:
             return found
         lacking = "which nodes share a switch" if switches else "whether it asks for few switches (TopologyPlugin)"
         return Hold(UNKNOWN, f"unknown: {lacking} is not known")
 
-    def ground_of(self, way: PartitionNodes) -> Ground:
+    def resources_of(self, way: PartitionNodes) -> NodeResources:
         """Return the nodes with what a partition's jobs may still use of their CPUs."""
         if way.most_cpus is None:
-            return self.ground
-        used = np.zeros(len(self.ground.nodes), np.int64)
+            return self.resources
+        used = np.zeros(len(self.resources.nodes), np.int64)
         for part in (part for job in self.snapshot.jobs if job.state.active and job.partition == way.partition
-                     for part in job.allocations if part.node in self.ground.row):
-            used[self.ground.row[part.node]] += part.cpus
-        other = self.ground.copy()
+                     for part in job.allocations if part.node in self.resources.row):
+            used[self.resources.row[part.node]] += part.cpus
+        other = self.resources.copy()
         booked = self._booked.get(way.partition, 0)
         other.free_cpus = np.minimum(other.free_cpus, np.maximum(0, way.most_cpus - used - booked))
         return other
@@ -308,7 +308,8 @@ class Gate:
     def find_beside(self, job: Job, avoid: Mask | None) -> Placement | Hold:
         """Return where a job could start now but for nodes to be avoided, or why it cannot."""
         found = self.find(job)
-        if avoid is None or isinstance(found, Hold) or not avoid[[self.ground.row[name] for name in found.nodes]].any():
+        row = self.resources.row
+        if avoid is None or isinstance(found, Hold) or not avoid[[row[name] for name in found.nodes]].any():
             return found
         others = (self.sought(job, replace(way, usable=way.usable & ~avoid)) for way in self.ways(job))
         return next((other for other in others if other is not None), Hold(ROOM, ""))
@@ -325,7 +326,7 @@ class Gate:
 
     def kept(self, job: Job, placement: Placement, avoid: Mask | None = None) -> Placement | None:
         """Return a placement in the job's own shape if it can start on just those nodes; None when it cannot."""
-        only = self.ground.named(placement.nodes)
+        only = self.resources.named(placement.nodes)
         if avoid is not None:
             only = only & ~avoid
         for way in self.ways(job):
@@ -336,25 +337,25 @@ class Gate:
 
     def partition_of(self, job: Job, placement: Placement) -> str:
         """Return the partition in which a job starts there."""
-        rows = [self.ground.row[name] for name in placement.nodes]
-        names = [way.partition for way in self.ways(job) if self.ground.members(way.partition)[rows].all()]
+        rows = [self.resources.row[name] for name in placement.nodes]
+        names = [way.partition for way in self.ways(job) if self.resources.members(way.partition)[rows].all()]
         return names[0] if names else job.partition.split(",")[0]
 
     def wants(self, job: Job, placement: Placement | None) -> Counter[str]:
         """Return what a job uses of everything that may be limited."""
-        wish = self.wish(job)
-        gpus = sum(placement.gpus) if placement else wish.gpus
-        nodes = len(placement.nodes) if placement else wish.least
-        cpus = max(job.request.cpus, wish.cpus_per_gpu * gpus, wish.cpus_per_node * nodes)
+        demand = self.demand(job)
+        gpus = sum(placement.gpus) if placement else demand.gpus
+        nodes = len(placement.nodes) if placement else demand.least
+        cpus = max(job.request.cpus, demand.cpus_per_gpu * gpus, demand.cpus_per_node * nodes)
         used = Counter({"jobs": 1, "node": nodes, "gpu": gpus, "cpu": cpus, "mem": job.request.memory_bytes,
                         "pods": job.request.details.tasks, **dict(job.request.details.slices)})
         for name, number in zip(placement.nodes, placement.gpus, strict=True) if placement else ():
-            row = self.ground.row[name]
-            model = self.ground.nodes[row].gpu_model
+            row = self.resources.row[name]
+            model = self.resources.nodes[row].gpu_model
             if model and number:
                 used[f"gpu:{model}"] += number
-        if wish.exclusive and placement:
-            used["cpu"] = sum(int(self.ground.cpus[self.ground.row[name]]) for name in placement.nodes)
+        if demand.exclusive and placement:
+            used["cpu"] = sum(int(self.resources.cpus[self.resources.row[name]]) for name in placement.nodes)
         return used
 
     def limit_bars(self, job: Job, partition: str, placement: Placement | None) -> Hold | None:
@@ -368,21 +369,21 @@ class Gate:
 
     def book(self, job: Job, partition: str, placement: Placement) -> None:
         """Take what a job that starts takes."""
-        before = self.ground.free_cpus.copy()
-        dealt = next((self.ground_of(way) for way in self.ways(job) if way.partition == partition), None)
-        self.ground.take(self.wish(job), placement, job.user, dealt)
-        self.ground.take_slices(job, placement)
+        before = self.resources.free_cpus.copy()
+        dealt = next((self.resources_of(way) for way in self.ways(job) if way.partition == partition), None)
+        self.resources.take(self.demand(job), placement, job.user, dealt)
+        self.resources.take_slices(job, placement)
         self.quotas.add(job, self.wants(job, placement), placement)
         # What found no room before finds none now.
         self._finds = {kind: found for kind, found in self._finds.items() if isinstance(found, Hold)}
-        self._booked[partition] = self._booked.get(partition, 0) + before - self.ground.free_cpus
+        self._booked[partition] = self._booked.get(partition, 0) + before - self.resources.free_cpus
         self.limits.add(job, partition, self.wants(job, placement))
         self.licences.take(job.request.details.licenses)
         self._running[job.array] += bool(job.array)
 
     def end(self, job: Job) -> None:
         """Free what a running job holds."""
-        self.ground.give_back(job)
+        self.resources.give_back(job)
         self.quotas.give_back(job, {**self.limits.held(job), "pods": job.request.details.tasks})
         self._finds = {}
 

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 
 import numpy as np
 
-from .ground import Mask
+from .node_resources import Mask
 
 RESOLUTION_S = 60.0
 """Slurm's ``bf_resolution``: plans begin and end at whole minutes, and nothing is kept for less."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....storage.records import Job, Partition
-from .wish import Wish
+from .resource_demand import ResourceDemand
 
 MOST_NODES = 1 << 30
 PLAIN = {"PartitionDown": "{} is closed", "PartitionTimeLimit": "it may not run for so long in {}",
@@ -11,7 +11,7 @@ PLAIN = {"PartitionDown": "{} is closed", "PartitionTimeLimit": "it may not run 
 """The same where no scheduler has such words; by the partition's name."""
 
 
-def unfit(job: Job, wish: Wish, partition: Partition) -> str:
+def unfit(job: Job, demand: ResourceDemand, partition: Partition) -> str:
     """Return the scheduler's word for a partition that a job may never use as it is; '' when it may."""
     if not partition.up:
         return "PartitionDown"
@@ -20,8 +20,8 @@ def unfit(job: Job, wish: Wish, partition: Partition) -> str:
     most = (len(partition.nodes) or MOST_NODES) if partition.most_nodes is None else partition.most_nodes
     # A range that reaches beyond MaxNodes is refused as a whole by Slurm 22.05, one beyond what there is is not.
     beyond = partition.most_nodes is not None and job.request.details.most_nodes > partition.most_nodes
-    if wish.least > most or beyond or (
-            wish.most and wish.most < partition.least_nodes):
+    if demand.least > most or beyond or (
+            demand.most and demand.most < partition.least_nodes):
         return "PartitionNodeLimit"
     if partition.reservation_required and not job.request.reservation:
         return "Reservation"

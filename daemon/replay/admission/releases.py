@@ -14,7 +14,7 @@ import numpy as np
 
 from ....storage.recommendations import Placement
 from ....storage.records import Job
-from .ground import Ground, Mask
+from .node_resources import Mask, NodeResources
 
 FREE = ("free_gpus", "free_cpus", "free_memory")
 FIRST_WINDOW_S = 30.0
@@ -28,12 +28,12 @@ class Releases:
     All of it lies in arrays by end, and of equal ends by the jobs' numbers: one row for each node that a job holds.
     """
 
-    def __init__(self, ground: Ground, jobs: Iterable[Job], now_s: float) -> None:
+    def __init__(self, resources: NodeResources, jobs: Iterable[Job], now_s: float) -> None:
         held = []
         for job in (job for job in jobs if job.state.active and job.limit_s is not None):
             end_s = max((job.start_s or now_s) + (job.limit_s or 0.0), now_s + OVERRUN_S)
-            parts = [(ground.row[part.node], part.gpus, part.cpus, part.memory_bytes)
-                     for part in job.allocations if part.node in ground.row]
+            parts = [(resources.row[part.node], part.gpus, part.cpus, part.memory_bytes)
+                     for part in job.allocations if part.node in resources.row]
             if parts:
                 held.append((end_s, _number(job), parts))
         held.sort(key=lambda one: one[:2])
@@ -43,7 +43,7 @@ class Releases:
         self._rows, *self._freed = np.array([part for *_, parts in held for part in parts], np.int64).reshape(-1, 4).T
         """Node, and what it gets back of GPUs, CPUs and memory."""
 
-    def add(self, job: Job, end_s: float, before: Ground, after: Ground) -> None:
+    def add(self, job: Job, end_s: float, before: NodeResources, after: NodeResources) -> None:
         """Book what a job has taken, until it ends."""
         taken = [getattr(before, name) - getattr(after, name) for name in FREE]
         rows = np.flatnonzero(taken[0] | taken[1] | taken[2])
@@ -62,12 +62,12 @@ class Releases:
         """Return a list to which more can be added."""
         return copy(self)
 
-    def first_fit(self, ground: Ground, usable: Mask, sought: Callable[[Ground], Placement | None],
+    def first_fit(self, resources: NodeResources, usable: Mask, sought: Callable[[NodeResources], Placement | None],
                   ) -> tuple[float, Placement] | None:
         """Return when, after now, something fits first on nodes that may be used, and where; None if it never does."""
         if not self._ends.size:
             return None
-        later = ground.copy()
+        later = resources.copy()
         later.as_planned = True
         touching = np.flatnonzero(np.logical_or.reduceat(usable[self._rows], self._first[:-1]))
         window_s, place, given = FIRST_WINDOW_S, 0, 0
@@ -83,13 +83,13 @@ class Releases:
             window_s, place, given = window_s * 2, place + 1, self._first[last + 1]
         return None
 
-    def _give_back(self, ground: Ground, part: slice) -> None:
+    def _give_back(self, resources: NodeResources, part: slice) -> None:
         rows = self._rows[part]
         for name, freed in zip(FREE, self._freed, strict=True):
-            free = getattr(ground, name)
+            free = getattr(resources, name)
             np.add.at(free, rows, freed[part])
-            np.minimum(free, getattr(ground, name.removeprefix("free_")), out=free)
-        ground.clear(rows[ground.free_cpus[rows] == ground.cpus[rows]])
+            np.minimum(free, getattr(resources, name.removeprefix("free_")), out=free)
+        resources.clear(rows[resources.free_cpus[rows] == resources.cpus[rows]])
 
 
 def _number(job: Job) -> int:

@@ -13,16 +13,16 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from .ground import Counts, Ground, Mask
-from .pick import MOST_NODES, available, weigh
-from .wish import Wish
+from .cons_tres import MOST_NODES, available, weigh
+from .node_resources import Counts, Mask, NodeResources
+from .resource_demand import ResourceDemand
 
 Rows = NDArray[np.int64]
 
 
-def below_switches(ground: Ground, wish: Wish, fits: Mask, gpus: Counts) -> list[int] | None:
+def below_switches(resources: NodeResources, demand: ResourceDemand, fits: Mask, gpus: Counts) -> list[int] | None:
     """Return the nodes that Slurm takes of those on which a part of a job fits; None where it finds none."""
-    want, weights = _Want(ground, wish, gpus), weigh(ground, wish, fits)
+    want, weights = _Want(resources, demand, gpus), weigh(resources, demand, fits)
     best = certain = np.zeros(len(fits), bool)
     for weight in np.unique(weights[fits]).tolist():
         certain, best = best, best | (fits & (weights == weight))
@@ -31,9 +31,9 @@ def below_switches(ground: Ground, wish: Wish, fits: Mask, gpus: Counts) -> list
     else:
         return None
     want.take(np.flatnonzero(certain))
-    for leaf in np.unique(ground.leaf[certain]).tolist():
-        want.take(np.flatnonzero(best & ~certain & (ground.leaf == leaf)))
-    for rows in _others(ground.leaf, best & ~np.isin(ground.leaf, ground.leaf[certain]), want):
+    for leaf in np.unique(resources.leaf[certain]).tolist():
+        want.take(np.flatnonzero(best & ~certain & (resources.leaf == leaf)))
+    for rows in _others(resources.leaf, best & ~np.isin(resources.leaf, resources.leaf[certain]), want):
         want.take(rows)
     return sorted(want.rows) if want.met else None
 
@@ -52,18 +52,18 @@ def _others(leaf: Counts, rows: Mask, want: _Want) -> Iterator[Rows]:
 class _Want:
     """Nodes taken so far, and what is still to be found."""
 
-    def __init__(self, ground: Ground, wish: Wish, gpus: Counts) -> None:
+    def __init__(self, resources: NodeResources, demand: ResourceDemand, gpus: Counts) -> None:
         self.rows: list[int] = []
-        self._cpus, self._gpus = available(ground, wish), gpus
-        by_job = wish.gpus > 0 and not wish.per_node
-        asked = wish.most or wish.least
-        self.missing = wish.least if by_job else asked
+        self._cpus, self._gpus = available(resources, demand), gpus
+        by_job = demand.gpus > 0 and not demand.per_node
+        asked = demand.most or demand.least
+        self.missing = demand.least if by_job else asked
         """Nodes that it goes on looking for."""
-        self._enough = self.missing - (asked - wish.least)
+        self._enough = self.missing - (asked - demand.least)
         """Nodes that count as enough before any is taken."""
-        self._least, self._most = wish.least, wish.most or MOST_NODES
-        self._cpus_missing = max(wish.tasks * wish.cpus_per_task, wish.cpus_per_node)
-        self._gpus_missing = wish.gpus if by_job else 0
+        self._least, self._most = demand.least, demand.most or MOST_NODES
+        self._cpus_missing = max(demand.tasks * demand.cpus_per_task, demand.cpus_per_node)
+        self._gpus_missing = demand.gpus if by_job else 0
 
     def would_do(self, rows: Mask) -> bool:
         """Tell whether so many nodes count as enough."""

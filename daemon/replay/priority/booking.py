@@ -1,4 +1,4 @@
-"""What a clerk does for each job or association: compiled, since to gather columns took longer than all the rest."""
+"""Usage of jobs and associations, added up in compiled code: to gather columns took longer than all the rest."""
 
 from __future__ import annotations
 

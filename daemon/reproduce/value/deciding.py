@@ -33,7 +33,7 @@ class Deciders:
     choose: Callable[[ClusterState, float], Decider] | None = None
     """Asked so often; None where the first decides throughout."""
     _now: Decider | None = None
-    _clerk: object = None
+    _calculator: object = None
 
     @property
     def policy(self) -> Policy:
@@ -53,10 +53,10 @@ class Deciders:
         """Rank the jobs anew for other rules; the books of priorities are kept for when they are wanted again."""
         jobs = state.arrays.jobs
         jobs.limit, jobs.prediction = wanted.limit, wanted.prediction
-        self._clerk, state.clerk = state.clerk or self._clerk, None
+        self._calculator, state.calculator = state.calculator or self._calculator, None
         rules = wanted.policy.rules  # type: ignore[attr-defined]
-        if rules.clerk is not None:
-            state.clerk = self._clerk  # type: ignore[assignment]
+        if rules.calculator is not None:
+            state.calculator = self._calculator  # type: ignore[assignment]
         trees = state.arrays.leaves, state.arrays.branches, state.arrays.roots
         queue_up(jobs, state.arrays.order, trees, np.arange(len(jobs)))
         prepare(state, rules)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from idlewatt.daemon.policies.registry import parse
-from idlewatt.daemon.policies.slurm_books import CHOSEN, list_returns
-from idlewatt.daemon.policies.slurm_outlook import soonest
+from idlewatt.daemon.policies.slurm_earliest_start import earliest_start
 from idlewatt.daemon.policies.slurm_plans import WINDOW, clear_plans, keep, plan_of
+from idlewatt.daemon.policies.slurm_tables import CHOSEN, list_returns
 from idlewatt.daemon.replay import arrays as a
 from idlewatt.daemon.replay import engine
 from idlewatt.daemon.replay.moves import ask_of, cancel, come_back, finish, join, requeue, start
@@ -106,7 +106,7 @@ def walk(state: a.State, rules: Rules, order: list[int]) -> tuple[dict[int, Node
     list_returns(state)
     for job in order:
         lasts = state.jobs[job].limit
-        when = soonest(state, rules.place, ask_of(state, job), lasts)
+        when = earliest_start(state, rules.place, ask_of(state, job), lasts)
         count = int(state.scratch[CHOSEN])
         nodes = tuple(sorted(state.chosen[:count].tolist()))
         if when > state.clock[a.NOW] + state.weights[WINDOW]:

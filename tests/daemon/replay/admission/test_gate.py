@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from idlewatt.daemon.replay.admission.gate import Gate, Hold
-from idlewatt.daemon.replay.admission.why import why_no_nodes
+from idlewatt.daemon.replay.admission.hold_reason import why_no_nodes
 from idlewatt.storage.details import Details
 from idlewatt.storage.recommendations import Placement
 from idlewatt.storage.records import (

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idlewatt.daemon.replay.admission.ground import Ground
+from idlewatt.daemon.replay.admission.node_resources import NodeResources
 from idlewatt.daemon.replay.admission.releases import Releases
 from idlewatt.storage.recommendations import Placement
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
@@ -22,13 +22,13 @@ def first_fit(gpus, *jobs, usable=(True, True)):
     held = {name: sum(job.request.gpus for job in jobs if job.allocations[0].node == name) for name in "ab"}
     nodes = tuple(Node(name, partitions=("p",), gpus=8, cpus=64, gpus_allocated=held[name],
                        cpus_allocated=2 if held[name] else 0) for name in "ab")
-    ground = Ground(SchedulerSnapshot(NOW, nodes, (), jobs))
+    resources = NodeResources(SchedulerSnapshot(NOW, nodes, (), jobs))
 
     def sought(later):
         return next((Placement((name,), (gpus,)) for name in "ab" if later.free_gpus[later.row[name]] >= gpus
                      and usable["ab".index(name)]), None)
 
-    found = Releases(ground, jobs, NOW).first_fit(ground, ground.mask(usable), sought)
+    found = Releases(resources, jobs, NOW).first_fit(resources, resources.mask(usable), sought)
     return found and (found[0] - NOW, str(found[1]))
 
 
@@ -62,17 +62,17 @@ def test_of_jobs_that_end_together_the_scheduler_takes_the_lower_number_first():
 
 
 def test_who_starts_while_the_queue_is_walked_comes_by_its_number_too():
-    ground = Ground(SchedulerSnapshot(NOW, tuple(Node(name, ("p",), 8, cpus=64) for name in "ab"), (), ()))
-    found = Releases(ground, (), NOW)
+    resources = NodeResources(SchedulerSnapshot(NOW, tuple(Node(name, ("p",), 8, cpus=64) for name in "ab"), (), ()))
+    found = Releases(resources, (), NOW)
     for name, number, left_s in (("a", 5, 600), ("b", 3, 600), ("a", 4, 36_000)):
-        after = ground.copy()
-        after.free_gpus[ground.row[name]] -= 2
-        after.free_cpus[ground.row[name]] -= 2
-        found.add(replace(runs(name, left_s), raw_id=number), NOW + left_s, ground, after)
-    ground.free_gpus -= np.array([4, 2])
-    ground.free_cpus -= np.array([4, 2])
+        after = resources.copy()
+        after.free_gpus[resources.row[name]] -= 2
+        after.free_cpus[resources.row[name]] -= 2
+        found.add(replace(runs(name, left_s), raw_id=number), NOW + left_s, resources, after)
+    resources.free_gpus -= np.array([4, 2])
+    resources.free_cpus -= np.array([4, 2])
     seen = []
-    found.first_fit(ground, ground.mask((True, False)), lambda later: seen.append(later.free_gpus.tolist()))
+    found.first_fit(resources, resources.mask((True, False)), lambda later: seen.append(later.free_gpus.tolist()))
     assert seen == [[6, 8], [8, 8]]
 
 

@@ -22,9 +22,9 @@ LAST, SEEN, CHOSEN, AGAIN, TABLES = range(5)
 somebody may make room again. From the last on it has tables of all jobs, which preemption goes by, and behind these
 the moments."""
 COLUMNS_OF_JOBS = 4
-PLANNED, CHANGES, OPENED, CLEAR, FEW, LISTED, STRETCHES, HEADER = range(8)
+PLANNED, CHANGES, OPENED, CLEAR, FEW, LISTED, INTERVALS, HEADER = range(8)
 """Places in ``State.outlook``: how many plans there are, how often a node changed, how many imagined nodes are
-open, how many nodes clear, whether these are few, how often running jobs were listed, how many stretches there are."""
+open, how many nodes clear, whether these are few, how often running jobs were listed, how many intervals there are."""
 RUNS, PLANS = 32, 48
 """Running jobs and plans that are kept apart on a node."""
 POOL, GPUS, CPUS, MEMORY, WHOLE, SYNCED, SIZE, SEATED, COLUMNS = range(9)
@@ -42,7 +42,7 @@ _at: Any = np.uint64
 _MIX = _long(-7046029254386353131)
 
 
-class Books(NamedTuple):
+class BackfillTables(NamedTuple):
     """Parts of the scratch, by what is in them."""
 
     head: Longs
@@ -54,16 +54,16 @@ class Books(NamedTuple):
     """[plan], by end."""
     plan_ends: Floats
     plan_node: Longs
-    stretch_time: Floats
-    """[stretch of plans for a node, each of which begins as the one before ends], by end."""
-    stretch_ends: Floats
-    stretch_node: Longs
+    interval_time: Floats
+    """[interval of plans for a node, each of which begins as the one before ends], by end."""
+    interval_ends: Floats
+    interval_node: Longs
     next_time: Floats
-    """[stretch], by begin."""
+    """[interval], by begin."""
     next_ends: Floats
     next_node: Longs
     blockers: Longs
-    """[node] stretches that are in the way at the moment that is looked at; more than ever on a node without use."""
+    """[node] intervals that are in the way at the moment that is looked at; more than ever on a node without use."""
     plans_on: Longs
     """[node] number of plans."""
     where: Longs
@@ -124,7 +124,7 @@ def rooms(nodes: int, jobs: int) -> tuple[int, int]:
 
 
 @compiled
-def books_of(state: State) -> Books:
+def tables_of(state: State) -> BackfillTables:
     """Return the parts of the scratch."""
     nodes, jobs, words = state.nodes.size, state.jobs.size + 1, words_of(state.nodes.size)
     plans, kinds = nodes * PLANS, kinds_of(state.nodes.size)
@@ -134,11 +134,11 @@ def books_of(state: State) -> Books:
     sets = back[5 * nodes * RUNS:]
     rows = sets[words + jobs // 64 + 1:]
     needs = rows[kinds * (COLUMNS + words):]
-    return Books(
+    return BackfillTables(
         head=state.outlook[:HEADER], ends=moments, first=moments[jobs:],
         plan_time=times, plan_ends=times[plans:], next_time=times[2 * plans:], next_ends=times[3 * plans:],
-        stretch_time=times[4 * plans:], stretch_ends=times[5 * plans:],
-        plan_node=told, stretch_node=told[plans:], next_node=told[2 * plans:], where=runs, places=runs[jobs:],
+        interval_time=times[4 * plans:], interval_ends=times[5 * plans:],
+        plan_node=told, interval_node=told[plans:], next_node=told[2 * plans:], where=runs, places=runs[jobs:],
         plans_on=sites, entry=sites[nodes:], latest=sites[2 * nodes:], apart=sites[3 * nodes:],
         known=sites[4 * nodes:], fresh=sites[5 * nodes:], changed=sites[6 * nodes:], opened=sites[7 * nodes:],
         blockers=sites[8 * nodes:], back=back, clear=sets, touching=sets[words:], kinds=rows,
@@ -174,25 +174,25 @@ def mixed(digest: int, value: int) -> int:
 @compiled
 def list_returns(state: State) -> None:
     """Write down by node what running jobs give back, by their limits, and on which nodes anything has changed."""
-    book, used = books_of(state), 0
-    book.head[LISTED] += 1
+    tables, used = tables_of(state), 0
+    tables.head[LISTED] += 1
     for node in range(state.nodes.size):
         row = state.nodes[node]
-        book.apart[node], book.entry[node] = 0, -1
+        tables.apart[node], tables.entry[node] = 0, -1
         digest = mixed(mixed(_long(row.open) + 2, row.free_gpus), row.free_cpus)
-        book.fresh[node] = mixed(digest, row.free_memory)
+        tables.fresh[node] = mixed(digest, row.free_memory)
     for place in range(state.counts[RUNNING_JOBS]):
         job = state.estimates[place]
         row = state.jobs[job]
-        book.ends[place], book.places[job] = row.estimate, place
-        book.where[place] = both_nodes(state, row.held, row.nodes_held)
+        tables.ends[place], tables.places[job] = row.estimate, place
+        tables.where[place] = both_nodes(state, row.held, row.nodes_held)
         for index in range(row.held, row.held + row.nodes_held):
-            used = give_back(state, book, job, place, index, used)
+            used = give_back(state, tables, job, place, index, used)
     for node in range(state.nodes.size):
-        if book.fresh[node] != book.known[node]:
-            book.known[node] = book.fresh[node]
-            book.changed[book.head[CHANGES] % state.nodes.size] = node
-            book.head[CHANGES] += 1
+        if tables.fresh[node] != tables.known[node]:
+            tables.known[node] = tables.fresh[node]
+            tables.changed[tables.head[CHANGES] % state.nodes.size] = node
+            tables.head[CHANGES] += 1
 
 
 @compiled
@@ -204,37 +204,37 @@ def both_nodes(state: State, first: int, count: int) -> int:
 
 
 @compiled
-def give_back(state: State, book: Books, job: int, place: int, index: int, used: int) -> int:
+def give_back(state: State, tables: BackfillTables, job: int, place: int, index: int, used: int) -> int:
     """Write down what a running job gives back of one node, behind all before it; return how many entries there are."""
     row, share = state.jobs[job], state.held[index]
     node, entry = share.node, 5 * used
-    if book.apart[node] < RUNS:
-        if book.apart[node] == 0:
-            book.entry[node] = entry
+    if tables.apart[node] < RUNS:
+        if tables.apart[node] == 0:
+            tables.entry[node] = entry
         else:
-            book.back[book.latest[node] + 4] = entry
-        book.latest[node] = entry
-        book.back[entry + 1] = book.back[entry + 2] = book.back[entry + 3] = 0
-        book.back[entry + 4] = -1
-        book.apart[node] += 1
+            tables.back[tables.latest[node] + 4] = entry
+        tables.latest[node] = entry
+        tables.back[entry + 1] = tables.back[entry + 2] = tables.back[entry + 3] = 0
+        tables.back[entry + 4] = -1
+        tables.apart[node] += 1
         used += 1
-    entry = book.latest[node]  # where more jobs run than there is room for, the last of them leave together
+    entry = tables.latest[node]  # where more jobs run than there is room for, the last of them leave together
     cpus, memory = _long(row.cpus_held), _long(row.memory_held)
     if row.chunk > 0 and share.gpus != row.chunk:
         cpus, memory = -((-cpus * share.gpus) // row.chunk), -((-memory * share.gpus) // row.chunk)
     if row.whole == 1:
         cpus = state.nodes[node].cpus
-    book.back[entry] = place
-    book.back[entry + 1] += share.gpus
-    book.back[entry + 2] += cpus
-    book.back[entry + 3] += memory
+    tables.back[entry] = place
+    tables.back[entry + 1] += share.gpus
+    tables.back[entry + 2] += cpus
+    tables.back[entry + 3] += memory
     end = _long(min(row.estimate, 1e15) * 1024.0)
-    book.fresh[node] = mixed(mixed(mixed(mixed(mixed(book.fresh[node], job), end), share.gpus), cpus), memory)
+    tables.fresh[node] = mixed(mixed(mixed(mixed(mixed(tables.fresh[node], job), end), share.gpus), cpus), memory)
     return used
 
 
 @compiled
-def kind_of(state: State, book: Books, ask: Ask) -> int:
+def kind_of(state: State, tables: BackfillTables, ask: Ask) -> int:
     """Return the kind of a job, knowing the nodes as they are."""
     gpus = least(ask)
     cpus, memory = part(ask.cpus, ask, gpus), part(ask.memory, ask, gpus)
@@ -243,130 +243,131 @@ def kind_of(state: State, book: Books, ask: Ask) -> int:
     for attempt in range(TRIES):
         kind = (digest + attempt) & (kinds - 1)
         row = COLUMNS * kind
-        if book.kinds[row + SYNCED] == 0:
+        if tables.kinds[row + SYNCED] == 0:
             free = kind
             break
-        if (book.kinds[row + POOL] == ask.pool and book.kinds[row + GPUS] == gpus and book.kinds[row + CPUS] == cpus
-                and book.kinds[row + MEMORY] == memory and book.kinds[row + WHOLE] == ask.whole):
-            sync(state, book, kind)
+        if (tables.kinds[row + POOL] == ask.pool and tables.kinds[row + GPUS] == gpus
+                and tables.kinds[row + CPUS] == cpus and tables.kinds[row + MEMORY] == memory
+                and tables.kinds[row + WHOLE] == ask.whole):
+            sync(state, tables, kind)
             return kind
     kind = free if free >= 0 else digest & (kinds - 1)
     row = COLUMNS * kind
-    book.kinds[row + POOL], book.kinds[row + GPUS], book.kinds[row + CPUS] = ask.pool, gpus, cpus
-    book.kinds[row + MEMORY], book.kinds[row + WHOLE], book.kinds[row + SYNCED] = memory, ask.whole, 0
-    book.kinds[row + SEATED] = 0
-    sync(state, book, kind)
+    tables.kinds[row + POOL], tables.kinds[row + GPUS], tables.kinds[row + CPUS] = ask.pool, gpus, cpus
+    tables.kinds[row + MEMORY], tables.kinds[row + WHOLE], tables.kinds[row + SYNCED] = memory, ask.whole, 0
+    tables.kinds[row + SEATED] = 0
+    sync(state, tables, kind)
     return kind
 
 
 @compiled
-def sync(state: State, book: Books, kind: int) -> None:
+def sync(state: State, tables: BackfillTables, kind: int) -> None:
     """Look at the nodes that have changed since a kind was asked for."""
     row, nodes = COLUMNS * kind, state.nodes.size
-    now, before = book.head[CHANGES] + 1, book.kinds[row + SYNCED]
+    now, before = tables.head[CHANGES] + 1, tables.kinds[row + SYNCED]
     if now == before:
         return
     if before == 0 or now - before > nodes >> 2:
-        rank_anew(state, book, kind)
+        rank_anew(state, tables, kind)
     else:
         for change in range(before - 1, now - 1):
-            withdraw(book, kind, nodes, book.changed[change % nodes])
+            withdraw(tables, kind, nodes, tables.changed[change % nodes])
         for change in range(before - 1, now - 1):
-            admit(state, book, kind, book.changed[change % nodes])
-    book.kinds[row + SYNCED] = now
+            admit(state, tables, kind, tables.changed[change % nodes])
+    tables.kinds[row + SYNCED] = now
 
 
 @compiled
-def can_use(state: State, book: Books, kind: int, node: int) -> bool:
+def can_use(state: State, tables: BackfillTables, kind: int, node: int) -> bool:
     """Tell whether jobs of a kind may ever have a part on a node."""
     row, there = COLUMNS * kind, state.nodes[node]
-    return (there.open == 1 and state.eligible[book.kinds[row + POOL], node] == 1
-            and there.gpus >= book.kinds[row + GPUS])
+    return (there.open == 1 and state.eligible[tables.kinds[row + POOL], node] == 1
+            and there.gpus >= tables.kinds[row + GPUS])
 
 
 @compiled
-def rank_anew(state: State, book: Books, kind: int) -> None:
+def rank_anew(state: State, tables: BackfillTables, kind: int) -> None:
     """Rank all nodes for a kind."""
     nodes, count = state.nodes.size, 0
     begin, first = kind * nodes, kind * words_of(nodes)
     for word in range(words_of(nodes)):
-        book.usable[first + word] = 0
+        tables.usable[first + word] = 0
     for node in range(nodes):
-        if can_use(state, book, kind, node):
-            put(book.usable, first, node)
-            book.needs[begin + node] = need = left_by(state, book, kind, node)
+        if can_use(state, tables, kind, node):
+            put(tables.usable, first, node)
+            tables.needs[begin + node] = need = left_by(state, tables, kind, node)
             if need == AT_ONCE:
-                book.ranked[begin + count] = node
+                tables.ranked[begin + count] = node
                 count += 1
     for place in range(state.counts[RUNNING_JOBS]):
         job = state.estimates[place]
         row = state.jobs[job]
         for index in range(row.held, row.held + row.nodes_held):
             node = state.held[index].node
-            if holds(book.usable, first, node) and book.needs[begin + node] == job:
-                book.ranked[begin + count] = node
+            if holds(tables.usable, first, node) and tables.needs[begin + node] == job:
+                tables.ranked[begin + count] = node
                 count += 1
     for node in range(nodes):
-        if holds(book.usable, first, node) and book.needs[begin + node] == NEVER:
-            book.ranked[begin + count] = node
+        if holds(tables.usable, first, node) and tables.needs[begin + node] == NEVER:
+            tables.ranked[begin + count] = node
             count += 1
-    book.kinds[COLUMNS * kind + SIZE] = count
+    tables.kinds[COLUMNS * kind + SIZE] = count
 
 
 @compiled
-def withdraw(book: Books, kind: int, nodes: int, node: int) -> None:
+def withdraw(tables: BackfillTables, kind: int, nodes: int, node: int) -> None:
     """Take a node out of the order of a kind."""
     row, begin, first = COLUMNS * kind, kind * nodes, kind * words_of(nodes)
-    if not holds(book.usable, first, node):
+    if not holds(tables.usable, first, node):
         return
-    take_out(book.usable, first, node)
-    index, size = begin, book.kinds[row + SIZE] - 1
-    while book.ranked[index] != node:
+    take_out(tables.usable, first, node)
+    index, size = begin, tables.kinds[row + SIZE] - 1
+    while tables.ranked[index] != node:
         index += 1
     while index < begin + size:
-        book.ranked[index] = book.ranked[index + 1]
+        tables.ranked[index] = tables.ranked[index + 1]
         index += 1
-    book.kinds[row + SIZE] = size
+    tables.kinds[row + SIZE] = size
 
 
 @compiled
-def admit(state: State, book: Books, kind: int, node: int) -> None:
+def admit(state: State, tables: BackfillTables, kind: int, node: int) -> None:
     """Put a node where it belongs now in the order of a kind."""
     nodes = state.nodes.size
     row, begin, first = COLUMNS * kind, kind * nodes, kind * words_of(nodes)
-    if holds(book.usable, first, node) or not can_use(state, book, kind, node):
+    if holds(tables.usable, first, node) or not can_use(state, tables, kind, node):
         return
-    put(book.usable, first, node)
-    book.needs[begin + node] = need = left_by(state, book, kind, node)
-    place, low, high = place_of(book, need), begin, begin + book.kinds[row + SIZE]
+    put(tables.usable, first, node)
+    tables.needs[begin + node] = need = left_by(state, tables, kind, node)
+    place, low, high = place_of(tables, need), begin, begin + tables.kinds[row + SIZE]
     for index in range(high, low, -1):
-        if place_of(book, book.needs[begin + book.ranked[index - 1]]) <= place:
+        if place_of(tables, tables.needs[begin + tables.ranked[index - 1]]) <= place:
             low = index
             break
-        book.ranked[index] = book.ranked[index - 1]
-    book.ranked[low] = node
-    book.kinds[row + SIZE] += 1
+        tables.ranked[index] = tables.ranked[index - 1]
+    tables.ranked[low] = node
+    tables.kinds[row + SIZE] += 1
 
 
 @compiled
-def place_of(book: Books, need: int) -> int:
+def place_of(tables: BackfillTables, need: int) -> int:
     """Return the place of the running job that has to end, -1 where none has to, past all where none would do."""
-    return need if need in (AT_ONCE, NEVER) else book.places[need]
+    return need if need in (AT_ONCE, NEVER) else tables.places[need]
 
 
 @compiled
-def left_by(state: State, book: Books, kind: int, node: int) -> int:
+def left_by(state: State, tables: BackfillTables, kind: int, node: int) -> int:
     """Return which running job has to end before a node has enough for a part of a job of a kind."""
     kinds, there = COLUMNS * kind, state.nodes[node]
-    gpus, cpus, memory = book.kinds[kinds + GPUS], book.kinds[kinds + CPUS], book.kinds[kinds + MEMORY]
-    if book.kinds[kinds + WHOLE] == 1:
+    gpus, cpus, memory = tables.kinds[kinds + GPUS], tables.kinds[kinds + CPUS], tables.kinds[kinds + MEMORY]
+    if tables.kinds[kinds + WHOLE] == 1:
         gpus, cpus = there.gpus, there.cpus
     gpus, cpus, memory = gpus - there.free_gpus, cpus - there.free_cpus, memory - there.free_memory
-    need, entry = _long(AT_ONCE), book.entry[node]
+    need, entry = _long(AT_ONCE), tables.entry[node]
     while gpus > 0 or cpus > 0 or memory > 0:
         if entry < 0:
             return NEVER
-        gpus, cpus = gpus - book.back[entry + 1], cpus - book.back[entry + 2]
-        memory, need = memory - book.back[entry + 3], _long(state.estimates[book.back[entry]])
-        entry = book.back[entry + 4]
+        gpus, cpus = gpus - tables.back[entry + 1], cpus - tables.back[entry + 2]
+        memory, need = memory - tables.back[entry + 3], _long(state.estimates[tables.back[entry]])
+        entry = tables.back[entry + 4]
     return need

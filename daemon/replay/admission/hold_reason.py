@@ -9,9 +9,9 @@ import numpy as np
 from ....storage.recommendations import Placement
 from ....storage.records import Job, Node, NodeState
 from .gate import NEVER, NODES, ROOM, Gate, Hold, PartitionNodes
-from .ground import Mask
-from .seek import seek
-from .wish import Wish, choices
+from .node_resources import Mask
+from .node_search import find_nodes
+from .resource_demand import ResourceDemand, choices
 
 MOST_NAMED = 3
 
@@ -25,60 +25,61 @@ def why_no_nodes(gate: Gate, job: Job) -> Hold:
 
 
 def _why(gate: Gate, job: Job) -> Hold:
-    ways, wish = gate.ways(job), gate.wish(job)
+    ways, demand = gate.ways(job), gate.demand(job)
     partition = "/".join(way.partition for way in ways) or job.partition
-    members = _any(gate, [gate.ground.members(way.partition) for way in ways])
-    capable = _capable(gate, job, wish, members)
-    if not _could(gate, job, ways, lambda way: gate.ground.members(way.partition)):
-        return Hold(NEVER, f"can never run: {_never(job, wish, partition, int(capable.sum()))}"
+    members = _any(gate, [gate.resources.members(way.partition) for way in ways])
+    capable = _capable(gate, job, demand, members)
+    if not _could(gate, job, ways, lambda way: gate.resources.members(way.partition)):
+        return Hold(NEVER, f"can never run: {_never(job, demand, partition, int(capable.sum()))}"
                     if members.any() else "can never run: the cluster has no such partition")
     if not _could(gate, job, ways, lambda way: way.usable):
-        return Hold(NODES, _kept(gate, job, wish, capable, _any(gate, [way.usable for way in ways])))
+        return Hold(NODES, _kept(gate, job, demand, capable, _any(gate, [way.usable for way in ways])))
     reserved = _reserved_only(gate, job, ways)
     if reserved:
         return Hold(ROOM, reserved)  # it waits for those that are not reserved, which are busy
-    named = _described(job, wish)
+    named = _described(job, demand)
     usable = capable & _any(gate, [way.usable for way in ways])
-    if named and not _fits_now(gate, wish, usable).any():
+    if named and not _fits_now(gate, demand, usable).any():
         busy = int(usable.sum())
-        if wish.least == 1 and busy == 1:
-            node = gate.ground.nodes[int(np.flatnonzero(usable)[0])].name
+        if demand.least == 1 and busy == 1:
+            node = gate.resources.nodes[int(np.flatnonzero(usable)[0])].name
             return Hold(ROOM, f"the only node {named}, {node}, is busy")
         return Hold(ROOM, f"no node {named} is free ({busy} of {int(capable.sum())} busy)")
-    if wish.contiguous and wish.least > 1:
-        return Hold(ROOM, f"no {wish.least} free nodes stand side by side in {partition}")
+    if demand.contiguous and demand.least > 1:
+        return Hold(ROOM, f"no {demand.least} free nodes stand side by side in {partition}")
     return Hold(ROOM, "")
 
 
 def _reserved_only(gate: Gate, job: Job, ways: Sequence[PartitionNodes]) -> str:
     """Say which free nodes would do if they were not reserved; '' when there are none."""
     for way in ways:
-        usable = gate.ground.members(way.partition) & gate.opened_to_any()
-        found = seek(gate.ground, job, gate.wish(job), usable) if gate.reservations else None
+        usable = gate.resources.members(way.partition) & gate.opened_to_any()
+        found = find_nodes(gate.resources, job, gate.demand(job), usable) if gate.reservations else None
         if found is not None:
-            kept = [gate.ground.nodes[gate.ground.row[name]] for name in found.nodes
-                    if not way.usable[gate.ground.row[name]]]
+            kept = [gate.resources.nodes[gate.resources.row[name]] for name in found.nodes
+                    if not way.usable[gate.resources.row[name]]]
             told = "; ".join(f"{node.name} {_cause(gate, job, node, True)}" for node in kept[:MOST_NAMED])
             return f"nodes that are free are kept for others: {told}"
     return ""
 
 
 def _any(gate: Gate, masks: Sequence[Mask]) -> Mask:
-    return np.logical_or.reduce(masks) if masks else np.zeros(len(gate.ground.nodes), bool)
+    return np.logical_or.reduce(masks) if masks else np.zeros(len(gate.resources.nodes), bool)
 
 
-def _capable(gate: Gate, job: Job, wish: Wish, members: Mask) -> Mask:
+def _capable(gate: Gate, job: Job, demand: ResourceDemand, members: Mask) -> Mask:
     """Return the nodes on which a part of the job would fit if nothing ran there."""
-    empty, found = gate.ground.empty(), np.zeros(len(gate.ground.nodes), bool)
-    required = gate.ground.named(job.request.required_nodes) if len(job.request.required_nodes) >= wish.least else None
+    empty, found = gate.resources.empty(), np.zeros(len(gate.resources.nodes), bool)
+    names = job.request.required_nodes
+    required = gate.resources.named(names) if len(names) >= demand.least else None
     for features in choices(job.request.features):
-        fits, _, _ = empty.capacity(wish, members & gate.ground.suited(job, wish, features), wish.least)
+        fits, _, _ = empty.capacity(demand, members & gate.resources.suited(job, demand, features), demand.least)
         found |= fits
     return found if required is None or not job.request.required_nodes else found & required
 
 
-def _fits_now(gate: Gate, wish: Wish, usable: Mask) -> Mask:
-    fits, _, _ = gate.ground.capacity(wish, usable & gate.ground.shared(wish, wish.alone), wish.least)
+def _fits_now(gate: Gate, demand: ResourceDemand, usable: Mask) -> Mask:
+    fits, _, _ = gate.resources.capacity(demand, usable & gate.resources.shared(demand, demand.alone), demand.least)
     return fits
 
 
@@ -86,18 +87,18 @@ def could_ever(gate: Gate, job: Job) -> bool:
     """Tell whether a job could start if nothing ran in its partitions, by what Slurm itself would count for it."""
     kind = ("ever", *gate.kind(job))
     if kind not in gate.whys:
-        able = _could(gate, job, gate.ways(job), lambda way: gate.ground.members(way.partition))
+        able = _could(gate, job, gate.ways(job), lambda way: gate.resources.members(way.partition))
         gate.whys[kind] = Hold(ROOM if able else NEVER, "")
     return gate.whys[kind].cause == ROOM
 
 
 def _could(gate: Gate, job: Job, ways: Sequence[PartitionNodes], nodes: object) -> bool:
     """Tell whether a job could start if nothing ran on some nodes."""
-    empty = gate.ground.empty()
-    return any(seek(empty, job, gate.wish(job), nodes(way)) is not None for way in ways)  # type: ignore[operator]
+    empty = gate.resources.empty()
+    return any(find_nodes(empty, job, gate.demand(job), nodes(way)) is not None for way in ways)  # type: ignore[operator]
 
 
-def _described(job: Job, wish: Wish) -> str:
+def _described(job: Job, demand: ResourceDemand) -> str:
     """Return what is particular about the nodes that a job asks for; '' when any of the partition will do."""
     request, said = job.request, list[str]()
     if request.features:
@@ -110,7 +111,7 @@ def _described(job: Job, wish: Wish) -> str:
         said.append(f"other than {_listed(request.excluded_nodes)}")
     if request.reservation:
         said.append(f"of reservation {request.reservation}")
-    if wish.exclusive:
+    if demand.exclusive:
         said.append("without other jobs")
     return " and ".join(said)
 
@@ -123,25 +124,26 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
 
 
-def _never(job: Job, wish: Wish, partition: str, able: int) -> str:
-    named = _described(job, wish)
+def _never(job: Job, demand: ResourceDemand, partition: str, able: int) -> str:
+    named = _described(job, demand)
     many = "no node" if able == 0 else f"only {able} node{'s' if able > 1 else ''}"
-    size = f" of the size asked for ({_gpus(wish.per_node or wish.gpus)})" if wish.gpus else " of the size asked for"
-    return f"{many} of {partition}{' ' + named if named else size} can hold it, it needs {wish.least}"
+    gpus = f" ({_gpus(demand.per_node or demand.gpus)})" if demand.gpus else ""
+    size = f" of the size asked for{gpus}"
+    return f"{many} of {partition}{' ' + named if named else size} can hold it, it needs {demand.least}"
 
 
-def _kept(gate: Gate, job: Job, wish: Wish, capable: Mask, usable: Mask) -> str:
+def _kept(gate: Gate, job: Job, demand: ResourceDemand, capable: Mask, usable: Mask) -> str:
     """Say which of the nodes that fit are out of use or kept for others."""
     out, count = capable & ~usable, int(capable.sum())
-    nodes = [gate.ground.nodes[row] for row in np.flatnonzero(out).tolist()]
+    nodes = [gate.resources.nodes[row] for row in np.flatnonzero(out).tolist()]
     opened = gate.opened(job)
-    causes = [_cause(gate, job, node, bool(opened[gate.ground.row[node.name]])) for node in nodes]
+    causes = [_cause(gate, job, node, bool(opened[gate.resources.row[node.name]])) for node in nodes]
     if count == 1 and nodes:
         return f"the only node that fits, {nodes[0].name}, {causes[0]}"
     told = "; ".join(f"{_listed([node.name for node, other in zip(nodes, causes, strict=True) if other == cause])} "
                      f"{_plural(cause, causes.count(cause))}" for cause in dict.fromkeys(causes))
     return f"{len(nodes)} of the {count} nodes that fit cannot be used: {told}" if nodes else \
-        f"its nodes are reserved or out of use: it needs {wish.least}"
+        f"its nodes are reserved or out of use: it needs {demand.least}"
 
 
 def _cause(gate: Gate, job: Job, node: Node, opened: bool) -> str:

@@ -14,8 +14,8 @@ MOST_CHOICES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What one component asks for; equal wishes find the same nodes."""
+class ResourceDemand:
+    """What one component asks for; equal demands find the same nodes."""
 
     gpus: int
     """All together; 0 for a job without."""
@@ -59,7 +59,7 @@ class Wish:
         return not (self.per_task or self.per_socket) and (self.per_node > 0 or self.gpus == 0)
 
 
-def wish_of(job: Job, partition: Partition | None = None, sockets: int = 1, threads: int = 1) -> Wish:
+def demand_of(job: Job, partition: Partition | None = None, sockets: int = 1, threads: int = 1) -> ResourceDemand:
     """Return what a job asks of nodes, with what its partition gives to those who do not say.
 
     Nodes have so many sockets, and cores so many threads.
@@ -76,7 +76,7 @@ def wish_of(job: Job, partition: Partition | None = None, sockets: int = 1, thre
     cpus_per_gpu = details.cpus_per_gpu or (partition.cpus_per_gpu if partition else 0)
     if details.gpus_per_socket and not per_node:
         per_node = details.gpus_per_socket  # one socket will do, whatever sockets a node must have
-    return Wish(
+    return ResourceDemand(
         gpus=max(0 if details.gpus_per_socket else request.gpus, nodes * per_node), per_node=per_node,
         per_task=details.gpus_per_task,
         per_socket=details.gpus_per_socket, least=nodes,
@@ -112,10 +112,10 @@ def counts(expression: str) -> tuple[tuple[str, int], ...]:
     return tuple((name.strip("()"), int(number)) for name, number in _COUNTED.findall(expression))
 
 
-def special(job: Job, wish: Wish) -> bool:
+def special(job: Job, demand: ResourceDemand) -> bool:
     """Tell whether the engine's own terms cannot say on which nodes a job may start together."""
     features = job.request.features
-    switched = job.request.details.switches != 0 and wish.most != 1
-    return bool(wish.contiguous or wish.per_socket or switched or wish.whole_memory or wish.alone or wish.exclusive
-                or len(choices(features)) > 1 or counts(features)
-                or 0 < len(job.request.required_nodes) < wish.least or len(job.request.required_nodes) > 1)
+    switched = job.request.details.switches != 0 and demand.most != 1
+    return bool(demand.contiguous or demand.per_socket or switched or demand.whole_memory or demand.alone
+                or demand.exclusive or len(choices(features)) > 1 or counts(features)
+                or 0 < len(job.request.required_nodes) < demand.least or len(job.request.required_nodes) > 1)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-class Clerk:
+class PriorityCalculator:
     """Ranks jobs by priority/multifactor, and books who used what."""
 
     def __init__(self, cluster: Cluster, workload: Workload, arrays: a.State) -> None:
@@ -55,9 +55,9 @@ class Clerk:
         self._lead = np.zeros(len(workload))
         """What the scheduler's own priorities are above ours, where it told them: it knows what had been used."""
 
-    def copy(self) -> Clerk:
+    def copy(self) -> PriorityCalculator:
         """Return one that can go on without changing this one."""
-        other = object.__new__(Clerk)
+        other = object.__new__(PriorityCalculator)
         other.__dict__.update(self.__dict__)
         other._usage, other.priority = self._usage.copy(), self.priority.copy()
         return other
@@ -68,7 +68,7 @@ class Clerk:
         shares = standing(self._settings, self._tree, self._usage).factor[self._row]
         return weighted(self._settings, replace(claims, fair_share=shares), machine, now)
 
-    def attend(self, arrays: a.State, next_s: float) -> float:
+    def update(self, arrays: a.State, next_s: float) -> float:
         """See to it that all who wait when the next thing happens are in order; return until when that holds."""
         if next_s > self.until and math.isfinite(next_s):
             self._reckon(arrays, self._due(next_s))

@@ -16,12 +16,12 @@ import numpy as np
 from ....storage.eligibility import named_reason
 from ....storage.recommendations import Placement
 from ....storage.records import Job
+from .backfill_pass import MOST_EXACT, BackfillPass
 from .gate import ROOM, UNKNOWN, Gate, Hold
-from .ground import HISTORIES, USUAL, Mask
-from .line import Turn
-from .looks import counted_apart
-from .turns import MOST_EXACT, Turns
-from .wish import counts
+from .main_pass import counted_apart
+from .node_resources import HISTORIES, USUAL, Mask
+from .queue_entry import QueueEntry
+from .resource_demand import counts
 
 PASTS = range(HISTORIES)
 """What may have been before; what is taken to have been goes otherwise once nodes are named."""
@@ -39,41 +39,41 @@ MOST_SUPPOSED = 3
 """Jobs for which it is tried both ways whether they ask for few switches."""
 
 
-def walk(gate: Gate, planning: bool, line: Sequence[Turn]) -> tuple[dict[int, Placement | Hold], Gate]:
+def walk(gate: Gate, planning: bool, line: Sequence[QueueEntry]) -> tuple[dict[int, Placement | Hold], Gate]:
     """Return by row what starts where and why the rest does not, and what is left then; the gate stays as it is."""
-    stale = {turn.row: _said(turn.job) for turn in line if turn.stale}
-    line = [replace(turn, later=turn.later and not turn.stale) for turn in line]
-    untold = [turn for turn in line if _untold(gate, turn)]
+    stale = {entry.row: _said(entry.job) for entry in line if entry.stale}
+    line = [replace(entry, later=entry.later and not entry.stale) for entry in line]
+    untold = [entry for entry in line if _untold(gate, entry)]
     gate = _supposing(gate, {}) if untold else gate
-    first = Turns(_after(gate, USUAL), planning)
+    first = BackfillPass(_after(gate, USUAL), planning)
     told = first.walk(line)
     told |= {row: hold for row, hold in stale.items() if isinstance(told.get(row), Placement)}
-    told |= {turn.row: APART for turn in line if isinstance(found := told.get(turn.row), Placement)
-             and counted_apart(gate, turn.job, gate.ground.named(found.nodes))}
-    told |= {turn.row: ITSELF for turn in untold if _spread(gate, told.get(turn.row))}
-    untold = [turn for turn in untold if _in_the_way(told.get(turn.row), planning)]
+    told |= {entry.row: APART for entry in line if isinstance(found := told.get(entry.row), Placement)
+             and counted_apart(gate, entry.job, gate.resources.named(found.nodes))}
+    told |= {entry.row: ITSELF for entry in untold if _spread(gate, told.get(entry.row))}
+    untold = [entry for entry in untold if _in_the_way(told.get(entry.row), planning)]
     supposed = untold[:MOST_SUPPOSED] if gate.site.tree and _leaves(gate) and len(line) <= MOST_EXACT else []
     told = _behind(gate, line, _compared(gate, planning, line, told, supposed), untold[len(supposed):])
     return told, first.gate
 
 
-def _compared(gate: Gate, planning: bool, line: Sequence[Turn], told: dict[int, Placement | Hold],
-              supposed: Sequence[Turn]) -> dict[int, Placement | Hold]:
+def _compared(gate: Gate, planning: bool, line: Sequence[QueueEntry], told: dict[int, Placement | Hold],
+              supposed: Sequence[QueueEntry]) -> dict[int, Placement | Hold]:
     """Return what holds in all walks of a short queue, that some of the jobs ask for few switches included."""
     if len(line) > MOST_EXACT:
         return told
-    slurms = [turn.job for turn in line[:-1] if not turn.job.owner]
-    pins, weighed = _pins(line, told), any(gate.wish(job).gpus == 0 for job in slurms)
+    slurms = [entry.job for entry in line[:-1] if not entry.job.owner]
+    pins, weighed = _pins(line, told), any(gate.demand(job).gpus == 0 for job in slurms)
     doubt, pasts = (NOT_TOLD, PASTS) if weighed else (NOT_NAMED, (USUAL,))
-    doubts = [(doubt, [Turns(_after(gate, past), planning, pins).walk(line) for past in pasts])]
+    doubts = [(doubt, [BackfillPass(_after(gate, past), planning, pins).walk(line) for past in pasts])]
     if any(counts(job.request.features) for job in slurms):
-        doubts.append((NOT_SURE, [Turns(_after(gate, USUAL), planning, pins, by_terms=True).walk(line)]))
+        doubts.append((NOT_SURE, [BackfillPass(_after(gate, USUAL), planning, pins, by_terms=True).walk(line)]))
     if supposed:
-        asked = [dict(zip((turn.job.key for turn in supposed), few, strict=True))
+        asked = [dict(zip((entry.job.key for entry in supposed), few, strict=True))
                  for few in product((0, 1), repeat=len(supposed))]
         doubts.append((_not_asked(supposed[0]), [
-            Turns(_supposing(_after(gate, USUAL), some), planning, pins).walk(line) for some in asked]))
-    few = {turn.row for turn in line if _on_few(told.get(turn.row), turn.job)}
+            BackfillPass(_supposing(_after(gate, USUAL), some), planning, pins).walk(line) for some in asked]))
+    few = {entry.row for entry in line if _on_few(told.get(entry.row), entry.job)}
     for doubt, others in doubts:
         told = {row: _agreed(found, [other.get(row) for other in others], TOO_FEW if row in few else doubt)
                 for row, found in told.items()}
@@ -85,11 +85,11 @@ def _on_few(found: Placement | Hold | None, job: Job) -> bool:
     return isinstance(found, Placement) and len(found.nodes) < sum(count for _, count in counts(job.request.features))
 
 
-def _untold(gate: Gate, turn: Turn) -> bool:
+def _untold(gate: Gate, entry: QueueEntry) -> bool:
     """Tell whether a job may be on several nodes, and nobody tells whether it asks for few switches."""
-    wish = gate.wish(turn.job)
-    several = wish.least > 1 or (wish.most != 1 and (wish.tasks > 1 or (wish.gpus > 1 and not wish.per_node)))
-    return several and turn.barred is None and gate.switches(turn.job) is None
+    demand = gate.demand(entry.job)
+    several = demand.least > 1 or (demand.most != 1 and (demand.tasks > 1 or (demand.gpus > 1 and not demand.per_node)))
+    return several and entry.barred is None and gate.switches(entry.job) is None
 
 
 def _in_the_way(found: Placement | Hold | None, planning: bool) -> bool:
@@ -109,55 +109,55 @@ def _said(job: Job) -> Hold:
                          f"({named_reason(job)}) is not known: other nodes would do")
 
 
-def _not_asked(turn: Turn) -> Hold:
-    return Hold(UNKNOWN, f"unknown: which nodes are kept for {turn.job.job_id}, which comes first, is not known: "
+def _not_asked(entry: QueueEntry) -> Hold:
+    return Hold(UNKNOWN, f"unknown: which nodes are kept for {entry.job.job_id}, which comes first, is not known: "
                          "whether it asks for few switches (TopologyPlugin) is not told")
 
 
 def _leaves(gate: Gate) -> bool:
-    return any(node.leaf for node in gate.ground.nodes)
+    return any(node.leaf for node in gate.resources.nodes)
 
 
 def _spread(gate: Gate, found: Placement | Hold | None) -> bool:
     """Tell whether a start is not below one leaf switch, as far as is known."""
     if not isinstance(found, Placement) or len(found.nodes) == 1:
         return False
-    return not _leaves(gate) or len({int(gate.ground.leaf[gate.ground.row[name]]) for name in found.nodes}) > 1
+    return not _leaves(gate) or len({int(gate.resources.leaf[gate.resources.row[name]]) for name in found.nodes}) > 1
 
 
-def _behind(gate: Gate, line: Sequence[Turn], told: Mapping[int, Placement | Hold], untold: Sequence[Turn],
+def _behind(gate: Gate, line: Sequence[QueueEntry], told: Mapping[int, Placement | Hold], untold: Sequence[QueueEntry],
             ) -> dict[int, Placement | Hold]:
     """Return what is told, of starts unknown for who may want the nodes of some before it of whom it is not told."""
-    found, doubtful, doubt = dict(told), np.zeros(len(gate.ground.nodes), bool), NOT_TOLD
-    rows = {turn.row for turn in untold}
-    for turn in line:
-        start = found.get(turn.row)
-        if isinstance(start, Placement) and (doubtful & gate.ground.named(start.nodes)).any():
-            found[turn.row] = doubt
-        nodes = _within(gate, turn.job)
-        if turn.row in rows and not isinstance(start, Placement):
-            doubt = doubt if doubtful.any() else _not_asked(turn)
+    found, doubtful, doubt = dict(told), np.zeros(len(gate.resources.nodes), bool), NOT_TOLD
+    rows = {entry.row for entry in untold}
+    for entry in line:
+        start = found.get(entry.row)
+        if isinstance(start, Placement) and (doubtful & gate.resources.named(start.nodes)).any():
+            found[entry.row] = doubt
+        nodes = _within(gate, entry.job)
+        if entry.row in rows and not isinstance(start, Placement):
+            doubt = doubt if doubtful.any() else _not_asked(entry)
             doubtful |= nodes
-        elif isinstance(found.get(turn.row), Hold) and (doubtful & nodes).any():
+        elif isinstance(found.get(entry.row), Hold) and (doubtful & nodes).any():
             doubtful |= nodes  # it may have others than it would have otherwise
     return found
 
 
 def _within(gate: Gate, job: Job) -> Mask:
     """Return the nodes on which a job may be, whatever is free."""
-    found = np.zeros(len(gate.ground.nodes), bool)
+    found = np.zeros(len(gate.resources.nodes), bool)
     for way in gate.ways(job):
-        found |= gate.ground.members(way.partition)
+        found |= gate.resources.members(way.partition)
     return found
 
 
-def _pins(line: Sequence[Turn], told: Mapping[int, Placement | Hold]) -> dict[int, tuple[str, ...]]:
+def _pins(line: Sequence[QueueEntry], told: Mapping[int, Placement | Hold]) -> dict[int, tuple[str, ...]]:
     """Return the nodes that are named for those who start, by row; of an array only the first task's can be named."""
     rows, arrays = dict[int, tuple[str, ...]](), set[str]()
-    for turn in line:
-        found, array = told.get(turn.row), turn.job.array
-        if isinstance(found, Placement) and turn.row not in rows and array not in arrays:
-            rows[turn.row] = found.nodes
+    for entry in line:
+        found, array = told.get(entry.row), entry.job.array
+        if isinstance(found, Placement) and entry.row not in rows and array not in arrays:
+            rows[entry.row] = found.nodes
             arrays |= {array} - {""}
     return rows
 
@@ -165,8 +165,8 @@ def _pins(line: Sequence[Turn], told: Mapping[int, Placement | Hold]) -> dict[in
 def _after(gate: Gate, past: int) -> Gate:
     """Return a gate whose nodes are preferred as after one of the possible pasts."""
     fresh = gate.copy()
-    fresh.ground.weights = fresh.ground.weights.copy()
-    fresh.ground.history = past
+    fresh.resources.weights = fresh.resources.weights.copy()
+    fresh.resources.history = past
     return fresh
 
 

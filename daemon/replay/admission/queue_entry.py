@@ -9,12 +9,12 @@ import numpy as np
 from ....storage.recommendations import Placement
 from ....storage.records import Job
 from .gate import GROUP, HELD, ROOM, Gate, Hold
-from .looks import passed_over_by_main
-from .wish import counts
+from .main_pass import passed_over_by_main
+from .resource_demand import counts
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class QueueEntry:
     """A job in line, and where the policy would have it."""
 
     row: int
@@ -54,10 +54,10 @@ def sooner(before: Placement | Hold | None, now: Placement | Hold) -> Placement 
     return before
 
 
-def absent(gate: Gate, turn: Turn) -> bool:
+def absent(gate: Gate, entry: QueueEntry) -> bool:
     """Tell whether the main scheduler does not look at a job; components stop it whatever they wait for."""
-    held = turn.barred is not None and turn.barred.cause == HELD
-    return held or (turn.later and not turn.job.group) or passed_over_by_main(gate, turn.job)
+    held = entry.barred is not None and entry.barred.cause == HELD
+    return held or (entry.later and not entry.job.group) or passed_over_by_main(gate, entry.job)
 
 
 def waits_for(component: str) -> Hold:

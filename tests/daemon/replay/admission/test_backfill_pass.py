@@ -1,10 +1,10 @@
 """What starts where nodes are named for who was advised to start."""
 
 
+from idlewatt.daemon.replay.admission.backfill_pass import BackfillPass
 from idlewatt.daemon.replay.admission.gate import Gate, Hold
-from idlewatt.daemon.replay.admission.ground import LOOKED_AT
-from idlewatt.daemon.replay.admission.line import Turn
-from idlewatt.daemon.replay.admission.turns import Turns
+from idlewatt.daemon.replay.admission.node_resources import LOOKED_AT
+from idlewatt.daemon.replay.admission.queue_entry import QueueEntry
 from idlewatt.storage.records import Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.rules import Association, Ceilings, SchedulerRules, SchedulerSettings
 
@@ -18,7 +18,7 @@ def told(*free, names, **request):
                        memory_bytes=1 << 40) for name, number in zip("abc", free, strict=True))
     job = Job("1", NOW - 60, JobState.PENDING, "p", Request(3, 1, **request), limit_s=3600.0, user="alice")
     snapshot = SchedulerSnapshot(NOW, nodes, (), (job,), SchedulerRules(site=SITE))
-    found = Turns(Gate(snapshot, NOW), True, {0: names}).walk([Turn(0, job)])[0]
+    found = BackfillPass(Gate(snapshot, NOW), True, {0: names}).walk([QueueEntry(0, job)])[0]
     return found.cause if isinstance(found, Hold) else str(found)
 
 
@@ -39,9 +39,9 @@ def test_a_start_by_the_backfill_leaves_all_nodes_alike_that_are_kept_for_nobody
     jobs = [Job(str(number), NOW - 60, JobState.PENDING, "p", Request(gpus, 1), limit_s=3600.0, user="alice")
             for number, gpus in ((1, 2), (2, 0))]
     gate = Gate(SchedulerSnapshot(NOW, nodes, (), tuple(jobs), SchedulerRules(site=SITE)), NOW)
-    turns = Turns(gate, False, {0: ("a",), 1: ("b",)})
-    turns.walk([Turn(row, job) for row, job in enumerate(jobs)])
-    assert turns.gate.ground.weights[0].tolist() == [LOOKED_AT, LOOKED_AT]
+    entries = BackfillPass(gate, False, {0: ("a",), 1: ("b",)})
+    entries.walk([QueueEntry(row, job) for row, job in enumerate(jobs)])
+    assert entries.gate.resources.weights[0].tolist() == [LOOKED_AT, LOOKED_AT]
 
 
 def test_who_finds_nodes_and_breaks_a_limit_there_leaves_them_as_alike_as_a_start_does():
@@ -53,10 +53,10 @@ def test_who_finds_nodes_and_breaks_a_limit_there_leaves_them_as_alike_as_a_star
             Job("2", NOW - 60, JobState.PENDING, "p", Request(0, 1, exclusive=True), limit_s=600.0, user="alice",
                 account="few")]
     gate = Gate(SchedulerSnapshot(NOW, nodes, (), tuple(jobs), SchedulerRules(site=SITE, associations=few)), NOW)
-    turns = Turns(gate, True)
-    told = turns.walk([Turn(row, job) for row, job in enumerate(jobs)])
+    entries = BackfillPass(gate, True)
+    told = entries.walk([QueueEntry(row, job) for row, job in enumerate(jobs)])
     assert [found.cause for found in told.values()] == ["room", "limit"]
-    assert turns.gate.ground.weights[0].tolist() == [LOOKED_AT, LOOKED_AT]
+    assert entries.gate.resources.weights[0].tolist() == [LOOKED_AT, LOOKED_AT]
 
 
 def test_a_start_leaves_weights_by_what_was_free_before():
@@ -66,6 +66,6 @@ def test_a_start_leaves_weights_by_what_was_free_before():
     jobs = [Job("1", NOW - 60, JobState.PENDING, "p", Request(4, 1, 4), limit_s=3600.0, user="alice"),
             Job("2", NOW - 60, JobState.PENDING, "q", Request(0, 1), limit_s=3600.0, user="alice")]
     gate = Gate(SchedulerSnapshot(NOW, nodes, (), tuple(jobs), SchedulerRules(site=SITE)), NOW)
-    turns = Turns(gate, True)
-    turns.walk([Turn(row, job) for row, job in enumerate(jobs)])
-    assert turns.gate.ground.weights[0].tolist() == [LOOKED_AT - 4, LOOKED_AT]
+    entries = BackfillPass(gate, True)
+    entries.walk([QueueEntry(row, job) for row, job in enumerate(jobs)])
+    assert entries.gate.resources.weights[0].tolist() == [LOOKED_AT - 4, LOOKED_AT]

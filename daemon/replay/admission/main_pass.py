@@ -12,16 +12,16 @@ import numpy as np
 from ....storage.recommendations import Placement
 from ....storage.records import Job
 from ....storage.waiting import WaitReason
+from .cons_tres import weigh
 from .gate import LIMIT, Gate, Hold, PartitionNodes
-from .ground import LOOKED_AT, Ground, Mask
+from .node_resources import LOOKED_AT, Mask, NodeResources
+from .node_search import find_nodes
 from .node_space import RESOLUTION_S, NodeSpace
-from .pick import weigh
-from .seek import seek
-from .wish import choices, counts
+from .resource_demand import choices, counts
 
 COUNTED = re.compile(r" (?:GPU|CPU|node|byte)")
 """Limits on what Slurm counts once it knows the nodes; those on jobs and times come first."""
-Earliest = Callable[[PartitionNodes, Callable[[Ground], Placement | None]], tuple[float, Placement] | None]
+Earliest = Callable[[PartitionNodes, Callable[[NodeResources], Placement | None]], tuple[float, Placement] | None]
 """What finds when something fits on some nodes, and where."""
 
 
@@ -31,13 +31,13 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
     It goes by what nodes have where nobody starts. Who does not start stops its partition, where nodes are kept for who
     waits, and the nodes that it names; heterogeneous jobs always stop theirs, with all partitions of no other nodes.
     """
-    ground, failed = gate.ground, set[str]()
-    stopped = np.zeros(len(ground.nodes), bool)
+    resources, failed = gate.resources, set[str]()
+    stopped = np.zeros(len(resources.nodes), bool)
     for job in jobs:
-        wish, ways, required = gate.wish(job), gate.ways(job), job.request.required_nodes
+        demand, ways, required = gate.demand(job), gate.ways(job), job.request.required_nodes
         if not ways or ways[0].partition in failed:
             continue
-        members = ground.members(ways[0].partition)
+        members = resources.members(ways[0].partition)
         if job.group or stopped[members].all():
             failed.add(ways[0].partition)
             stopped |= members
@@ -46,37 +46,37 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
             stopped |= withheld_in_vain(gate, job, stopped)
             continue
         starts = isinstance(gate.find_beside(job, stopped), Placement)
-        seen = ground if starts else ground.empty()
+        seen = resources if starts else resources.empty()
         features = job.request.features
-        ground.weights[:, members & ground.featured(features, wish.least) if features else members] = LOOKED_AT
-        able = members & seen.suited(job, wish, job.request.features) & seen.shared(wish, job.user) & ~stopped
-        weigh(seen, wish, seen.capacity(wish, able, wish.least)[0])
+        resources.weights[:, members & resources.featured(features, demand.least) if features else members] = LOOKED_AT
+        able = members & seen.suited(job, demand, job.request.features) & seen.shared(demand, job.user) & ~stopped
+        weigh(seen, demand, seen.capacity(demand, able, demand.least)[0])
         if out_of_reach(job):
             continue
-        if not starts and len(required) >= wish.least:
-            stopped |= ground.named(required)
+        if not starts and len(required) >= demand.least:
+            stopped |= resources.named(required)
         elif not starts and planning:
             failed.add(ways[0].partition)
             stopped |= members
 
 
-def leave_alike(gate: Gate, job: Job, kept: Mask | None, ground: Ground) -> None:
+def leave_alike(gate: Gate, job: Job, kept: Mask | None, resources: NodeResources) -> None:
     """Leave the weights behind that a start does: all nodes alike that the scheduler looks at, then by their GPUs.
 
     The main scheduler looks at all nodes of the partition, the backfill at those of them that are kept for nobody; both
     at what was free before.
     """
-    looked = ground.members(gate.ways(job)[0].partition)
-    ground.weights[:, looked if kept is None else looked & ~kept] = LOOKED_AT
-    look_at(gate, job, ground)
+    looked = resources.members(gate.ways(job)[0].partition)
+    resources.weights[:, looked if kept is None else looked & ~kept] = LOOKED_AT
+    look_at(gate, job, resources)
 
 
-def look_at(gate: Gate, job: Job, ground: Ground) -> None:
+def look_at(gate: Gate, job: Job, resources: NodeResources) -> None:
     """Let a job that is tried on what is free leave its weights behind."""
-    wish = gate.wish(job)
+    demand = gate.demand(job)
     for way in gate.ways(job):
-        able = way.usable & ground.suited(job, wish, job.request.features) & ground.shared(wish, job.user)
-        weigh(ground, wish, ground.capacity(wish, able, wish.least)[0])
+        able = way.usable & resources.suited(job, demand, job.request.features) & resources.shared(demand, job.user)
+        weigh(resources, demand, resources.capacity(demand, able, demand.least)[0])
 
 
 def out_of_reach(job: Job) -> bool:
@@ -93,7 +93,7 @@ def names_out_of_reach(job: Job) -> bool:
 def own_nodes(gate: Gate, job: Job) -> Mask | None:
     """Return the nodes that are named for a job, by the advice or by itself, as many as it takes."""
     required = job.request.required_nodes
-    return gate.ground.named(required) if len(required) >= gate.wish(job).least else None
+    return gate.resources.named(required) if len(required) >= gate.demand(job).least else None
 
 
 def withheld_in_vain(gate: Gate, job: Job, stopped: Mask) -> Mask:
@@ -106,10 +106,10 @@ def withheld_in_vain(gate: Gate, job: Job, stopped: Mask) -> Mask:
     if own is None or job.group or passed_over_by_main(gate, job):
         return nobodys
     left = gate.opened_to_any() & ~stopped
-    members = np.logical_or.reduce([gate.ground.members(name) for name in job.partition.split(",")])
+    members = np.logical_or.reduce([gate.resources.members(name) for name in job.partition.split(",")])
     unavailable = job.reason is WaitReason.NODES_UNAVAILABLE and bool((own & ~left).any())
     broken = gate.limits_bar(job)
-    fails = unavailable or int((left & members).sum()) < gate.wish(job).least or gate.license_bars(job) is not None
+    fails = unavailable or int((left & members).sum()) < gate.demand(job).least or gate.license_bars(job) is not None
     return nobodys if fails or (broken is not None and not counted(broken)) else own
 
 
@@ -121,8 +121,8 @@ def passed_over_by_main(gate: Gate, job: Job) -> bool:
     known = gate.reservations.get(job.request.reservation)
     if known is None:
         return False
-    expected = job.request.details.nodes_expected or gate.wish(job).least
-    return expected > int((gate.ground.named(known.nodes) & gate.ground.members(job.partition)).sum())
+    expected = job.request.details.nodes_expected or gate.demand(job).least
+    return expected > int((gate.resources.named(known.nodes) & gate.resources.members(job.partition)).sum())
 
 
 def counted_apart(gate: Gate, job: Job, nodes: Mask | None = None) -> bool:
@@ -131,13 +131,13 @@ def counted_apart(gate: Gate, job: Job, nodes: Mask | None = None) -> bool:
     Of those that stand in brackets none was seen to fail that asks for GPUs by node. Without brackets a node that is
     found for one feature has to have the next as well, of those that the job may be on.
     """
-    wish, features, ground = gate.wish(job), job.request.features, gate.ground
-    if wish.gpus == 0 or not any(len(counts(choice)) > 1 for choice in choices(features)):
+    demand, features, resources = gate.demand(job), job.request.features, gate.resources
+    if demand.gpus == 0 or not any(len(counts(choice)) > 1 for choice in choices(features)):
         return False
-    if "[" in features or not wish.per_node:
-        return not wish.per_node
-    within = ~ground.named(job.request.excluded_nodes) if nodes is None else nodes
-    have = [within & ground.featured(name, 1) for name, _ in counts(features)]
+    if "[" in features or not demand.per_node:
+        return not demand.per_node
+    within = ~resources.named(job.request.excluded_nodes) if nodes is None else nodes
+    have = [within & resources.featured(name, 1) for name, _ in counts(features)]
     return any((first & ~second).any() for first, second in pairwise(have))
 
 
@@ -146,12 +146,12 @@ def unlimited_by_terms(gate: Gate, job: Job) -> bool:
 
     Slurm's backfill looks for each of them by itself, last for what is missing, and counts the GPUs that it found last.
     """
-    wish, terms = gate.wish(job), counts(job.request.features)
-    if not (terms and wish.per_node):
+    demand, terms = gate.demand(job), counts(job.request.features)
+    if not (terms and demand.per_node):
         return False
-    missing = wish.least - sum(number for _, number in terms)
+    missing = demand.least - sum(number for _, number in terms)
     nodes = missing if missing > 0 else terms[-1][1]
-    last = replace(job.request, gpus=wish.per_node * nodes, nodes=nodes)
+    last = replace(job.request, gpus=demand.per_node * nodes, nodes=nodes)
     return gate.limits_bar(replace(job, job_id=f"{job.job_id}~last", request=last)) is None
 
 
@@ -161,28 +161,28 @@ def first_by_terms(gate: Gate, job: Job, way: PartitionNodes, earliest: Earliest
     Each term is looked for by itself with all GPUs of the job, until one finds nothing; for what is missing then any
     nodes will do. When that is free is not asked: what counts is when the last of the terms is (``_try_sched``).
     """
-    wish, ground = gate.wish(job), gate.ground
-    taken, begin_s, found = np.zeros(len(ground.nodes), bool), None, None
+    demand, resources = gate.demand(job), gate.resources
+    taken, begin_s, found = np.zeros(len(resources.nodes), bool), None, None
 
     def part(name: str, number: int) -> tuple[float, Placement] | None:
-        usable = way.usable & ~taken & (ground.featured(name, 1) if name else True)
+        usable = way.usable & ~taken & (resources.featured(name, 1) if name else True)
         asked = replace(job, request=replace(job.request, features=name))
-        want = replace(wish, least=number, gpus=wish.per_node * number or wish.gpus)
-        return earliest(replace(way, usable=usable), lambda free: seek(free, asked, want, usable))
+        want = replace(demand, least=number, gpus=demand.per_node * number or demand.gpus)
+        return earliest(replace(way, usable=usable), lambda free: find_nodes(free, asked, want, usable))
 
     for name, number in counts(job.request.features):
         found = part(name, number)
         if found is None:
             break
         begin_s = max(begin_s or 0.0, found[0])
-        taken |= ground.named(found[1].nodes)
-    missing = wish.least - int(taken.sum())
+        taken |= resources.named(found[1].nodes)
+    missing = demand.least - int(taken.sum())
     if begin_s is not None and missing > 0:
         found = part("", missing)
-        taken |= ground.named(found[1].nodes if found else ())
+        taken |= resources.named(found[1].nodes if found else ())
     if begin_s is None or found is None:
         return None
-    names = tuple(ground.nodes[row].name for row in np.flatnonzero(taken))
+    names = tuple(resources.nodes[row].name for row in np.flatnonzero(taken))
     return begin_s, Placement(names, (0,) * len(names))
 
 
@@ -197,10 +197,10 @@ def tries_again(gate: Gate, space: NodeSpace, job: Job, way: PartitionNodes, wit
 
     Reservations count where the job's partition meets one, be it another that ends.
     """
-    members, (begin_s, end_s) = gate.ground.members(way.partition), within
+    members, (begin_s, end_s) = gate.resources.members(way.partition), within
     moments = [space.later(way.usable, begin_s, end_s)]
     met = (gate.reservations[name] for name in gate.meets(job, begin_s, end_s))
-    if any((gate.ground.named(one.nodes) & members).any() for one in met):
+    if any((gate.resources.named(one.nodes) & members).any() for one in met):
         moments += [-(-one.end_s // RESOLUTION_S) * RESOLUTION_S + 1
                     for one in gate.reservations.values() if one.end_s >= begin_s]
     return min((moment for moment in moments if moment is not None), default=None)

@@ -12,8 +12,8 @@ from ....storage.recommendations import Placement
 from ....storage.records import Job, JobState
 from .. import arrays as a
 from .gate import Gate, Hold
-from .ground import Mask
-from .wish import Wish, choices, special
+from .node_resources import Mask
+from .resource_demand import ResourceDemand, choices, special
 
 TIER = 2.0**33
 """More than any priority within a tier: partitions of a higher tier come first."""
@@ -63,30 +63,30 @@ def _task_bars(gate: Gate, job: Job, tasks: dict[str, int]) -> Hold | None:
 
 def _nodes_of(gate: Gate, job: Job) -> tuple[NDArray[np.bool_], Placement | None]:
     """Return which nodes a job may use now, and how it would be split if it started now and that is not plain."""
-    wish, ways = gate.wish(job), gate.ways(job)
-    mask = np.zeros(len(gate.ground.nodes), bool)
+    demand, ways = gate.demand(job), gate.ways(job)
+    mask = np.zeros(len(gate.resources.nodes), bool)
     for way in ways:
         mask |= way.usable
-    if wish.plain and not wish.flexible and not special(job, wish):
+    if demand.plain and not demand.flexible and not special(job, demand):
         return mask, None
     found = gate.find(job)
     if isinstance(found, Hold):
         return mask, None
     if len(found.nodes) == 1:
-        mask = mask & alone_on(gate, job, wish)
-    elif special(job, wish):
-        mask = mask & gate.ground.named(found.nodes)
+        mask = mask & alone_on(gate, job, demand)
+    elif special(job, demand):
+        mask = mask & gate.resources.named(found.nodes)
     return mask, found
 
 
-def alone_on(gate: Gate, job: Job, wish: Wish) -> NDArray[np.bool_]:
+def alone_on(gate: Gate, job: Job, demand: ResourceDemand) -> NDArray[np.bool_]:
     """Return the nodes on each of which the whole of a job would find room now."""
-    ground, found = gate.ground, np.zeros(len(gate.ground.nodes), bool)
+    resources, found = gate.resources, np.zeros(len(gate.resources.nodes), bool)
     for features in choices(job.request.features):
-        able = ground.suited(job, wish, features) & ground.shared(wish, job.user)
-        fits, tasks, gpus = ground.capacity(wish, able, 1)
-        found |= fits & (tasks >= wish.tasks) & ((gpus >= wish.gpus) | (wish.per_node > 0))
-    return found & ground.named(job.request.required_nodes) if job.request.required_nodes else found
+        able = resources.suited(job, demand, features) & resources.shared(demand, job.user)
+        fits, tasks, gpus = resources.capacity(demand, able, 1)
+        found |= fits & (tasks >= demand.tasks) & ((gpus >= demand.gpus) | (demand.per_node > 0))
+    return found & resources.named(job.request.required_nodes) if job.request.required_nodes else found
 
 
 def applied(arrays: a.State, gate: Gate, jobs: Sequence[Job], terms: Terms) -> a.State:
@@ -101,8 +101,8 @@ def applied(arrays: a.State, gate: Gate, jobs: Sequence[Job], terms: Terms) -> a
         pool[row] = known[key]
     for row in terms.masks:
         if row in terms.parts:
-            _split(arrays.jobs[row], terms.parts[row], gate.wish(jobs[row]))
-        _amounts(arrays.jobs[row], gate, gate.wish(jobs[row]))
+            _split(arrays.jobs[row], terms.parts[row], gate.demand(jobs[row]))
+        _amounts(arrays.jobs[row], gate, gate.demand(jobs[row]))
     _rank(arrays, gate, jobs)
     return _roomy(arrays)._replace(eligible=np.ascontiguousarray(np.array(fresh, np.int8)))
 
@@ -117,25 +117,25 @@ def _rank(arrays: a.State, gate: Gate, jobs: Sequence[Job]) -> None:
             arrays.jobs[row].priority += TIER * max(tiers.get(name, 1) for name in job.partition.split(","))
 
 
-def _amounts(row: np.record, gate: Gate, wish: Wish) -> None:
+def _amounts(row: np.record, gate: Gate, demand: ResourceDemand) -> None:
     """Let the engine take CPUs and memory as the scheduler does, on each node of equal parts."""
     nodes = max(1, int(row.chunks + row.rests))
-    gpus = np.full(len(gate.ground.nodes), int(row.chunk), np.int64)
-    tasks = np.full(len(gpus), -(-wish.tasks // nodes), np.int64)
-    cpus = gate.ground.cpus_for(wish, tasks, gpus)
+    gpus = np.full(len(gate.resources.nodes), int(row.chunk), np.int64)
+    tasks = np.full(len(gpus), -(-demand.tasks // nodes), np.int64)
+    cpus = gate.resources.cpus_for(demand, tasks, gpus)
     row.cpus = min(int(cpus.max(initial=1)), np.iinfo(np.int32).max)
-    if not wish.whole_memory:
-        row.memory = int(gate.ground.memory_for(wish, cpus, gpus, nodes).max(initial=0))
+    if not demand.whole_memory:
+        row.memory = int(gate.resources.memory_for(demand, cpus, gpus, nodes).max(initial=0))
     else:
         row.memory = 0
 
 
-def _split(row: np.record, found: Placement, wish: Wish) -> None:
+def _split(row: np.record, found: Placement, demand: ResourceDemand) -> None:
     """Let the engine place a job in the parts that were found, the larger ones first."""
     shares = sorted(found.gpus, reverse=True)
-    if wish.exclusive:
+    if demand.exclusive:
         return
-    if wish.gpus == 0:
+    if demand.gpus == 0:
         row.chunk, row.chunks, row.rest, row.rests = 0, len(shares), 0, 0
         return
     if len(set(shares)) > 2:

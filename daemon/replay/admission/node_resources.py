@@ -15,7 +15,7 @@ from ....storage.eligibility import has_features, same_model
 from ....storage.recommendations import Placement
 from ....storage.records import Job, JobState, NodeState, SchedulerSnapshot
 from ..cluster import PLENTY
-from .wish import Wish
+from .resource_demand import ResourceDemand
 
 HISTORIES, USUAL, FRESH = 2, 0, 1
 LOOKED_AT = 511
@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 
 
-class Ground:
+class NodeResources:
     """Nodes by row, and what is free on them; ``take`` books what starts."""
 
     def __init__(self, snapshot: SchedulerSnapshot) -> None:
@@ -109,12 +109,12 @@ class Ground:
             self._features[key] = self.mask(by_set[node.features] for node in self.nodes)
         return self._features[key]
 
-    def suited(self, job: Job, wish: Wish, features: str) -> Mask:
+    def suited(self, job: Job, demand: ResourceDemand, features: str) -> Mask:
         """Return which nodes have what a job asks for, whatever is free, open or reserved there."""
         request = job.request
-        key = features, wish.least if features else 0, request.gpu_model, request.excluded_nodes
+        key = features, demand.least if features else 0, request.gpu_model, request.excluded_nodes
         if key not in self._suited:
-            mask = self.featured(features, wish.least) if features else np.ones(len(self.nodes), bool)
+            mask = self.featured(features, demand.least) if features else np.ones(len(self.nodes), bool)
             if request.gpu_model:
                 mask = mask & self.mask(same_model(request.gpu_model, node.gpu_model) for node in self.nodes)
             if request.excluded_nodes:
@@ -134,21 +134,21 @@ class Ground:
             key = self.row[placement.nodes[0]], name
             self._slices[key] = self._slices.get(key, 0) - count
 
-    def shared(self, wish: Wish, user: str) -> Mask:
+    def shared(self, demand: ResourceDemand, user: str) -> Mask:
         """Return which nodes a job may share with those who are there now."""
-        return ~self.busy if wish.exclusive else self.unowned(wish, user)
+        return ~self.busy if demand.exclusive else self.unowned(demand, user)
 
-    def unowned(self, wish: Wish, user: str) -> Mask:
+    def unowned(self, demand: ResourceDemand, user: str) -> Mask:
         """Return which nodes are kept by no other user now, and used by none where the job shares with no other."""
-        if wish.alone:
+        if demand.alone:
             return self.mask(not there - {user} for there in self.users)
         if any(self.owners):
             return self.mask(owner in ("", user) for owner in self.owners)
         return np.ones(len(self.nodes), bool)
 
-    def empty(self) -> Ground:
+    def empty(self) -> NodeResources:
         """Return the same nodes with nothing on them, to see what could ever start."""
-        other = object.__new__(Ground)
+        other = object.__new__(NodeResources)
         other.__dict__.update(self.__dict__)
         other.free_gpus, other.free_cpus, other.free_memory = self.gpus, self.cpus, self.memory
         other.busy, other.users = np.zeros(len(self.nodes), bool), [frozenset()] * len(self.nodes)
@@ -156,9 +156,9 @@ class Ground:
         other._slices = {(row, name): total for row, node in enumerate(self.nodes) for name, total, _ in node.slices}
         return other
 
-    def copy(self) -> Ground:
+    def copy(self) -> NodeResources:
         """Return a copy of which things can be taken."""
-        other = object.__new__(Ground)
+        other = object.__new__(NodeResources)
         other.__dict__.update(self.__dict__)
         for name in ("free_gpus", "free_cpus", "free_memory", "busy"):
             setattr(other, name, getattr(self, name).copy())
@@ -190,127 +190,128 @@ class Ground:
 
     # What one job takes of each node.
 
-    def least_gpus(self, wish: Wish) -> int:
+    def least_gpus(self, demand: ResourceDemand) -> int:
         """Return the fewest GPUs of a job on each of its nodes."""
-        if wish.gpus == 0:
+        if demand.gpus == 0:
             return 0
-        return wish.per_node or max(1, wish.per_task)
+        return demand.per_node or max(1, demand.per_task)
 
-    def cpus_for(self, wish: Wish, tasks: Counts, gpus: Counts) -> Counts:
+    def cpus_for(self, demand: ResourceDemand, tasks: Counts, gpus: Counts) -> Counts:
         """Return the CPUs that so many tasks and GPUs take on each node, in whole cores."""
-        wanted = np.maximum(tasks * wish.cpus_per_task, wish.cpus_per_node)
-        wanted = np.maximum(wanted, gpus * wish.cpus_per_gpu)
-        if wish.one_thread:
+        wanted = np.maximum(tasks * demand.cpus_per_task, demand.cpus_per_node)
+        wanted = np.maximum(wanted, gpus * demand.cpus_per_gpu)
+        if demand.one_thread:
             wanted = wanted * self.threads
         return np.asarray(-(-wanted // self.threads) * self.threads)
 
-    def memory_for(self, wish: Wish, cpus: Counts, gpus: Counts, nodes: int) -> Counts:
+    def memory_for(self, demand: ResourceDemand, cpus: Counts, gpus: Counts, nodes: int) -> Counts:
         """Return the bytes that go along with CPUs and GPUs on each node."""
         if self.site.memory_counts is False:
             return np.zeros_like(cpus)
-        if wish.whole_memory:
+        if demand.whole_memory:
             return self.memory
-        if wish.exclusive:
+        if demand.exclusive:
             cpus, gpus = self.cpus, self.gpus  # memory goes along with all that a node has
-        each = wish.memory + wish.memory_per_cpu * cpus + wish.memory_per_gpu * gpus
-        return np.asarray(each + -(-wish.memory_total // max(1, nodes)))
+        each = demand.memory + demand.memory_per_cpu * cpus + demand.memory_per_gpu * gpus
+        return np.asarray(each + -(-demand.memory_total // max(1, nodes)))
 
-    def capacity(self, wish: Wish, usable: Mask, nodes: int) -> tuple[Mask, Counts, Counts]:
+    def capacity(self, demand: ResourceDemand, usable: Mask, nodes: int) -> tuple[Mask, Counts, Counts]:
         """Return where a part of a job fits, and how many tasks and GPUs of it fit there at most."""
         ones = np.ones(len(self.nodes), np.int64)
-        first = ones * max(1, wish.tasks_per_node)
-        gpus = self.free_gpus if wish.exclusive else ones * self.least_gpus(wish)
-        least = self.least_gpus(wish)
-        fits = usable & (self.free_gpus >= least) & self._holds(wish, first, ones * least, nodes)
-        if wish.per_socket:
-            fits &= self.sockets_for(wish) > 0
+        first = ones * max(1, demand.tasks_per_node)
+        gpus = self.free_gpus if demand.exclusive else ones * self.least_gpus(demand)
+        least = self.least_gpus(demand)
+        fits = usable & (self.free_gpus >= least) & self._holds(demand, first, ones * least, nodes)
+        if demand.per_socket:
+            fits &= self.sockets_for(demand) > 0
         if not fits.any():
             return fits, ones, gpus
-        return fits, self._most_tasks(wish, nodes), self._most_gpus(wish, nodes)
+        return fits, self._most_tasks(demand, nodes), self._most_gpus(demand, nodes)
 
-    def _holds(self, wish: Wish, tasks: Counts, gpus: Counts, nodes: int) -> Mask:
-        cpus = self.cpus_for(wish, tasks, gpus)
-        memory = self.memory_for(wish, cpus, gpus, nodes)
+    def _holds(self, demand: ResourceDemand, tasks: Counts, gpus: Counts, nodes: int) -> Mask:
+        cpus = self.cpus_for(demand, tasks, gpus)
+        memory = self.memory_for(demand, cpus, gpus, nodes)
         return np.asarray((self.free_cpus >= cpus) & (self.free_memory >= memory))
 
-    def _most_tasks(self, wish: Wish, nodes: int) -> Counts:
-        per_cpu = self.free_cpus if wish.memory_per_cpu == 0 or self.site.memory_counts is False else \
-            np.minimum(self.free_cpus, self.free_memory // wish.memory_per_cpu)
-        cores = per_cpu // self.threads * (1 if wish.one_thread else self.threads)
-        most = cores // max(1, wish.cpus_per_task)
-        if wish.per_task:
-            most = np.minimum(most, self.free_gpus // wish.per_task)
-        return np.asarray(np.minimum(most, wish.tasks_per_node) if wish.tasks_per_node else most)
+    def _most_tasks(self, demand: ResourceDemand, nodes: int) -> Counts:
+        per_cpu = self.free_cpus if demand.memory_per_cpu == 0 or self.site.memory_counts is False else \
+            np.minimum(self.free_cpus, self.free_memory // demand.memory_per_cpu)
+        cores = per_cpu // self.threads * (1 if demand.one_thread else self.threads)
+        most = cores // max(1, demand.cpus_per_task)
+        if demand.per_task:
+            most = np.minimum(most, self.free_gpus // demand.per_task)
+        return np.asarray(np.minimum(most, demand.tasks_per_node) if demand.tasks_per_node else most)
 
-    def _most_gpus(self, wish: Wish, nodes: int) -> Counts:
+    def _most_gpus(self, demand: ResourceDemand, nodes: int) -> Counts:
         most = self.free_gpus
-        if wish.cpus_per_gpu:
-            most = np.minimum(most, self.free_cpus // wish.cpus_per_gpu)
-        if wish.memory_per_gpu and self.site.memory_counts is not False:
-            most = np.minimum(most, self.free_memory // wish.memory_per_gpu)
+        if demand.cpus_per_gpu:
+            most = np.minimum(most, self.free_cpus // demand.cpus_per_gpu)
+        if demand.memory_per_gpu and self.site.memory_counts is not False:
+            most = np.minimum(most, self.free_memory // demand.memory_per_gpu)
         return np.asarray(most)
 
-    def sockets_for(self, wish: Wish) -> Counts:
+    def sockets_for(self, demand: ResourceDemand) -> Counts:
         """Return how many sockets of each node have enough GPUs free, if GPUs are spread over sockets in order.
 
         Where gres.conf binds no GPU to cores any will do for any socket, and it is their number that counts, as it is
         of later, of which it is not known which are free.
         """
         if self.as_planned:
-            return np.asarray(np.minimum(self.free_gpus // wish.per_socket, [node.sockets or 2 for node in self.nodes]))
+            sockets = [node.sockets or 2 for node in self.nodes]
+            return np.asarray(np.minimum(self.free_gpus // demand.per_socket, sockets))
         told = _longs(_sockets_with(node.gpus, node.sockets or 2, () if self._idle else node.gpu_indexes_allocated,
-                                    wish.per_socket) if node.gpus_bound else node.sockets or 2 for node in self.nodes)
-        return np.asarray(np.minimum(told, self.free_gpus // wish.per_socket))
+                                    demand.per_socket) if node.gpus_bound else node.sockets or 2 for node in self.nodes)
+        return np.asarray(np.minimum(told, self.free_gpus // demand.per_socket))
 
-    def gpus_by_socket(self, wish: Wish) -> Counts:
+    def gpus_by_socket(self, demand: ResourceDemand) -> Counts:
         """Return the GPUs that a job takes of each node for the sockets that its cores are on.
 
         Where none is bound to cores Slurm takes for each socket what is left, be it less than was asked for.
         """
-        asked = wish.sockets * wish.per_socket
+        asked = demand.sockets * demand.per_socket
         bound = self.mask(node.gpus_bound for node in self.nodes)
-        told = np.minimum(self.sockets_for(wish), wish.sockets) * wish.per_socket
+        told = np.minimum(self.sockets_for(demand), demand.sockets) * demand.per_socket
         return np.asarray(np.where(bound, told, np.minimum(self.free_gpus, asked)))
 
-    def _dealt(self, wish: Wish, rows: Counts, gpus: Counts) -> Counts:
+    def _dealt(self, demand: ResourceDemand, rows: Counts, gpus: Counts) -> Counts:
         """Return the tasks on each node: a core's worth on each, and then as many as there is room for, in order."""
-        tasks, left = np.zeros(len(self.nodes), np.int64), wish.tasks
-        if wish.per_task:
-            return np.asarray(gpus // wish.per_task)
-        least = self.first_tasks(wish, rows)
+        tasks, left = np.zeros(len(self.nodes), np.int64), demand.tasks
+        if demand.per_task:
+            return np.asarray(gpus // demand.per_task)
+        least = self.first_tasks(demand, rows)
         tasks[rows] = least
         left -= least * rows.size
-        room = self._most_tasks(wish, rows.size)
+        room = self._most_tasks(demand, rows.size)
         for row in np.sort(rows).tolist():
             more = max(0, min(left, int(room[row]) - least))
             tasks[row] += more
             left -= more
         return tasks
 
-    def first_tasks(self, wish: Wish, rows: Counts) -> int:
+    def first_tasks(self, demand: ResourceDemand, rows: Counts) -> int:
         """Return the tasks that Slurm puts on each node before it goes on in order: as many as one core holds."""
-        return min(max(1, int(self.threads[rows].max()) // wish.cpus_per_task), max(1, wish.tasks // rows.size))
+        return min(max(1, int(self.threads[rows].max()) // demand.cpus_per_task), max(1, demand.tasks // rows.size))
 
-    def take(self, wish: Wish, placement: Placement, user: str, dealt: Ground | None = None) -> None:
+    def take(self, demand: ResourceDemand, placement: Placement, user: str, dealt: NodeResources | None = None) -> None:
         """Book what a job that starts there takes; its tasks are dealt by what its partition may use of the nodes."""
         rows = np.array([self.row[name] for name in placement.nodes], np.int64)
         gpus = np.zeros(len(self.nodes), np.int64)
         gpus[rows] = placement.gpus
-        cpus = self.cpus_for(wish, (dealt or self)._dealt(wish, rows, gpus), gpus)
-        memory = self.memory_for(wish, cpus, gpus, len(rows))
-        split = wish.gpus and not (wish.per_node or wish.per_task or wish.exclusive)
-        if split and (self._most_gpus(wish, len(rows))[rows] < np.minimum(self.free_gpus[rows], wish.gpus)).any():
+        cpus = self.cpus_for(demand, (dealt or self)._dealt(demand, rows, gpus), gpus)
+        memory = self.memory_for(demand, cpus, gpus, len(rows))
+        split = demand.gpus and not (demand.per_node or demand.per_task or demand.exclusive)
+        if split and (self._most_gpus(demand, len(rows))[rows] < np.minimum(self.free_gpus[rows], demand.gpus)).any():
             # Where CPUs or memory run out before GPUs, what Slurm may take of each node is not there for others.
-            gpus[rows] = np.minimum(self.free_gpus[rows], wish.gpus - len(rows) + 1)
+            gpus[rows] = np.minimum(self.free_gpus[rows], demand.gpus - len(rows) + 1)
         self.free_gpus[rows] -= gpus[rows]
         self.free_cpus[rows] -= np.minimum(cpus[rows], self.free_cpus[rows])
         self.free_memory[rows] -= np.minimum(memory[rows], self.free_memory[rows])
-        if wish.exclusive:
+        if demand.exclusive:
             self.free_gpus[rows] = self.free_cpus[rows] = 0
         self.busy[rows] = True
         for row in rows.tolist():
             self.users[row] |= {user}
-            self.owners[row] = wish.alone or self.owners[row]
+            self.owners[row] = demand.alone or self.owners[row]
 
 
 def _longs(values: Iterable[int]) -> Counts:

@@ -3,7 +3,7 @@
 import pytest
 
 from idlewatt.daemon.replay.admission.gate import Gate
-from idlewatt.daemon.replay.admission.ground import FRESH
+from idlewatt.daemon.replay.admission.node_resources import FRESH
 from idlewatt.storage.details import Details
 from idlewatt.storage.records import Job, JobState, Node, Partition, Request, SchedulerSnapshot
 from idlewatt.storage.rules import SchedulerRules, SchedulerSettings
@@ -30,9 +30,9 @@ def asks(gpus=0, nodes=1, each=None, model="", cpus=1, **details):
 
 def planned(gate, job):
     """Return the nodes that a job would be planned on."""
-    ground = gate.ground.copy()
-    ground.as_planned = True
-    return ",".join(gate.sought(job, gate.ways(job)[0], ground).nodes)
+    resources = gate.resources.copy()
+    resources.as_planned = True
+    return ",".join(gate.sought(job, gate.ways(job)[0], resources).nodes)
 
 
 @pytest.mark.parametrize(("job", "nodes"), [
@@ -56,7 +56,7 @@ def test_a_job_without_gpus_comes_first_to_nodes_that_nobody_looked_at_or_to_tho
     gate = cluster()
     assert planned(gate, asks(2, 2, 1, "a100", 8, tasks=2, most_nodes=2)) == "a100-1,a100-2"
     assert planned(gate, asks(cpus=16, tasks=16)) == "a100-1"
-    gate.ground.history = FRESH
+    gate.resources.history = FRESH
     planned(gate, asks(1))  # looks at every node with GPUs
     assert planned(gate, asks(cpus=16, tasks=16)) == "cpu-1"
 
@@ -81,7 +81,7 @@ def test_below_switches_nodes_are_gathered_by_weight_and_taken_leaf_by_leaf(job,
     rules = SchedulerRules(
         site=SchedulerSettings("none", (), enforced=(), memory_counts=True, cores_whole=True, tree=True))
     gate = Gate(SchedulerSnapshot(0.0, known, (Partition("all", tuple(node.name for node in known)),), (), rules), 0.0)
-    ground = gate.ground.copy()
-    ground.as_planned = True
-    found = gate.sought(job, gate.ways(job)[0], ground)
+    resources = gate.resources.copy()
+    resources.as_planned = True
+    found = gate.sought(job, gate.ways(job)[0], resources)
     assert (",".join(found.nodes) if found else "") == nodes

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from .ground import Counts, Ground, Mask
-from .wish import Wish
+from .node_resources import Counts, Mask, NodeResources
+from .resource_demand import ResourceDemand
 
 Rows = NDArray[np.int64]
 MOST_NODES = 1 << 30
@@ -22,16 +22,16 @@ MOST_TRIES = 20
 HEAVIEST = 255
 
 
-def weigh(ground: Ground, wish: Wish, fits: Mask) -> Counts:
+def weigh(resources: NodeResources, demand: ResourceDemand, fits: Mask) -> Counts:
     """Return the weights of nodes as Slurm leaves them after it has looked at a job, and keep them."""
-    if wish.gpus:
-        near = ground.free_gpus
-        if wish.per_node and not wish.per_socket and not wish.exclusive:
-            near = np.minimum(near, wish.per_node)
-        elif not wish.per_socket and not wish.exclusive:
-            near = np.minimum(near, wish.gpus)
-        ground.weights[:, fits] = (ground.weights[:, fits] | HEAVIEST) - near[fits]
-    return np.asarray(ground.weights[ground.history])
+    if demand.gpus:
+        near = resources.free_gpus
+        if demand.per_node and not demand.per_socket and not demand.exclusive:
+            near = np.minimum(near, demand.per_node)
+        elif not demand.per_socket and not demand.exclusive:
+            near = np.minimum(near, demand.gpus)
+        resources.weights[:, fits] = (resources.weights[:, fits] | HEAVIEST) - near[fits]
+    return np.asarray(resources.weights[resources.history])
 
 
 def thinned(search: Callable[[Mask], list[int] | None], fits: Mask, room: Counts, least: int) -> list[int] | None:
@@ -51,10 +51,10 @@ def thinned(search: Callable[[Mask], list[int] | None], fits: Mask, room: Counts
     return None
 
 
-def picked(ground: Ground, wish: Wish, fits: Mask, gpus: Counts) -> list[int] | None:
+def picked(resources: NodeResources, demand: ResourceDemand, fits: Mask, gpus: Counts) -> list[int] | None:
     """Return the nodes that Slurm takes where no switches are told; None where it looks again in another way."""
-    search = _NodeSearch(ground, wish, fits, gpus)
-    weights = weigh(ground, wish, fits)
+    search = _NodeSearch(resources, demand, fits, gpus)
+    weights = weigh(resources, demand, fits)
     sets = _sets(np.flatnonzero(fits), weights)
     while sets and not search.done and search.left > 0:
         weight = min(int(weights[rows[0]]) for rows in sets)
@@ -76,19 +76,19 @@ def _sets(rows: Rows, weights: Counts) -> list[Rows]:
 class _NodeSearch:
     """Nodes taken so far, and what is still to be found."""
 
-    def __init__(self, ground: Ground, wish: Wish, fits: Mask, gpus: Counts) -> None:
+    def __init__(self, resources: NodeResources, demand: ResourceDemand, fits: Mask, gpus: Counts) -> None:
         self.rows: list[int] = []
-        self._cpus, self._gpus = available(ground, wish), gpus
-        self._by_job = wish.gpus > 0 and not wish.per_node
+        self._cpus, self._gpus = available(resources, demand), gpus
+        self._by_job = demand.gpus > 0 and not demand.per_node
         """GPUs are counted over all nodes."""
-        cores = int(ground.threads.max(initial=1))
-        self._wanted = -(-max(wish.tasks * wish.cpus_per_task, wish.cpus_per_node) // cores) * cores
-        self._missing_gpus = wish.gpus if self._by_job else 0
-        self._least = wish.least
-        self._spare = (wish.most or wish.least) - wish.least
+        cores = int(resources.threads.max(initial=1))
+        self._wanted = -(-max(demand.tasks * demand.cpus_per_task, demand.cpus_per_node) // cores) * cores
+        self._missing_gpus = demand.gpus if self._by_job else 0
+        self._least = demand.least
+        self._spare = (demand.most or demand.least) - demand.least
         """How many nodes more than the fewest are asked for."""
-        self._missing = wish.least
-        self.left = wish.most or MOST_NODES
+        self._missing = demand.least
+        self.left = demand.most or MOST_NODES
 
     @property
     def done(self) -> bool:
@@ -118,16 +118,16 @@ class _NodeSearch:
             self._missing, self.left = self._missing - 1, self.left - 1
 
 
-def available(ground: Ground, wish: Wish) -> Counts:
+def available(resources: NodeResources, demand: ResourceDemand) -> Counts:
     """Return the CPUs that count as available to a job on each node."""
-    cpus = ground.free_cpus
-    if wish.per_task:
-        most = 1 if wish.tasks == 1 else wish.tasks_per_node or MOST_NODES
-        tasks = np.minimum(ground.free_gpus // wish.per_task, most)
-    elif wish.per_socket:
-        tasks = np.full(len(cpus), wish.tasks)
-    elif wish.tasks_per_node and wish.gpus:
-        tasks = np.full(len(cpus), wish.tasks_per_node)
+    cpus = resources.free_cpus
+    if demand.per_task:
+        most = 1 if demand.tasks == 1 else demand.tasks_per_node or MOST_NODES
+        tasks = np.minimum(resources.free_gpus // demand.per_task, most)
+    elif demand.per_socket:
+        tasks = np.full(len(cpus), demand.tasks)
+    elif demand.tasks_per_node and demand.gpus:
+        tasks = np.full(len(cpus), demand.tasks_per_node)
     else:
         return cpus
-    return np.asarray(np.minimum(cpus, -(-(tasks * wish.cpus_per_task) // ground.threads) * ground.threads))
+    return np.asarray(np.minimum(cpus, -(-(tasks * demand.cpus_per_task) // resources.threads) * resources.threads))

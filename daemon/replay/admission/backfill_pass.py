@@ -16,9 +16,7 @@ import numpy as np
 from ....storage.recommendations import Placement
 from ....storage.records import Job
 from .gate import HELD, ROOM, Gate, Hold, PartitionNodes
-from .ground import HISTORIES, Ground, Mask
-from .line import Plan, Turn, absent, excludes, sooner, waits_for
-from .looks import (
+from .main_pass import (
     counted,
     counted_apart,
     first_by_terms,
@@ -32,9 +30,11 @@ from .looks import (
     unlimited_by_terms,
     withheld_in_vain,
 )
+from .node_resources import HISTORIES, Mask, NodeResources
 from .node_space import NodeSpace, whole_minutes
+from .queue_entry import Plan, QueueEntry, absent, excludes, sooner, waits_for
 from .releases import Releases
-from .wish import choices, counts
+from .resource_demand import choices, counts
 
 WINDOW_S = 86400.0
 """Slurm's ``bf_window``: nothing is planned beyond a day."""
@@ -48,7 +48,7 @@ MOST_ROUNDS = 5
 """Times that the queue is walked, as long as somebody starts: plans go otherwise around what runs than what waits."""
 
 
-class Turns:
+class BackfillPass:
     """What starts, and what is kept for whom, as the queue is walked; the gate is booked along."""
 
     def __init__(self, gate: Gate, planning: bool, pins: Mapping[int, tuple[str, ...]] | None = None, *,
@@ -62,7 +62,7 @@ class Turns:
         """Who names nodes that the main scheduler withheld from it: it looks at it no more as long as it does."""
         self._arrays = set[str]()
         """Arrays of which a task has started: no command names the nodes of the others."""
-        self._space = NodeSpace(len(gate.ground.nodes), gate.now_s, gate.now_s + WINDOW_S)
+        self._space = NodeSpace(len(gate.resources.nodes), gate.now_s, gate.now_s + WINDOW_S)
         self._plans = 0
         """Jobs that nodes are kept for in this round."""
         self._soonest: dict[object, float] = {}
@@ -71,202 +71,203 @@ class Turns:
         self._exact = True
         self._weighing = False
         """Whether somebody is in line whose nodes depend on who was looked at before: a job without GPUs."""
-        self._releases = Releases(gate.ground, gate.snapshot.jobs, gate.now_s)
+        self._releases = Releases(gate.resources, gate.snapshot.jobs, gate.now_s)
 
-    def walk(self, line: Sequence[Turn]) -> dict[int, Placement | Hold]:
+    def walk(self, line: Sequence[QueueEntry]) -> dict[int, Placement | Hold]:
         """Return by row what starts where, and why the rest does not; round after round while that changes."""
-        told, line = dict[int, Placement | Hold](), [self._named(turn) for turn in line]
-        self._weighing = any(self.gate.wish(turn.job).gpus == 0 for turn in line)
+        told, line = dict[int, Placement | Hold](), [self._named(entry) for entry in line]
+        self._weighing = any(self.gate.demand(entry.job).gpus == 0 for entry in line)
         for number in range(MOST_ROUNDS):
             again = self._round(line, told)
             if not self._exact or not (again or (self._weighing and number == 0)):
                 break
         return told
 
-    def _named(self, turn: Turn) -> Turn:
+    def _named(self, entry: QueueEntry) -> QueueEntry:
         """Return a job with the nodes that are named for it: Slurm takes all of them, or none of the others."""
-        names = (self._pins or {}).get(turn.row)
+        names = (self._pins or {}).get(entry.row)
         if names is None:
-            return turn
-        others = tuple(node.name for node in self.gate.ground.nodes if node.name not in names)
-        asked = turn.job.request
-        asked = replace(asked, excluded_nodes=others) if excludes(turn.job) else replace(asked, required_nodes=names)
-        return replace(turn, job=replace(turn.job, request=asked))
+            return entry
+        others = tuple(node.name for node in self.gate.resources.nodes if node.name not in names)
+        asked = entry.job.request
+        asked = replace(asked, excluded_nodes=others) if excludes(entry.job) else replace(asked, required_nodes=names)
+        return replace(entry, job=replace(entry.job, request=asked))
 
-    def _round(self, line: Sequence[Turn], told: dict[int, Placement | Hold]) -> bool:
+    def _round(self, line: Sequence[QueueEntry], told: dict[int, Placement | Hold]) -> bool:
         """Walk the queue once; tell whether somebody has started, so that the next round may find more.
 
         The main scheduler looks first: it does so whenever a job comes or ends, the backfill every half a minute.
         """
         now_s = self.gate.now_s
-        self._space = NodeSpace(len(self.gate.ground.nodes), now_s, now_s + WINDOW_S)
+        self._space = NodeSpace(len(self.gate.resources.nodes), now_s, now_s + WINDOW_S)
         self._plans, self._soonest, self._exact = 0, {}, len(line) <= MOST_EXACT
         before = sum(isinstance(found, Placement) for found in told.values())
         while self._main(line, told):
             pass
-        left = [turn for turn in line if not isinstance(told.get(turn.row), Placement)]
+        left = [entry for entry in line if not isinstance(told.get(entry.row), Placement)]
         if self._weighing:
             jobs = (one.job for one in left
                     if out_of_reach(one.job) or names_out_of_reach(one.job) or not absent(self.gate, one))
             tried_by_main(self.gate, jobs, self._planning)
-        begins = dict[str, list[tuple[Turn, float | None, Placement | Hold]]]()
-        for turn in left:
-            if isinstance(told.get(turn.row), Placement):
+        begins = dict[str, list[tuple[QueueEntry, float | None, Placement | Hold]]]()
+        for entry in left:
+            if isinstance(told.get(entry.row), Placement):
                 continue  # it started in another of its partitions
             if self._plans >= MOST_PLANS:
-                told[turn.row] = Hold(ROOM, "")
-            elif turn.job.group:
-                parts = begins.setdefault(turn.job.group, [])
-                parts.append(self._component(turn, [begin_s for _, begin_s, _ in parts]))
+                told[entry.row] = Hold(ROOM, "")
+            elif entry.job.group:
+                parts = begins.setdefault(entry.job.group, [])
+                parts.append(self._component(entry, [begin_s for _, begin_s, _ in parts]))
             else:
-                told[turn.row] = sooner(told.get(turn.row), self._take(turn))
+                told[entry.row] = sooner(told.get(entry.row), self._take(entry))
         for parts in begins.values():
             told |= self._join(parts)
         return sum(isinstance(found, Placement) for found in told.values()) > before
 
-    def _main(self, line: Sequence[Turn], told: dict[int, Placement | Hold]) -> bool:
+    def _main(self, line: Sequence[QueueEntry], told: dict[int, Placement | Hold]) -> bool:
         """Start whom the main scheduler starts, which goes before and knows no plans; tell if it will look otherwise.
 
         Who finds no room stops all behind it in its partition, and on its partition's nodes; who names its nodes, only
         on these; who waits in a reservation, only those in it; and none where nothing is planned for who waits. Jobs of
         several components are left to the backfill and stop the others.
         """
-        ground, stopped, reserved = self.gate.ground, set[str](), set[str]()
+        resources, stopped, reserved = self.gate.resources, set[str](), set[str]()
         unavailable = set(self._unavailable)
-        nodes = np.zeros(len(ground.nodes), bool)
-        for turn in line:
-            job = turn.job
+        nodes = np.zeros(len(resources.nodes), bool)
+        for entry in line:
+            job = entry.job
             behind = job.request.reservation in reserved if job.request.reservation else job.partition in stopped
-            if behind or isinstance(told.get(turn.row), Placement):
+            if behind or isinstance(told.get(entry.row), Placement):
                 continue
-            if absent(self.gate, turn):
+            if absent(self.gate, entry):
                 nodes = nodes | withheld_in_vain(self.gate, job, nodes) if names_out_of_reach(job) else nodes
                 continue
-            found, own = self._tried(turn, nodes), own_nodes(self.gate, job)
+            found, own = self._tried(entry, nodes), own_nodes(self.gate, job)
             if isinstance(found, Placement):
-                told[turn.row] = found
+                told[entry.row] = found
             elif own is not None and not job.group and (found.cause == ROOM or counted(found)):
                 withheld = bool((own & nodes).any())
-                if not withheld or turn.row not in unavailable:
+                if not withheld or entry.row not in unavailable:
                     nodes = nodes | own  # nobody else has them then, in whatever partition they are
-                self._unavailable |= {turn.row} if withheld else set()
+                self._unavailable |= {entry.row} if withheld else set()
             elif found.cause != ROOM or not (self._planning or job.group):
                 continue
             elif job.group or not job.request.reservation:
                 stopped.add(job.partition)
-                nodes = nodes | ground.members(job.partition)
+                nodes = nodes | resources.members(job.partition)
             else:
                 reserved.add(job.request.reservation)
         return self._unavailable != unavailable
 
-    def _tried(self, turn: Turn, avoid: Mask) -> Placement | Hold:
+    def _tried(self, entry: QueueEntry, avoid: Mask) -> Placement | Hold:
         """Return what comes of a job that the main scheduler tries: it finds limits on amounts after nodes."""
-        if turn.job.group or self._fails_by_terms(turn.job, avoid, by_main=True):
+        if entry.job.group or self._fails_by_terms(entry.job, avoid, by_main=True):
             return Hold(ROOM, "")
-        if turn.barred is not None:
-            return turn.barred
-        found = self._book(turn, avoid, by_main=True)
+        if entry.barred is not None:
+            return entry.barred
+        found = self._book(entry, avoid, by_main=True)
         # A limit that is broken besides is what Slurm's main scheduler goes by then.
-        return (self.gate.limits_bar(turn.job) or found) if found == Hold(ROOM, "") else found
+        return (self.gate.limits_bar(entry.job) or found) if found == Hold(ROOM, "") else found
 
-    def _take(self, turn: Turn) -> Placement | Hold:
+    def _take(self, entry: QueueEntry) -> Placement | Hold:
         """Start the next in line, best where it is wanted, or say why not and plan it.
 
         Slurm looks at no task of an array of which as many run as may, those included that it has just started.
         """
-        if turn.later and self.gate.room_for_tasks(turn.job) == 0:
+        if entry.later and self.gate.room_for_tasks(entry.job) == 0:
             return Hold(ROOM, "")
-        kept = self._kept_now(turn.job)
-        later = turn.later or self._fails_by_terms(turn.job, kept)
-        found = self._lacks(turn) or Hold(ROOM, "") if later else turn.barred or self._book(turn, kept)
+        kept = self._kept_now(entry.job)
+        later = entry.later or self._fails_by_terms(entry.job, kept)
+        found = self._lacks(entry) or Hold(ROOM, "") if later else entry.barred or self._book(entry, kept)
         beyond = isinstance(found, Hold) and counted(found)
         if isinstance(found, Placement) or (found.cause != ROOM and not beyond):
             return found
-        lacking, now_s = self._lacks(turn), self.gate.now_s
+        lacking, now_s = self._lacks(entry), self.gate.now_s
         # Where nothing is planned, nodes are kept for whom Slurm finds nodes now, but fails to start there.
-        counting = bool(counts(turn.job.request.features))
+        counting = bool(counts(entry.job.request.features))
         limited = beyond or (self._planning and lacking is not None and counted(lacking))
         looks = limited and (self._weighing or counting)
         if looks or (lacking is None and (self._planning or counting)):
-            plan = self._begin(turn, now_s)
+            plan = self._begin(entry, now_s)
             if lacking is None and not beyond and (self._planning or plan.begin_s <= now_s):
-                self._keep(turn, plan)
+                self._keep(entry, plan)
             elif plan.begin_s <= now_s:
                 # Slurm finds the limit once it starts it.
-                leave_alike(self.gate, turn.job, self._kept_now(turn.job), self.gate.ground)
-            elif self._planning and unlimited_by_terms(self.gate, turn.job):
-                self._keep(turn, plan)
+                leave_alike(self.gate, entry.job, self._kept_now(entry.job), self.gate.resources)
+            elif self._planning and unlimited_by_terms(self.gate, entry.job):
+                self._keep(entry, plan)
         elif self._weighing:
-            look_at(self.gate, turn.job, self.gate.ground)
+            look_at(self.gate, entry.job, self.gate.resources)
         return found
 
-    def _lacks(self, turn: Turn) -> Hold | None:
+    def _lacks(self, entry: QueueEntry) -> Hold | None:
         """Return what a job lacks beside nodes, so that nothing is kept for it."""
-        return turn.barred or self.gate.license_bars(turn.job) or self.gate.limits_bar(turn.job)
+        return entry.barred or self.gate.license_bars(entry.job) or self.gate.limits_bar(entry.job)
 
-    def _component(self, turn: Turn, others: Sequence[float | None]) -> tuple[Turn, float | None, Placement | Hold]:
+    def _component(self, entry: QueueEntry, others: Sequence[float | None],
+                   ) -> tuple[QueueEntry, float | None, Placement | Hold]:
         """Keep nodes whole for a component, from now on if it could start now; return when and where that is.
 
         Slurm starts heterogeneous jobs at the end of a round only. Until then none of their components shares a node
         with anybody behind it, another component included. It is looked for from when those before it can start, and
         not at all once one of them was found not to start within the day. The next round knows nothing of this one.
         """
-        now_s, lacking = self.gate.now_s, self._lacks(turn)
+        now_s, lacking = self.gate.now_s, self._lacks(entry)
         known = [begin_s for begin_s in others if begin_s is not None]
-        if turn.barred is not None and turn.barred.cause == HELD:
-            return turn, 0.0, turn.barred  # it is not in Slurm's queue, which looks for the others all the same
+        if entry.barred is not None and entry.barred.cause == HELD:
+            return entry, 0.0, entry.barred  # it is not in Slurm's queue, which looks for the others all the same
         beyond = lacking is not None and counted(lacking)
         if (lacking is not None and not beyond) or len(known) < len(others):
-            return turn, None, lacking or Hold(ROOM, "")
-        plan = self._begin(turn, max((now_s, *known)))
+            return entry, None, lacking or Hold(ROOM, "")
+        plan = self._begin(entry, max((now_s, *known)))
         if plan.heard_s == np.inf or (plan.begin_s > now_s and not self._planning):
-            return turn, None, lacking or Hold(ROOM, "")
+            return entry, None, lacking or Hold(ROOM, "")
         if lacking is not None:
-            return turn, plan.heard_s, lacking  # Slurm finds the limit last, and keeps nothing
-        self._keep(turn, plan)
-        starts = plan.where if plan.begin_s <= now_s and not turn.later else None
-        return turn, plan.heard_s, starts or Hold(ROOM, "")
+            return entry, plan.heard_s, lacking  # Slurm finds the limit last, and keeps nothing
+        self._keep(entry, plan)
+        starts = plan.where if plan.begin_s <= now_s and not entry.later else None
+        return entry, plan.heard_s, starts or Hold(ROOM, "")
 
-    def _join(self, parts: Sequence[tuple[Turn, float | None, Placement | Hold]]) -> dict[int, Placement | Hold]:
+    def _join(self, parts: Sequence[tuple[QueueEntry, float | None, Placement | Hold]]) -> dict[int, Placement | Hold]:
         """Start the components of a heterogeneous job if all of them can now."""
-        missing = next((turn.job.job_id for turn, _, found in parts if isinstance(found, Hold)), None)
+        missing = next((entry.job.job_id for entry, _, found in parts if isinstance(found, Hold)), None)
         if missing is None:
             before = self.gate, self._releases.copy()
             self.gate = self.gate.copy()
-            found = {turn.row: self._book(replace(turn, wanted=where), None) for turn, _, where in parts
+            found = {entry.row: self._book(replace(entry, wanted=where), None) for entry, _, where in parts
                      if isinstance(where, Placement)}
             if all(isinstance(one, Placement) for one in found.values()):
                 return found
             self.gate, self._releases = before
-            missing = next(turn.job.job_id for turn, _, _ in parts if isinstance(found[turn.row], Hold))
+            missing = next(entry.job.job_id for entry, _, _ in parts if isinstance(found[entry.row], Hold))
             return {row: one if isinstance(one, Hold) else waits_for(missing) for row, one in found.items()}
-        return {turn.row: found if isinstance(found, Hold) else waits_for(missing) for turn, _, found in parts}
+        return {entry.row: found if isinstance(found, Hold) else waits_for(missing) for entry, _, found in parts}
 
-    def _keep(self, turn: Turn, plan: Plan) -> None:
+    def _keep(self, entry: QueueEntry, plan: Plan) -> None:
         """Keep nodes for a job, if any were found."""
         if plan.where is None:
             return
-        nodes = self.gate.ground.named(plan.where.nodes)
-        if not self._exact and self.gate.wish(turn.job).gpus == 0:
-            nodes = nodes | self._otherwise(turn, plan.begin_s)
+        nodes = self.gate.resources.named(plan.where.nodes)
+        if not self._exact and self.gate.demand(entry.job).gpus == 0:
+            nodes = nodes | self._otherwise(entry, plan.begin_s)
         self._space.add(*whole_minutes(plan.begin_s, plan.limit_s), nodes)
         self._plans += 1
 
-    def _otherwise(self, turn: Turn, begin_s: float) -> Mask:
+    def _otherwise(self, entry: QueueEntry, begin_s: float) -> Mask:
         """Return the nodes that a job without GPUs may have as well, by what Slurm did before, which nobody tells.
 
         Shorter queues are walked for each past by itself.
         """
-        ground, known, past = self.gate.ground, dict(self._soonest), self.gate.ground.history
-        nodes = np.zeros(len(ground.nodes), bool)
+        resources, known, past = self.gate.resources, dict(self._soonest), self.gate.resources.history
+        nodes = np.zeros(len(resources.nodes), bool)
         try:
-            for ground.history in range(HISTORIES):
+            for resources.history in range(HISTORIES):
                 self._soonest.clear()
-                plan = self._begin(turn, begin_s)
+                plan = self._begin(entry, begin_s)
                 if plan.where is not None and plan.begin_s <= begin_s:
-                    nodes |= ground.named(plan.where.nodes)
+                    nodes |= resources.named(plan.where.nodes)
         finally:
-            ground.history, self._soonest = past, known
+            resources.history, self._soonest = past, known
         return nodes
 
     def _fails_by_terms(self, job: Job, avoid: Mask, *, by_main: bool = False) -> bool:
@@ -275,7 +276,7 @@ class Turns:
         The backfill looks for nodes of its own for each of them, also for who asks for no GPUs.
         """
         apart = counted_apart(self.gate, job)
-        if not apart and (by_main or self.gate.wish(job).gpus or not counts(job.request.features)):
+        if not apart and (by_main or self.gate.demand(job).gpus or not counts(job.request.features)):
             return False
         ways = (replace(way, usable=way.usable & ~avoid) for way in self.gate.ways(job))
         return (apart and self._by_terms) or all(
@@ -286,10 +287,10 @@ class Turns:
         limit_s = max((way.limit_s for way in self.gate.ways(job)), default=0.0)
         return self._space.kept(self.gate.now_s, self.gate.now_s + limit_s)
 
-    def _book(self, turn: Turn, avoid: Mask | None, *, by_main: bool = False) -> Placement | Hold:
+    def _book(self, entry: QueueEntry, avoid: Mask | None, *, by_main: bool = False) -> Placement | Hold:
         """Start a job and note when it gives back what it takes; or return why it does not start."""
-        before, job, wanted = self.gate.ground.copy(), turn.job, turn.wanted
-        named = turn.row in (self._pins or {})
+        before, job, wanted = self.gate.resources.copy(), entry.job, entry.wanted
+        named = entry.row in (self._pins or {})
         if not (named or job.group) and (self._pins is not None or job.array in self._arrays):
             wanted = self._slurms(job, avoid) or wanted
         found = self.gate.admit(job, wanted, avoid)
@@ -297,32 +298,32 @@ class Turns:
             limit_s = max(way.limit_s for way in self.gate.ways(job))
             if self._weighing:
                 leave_alike(self.gate, job, None if by_main else self._kept_now(job), before)
-            self._releases.add(job, self.gate.now_s + limit_s, before, self.gate.ground)
+            self._releases.add(job, self.gate.now_s + limit_s, before, self.gate.resources)
             self._arrays |= {job.array} - {""}
         return found
 
     def _slurms(self, job: Job, avoid: Mask | None) -> Placement | None:
         """Return where Slurm itself starts a job now, in the first of its partitions in which it can."""
         for way in self.gate.ways(job):
-            ground = self.gate.ground_of(way).copy()
-            ground.as_planned = True
+            resources = self.gate.resources_of(way).copy()
+            resources.as_planned = True
             usable = way.usable if avoid is None else way.usable & ~avoid
-            found = self.gate.sought(job, replace(way, usable=usable), ground)
+            found = self.gate.sought(job, replace(way, usable=usable), resources)
             if isinstance(found, Placement):
                 return found
         return None
 
-    def _begin(self, turn: Turn, from_s: float) -> Plan:
+    def _begin(self, entry: QueueEntry, from_s: float) -> Plan:
         """Return when and where a job can begin, in the first of its partitions in which it can, and its limit."""
         plan = Plan()
-        for way in self.gate.ways(turn.job):
-            plan = self._begin_on(turn, way, from_s)
+        for way in self.gate.ways(entry.job):
+            plan = self._begin_on(entry, way, from_s)
             if plan.where is not None:
                 break
         return plan
 
-    def _begin_on(self, turn: Turn, way: PartitionNodes, from_s: float) -> Plan:
-        job = turn.job
+    def _begin_on(self, entry: QueueEntry, way: PartitionNodes, from_s: float) -> Plan:
+        job = entry.job
         if self._exact:
             return self._sought(job, way, from_s)
         # Its like was looked at before, when less was kept and more was free: it cannot begin sooner.
@@ -334,7 +335,7 @@ class Turns:
     def _sought(self, job: Job, way: PartitionNodes, from_s: float) -> Plan:
         able, last_s, heard_s = self._able(job, way), self.gate.now_s + WINDOW_S, np.inf
         # Slurm keeps off whom others share nodes with now, whenever it plans for.
-        alone = self.gate.ground.unowned(self.gate.wish(job), job.user)
+        alone = self.gate.resources.unowned(self.gate.demand(job), job.user)
         for _ in range(MOST_EXACT_TRIES if self._exact else MOST_TRIES):
             if from_s > last_s:
                 break
@@ -350,48 +351,49 @@ class Turns:
             if found is None or begin_s > last_s:
                 break
             kept = self._space.overlapped(*whole_minutes(begin_s, way.limit_s))
-            if begin_s <= self.gate.now_s or not (kept & self.gate.ground.named(found[1].nodes)).any():
+            if begin_s <= self.gate.now_s or not (kept & self.gate.resources.named(found[1].nodes)).any():
                 return Plan(begin_s, found[1], way.limit_s, heard_s)
             from_s = begin_s
         return Plan(heard_s=heard_s if heard_s <= last_s else np.inf)
 
     def _able(self, job: Job, way: PartitionNodes) -> Callable[[Mask], bool]:
         """Return what tells whether a job would fit on some nodes if nothing ran there, as far as can be told soon."""
-        gate, wish = self.gate, self.gate.wish(job)
+        gate, demand = self.gate, self.gate.demand(job)
         if counts(job.request.features):
-            return lambda usable: int(usable.sum()) >= wish.least  # any node will do where a feature has none
+            return lambda usable: int(usable.sum()) >= demand.least  # any node will do where a feature has none
         key = gate.kind(job)
         if key not in self._fits:
-            empty, fits = gate.ground.empty(), np.zeros(len(gate.ground.nodes), bool)
+            empty, fits = gate.resources.empty(), np.zeros(len(gate.resources.nodes), bool)
             for features in choices(job.request.features):
-                fits |= empty.capacity(wish, gate.ground.suited(job, wish, features), wish.least)[0]
+                fits |= empty.capacity(demand, gate.resources.suited(job, demand, features), demand.least)[0]
             self._fits[key] = fits
-        fits, gpus = self._fits[key], gate.ground.gpus
-        return lambda usable: (int((usable & fits).sum()) >= wish.least
-                               and int(gpus[usable & fits].sum()) >= wish.gpus)
+        fits, gpus = self._fits[key], gate.resources.gpus
+        return lambda usable: (int((usable & fits).sum()) >= demand.least
+                               and int(gpus[usable & fits].sum()) >= demand.gpus)
 
     def _first(self, job: Job, way: PartitionNodes) -> tuple[float, Placement] | None:
         """Return when a job could start at the earliest on nodes that it may use, and where."""
         if counts(job.request.features):
             return first_by_terms(self.gate, job, way, self._earliest)
 
-        def sought(ground: Ground) -> Placement | None:
-            found = self.gate.sought(job, way, ground)
+        def sought(resources: NodeResources) -> Placement | None:
+            found = self.gate.sought(job, way, resources)
             return found if isinstance(found, Placement) else None
 
         return self._earliest(way, sought)
 
-    def _earliest(self, way: PartitionNodes, sought: Callable[[Ground], Placement | None],
+    def _earliest(self, way: PartitionNodes, sought: Callable[[NodeResources], Placement | None],
                   ) -> tuple[float, Placement] | None:
         """Return when something fits on some nodes, now or, where Slurm plans, once jobs have ended there."""
         now = self._now(way, sought)
         if now is not None:
             return now
-        return self._releases.first_fit(self.gate.ground, way.usable, sought) if self._planning else None
+        return self._releases.first_fit(self.gate.resources, way.usable, sought) if self._planning else None
 
-    def _now(self, way: PartitionNodes, sought: Callable[[Ground], Placement | None]) -> tuple[float, Placement] | None:
+    def _now(self, way: PartitionNodes, sought: Callable[[NodeResources], Placement | None],
+             ) -> tuple[float, Placement] | None:
         """Return now and where something fits on some nodes, if it does."""
-        ground = self.gate.ground_of(way).copy()
-        ground.as_planned = True
-        found = sought(ground)
+        resources = self.gate.resources_of(way).copy()
+        resources.as_planned = True
+        found = sought(resources)
         return None if found is None else (self.gate.now_s, found)
