@@ -144,8 +144,8 @@ class Machine:
         return rows
 
     @staticmethod
-    def wait_for(condition: Callable[[], Found], seconds: float = 60) -> Found:
-        """Return the first truthy answer of the condition."""
+    def wait_for(condition: Callable[[], Found], seconds: float = 180) -> Found:
+        """Return the first truthy answer of the condition; a machine that also runs the other tests is slow."""
         deadline = time.monotonic() + seconds
         while not (found := condition()):
             assert time.monotonic() < deadline, f"not within {seconds:g} s"

@@ -95,7 +95,7 @@ def first_start(machine):
 
     machine.wait_for(active)
     machine.wait_for(lambda: reachable(machine))
-    machine.wait_for(machine.advised, 180)
+    machine.wait_for(machine.advised, 180 * overload())
     took_s = time.monotonic() - began + (compiled_in_s or 0)
     return FirstStart(set(states), took_s, {line.split()[0] for line in machine.machine_code() - given})
 
@@ -171,7 +171,7 @@ def test_owners_are_told_by_mail_and_a_hook_runs_in_spite_of_the_hardening(machi
     with mail_server() as (box, port):
         machine.write("/etc/idlewatt/config.yml", telling(machine.config, port))
         machine.run("systemctl", "reload-or-restart", "idlewatt")
-        machine.wait_for(lambda: box.taken, 120)
+        machine.wait_for(lambda: box.taken)
         sent = 'SELECT DISTINCT channel FROM notices WHERE state = "sent" ORDER BY channel'
         machine.wait_for(lambda: machine.query(sent) == [["hook"], ["mail"]])
     assert "done nothing for" in box.taken[0][1]
@@ -281,7 +281,7 @@ def test_the_timers_unit_trains_a_model_under_its_hardening(machine, site):
 
     machine.wait_for(lambda: not ended())
     nice = machine.run("sh", "-c", "ps -o ni= -p $(systemctl show --property=MainPID --value idlewatt-train)")
-    machine.wait_for(ended, 240)
+    machine.wait_for(ended, 240 * overload())
     log = machine.run("journalctl", "--unit=idlewatt-train", "--output=cat")
     assert "done: scorer@" in log
     assert nice.strip() == "19"
