@@ -60,7 +60,7 @@ def test_the_unit_runs_slurms_commands_which_munge_knows_by_its_user(machine, wa
     machine.run("systemctl", "start", "idlewatt")
     machine.wait_for(lambda: ready(machine), 180)
     assert up(machine) == {"dcgm": True, "slurm_cli": True}
-    assert waiting in {row["job_id"] for row in machine.rows("jobs")}
+    machine.wait_for(lambda: waiting in {row["job_id"] for row in machine.rows("jobs")})
     assert len(machine.rows("nodes")) == 4
 
 
@@ -79,7 +79,7 @@ def test_the_unit_asks_slurmrestd_on_its_socket_by_a_token_that_only_its_group_m
     machine.run("systemctl", "restart", "idlewatt")
     machine.wait_for(lambda: ready(machine), 180)
     assert up(machine) == {"dcgm": True, "slurm_rest": True}
-    assert waiting in {row["job_id"] for row in machine.rows("jobs")}
+    machine.wait_for(lambda: waiting in {row["job_id"] for row in machine.rows("jobs")})
 
 
 def test_the_unit_serves_tls_by_files_that_only_its_group_may_read(machine, tmp_path):
