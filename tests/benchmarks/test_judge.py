@@ -29,6 +29,7 @@ def test_what_slurm_plans_for_others_is_foreseen(capsys):
 def assert_as_advised(verdict):
     """Hold the figures against those that are wanted."""
     assert verdict.counts["started"]
+    assert not verdict.counts["broken off"]
     assert not verdict.counts["unadvised"]
     assert not verdict.counts["refused"]
     assert verdict.share("started as advised", "started") >= 0.95

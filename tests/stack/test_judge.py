@@ -3,9 +3,11 @@
 import random
 import re
 import time
+from contextlib import nullcontext
 
 import pytest
 from judge import rounds
+from judge import trial as trials
 from judge.clusters import random_cluster
 from judge.jobs import Scene, Wish, random_wish
 from judge.rounds import Case, Round
@@ -177,6 +179,20 @@ def test_a_round_whose_advice_is_old_once_it_is_followed_is_played_again(monkeyp
     assert not rounds.play(None, random_cluster(1), 1, 1).late
 
 
+def test_a_round_that_breaks_off_is_counted_and_the_others_are_judged(monkeypatch):
+    def play(slurm, cluster, seed, jobs):
+        assert seed != 2000, "Slurm looks no more"
+        return Round(cluster, seed, cases=[case(advised(), state="RUNNING", nodes=("a100-1",))])
+
+    monkeypatch.setattr(trials, "running", nullcontext)
+    monkeypatch.setattr(trials, "play", play)
+
+    verdict = trial((1, 2, 3), rounds=2, jobs=1)
+
+    assert (verdict.counts["rounds"], verdict.counts["broken off"]) == (4, 1)
+    assert "round broken off: 1\n   2000: Slurm looks no more" in verdict.listed()
+
+
 @pytest.mark.stack
 @pytest.mark.xdist_group("slurms")
 @pytest.mark.timeout(900)
@@ -187,6 +203,7 @@ def test_random_jobs_on_real_slurms_fare_as_they_were_advised(capsys):
         print(f"\n{verdict}\n{verdict.listed()}")
     assert verdict.counts["jobs"] >= 30
     assert verdict.counts["started"] >= 8
+    assert not verdict.counts["broken off"]
     assert not verdict.counts["unadvised"]
     assert verdict.counts["refused"] <= MOST_REFUSED
     assert verdict.share("started as advised", "started") >= 0.8

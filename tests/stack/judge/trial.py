@@ -6,7 +6,7 @@ By hand, in tests/stack: ``python -m judge.trial SEEDS ROUNDS JOBS`` prints figu
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from .clusters import random_cluster
@@ -18,25 +18,31 @@ ABREAST = 6
 """Slurms at a time; most of their time is waiting for schedulers to look again."""
 
 
-def played_on(seed: int, rounds: int, jobs: int) -> list[Round]:
-    """Return the rounds of one cluster."""
-    cluster, found = random_cluster(seed), []
+def played_on(seed: int, rounds: int, jobs: int) -> Iterator[Round | AssertionError]:
+    """Yield the rounds of one cluster; one that breaks off, as where Slurm looks no more in time, is the last."""
+    cluster = random_cluster(seed)
     with running(cluster) as slurm:
         for number in range(rounds):
-            played = play(slurm, cluster, seed * 1000 + number, jobs)
-            try_alone(slurm, [case for case in played.cases if disputed(case)])
+            try:
+                played = play(slurm, cluster, seed * 1000 + number, jobs)
+                try_alone(slurm, [case for case in played.cases if disputed(case)])
+            except AssertionError as error:
+                yield AssertionError(f"{seed * 1000 + number}: {error}")
+                return
             _tell(played)
-            found.append(played)
-    return found
+            yield played
 
 
 def trial(seeds: Iterable[int], rounds: int, jobs: int) -> Verdict:
     """Return the verdict over all rounds of the clusters of these seeds."""
     verdict = Verdict()
     with ThreadPoolExecutor(ABREAST) as pool:
-        for found in pool.map(lambda seed: played_on(seed, rounds, jobs), seeds):
+        for found in pool.map(lambda seed: list(played_on(seed, rounds, jobs)), seeds):
             for played in found:
-                verdict.judge(played)
+                if isinstance(played, Round):
+                    verdict.judge(played)
+                else:
+                    verdict.break_off(played)
     return verdict
 
 

@@ -81,6 +81,11 @@ class Verdict:
         for job in played.differing:
             self.differences.append(("the two sources differ", f"{played.seed}: {job}"))
 
+    def break_off(self, error: AssertionError) -> None:
+        """Count a round that came to no end: nothing is known of its jobs."""
+        self.counts["broken off"] += 1
+        self.differences.append(("round broken off", str(error)))
+
     def share(self, part: str, whole: str) -> float:
         """Return the share of one count in another; 1 of nothing."""
         return self.counts[part] / self.counts[whole] if self.counts[whole] else 1.0
@@ -90,7 +95,7 @@ class Verdict:
         count = self.counts
         return "\n".join((
             f"{count['jobs']} jobs in {count['rounds']} rounds: {count['advised']} advised to start, "
-            f"{count['started']} started, {count['held']} held",
+            f"{count['started']} started, {count['held']} held; rounds broken off: {count['broken off']}",
             f"starts refused: {count['refused']}; started elsewhere: {count['elsewhere']}",
             f"started by Slurm and advised: {self.share('started as advised', 'started'):.1%}",
             f"unknown: {self.share('unknown', 'jobs'):.1%}",
