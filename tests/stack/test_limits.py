@@ -5,7 +5,7 @@ from judge.clusters import random_cluster
 from judge.rounds import advice_of, snapshots
 from judge.slurm import ACTING, FROZEN, running
 
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.xdist_group("slurms"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.xdist_group("judges"), pytest.mark.timeout(300)]
 LIMITS = ("GrpTRESRunMins=gres/gpu=100", "MaxTRESMinsPerJob=gres/gpu=60")
 WANTED = {"-t30 --gpus-per-node=2": "start", "-t31 --gpus-per-node=2": "hold", "-t39 --gpus-per-node=1": "start",
           "-t20 --gpus-per-node=1": "hold"}
