@@ -140,10 +140,10 @@ class Process:
             pause.wait(0.02)
 
     def status(self, path: str, method: str = "GET") -> int:
-        return requests.request(method, f"{self.url}{path}", timeout=10).status_code
+        return requests.request(method, f"{self.url}{path}", timeout=60).status_code
 
     def page(self, path: str) -> str:
-        return requests.get(f"{self.url}{path}", timeout=10).text
+        return requests.get(f"{self.url}{path}", timeout=60).text
 
     def ready(self) -> None:
         self.until(lambda: self.status("/-/ready") == 200)

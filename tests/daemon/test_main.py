@@ -245,7 +245,7 @@ def test_a_reload_over_the_web_tells_its_faults(daemon, configured):
     running.ready()
     assert running.status("/-/reload", "POST") == 200
     configured(colour="blue")
-    answer = requests.post(f"{running.url}/-/reload", timeout=10)
+    answer = requests.post(f"{running.url}/-/reload", timeout=60)
     assert answer.status_code == 500
     assert "colour: unknown key" in answer.text
     assert running.metric("idlewatt_config_last_reload_successful") == 0
@@ -308,7 +308,7 @@ def test_a_daemon_that_is_killed_leaves_a_sound_database_and_the_next_one_goes_o
     again.ready()
 
     def shown():
-        return {job["job_id"] for job in requests.get(f"{again.url}/api/v1/jobs", timeout=10).json()["data"]}
+        return {job["job_id"] for job in requests.get(f"{again.url}/api/v1/jobs", timeout=60).json()["data"]}
 
     def recorded():
         return {job for (job,) in rows(rig.folder / "idlewatt.db", "SELECT job_id FROM jobs")}
@@ -448,7 +448,7 @@ def recorded_jobs(rig):
 
 
 def submitted(running):
-    return {job["job_id"] for job in requests.get(f"{running.url}/api/v1/jobs", timeout=10).json()["data"]}
+    return {job["job_id"] for job in requests.get(f"{running.url}/api/v1/jobs", timeout=60).json()["data"]}
 
 
 def times_change(running, rig):

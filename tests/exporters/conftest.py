@@ -103,7 +103,7 @@ def clock():
 @pytest.fixture
 def until():
     """Return the function that waits for a condition."""
-    def wait(met: Callable[[], object], seconds: float = 10.0) -> None:
+    def wait(met: Callable[[], object], seconds: float = 60.0) -> None:
         pause, end = Event(), time.monotonic() + seconds
         while not met():
             assert time.monotonic() < end, "the condition was not met in time"

@@ -43,18 +43,18 @@ def prometheus(folder: Path, target: str) -> Iterator[str]:
 
 def ready(url: str) -> str:
     with suppress(requests.RequestException):
-        return "yes" if requests.get(f"{url}/-/ready", timeout=5).ok else ""
+        return "yes" if requests.get(f"{url}/-/ready", timeout=60).ok else ""
     return ""
 
 
 def firing(url: str, name: str = "IdlewattDown") -> list[dict[str, str]]:
     """Return the labels of the alerts of a name that fire."""
-    alerts = requests.get(f"{url}/api/v1/alerts", timeout=5).json()["data"]["alerts"]
+    alerts = requests.get(f"{url}/api/v1/alerts", timeout=60).json()["data"]["alerts"]
     return [alert["labels"] for alert in alerts if alert["labels"]["alertname"] == name and alert["state"] == "firing"]
 
 
 def asked(url: str, expression: str) -> list[dict[str, str]]:
-    found = requests.get(f"{url}/api/v1/query", params={"query": expression}, timeout=5).json()["data"]["result"]
+    found = requests.get(f"{url}/api/v1/query", params={"query": expression}, timeout=60).json()["data"]["result"]
     return [series["metric"] for series in found]
 
 

@@ -57,11 +57,11 @@ def daemon(chain, tmp_path_factory) -> Iterator[Daemon]:
 def prometheus(chain, daemon) -> Iterator[Prometheus]:
     """The chain's Prometheus with our rules in it."""
     laid = [shutil.copy(path, chain.root / "rules") for path in (GRAFANA / "rules").glob("*.yml")]
-    requests.post(f"{chain.prometheus_url}/-/reload", timeout=10).raise_for_status()
+    requests.post(f"{chain.prometheus_url}/-/reload", timeout=60).raise_for_status()
     yield Prometheus(chain.prometheus_url, time.time)
     for path in laid:
         (chain.root / "rules" / path).unlink()
-    requests.post(f"{chain.prometheus_url}/-/reload", timeout=10).raise_for_status()
+    requests.post(f"{chain.prometheus_url}/-/reload", timeout=60).raise_for_status()
 
 
 @pytest.fixture

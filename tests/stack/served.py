@@ -48,7 +48,7 @@ class Daemon:
 
     def _has_read(self) -> bool:
         """Tell whether it has read its scheduler and assessed: it serves before."""
-        return requests.get(f"{self.url}/-/ready", timeout=10).ok
+        return requests.get(f"{self.url}/-/ready", timeout=60).ok
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """Send a signal that ends it; return the exit status."""
@@ -72,13 +72,13 @@ class Daemon:
 
     def rows(self, endpoint: str, **filters: str) -> list[dict[str, Any]]:
         """Return the rows of an endpoint of the API."""
-        answer = requests.get(f"{self.url}/api/v1/{endpoint}", params=filters, timeout=10)
+        answer = requests.get(f"{self.url}/api/v1/{endpoint}", params=filters, timeout=60)
         assert answer.ok, answer.text
         return answer.json()["data"]
 
     def page(self) -> str:
         """Return the metrics page."""
-        return requests.get(f"{self.url}/metrics", timeout=10).text
+        return requests.get(f"{self.url}/metrics", timeout=60).text
 
     def samples(self, name: str) -> list[tuple[dict[str, str], float]]:
         """Return labels and value of every sample of that name."""

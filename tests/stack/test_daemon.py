@@ -122,7 +122,7 @@ def running(chain, *jobs):
 
 def asked(chain, query):
     """Return the values that the real Prometheus answers."""
-    answer = requests.get(f"{chain.prometheus_url}/api/v1/query", params={"query": query}, timeout=5).json()
+    answer = requests.get(f"{chain.prometheus_url}/api/v1/query", params={"query": query}, timeout=60).json()
     return [float(sample["value"][1]) for sample in answer["data"]["result"]]
 
 
@@ -136,7 +136,7 @@ def by_class(daemon, **filters):
 
 def wall(chain, number):
     """Return the watts of a node's meter on ipmi_exporter's own page."""
-    page = requests.get(chain.ipmi_url, params={"target": f"127.0.1.{number}:6230", "module": "default"}, timeout=10)
+    page = requests.get(chain.ipmi_url, params={"target": f"127.0.1.{number}:6230", "module": "default"}, timeout=60)
     return float(re.search(r"^ipmi_dcmi_power_consumption_watts (\S+)", page.text, re.MULTILINE)[1])
 
 
@@ -254,7 +254,7 @@ def test_a_busy_gpu_that_nobody_holds_is_outside_the_scheduler_and_not_wasted(da
                          == pytest.approx(7 * 55, rel=0.2))
         assert "outside_scheduler" not in {labels["reason"] for labels, _ in daemon.samples(
             "idlewatt_wasted_power_watts")}
-        page = requests.get(f"{daemon.url}/", timeout=10).text
+        page = requests.get(f"{daemon.url}/", timeout=60).text
         assert f"<code>{node}</code> GPU {gpu}:" in page.partition('id="outside"')[2]
         assert cluster.wait_for(lambda: asked(cluster, 'sum(idlewatt_power_watts{class="outside_scheduler"}) > 0'))
     finally:
@@ -276,7 +276,7 @@ def test_names_that_no_terminal_should_see_blind_nobody_and_are_shown_cleaned(da
     assert slurm["up"]
     assert slurm["last_success_s"] > began
     cluster.wait_for(lambda: not sum(value for _, value in daemon.samples("idlewatt_unmeasured_gpus")))
-    page = requests.get(f"{daemon.url}/", timeout=10)
+    page = requests.get(f"{daemon.url}/", timeout=60)
     assert page.status_code == 200
     assert [name for name in hostile.values() if name not in page.text] == []
     listed = CliRunner().invoke(main, ["jobs", "--state=pending", "--format=csv", f"--url={daemon.url}"])

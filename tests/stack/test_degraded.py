@@ -67,7 +67,7 @@ def command(daemon, *arguments):
 
 
 def ready(daemon):
-    return requests.get(f"{daemon.url}/-/ready", timeout=10)
+    return requests.get(f"{daemon.url}/-/ready", timeout=60)
 
 
 def test_while_slurm_hangs_nothing_is_advised_and_everybody_says_since_when(chain, daemon):
@@ -79,7 +79,7 @@ def test_while_slurm_hangs_nothing_is_advised_and_everybody_says_since_when(chai
     with frozen(chain, "slurm/run/restd-socket"):
         chain.wait_for(lambda: ready(daemon).status_code == 503)
         said = re.fullmatch(r"idlewatt is not ready: (Slurm not read since \d\d:\d\d)\.\n", ready(daemon).text)[1]
-        assert said in requests.get(f"{daemon.url}/", timeout=10).text
+        assert said in requests.get(f"{daemon.url}/", timeout=60).text
         assert f"degraded: {said}\n" in command(daemon, "jobs").stderr
         assert command(daemon, "advise").stdout == f"no advice: {said}\n"
         assert daemon.value("idlewatt_degraded", cause="scheduler_unread") == 1
@@ -104,7 +104,7 @@ def measured(chain, daemon):
 
 def headline(daemon):
     """Return what the page's title says of the waste."""
-    return re.search(r"<title>(.*) – idlewatt</title>", requests.get(f"{daemon.url}/", timeout=10).text)[1]
+    return re.search(r"<title>(.*) – idlewatt</title>", requests.get(f"{daemon.url}/", timeout=60).text)[1]
 
 
 def whole(daemon):
@@ -127,12 +127,12 @@ def told(daemon):
     """Return what the page says, and what `idlewatt waste` does by class and by node."""
     commands = [CliRunner().invoke(main, ["waste", f"--url={daemon.url}", *more]) for more in ((), ("--by=node",))]
     assert [done.exit_code for done in commands] == [0, 0]
-    return [requests.get(f"{daemon.url}/", timeout=10).text, *(" ".join(done.stdout.split()) for done in commands)]
+    return [requests.get(f"{daemon.url}/", timeout=60).text, *(" ".join(done.stdout.split()) for done in commands)]
 
 
 def asked(chain, query):
     """Return the values that the real Prometheus answers."""
-    answer = requests.get(f"{chain.prometheus_url}/api/v1/query", params={"query": query}, timeout=5).json()
+    answer = requests.get(f"{chain.prometheus_url}/api/v1/query", params={"query": query}, timeout=60).json()
     return [float(sample["value"][1]) for sample in answer["data"]["result"]]
 
 

@@ -108,13 +108,13 @@ def looked(daemon):
 
 def wall(chain, number):
     """Return the watts of a node's meter on ipmi_exporter's own page."""
-    page = requests.get(chain.ipmi_url, params={"target": f"127.0.1.{number}:6230", "module": "default"}, timeout=10)
+    page = requests.get(chain.ipmi_url, params={"target": f"127.0.1.{number}:6230", "module": "default"}, timeout=60)
     return float(re.search(r"^ipmi_dcmi_power_consumption_watts (\S+)", page.text, re.MULTILINE)[1])
 
 
 def said(daemon, path):
     """Return the text of a page."""
-    page = requests.get(f"{daemon.url}{path}", timeout=10)
+    page = requests.get(f"{daemon.url}{path}", timeout=60)
     assert page.ok, page.text
     return re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", page.text))
 

@@ -107,7 +107,7 @@ class Machine:
     def page(self) -> str:
         """Return the metrics; '' while the daemon gives none in time, as when it starts or trains on a busy machine."""
         try:
-            return requests.get(f"{self.url}/metrics", timeout=10).text
+            return requests.get(f"{self.url}/metrics", timeout=60).text
         except (requests.ConnectionError, requests.Timeout):
             return ""
 
@@ -133,7 +133,7 @@ class Machine:
 
     def rows(self, endpoint: str) -> list[dict[str, Any]]:
         """Return the rows of an endpoint of the API."""
-        rows: list[dict[str, Any]] = requests.get(f"{self.url}/api/v1/{endpoint}", timeout=10).json()["data"]
+        rows: list[dict[str, Any]] = requests.get(f"{self.url}/api/v1/{endpoint}", timeout=60).json()["data"]
         return rows
 
     def query(self, sql: str) -> list[list[Any]]:

@@ -62,7 +62,7 @@ class Machine:
     def get(self, path: str):
         """Return the daemon's answer, None while there is none."""
         try:
-            answer = requests.get(f"http://127.0.0.1:{self.port}{path}", timeout=10)
+            answer = requests.get(f"http://127.0.0.1:{self.port}{path}", timeout=60)
         except requests.ConnectionError:
             return None
         return answer if answer.ok else None

@@ -47,7 +47,7 @@ def waiting(chain):
 
 def ready(machine):
     try:
-        return requests.get(f"{machine.url}/-/ready", timeout=10).ok
+        return requests.get(f"{machine.url}/-/ready", timeout=60).ok
     except requests.ConnectionError:
         return False
 
@@ -97,7 +97,7 @@ def test_the_unit_serves_tls_by_files_that_only_its_group_may_read(machine, tmp_
 
     def answered():
         try:
-            return requests.get(f"https://127.0.0.1:{machine.port}/-/healthy", timeout=10,
+            return requests.get(f"https://127.0.0.1:{machine.port}/-/healthy", timeout=60,
                                 verify=str(tmp_path / "ca.pem"))
         except requests.ConnectionError:
             return None

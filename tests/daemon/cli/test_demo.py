@@ -75,9 +75,9 @@ def test_the_written_configuration_is_the_one_described(tmp_path):
 
 def test_the_simulation_serves_while_it_is_wanted_and_no_longer(tmp_path):
     with demo._simulation(wanted(tmp_path), time.time(), []) as url:
-        assert requests.get(f"{url}/slurm/v0.0.38/ping", timeout=5).status_code == 200
+        assert requests.get(f"{url}/slurm/v0.0.38/ping", timeout=60).status_code == 200
     with pytest.raises(requests.ConnectionError):
-        requests.get(f"{url}/slurm/v0.0.38/ping", timeout=5)
+        requests.get(f"{url}/slurm/v0.0.38/ping", timeout=60)
 
 
 def test_the_demo_ends_and_says_so_when_its_cluster_has_died(shell, tmp_path, capfd):
@@ -164,4 +164,4 @@ def test_the_whole_demo_shows_the_waste_and_ends_without_leaving_anyone(show, nu
     assert show.wait(30) == 0
     for url in set(urls):
         with pytest.raises(requests.ConnectionError):
-            requests.get(url, timeout=5)
+            requests.get(url, timeout=60)

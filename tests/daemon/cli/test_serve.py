@@ -71,5 +71,5 @@ def test_several_addresses_another_path_and_json_lines(daemon, configured):
     said = json.loads(running.said('"listening"'))
     assert len(said["urls"].split()) == 2
     for url in said["urls"].split():
-        assert "idlewatt_build_info" in requests.get(f"{url}watts", timeout=10).text
-        assert requests.get(f"{url}metrics", timeout=10).status_code == 404
+        assert "idlewatt_build_info" in requests.get(f"{url}watts", timeout=60).text
+        assert requests.get(f"{url}metrics", timeout=60).status_code == 404

@@ -45,7 +45,7 @@ def alertmanager(mail_server, tmp_path):
 
 def ready(url):
     try:
-        return requests.get(f"{url}/-/ready", timeout=5).ok
+        return requests.get(f"{url}/-/ready", timeout=60).ok
     except requests.ConnectionError:
         return False
 
@@ -65,7 +65,7 @@ def test_a_real_alertmanager_takes_a_notice_tells_the_owner_and_that_it_is_over(
     desk = place.desk("[{kind: idle_gpus, channels: [alertmanager]}]", every="1s",
                       alertmanager=f"{{url: '{url}', labels: {{cluster: dgx}}}}", page_url="https://x.org")
     place.look(desk)
-    (alert,) = requests.get(f"{url}/api/v2/alerts", timeout=10).json()
+    (alert,) = requests.get(f"{url}/api/v2/alerts", timeout=60).json()
     assert alert["labels"] == {"cluster": "dgx", "alertname": "IdlewattNotice", "rule": "idle_gpus",
                                "kind": "idle_gpus", "stage": "first", "job_id": "4711", "user": "ada",
                                "account": "lab", "partition": "a100"}

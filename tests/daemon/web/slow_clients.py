@@ -7,7 +7,7 @@ import threading
 from typing import Self
 
 MANY = 1000
-TIMEOUT = 10
+TIMEOUT = 30
 HALF_A_HEADER = b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: "
 
 

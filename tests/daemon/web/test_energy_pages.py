@@ -217,12 +217,12 @@ def test_a_name_leads_to_its_own_page(name):
 def test_the_page_of_a_job_of_kubernetes_is_served_as_its_links_and_those_of_others_write_it(serve, view, path):
     view.job_rows = (Job("team/train-7", NOW - 60.0, JobState.PENDING, "a100", Request(2), name="train-7"),)
     root = serve(WebApp(view)).urls[0]
-    page = requests.get(f"{root}{path}", timeout=10)
+    page = requests.get(f"{root}{path}", timeout=60)
     assert page.status_code == 200
     assert "<h2 id=\"job-title-1\">Job team/train-7 </h2>" in page.text, "its name is said once"
     style = re.search(r'"([^"]*static/style\.css)"', page.text)
-    assert requests.get(urljoin(page.url, style[1]), timeout=10).status_code == 200
-    assert requests.get(f"{root}api/v1/{path}", timeout=10).json()["data"][0]["job"]["job_id"] == "team/train-7"
+    assert requests.get(urljoin(page.url, style[1]), timeout=60).status_code == 200
+    assert requests.get(f"{root}api/v1/{path}", timeout=60).json()["data"][0]["job"]["job_id"] == "team/train-7"
 
 
 def test_a_thousand_nodes_and_two_thousand_pending_jobs_are_rendered_in_300_ms(client, view):

@@ -23,7 +23,7 @@ from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.gate import WebConfigFile
 from idlewatt.daemon.web.server import THREADS, ListenError, WebServer, activated, listen
 
-TIMEOUT = 10
+TIMEOUT = 30
 
 
 def port_of(server: WebServer) -> int:

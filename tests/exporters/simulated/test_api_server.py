@@ -31,7 +31,7 @@ def server(store):
 
 @pytest.fixture
 def ask(server):
-    return lambda path=PATH, **query: requests.get(f"{server.url}{path}", params=query, timeout=10)
+    return lambda path=PATH, **query: requests.get(f"{server.url}{path}", params=query, timeout=60)
 
 
 def events(answer, count):
@@ -82,7 +82,7 @@ def test_a_watch_tells_what_happened_after_its_version_and_marks_the_quiet(store
     store.put(NODES, {"metadata": {"name": "n1"}})
     store.delete(PODS, ("team", "old"))
     query = {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true"}
-    answer = requests.get(f"{server.url}{PATH}", params=query, stream=True, timeout=10)
+    answer = requests.get(f"{server.url}{PATH}", params=query, stream=True, timeout=60)
     found = events(answer, 4)
     answer.close()
     assert [(event["type"], event["object"]["metadata"].get("name")) for event in found] == [
@@ -118,8 +118,8 @@ def test_faults_come_as_often_as_they_were_asked_for(server, ask):
 def test_only_known_tokens_are_let_in(server):
     server.api.tokens = {"secret"}
     bearer = {"Authorization": "Bearer secret"}
-    assert requests.get(f"{server.url}{PATH}", timeout=10).status_code == 401
-    assert requests.get(f"{server.url}{PATH}", headers=bearer, timeout=10).status_code == 200
+    assert requests.get(f"{server.url}{PATH}", timeout=60).status_code == 401
+    assert requests.get(f"{server.url}{PATH}", headers=bearer, timeout=60).status_code == 200
 
 
 def test_what_is_unchanged_is_no_change(store):

@@ -232,12 +232,13 @@ def test_the_whole_chain_carries_a_job_from_sbatch_to_prometheus(cluster):
     query = f'sum(DCGM_FI_DEV_POWER_USAGE{{hpc_job="{job}"}})'
 
     def answer():
-        found = requests.get(f"{cluster.prometheus_url}/api/v1/query", params={"query": query}, timeout=5).json()
+        found = requests.get(f"{cluster.prometheus_url}/api/v1/query", params={"query": query}, timeout=60).json()
         return found["data"]["result"]
 
     (sample,) = cluster.wait_for(answer)
     assert float(sample["value"][1]) > 3 * 60
-    up = requests.get(f"{cluster.prometheus_url}/api/v1/query", params={"query": 'up{job!="idlewatt"} == 1'}, timeout=5)
+    up = requests.get(f"{cluster.prometheus_url}/api/v1/query", params={"query": 'up{job!="idlewatt"} == 1'},
+                      timeout=60)
     assert len(up.json()["data"]["result"]) == 9
 
 
