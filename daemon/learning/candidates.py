@@ -99,5 +99,3 @@ def _few(found: Iterable[Candidate]) -> Iterator[Candidate]:
         else:
             yield one
     yield from sorted(rest, key=lambda one: -(one.decided_s or 0.0))[:MOST_AGENTS]
-
-
