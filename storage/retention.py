@@ -74,4 +74,3 @@ def _prunes(connection: Connection, table: Table, old: ColumnElement[bool]) -> I
     ids = connection.execute(select(table.c.id).where(old)).scalars().all()
     for first in range(0, len(ids), _ROWS_AT_ONCE):
         yield remove(table, table.c.id.in_(ids[first:first + _ROWS_AT_ONCE]))
-

@@ -165,4 +165,3 @@ def _mean(place: Ints, values: Floats, weights: Ints, size: int) -> Floats:
     total = np.bincount(place, np.nan_to_num(values) * weight, size)
     whole = np.bincount(place, weight, size)
     return np.where(whole > 0, total / np.where(whole > 0, whole, 1.0), np.nan)
-

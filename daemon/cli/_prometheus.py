@@ -129,4 +129,3 @@ def _ready(url: str) -> bool:
         return requests.get(f"{url}/-/ready", timeout=5).ok
     except requests.RequestException:
         return False
-

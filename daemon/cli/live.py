@@ -99,6 +99,3 @@ def _tell(console: Console, look: Look, every_s: float, once: bool, pause: Pause
         if once:
             return
         pause(every_s)
-
-
-

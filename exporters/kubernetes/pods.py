@@ -246,4 +246,3 @@ def _interactive(containers: list[Container] | None, labels: Mapping[str, str]) 
 def _limited(container: Container) -> bool:
     limits = container.resources.limits if container.resources else None
     return bool(limits) and not {"cpu", "memory"}.isdisjoint(limits or ())
-

@@ -115,4 +115,3 @@ def exact(alternatives: Iterable[Terms], most: int) -> bool:
     return len(found) <= most and all(
         operator in ("In", "NotIn", "Exists", "DoesNotExist") and 0 < len(values) + (operator[0] in "ED") <= most
         and key != NAME for terms in found for key, operator, values in terms)
-

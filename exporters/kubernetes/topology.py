@@ -144,4 +144,3 @@ def _kueue(labels: Mapping[str, str], chains: Iterable[tuple[str, ...]]) -> tupl
 def _volcano(name: str, found: Fabric) -> tuple[str, ...]:
     leaf = found.leaf.get(name)
     return () if leaf is None else (leaf, *found.above(leaf))
-

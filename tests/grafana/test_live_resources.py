@@ -146,5 +146,3 @@ def test_figures_are_those_of_the_pages(site):
     throttled = [question for question in of_resources() if question.where.startswith("resources: GPUs that are thr")]
     last = [float(site.answer(chosen(question, "old"), RANGE_S)[0]["values"][-1][1]) for question in throttled]
     assert last == [8, 0, 0, 8, 0], "by power limit, slowdown, heat of software and hardware, power brake"
-
-

@@ -216,4 +216,3 @@ def _tell_unnamed(config: TrainingConfig, stretch: Stretch, fitting: Mapping[str
 def _replayed(policy: Policy, stretch: Stretch, config: TrainingConfig) -> Figures:
     outcome = run(stretch.cluster, stretch.workload, policy, speed=stretch.speeds.table)
     return figures(outcome, stretch.since_s, watts=config.objective.watts(stretch))
-
