@@ -159,7 +159,7 @@ def close_begun(state: State, tables: BackfillTables, kind: int, interval: int, 
 def next_over(tables: BackfillTables, interval: int, until: float, past: int) -> tuple[float, int]:
     """Return when the first plan is over that is in the way until a moment, and no other begins on its node by then.
 
-    Stretches before the given one are over, and plans before ``past`` end by then; return also which do that now.
+    Intervals before the given one are over, and plans before ``past`` end by then; return also which do that now.
     """
     count, index = _at(tables.head[INTERVALS]), _at(interval)
     while index < count and tables.interval_ends[index] <= until:

@@ -17,12 +17,20 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+import requests
 
 HERE = Path(__file__).parent
 LOCK = Path(tempfile.gettempdir()) / "idlewatt-stack.lock"
 BATCH_STEP = 0xFFFFFFFB
 """Slurm's number for the step that runs the batch script."""
+NODES = ("dgx-a100-01", "dgx-a100-02", "dgx-v100-01", "dgx-v100-02")
 Found = TypeVar("Found")
+
+
+def targets(port: int) -> list[dict[str, object]]:
+    """Return the four servers for an exporter on this port, as an operator lists them."""
+    return [{"targets": [f"127.0.1.{number}:{port}"], "labels": {"node": node}}
+            for number, node in enumerate(NODES, start=1)]
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,11 @@ class Chain:
         """Submit a job and return its id; it belongs to `nobody`, as root's jobs would be no example."""
         return self.run("sbatch", "--parsable", "--uid=nobody", "--chdir=/", "--output=/dev/null", "--mem-per-cpu=1000",
                         *options, f"--wrap={script}").strip()
+
+    def asked(self, query: str) -> list[float]:
+        """Return the values that the real Prometheus answers."""
+        answer = requests.get(f"{self.prometheus_url}/api/v1/query", params={"query": query}, timeout=60).json()
+        return [float(sample["value"][1]) for sample in answer["data"]["result"]]
 
     def requeue(self, job: str) -> None:
         """Requeue a running job and wait until it runs again; Slurm itself would hold it for two minutes."""

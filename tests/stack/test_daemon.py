@@ -13,6 +13,7 @@ from collections import Counter
 
 import pytest
 import requests
+from chain import NODES, targets
 from click.testing import CliRunner
 from judge.slurm import FROZEN, Slurm
 from served import Daemon
@@ -30,7 +31,6 @@ from idlewatt.storage.records import JobState
 pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(900)]
 
 ACTIVE = "limit-aged+best-fit+easy"
-NODES = ("dgx-a100-01", "dgx-a100-02", "dgx-v100-01", "dgx-v100-02")
 BEAT = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "1s", "record": "2s"}
 # Nobody waits ten minutes in a test until an idle GPU is called idle.
 IMPATIENT = {"window": "3s", "grace_batch": "1s", "outside_after": "4s"}
@@ -40,12 +40,6 @@ FORGED = ("two\n999|999|big|mallory|nlp|A100|normal|COMPLETED|0:0|2026-11-20T10:
 
 COMPILED_WITHIN_S = 180
 """A new machine compiles the policies before there is advice."""
-
-
-def targets(port):
-    """The same four servers for each exporter, as an operator lists them."""
-    return [{"targets": [f"127.0.1.{number}:{port}"], "labels": {"node": node}}
-            for number, node in enumerate(NODES, start=1)]
 
 
 @pytest.fixture(scope="module")
@@ -120,12 +114,6 @@ def running(chain, *jobs):
     return jobs
 
 
-def asked(chain, query):
-    """Return the values that the real Prometheus answers."""
-    answer = requests.get(f"{chain.prometheus_url}/api/v1/query", params={"query": query}, timeout=60).json()
-    return [float(sample["value"][1]) for sample in answer["data"]["result"]]
-
-
 def by_class(daemon, **filters):
     """Return watts by power class."""
     watts = {}
@@ -150,7 +138,7 @@ def test_every_source_answers_and_promtool_finds_no_fault_in_the_page(daemon, cl
     assert [(source["kind"], source["up"], {target["up"] for target in source["targets"]}) for source in sources] == [
         ("dcgm", True, {True}), ("ipmi", True, {True}), ("node", True, {True}), ("slurm_rest", True, {True})]
     assert (checked.returncode, checked.stderr) == (0, "")
-    assert cluster.wait_for(lambda: asked(cluster, 'up{job="idlewatt"} == 1'))
+    assert cluster.wait_for(lambda: cluster.asked('up{job="idlewatt"} == 1'))
 
 
 def test_what_users_submit_is_recorded_with_its_nodes_and_gpu_indexes(daemon, cluster):
@@ -204,10 +192,10 @@ def test_the_classes_add_up_to_the_wall_meters(daemon, cluster):
     total = sum(wall(cluster, number) for number in (1, 2, 3, 4))
     assert sum(value for _, value in daemon.samples("idlewatt_power_watts")) == pytest.approx(total, abs=0.01)
     assert daemon.value("idlewatt_unaccounted_power_watts") == pytest.approx(0, abs=0.01)
-    cluster.wait_for(lambda: asked(cluster, "sum(idlewatt_power_watts)") == pytest.approx([total], abs=0.01))
+    cluster.wait_for(lambda: cluster.asked("sum(idlewatt_power_watts)") == pytest.approx([total], abs=0.01))
     # The energy counter grows by what the meters show.
-    cluster.wait_for(lambda: asked(cluster, "sum(rate(idlewatt_energy_joules_total[20s]))")
-                     == pytest.approx(asked(cluster, "sum(avg_over_time(ipmi_dcmi_power_consumption_watts[20s]))"),
+    cluster.wait_for(lambda: cluster.asked("sum(rate(idlewatt_energy_joules_total[20s]))")
+                     == pytest.approx(cluster.asked("sum(avg_over_time(ipmi_dcmi_power_consumption_watts[20s]))"),
                                       rel=0.03))
 
 
@@ -256,7 +244,7 @@ def test_a_busy_gpu_that_nobody_holds_is_outside_the_scheduler_and_not_wasted(da
             "idlewatt_wasted_power_watts")}
         page = requests.get(f"{daemon.url}/", timeout=60).text
         assert f"<code>{node}</code> GPU {gpu}:" in page.partition('id="outside"')[2]
-        assert cluster.wait_for(lambda: asked(cluster, 'sum(idlewatt_power_watts{class="outside_scheduler"}) > 0'))
+        assert cluster.wait_for(lambda: cluster.asked('sum(idlewatt_power_watts{class="outside_scheduler"}) > 0'))
     finally:
         (folder / gpu).unlink()
         (folder / "load").unlink()
@@ -312,7 +300,7 @@ def test_a_waiting_job_is_held_then_given_a_node_and_what_becomes_of_it_is_recor
     labels = {"policy": ACTIVE, "objective": "wait", "job_id": obedient, "node": "dgx-a100-01", "gpus": "2"}
     cluster.wait_for(lambda: daemon.value("idlewatt_advice_info", **labels) == 1)
     selector = ",".join(f'{name}="{value}"' for name, value in labels.items())
-    cluster.wait_for(lambda: asked(cluster, f"idlewatt_advice_info{{{selector}}}") == [1])
+    cluster.wait_for(lambda: cluster.asked(f"idlewatt_advice_info{{{selector}}}") == [1])
     cluster.wait_for(lambda: advice(daemon, astray)["placement"]["nodes"] == ["dgx-a100-01"])
     assert advice(daemon, hasty)["action"] == "hold"
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 import requests
+from chain import NODES, targets
 from click.testing import CliRunner
 from served import Daemon
 
@@ -19,7 +20,6 @@ from idlewatt.daemon.cli import main
 
 pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(900)]
 
-NODES = ("dgx-a100-01", "dgx-a100-02", "dgx-v100-01", "dgx-v100-02")
 GPUS = 32
 HOSTS_WATTS = 6000
 """What the four servers draw beside their GPUs."""
@@ -35,11 +35,6 @@ def frozen(chain, name):
         yield
     finally:
         os.kill(process, signal.SIGCONT)
-
-
-def targets(port):
-    return [{"targets": [f"127.0.1.{number}:{port}"], "labels": {"node": node}}
-            for number, node in enumerate(NODES, start=1)]
 
 
 @pytest.fixture(scope="module")
@@ -130,12 +125,6 @@ def told(daemon):
     return [requests.get(f"{daemon.url}/", timeout=60).text, *(" ".join(done.stdout.split()) for done in commands)]
 
 
-def asked(chain, query):
-    """Return the values that the real Prometheus answers."""
-    answer = requests.get(f"{chain.prometheus_url}/api/v1/query", params={"query": query}, timeout=60).json()
-    return [float(sample["value"][1]) for sample in answer["data"]["result"]]
-
-
 def test_while_gpu_pages_hang_the_waste_is_unknown_and_never_0(chain, measured):
     before = sum(watts(measured).values())
     with frozen(chain, "run/dcgm"):
@@ -150,8 +139,8 @@ def test_while_gpu_pages_hang_the_waste_is_unknown_and_never_0(chain, measured):
         assert measured.samples("idlewatt_node_wasted_power_watts") == []
         assert measured.samples("idlewatt_user_wasted_power_watts") == []
         assert measured.value("idlewatt_degraded", cause="unmeasured") == 1
-        chain.wait_for(lambda: asked(chain, 'sum(idlewatt_power_watts{class!="unmeasured"})') == [0])
-        assert asked(chain, "idlewatt_node_wasted_power_watts") == []
+        chain.wait_for(lambda: chain.asked('sum(idlewatt_power_watts{class!="unmeasured"})') == [0])
+        assert chain.asked("idlewatt_node_wasted_power_watts") == []
     chain.wait_for(lambda: whole(measured))
     assert measured.value("idlewatt_degraded", cause="unmeasured") == 0
 

@@ -120,6 +120,13 @@ class Machine:
         """Return the lines of a metric with labels."""
         return [line for line in self.page().splitlines() if line.startswith(f"{name}{{")]
 
+    def ready(self) -> bool:
+        """Tell whether the daemon answers that it is ready."""
+        try:
+            return requests.get(f"{self.url}/-/ready", timeout=60).ok
+        except requests.ConnectionError:
+            return False
+
     def advised(self) -> bool:
         """Tell whether the daemon advises: its policies are compiled."""
         try:

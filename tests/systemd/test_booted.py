@@ -94,7 +94,7 @@ def first_start(machine):
         return states[-1] == "active"
 
     machine.wait_for(active)
-    machine.wait_for(lambda: reachable(machine))
+    machine.wait_for(machine.ready)
     machine.wait_for(machine.advised, 180 * overload())
     took_s = time.monotonic() - began + (compiled_in_s or 0)
     return FirstStart(set(states), took_s, {line.split()[0] for line in machine.machine_code() - given})
@@ -103,13 +103,6 @@ def first_start(machine):
 def overload():
     """Return how many times slower this machine is than one with nothing else to do, as far as its load tells."""
     return max(1.0, os.getloadavg()[0] / os.cpu_count())
-
-
-def reachable(machine):
-    try:
-        return requests.get(f"{machine.url}/-/ready", timeout=60).ok
-    except requests.ConnectionError:
-        return False
 
 
 def running(machine):
@@ -202,7 +195,7 @@ def test_a_hanging_daemon_is_ended_by_the_watchdog_and_started_again(machine, fi
     machine.wait_for(lambda: running(machine) not in (None, before))
 
     assert "Watchdog timeout" in machine.run("journalctl", "--unit=idlewatt", "--output=cat")
-    machine.wait_for(lambda: reachable(machine))
+    machine.wait_for(machine.ready)
 
 
 @pytest.fixture
@@ -226,7 +219,7 @@ def test_more_targets_than_a_process_usually_may_open_many_of_them_hung(machine,
     machine.write("/etc/idlewatt/config.yml", yaml.safe_dump(config | {"sources": config["sources"] + many}))
     machine.run("systemctl", "restart", "idlewatt")
     restarts, process = machine.show("NRestarts"), running(machine)
-    machine.wait_for(lambda: reachable(machine))
+    machine.wait_for(machine.ready)
     for source in many:
         machine.wait_for(lambda name=source["name"]: machine.value(f'idlewatt_up{{collector="{name}"}}') == 1)
     machine.wait_for(lambda: machine.value("process_open_fds") > 1500)  # 500 nodes answer, each page keeps its own
@@ -373,7 +366,7 @@ def test_an_outage_of_postgresql_loses_nothing_though_the_unit_is_stopped_and_st
 
 
 def test_a_thousand_slow_clients_hold_up_neither_prometheus_nor_the_health_check_of_the_unit(machine, postgresql):
-    machine.wait_for(lambda: reachable(machine))
+    machine.wait_for(machine.ready)
     process = running(machine)
     with SlowClients(machine.port, HALF_A_HEADER):
         for path in ("metrics", "-/healthy"):

@@ -45,20 +45,13 @@ def waiting(chain):
     chain.cancel_all()
 
 
-def ready(machine):
-    try:
-        return requests.get(f"{machine.url}/-/ready", timeout=60).ok
-    except requests.ConnectionError:
-        return False
-
-
 def up(machine):
     return {source["kind"]: source["up"] for source in machine.rows("sources")}
 
 
 def test_the_unit_runs_slurms_commands_which_munge_knows_by_its_user(machine, waiting):
     machine.run("systemctl", "start", "idlewatt")
-    machine.wait_for(lambda: ready(machine), 180)
+    machine.wait_for(machine.ready, 180)
     assert up(machine) == {"dcgm": True, "slurm_cli": True}
     machine.wait_for(lambda: waiting in {row["job_id"] for row in machine.rows("jobs")})
     assert len(machine.rows("nodes")) == 4
@@ -69,7 +62,7 @@ def test_the_unit_asks_slurmrestd_on_its_socket_by_a_token_that_only_its_group_m
     machine.run("systemd-run", "--uid=nobody", "--gid=nogroup", "--setenv=SLURM_JWT=daemon",
                 f"--setenv=SLURM_CONF={chain.slurm_conf}", "slurmrestd", "-a", "rest_auth/jwt",
                 "-s", "openapi/v0.0.38,openapi/dbv0.0.38", f"unix:{SOCKET}")
-    machine.wait_for(lambda: machine.run("find", SOCKET))
+    machine.wait_for(lambda: machine.run("find", "/srv/slurmrestd", "-name", "sock"))
     machine.write(TOKEN, chain.token())
     machine.run("chown", "root:idlewatt", TOKEN)
     machine.run("chmod", "640", TOKEN)
@@ -77,7 +70,7 @@ def test_the_unit_asks_slurmrestd_on_its_socket_by_a_token_that_only_its_group_m
     settings["sources"][1] = {"kind": "slurm_rest", "url": f"unix:{SOCKET}", "token_file": TOKEN, "user": "root"}
     machine.write("/etc/idlewatt/config.yml", yaml.safe_dump(settings))
     machine.run("systemctl", "restart", "idlewatt")
-    machine.wait_for(lambda: ready(machine), 180)
+    machine.wait_for(machine.ready, 180)
     assert up(machine) == {"dcgm": True, "slurm_rest": True}
     machine.wait_for(lambda: waiting in {row["job_id"] for row in machine.rows("jobs")})
 

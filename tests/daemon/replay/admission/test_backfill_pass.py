@@ -39,9 +39,9 @@ def test_a_start_by_the_backfill_leaves_all_nodes_alike_that_are_kept_for_nobody
     jobs = [Job(str(number), NOW - 60, JobState.PENDING, "p", Request(gpus, 1), limit_s=3600.0, user="alice")
             for number, gpus in ((1, 2), (2, 0))]
     gate = Gate(SchedulerSnapshot(NOW, nodes, (), tuple(jobs), SchedulerRules(site=SITE)), NOW)
-    entries = BackfillPass(gate, False, {0: ("a",), 1: ("b",)})
-    entries.walk([QueueEntry(row, job) for row, job in enumerate(jobs)])
-    assert entries.gate.resources.weights[0].tolist() == [LOOKED_AT, LOOKED_AT]
+    backfill = BackfillPass(gate, False, {0: ("a",), 1: ("b",)})
+    backfill.walk([QueueEntry(row, job) for row, job in enumerate(jobs)])
+    assert backfill.gate.resources.weights[0].tolist() == [LOOKED_AT, LOOKED_AT]
 
 
 def test_who_finds_nodes_and_breaks_a_limit_there_leaves_them_as_alike_as_a_start_does():
@@ -53,10 +53,10 @@ def test_who_finds_nodes_and_breaks_a_limit_there_leaves_them_as_alike_as_a_star
             Job("2", NOW - 60, JobState.PENDING, "p", Request(0, 1, exclusive=True), limit_s=600.0, user="alice",
                 account="few")]
     gate = Gate(SchedulerSnapshot(NOW, nodes, (), tuple(jobs), SchedulerRules(site=SITE, associations=few)), NOW)
-    entries = BackfillPass(gate, True)
-    told = entries.walk([QueueEntry(row, job) for row, job in enumerate(jobs)])
+    backfill = BackfillPass(gate, True)
+    told = backfill.walk([QueueEntry(row, job) for row, job in enumerate(jobs)])
     assert [found.cause for found in told.values()] == ["room", "limit"]
-    assert entries.gate.resources.weights[0].tolist() == [LOOKED_AT, LOOKED_AT]
+    assert backfill.gate.resources.weights[0].tolist() == [LOOKED_AT, LOOKED_AT]
 
 
 def test_a_start_leaves_weights_by_what_was_free_before():
@@ -66,6 +66,6 @@ def test_a_start_leaves_weights_by_what_was_free_before():
     jobs = [Job("1", NOW - 60, JobState.PENDING, "p", Request(4, 1, 4), limit_s=3600.0, user="alice"),
             Job("2", NOW - 60, JobState.PENDING, "q", Request(0, 1), limit_s=3600.0, user="alice")]
     gate = Gate(SchedulerSnapshot(NOW, nodes, (), tuple(jobs), SchedulerRules(site=SITE)), NOW)
-    entries = BackfillPass(gate, True)
-    entries.walk([QueueEntry(row, job) for row, job in enumerate(jobs)])
-    assert entries.gate.resources.weights[0].tolist() == [LOOKED_AT - 4, LOOKED_AT]
+    backfill = BackfillPass(gate, True)
+    backfill.walk([QueueEntry(row, job) for row, job in enumerate(jobs)])
+    assert backfill.gate.resources.weights[0].tolist() == [LOOKED_AT - 4, LOOKED_AT]
