@@ -153,7 +153,7 @@ class Process:
         found = re.search(rf"^{re.escape(series)} (\S+)$", self.page("/metrics"), re.MULTILINE)
         return float(found[1]) if found else None
 
-    def ended(self, timeout_s: float = 30.0) -> int:
+    def ended(self, timeout_s: float = 60.0) -> int:
         """Return the exit status, waiting for the end."""
         status = self.popen.wait(timeout_s)
         self._reader.join(10)

@@ -192,7 +192,7 @@ def beating():
         beat.stop()
 
 
-def wait_until(condition, timeout_s=10.0):
+def wait_until(condition, timeout_s=60.0):
     event, deadline = threading.Event(), time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "the condition never came true"

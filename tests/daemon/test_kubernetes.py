@@ -43,7 +43,7 @@ def configured(url: str, folder, scheduler: str) -> dict[str, str]:
 
 
 def waited_for(met) -> None:
-    pause, deadline = Event(), time.monotonic() + 10.0
+    pause, deadline = Event(), time.monotonic() + 60.0
     while not met():
         assert time.monotonic() < deadline, "the watches never came to the present"
         pause.wait(0.002)

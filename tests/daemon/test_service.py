@@ -20,7 +20,7 @@ from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import Allocation, Job, JobState, Request
 
 
-def wait_until(condition, timeout_s=20.0):
+def wait_until(condition, timeout_s=60.0):
     event, deadline = threading.Event(), time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "the condition never came true"

@@ -27,7 +27,7 @@ def test_the_collector_rests_within_and_works_again_after_an_error():
 
 
 def test_it_rests_until_the_last_of_all_threads_is_done():
-    first, second = Barrier(2, timeout=10.0), Barrier(2, timeout=10.0)
+    first, second = Barrier(2, timeout=60.0), Barrier(2, timeout=60.0)
 
     def read():
         with uncollected():

@@ -32,7 +32,7 @@ def test_closing_ends_what_is_running_and_starts_nothing_more():
     commands, codes = Commands(), []
     thread = threading.Thread(target=lambda: codes.append(run(commands, "sleep", "60")[0].returncode))
     thread.start()
-    pause, deadline = threading.Event(), time.monotonic() + 20
+    pause, deadline = threading.Event(), time.monotonic() + 60
     while not commands._running:
         assert time.monotonic() < deadline
         pause.wait(0.005)

@@ -25,7 +25,7 @@ def test_one_run_at_a_time_and_another_after_it():
     assert errand.under_way_s > 0
     gate.set()
     assert errand.wait(20)
-    assert told.acquire(timeout=20)
+    assert told.acquire(timeout=60)
     assert errand.begin()
     assert errand.wait(20)
     assert (len(runs), errand.under_way_s) == (2, 0.0)

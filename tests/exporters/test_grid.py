@@ -136,7 +136,7 @@ def test_a_real_prometheus_tells_price_and_carbon_with_their_age(loopback, serve
             return None
         return found if found.prices and found.carbon else None
 
-    until(told, 30)
+    until(told)
     found = source.read()
     assert (found.prices[-1].value, found.carbon[-1].value) == (0.0915, 412.0)
     assert time.time() - 60 < found.prices[-1].since_s <= time.time()

@@ -240,7 +240,7 @@ def test_a_server_that_is_gone_is_a_fault_with_its_health(clock):
     assert [health.up for health in source.health()] == [False]
 
 
-def until(condition, seconds=30):
+def until(condition, seconds=60):
     deadline = time.monotonic() + seconds
     while not (result := condition()):
         assert time.monotonic() < deadline, "it never came true"

@@ -216,7 +216,7 @@ def test_golden_page_has_every_metric_of_the_catalogue():
 @pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
 def test_promtool_finds_nothing_t1():
     checked = subprocess.run(["promtool", "check", "metrics"], input=text(facts()), text=True, capture_output=True,
-                             timeout=30)
+                             timeout=60)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 

@@ -16,7 +16,7 @@ from idlewatt.daemon.cli import _parts, _prometheus
 
 pytestmark = pytest.mark.skipif(not _prometheus.installed(), reason="Prometheus is not installed")
 
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 NOT_GOLDEN = {"GpuAdviceAgentDemoted: idlewatt_policy_info", "learning: Active agent abstains A",
               "learning: Age of the active agent A", "learning: Best agent on held-out history B",
               "learning: Policies on held-out history I"}

@@ -133,7 +133,7 @@ def test_every_source_answers_and_promtool_finds_no_fault_in_the_page(daemon, cl
 
     sources = daemon.rows("sources")
     checked = subprocess.run(["promtool", "check", "metrics"], input=daemon.page(), text=True, capture_output=True,
-                             timeout=30)
+                             timeout=60)
 
     assert [(source["kind"], source["up"], {target["up"] for target in source["targets"]}) for source in sources] == [
         ("dcgm", True, {True}), ("ipmi", True, {True}), ("node", True, {True}), ("slurm_rest", True, {True})]

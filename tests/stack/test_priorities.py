@@ -44,7 +44,7 @@ def use_up(slurm):
     """Let jobs run and end, so that usage differs."""
     for account, user, cpus in USED:
         slurm.submit(("-A", account, f"--uid={user}", "-n1", f"-c{cpus}", "-t1"), seconds=5)
-    wait_for(lambda: not slurm.run("squeue", "-h"), 60)
+    wait_for(lambda: not slurm.run("squeue", "-h"))
 
 
 def calculator_of(slurm):
@@ -141,9 +141,9 @@ def test_jobs_are_charged_what_slurm_charges_them_and_usage_is_that_of_sshare(fl
     with site(ACTING, *lines, preempting=Preempting(slow=CHARGED)) as slurm:
         for options in HELD:
             slurm.submit(("-A", "physics", "--uid=games", "-t5", *options), seconds=20)
-        wait_for(lambda: slurm.run("squeue", "-h", "-t", "R").count("\n") == len(HELD), 60)
+        wait_for(lambda: slurm.run("squeue", "-h", "-t", "R").count("\n") == len(HELD))
         found = charges(slurm)
-        wait_for(lambda: not slurm.run("squeue", "-h"), 60)
+        wait_for(lambda: not slurm.run("squeue", "-h"))
         ran = [line.split("|") for line in slurm.run("sacct", "-aXnP", "-o", "jobid,elapsedraw").split()]
         told = float(shares(slurm)["physics", "games"]["rawusage"])
 

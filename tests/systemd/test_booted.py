@@ -430,7 +430,7 @@ def test_what_follows_is_hardened_and_leaves_nothing_behind_when_it_is_killed(ma
         machine.run("systemctl", "start", "idlewatt-follow")
         machine.wait_for(lambda: machine.run("sh", "-c", f"cat {QUEUE} 2> /dev/null || true") == "a")
         machine.wait_for(lambda: "idlewatt_follow_changes{attribute=\"required_nodes\"} 1.0" in requests.get(
-            f"http://127.0.0.1:{port}/metrics", timeout=5).text)
+            f"http://127.0.0.1:{port}/metrics", timeout=60).text)
         process = machine.run("systemctl", "show", "--property", "MainPID", "--value", "idlewatt-follow")
         status = machine.run("cat", f"/proc/{process}/status")
         assert machine.run("stat", "--format=%U", f"/proc/{process}") == "idlewatt-follow"

@@ -194,7 +194,7 @@ def test_the_rules_that_the_operator_reads_are_those_that_prometheus_would_take(
     if promtool is None:
         pytest.skip("needs promtool (Debian's prometheus)")
     (tmp_path / "rules.yml").write_text(yaml.safe_dump(only(monitoring, "PrometheusRule")["spec"]))
-    subprocess.run((promtool, "check", "rules", tmp_path / "rules.yml"), check=True, capture_output=True, timeout=30)
+    subprocess.run((promtool, "check", "rules", tmp_path / "rules.yml"), check=True, capture_output=True, timeout=60)
 
 
 RENDER = """

@@ -15,7 +15,7 @@ def test_a_shell_reads_its_script(shell):
         pytest.skip(f"no {shell}")
     done = CliRunner().invoke(main, ["completion", shell])
     assert done.exit_code == 0
-    subprocess.run((shell, "-n"), input=done.stdout, text=True, check=True, timeout=20)
+    subprocess.run((shell, "-n"), input=done.stdout, text=True, check=True, timeout=60)
 
 
 def test_an_unknown_shell_is_wrong_usage():

@@ -109,7 +109,7 @@ def test_surrogates_in_a_name_of_slurm_break_neither_the_page_nor_a_command(shel
              b'"user_name": "mallory", "name": "a\xed\xa0\xbd\xed\xb8\x80 \\ud83d \xff"}]}'
     (job,) = parse_list(load(answer), "jobs", parse_job).records
     shell.submit(job)
-    assert requests.get(shell.url, timeout=30).status_code == 200
-    assert requests.get(f"{shell.url}/metrics", timeout=30).status_code == 200
+    assert requests.get(shell.url, timeout=60).status_code == 200
+    assert requests.get(f"{shell.url}/metrics", timeout=60).status_code == 200
     for style in ("csv", "json", "table"):
         assert "667" in shell.text("jobs", "--user", "mallory", "--format", style)

@@ -32,7 +32,7 @@ def daemon() -> str:
 def test_a_daemon_that_has_looked_once_serves_all_that_needs_no_more(shell):
     for name in ("jobs", "scrape", "assess"):
         shell.service.beat.run(name)
-    page = requests.get(f"{shell.url}/metrics", timeout=30).text
+    page = requests.get(f"{shell.url}/metrics", timeout=60).text
     served = set(re.findall(r"^(idlewatt_\w+?)(?:\{| )", page, re.M))
     assert [metric.name for metric in METRICS if ALWAYS.match(metric.name) and metric.name not in served] == []
 
@@ -45,6 +45,6 @@ def test_every_declared_metric_is_filled_by_the_daemon(metric, daemon):
 
 def test_a_cycles_last_run_is_told_by_the_daemons_clock(shell):
     shell.service.beat.run("scrape")
-    page = requests.get(f"{shell.url}/metrics", timeout=30).text
+    page = requests.get(f"{shell.url}/metrics", timeout=60).text
     (told,) = re.findall(r'^idlewatt_cycle_last_run_timestamp_seconds\{cycle="scrape"\} (\S+)', page, re.M)
     assert abs(float(told) - shell.service._clock()) < 60

@@ -46,7 +46,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def promtool_takes(path: Path) -> bool:
-    checked = subprocess.run(["promtool", "check", "web-config", str(path)], capture_output=True, timeout=30)
+    checked = subprocess.run(["promtool", "check", "web-config", str(path)], capture_output=True, timeout=60)
     return checked.returncode == 0
 
 

@@ -103,7 +103,7 @@ def test_a_watch_from_before_the_compaction_has_expired(store, ask):
 def test_a_watch_under_way_is_told_of_the_compaction(store, server, ask):
     version = ask().json()["metadata"]["resourceVersion"]
     answer = requests.get(f"{server.url}{PATH}", params={"watch": "1", "resourceVersion": version}, stream=True,
-                          timeout=10)
+                          timeout=60)
     store.expire()
     found = events(answer, 1)[0]
     assert (found["type"], found["object"]["code"]) == ("ERROR", 410)
