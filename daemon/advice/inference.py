@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...storage.records import JobState, ModelCard, SchedulerSnapshot
-from ..agents.kinds import FAILURES, Trained
+from ..agents.kinds import FAILURES, TrainedPolicy
 from ..replay.engine import Policy
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds, moved
 from ..replay.state import ClusterState
@@ -22,7 +22,7 @@ class ServedModel:
     model: str
     """``kind@version``."""
     active: bool
-    agent: Trained | None
+    agent: TrainedPolicy | None
     """None when its files cannot be used."""
     fault: str = ""
     topology: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class DecisionContext:
 class ModelAdvice:
     """An agent's answer, and what following it is expected to change in waiting, by row of the state."""
 
-    agent: Trained
+    agent: TrainedPolicy
     answer: PolicyAdvice
     changes: Mapping[int, WaitChange]
 
@@ -83,7 +83,7 @@ def ask_model(served_model: ServedModel, context: DecisionContext) -> ModelResul
         return ModelResult(served_model, cause="failed", words=f"{type(error).__name__}: {error}")
 
 
-def _asked(served_model: ServedModel, agent: Trained, context: DecisionContext) -> ModelResult:
+def _asked(served_model: ServedModel, agent: TrainedPolicy, context: DecisionContext) -> ModelResult:
     drift, doubt = agent.drift(context.state), agent.doubt(context.state)
     if doubt is not None:
         return ModelResult(served_model, drift=drift, cause="doubt", words=doubt)
@@ -99,7 +99,7 @@ def expected(policy: Policy, context: DecisionContext) -> dict[int, WaitChange]:
     return changes(context.state, policy, context.incumbent, futures(context.state, context.draws))
 
 
-def reasons(agent: Trained, state: ClusterState, row: int) -> tuple[str, ...]:
+def reasons(agent: TrainedPolicy, state: ClusterState, row: int) -> tuple[str, ...]:
     """Return what moved an agent most in a job's case; nothing when it cannot tell."""
     try:
         return agent.reasons(state, row)

@@ -39,7 +39,7 @@ MOST = PLENTY >> 2
 
 
 @dataclass(frozen=True, slots=True)
-class Mover:
+class MovableJob:
     """A job that may be moved, and what it holds."""
 
     job: Job
@@ -54,7 +54,7 @@ class MigrationPlan:
     """Where a job would start, and who goes where for it."""
 
     placement: Placement
-    moves: tuple[tuple[Mover, str], ...]
+    moves: tuple[tuple[MovableJob, str], ...]
 
 
 class MigrationPlanner:
@@ -72,7 +72,7 @@ class MigrationPlanner:
         self._allowed: dict[tuple[object, ...], Masks] = {}
         self._beside: list[list[Job]] = [[] for _ in self.nodes]
         for job in snapshot.jobs:
-            if _movable(job) and job.allocations[0].node in self.row:
+            if _may_move(job) and job.allocations[0].node in self.row:
                 self._beside[self.row[job.allocations[0].node]].append(job)
         self.movable = np.array([sum(job.allocations[0].gpus for job in jobs) for jobs in self._beside], np.int64)
         self._moved: set[tuple[str, float]] = set()
@@ -161,7 +161,7 @@ class MigrationPlanner:
 
     def _planned(self, wanted: Need, usable: Masks, most: int) -> MigrationPlan | None:
         closed = np.zeros(len(self.nodes), bool)
-        nodes, moves = list[int](), list[tuple[Mover, str]]()
+        nodes, moves = list[int](), list[tuple[MovableJob, str]]()
         parts = self._parts(wanted)
         needed = usable if np.count_nonzero(usable) == len(parts) else closed  # all of them: nobody moves to one
         for gpus in parts:
@@ -169,7 +169,7 @@ class MigrationPlanner:
             if found is None:
                 return None
             node, made = found
-            moves += [(mover, self.nodes[home].name) for mover, home in made]
+            moves += [(movable, self.nodes[home].name) for movable, home in made]
             self._carry_out(made)
             self.free[node] -= _amounts(wanted, gpus)
             closed[node] = True
@@ -190,7 +190,7 @@ class MigrationPlanner:
         return [chunk] * full + [rest] * (rest > 0)
 
     def _cleared(self, needs: Amounts, usable: Masks, closed: Masks, most: int,
-                 ) -> tuple[int, list[tuple[Mover, int]]] | None:
+                 ) -> tuple[int, list[tuple[MovableJob, int]]] | None:
         """Return a node for a part of a job and who has to leave it for where; None when there is none."""
         fits = np.flatnonzero(usable & (self.free >= needs).all(axis=1))
         if len(fits):
@@ -204,73 +204,75 @@ class MigrationPlanner:
                 break
             found = self._emptied(node, needs, closed, most, price)
             if found is not None:
-                best, price = (node, found), _price([mover for mover, _ in found])
+                best, price = (node, found), _price([movable for movable, _ in found])
         return best
 
     def _emptied(self, node: int, needs: Amounts, closed: Masks, most: int, below: tuple[int, float],
-                 ) -> list[tuple[Mover, int]] | None:
+                 ) -> list[tuple[MovableJob, int]] | None:
         """Return who leaves a node for where, so that a part fits, for less than a price; None when nobody can."""
         lacks = [wants - free for wants, free in zip(needs, self.free[node].tolist(), strict=True)]
         for some in self._groups(node, closed, most):
             if _price(some) >= below:
                 return None
-            if all(sum(mover.holds[kind] for mover in some) >= lack for kind, lack in enumerate(lacks)):
+            if all(sum(movable.holds[kind] for movable in some) >= lack for kind, lack in enumerate(lacks)):
                 homes = self._homes(some, closed)
                 if homes is not None:
                     return list(zip(some, homes, strict=True))
         return None
 
-    def _groups(self, node: int, closed: Masks, most: int) -> list[tuple[Mover, ...]]:
+    def _groups(self, node: int, closed: Masks, most: int) -> list[tuple[MovableJob, ...]]:
         """Return jobs of a node that could leave together, at most so many, the cheapest first; the largest first."""
-        held = (self._mover(job, node) for job in self._beside[node] if job.key not in self._moved)
-        able = sorted((mover for mover in held if self._candidates(mover, closed)), key=lambda mover: _price([mover]))
-        some = sorted(able[:MOST_BESIDE], key=lambda mover: -mover.holds[0])
+        held = (self._movable_job(job, node) for job in self._beside[node] if job.key not in self._moved)
+        able = sorted((movable for movable in held if self._candidates(movable, closed)),
+                      key=lambda movable: _price([movable]))
+        some = sorted(able[:MOST_BESIDE], key=lambda movable: -movable.holds[0])
         return sorted((group for size in range(1, most + 1) for group in combinations(some, size)
                        if self._within_budgets(group)), key=_price)
 
-    def _within_budgets(self, movers: Sequence[Mover]) -> bool:
+    def _within_budgets(self, jobs_to_move: Sequence[MovableJob]) -> bool:
         """Tell whether so many pods may be taken away, beside those of earlier moves."""
-        budgets = [budget for mover in movers if mover.job.steering for budget in mover.job.steering.budgets]
+        steered = [movable.job.steering for movable in jobs_to_move if movable.job.steering]
+        budgets = [budget for steering in steered for budget in steering.budgets]
         taken = self._disrupted + Counter({budget.name: 0 for budget in budgets})
         for budget in budgets:
             taken[budget.name] += budget.pods
         return all(taken[budget.name] <= budget.allowed for budget in budgets)
 
-    def _mover(self, job: Job, node: int) -> Mover:
+    def _movable_job(self, job: Job, node: int) -> MovableJob:
         wanted, held = need(job), job.allocations[0]
-        assert wanted is not None  # it holds GPUs: see _movable
+        assert wanted is not None  # it holds GPUs: see _may_move
         share = _amounts(wanted, held.gpus)
         holds = held.gpus, min(MOST, max(held.cpus, share[1])), min(MOST, max(held.memory_bytes, share[2]))
-        return Mover(job, wanted, node, holds, 0.0 if job.start_s is None else max(0.0, self._now_s - job.start_s))
+        return MovableJob(job, wanted, node, holds, 0.0 if job.start_s is None else max(0.0, self._now_s - job.start_s))
 
-    def _homes(self, movers: Sequence[Mover], closed: Masks) -> list[int] | None:
+    def _homes(self, jobs_to_move: Sequence[MovableJob], closed: Masks) -> list[int] | None:
         """Return another node for each job, all of them at once; None when there are none."""
-        if not movers:
+        if not jobs_to_move:
             return []
-        mover = movers[0]
-        for home in self._candidates(mover, closed):
-            if (self.free[home] < mover.holds).any():
+        movable = jobs_to_move[0]
+        for home in self._candidates(movable, closed):
+            if (self.free[home] < movable.holds).any():
                 continue  # one that was moved before it has taken the room
-            self.free[home] -= mover.holds
-            others = self._homes(movers[1:], closed)
-            self.free[home] += mover.holds
+            self.free[home] -= movable.holds
+            others = self._homes(jobs_to_move[1:], closed)
+            self.free[home] += movable.holds
             if others is not None:
                 return [home, *others]
         return None
 
-    def _candidates(self, mover: Mover, closed: Masks) -> list[int]:
+    def _candidates(self, movable: MovableJob, closed: Masks) -> list[int]:
         """Return other nodes with room for a job, the fullest first.
 
         As many as there are moves suffice: whoever has so many to choose from finds one that no other has taken.
         """
-        limit_s = mover.job.limit_s  # from its new start it has it whole
-        key = mover.wanted, mover.holds, self.nodes[mover.node].gpu_model, limit_s
+        limit_s = movable.job.limit_s  # from its new start it has it whole
+        key = movable.wanted, movable.holds, self.nodes[movable.node].gpu_model, limit_s
         if key not in self._roomy:
-            usable = self.allowed(mover.wanted) & self.unkept(limit_s) & (self._models == key[2]) & ~closed
-            fits = np.flatnonzero(usable & (self.free >= mover.holds).all(axis=1))
+            usable = self.allowed(movable.wanted) & self.unkept(limit_s) & (self._models == key[2]) & ~closed
+            fits = np.flatnonzero(usable & (self.free >= movable.holds).all(axis=1))
             fullest_first = fits[np.argsort(self.free[fits, 0], kind="stable")]
             self._roomy[key] = fullest_first[:MOST_MOVES + 1].tolist()
-        return [home for home in self._roomy[key] if home != mover.node][:MOST_MOVES]
+        return [home for home in self._roomy[key] if home != movable.node][:MOST_MOVES]
 
     def allowed(self, wanted: Need) -> Masks:
         """Return which nodes a job may use, whatever is free on them."""
@@ -283,12 +285,12 @@ class MigrationPlanner:
                                            for node in self.nodes], bool)
         return self._allowed[key]
 
-    def _carry_out(self, made: Iterable[tuple[Mover, int]]) -> None:
-        for mover, home in made:
-            self.free[mover.node] += mover.holds
-            self.free[home] -= mover.holds
-            self._moved.add(mover.job.key)
-            for budget in mover.job.steering.budgets if mover.job.steering else ():
+    def _carry_out(self, made: Iterable[tuple[MovableJob, int]]) -> None:
+        for movable, home in made:
+            self.free[movable.node] += movable.holds
+            self.free[home] -= movable.holds
+            self._moved.add(movable.job.key)
+            for budget in movable.job.steering.budgets if movable.job.steering else ():
                 self._disrupted[budget.name] += budget.pods
 
 
@@ -312,7 +314,7 @@ def _amounts(wanted: Need, gpus: int) -> Amounts:
             min(MOST, -(-wanted.memory_bytes * gpus // wanted.gpus)))
 
 
-def _movable(job: Job) -> bool:
+def _may_move(job: Job) -> bool:
     if job.steering is not None and not job.steering.movable:
         return False
     return (job.state is JobState.RUNNING and len(job.allocations) == 1 and job.allocations[0].gpus > 0
@@ -320,10 +322,10 @@ def _movable(job: Job) -> bool:
 
 
 def _cost(plan: MigrationPlan) -> tuple[int, float]:
-    return _price([mover for mover, _ in plan.moves]) if plan.moves else (0, 0.0)
+    return _price([movable for movable, _ in plan.moves]) if plan.moves else (0, 0.0)
 
 
-def _price(movers: Iterable[Mover]) -> tuple[int, float]:
+def _price(jobs_to_move: Iterable[MovableJob]) -> tuple[int, float]:
     """Return GPUs moved and GPU-seconds at stake."""
-    gpus, stake = zip(*((mover.holds[0], mover.holds[0] * mover.ran_s) for mover in movers), strict=True)
+    gpus, stake = zip(*((movable.holds[0], movable.holds[0] * movable.ran_s) for movable in jobs_to_move), strict=True)
     return sum(gpus), sum(stake)

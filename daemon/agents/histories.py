@@ -1,7 +1,7 @@
-"""What agents learn from: a history, split by time, its first part shaken into as many made-up stretches as are wanted.
+"""What agents learn from: a history, split by time, its first part shaken into as many made-up windows as are wanted.
 
 The split walks forward: an agent learns from the past, is chosen on later weeks and judged on the last ones, which it
-has not seen in any way. A made-up stretch is days of the first part drawn at random, with its users drawn at random,
+has not seen in any way. A made-up window is days of the first part drawn at random, with its users drawn at random,
 as many GPU hours as 0.8-1.3 of the usual, run times that differ a little and nodes that fail: one path through history
 can be learned by heart, a thousand that might have been cannot.
 """
@@ -28,7 +28,7 @@ from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.time_limits import without_leaking
 from ..replay.workload import COLUMNS, Workload
 from ..settings.training import TRIAL_S
-from .kinds import Stretch, TrainingError
+from .kinds import TraceWindow, TrainingError
 
 Rows = NDArray[np.int64]
 
@@ -41,16 +41,16 @@ TEST, TEST_LEAST, TEST_LEAST_S, TEST_MOST_S = 0.25, 0.4, 5 * DAY_S, 14 * DAY_S
 nothing; and how much is enough."""
 SELECT, SELECT_MOST_S = 0.2, 7 * DAY_S
 WARM_UP_S = 2 * DAY_S
-"""A stretch begins so much earlier, so that there are queues when counting begins."""
+"""A trace window begins so much earlier, so that there are queues when counting begins."""
 RUNNABLE = 0.5
 """Share of the jobs that must fit the cluster; with fewer it is the wrong cluster."""
 
 STRETCH_JOBS, STRETCH_MOST_DAYS = 3000, 14
-"""A made-up stretch is so many days that it holds about so many jobs: learning replays thousands of them."""
+"""A made-up trace window is so many days that it holds about so many jobs: learning replays thousands of them."""
 DRAWS, FEWEST_DRAWN = 50, 40
-"""A history in bursts has empty days: a stretch with fewer jobs, the warm-up left out, is drawn again so often."""
+"""A history in bursts has empty days: a trace window with fewer jobs, the warm-up left out, is drawn again so often."""
 REDRAWS, FEWEST_COUNTED = 8, 20
-"""Users are drawn, too: a stretch that then holds fewer jobs than a training needs is drawn again so often."""
+"""Users are drawn, too: a trace window that then holds fewer jobs than a training needs is drawn again so often."""
 LOAD = (0.8, 1.3)
 JITTER = 0.2
 """Standard deviation of the logarithm by which run times differ from what was recorded."""
@@ -91,8 +91,8 @@ class Split:
     """A history in three parts, one after the other."""
 
     fit: Bootstrap
-    select: tuple[Stretch, ...]
-    test: tuple[Stretch, ...]
+    select: tuple[TraceWindow, ...]
+    test: tuple[TraceWindow, ...]
     """Untouched by learning; what an agent is judged on."""
     since_s: float
     until_s: float
@@ -146,7 +146,7 @@ def split(material: Material, *, seed: int = 0) -> Split:
                  known, (*material.notes, *notes, *unseen))
 
 
-def held_out(material: Material, after_s: float) -> tuple[Stretch, ...]:
+def held_out(material: Material, after_s: float) -> tuple[TraceWindow, ...]:
     """Return what came after all that an agent has seen, from its first day on; ``TooLittle`` when that is too little.
 
     Evidence that may be looked at every night begins at a fixed moment: it is never dropped because it is old. Of a
@@ -170,7 +170,7 @@ def taken(work: Workload, rows: Rows, **columns: object) -> Workload:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """Draws stretches that might have been; the same number is the same stretch. It can be sent to other processes."""
+    """Draws windows that might have been; the same number is the same window. It can be sent to other processes."""
 
     cluster: Cluster
     workload: Workload
@@ -187,12 +187,12 @@ class Bootstrap:
 
     @cached_property
     def drawn(self) -> int:
-        """Return how many days make a stretch, that of the warm-up included."""
+        """Return how many days make a trace window, that of the warm-up included."""
         daily = max(1.0, len(self.workload) / self.days)
         return 1 + min(STRETCH_MOST_DAYS, self.days, int(np.ceil(STRETCH_JOBS / daily)))
 
-    def __call__(self, number: int) -> Stretch:
-        """Return the stretch of that number."""
+    def __call__(self, number: int) -> TraceWindow:
+        """Return the window of that number."""
         rng = np.random.default_rng((self.seed, number))
         begins, rows, submit = self._made_up(rng)
         pace = self._pace(rows) / rng.uniform(*LOAD)
@@ -202,7 +202,7 @@ class Bootstrap:
         alone = np.full(len(rows), -1, np.int32)  # what a job waited for is hardly drawn with it
         work = taken(self.workload, rows, submit=submit, run=self._jittered(rng, rows), dependency=alone)
         cluster = self.cluster.with_events([*self._recorded_events(begins, pace), *self._outages(rng, pace)])
-        return Stretch(cluster, work, self.since_s + pace * DAY_S, self.speeds, power=self.power)
+        return TraceWindow(cluster, work, self.since_s + pace * DAY_S, self.speeds, power=self.power)
 
     def _made_up(self, rng: np.random.Generator) -> tuple[Floats, Rows, Floats]:
         """Return when the drawn days begin, their jobs, and when these come.
@@ -334,7 +334,7 @@ def _refuse_alike(work: Workload, source: str) -> None:
                         "better than another, so there is nothing to learn")
 
 
-def _counted(cluster: Cluster, work: Workload, begin_s: float, end_s: float, source: str) -> Stretch:
+def _counted(cluster: Cluster, work: Workload, begin_s: float, end_s: float, source: str) -> TraceWindow:
     """Return a part of history with its warm-up; ``TooLittle`` when too few jobs count."""
     warm_s = begin_s - WARM_UP_S
     counted = int(((work.submit >= begin_s) & (work.submit < end_s)).sum())
@@ -343,7 +343,7 @@ def _counted(cluster: Cluster, work: Workload, begin_s: float, end_s: float, sou
                         "least; wait until more have ended, or name a longer history")
     rows = np.flatnonzero((work.submit >= warm_s) & (work.submit < end_s))
     events = _events(cluster.events, max(warm_s, float(work.submit[rows[0]])), np.inf)
-    return Stretch(cluster.with_events(events), taken(work, rows), begin_s)
+    return TraceWindow(cluster.with_events(events), taken(work, rows), begin_s)
 
 
 def _events(events: Sequence[NodeEvent], begin_s: float, end_s: float) -> Iterator[NodeEvent]:

@@ -2,7 +2,7 @@
 
 The trainer, promotion, the advisor and the command line know an agent by what stands here. To add one, write a folder
 with ``agent.py`` (acts, without torch), ``network.py`` (its forward pass in numpy), ``train.py`` (learns) and
-``kind.py`` (registers it). What only reproduces a paper is in ``daemon/reproduce/``. What a replay of a stretch was
+``kind.py`` (registers it). What only reproduces a paper is in ``daemon/reproduce/``. What a replay of a window was
 worth to an operator, relative to another one, is what candidates are chosen by.
 """
 
@@ -33,7 +33,7 @@ from ..settings.flavours import FlavourSettings
 from ..settings.training import ObjectiveSettings
 
 
-class Trained(Policy, Protocol):
+class TrainedPolicy(Policy, Protocol):
     """A policy that was learned, loaded to serve; the same object decides live and in replay."""
 
     card: ModelCard
@@ -56,7 +56,7 @@ RESTART_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TraceWindow:
     """A part of history, or of one made up from it, that is replayed as a whole."""
 
     cluster: Cluster
@@ -112,18 +112,18 @@ class Objective:
         """Tell whether energy has a part in it: to count that takes longer than all else."""
         return self.energy > 0 or self.energy_wasted > 0
 
-    def watts(self, stretch: Stretch) -> PowerModel | None:
+    def watts(self, window: TraceWindow) -> PowerModel | None:
         """Return by which watts energy is counted; None where it has no weight, for to count it takes longest."""
-        return stretch.power if self.counts_energy else None
+        return window.power if self.counts_energy else None
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
     """Everything that a training is given; the same config and seed give the same agent."""
 
-    fit: Callable[[int], Stretch]
-    """Draws the stretch number ``n`` to learn from; the same number gives the same stretch."""
-    select: Sequence[Stretch]
+    fit: Callable[[int], TraceWindow]
+    """Draws the window number ``n`` to learn from; the same number gives the same window."""
+    select: Sequence[TraceWindow]
     """Later history that chooses among candidates, and is learned from in no other way."""
     incumbent: str
     """The policy whose decisions are imitated first and that results are relative to."""
@@ -156,14 +156,14 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class AgentKind:
     """A kind of agent."""
 
     name: str
     train: Callable[[TrainingConfig], Iterator[Progress]]
     """Trains and yields now and then; whoever stops asking keeps the best so far. Raises ``TrainingError``, and
     ``checkpoint.CheckpointError`` when what it would go on from must not be used."""
-    load: Callable[[Path], Trained]
+    load: Callable[[Path], TrainedPolicy]
     """Raises ``checkpoint.CheckpointError`` when the weights must not be used."""
     torch: bool = False
     """Whether it trains with torch, and so where ``TrainingConfig.device`` says."""
@@ -180,12 +180,12 @@ class TrainingError(Exception):
     """A training that cannot be, or came to nothing; the message says why and what to do."""
 
 
-_KINDS: dict[str, Kind] = {}
+_KINDS: dict[str, AgentKind] = {}
 ALIASES = {"gist": "gist_mdrl"}
 """What else kinds are called on the command line."""
 
 
-def register(kind: Kind) -> Kind:
+def register(kind: AgentKind) -> AgentKind:
     """Make a kind known; called by its own ``kind.py``."""
     _KINDS[kind.name] = kind
     return kind
@@ -196,7 +196,7 @@ def names() -> set[str]:
     return {module.rsplit(".", 2)[-2] for module in _modules()} | set(_KINDS)
 
 
-def kinds() -> dict[str, Kind]:
+def kinds() -> dict[str, AgentKind]:
     """Return every kind by name, importing each folder's ``kind`` on first use, but never torch."""
     for module in _modules():
         importlib.import_module(module)

@@ -55,7 +55,7 @@ class WaitingSeen:
     """The waiting jobs, by (submit, id); row ``j`` of every array is job ``rows[j]`` of the state."""
 
     rows: NDArray[np.intp]
-    asks: Longs
+    demands: Longs
     """[job, ...] pool, GPUs, CPUs and bytes of a chunk, chunks, GPUs of the rest, rests, whole nodes."""
     gpus: Longs
     minimum: Longs
@@ -75,7 +75,7 @@ class RunningSeen:
     """The running jobs, by row of the state."""
 
     rows: NDArray[np.intp]
-    asks: Longs
+    demands: Longs
     """As of waiting jobs: what it once asked for."""
     gpus: Longs
     """GPUs held now."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..replay.arrays import Longs, Masks
 from ..replay.compiled import compiled, compiled_apart
-from .asks import CHUNK, CHUNKS, RESTS, WHOLE
+from .demands import CHUNK, CHUNKS, RESTS, WHOLE
 
 ISLAND, NODE, LEAF, SPINE, FURTHER = range(5)
 """Levels, columns of ``SpeedTable.spread``."""
@@ -18,7 +18,7 @@ THERE, HOW_FAR, LEFT_OVER, OPENS = range(4)
 """Columns of ``RoomArrays.told``."""
 
 
-class RoomArrays(NamedTuple):
+class FreeResourceArrays(NamedTuple):
     """What is free, and for whom; a key is twice a kind of jobs, and one more for who keeps off what is reserved."""
 
     free: Longs
@@ -31,7 +31,7 @@ class RoomArrays(NamedTuple):
     switches: Longs
     """[level, node] leaf, spine and what is above them."""
     kinds: Longs
-    """[kind, ...] as ``WaitingSeen.asks``."""
+    """[kind, ...] as ``WaitingSeen.demands``."""
     full: Longs
     """[kind, GPUs, CPUs and bytes] of a chunk."""
     last: Longs
@@ -66,44 +66,44 @@ class RoomArrays(NamedTuple):
 
 
 @compiled_apart
-def look(room: RoomArrays, keys: Longs, left: Masks, found: Masks) -> None:
+def look(resources: FreeResourceArrays, keys: Longs, left: Masks, found: Masks) -> None:
     """Fill in which of the jobs that are left could start now, by their keys."""
     for job in range(keys.size):
         found[job] = False
         if left[job]:
             key = keys[job]
-            if room.stale[key]:
-                find(room, key)
-            found[job] = room.told[key, THERE] == 1
+            if resources.stale[key]:
+                find(resources, key)
+            found[job] = resources.told[key, THERE] == 1
 
 
 @compiled_apart
-def find(room: RoomArrays, key: int) -> int:
+def find(resources: FreeResourceArrays, key: int) -> int:
     """Write the place of a key to ``place`` and what is to be told of it; return how many nodes, 0 for no place."""
     kind, beside = key // 2, key % 2 == 1
-    line_up_all(room)
-    room.stale[key] = False
-    if room.kinds[kind, CHUNKS] + room.kinds[kind, RESTS] == 1:
-        count, level = _one(room, kind, beside)
+    line_up_all(resources)
+    resources.stale[key] = False
+    if resources.kinds[kind, CHUNKS] + resources.kinds[kind, RESTS] == 1:
+        count, level = _one(resources, kind, beside)
     else:
-        count, level = _several(room, kind, beside)
-    told = room.told[key]
+        count, level = _several(resources, kind, beside)
+    told = resources.told[key]
     told[THERE], told[HOW_FAR], told[LEFT_OVER], told[OPENS] = count > 0, level, 0, 0
     least = 1 << 60
     for index in range(count):
-        free = room.free[room.place[index], 0]
+        free = resources.free[resources.place[index], 0]
         least = min(least, free)
-        told[LEFT_OVER] = least - room.kinds[kind, CHUNK]
-        told[OPENS] |= free == room.gpus[room.place[index]]
+        told[LEFT_OVER] = least - resources.kinds[kind, CHUNK]
+        told[OPENS] |= free == resources.gpus[resources.place[index]]
     return count
 
 
 @compiled_apart
-def line_up_all(room: RoomArrays) -> None:
+def line_up_all(resources: FreeResourceArrays) -> None:
     """Fill ``order``, unless it is up to date."""
-    if not room.sorted_[0]:
-        _sort(room.near, room.order, room.near.size, room.free[:, 0], room.counts[2])
-        room.sorted_[0] = True
+    if not resources.sorted_[0]:
+        _sort(resources.near, resources.order, resources.near.size, resources.free[:, 0], resources.counts[2])
+        resources.sorted_[0] = True
 
 
 @compiled
@@ -125,63 +125,63 @@ def _sort(line: Longs, into: Longs, count: int, keys: Longs, ends: Longs) -> Non
 
 
 @compiled
-def _able(room: RoomArrays, fits: Masks, kind: int, node: int, beside: bool) -> bool:
+def _able(resources: FreeResourceArrays, fits: Masks, kind: int, node: int, beside: bool) -> bool:
     """Tell whether a node counts for a kind."""
-    return bool(fits[kind, node] and not (beside and room.reserved[node]))
+    return bool(fits[kind, node] and not (beside and resources.reserved[node]))
 
 
 @compiled
-def _one(room: RoomArrays, kind: int, beside: bool) -> tuple[int, int]:
+def _one(resources: FreeResourceArrays, kind: int, beside: bool) -> tuple[int, int]:
     """Take the fullest node that holds a job, on one island where there is such a node; return (nodes, level)."""
     best = -1
-    for node in room.order:
-        if _able(room, room.fits, kind, node, beside):
-            if room.island.size == 0 or room.island[node] >= room.kinds[kind, CHUNK]:
-                room.place[0] = node
+    for node in resources.order:
+        if _able(resources, resources.fits, kind, node, beside):
+            if resources.island.size == 0 or resources.island[node] >= resources.kinds[kind, CHUNK]:
+                resources.place[0] = node
                 return 1, ISLAND
             best = node if best < 0 else best
     if best < 0:
         return 0, 0
-    room.place[0] = best
+    resources.place[0] = best
     return 1, NODE
 
 
 @compiled
-def _several(room: RoomArrays, kind: int, beside: bool) -> tuple[int, int]:
+def _several(resources: FreeResourceArrays, kind: int, beside: bool) -> tuple[int, int]:
     """Take the nodes that are closest together; return (nodes, level)."""
-    levels, rests = room.sizes.size, room.kinds[kind, RESTS]
-    others = room.rest_fits if rests > 0 else room.fits
-    if not (_enough(room, room.fits, kind, beside, room.kinds[kind, CHUNKS])
-            and _enough(room, others, kind, beside, room.kinds[kind, CHUNKS] + rests)):
+    levels, rests = resources.sizes.size, resources.kinds[kind, RESTS]
+    others = resources.rest_fits if rests > 0 else resources.fits
+    if not (_enough(resources, resources.fits, kind, beside, resources.kinds[kind, CHUNKS])
+            and _enough(resources, others, kind, beside, resources.kinds[kind, CHUNKS] + rests)):
         return 0, 0
     for level in range(levels):
-        inside = _tightest(room, others, kind, beside, level)
+        inside = _tightest(resources, others, kind, beside, level)
         if inside >= 0:
-            return _fill(room, others, kind, beside, level, inside), min(LEAF + level, FURTHER)
-    return _fill(room, others, kind, beside, levels, 0), FURTHER
+            return _fill(resources, others, kind, beside, level, inside), min(LEAF + level, FURTHER)
+    return _fill(resources, others, kind, beside, levels, 0), FURTHER
 
 
 @compiled
-def _enough(room: RoomArrays, fits: Masks, kind: int, beside: bool, wanted: int) -> bool:
+def _enough(resources: FreeResourceArrays, fits: Masks, kind: int, beside: bool, wanted: int) -> bool:
     """Tell whether so many nodes count for a kind."""
     count = 0
-    for node in room.order:
+    for node in resources.order:
         if count == wanted:
             return True
-        count += _able(room, fits, kind, node, beside)
+        count += _able(resources, fits, kind, node, beside)
     return count == wanted
 
 
 @compiled_apart
-def _tightest(room: RoomArrays, others: Masks, kind: int, beside: bool, level: int) -> int:
+def _tightest(resources: FreeResourceArrays, others: Masks, kind: int, beside: bool, level: int) -> int:
     """Return the switch of a level with the least room that suffices, -1 for none; the first of equals."""
-    chunks, needed = room.kinds[kind, CHUNKS], room.kinds[kind, CHUNKS] + room.kinds[kind, RESTS]
-    if room.sizes[level] == 1:
+    chunks, needed = resources.kinds[kind, CHUNKS], resources.kinds[kind, CHUNKS] + resources.kinds[kind, RESTS]
+    if resources.sizes[level] == 1:
         return 0  # there is enough, and all of it is here
-    able, full, best = room.counts[0], room.counts[1], -1
-    _count(room, others, kind, beside, level, able)
-    _count(room, room.fits, kind, beside, level, full)
-    for switch in range(room.sizes[level]):
+    able, full, best = resources.counts[0], resources.counts[1], -1
+    _count(resources, others, kind, beside, level, able)
+    _count(resources, resources.fits, kind, beside, level, full)
+    for switch in range(resources.sizes[level]):
         enough = able[switch] >= needed and full[switch] >= chunks
         if enough and (best < 0 or able[switch] < able[best]):
             best = switch
@@ -189,91 +189,91 @@ def _tightest(room: RoomArrays, others: Masks, kind: int, beside: bool, level: i
 
 
 @compiled
-def _count(room: RoomArrays, fits: Masks, kind: int, beside: bool, level: int, counts: Longs) -> None:
+def _count(resources: FreeResourceArrays, fits: Masks, kind: int, beside: bool, level: int, counts: Longs) -> None:
     """Count by switch of a level the nodes that count for a kind."""
-    for switch in range(room.sizes[level]):
+    for switch in range(resources.sizes[level]):
         counts[switch] = 0
-    for node in room.near:
-        counts[room.switches[level, node]] += _able(room, fits, kind, node, beside)
+    for node in resources.near:
+        counts[resources.switches[level, node]] += _able(resources, fits, kind, node, beside)
 
 
 @compiled_apart
-def _fill(room: RoomArrays, others: Masks, kind: int, beside: bool, level: int, inside: int) -> int:
+def _fill(resources: FreeResourceArrays, others: Masks, kind: int, beside: bool, level: int, inside: int) -> int:
     """Take the nodes of a job inside a switch (of no level: anywhere), the roomiest leaves first; return how many."""
-    chunks, rests = room.kinds[kind, CHUNKS], room.kinds[kind, RESTS]
-    _count(room, others, kind, beside, 0, room.counts[0])
-    _line_up(room, room.fits, kind, beside, level, inside)
+    chunks, rests = resources.kinds[kind, CHUNKS], resources.kinds[kind, RESTS]
+    _count(resources, others, kind, beside, 0, resources.counts[0])
+    _line_up(resources, resources.fits, kind, beside, level, inside)
     for index in range(chunks):
-        room.place[index] = room.line[0, index]
-        room.chosen[room.place[index]] = True
+        resources.place[index] = resources.line[0, index]
+        resources.chosen[resources.place[index]] = True
     taken: int = chunks
-    number = _line_up(room, others, kind, beside, level, inside) if rests > 0 else 0
+    number = _line_up(resources, others, kind, beside, level, inside) if rests > 0 else 0
     for index in range(number):
-        if taken < chunks + rests and not room.chosen[room.line[0, index]]:
-            room.place[taken] = room.line[0, index]
+        if taken < chunks + rests and not resources.chosen[resources.line[0, index]]:
+            resources.place[taken] = resources.line[0, index]
             taken += 1
     for index in range(chunks):
-        room.chosen[room.place[index]] = False
+        resources.chosen[resources.place[index]] = False
     return taken
 
 
 @compiled_apart
-def _line_up(room: RoomArrays, fits: Masks, kind: int, beside: bool, level: int, inside: int) -> int:
+def _line_up(resources: FreeResourceArrays, fits: Masks, kind: int, beside: bool, level: int, inside: int) -> int:
     """Fill ``line`` with the nodes inside that count, the roomiest leaves first, within them the fullest nodes."""
     count = 0
-    for node in room.order:
-        here = level == room.sizes.size or room.switches[level, node] == inside
-        if here and _able(room, fits, kind, node, beside):
-            room.line[0, count] = node
+    for node in resources.order:
+        here = level == resources.sizes.size or resources.switches[level, node] == inside
+        if here and _able(resources, fits, kind, node, beside):
+            resources.line[0, count] = node
             count += 1
     if level > 0:
         for index in range(count):
-            node = room.line[1, index] = room.line[0, index]
-            room.counts[1, node] = room.near.size - room.counts[0, room.switches[0, node]]
-        _sort(room.line[1], room.line[0], count, room.counts[1], room.counts[2])
+            node = resources.line[1, index] = resources.line[0, index]
+            resources.counts[1, node] = resources.near.size - resources.counts[0, resources.switches[0, node]]
+        _sort(resources.line[1], resources.line[0], count, resources.counts[1], resources.counts[2])
     return count
 
 
 @compiled_apart
-def take(room: RoomArrays, kind: int, nodes: Longs) -> None:
+def take(resources: FreeResourceArrays, kind: int, nodes: Longs) -> None:
     """Take from nodes what a job of a kind holds there."""
     for index in range(nodes.size):
-        node, need = nodes[index], room.full if index < room.kinds[kind, CHUNKS] else room.last
+        node, need = nodes[index], resources.full if index < resources.kinds[kind, CHUNKS] else resources.last
         for what in range(3):
-            room.free[node, what] -= need[kind, what]
-        if room.kinds[kind, WHOLE] == 1:
-            room.free[node, 1] = 0
-        if room.island.size:  # of the tightest that suffices, as the engine does; at worst too careful
-            room.island[node] = min(room.island[node], room.free[node, 0])
-        room.busy[node] += 1
-    renew(room, nodes)
+            resources.free[node, what] -= need[kind, what]
+        if resources.kinds[kind, WHOLE] == 1:
+            resources.free[node, 1] = 0
+        if resources.island.size:  # of the tightest that suffices, as the engine does; at worst too careful
+            resources.island[node] = min(resources.island[node], resources.free[node, 0])
+        resources.busy[node] += 1
+    renew(resources, nodes)
 
 
 @compiled_apart
-def renew(room: RoomArrays, nodes: Longs) -> None:
+def renew(resources: FreeResourceArrays, nodes: Longs) -> None:
     """Look again who fits on nodes on which something has changed; who neither did nor does stays as it was told."""
-    rests, room.sorted_[0] = room.rest_fits.shape[0] > 0, False
-    for kind in range(room.kinds.shape[0]):
+    rests, resources.sorted_[0] = resources.rest_fits.shape[0] > 0, False
+    for kind in range(resources.kinds.shape[0]):
         concerned = False
         for node in nodes:
-            concerned |= room.fits[kind, node]
-            room.fits[kind, node] = _holds(room, room.full, kind, node)
-            concerned |= room.fits[kind, node]
+            concerned |= resources.fits[kind, node]
+            resources.fits[kind, node] = _holds(resources, resources.full, kind, node)
+            concerned |= resources.fits[kind, node]
             if rests:
-                concerned |= room.rest_fits[kind, node]
-                room.rest_fits[kind, node] = _holds(room, room.last, kind, node)
-                concerned |= room.rest_fits[kind, node]
+                concerned |= resources.rest_fits[kind, node]
+                resources.rest_fits[kind, node] = _holds(resources, resources.last, kind, node)
+                concerned |= resources.rest_fits[kind, node]
         if concerned:
-            room.stale[2 * kind] = room.stale[2 * kind + 1] = True
+            resources.stale[2 * kind] = resources.stale[2 * kind + 1] = True
 
 
 @compiled
-def _holds(room: RoomArrays, wanted: Longs, kind: int, node: int) -> bool:
+def _holds(resources: FreeResourceArrays, wanted: Longs, kind: int, node: int) -> bool:
     """Tell whether a node has room for a chunk, or a rest."""
-    if not room.may[kind, node]:
+    if not resources.may[kind, node]:
         return False
     for what in range(3):
-        if room.free[node, what] < wanted[kind, what]:
+        if resources.free[node, what] < wanted[kind, what]:
             return False
-    return bool(room.kinds[kind, WHOLE] == 0 or (room.free[node, 0] == room.gpus[node]
-                and room.free[node, 1] == room.cpus[node] and room.busy[node] == 0))
+    return bool(resources.kinds[kind, WHOLE] == 0 or (resources.free[node, 0] == resources.gpus[node]
+                and resources.free[node, 1] == resources.cpus[node] and resources.busy[node] == 0))

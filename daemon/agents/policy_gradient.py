@@ -1,8 +1,8 @@
 """How an agent that chooses among candidates learns: as the best known rule chose, then by policy gradient.
 
-The rule is found by trying all of them on pieces of history, and imitated (cross-entropy). Then each step replays some
-pieces several times by chance, and makes what went better than the other replays of the same piece likelier. Later
-history keeps the best.
+The rule is found by trying all of them on episodes, and imitated (cross-entropy). Then each step replays some episodes
+several times by chance, and makes what went better than the other replays of the same episode likelier. Later history
+keeps the best.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ..replay.arrays import Floats
 from ..replay.engine import Run
 from .adam import Adam
 from .choice import Choices, Net, agreement, imitate, loss
-from .kinds import Progress, Stretch, Trained, TrainingConfig, TrainingError
-from .lessons import Calling, LearningMethod, TraceWindows, Training, bounds
-from .lessons import train as learn
-from .pieces import Piece
+from .episodes import Episode
+from .kinds import Progress, TraceWindow, TrainedPolicy, TrainingConfig, TrainingError
+from .training_loop import LearnerSpec, LearningMethod, Training, TrainingEnvironment, bounds
+from .training_loop import train as learn
 
 Choose = Callable[[float, Floats], int]
 
-LESSONS, TAUGHT = 4, 4000
-"""Pieces that the rules are tried on, and choices that are imitated at most."""
+RULE_EPISODES, IMITATED_CHOICES = 4, 4000
+"""Episodes that the rules are tried on, and choices that are imitated at most."""
 TOGETHER, REPLAYS = 2, 4
-"""Pieces in a step, and replays of each by chance."""
+"""Episodes in a step, and replays of each by chance."""
 STEP, ENTROPY = (0.01, 0.002), 0.003
 """Size of the steps, first and last; what a nat of doubt is worth."""
 EPOCHS, CLIP = 4, 0.2
@@ -39,28 +39,28 @@ al. 2017): a replay takes a hundred times as long as a gradient."""
 
 
 @dataclass(frozen=True)
-class Trade:
-    """What a kind of agent brings along to learn so."""
+class PolicyGradientSpec:
+    """What a kind of agent brings along to be trained by policy gradient."""
 
     kind: str
     net: Net
     schema: Mapping[str, object]
     told: tuple[str, ...]
-    """As of :class:`.lessons.Calling`, and so are ``save`` and ``refuse``."""
+    """As of :class:`.training_loop.LearnerSpec`, and so are ``save`` and ``refuse``."""
     rules: Mapping[str, Callable[[Floats], int]]
     """Known rules by name, each choosing among rows of inputs."""
-    policy: Callable[[Floats, ModelCard, float, Choose | None], Trained]
+    policy: Callable[[Floats, ModelCard, float, Choose | None], TrainedPolicy]
     """Returns the agent with weights, a card, the longest wait, and what chooses in the network's stead."""
     save: Callable[[Path, Floats, ModelCard, float], ModelCard]
-    refuse: Callable[[Stretch], str | None]
+    refuse: Callable[[TraceWindow], str | None]
 
     @property
-    def calling(self) -> Calling:
-        """Return what any way of learning needs of it."""
-        def served(weights: Floats, card: ModelCard, longest_wait_s: float) -> Trained:
+    def learner(self) -> LearnerSpec:
+        """Return the part that any way of learning needs."""
+        def served(weights: Floats, card: ModelCard, longest_wait_s: float) -> TrainedPolicy:
             return self.policy(weights, card, longest_wait_s, None)
 
-        return Calling(self.kind, self.schema, self.told, served, self.save,
+        return LearnerSpec(self.kind, self.schema, self.told, served, self.save,
                        self.refuse)
 
 
@@ -95,64 +95,67 @@ class Chance:
 
 
 @dataclass(frozen=True)
-class PieceReplay:
-    """A replay of a piece."""
+class EpisodeReplay:
+    """A replay of an episode."""
 
-    piece: Piece
+    episode: Episode
     recorder: Recorder
     done: Run
 
     @property
     def cost(self) -> float:
         """Return what it cost, relative to the incumbent's."""
-        return self.piece.cost(self.done)
+        return self.episode.cost(self.done)
 
     def later(self, times: Floats) -> Floats:
         """Return what it cost after these moments."""
-        return self.piece.later(self.done, times)
+        return self.episode.later(self.done, times)
 
 
-def recorded(trade: Trade, ground: TraceWindows, piece: Piece, rule: Callable[[Floats], int],
-             most: float = math.inf) -> PieceReplay:
-    """Replay a piece by a rule, and remember up to so many choices."""
+def recorded(spec: PolicyGradientSpec, environment: TrainingEnvironment, episode: Episode,
+             rule: Callable[[Floats], int], most: float = math.inf) -> EpisodeReplay:
+    """Replay an episode by a rule, and remember up to so many choices."""
     recorder = Recorder(rule, most)
-    agent = trade.policy(np.zeros(trade.net.size), ground.card, ground.config.objective.longest_wait_s, recorder)
-    return PieceReplay(piece, recorder, piece.stretch.replayed(agent))
+    agent = spec.policy(np.zeros(spec.net.size), environment.card, environment.config.objective.longest_wait_s,
+                        recorder)
+    return EpisodeReplay(episode, recorder, episode.window.replayed(agent))
 
 
-def train(trade: Trade, config: TrainingConfig, start: Floats | None = None) -> Iterator[Progress]:
+def train(spec: PolicyGradientSpec, config: TrainingConfig, start: Floats | None = None) -> Iterator[Progress]:
     """Train within the budget and yield how far it has come; ``start`` are the weights of a model to go on from."""
-    return learn(trade.calling, config, LearningMethod(partial(_set_out, trade, start), partial(_step, trade)))
+    return learn(spec.learner, config, LearningMethod(partial(_set_out, spec, start), partial(_step, spec)))
 
 
-def _set_out(trade: Trade, start: Floats | None, training: Training, ground: TraceWindows) -> None:
+def _set_out(spec: PolicyGradientSpec, start: Floats | None, training: Training,
+             environment: TrainingEnvironment) -> None:
     """Begin with weights that choose as the best known rule does, or with those of a model that does better."""
     config = training.config
-    lessons = [ground.piece(number) for number in range(LESSONS)]
-    tried = {name: [recorded(trade, ground, piece, rule, TAUGHT // LESSONS) for piece in lessons]
-             for name, rule in trade.rules.items()}
+    episodes = [environment.episode(number) for number in range(RULE_EPISODES)]
+    most = IMITATED_CHOICES // RULE_EPISODES
+    tried = {name: [recorded(spec, environment, episode, rule, most) for episode in episodes]
+             for name, rule in spec.rules.items()}
     training.rule = min(tried, key=lambda name: (sum(trial.cost for trial in tried[name]), name))
     made = [choice for trial in tried[training.rule] for choice in trial.recorder.made]
     if not made:
         raise TrainingError("there is never a choice between two jobs; a heuristic serves as well")
-    fresh, choices = trade.net.initial(np.random.default_rng(config.seed)), Choices.of(made)
-    learned = imitate(trade.net, fresh, choices)
-    training.agreement = agreement(trade.net, learned, choices)
-    training.bounds = bounds(choices.rows[:, :len(trade.told)])
+    fresh, choices = spec.net.initial(np.random.default_rng(config.seed)), Choices.of(made)
+    learned = imitate(spec.net, fresh, choices)
+    training.agreement = agreement(spec.net, learned, choices)
+    training.bounds = bounds(choices.rows[:, :len(spec.told)])
     training.weights = learned
-    if start is not None and ground.worth(start) < ground.worth(learned):
+    if start is not None and environment.worth(start) < environment.worth(learned):
         training.weights = start.copy()
-    training.adam = Adam.of(trade.net.size)
+    training.adam = Adam.of(spec.net.size)
 
 
-def _step(trade: Trade, training: Training, ground: TraceWindows) -> None:
+def _step(spec: PolicyGradientSpec, training: Training, environment: TrainingEnvironment) -> None:
     """Take one step of policy gradient; it counts although nobody may have had a choice."""
-    net, number = trade.net, training.steps
+    net, number = spec.net, training.steps
     made: list[tuple[Floats, int]] = []
     worth: list[Floats] = [np.zeros(0)]
     for which in range(TOGETHER):
-        piece = ground.piece(TOGETHER * number + which)
-        trials = [recorded(trade, ground, piece, Chance(net, training.weights, np.random.default_rng(
+        episode = environment.episode(TOGETHER * number + which)
+        trials = [recorded(spec, environment, episode, Chance(net, training.weights, np.random.default_rng(
             [training.config.seed, number, which, replay]))) for replay in range(REPLAYS)]
         for own, trial in enumerate(trials):
             times = np.array(trial.recorder.times)

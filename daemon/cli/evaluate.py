@@ -14,7 +14,7 @@ from ._history import JobSource
 from ._store import found, settings, store, uses_models
 
 if TYPE_CHECKING:
-    from ..agents.kinds import Stretch
+    from ..agents.kinds import TraceWindow
     from ..learning.models import ModelStore, StoredModel
     from ..learning.promotion_criteria import PromotionCriteria
     from ..learning.training import TrainingJob
@@ -86,22 +86,22 @@ def _judge(models: ModelStore, model: StoredModel, order: TrainingJob, where: Jo
         begins_s = order.since_s if own and order.since_s is not None else float("inf")
         order = replace(order, since_s=min(begins_s, since_s - WARM_UP_S), until_s=until_s)
     material = read(where, order)
-    stretches = held_out(material, seen_s)
-    tell([*material.notes, *(_other_jobs(where, trained, stretches, seen_s) if own else ())])
-    faithful = fidelity(where, order, stretches[0].since_s)
+    windows = held_out(material, seen_s)
+    tell([*material.notes, *(_other_jobs(where, trained, windows, seen_s) if own else ())])
+    faithful = fidelity(where, order, windows[0].since_s)
     with judging():
-        verdict = examined(models, model, stretches, order.incumbent, seed=order.seed, foreign=not own,
+        verdict = examined(models, model, windows, order.incumbent, seed=order.seed, foreign=not own,
                            terms=terms, fidelity=faithful)
     show_verdict(verdict, style, stated(where.config_file))
 
 
-def _other_jobs(where: JobSource, trained: TrainingJob, stretches: Sequence[Stretch], seen_s: float) -> Iterator[str]:
+def _other_jobs(where: JobSource, trained: TrainingJob, windows: Sequence[TraceWindow], seen_s: float) -> Iterator[str]:
     """Yield that these are not the jobs which the training itself was judged by, where others came to them."""
     until_s = trained.until_s
     if until_s is None:
         return
     later = _ended_later(where, seen_s, until_s) if where.recorded else sum(
-        int((stretch.workload.submit >= until_s).sum()) for stretch in stretches)
+        int((window.workload.submit >= until_s).sum()) for window in windows)
     if later:
         yield (f"these are not the jobs that its training was judged by: {later} of them ended or came after it, so "
                "that the two verdicts may differ")

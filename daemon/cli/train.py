@@ -304,7 +304,7 @@ def _learn(lesson: TrainingRun) -> Event:
 
 def _kept(lesson: TrainingRun, models: ModelStore, interrupted: Event) -> StoredModel:
     """Put the best so far among the models and say so; ends with status 130 when it was interrupted."""
-    from ..agents.lessons import WAY
+    from ..agents.training_loop import WAY
 
     if interrupted.is_set() and not lesson.saved:
         click.echo("interrupted before anything was learned; nothing is kept", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from ..agents.kinds import Kind, Objective
+from ..agents.kinds import AgentKind, Objective
 from ..settings.training import ObjectiveSettings, TrainingSettings
 
 SHORT = {"jct": "jct_mean", "completion": "jct_mean", "slowdown": "slowdown_mean", "wait": "wait_mean",
@@ -16,7 +16,7 @@ class AimError(ValueError):
     """Weights that make no sense; the message says which, and what is possible."""
 
 
-def aimed(told: str | None, settings: TrainingSettings, kind: Kind) -> Objective:
+def aimed(told: str | None, settings: TrainingSettings, kind: AgentKind) -> Objective:
     """Return what a training is after; ``told`` is ``utilization`` or ``utilization=0.7,energy=0.3``."""
     if told is not None:
         return Objective.of(parsed(told, settings.objective.longest_wait))

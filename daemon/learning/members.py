@@ -23,7 +23,7 @@ from pathlib import Path
 
 from ..agents.checkpoint import CARD, CheckpointError, read_card, write, write_card
 from ..agents.kinds import Progress, TrainingConfig, TrainingError, kinds
-from ..agents.lessons import WAY
+from ..agents.training_loop import WAY
 
 BEST = "best"
 ENDED = "ended.json"

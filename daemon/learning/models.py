@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ...storage.records import ModelCard
 from ..agents.checkpoint import CARD, CheckpointError, verify, write_card
-from ..agents.kinds import ALIASES, Trained, kinds, names
+from ..agents.kinds import ALIASES, TrainedPolicy, kinds, names
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.speed import SpeedError
 from ..replay.speed_file import read
@@ -70,7 +70,7 @@ class ModelStore:
             raise ModelError(f"there is no model {name!r} in {self.folder}; `idlewatt models` lists what there is")
         return found
 
-    def load(self, name: str) -> Trained:
+    def load(self, name: str) -> TrainedPolicy:
         """Return a model, ready to decide; ModelError when there is none of this name, or it must not be used."""
         model = self.find(name)
         if model.fault or model.card is None:

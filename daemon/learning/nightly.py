@@ -27,7 +27,7 @@ from ...storage.ledger import Ledger
 from ...storage.promotions import Decision, Promotion, active_model, states
 from ..agents.checkpoint import verify, write
 from ..agents.histories import DAY_S, Material, Split, TooLittle, held_out, recorded, split
-from ..agents.kinds import FAILURES, Stretch, TrainingError
+from ..agents.kinds import FAILURES, TraceWindow, TrainingError
 from ..niceness import give_way
 from ..policies import named
 from ..policies.limits import unfit
@@ -100,34 +100,34 @@ class NightDecisions:
     def _go_on(self, name: str, since_s: float) -> None:
         """Judge an agent on all that has come since its training."""
         try:
-            model, stretches = self.store.find(name), held_out(self.material, since_s)
-            verdict = examined(self.store, model, stretches, self.task.incumbent, fidelity=self.fidelity,
+            model, windows = self.store.find(name), held_out(self.material, since_s)
+            verdict = examined(self.store, model, windows, self.task.incumbent, fidelity=self.fidelity,
                                terms=self.task.terms, seed=int(self.task.now_s // 86400.0))
         except (ModelError, TooLittle) as error:
             self.ledger.decide(Promotion(self.task.now_s, name, Decision.REFUSE, "nightly", str(error)))
             return
-        self.decide(verdict, stretches, since_s, "")
+        self.decide(verdict, windows, since_s, "")
 
     def _heuristics(self, tried: Sequence[tuple[str, float]]) -> None:
         """Judge the heuristics on trial; of several that have earned it the best is made active."""
         terms = replace(self.task.terms, error=error_of_each(TRIALS * len(tried)))
-        verdicts: list[tuple[Verdict, tuple[Stretch, ...], float]] = []
+        verdicts: list[tuple[Verdict, tuple[TraceWindow, ...], float]] = []
         for name, since_s in tried:
             try:
-                stretches = held_out(self.material, since_s)
+                windows = held_out(self.material, since_s)
             except TooLittle:
                 continue
-            if wrong := unfit(name, *(one.workload for one in stretches)):
+            if wrong := unfit(name, *(one.workload for one in windows)):
                 self.ledger.decide(Promotion(self.task.now_s, name, Decision.REFUSE, "nightly", wrong))
                 continue
-            found = judge(named(name), self.task.incumbent, (), stretches, fidelity=self.fidelity, terms=terms)
-            verdicts.append((found, stretches, since_s))
+            found = judge(named(name), self.task.incumbent, (), windows, fidelity=self.fidelity, terms=terms)
+            verdicts.append((found, windows, since_s))
         verdicts.sort(key=lambda one: (one[0].decision is Decision.PROMOTE, -_estimate(one[0])))
-        for number, (verdict, stretches, since_s) in enumerate(verdicts):
+        for number, (verdict, windows, since_s) in enumerate(verdicts):
             another = "another heuristic is better" if number + 1 < len(verdicts) else ""
-            self.decide(verdict, stretches, since_s, another)
+            self.decide(verdict, windows, since_s, another)
 
-    def decide(self, verdict: Verdict, test: Sequence[Stretch], since_s: float | None, waits: str,
+    def decide(self, verdict: Verdict, test: Sequence[TraceWindow], since_s: float | None, waits: str,
                noted: Mapping[str, object] = MappingProxyType({})) -> Promotion:
         """Record what follows from a verdict; with ``since_s`` it is one of the trial that began then.
 
@@ -150,7 +150,7 @@ class NightDecisions:
         self.ledger.decide(taken)
         return taken
 
-    def _stays(self, verdict: Verdict, rival: str, test: Sequence[Stretch]) -> str:
+    def _stays(self, verdict: Verdict, rival: str, test: Sequence[TraceWindow]) -> str:
         """Return why the active one stays there, if it does: a new one must surely be better than it, too.
 
         One that cannot be loaded or replayed does not stay.
@@ -229,10 +229,10 @@ def _trained(task: TrainingTask, store: ModelStore, training_directory: Training
         fidelity = check(reader, parts.until_s, until_s, task.incumbent, speeds)
     training_directory.begin(order)
     start, anew = _start(store, task.agent, parts)
-    lesson = TrainingRun(order, parts, training_directory, start=start)
-    for _ in lesson:
+    training_run = TrainingRun(order, parts, training_directory, start=start)
+    for _ in training_run:
         pass
-    model = lesson.keep(store, task.now_s)
+    model = training_run.keep(store, task.now_s)
     with Ledger.open(task.url) as ledger:
         decision = NightDecisions(ledger, store, task, material, fidelity).decide_all(model, parts)
         tried = agent_on_trial(trials(ledger.decisions(), task.now_s), task.agent)

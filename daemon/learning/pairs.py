@@ -1,6 +1,6 @@
 """Two policies side by side on the same held-out jobs, in blocks of history that share no queue.
 
-Each stretch is replayed to its end, once as nodes are and once with empty ones powered down, which changes no start.
+Each window is replayed to its end, once as nodes are and once with empty ones powered down, which changes no start.
 
 What happens in one block is not the consequence of what happened in another. A day is no such block, for queues run
 over midnight. A block ends at the first moment, a day or more after it began, at which nobody waits under any of the
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..agents.kinds import Stretch
+from ..agents.kinds import TraceWindow
 from ..replay.engine import Policy, Run
 from ..replay.outcome import held_time, times
 from ..replay.power import Occupation, energy, occupation
@@ -41,25 +41,25 @@ POWER_DOWN_S = 1800.0
 class Exam:
     """What everybody replays, and which jobs of it are looked at."""
 
-    stretches: tuple[Stretch, ...]
+    windows: tuple[TraceWindow, ...]
     counted: tuple[Members, ...]
-    """[stretch][job] submitted within the stretch, and able to run at all."""
+    """[window][job] submitted within the window, and able to run at all."""
 
     @classmethod
-    def of(cls, stretches: tuple[Stretch, ...] | list[Stretch]) -> Exam:
-        """Return the exam on these stretches."""
-        return cls(tuple(stretches), tuple(_counted(stretch) for stretch in stretches))
+    def of(cls, windows: tuple[TraceWindow, ...] | list[TraceWindow]) -> Exam:
+        """Return the exam on these windows."""
+        return cls(tuple(windows), tuple(_counted(window) for window in windows))
 
     def column(self, read: Callable[[Workload], object]) -> NDArray[np.generic]:
         """Return one value for each job that counts."""
-        columns = [np.asarray(read(stretch.workload))[counted]
-                   for stretch, counted in zip(self.stretches, self.counted, strict=True)]
+        columns = [np.asarray(read(window.workload))[counted]
+                   for window, counted in zip(self.windows, self.counted, strict=True)]
         return np.concatenate(columns) if columns else np.zeros(0)
 
     @property
     def days(self) -> float:
-        """Return how many days the stretches span, each from its beginning to its last submission."""
-        return float(sum(max(0.0, _until(stretch) - stretch.since_s) for stretch in self.stretches)) / 86400.0
+        """Return how many days the windows span, each from its beginning to its last submission."""
+        return float(sum(max(0.0, _until(window) - window.since_s) for window in self.windows)) / 86400.0
 
     def groups(self) -> Iterator[tuple[str, Members]]:
         """Yield who must not suffer: each partition, and the light, middle and heavy thirds of users by GPU time.
@@ -80,19 +80,19 @@ class Exam:
             yield f"{word} users", (rank * 3 // len(names))[number] == third
 
 
-def _counted(stretch: Stretch) -> Members:
-    possible = np.ones(len(stretch.workload), bool)
-    possible[[rejection.job for rejection in ClusterState.of(stretch.cluster, stretch.workload).rejected]] = False
-    return possible & (stretch.workload.submit >= stretch.since_s)
+def _counted(window: TraceWindow) -> Members:
+    possible = np.ones(len(window.workload), bool)
+    possible[[rejection.job for rejection in ClusterState.of(window.cluster, window.workload).rejected]] = False
+    return possible & (window.workload.submit >= window.since_s)
 
 
-def _until(stretch: Stretch) -> float:
-    return float(stretch.workload.submit.max(initial=stretch.since_s))
+def _until(window: TraceWindow) -> float:
+    return float(window.workload.submit.max(initial=window.since_s))
 
 
 @dataclass(frozen=True)
-class StretchReplay:
-    """What one replay of one stretch leaves for comparisons."""
+class WindowReplay:
+    """What one replay of one window leaves for comparisons."""
 
     start: Floats
     """Of every job, those that only fill the cluster included; NaN for one that never started."""
@@ -124,15 +124,15 @@ class StretchReplay:
 class HeldOutRun:
     """How one policy did on the held-out jobs, rows alike for all policies; NaN where a job did not end."""
 
-    stretch: NDArray[np.int64]
+    window: NDArray[np.int64]
     submit: Floats
     jct: Floats
     wait: Floats
     slowdown: Floats
-    replays: tuple[StretchReplay, ...]
-    """By stretch."""
+    replays: tuple[WindowReplay, ...]
+    """By window."""
     speeds: tuple[SpeedCoverage, ...] = ()
-    """On what the speeds of its jobs rest, by stretch."""
+    """On what the speeds of its jobs rest, by window."""
 
     @property
     def utilization(self) -> float:
@@ -148,37 +148,37 @@ class HeldOutRun:
 
 
 def replayed(policy: Policy, exam: Exam, seed: int, power_down_s: float = POWER_DOWN_S) -> HeldOutRun:
-    """Replay every stretch to its end and return the times of the jobs that count."""
-    parts, replays, covered = [], list[StretchReplay](), list[SpeedCoverage]()
-    for number, (stretch, counted) in enumerate(zip(exam.stretches, exam.counted, strict=True)):
-        done, marks, joules = _metered(stretch, policy, seed)
-        down, _, joules_down = _metered(stretch, policy, seed, power_down_s)
+    """Replay every window to its end and return the times of the jobs that count."""
+    parts, replays, covered = [], list[WindowReplay](), list[SpeedCoverage]()
+    for number, (window, counted) in enumerate(zip(exam.windows, exam.counted, strict=True)):
+        done, marks, joules = _metered(window, policy, seed)
+        down, _, joules_down = _metered(window, policy, seed, power_down_s)
         found = times(done)
-        told = np.full((3, len(stretch.workload)), np.nan)
+        told = np.full((3, len(window.workload)), np.nan)
         told[:, found.jobs] = found.jct, found.wait, found.slowdown
-        parts.append(np.vstack([np.full(int(counted.sum()), number), stretch.workload.submit[counted],
+        parts.append(np.vstack([np.full(int(counted.sum()), number), window.workload.submit[counted],
                                 told[:, counted]]))
-        edges = np.append(np.arange(stretch.since_s, _until(stretch), USE_MARK_S), _until(stretch))
+        edges = np.append(np.arange(window.since_s, _until(window), USE_MARK_S), _until(window))
         held = np.append(0.0, np.cumsum(held_time(done, edges))) if len(edges) > 1 else np.zeros(len(edges))
-        replays.append(StretchReplay(done.start, marks, joules, joules_down, occupation(done), occupation(down),
+        replays.append(WindowReplay(done.start, marks, joules, joules_down, occupation(done), occupation(down),
                                      edges, held,
-                                     float(np.nanmax(done.end, initial=stretch.since_s))))
-        covered.append(coverage(done, stretch.speeds))
+                                     float(np.nanmax(done.end, initial=window.since_s))))
+        covered.append(coverage(done, window.speeds))
     which, submit, jct, wait, slowdown = np.hstack(parts) if parts else np.zeros((5, 0))
     return HeldOutRun(which.astype(np.int64), submit, jct, wait, slowdown, tuple(replays), tuple(covered))
 
 
-def _metered(stretch: Stretch, policy: Policy, seed: int,
+def _metered(window: TraceWindow, policy: Policy, seed: int,
              power_down_s: float = np.inf) -> tuple[Run, Floats, Floats]:
-    """Replay a stretch to its end; return the run, moments of it and the joules drawn from the first one to each."""
-    done, agenda = begun(stretch.cluster, stretch.workload, policy, seed=seed, power_down_s=power_down_s,
-                         speed=stretch.speeds.table_for(policy), resize_s=stretch.resize_s)
-    marks = np.append(np.arange(stretch.since_s, _until(stretch), MARK_S), _until(stretch))
+    """Replay a window to its end; return the run, moments of it and the joules drawn from the first one to each."""
+    done, event_list = begun(window.cluster, window.workload, policy, seed=seed, power_down_s=power_down_s,
+                         speed=window.speeds.table_for(policy), resize_s=window.resize_s)
+    marks = np.append(np.arange(window.since_s, _until(window), MARK_S), _until(window))
     drawn = []
     for mark in marks.tolist() if np.isfinite(marks).all() else ():
-        proceed(done.state, agenda, policy, mark)
-        drawn.append(energy(done, stretch.power, until=max(mark, done.state.now)).total)
-    proceed(done.state, agenda, policy, np.inf)
+        proceed(done.state, event_list, policy, mark)
+        drawn.append(energy(done, window.power, until=max(mark, done.state.now)).total)
+    proceed(done.state, event_list, policy, np.inf)
     return done, marks, np.array(drawn) - (drawn[0] if drawn else 0.0)
 
 
@@ -227,9 +227,9 @@ class Pair:
     ours: HeldOutRun
     theirs: HeldOutRun
     edges: tuple[Floats, ...]
-    """By stretch."""
+    """By window."""
     block: NDArray[np.int64]
-    """Of each job, over all stretches; ``OUTSIDE`` of all."""
+    """Of each job, over all windows; ``OUTSIDE`` of all."""
     blocks: int
 
     @classmethod
@@ -237,11 +237,11 @@ class Pair:
         """Return the pair; jobs that did not end under both are left out."""
         edges, numbers, before = list[Floats](), [np.zeros(0, np.int64)], 0
         ended = np.isfinite(ours.jct) & np.isfinite(theirs.jct)
-        for stretch, mine, other in zip(exam.stretches, ours.replays, theirs.replays, strict=True):
-            submit, number = stretch.workload.submit, len(edges)
-            edges.append(cuts(submit, np.maximum(mine.start, other.start), stretch.since_s,
-                              float(submit.max(initial=stretch.since_s))))
-            which = ours.stretch == number
+        for window, mine, other in zip(exam.windows, ours.replays, theirs.replays, strict=True):
+            submit, number = window.workload.submit, len(edges)
+            edges.append(cuts(submit, np.maximum(mine.start, other.start), window.since_s,
+                              float(submit.max(initial=window.since_s))))
+            which = ours.window == number
             found = block_of(ours.submit[which], edges[-1])
             numbers.append(np.where((found != OUTSIDE) & ended[which], found + before, OUTSIDE))
             before += len(edges[-1]) - 1

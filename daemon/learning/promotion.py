@@ -1,6 +1,6 @@
 """Whether a candidate has earned to be active: paired replays of held-out history, and what must be true of them.
 
-Everybody replays the same stretches. A candidate is compared with the incumbent, which really decided, and an agent
+Everybody replays the same windows. A candidate is compared with the incumbent, which really decided, and an agent
 also with the best of the heuristics: it must beat the one that an operator would have picked. History is cut into
 blocks that share no queue (``pairs.py``); what pairs of blocks prove, at one look and at many, is in ``evidence.py``.
 What chance does (``random-feasible``) and what knowing true run times would (``sjf-oracle``) stand beside every table.
@@ -18,7 +18,7 @@ import numpy as np
 
 from ...storage.promotions import Decision
 from ...storage.records import ModelCard
-from ..agents.kinds import FAILURES, Stretch
+from ..agents.kinds import FAILURES, TraceWindow
 from ..policies import named
 from ..policies.limits import unfit
 from ..replay.engine import Policy
@@ -59,14 +59,14 @@ SELDOM = 0.5
 """Who has jobs in less than this share of the blocks would take years to be sure of."""
 
 
-def judge(candidate: Policy, incumbent: str, heuristics: Sequence[str], stretches: Sequence[Stretch], *,
+def judge(candidate: Policy, incumbent: str, heuristics: Sequence[str], windows: Sequence[TraceWindow], *,
           fidelity: Fidelity | None = None, foreign: bool = False, terms: PromotionCriteria = ASSUMED,
           seed: int = 0) -> Verdict:
-    """Replay held-out stretches under everybody and return the verdict; whatever a replay raises becomes its reason.
+    """Replay held-out windows under everybody and return the verdict; whatever a replay raises becomes its reason.
 
     Beside ``heuristics``, where there are any, stand chance and shortest run first. Of them only those are replayed
     that are candidates on this history: nobody has to beat an oracle.
-    ``stretches`` are in order of time and untouched by training; ``fidelity`` is needed where they are the site's own.
+    ``windows`` are in order of time and untouched by training; ``fidelity`` is needed where they are the site's own.
     ``foreign`` ones are of another history than it was trained on, with a clock of its own.
     """
     card, fault = _looked_at(candidate)
@@ -75,10 +75,10 @@ def judge(candidate: Policy, incumbent: str, heuristics: Sequence[str], stretche
     if fault:
         return replace(empty, reasons=(fault,))
     beside = ALWAYS if heuristics else ()
-    heuristics, barred = _fit(heuristics, stretches)
+    heuristics, barred = _fit(heuristics, windows)
     empty = replace(empty, unfit=barred)
     try:
-        exam = Exam.of(tuple(stretches))
+        exam = Exam.of(tuple(windows))
         others = dict.fromkeys((incumbent, *heuristics, *beside))
         trials = _trials([name for name in others if name != empty.model], exam, terms, seed)
     except FAILURES as error:
@@ -88,7 +88,7 @@ def judge(candidate: Policy, incumbent: str, heuristics: Sequence[str], stretche
         trials = {empty.model: _trial(candidate, exam, terms, seed), **trials}
     except FAILURES as error:
         return replace(empty, reasons=(f"its replay failed: {raised(error)}",))
-    if card.speeds and all(stretch.speeds.flat for stretch in stretches):
+    if card.speeds and all(window.speeds.flat for window in windows):
         return replace(empty, decision=Decision.SHADOW, reasons=(
             f"it was trained with speeds ({card.speeds}), and these replays have none: nothing can be said of it",))
     rivals = [name for name in dict.fromkeys((incumbent, *heuristics)) if name in trials and name != empty.model]
@@ -133,9 +133,9 @@ def raised(error: BaseException) -> str:
         return type(error).__name__
 
 
-def _fit(heuristics: Sequence[str], stretches: Sequence[Stretch]) -> tuple[list[str], dict[str, str]]:
+def _fit(heuristics: Sequence[str], windows: Sequence[TraceWindow]) -> tuple[list[str], dict[str, str]]:
     """Return which heuristics are candidates on a history, and why the others are not."""
-    history = [one.workload for one in stretches]
+    history = [one.workload for one in windows]
     why = {name: unfit(name, *history) for name in heuristics}
     return [name for name, wrong in why.items() if not wrong], {name: wrong for name, wrong in why.items() if wrong}
 
@@ -196,18 +196,18 @@ def _row(name: str, trial: HeldOutRun, trials: Mapping[str, HeldOutRun], empty: 
 
 
 def _makespan_s(trial: HeldOutRun, exam: Exam) -> float:
-    return float(sum(replay.last_end_s - stretch.since_s
-                     for replay, stretch in zip(trial.replays, exam.stretches, strict=True)))
+    return float(sum(replay.last_end_s - window.since_s
+                     for replay, window in zip(trial.replays, exam.windows, strict=True)))
 
 
 def _joules(trial: HeldOutRun, trials: Mapping[str, HeldOutRun], exam: Exam) -> tuple[float, float]:
-    """Return the joules of all stretches, each up to when the last policy was through with it: as it is, and down."""
+    """Return the joules of all windows, each up to when the last policy was through with it: as it is, and down."""
     on = down = 0.0
-    for number, stretch in enumerate(exam.stretches):
+    for number, window in enumerate(exam.windows):
         replay, end = trial.replays[number], max(other.replays[number].spent.until for other in trials.values())
         if np.isfinite(end):
-            on += joules(replay.spent.later(end), stretch.cluster.gpus, stretch.power).total
-            down += joules(replay.spent_down.later(end), stretch.cluster.gpus, stretch.power).total
+            on += joules(replay.spent.later(end), window.cluster.gpus, window.power).total
+            down += joules(replay.spent_down.later(end), window.cluster.gpus, window.power).total
     return on, down
 
 

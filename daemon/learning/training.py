@@ -23,9 +23,9 @@ from ...storage.promotions import Decision, Promotion, states
 from ...storage.records import ModelCard
 from ..agents.checkpoint import CheckpointError, verify, write, write_card
 from ..agents.histories import Split
-from ..agents.kinds import ALIASES, Kind, Objective, Progress, Stretch, TrainingConfig, TrainingError, kinds
-from ..agents.lessons import WAY
+from ..agents.kinds import ALIASES, AgentKind, Objective, Progress, TraceWindow, TrainingConfig, TrainingError, kinds
 from ..agents.tracking import TensorBoard
+from ..agents.training_loop import WAY
 from ..replay.speed_file import text
 from ..settings.flavours import FlavourSettings
 from ..simulator_error import Fidelity
@@ -97,7 +97,7 @@ class NoAgent(TrainingError):
     """There is no agent of that kind."""
 
 
-def kind_of(agent: str) -> Kind:
+def kind_of(agent: str) -> AgentKind:
     """Return a kind of agent; ``NoAgent`` lists those that there are."""
     known, agent = kinds(), ALIASES.get(agent, agent)
     if agent not in known:
@@ -268,14 +268,14 @@ def _told(order: TrainingJob) -> str:
     return order.source if order.cluster is None else f"{order.source} on {order.cluster}"
 
 
-def examined(store: ModelStore, model: StoredModel, stretches: Sequence[Stretch], incumbent: str, *,
+def examined(store: ModelStore, model: StoredModel, windows: Sequence[TraceWindow], incumbent: str, *,
              fidelity: Fidelity | None = None, foreign: bool = False, terms: PromotionCriteria = ASSUMED,
              seed: int = 0) -> Verdict:
     """Judge a model on history that it has not seen, and write on its card what came of it; ModelError as of load.
 
     What came of a ``foreign`` history, another than it was trained on, is not written down.
     """
-    verdict = judge(store.load(model.name), incumbent, HEURISTICS, stretches, fidelity=fidelity, foreign=foreign,
+    verdict = judge(store.load(model.name), incumbent, HEURISTICS, windows, fidelity=fidelity, foreign=foreign,
                     terms=terms, seed=seed)
     if model.card is not None and not foreign:
         learned = {name: worth for name, worth in model.card.metrics.items() if name.startswith(WAY)}

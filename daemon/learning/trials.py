@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ...storage.promotions import Decision, Promotion, states
-from ..agents.kinds import FAILURES, Stretch
+from ..agents.kinds import FAILURES, TraceWindow
 from ..policies import named
 from ..policies.limits import unfit
 from ..replay.outcome import times
@@ -104,13 +104,13 @@ class Prospect:
         return self.ratio is not None and self.ratio < PROMISING
 
 
-def fit(stretches: Sequence[Stretch]) -> tuple[Prospect, ...]:
+def fit(windows: Sequence[TraceWindow]) -> tuple[Prospect, ...]:
     """Return all combinations of heuristics with what speaks against them on this history, without any replay."""
-    history = [one.workload for one in stretches]
+    history = [one.workload for one in windows]
     return tuple(Prospect(name, unfit(name, *history)) for name in COMBINATIONS)
 
 
-def prospects(earlier: Sequence[Stretch], incumbent: str) -> tuple[Prospect, ...]:
+def prospects(earlier: Sequence[TraceWindow], incumbent: str) -> tuple[Prospect, ...]:
     """Return all combinations of heuristics with how they did on earlier history, the best first."""
     exam = Exam.of(tuple(earlier))
     theirs = _jct(incumbent, exam)
@@ -128,7 +128,7 @@ def _looked_at(one: Prospect, exam: Exam, theirs: float, incumbent: str) -> Pros
     return replace(one, ratio=ratio, why=why)
 
 
-def shortlist(earlier: Sequence[Stretch], incumbent: str, most: int = SHORTLIST) -> tuple[str, ...]:
+def shortlist(earlier: Sequence[TraceWindow], incumbent: str, most: int = SHORTLIST) -> tuple[str, ...]:
     """Return the combinations of heuristics that did better than the incumbent on earlier history, the best first."""
     return shortlisted(prospects(earlier, incumbent), most)
 
@@ -141,9 +141,9 @@ def shortlisted(found: Sequence[Prospect], most: int = SHORTLIST) -> tuple[str, 
 def _jct(name: str, exam: Exam) -> float:
     """Return the summed completion time of the jobs that count; infinite where some do not end."""
     total = 0.0
-    for stretch, counted in zip(exam.stretches, exam.counted, strict=True):
+    for window, counted in zip(exam.windows, exam.counted, strict=True):
         try:
-            found = times(stretch.replayed(named(name)))
+            found = times(window.replayed(named(name)))
         except FAILURES:
             return float("inf")
         if counted.sum() > counted[found.jobs].sum():

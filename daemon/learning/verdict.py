@@ -36,7 +36,7 @@ class PolicyFigures:
     utilization: float
     """Mean over partitions of the share of GPU time that jobs held while jobs came, Eq. (5) of the GIST AI-X paper."""
     makespan_s: float
-    """From when jobs count to the last end, summed over stretches."""
+    """From when jobs count to the last end, summed over windows."""
     utilization_ratio: Comparison
     """Over the incumbent's: above 1 is better."""
 
@@ -75,7 +75,7 @@ class Verdict:
     jobs: int = 0
     seed: int = 0
     speeds: tuple[SpeedCoverage, ...] = ()
-    """What the incumbent's replays went by, stretch by stretch."""
+    """What the incumbent's replays went by, window by window."""
     fidelity: Fidelity | None = None
     """How far the incumbent's replay is from what really happened; None where the history is not this site's."""
     terms: PromotionCriteria = ASSUMED

@@ -19,7 +19,7 @@ WITHOUT = {"wfp3": "goes by waits and sizes alone here"}
 
 
 def unfit(policy: str, *history: Workload) -> str:
-    """Return why a policy is no candidate on a history, stretch by stretch; '' when nothing speaks against it."""
+    """Return why a policy is no candidate on a history, window by window; '' when nothing speaks against it."""
     order = parse(policy).order.name
     if parse(policy).order.oracle:
         return f"{order} knows true run times"

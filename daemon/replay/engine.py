@@ -35,7 +35,7 @@ from .arrays import (
 )
 from .cluster import Cluster
 from .compiled import compiled, compiled_without_lock
-from .events import Agenda, advance, agenda_of, next_time
+from .events import EventList, advance, event_list_of, next_time
 from .execution_rate import set_paces
 from .feasibility import ReplayOptions
 from .queue import asked, following, insert, insert_sorted, queue_up, remove, sort_jobs
@@ -164,37 +164,37 @@ def decide(state: State, calls: Calls) -> None:
 
 
 @compiled_without_lock
-def loop(state: State, agenda: Agenda, calls: Calls, until: float) -> float:
+def loop(state: State, event_list: EventList, calls: Calls, until: float) -> float:
     """Run up to a moment; return when something happens next."""
-    while advance(state, agenda, until):
+    while advance(state, event_list, until):
         if is_due(state):
             decide(state, calls)
             book_slot(state)
-    return next_time(state, agenda)
+    return next_time(state, event_list)
 
 
 @compiled_without_lock
-def loop_coupled(state: State, agenda: Agenda, calls: Calls, until: float) -> float:
+def loop_coupled(state: State, event_list: EventList, calls: Calls, until: float) -> float:
     """Run so where speeds depend on neighbours or grants; alone, the possibility would halve the speed."""
-    while advance(state, agenda, until):
+    while advance(state, event_list, until):
         if is_due(state):
             decide(state, calls)
             book_slot(state)
         set_paces(state)
-    return next_time(state, agenda)
+    return next_time(state, event_list)
 
 
-def go_on(state: ClusterState, agenda: Agenda, rules: Rules, until: float) -> None:
+def go_on(state: ClusterState, event_list: EventList, rules: Rules, until: float) -> None:
     """Let everything happen up to a moment under rules that the state was prepared for."""
     arrays, calls = state.arrays, rules.calls_on(state)
     run_until = loop_coupled if arrays.counts[COUPLED] else loop
     if state.calculator is None:
-        state.entrance.enter(run_until, arrays, agenda, calls, until)
+        state.entrance.enter(run_until, arrays, event_list, calls, until)
         return
-    upcoming = next_time.py_func(arrays, agenda)  # type: ignore[attr-defined]
+    upcoming = next_time.py_func(arrays, event_list)  # type: ignore[attr-defined]
     while upcoming <= until and math.isfinite(upcoming):
         holds_until = min(until, state.calculator.update(arrays, upcoming))
-        upcoming = state.entrance.enter(run_until, arrays, agenda, calls, holds_until)
+        upcoming = state.entrance.enter(run_until, arrays, event_list, calls, holds_until)
 
 
 @compiled
@@ -305,11 +305,11 @@ def run(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, 
     state = ClusterState.of(cluster, workload, seed=seed, **terms)
     rules: Rules | None = getattr(policy, "rules", None)
     if rules is None:
-        for _ in stepwise(state, agenda_of(cluster), policy, until):
+        for _ in stepwise(state, event_list_of(cluster), policy, until):
             pass
     else:
         prepare(state, rules)
-        go_on(state, agenda_of(cluster), rules, until)
+        go_on(state, event_list_of(cluster), rules, until)
     return Run(policy.name, seed, cluster, workload, state)
 
 
@@ -326,15 +326,16 @@ def decisions(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int
               **terms: Unpack[ReplayOptions]) -> Iterator[DecisionPoint]:
     """Replay as :func:`run` does, and show every decision; the state is the live one, to look at and not to keep."""
     state = ClusterState.of(cluster, workload, seed=seed, **terms)
-    return stepwise(state, agenda_of(cluster), policy, until)
+    return stepwise(state, event_list_of(cluster), policy, until)
 
 
-def stepwise(state: ClusterState, agenda: Agenda, policy: Policy, until: float = np.inf) -> Iterator[DecisionPoint]:
+def stepwise(state: ClusterState, event_list: EventList, policy: Policy,
+             until: float = np.inf) -> Iterator[DecisionPoint]:
     """Go on from any state, one decision at a time."""
     rules: Rules | None = getattr(policy, "rules", None)
     if rules is not None:
         prepare(state, rules)
-    while _next_instant(state, agenda, until):
+    while _next_instant(state, event_list, until):
         due = is_due(state.arrays)
         if not due:
             actions: Actions = ()
@@ -352,11 +353,11 @@ def stepwise(state: ClusterState, agenda: Agenda, policy: Policy, until: float =
             yield DecisionPoint(state.now, state, actions)
 
 
-def _next_instant(state: ClusterState, agenda: Agenda, until: float) -> bool:
+def _next_instant(state: ClusterState, event_list: EventList, until: float) -> bool:
     """Advance, with the jobs ranked for what happens."""
     if state.calculator is not None:
-        state.calculator.update(state.arrays, next_time(state.arrays, agenda))
-    return bool(advance(state.arrays, agenda, until))
+        state.calculator.update(state.arrays, next_time(state.arrays, event_list))
+    return bool(advance(state.arrays, event_list, until))
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,14 +385,15 @@ def forecast(state: ClusterState, policy: Policy, horizon_s: float = 30 * 86400.
 def followed(state: ClusterState, policy: Policy, horizon_s: float) -> ClusterState:
     """Return the state after a policy was followed for so long and nobody new arrived."""
     ahead = state.copy()
-    agenda = Agenda(np.array([len(state.workload), 0]), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    event_list = EventList(np.array([len(state.workload), 0]), np.zeros(0), np.zeros(0, np.int64),
+                           np.zeros(0, np.int64))
     rules: Rules | None = getattr(policy, "rules", None)
     if rules is None:
         ahead.apply(policy.decide(ahead))
-        for _ in stepwise(ahead, agenda, policy, state.now + horizon_s):
+        for _ in stepwise(ahead, event_list, policy, state.now + horizon_s):
             pass
     else:
         prepare(ahead, rules)
         decide(ahead.arrays, rules.calls_on(ahead))
-        go_on(ahead, agenda, rules, state.now + horizon_s)
+        go_on(ahead, event_list, rules, state.now + horizon_s)
     return ahead

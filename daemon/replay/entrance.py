@@ -15,9 +15,10 @@ class Entrance:
         self._given: tuple[object, object] = (None, None)
         self._calls: object = None
 
-    def enter(self, loop: Callable[..., float], state: object, agenda: object, calls: object, until: float) -> float:
+    def enter(self, loop: Callable[..., float], state: object, event_list: object, calls: object,
+              until: float) -> float:
         """Let the loop run on up to a moment; return when something happens next."""
-        same = loop is self._loop and state is self._given[0] and agenda is self._given[1] and calls == self._calls
+        same = loop is self._loop and state is self._given[0] and event_list is self._given[1] and calls == self._calls
         run_on = only_version(loop) if same else loop
-        self._loop, self._given, self._calls = loop, (state, agenda), calls
-        return run_on(state, agenda, calls, until)
+        self._loop, self._given, self._calls = loop, (state, event_list), calls
+        return run_on(state, event_list, calls, until)

@@ -19,7 +19,7 @@ DOWN, DRAIN, UP = 0, 1, 2
 _KINDS = {"down": DOWN, "drain": DRAIN, "up": UP}
 
 
-class Agenda(NamedTuple):
+class EventList(NamedTuple):
     """What will happen whatever is decided: arrivals by row, node events by time; ``next`` counts those that have."""
 
     next: Longs
@@ -29,45 +29,45 @@ class Agenda(NamedTuple):
     kind: Longs
 
 
-def agenda_of(cluster: Cluster) -> Agenda:
+def event_list_of(cluster: Cluster) -> EventList:
     """Return what will happen to a cluster, before the first of it has."""
     events = cluster.events
-    return Agenda(np.zeros(2, np.int64), np.array([event.time for event in events], np.float64),
+    return EventList(np.zeros(2, np.int64), np.array([event.time for event in events], np.float64),
                   np.array([cluster.index(event.node) for event in events], np.int64),
                   np.array([_KINDS[event.kind] for event in events], np.int64))
 
 
 @compiled
-def next_time(state: State, agenda: Agenda) -> float:
+def next_time(state: State, event_list: EventList) -> float:
     """Return when something happens next; infinite when nothing ever will."""
     time = state.clock[WAKE]
-    while agenda.next[0] < state.jobs.size and state.jobs[agenda.next[0]].status != FUTURE:
-        agenda.next[0] += 1  # rejected: its arrival is no event
-    if agenda.next[0] < state.jobs.size:
-        time = min(time, state.jobs[agenda.next[0]].submit)
-    if agenda.next[1] < agenda.time.size:
-        time = min(time, agenda.time[agenda.next[1]])
+    while event_list.next[0] < state.jobs.size and state.jobs[event_list.next[0]].status != FUTURE:
+        event_list.next[0] += 1  # rejected: its arrival is no event
+    if event_list.next[0] < state.jobs.size:
+        time = min(time, state.jobs[event_list.next[0]].submit)
+    if event_list.next[1] < event_list.time.size:
+        time = min(time, event_list.time[event_list.next[1]])
     if state.counts[RUNNING_JOBS] > 0:
         time = min(time, state.jobs[state.heap[0]].end)
     return time
 
 
 @compiled
-def advance(state: State, agenda: Agenda, until: float) -> bool:
+def advance(state: State, event_list: EventList, until: float) -> bool:
     """Move to the next instant at which something happens and let it happen; False when there is none by ``until``."""
-    now = next_time(state, agenda)
+    now = next_time(state, event_list)
     if now > until or now == np.inf:
         return False
     state.clock[NOW], state.clock[WAKE] = now, np.inf
     while state.counts[RUNNING_JOBS] > 0 and state.jobs[state.heap[0]].end <= now:
         finish(state, state.heap[0])
-    while agenda.next[1] < agenda.time.size and agenda.time[agenda.next[1]] <= now:
-        node_event(state, agenda.node[agenda.next[1]], agenda.kind[agenda.next[1]])
-        agenda.next[1] += 1
-    while agenda.next[0] < state.jobs.size and state.jobs[agenda.next[0]].submit <= now:
-        if state.jobs[agenda.next[0]].status == FUTURE:
-            join(state, agenda.next[0])
-        agenda.next[0] += 1
+    while event_list.next[1] < event_list.time.size and event_list.time[event_list.next[1]] <= now:
+        node_event(state, event_list.node[event_list.next[1]], event_list.kind[event_list.next[1]])
+        event_list.next[1] += 1
+    while event_list.next[0] < state.jobs.size and state.jobs[event_list.next[0]].submit <= now:
+        if state.jobs[event_list.next[0]].status == FUTURE:
+            join(state, event_list.next[0])
+        event_list.next[0] += 1
     return True
 
 

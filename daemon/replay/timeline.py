@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .arrays import CHANGED, WAITING_JOBS, WAKE
 from .cluster import Cluster
 from .engine import Policy, Run, go_on, prepare, stepwise
-from .events import Agenda, agenda_of, next_time
+from .events import EventList, event_list_of, next_time
 from .feasibility import ReplayOptions
 from .outcome import fragmentation
 from .power import Energy, PowerModel, energy, joules, occupation
@@ -58,30 +58,30 @@ class _Mark:
     fragmentation: float
 
 
-def proceed(state: ClusterState, agenda: Agenda, policy: Policy, until: float) -> None:
+def proceed(state: ClusterState, event_list: EventList, policy: Policy, until: float) -> None:
     """Let everything happen up to a moment; the state must have been prepared for the policy's rules."""
     rules: Rules | None = getattr(policy, "rules", None)
     if rules is not None:
-        go_on(state, agenda, rules, until)
+        go_on(state, event_list, rules, until)
         return
-    for _ in stepwise(state, agenda, policy, until):
+    for _ in stepwise(state, event_list, policy, until):
         pass
 
 
 def begun(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0,
-          **terms: Unpack[ReplayOptions]) -> tuple[Run, Agenda]:
+          **terms: Unpack[ReplayOptions]) -> tuple[Run, EventList]:
     """Return a run in which nothing has happened yet, and what is to come; :func:`proceed` goes on from there."""
     state = ClusterState.of(cluster, workload, seed=seed, **terms)
     rules: Rules | None = getattr(policy, "rules", None)
     if rules is not None:
         prepare(state, rules)
-    return Run(policy.name, seed, cluster, workload, state), agenda_of(cluster)
+    return Run(policy.name, seed, cluster, workload, state), event_list_of(cluster)
 
 
 def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: PowerModel, seed: int = 0,
            **terms: Unpack[ReplayOptions]) -> tuple[Run, Timeline]:
     """Replay as :func:`.engine.run` does, to the same digest, and return its timeline beside it."""
-    run, agenda = begun(cluster, workload, policy, seed=seed, **terms)
+    run, event_list = begun(cluster, workload, policy, seed=seed, **terms)
     state = run.state
     known = workload.submit[np.isfinite(workload.submit)]
     first, last = float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
@@ -90,10 +90,10 @@ def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: Power
     step, marks = max(1.0, last - first) / (SAMPLES / 2), [_Mark(first, 0, 0.0, (0.0,) * len(CLASSES), 0, 0.0)]
     # As plain Python it is faster than the way into compiled code, on which all arrays are looked at.
     upcoming_at = next_time.py_func  # type: ignore[attr-defined]
-    while np.isfinite(upcoming_at(state.arrays, agenda)):
+    while np.isfinite(upcoming_at(state.arrays, event_list)):
         until = marks[-1].time + step
-        proceed(state, agenda, policy, until)
-        over = not np.isfinite(upcoming_at(state.arrays, agenda))
+        proceed(state, event_list, policy, until)
+        over = not np.isfinite(upcoming_at(state.arrays, event_list))
         marks.append(_mark(run, model, state.now if over else until))
         if len(marks) > SAMPLES:
             marks, step = marks[::2], 2 * step
@@ -147,16 +147,16 @@ def energies(cluster: Cluster, workload: Workload, policy: Policy, instants: Seq
     state = ClusterState.of(cluster, workload, seed=seed, **terms)
     # An empty cluster draws power before the first job comes.
     state.arrays.meters.changed = np.minimum(state.arrays.meters.changed, instants[0])
-    run, agenda = Run(policy.name, seed, cluster, workload, state), agenda_of(cluster)
+    run, event_list = Run(policy.name, seed, cluster, workload, state), event_list_of(cluster)
     if getattr(policy, "rules", None) is not None:
         prepare(state, policy.rules)  # type: ignore[attr-defined]
     drawn, doors = [], Doors(state, workload, cluster, {change.name for change in reserved})
     for until in instants:
         while reserved and reserved[0].time_s <= until:
-            proceed(state, agenda, policy, np.nextafter(reserved[0].time_s, -np.inf))
+            proceed(state, event_list, policy, np.nextafter(reserved[0].time_s, -np.inf))
             doors.turn([change for change in reserved if change.time_s == reserved[0].time_s])
             reserved = [change for change in reserved if change.time_s > reserved[0].time_s]
-        proceed(state, agenda, policy, until)
+        proceed(state, event_list, policy, until)
         drawn.append(energy(run, model, until=until).total)
     return run, np.array(drawn) - drawn[0]
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "daemon/learning"))
 import numpy as np
 from null_sites import NULLS, key, site
 
-from idlewatt.daemon.agents.kinds import Stretch
+from idlewatt.daemon.agents.kinds import TraceWindow
 from idlewatt.daemon.learning.pairs import Exam, Pair, replayed, sums
 from idlewatt.daemon.policies import named
 
@@ -24,7 +24,7 @@ def energy_history(null, places, size, days, seed):
     """Return the blocks of two draws of a null, each placed in a way of its own; without a null both are FIFO."""
     cluster, work = site(days, load=LOAD, seed=seed, **size)
     keys = [key(null, work, np.random.default_rng([seed, which])) if null in NULLS else work.submit for which in (0, 1)]
-    exams = [Exam.of((Stretch(cluster, replace(work, priority=-one), 0.0),)) for one in keys]
+    exams = [Exam.of((TraceWindow(cluster, replace(work, priority=-one), 0.0),)) for one in keys]
     ours, theirs = (replayed(named(f"priority+{place}+easy"), exam, seed, power_down_s=POWER_DOWN_S)
                     for place, exam in zip(places, exams, strict=True))
     pair = Pair.of(ours, theirs, exams[1])

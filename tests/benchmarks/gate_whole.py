@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "daemon/learning"))
 from gate_years import SIZES
 from null_sites import looking_at_limits, site
 
-from idlewatt.daemon.agents.kinds import Stretch
+from idlewatt.daemon.agents.kinds import TraceWindow
 from idlewatt.daemon.learning.pairs import Exam, Pair, replayed
 from idlewatt.daemon.learning.promotion_criteria import ASSUMED
 from idlewatt.daemon.policies import named
@@ -19,7 +19,7 @@ def conditions(weight, size, days, seed):
     """Return which conditions hold after so many days of an agent that looks at limits."""
     cluster, work = site(days, seed=seed, **SIZES[size])
     agent = replace(work, priority=-looking_at_limits(work, weight))
-    exams = [Exam.of((Stretch(cluster, one, 0.0),)) for one in (agent, work)]
+    exams = [Exam.of((TraceWindow(cluster, one, 0.0),)) for one in (agent, work)]
     ours, theirs = (replayed(named(f"{order}+best-fit+easy"), exam, 0)
                     for order, exam in zip(("priority", "fifo"), exams, strict=True))
     pair, error = Pair.of(ours, theirs, exams[1]), ASSUMED.error

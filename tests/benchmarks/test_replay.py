@@ -40,7 +40,7 @@ def once(workload, rules):
     state = ClusterState.of(CLUSTER, workload)
     engine.prepare(state, rules)
     began = time.process_time()
-    engine.loop(state.arrays, events.agenda_of(CLUSTER), rules.calls, np.inf)
+    engine.loop(state.arrays, events.event_list_of(CLUSTER), rules.calls, np.inf)
     return time.process_time() - began
 
 

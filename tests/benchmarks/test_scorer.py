@@ -25,10 +25,10 @@ def full(busy):
         np.concatenate([np.where(np.arange(busy) % 2, 8, 7), random.choice([1, 2, 4, 8, 16], WAITING)]),
         limit=np.concatenate([random.uniform(1e5, 2e5, busy), random.uniform(600.0, 86400.0, WAITING)]))
     cluster = Cluster.from_spec(f"{NODES}x8")
-    state, agenda = ClusterState.of(cluster, running), events.agenda_of(cluster)
-    events.advance(state.arrays, agenda, np.inf)
+    state, event_list = ClusterState.of(cluster, running), events.event_list_of(cluster)
+    events.advance(state.arrays, event_list, np.inf)
     engine.act(state, named("fifo+best-fit+easy").rules)
-    events.advance(state.arrays, agenda, np.inf)
+    events.advance(state.arrays, event_list, np.inf)
     assert len(state.waiting) == WAITING
     return state
 

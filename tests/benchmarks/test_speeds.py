@@ -50,7 +50,7 @@ def rate(known, policy):
         state = ClusterState.of(CLUSTER, workload, speed=known.table)
         engine.prepare(state, rules)
         began = time.process_time()
-        engine.go_on(state, events.agenda_of(CLUSTER), rules, np.inf)
+        engine.go_on(state, events.event_list_of(CLUSTER), rules, np.inf)
         best = min(best, time.process_time() - began)
     return JOBS / best
 

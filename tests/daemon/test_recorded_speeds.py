@@ -111,9 +111,9 @@ def test_the_counterfactual_reacts_to_the_table(lived, tmp_path):
 def test_training_and_judging_are_given_the_same_speeds(history):
     speeds = site_speeds(history)
     parts = split(recorded(history, SINCE, UNTIL, "the history", speeds))
-    for stretch in (parts.fit(0), *parts.select, *parts.test):
-        assert stretch.speeds is speeds
-        assert set(stretch.workload.application.tolist()) == {1, 2, 3}
+    for window in (parts.fit(0), *parts.select, *parts.test):
+        assert window.speeds is speeds
+        assert set(window.workload.application.tolist()) == {1, 2, 3}
 
 
 def test_a_history_without_speeds_has_flat_ones_and_says_so(tmp_path):

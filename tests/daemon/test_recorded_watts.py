@@ -226,8 +226,8 @@ def of_check(url, history, folder):
 
 def of_verdict(url, history, folder):
     material = recorded(history, SINCE, UNTIL, "the history", watts=site_watts(history))
-    stretch = replace(stretch_of(material), since_s=SINCE)
-    return float(examined(named(POLICY), Exam.of([stretch]), 0).replays[0].joules[-1])
+    window = replace(stretch_of(material), since_s=SINCE)
+    return float(examined(named(POLICY), Exam.of([window]), 0).replays[0].joules[-1])
 
 
 def of_training(url, history, folder):
@@ -236,9 +236,9 @@ def of_training(url, history, folder):
 
 
 def stretch_of(material):
-    from idlewatt.daemon.agents.kinds import Stretch
+    from idlewatt.daemon.agents.kinds import TraceWindow
 
-    return Stretch(material.cluster, material.workload, SINCE, power=material.power)
+    return TraceWindow(material.cluster, material.workload, SINCE, power=material.power)
 
 
 @pytest.mark.parametrize("caller", [of_replay, of_report, of_counterfactual, of_check, of_verdict, of_training])
@@ -269,4 +269,4 @@ def test_a_split_history_hands_its_watts_to_every_stretch():
     work = Workload.of(np.sort(rng.uniform(0, 12 * DAY, 600)), rng.uniform(60, 7200, 600),
                        rng.integers(1, 8, 600), limit=7200.0)
     parts = split(Material("x", Cluster.from_spec("2x8"), work, power=power))
-    assert all(stretch.power is power for stretch in (parts.fit(0), *parts.select, *parts.test))
+    assert all(window.power is power for window in (parts.fit(0), *parts.select, *parts.test))

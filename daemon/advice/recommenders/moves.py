@@ -19,7 +19,7 @@ from ...durations import ago
 from ...settings.recommenders import MovesSettings
 from ...waste.stranded import Need, need, need_now
 from ..kubectl import evict_commands
-from ..migration import MigrationPlan, MigrationPlanner, Mover
+from ..migration import MigrationPlan, MigrationPlanner, MovableJob
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
 
 if TYPE_CHECKING:
@@ -83,14 +83,14 @@ class MoveRecommender:
 
 def _relief(job: Job, plan: MigrationPlan, advice: Recommendation | None, now_s: float) -> Relief:
     return Relief(job.job_id, job.submit_s, job.partition, job.user, now_s, plan.placement,
-                  tuple(_move(mover, home) for mover, home in plan.moves),
-                  sum(mover.holds[0] for mover, _ in plan.moves), advice.expected_start_s if advice else None)
+                  tuple(_move(movable, home) for movable, home in plan.moves),
+                  sum(movable.holds[0] for movable, _ in plan.moves), advice.expected_start_s if advice else None)
 
 
-def _move(mover: Mover, home: str) -> Move:
-    job = mover.job
-    return Move(job.job_id, job.user, mover.holds[0], job.allocations[0].node, home,
-                None if job.start_s is None else mover.ran_s,
+def _move(movable: MovableJob, home: str) -> Move:
+    job = movable.job
+    return Move(job.job_id, job.user, movable.holds[0], job.allocations[0].node, home,
+                None if job.start_s is None else movable.ran_s,
                 evict_commands(job.steering) if job.steering is not None else "")
 
 

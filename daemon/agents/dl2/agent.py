@@ -19,9 +19,9 @@ from ...replay.compiled import compiled_apart
 from ...replay.state import Action, Actions, ClusterState, Resize
 from .. import checkpoint
 from ..doubts import STRANGE, groups_of, outside, strange_jobs, strange_share, wrong_size
+from ..free_resources import FreeResources
 from ..kinds import Objective
 from ..observation import Observation, observe, of_application
-from ..room import Room
 from .network import INPUTS, NET, OF_STEP, Sizing, Steps
 
 Choose = Callable[[float, Floats], int]
@@ -54,7 +54,7 @@ class DL2:
         """Return what to start, and on how many GPUs, and whose size to change; the state stays as it is."""
         if not len(state.waiting) and not _elastic(state):
             return ()
-        return list(Desk(observe(state), self.longest_wait_s).actions(self._choose))
+        return list(SchedulingRound(observe(state), self.longest_wait_s).actions(self._choose))
 
     def doubt(self, state: ClusterState) -> str | None:
         """Return why its word should not be taken in this state; None when nothing speaks against it."""
@@ -67,16 +67,16 @@ class DL2:
 
     def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
         """Return what other sizes of a waiting job would bring, as far as that is known, the fastest first."""
-        desk = Desk(observe(state), self.longest_wait_s)
-        at = np.flatnonzero(desk.sizing.waits & (desk.sizing.rows == job))
-        return tuple(desk.told(int(at[0])))[:MOST_REASONS] if len(at) else ()
+        scheduling_round = SchedulingRound(observe(state), self.longest_wait_s)
+        at = np.flatnonzero(scheduling_round.sizing.waits & (scheduling_round.sizing.rows == job))
+        return tuple(scheduling_round.told(int(at[0])))[:MOST_REASONS] if len(at) else ()
 
     def _best(self, now: float, rows: Floats) -> int:
         return int(NET.scores(self.weights, rows).argmax())
 
     def _outside(self, state: ClusterState) -> NDArray[np.bool_]:
-        desk = Desk(observe(state), self.longest_wait_s)
-        return outside(self.card, INPUTS[:OF_STEP], desk.starts())
+        scheduling_round = SchedulingRound(observe(state), self.longest_wait_s)
+        return outside(self.card, INPUTS[:OF_STEP], scheduling_round.starts())
 
 
 class SizeLimits(NamedTuple):
@@ -106,7 +106,7 @@ def _changeable(limits: SizeLimits, free: Longs, given: Longs, way: Longs, found
     return count
 
 
-class Desk:
+class SchedulingRound:
     """One moment as the agent sees it, while sizes are given step by step."""
 
     def __init__(self, seen: Observation, longest_wait_s: float) -> None:
@@ -121,7 +121,8 @@ class Desk:
         nodes, pools = seen.nodes, seen.eligible.astype(np.int64)
         self._free = pools @ (nodes.free[:, 0] * nodes.open)
         self._shared = (pools @ pools.T) > 0
-        self._limits = SizeLimits(self.sizing.least, self.sizing.most, self.sizing.waits, self.sizing.asks[:, 0].copy())
+        self._limits = SizeLimits(self.sizing.least, self.sizing.most, self.sizing.waits,
+                                  self.sizing.demands[:, 0].copy())
         self._way = np.zeros(len(self.given), np.int64)
         """Which way a job's size has gone: nobody gives and takes back within a decision."""
 
@@ -179,7 +180,7 @@ class Desk:
         self._way[job], self.given[job] = np.sign(more), gpus
 
     def _pool(self, job: int) -> int:
-        return int(self.sizing.asks[job, 0])
+        return int(self.sizing.demands[job, 0])
 
     def _carried_out(self) -> Iterator[Action]:
         """Yield the actions: who shrinks first, then who starts, then who grows; who finds no room stays as it is."""
@@ -189,11 +190,13 @@ class Desk:
         sizes = [(job, size) for job in order.tolist() for size in self._sizes(job)]
         if not sizes:
             return
-        room, done = Room(self._seen, np.array([self.sizing.ask(job, size) for job, size in sizes])), set[int]()
-        for kind, (job, _) in zip(room.kind.tolist(), sizes, strict=True):
+        demands, done = np.array([self.sizing.demand(job, size) for job, size in sizes]), set[int]()
+        resources = FreeResources(self._seen, demands)
+        for kind, (job, _) in zip(resources.kind.tolist(), sizes, strict=True):
             if job in done:
                 continue
-            action = self._started(room, kind, job) if self.sizing.waits[job] else self._resized(room, kind, job)
+            decided = self._started if self.sizing.waits[job] else self._resized
+            action = decided(resources, kind, job)
             if action is not None:
                 done.add(job)
                 yield action
@@ -206,20 +209,20 @@ class Desk:
             size = max(least, size // 2)
             yield size
 
-    def _started(self, room: Room, kind: int, job: int) -> Action | None:
-        spot = room.spot(kind)
-        return None if spot is None else room.take(kind, spot, int(self.sizing.rows[job]))
+    def _started(self, resources: FreeResources, kind: int, job: int) -> Action | None:
+        placement = resources.placement(kind)
+        return None if placement is None else resources.take(kind, placement, int(self.sizing.rows[job]))
 
-    def _resized(self, room: Room, kind: int, job: int) -> Action | None:
+    def _resized(self, resources: FreeResources, kind: int, job: int) -> Action | None:
         which = self._running[job - int(self.sizing.waits.sum())]
         shares = self._seen.running.shares
         own = shares[shares[:, 0] == which, 1:]
-        room.give_back(own)
-        spot = room.spot(kind)
-        if spot is None:
-            room.hold(own)
+        resources.give_back(own)
+        placement = resources.placement(kind)
+        if placement is None:
+            resources.hold(own)
             return None
-        start = room.take(kind, spot, int(self.sizing.rows[job]))
+        start = resources.take(kind, placement, int(self.sizing.rows[job]))
         return Resize(start.job, start.nodes, start.gpus)
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from ...replay.arrays import Floats, Longs, Masks
 from ...replay.compiled import compiled, compiled_apart
-from ..asks import CHUNK, CHUNKS, CPUS, MEMORY, REST, RESTS
 from ..choice import Net
+from ..demands import CHUNK, CHUNKS, CPUS, MEMORY, REST, RESTS
 from ..observation import Observation, of_application
 from ..placing import LEAF
 
@@ -40,7 +40,7 @@ class Sizing:
     rows: NDArray[np.intp]
     """Of the state."""
     waits: Masks
-    asks: Longs
+    demands: Longs
     asked: Longs
     least: Longs
     most: Longs
@@ -60,16 +60,16 @@ class Sizing:
         asked = np.concatenate([one.gpus[waiting], two.asked[running]])
         columns = [np.concatenate([getattr(one, name)[waiting], getattr(two, name)[running]])
                    for name in ("rows", "asks", "minimum", "maximum", "widest", "application")]
-        rows, asks, least, most, widest, application = columns
+        rows, demands, least, most, widest, application = columns
         held = np.concatenate([np.zeros(len(waiting), np.int64), two.gpus[running]])
         left = np.concatenate([one.guess[waiting], two.left[running]])
         wait = np.concatenate([np.maximum(0.0, seen.now - one.submit[waiting]), np.zeros(len(running))])
         waits = np.arange(len(rows)) < len(waiting)
         # Of whom no curve is known nobody can tell what another size is worth.
-        found = cls(rows, waits, asks, asked, np.where(known, least, asked), np.where(known, most, asked), widest,
+        found = cls(rows, waits, demands, asked, np.where(known, least, asked), np.where(known, most, asked), widest,
                     application, held, left, wait)
         speed = found.speeds(seen, np.where(waits, asked, held)) / found.speeds(seen, asked)
-        return cls(rows, waits, asks, asked, found.least, found.most, widest, application, held, left * speed, wait)
+        return cls(rows, waits, demands, asked, found.least, found.most, widest, application, held, left * speed, wait)
 
     def speeds(self, seen: Observation, gpus: Longs) -> Floats:
         """Return what is known of the speed of each job on so many GPUs, on one node if they fit there."""
@@ -78,17 +78,17 @@ class Sizing:
         apart = of_application(seen.known.spread, self.application)[:, LEAF]
         return np.asarray(np.maximum(speed, 1e-9) * np.where(gpus > self.widest, apart, 1.0))
 
-    def ask(self, job: int, gpus: int) -> Longs:
+    def demand(self, job: int, gpus: int) -> Longs:
         """Return what a job asks for on so many GPUs: as it is, or in full nodes and one for the rest."""
-        ask: Longs = self.asks[job].copy()
+        demand: Longs = self.demands[job].copy()
         if gpus == self.asked[job]:
-            return ask
-        chunk, before = min(gpus, int(self.widest[job])), max(1, int(ask[CHUNK]))
+            return demand
+        chunk, before = min(gpus, int(self.widest[job])), max(1, int(demand[CHUNK]))
         for what in (CPUS, MEMORY):
-            ask[what] = -(-ask[what] * chunk // before)
-        ask[CHUNK], ask[CHUNKS], ask[REST] = chunk, gpus // chunk, gpus % chunk
-        ask[RESTS] = int(gpus % chunk > 0)
-        return ask
+            demand[what] = -(-demand[what] * chunk // before)
+        demand[CHUNK], demand[CHUNKS], demand[REST] = chunk, gpus // chunk, gpus % chunk
+        demand[RESTS] = int(gpus % chunk > 0)
+        return demand
 
 
 def sizes_known(seen: Observation, application: Longs) -> Masks:

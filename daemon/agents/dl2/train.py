@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...replay.arrays import Floats
-from ..kinds import Progress, Stretch, TrainingConfig
+from ..kinds import Progress, TraceWindow, TrainingConfig
 from ..observation import of_application
-from ..policy_gradient import Trade
+from ..policy_gradient import PolicyGradientSpec
 from ..policy_gradient import train as learn
 from .agent import DL2, load, save, schema
 from .network import BELOW, GAIN, GROWS, INPUTS, LEFT, NEED, NET, OF_STEP, SHRINKS, STARTS, STOPS, WAITED
@@ -54,20 +54,20 @@ def _chosen(rows: Floats, rank: Floats) -> int:
     return int(np.where(rows[:, STOPS] == 1.0, NEVER / 2, rank).argmax())
 
 
-def all_rigid(stretch: Stretch) -> str | None:
-    """Return why nothing can be learned from a stretch: no job may have another size with a speed that is known."""
-    work = stretch.workload
-    known = (of_application(stretch.speeds.table.size, work.application.astype(np.int64))[:, 1:] != 1.0).any(axis=1)
+def all_rigid(window: TraceWindow) -> str | None:
+    """Return why nothing can be learned from a window: no job may have another size with a speed that is known."""
+    work = window.workload
+    known = (of_application(window.speeds.table.size, work.application.astype(np.int64))[:, 1:] != 1.0).any(axis=1)
     if ((work.minimum < work.maximum) & known).any():
         return None
     return ("no job here may have another number of GPUs than it asks for with a speed that is known, which is what "
             "dl2 decides on; it needs jobs that came in several sizes, and speeds by size")
 
 
-TRADE = Trade("dl2", NET, schema(), INPUTS[:OF_STEP], RULES, DL2, save, all_rigid)
+SPEC = PolicyGradientSpec("dl2", NET, schema(), INPUTS[:OF_STEP], RULES, DL2, save, all_rigid)
 
 
 def train(config: TrainingConfig) -> Iterator[Progress]:
     """Train and yield how far it has come; ``TrainingError`` where nothing can be learned."""
     start = None if config.start is None else load(config.start).weights
-    return learn(TRADE, config, start)
+    return learn(SPEC, config, start)

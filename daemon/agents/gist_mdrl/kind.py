@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..kinds import Kind, Objective, Progress, TrainingConfig, TrainingError, register
+from ..kinds import AgentKind, Objective, Progress, TrainingConfig, TrainingError, register
 from .live import load
 
 # Its rewards are utilisation; completion time decides between agents that have as much of it.
@@ -18,5 +18,5 @@ def _train(config: TrainingConfig) -> Iterator[Progress]:
     return train(config)
 
 
-KIND = register(Kind("gist_mdrl", _train, load, torch=True, objective=Objective(
+KIND = register(AgentKind("gist_mdrl", _train, load, torch=True, objective=Objective(
     jct_mean=0.1, slowdown_mean=0.0, wait_p99=0.0, utilization=0.9)))

@@ -22,12 +22,12 @@ from ...replay.state import Action, Actions, ClusterState, Start
 from .. import checkpoint
 from ..checkpoint import WEIGHTS, CheckpointError
 from ..doubts import LARGER, SMALLER
+from ..free_resources import somebody_fits
 from ..kinds import Objective
 from ..observation import observe
-from ..room import somebody_fits
 from .agent import IMPROVED, GistAgent
-from .desk import Desk, line_of
 from .environment import GpuPartition, demand
+from .scheduling_round import SchedulingRound, line_of
 from .site import MOST_FLAVOURS, MOST_SERVERS, flavors_of, misfit, partition_of, queues_of, servers_of, sizes_of
 
 SERVING = replace(IMPROVED, paid_at_end=False, keeps_best=False)
@@ -65,7 +65,7 @@ class GistPolicy:
         for name, agent in self.agents.items() if self.mode == "listened" else ():
             if unlike(state, name, agent.partition) is None:
                 queues = queues_of(state.cluster, state.workload, name)
-                starts += Desk(state, seen, agent, line_of(state, seen, queues, self.longest_wait_s)).starts(
+                starts += SchedulingRound(state, seen, agent, line_of(state, seen, queues, self.longest_wait_s)).starts(
                     self.longest_wait_s)
                 served.update(queues)
         queue = state.arrays.jobs.view(np.ndarray)["queue"][seen.waiting.rows]
@@ -108,7 +108,7 @@ class GistPolicy:
         if self.mode != "listened":
             return (f"the agents did no better on later days than {self.fallback}, which decides",)
         seen = observe(state)
-        return Desk(state, seen, agent, np.flatnonzero(seen.waiting.rows == job)).reasons(0)
+        return SchedulingRound(state, seen, agent, np.flatnonzero(seen.waiting.rows == job)).reasons(0)
 
 
 def unlike(state: ClusterState, name: str, trained: GpuPartition) -> str | None:

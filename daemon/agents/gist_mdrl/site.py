@@ -1,8 +1,8 @@
 """How an agent sees the partitions of a cluster, and the flavours that a history's jobs come in.
 
 The paper's agent has an action for each flavour and server, so it is made for few equal servers and few sizes of jobs.
-Of many servers it therefore looks at a shortlist (``desk.py``), and learns on as few: the smallest, the largest, and
-evenly between. A smaller server is to it a larger one that is partly taken.
+Of many servers it therefore looks at a shortlist (``scheduling_round.py``), and learns on as few: the smallest, the
+largest, and evenly between. A smaller server is to it a larger one that is partly taken.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...replay.cluster import Cluster
 from ...replay.state import ClusterState
 from ...replay.workload import Workload
 from ...settings.flavours import FlavourSettings
-from ..kinds import Stretch
+from ..kinds import TraceWindow
 from .environment import Arrival, GpuPartition, Resources
 
 MOST_SERVERS = 16
@@ -91,16 +91,16 @@ def looked_at(servers: int) -> NDArray[np.intp]:
     return np.linspace(0, servers - 1, min(servers, MOST_SERVERS)).round().astype(np.intp)
 
 
-def forms(stretch: Stretch, configured: Sequence[FlavourSettings] = ()) -> tuple[dict[str, GpuPartition], dict[str,
+def forms(window: TraceWindow, configured: Sequence[FlavourSettings] = ()) -> tuple[dict[str, GpuPartition], dict[str,
                                                                                                                str]]:
     """Return the partitions that fit, with their flavours, and for each of the others why it does not."""
-    state = ClusterState.of(stretch.cluster, stretch.workload)
+    state = ClusterState.of(window.cluster, window.workload)
     fitting: dict[str, GpuPartition] = {}
     reasons: dict[str, str] = {}
-    for name in stretch.cluster.partitions:
+    for name in window.cluster.partitions:
         jobs = single_server(state, name)
-        why = misfit(stretch.cluster, name) or _too_few(jobs)
-        found = None if why else form(stretch.cluster, name, jobs, meant(stretch.cluster, name, configured))
+        why = misfit(window.cluster, name) or _too_few(jobs)
+        found = None if why else form(window.cluster, name, jobs, meant(window.cluster, name, configured))
         if found is not None and len(found.flavors) < 2:
             why = _one_flavour(name, configured)
         if why or found is None:
@@ -213,9 +213,9 @@ def flavors_of(partition: GpuPartition, gpus: Longs, limit_s: Floats) -> NDArray
 
 
 class Episodes:
-    """Draws pieces of stretches as episodes: jobs that followed each other, in their sizes and real run times."""
+    """Draws episodes from trace windows: jobs that followed each other, in their sizes and real run times."""
 
-    STRETCHES = 16
+    WINDOWS = 16
     DEMAND = 1.5
     """What an episode's jobs ask for, as a multiple of the partition; the paper's ask for 1.17 on average."""
     FEWEST, MOST = 4, 48

@@ -1,4 +1,4 @@
-"""Training on a site: pieces of its history as episodes, an agent per partition; later history picks the best."""
+"""Training on a site: episodes from its history, an agent per partition; later history picks the best."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...policies import named
 from ...replay.engine import Policy, run
 from ...replay.state import ClusterState
 from ..checkpoint import CheckpointError, write
-from ..kinds import Figures, Progress, Stretch, TrainingConfig, TrainingError, figures
+from ..kinds import Figures, Progress, TraceWindow, TrainingConfig, TrainingError, figures
 from . import live
 from .agent import GistAgent, Hyperparameters
 from .environment import GpuPartition
@@ -47,7 +47,7 @@ class School:
     config: TrainingConfig
     trainings: Mapping[str, PartitionTraining]
     incumbent: Sequence[Figures]
-    """On each stretch of ``select``."""
+    """On each window of ``select``."""
     spent_s: float = 0.0
     best: float | None = None
     floor: float | None = None
@@ -102,7 +102,7 @@ class School:
         card = ModelCard("gist_mdrl", "0", time.time(), self.config.seed, version("idlewatt"), "", "", kind="gist_mdrl")
         agents = {name: training.agent for name, training in self.trainings.items()}
         policy = GistPolicy(agents, card, self.config.objective.longest_wait_s, mode)
-        found = [_replayed(policy, stretch, self.config) for stretch in self.config.select]
+        found = [_replayed(policy, window, self.config) for window in self.config.select]
         worth = float(np.mean([one.relative(before, self.config.objective)
                                for one, before in zip(found, self.incumbent, strict=True)]))
         used = float(np.mean([one.utilization for one in found]))
@@ -149,15 +149,15 @@ def train(config: TrainingConfig) -> Iterator[Progress]:
         log.warning("partition %s gets no agent, a heuristic decides there: %s", name, why)
     _tell_unnamed(config, first, fitting)
     config.folder.mkdir(parents=True, exist_ok=True)
-    stretches = [config.fit(number) for number in range(Episodes.STRETCHES)]
+    windows = [config.fit(number) for number in range(Episodes.WINDOWS)]
     try:
         before = live.load(config.start).agents if config.start is not None else {}
-        trainings = {name: _training(config, partition, number, stretches, before.get(name))
+        trainings = {name: _training(config, partition, number, windows, before.get(name))
                      for number, (name, partition) in enumerate(fitting.items())}
     except RuntimeError as error:  # no such device
         raise TrainingError(str(error)) from error
-    school = School(config, trainings, [_replayed(named(config.incumbent), stretch, config)
-                                        for stretch in config.select])
+    school = School(config, trainings, [_replayed(named(config.incumbent), window, config)
+                                        for window in config.select])
     school.resume()
     try:
         while True:
@@ -168,10 +168,10 @@ def train(config: TrainingConfig) -> Iterator[Progress]:
         raise TrainingError(str(error)) from error
 
 
-def _training(config: TrainingConfig, partition: GpuPartition, number: int, stretches: Sequence[Stretch],
+def _training(config: TrainingConfig, partition: GpuPartition, number: int, windows: Sequence[TraceWindow],
               before: GistAgent | None) -> PartitionTraining:
-    jobs = {index: single_server(ClusterState.of(stretch.cluster, stretch.workload), partition.name)
-            for index, stretch in enumerate(stretches)}
+    jobs = {index: single_server(ClusterState.of(window.cluster, window.workload), partition.name)
+            for index, window in enumerate(windows)}
     alike = before is not None and _shape(before) == _shape(GistAgent(partition, SERVING, VALUES))
     training = PartitionTraining(partition, SERVING, TUNING if alike else VALUES, seed=1000 * config.seed + number,
                                  device=config.device, draw=Episodes(partition, jobs))
@@ -188,9 +188,9 @@ def _shape(agent: GistAgent) -> object:
     return agent.eyes.names, agent.shape
 
 
-def _refuse_impossible(config: TrainingConfig, stretch: Stretch) -> None:
+def _refuse_impossible(config: TrainingConfig, window: TraceWindow) -> None:
     """Raise ``TrainingError`` for flavours that no partition of this cluster can hold."""
-    cluster = stretch.cluster
+    cluster = window.cluster
     nodes = [Node(name, tuple(partition for partition, mine in cluster.partitions.items() if mine[number]),
                   int(cluster.gpus[number]), cluster.model[number]) for number, name in enumerate(cluster.names)]
     wrong = impossible(config.flavours, nodes)
@@ -199,9 +199,9 @@ def _refuse_impossible(config: TrainingConfig, stretch: Stretch) -> None:
         raise TrainingError("; ".join(f"flavours[{names.index(name)}] ({name}): {why}" for name, why in wrong.items()))
 
 
-def _tell_unnamed(config: TrainingConfig, stretch: Stretch, fitting: Mapping[str, GpuPartition]) -> None:
+def _tell_unnamed(config: TrainingConfig, window: TraceWindow, fitting: Mapping[str, GpuPartition]) -> None:
     """Log how many jobs are of no configured flavour: those that are too long count as the longest of their size."""
-    state = ClusterState.of(stretch.cluster, stretch.workload)
+    state = ClusterState.of(window.cluster, window.workload)
     book = FlavourBook([one for one in config.flavours if not one.gpu_model])
     for name in fitting if book.configured else ():
         jobs = single_server(state, name)
@@ -213,6 +213,6 @@ def _tell_unnamed(config: TrainingConfig, stretch: Stretch, fitting: Mapping[str
                         len(asked), name, book.why_none(none[0]))
 
 
-def _replayed(policy: Policy, stretch: Stretch, config: TrainingConfig) -> Figures:
-    outcome = run(stretch.cluster, stretch.workload, policy, speed=stretch.speeds.table)
-    return figures(outcome, stretch.since_s, watts=config.objective.watts(stretch))
+def _replayed(policy: Policy, window: TraceWindow, config: TrainingConfig) -> Figures:
+    outcome = run(window.cluster, window.workload, policy, speed=window.speeds.table)
+    return figures(outcome, window.since_s, watts=config.objective.watts(window))

@@ -17,15 +17,15 @@ from ...replay.arrays import Floats, Longs
 from ...replay.speed import SpeedTable
 from ...replay.state import Actions, ClusterState
 from .. import checkpoint
-from ..asks import CHUNK, CPUS, MEMORY
+from ..demands import CHUNK, CPUS, MEMORY
 from ..doubts import STRANGE, groups_of, outside, strange_jobs, strange_share, wrong_size
+from ..free_resources import somebody_fits
 from ..kinds import Objective
 from ..observation import grants_known, looked_at, observe
-from ..room import somebody_fits
 from . import graph
-from .desk import Decide, Desk, Joint, job_inputs
 from .levels import LEVELS, Needs
 from .network import ACTION_INPUTS, NODE_INPUTS, OF_JOB, ORDER, SHAPES, SIZE, NodeWeights, rated, unpacked
+from .scheduling_round import Decide, Joint, SchedulingRound, job_inputs
 
 GB = 1e9
 
@@ -57,8 +57,8 @@ class Maifs:
         """Return what to start now, and with what; the state stays as it is."""
         if not somebody_fits(state):
             return ()
-        desk = Desk(observe(state), self._used(state.known), self._order, self.longest_wait_s)
-        return list(desk.starts(self._decide))
+        scheduling_round = SchedulingRound(observe(state), self._used(state.known), self._order, self.longest_wait_s)
+        return list(scheduling_round.starts(self._decide))
 
     def settled(self, joint: Joint, noise: Floats | None = None) -> Longs:
         """Return the joint action that nodes settle on; ``noise`` [agent, action] on the utilities makes them try."""
@@ -87,13 +87,13 @@ class Maifs:
         at = np.flatnonzero(seen.waiting.rows == job)
         if not len(at):
             return ()
-        ask, application = seen.waiting.asks[int(at[0])], seen.waiting.application[at]
+        demand, application = seen.waiting.demands[int(at[0])], seen.waiting.application[at]
         cpus, memory = (float(used[0]) for used in self._used(state.known).told(application))
-        gpus, said = max(1, int(ask[CHUNK])), []
-        if np.isfinite(cpus) and ask[CPUS] > 0:
-            said.append(f"it asks for {ask[CPUS] / gpus:.3g} CPUs for each GPU, and its like use {cpus:.3g}")
-        if np.isfinite(memory) and ask[MEMORY] > 0:
-            said.append(f"it asks for {ask[MEMORY] / gpus / GB:.3g} GB for each GPU, and its like use "
+        gpus, said = max(1, int(demand[CHUNK])), []
+        if np.isfinite(cpus) and demand[CPUS] > 0:
+            said.append(f"it asks for {demand[CPUS] / gpus:.3g} CPUs for each GPU, and its like use {cpus:.3g}")
+        if np.isfinite(memory) and demand[MEMORY] > 0:
+            said.append(f"it asks for {demand[MEMORY] / gpus / GB:.3g} GB for each GPU, and its like use "
                         f"{memory / GB:.3g}")
         return tuple(said)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..kinds import Kind, Progress, TrainingConfig, TrainingError, register
+from ..kinds import AgentKind, Progress, TrainingConfig, TrainingError, register
 from .agent import load
 
 
@@ -16,4 +16,4 @@ def _train(config: TrainingConfig) -> Iterator[Progress]:
     return train(config)
 
 
-KIND = register(Kind("maifs", _train, load))
+KIND = register(AgentKind("maifs", _train, load))

@@ -13,7 +13,7 @@ import numpy as np
 from ...replay.arrays import Floats, Longs, Masks
 from ...replay.execution_rate import SLOWEST
 from ...replay.speed import SpeedTable
-from ..asks import CHUNK, CPUS, MEMORY, WHOLE
+from ..demands import CHUNK, CPUS, MEMORY, WHOLE
 from ..observation import of_application
 
 LEVELS = ("lean", "asked", "ample")
@@ -53,26 +53,26 @@ def _least(speed: Floats) -> Floats:
     return np.where((speed != speed[:, :1]).any(axis=1), enough.argmax(axis=1).astype(np.float64), np.nan)
 
 
-def asks_at(asks: Longs, needs: Needs, application: Longs) -> tuple[Longs, Masks]:
+def demands_at(demands: Longs, needs: Needs, application: Longs) -> tuple[Longs, Masks]:
     """Return [job, level, ...] what jobs would ask for at each level, and [job, level] which levels there are.
 
     A job without GPUs, or with whole nodes, has what it asked for.
     """
-    found = np.repeat(asks[:, None, :], len(LEVELS), axis=1)
-    chunk = np.maximum(1, asks[:, CHUNK])
+    found = np.repeat(demands[:, None, :], len(LEVELS), axis=1)
+    chunk = np.maximum(1, demands[:, CHUNK])
     used = [np.nan_to_num(amount) for amount in needs.told(application)]
-    fungible = (asks[:, CHUNK] > 0) & (asks[:, WHOLE] == 0)
-    by_cpus, by_memory = (fungible & np.isfinite(amount) & (asks[:, what] > 0)
+    fungible = (demands[:, CHUNK] > 0) & (demands[:, WHOLE] == 0)
+    by_cpus, by_memory = (fungible & np.isfinite(amount) & (demands[:, what] > 0)
                           for what, amount in zip((CPUS, MEMORY), needs.told(application), strict=True))
-    cpus = np.where(by_cpus, _with_headroom(asks[:, CPUS], used[0], chunk, 1), asks[:, CPUS])
-    bytes_ = np.where(by_memory, _with_headroom(asks[:, MEMORY], used[1], chunk, MIB), asks[:, MEMORY])
+    cpus = np.where(by_cpus, _with_headroom(demands[:, CPUS], used[0], chunk, 1), demands[:, CPUS])
+    bytes_ = np.where(by_memory, _with_headroom(demands[:, MEMORY], used[1], chunk, MIB), demands[:, MEMORY])
     lean = np.maximum(1, np.ceil(used[0] * LEAN_SHARE)).astype(np.int64) * chunk
     found[:, AMPLE, CPUS], found[:, AMPLE, MEMORY] = cpus, bytes_
-    found[:, LEAN, CPUS] = np.where(by_cpus, np.minimum(lean, asks[:, CPUS]), asks[:, CPUS])
-    found[:, LEAN, MEMORY] = np.minimum(bytes_, asks[:, MEMORY])
-    there = np.ones((len(asks), len(LEVELS)), bool)
-    there[:, AMPLE] = (found[:, AMPLE] != asks).any(axis=1)
-    there[:, LEAN] = found[:, LEAN, CPUS] < np.minimum(asks[:, CPUS], cpus)
+    found[:, LEAN, CPUS] = np.where(by_cpus, np.minimum(lean, demands[:, CPUS]), demands[:, CPUS])
+    found[:, LEAN, MEMORY] = np.minimum(bytes_, demands[:, MEMORY])
+    there = np.ones((len(demands), len(LEVELS)), bool)
+    there[:, AMPLE] = (found[:, AMPLE] != demands).any(axis=1)
+    there[:, LEAN] = found[:, LEAN, CPUS] < np.minimum(demands[:, CPUS], cpus)
     return found, there
 
 
@@ -82,13 +82,13 @@ def _with_headroom(asked: Longs, used: Floats, chunk: Longs, unit: int) -> Longs
     return np.where(used * chunk <= asked, np.minimum(wanted, asked), wanted)
 
 
-def speeds_at(known: SpeedTable, application: Longs, asks: Longs) -> Floats:
+def speeds_at(known: SpeedTable, application: Longs, demands: Longs) -> Floats:
     """Return [job, level] what is known of the speed of jobs at each level, beside that with what they asked for."""
-    chunk = np.maximum(1, asks[:, :, CHUNK])
+    chunk = np.maximum(1, demands[:, :, CHUNK])
     table, last = known.grants, np.array(known.grants.shape[1:]) - 1.0
     row = np.minimum(application, len(table) - 1)[:, None]
-    across, along = np.minimum(asks[:, :, CPUS] / chunk, last[0]), np.minimum(asks[:, :, MEMORY] / chunk / known.step,
-                                                                              last[1])
+    across = np.minimum(demands[:, :, CPUS] / chunk, last[0])
+    along = np.minimum(demands[:, :, MEMORY] / chunk / known.step, last[1])
     above, left = across.astype(np.int64), along.astype(np.int64)
     below, right = np.minimum(above + 1, int(last[0])), np.minimum(left + 1, int(last[1]))
     upper = table[row, above, left] + (table[row, above, right] - table[row, above, left]) * (along - left)

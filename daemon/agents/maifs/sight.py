@@ -8,8 +8,8 @@ import numpy as np
 
 from ...replay.arrays import Floats, Longs, Masks
 from ...replay.compiled import compiled, compiled_apart
-from ..asks import CHUNK, CPUS, MEMORY
-from ..placing import RoomArrays, line_up_all
+from ..demands import CHUNK, CPUS, MEMORY
+from ..placing import FreeResourceArrays, line_up_all
 from .levels import ASKED
 from .network import ACTION_INPUTS, NOMINATED, OF_JOB
 
@@ -19,13 +19,13 @@ MOST_CPUS = 4096
 
 
 class QueueArrays(NamedTuple):
-    """The jobs that are looked at, and the nodes as far as the room does not tell."""
+    """The jobs that are looked at, and the nodes as far as ``FreeResourceArrays`` does not tell."""
 
     kinds: Longs
     """[job, level]."""
     there: Masks
     """[job, level] which levels there are."""
-    asks: Longs
+    demands: Longs
     """[job, level, ...]."""
     inputs: Floats
     """[job, ...] what is told of a job alone."""
@@ -41,67 +41,69 @@ class QueueArrays(NamedTuple):
 
 
 @compiled
-def _fits(room: RoomArrays, queue: QueueArrays, job: int, level: int, node: int, beside: bool) -> bool:
+def _fits(resources: FreeResourceArrays, queue: QueueArrays, job: int, level: int, node: int, beside: bool) -> bool:
     """Tell whether a job of one node fits at a level."""
-    return bool(queue.there[job, level] and room.fits[queue.kinds[job, level], node]
-                and not (beside and room.reserved[node]))
+    return bool(queue.there[job, level] and resources.fits[queue.kinds[job, level], node]
+                and not (beside and resources.reserved[node]))
 
 
 @compiled
-def _somehow(room: RoomArrays, queue: QueueArrays, job: int, node: int, beside: bool) -> bool:
+def _somehow(resources: FreeResourceArrays, queue: QueueArrays, job: int, node: int, beside: bool) -> bool:
     for level in range(queue.kinds.shape[1]):  # noqa: SIM110 (numba compiles no generators here)
-        if _fits(room, queue, job, level, node, beside):
+        if _fits(resources, queue, job, level, node, beside):
             return True
     return False
 
 
 @compiled
-def _anywhere(room: RoomArrays, queue: QueueArrays, job: int, beside: bool) -> bool:
-    for node in room.near:  # noqa: SIM110 (numba compiles no generators here)
-        if _somehow(room, queue, job, node, beside):
+def _anywhere(resources: FreeResourceArrays, queue: QueueArrays, job: int, beside: bool) -> bool:
+    for node in resources.near:  # noqa: SIM110 (numba compiles no generators here)
+        if _somehow(resources, queue, job, node, beside):
             return True
     return False
 
 
 @compiled_apart
-def fit_anywhere(room: RoomArrays, queue: QueueArrays, jobs: Longs, beside: Masks) -> int:
+def fit_anywhere(resources: FreeResourceArrays, queue: QueueArrays, jobs: Longs, beside: Masks) -> int:
     """Return how many jobs of one node there are before the first that fits nowhere at any level."""
     for place in range(jobs.size):
-        if not _anywhere(room, queue, jobs[place], beside[place]):
+        if not _anywhere(resources, queue, jobs[place], beside[place]):
             return place
     return jobs.size
 
 
 @compiled_apart
-def nominate(room: RoomArrays, queue: QueueArrays, batch: Longs, beside: Masks, nodes: Longs, able: Masks) -> int:
+def nominate(resources: FreeResourceArrays, queue: QueueArrays, batch: Longs, beside: Masks, nodes: Longs,
+             able: Masks) -> int:
     """Fill in the nodes that decide, in rising order, and [node, task and level] what each can take; return how many.
 
     They are for each task those with the fewest free GPUs, and then CPUs.
     """
     count = 0
     for task in range(batch.size):
-        for index in range(_nearest(room, queue, batch[task], beside[task])):
-            count = _insert(nodes, count, room.place[index])
+        for index in range(_nearest(resources, queue, batch[task], beside[task])):
+            count = _insert(nodes, count, resources.place[index])
     levels = queue.kinds.shape[1]
     for agent in range(count):
         for task in range(batch.size):
             for level in range(levels):
-                able[agent, task * levels + level] = _fits(room, queue, batch[task], level, nodes[agent], beside[task])
+                able[agent, task * levels + level] = _fits(resources, queue, batch[task], level, nodes[agent],
+                                                           beside[task])
     return count
 
 
 @compiled_apart
-def _nearest(room: RoomArrays, queue: QueueArrays, job: int, beside: bool) -> int:
+def _nearest(resources: FreeResourceArrays, queue: QueueArrays, job: int, beside: bool) -> int:
     """Fill ``place`` with the nodes that are nominated for a task; return how many."""
-    count, place = 0, room.place
-    line_up_all(room)
-    for node in room.order:
-        if count == NOMINATED and room.free[node, 0] > room.free[place[count - 1], 0]:
+    count, place = 0, resources.place
+    line_up_all(resources)
+    for node in resources.order:
+        if count == NOMINATED and resources.free[node, 0] > resources.free[place[count - 1], 0]:
             break
-        if not _somehow(room, queue, job, node, beside):
+        if not _somehow(resources, queue, job, node, beside):
             continue
         at = count
-        while at > 0 and _rank(room, place[at - 1]) > _rank(room, node):
+        while at > 0 and _rank(resources, place[at - 1]) > _rank(resources, node):
             at -= 1
         if at < NOMINATED:
             count = min(NOMINATED, count + 1)
@@ -112,8 +114,8 @@ def _nearest(room: RoomArrays, queue: QueueArrays, job: int, beside: bool) -> in
 
 
 @compiled
-def _rank(room: RoomArrays, node: int) -> int:
-    rank: int = room.free[node, 0] * MOST_CPUS + min(room.free[node, 1], MOST_CPUS - 1)
+def _rank(resources: FreeResourceArrays, node: int) -> int:
+    rank: int = resources.free[node, 0] * MOST_CPUS + min(resources.free[node, 1], MOST_CPUS - 1)
     return rank
 
 
@@ -132,31 +134,32 @@ def _insert(nodes: Longs, count: int, node: int) -> int:
 
 
 @compiled_apart
-def observe(room: RoomArrays, queue: QueueArrays, batch: Longs, nodes: Longs, seen: Floats, actions: Floats) -> None:
+def observe(resources: FreeResourceArrays, queue: QueueArrays, batch: Longs, nodes: Longs, seen: Floats,
+            actions: Floats) -> None:
     """Fill in what agents see of themselves, [agent, input], and of each task at each level, [agent, action, input]."""
     levels = queue.kinds.shape[1]
     for agent in range(nodes.size):
         node = nodes[agent]
         for what in range(3):
-            seen[agent, what] = room.free[node, what] / queue.total[node, what]
-        seen[agent, 3] = 0.3 * np.log1p(float(room.busy[node]))
-        seen[agent, 4] = 1.0 if room.busy[node] == 0 else 0.0
-        seen[agent, 5] = 1.0 if room.reserved[node] else 0.0
+            seen[agent, what] = resources.free[node, what] / queue.total[node, what]
+        seen[agent, 3] = 0.3 * np.log1p(float(resources.busy[node]))
+        seen[agent, 4] = 1.0 if resources.busy[node] == 0 else 0.0
+        seen[agent, 5] = 1.0 if resources.reserved[node] else 0.0
         for task in range(batch.size):
             for level in range(levels):
-                _see(room, queue, batch[task], level, node, actions[agent, task * levels + level])
+                _see(resources, queue, batch[task], level, node, actions[agent, task * levels + level])
 
 
 @compiled
-def _see(room: RoomArrays, queue: QueueArrays, job: int, level: int, node: int, row: Floats) -> None:
+def _see(resources: FreeResourceArrays, queue: QueueArrays, job: int, level: int, node: int, row: Floats) -> None:
     """Fill in the inputs of taking a job at a level."""
-    ask, total, free = queue.asks[job, level], queue.total[node], room.free[node]
+    demand, total, free = queue.demands[job, level], queue.total[node], resources.free[node]
     for place in range(row.size):
         row[place] = queue.inputs[job, place] if place < OF_JOB else 0.0
-    gpus = (free[0] - ask[CHUNK]) / total[0]
-    cpus, memory = (free[1] - ask[CPUS]) / total[1], (free[2] - ask[MEMORY]) / total[2]
+    gpus = (free[0] - demand[CHUNK]) / total[0]
+    cpus, memory = (free[1] - demand[CPUS]) / total[1], (free[2] - demand[MEMORY]) / total[2]
     row[LEFT_OVER], row[LEFT_OVER + 1] = gpus, 1.0 if gpus <= 0 else 0.0
-    row[LEFT_OVER + 2] = 1.0 if room.busy[node] == 0 else 0.0
+    row[LEFT_OVER + 2] = 1.0 if resources.busy[node] == 0 else 0.0
     row[LEFT_OVER + 3], row[LEFT_OVER + 4] = cpus, memory
     row[LEFT_OVER + 5] = max(0.0, gpus - min(cpus, memory))
     own = queue.application[job]
@@ -164,5 +167,5 @@ def _see(room: RoomArrays, queue: QueueArrays, job: int, level: int, node: int, 
         row[BESIDE] += queue.beside[node, group] * queue.harm[own, group]
         row[BESIDE + 1] += queue.beside[node, group] * queue.harm[group, own]
     row[SPEED] = queue.speed[job, level]
-    row[SAVED] = (queue.asks[job, ASKED, CPUS] - ask[CPUS]) / total[1]
+    row[SAVED] = (queue.demands[job, ASKED, CPUS] - demand[CPUS]) / total[1]
     row[FIRST_LEVEL + level] = 1.0

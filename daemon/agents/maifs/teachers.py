@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...replay.arrays import Longs
-from .desk import Decide, Joint
 from .levels import AMPLE, ASKED, LEAN, LEVELS
+from .scheduling_round import Decide, Joint
 from .sight import LEFT_OVER
 
 ORDERS = {"fifo": np.array([0.0, 0.0, -1.0]), "sjf": np.array([1.0, 0.0, 0.0]),

@@ -3,7 +3,7 @@
 The actor's joint policy is that of a Markov random field whose potentials are the agents' utilities and the payoffs on
 the edges. Its likelihood is taken for the product of what each agent does given the others (pseudo-likelihood, Besag
 1975); tried out are joint actions that max-plus finds under noise of Gumbel's on the utilities (perturb and MAP). What
-an action was worth is told by other replays of the same piece, less what the critic expected. Beside it, and from the
+an action was worth is told by other replays of the same episode, less what the critic expected. Beside it, and from the
 same beginning, an evolution strategy moves the same weights, the order of the queue too; later history keeps the
 better one. The only file of this agent that imports torch.
 """
@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 
 from ...replay.arrays import Floats, Longs
 from ..adam import Adam
-from ..kinds import Progress, Stretch, TrainingConfig, TrainingError
-from ..lessons import Calling, LearningMethod, TraceWindows, Training, bounds
-from ..lessons import train as learn
+from ..episodes import Episode
+from ..kinds import Progress, TraceWindow, TrainingConfig, TrainingError
 from ..observation import grants_known
-from ..pieces import Piece
+from ..training_loop import LearnerSpec, LearningMethod, Training, TrainingEnvironment, bounds
+from ..training_loop import train as learn
 from .agent import Maifs, load, save, schema
-from .desk import Decide, Joint
 from .graph import CONFLICT, adjacency
 from .levels import LEVELS
 from .network import ACTION_INPUTS, NODE_INPUTS, NOMINATED, OF_JOB, SHAPES, SIZE, TASKS, initial, opinions, unpacked
+from .scheduling_round import Decide, Joint
 from .teachers import ORDERS, TEACHERS
 
 if TYPE_CHECKING:
@@ -41,15 +41,15 @@ Tensors = Mapping[str, torch.Tensor]
 
 AGENTS, ACTIONS = TASKS * NOMINATED, TASKS * len(LEVELS)
 """At most, of a joint decision."""
-LESSONS, TAUGHT, COPIES = 4, 800, 150
-"""Pieces that teachers are tried on, joint decisions that are imitated at most, and steps to do so."""
+RULE_EPISODES, IMITATED_CHOICES, COPIES = 4, 800, 150
+"""Episodes that teachers are tried on, joint decisions that are imitated at most, and steps to do so."""
 TOGETHER, REPLAYS, BATCH = 2, 3, 600
-"""Pieces in a step, replays of each with noise, and joint decisions that are learned from at most."""
+"""Episodes in a step, replays of each with noise, and joint decisions that are learned from at most."""
 EPOCHS, CLIP, STEP, ENTROPY, EXPECTED = 3, 0.2, (0.004, 0.001), 0.003, 0.5
 """Gradients of a step, by how much they may change the odds of a joint action, their size, first and last; what a nat
 of doubt is worth, and the critic's error."""
 PAIRS, AT_ONCE, SPREAD, PACE = 2, 2, 0.05, 0.02
-"""Of the evolution strategy: antithetic candidates, pieces that all are tried on, noise and size of a step."""
+"""Of the evolution strategy: antithetic candidates, episodes that all are tried on, noise and size of a step."""
 ACTOR, EVOLUTION = "actor_critic", "evolution"
 
 
@@ -82,43 +82,43 @@ class Trying:
         return self._agent.settled(joint, self._random.gumbel(size=(len(joint.able), 1 + joint.able.shape[1])))
 
 
-def unmeasured(stretch: Stretch) -> str | None:
-    """Return why nothing can be learned from a stretch: nobody knows what CPUs or memory are worth."""
-    work = stretch.workload
-    if grants_known(stretch.speeds.fungible, work.application[work.gpus > 0].astype(np.int64)).any():
+def unmeasured(window: TraceWindow) -> str | None:
+    """Return why nothing can be learned from a trace window: nobody knows what CPUs or memory are worth."""
+    work = window.workload
+    if grants_known(window.speeds.fungible, work.application[work.gpus > 0].astype(np.int64)).any():
         return None
     return ("the speed of no group of jobs by CPUs or memory is known, which is what maifs decides on; it needs runs "
             "whose use of CPUs and memory was watched, or speeds by CPUs")
 
 
-CALLING = Calling("maifs", schema(), ACTION_INPUTS[:OF_JOB], Maifs, save, unmeasured)
+SPEC = LearnerSpec("maifs", schema(), ACTION_INPUTS[:OF_JOB], Maifs, save, unmeasured)
 
 
 def train(config: TrainingConfig) -> Iterator[Progress]:
     """Train and yield how far it has come; ``TrainingError`` where nothing can be learned."""
     torch.set_num_threads(1)  # the network is too small for a second one, and one adds in one order
     start = None if config.start is None else load(config.start).weights
-    return learn(CALLING, config, LearningMethod(partial(_set_out, start), _step, _candidates))
+    return learn(SPEC, config, LearningMethod(partial(_set_out, start), _step, _candidates))
 
 
 def _candidates(training: Training) -> dict[str, Floats]:
     return {ACTOR: training.weights, EVOLUTION: training.more[EVOLUTION]}
 
 
-def _agent(ground: TraceWindows, weights: Floats, decide: Decide | None = None) -> Maifs:
-    return Maifs(weights, ground.card, ground.config.objective.longest_wait_s, decide)
+def _agent(environment: TrainingEnvironment, weights: Floats, decide: Decide | None = None) -> Maifs:
+    return Maifs(weights, environment.card, environment.config.objective.longest_wait_s, decide)
 
 
-def _recorded(ground: TraceWindows, piece: Piece, weights: Floats, decide: Decide, most: float = math.inf,
-              ) -> tuple[GrantRecorder, Run]:
+def _recorded(environment: TrainingEnvironment, episode: Episode, weights: Floats, decide: Decide,
+              most: float = math.inf) -> tuple[GrantRecorder, Run]:
     recorder = GrantRecorder(decide, most)
-    return recorder, piece.stretch.replayed(_agent(ground, weights, recorder))
+    return recorder, episode.window.replayed(_agent(environment, weights, recorder))
 
 
-def _set_out(start: Floats | None, training: Training, ground: TraceWindows) -> None:
+def _set_out(start: Floats | None, training: Training, environment: TrainingEnvironment) -> None:
     """Begin with weights that decide as the best known way does, or with those of a model that does better."""
-    lessons = [ground.piece(number) for number in range(LESSONS)]
-    order, teacher, made = _best_known(ground, lessons)
+    episodes = [environment.episode(number) for number in range(RULE_EPISODES)]
+    order, teacher, made = _best_known(environment, episodes)
     training.rule = f"{order}, {teacher}"
     if not made:
         raise TrainingError("there is never a choice between two nodes or levels; a heuristic serves as well")
@@ -128,19 +128,21 @@ def _set_out(start: Floats | None, training: Training, ground: TraceWindows) -> 
     learned = _imitated(fresh, batch, training.config.seed)
     training.agreement = _agreement(learned, batch)
     training.bounds = bounds(np.concatenate([joint.actions[joint.able][:, :OF_JOB] for joint, _ in made]))
-    if start is not None and ground.worth(start) < ground.worth(learned):
+    if start is not None and environment.worth(start) < environment.worth(learned):
         learned = start.copy()
     training.weights, training.adam = learned, Adam.of(SIZE)
     training.more = {EVOLUTION: learned.copy(), "momentum": np.zeros(SIZE)}
 
 
-def _best_known(ground: TraceWindows, lessons: Sequence[Piece]) -> tuple[str, str, list[tuple[Joint, Longs]]]:
+def _best_known(environment: TrainingEnvironment,
+                episodes: Sequence[Episode]) -> tuple[str, str, list[tuple[Joint, Longs]]]:
     """Return the best order of the queue, the best way to share out by it, and what was decided so."""
     def tried(order: str, teacher: str) -> tuple[float, list[tuple[Joint, Longs]]]:
         weights = np.concatenate([ORDERS[order], np.zeros(SIZE - len(ORDERS[order]))])
-        trials = [(piece, *_recorded(ground, piece, weights, TEACHERS[teacher], TAUGHT // LESSONS))
-                  for piece in lessons]
-        return (sum(piece.cost(done) for piece, _, done in trials),
+        trials = [(episode, *_recorded(environment, episode, weights, TEACHERS[teacher],
+                                         IMITATED_CHOICES // RULE_EPISODES))
+                  for episode in episodes]
+        return (sum(episode.cost(done) for episode, _, done in trials),
                 [choice for _, recorder, _ in trials for choice in recorder.made])
 
     first = next(iter(TEACHERS))
@@ -228,26 +230,26 @@ def _agreement(weights: Floats, batch: Tensors) -> float:
     return float((odds.argmax(-1) == batch["chosen"])[took].float().mean())
 
 
-def _step(training: Training, ground: TraceWindows) -> None:
+def _step(training: Training, environment: TrainingEnvironment) -> None:
     """Take one step of the actor and its critic, and one of the evolution strategy."""
-    _act_and_judge(training, ground)
-    _evolve(training, ground)
+    _act_and_judge(training, environment)
+    _evolve(training, environment)
     training.steps += 1
 
 
-def _act_and_judge(training: Training, ground: TraceWindows) -> None:
-    """Try joint actions on some pieces and make those likelier that were worth more than the critic expected."""
+def _act_and_judge(training: Training, environment: TrainingEnvironment) -> None:
+    """Try joint actions on some episodes and make those likelier that were worth more than the critic expected."""
     made, worth = list[tuple[Joint, Longs]](), list[Floats]()
-    agent = _agent(ground, training.weights)
+    agent = _agent(environment, training.weights)
     for which in range(TOGETHER):
-        piece = ground.piece(TOGETHER * training.steps + which)
-        trials = [_recorded(ground, piece, training.weights, Trying(agent, np.random.default_rng(
+        episode = environment.episode(TOGETHER * training.steps + which)
+        trials = [_recorded(environment, episode, training.weights, Trying(agent, np.random.default_rng(
             [training.config.seed, training.steps, which, replay]))) for replay in range(REPLAYS)]
         for own, (recorder, done) in enumerate(trials):
             times = np.array(recorder.times)
-            others = [piece.later(other, times) for _, other in trials[:own] + trials[own + 1:]]
+            others = [episode.later(other, times) for _, other in trials[:own] + trials[own + 1:]]
             made += recorder.made
-            worth.append(np.mean(others, axis=0) - piece.later(done, times))
+            worth.append(np.mean(others, axis=0) - episode.later(done, times))
     if made:
         gained = np.concatenate(worth)
         training.weights = _improved(training, made, gained / max(1e-12, float(gained.std())))
@@ -277,15 +279,15 @@ def _improved(training: Training, made: Sequence[tuple[Joint, Longs]], gained: F
     return weights
 
 
-def _evolve(training: Training, ground: TraceWindows) -> None:
-    """Take one step of an evolution strategy, every candidate on the same pieces."""
+def _evolve(training: Training, environment: TrainingEnvironment) -> None:
+    """Take one step of an evolution strategy, every candidate on the same episodes."""
     random = np.random.default_rng([training.config.seed, training.steps, 13])
-    pieces = [ground.piece(AT_ONCE * training.steps + which) for which in range(AT_ONCE)]
+    episodes = [environment.episode(AT_ONCE * training.steps + which) for which in range(AT_ONCE)]
     weights, momentum = training.more[EVOLUTION], training.more["momentum"]
 
     def cost(tried: Floats) -> float:
-        agent = _agent(ground, tried)
-        return float(np.mean([piece.cost(piece.stretch.replayed(agent)) for piece in pieces]))
+        agent = _agent(environment, tried)
+        return float(np.mean([episode.cost(episode.window.replayed(agent)) for episode in episodes]))
 
     rising = np.zeros(SIZE)
     for noise in random.standard_normal((PAIRS, SIZE)):

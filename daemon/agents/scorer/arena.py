@@ -1,4 +1,4 @@
-"""Stretches of history as something to be good at: replayed by any weights, judged relative to known orders.
+"""Windows of history as something to be good at: replayed by any weights, judged relative to known orders.
 
 Weights that nobody had to learn are where learning begins, and the orders that every scorer can fall back to.
 """
@@ -17,7 +17,7 @@ from ...replay import engine, events
 from ...replay.arrays import Floats
 from ...replay.state import ClusterState
 from ..doubts import longest_queue
-from ..kinds import Figures, Objective, Stretch, figures
+from ..kinds import Figures, Objective, TraceWindow, figures
 from .agent import inputs_of, outfit, rules_of
 from .network import INPUTS, SIZE, TRAITS, layer
 
@@ -56,16 +56,16 @@ def plain(weights: Floats) -> Iterator[Floats]:
 
 
 class Arena:
-    """One stretch; threads may replay it at the same time."""
+    """One window; threads may replay it at the same time."""
 
-    def __init__(self, stretch: Stretch, incumbent: str, objective: Objective) -> None:
-        self.stretch, self._objective = stretch, objective
-        speed = stretch.speeds.table
-        self._fresh = ClusterState.of(stretch.cluster, stretch.workload, speed=speed)
+    def __init__(self, window: TraceWindow, incumbent: str, objective: Objective) -> None:
+        self.window, self._objective = window, objective
+        speed = window.speeds.table
+        self._fresh = ClusterState.of(window.cluster, window.workload, speed=speed)
         engine.prepare(self._fresh, rules_of(np.zeros(SIZE))._replace(ready=None))
         self.inputs = inputs_of(self._fresh)
-        self.counted = (self._fresh.arrays.jobs.status != a.REJECTED) & (stretch.workload.submit >= stretch.since_s)
-        past = engine.run(stretch.cluster, stretch.workload, named(incumbent), speed=speed)
+        self.counted = (self._fresh.arrays.jobs.status != a.REJECTED) & (window.workload.submit >= window.since_s)
+        past = engine.run(window.cluster, window.workload, named(incumbent), speed=speed)
         self.incumbent, self.queue = self._judged(past), longest_queue(past)
 
     @cached_property
@@ -75,11 +75,11 @@ class Arena:
         return min(0.0, *(math.log(self.score(weights)) for weights in orders))
 
     def play(self, weights: Floats) -> engine.Run:
-        """Replay the stretch."""
+        """Replay the window."""
         state = self._fresh.copy()
         state.arrays = outfit(weights, self.inputs, state.arrays)
-        engine.go_on(state, events.agenda_of(self.stretch.cluster), rules_of(weights), np.inf)
-        return engine.Run("scorer", 0, self.stretch.cluster, self.stretch.workload, state)
+        engine.go_on(state, events.event_list_of(self.window.cluster), rules_of(weights), np.inf)
+        return engine.Run("scorer", 0, self.window.cluster, self.window.workload, state)
 
     def score(self, weights: Floats) -> float:
         """Return the objective of these weights relative to the incumbent's."""
@@ -90,4 +90,4 @@ class Arena:
         return math.log(self.score(weights)) - self.bar
 
     def _judged(self, run: engine.Run) -> Figures:
-        return figures(run, self.stretch.since_s, watts=self._objective.watts(self.stretch))
+        return figures(run, self.window.since_s, watts=self._objective.watts(self.window))

@@ -33,8 +33,8 @@ def choices(arena: Arena, policy: str) -> Iterator[Floats]:
     They are the one that it started and those that it could have started in its stead: waiting, and no larger.
     """
     random = np.random.default_rng(0)
-    for decision in decisions(arena.stretch.cluster, arena.stretch.workload, named(policy),
-                              speed=arena.stretch.speeds.table):
+    for decision in decisions(arena.window.cluster, arena.window.workload, named(policy),
+                              speed=arena.window.speeds.table):
         started = [action.job for action in decision.actions if isinstance(action, Start)]
         if not started:
             continue
@@ -50,13 +50,13 @@ def choices(arena: Arena, policy: str) -> Iterator[Floats]:
 
 
 def _features(arena: Arena, jobs: NDArray[np.intp], now: float) -> Floats:
-    wait = now - arena.stretch.workload.submit[jobs]
+    wait = now - arena.window.workload.submit[jobs]
     relative = np.minimum(8.0, wait / (wait.mean() + SHORT_S))
     return np.column_stack([arena.inputs[jobs], -np.log1p(wait / SHORT_S), -relative])
 
 
-def lesson(arenas: Sequence[Arena], policy: str) -> list[Floats]:
-    """Return what a policy chose among in some stretches."""
+def choices_by(arenas: Sequence[Arena], policy: str) -> list[Floats]:
+    """Return what a policy chose among in some windows."""
     return [features for arena in arenas for features in islice(choices(arena, policy), MOST_CHOICES)]
 
 
@@ -71,7 +71,7 @@ def imitate(weights: Floats, chosen: Sequence[Floats]) -> Floats:
 def hindsight(weights: Floats, arenas: Sequence[Arena], random: np.random.Generator) -> Floats:
     """Return weights whose first trait is what the run time, which nobody knew, looked like at submission."""
     inputs = np.concatenate([arena.inputs for arena in arenas])
-    run = np.log(np.maximum(1.0, np.concatenate([arena.stretch.workload.run for arena in arenas])))
+    run = np.log(np.maximum(1.0, np.concatenate([arena.window.workload.run for arena in arenas])))
     some = random.permutation(len(inputs))[:MOST_JOBS]
     rows = np.column_stack([inputs[some], np.zeros((len(some), FACTORS - TRAITS))])
     wanted = run[some] - run[some].mean()

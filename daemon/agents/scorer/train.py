@@ -1,11 +1,11 @@
 """How the scorer learns: it imitates, then evolution strategies improve whole replays of bootstrapped history.
 
-A step draws pairs of opposite changes to the weights, replays the same stretches with each (common random numbers), and
+A step draws pairs of opposite changes to the weights, replays the same windows with each (common random numbers), and
 moves where replays became better (Salimans et al., arXiv 1703.03864). Three members are trained one after the other;
 what serves is the sum of their scores. Later history, ``config.select``, only vetoes: the luckiest of forty looks at it
 is no better than the last, and often worse.
 
-Better means: less regret against the best known order of each stretch, and regret hurts more than the same gain
+Better means: less regret against the best known order of each window, and regret hurts more than the same gain
 pleases. Nobody can tell beforehand which order suits a site; whoever never does much worse than any need not be chosen.
 """
 
@@ -27,18 +27,18 @@ from ...replay.arrays import Floats
 from ..adam import Adam
 from ..checkpoint import read_unfinished, schema_hash, write_unfinished
 from ..doubts import queues_seen, sizes_seen
-from ..kinds import Progress, Stretch, TrainingConfig, TrainingError
+from ..kinds import Progress, TraceWindow, TrainingConfig, TrainingError
 from .agent import MEMBERS, load, save, schema
 from .arena import Arena, initial, plain
-from .imitation import agreement, hindsight, imitate, lesson
+from .imitation import agreement, choices_by, hindsight, imitate
 from .network import INPUTS, SIZE, layer
 
-LESSONS, TRIALS = 4, 12
-"""Stretches that are imitated; that are looked at in hindsight, and on which it is tried what to set out from."""
+RULE_WINDOWS, TRIALS = 4, 12
+"""Windows that are imitated; that are looked at in hindsight, and on which it is tried what to set out from."""
 PAIRS, TOGETHER = 8, 4
-"""Pairs of changes in a step, stretches that each is tried on."""
+"""Pairs of changes in a step, windows that each is tried on."""
 KEPT_JOBS, FEWEST, MOST = 400_000, 48, 256
-"""Stretches are kept ready to be replayed: as many as have so many jobs together, within bounds. From few of them their
+"""Windows are kept ready to be replayed: as many as have so many jobs together, within bounds. From few of them their
 peculiarities are learned."""
 AVERSION = 10.0
 """A regret of 10 % hurts e times as much as none (exponential utility)."""
@@ -85,39 +85,40 @@ class EvolutionRun:
         self.mean = MEMORY * (self.mean if self.mean.size else self.weights) + (1 - MEMORY) * self.weights
 
 
-class ReplayWindows:
-    """The stretches of a config, each set up once, and the threads that replay them."""
+class ScorerEnvironment:
+    """The windows of a config, each set up once, and the threads that replay them."""
 
     def __init__(self, config: TrainingConfig, pool: ThreadPoolExecutor) -> None:
         self.config, self._pool = config, pool
         self._fit: dict[int, Arena] = {}
-        self._lesson: list[Floats] | None = None
-        self.select = [self._arena(stretch) for stretch in config.select]
+        self._incumbent_choices: list[Floats] | None = None
+        self.select = [self._arena(window) for window in config.select]
         if not self.select:
             raise TrainingError("no later history to choose by; give a longer one")
         first = config.fit(0)
         self._fit[0] = self._arena(first)
         self._count = int(np.clip(KEPT_JOBS // max(1, len(first.workload)), FEWEST, MOST))
 
-    def _arena(self, stretch: Stretch) -> Arena:
-        return Arena(stretch, self.config.incumbent, self.config.objective)
+    def _arena(self, window: TraceWindow) -> Arena:
+        return Arena(window, self.config.incumbent, self.config.objective)
 
     def fit(self, number: int) -> Arena:
-        """Return the stretch of this number, the same one again after some hundred."""
+        """Return the window of this number, the same one again after some hundred."""
         number %= self._count
         if number not in self._fit:
             self._fit[number] = self._arena(self.config.fit(number))
         return self._fit[number]
 
     def seen(self) -> list[Arena]:
-        """Return all stretches that were learned from."""
+        """Return all windows that were learned from."""
         return list(self._fit.values())
 
-    def lesson(self) -> list[Floats]:
-        """Return what the incumbent chose among in the first stretches."""
-        if self._lesson is None:
-            self._lesson = lesson([self.fit(number) for number in range(LESSONS)], self.config.incumbent)
-        return self._lesson
+    def incumbent_choices(self) -> list[Floats]:
+        """Return what the incumbent chose among in the first windows."""
+        if self._incumbent_choices is None:
+            arenas = [self.fit(number) for number in range(RULE_WINDOWS)]
+            self._incumbent_choices = choices_by(arenas, self.config.incumbent)
+        return self._incumbent_choices
 
     def regrets(self, candidates: Sequence[Floats], arenas: Sequence[Arena]) -> Floats:
         """Return regrets, logarithms, [candidate, arena]."""
@@ -125,7 +126,7 @@ class ReplayWindows:
         found = list(self._pool.map(lambda job: job[0].regret(job[1]), jobs))
         return np.reshape(found, (len(candidates), len(arenas)))
 
-    def pains(self, candidates: Sequence[Floats], arenas: Sequence[Arena]) -> Floats:
+    def losses(self, candidates: Sequence[Floats], arenas: Sequence[Arena]) -> Floats:
         """Return how much each candidate hurts: the regret that would hurt as much everywhere, a logarithm."""
         regrets = self.regrets(candidates, arenas)
         return np.asarray(logsumexp(AVERSION * regrets, axis=1, b=1.0 / len(arenas)) / AVERSION)
@@ -133,7 +134,7 @@ class ReplayWindows:
     def worth(self, candidate: Floats) -> float:
         """Return the objective of a candidate on later history, relative to the incumbent's."""
         bar = np.mean([arena.bar for arena in self.select])
-        return float(np.exp(bar + self.pains([candidate], self.select)[0]))
+        return float(np.exp(bar + self.losses([candidate], self.select)[0]))
 
     def later(self, candidate: Floats) -> Floats:
         """Return its regrets on later history."""
@@ -181,7 +182,7 @@ class EnsembleTraining:
     @property
     def plan(self) -> str:
         """Return the digest of what makes it this training and no other."""
-        speeds = [stretch.speeds.told for stretch in self.config.select if stretch.speeds.told]
+        speeds = [window.speeds.told for window in self.config.select if window.speeds.told]
         return schema_hash({**schema(), "seed": self.config.seed, "incumbent": self.config.incumbent,
                             "objective": asdict(self.config.objective), **({"speeds": speeds} if speeds else {})})
 
@@ -217,49 +218,49 @@ def train(config: TrainingConfig) -> Iterator[Progress]:
     training = EnsembleTraining(config)
     training.resume()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        ground = ReplayWindows(config, pool)
-        _check(ground)
+        environment = ScorerEnvironment(config, pool)
+        _check(environment)
         while training.turns < MEMBERS:
             began, cpu = time.monotonic(), time.process_time()
-            saved = _round(training, ground)
+            saved = _round(training, environment)
             if saved:
-                training.worth = _worth(training, ground)
+                training.worth = _worth(training, environment)
             training.spent_s += time.monotonic() - began
             training.cpu_s += time.process_time() - cpu
             done = training.turns / MEMBERS
             if saved:
-                _keep(training, ground)
+                _keep(training, environment)
             training.curve.append((done, training.worth))
             training.save()
             yield Progress(done, training.worth, saved)
 
 
-def _check(ground: ReplayWindows) -> None:
+def _check(environment: ScorerEnvironment) -> None:
     """Raise ``TrainingError`` for history that nothing can be learned from."""
-    first = ground.fit(0)
-    for name, arena in (("history", first), ("later history, which chooses,", ground.select[0])):
+    first = environment.fit(0)
+    for name, arena in (("history", first), ("later history, which chooses,", environment.select[0])):
         if (count := int(arena.counted.sum())) < FEWEST_JOBS:
             raise TrainingError(f"the {name} has {count} jobs that count; {FEWEST_JOBS} are needed")
     if (np.ptp(first.inputs[first.counted], axis=0) < 1e-9).all():
         raise TrainingError("all jobs are alike, so their order makes no difference; a heuristic serves as well")
-    if not any(arena.incumbent.wait_mean_s > 1.0 for arena in (first, *ground.select)):
-        raise TrainingError(f"nobody waits under {ground.config.incumbent}: there is nothing to gain; a heuristic "
+    if not any(arena.incumbent.wait_mean_s > 1.0 for arena in (first, *environment.select)):
+        raise TrainingError(f"nobody waits under {environment.config.incumbent}: there is nothing to gain; a heuristic "
                             "serves as well")
 
 
-def _round(training: EnsembleTraining, ground: ReplayWindows) -> bool:
+def _round(training: EnsembleTraining, environment: ScorerEnvironment) -> bool:
     """Set a member out, or take it some steps further; tell whether there is something else to be kept."""
     member = min(MEMBERS - 1, int(training.turns), len(training.kept))
     if training.now is None or len(training.kept) <= member:
-        training.now = _set_out(training, ground, member)
+        training.now = _set_out(training, environment, member)
         training.kept, training.regrets = np.concatenate([training.kept, training.now.weights[None]]), None
         return True
     for _ in range(min(EVERY, training.steps_each - training.now.steps)):
-        _step(training.now, ground, np.random.default_rng([training.config.seed, member, training.now.steps]),
+        _step(training.now, environment, np.random.default_rng([training.config.seed, member, training.now.steps]),
               STEP[0] + (STEP[1] - STEP[0]) * (training.turns % 1.0))
-    found = ground.later(training.now.mean)
+    found = environment.later(training.now.mean)
     if training.regrets is None:
-        training.regrets = ground.later(training.kept[member])
+        training.regrets = environment.later(training.kept[member])
     if worse(found, training.regrets):
         return False
     training.kept[member], training.regrets = training.now.mean, found
@@ -267,52 +268,52 @@ def _round(training: EnsembleTraining, ground: ReplayWindows) -> bool:
 
 
 def worse(regrets: Floats, than: Floats) -> bool:
-    """Tell whether some regrets are larger by more than a standard error, stretch by stretch; of one, by anything."""
+    """Tell whether some regrets are larger by more than a standard error, window by window; of one, by anything."""
     more = regrets - than
     return bool(more.mean() > more.std() / np.sqrt(len(more)))
 
 
-def _set_out(training: EnsembleTraining, ground: ReplayWindows, member: int) -> EvolutionRun:
+def _set_out(training: EnsembleTraining, environment: ScorerEnvironment, member: int) -> EvolutionRun:
     """Return a member that chooses as the incumbent does, by what hindsight taught, or as a heuristic: what is best."""
     config = training.config
     random = np.random.default_rng([config.seed, member])
     fresh = initial(random, config.objective.longest_wait_s)
-    trials = [ground.fit(number) for number in range(TRIALS)]
-    starts = [imitate(fresh, ground.lesson()), hindsight(fresh, trials, random), *plain(fresh)]
+    trials = [environment.fit(number) for number in range(TRIALS)]
+    starts = [imitate(fresh, environment.incumbent_choices()), hindsight(fresh, trials, random), *plain(fresh)]
     if config.start is not None:
         starts.append(load(config.start).members[member])
     if math.isnan(training.agreement):
-        training.agreement = agreement(starts[0], lesson([ground.fit(LESSONS)], config.incumbent))
-    return EvolutionRun(starts[int(ground.pains(starts, trials).argmin())])
+        training.agreement = agreement(starts[0], choices_by([environment.fit(RULE_WINDOWS)], config.incumbent))
+    return EvolutionRun(starts[int(environment.losses(starts, trials).argmin())])
 
 
-def _step(member: EvolutionRun, ground: ReplayWindows, random: np.random.Generator, step: float) -> None:
+def _step(member: EvolutionRun, environment: ScorerEnvironment, random: np.random.Generator, step: float) -> None:
     """Take one step of evolution strategies."""
     changes = random.standard_normal((PAIRS, SIZE)) * LEARNED
-    arenas = [ground.fit(TOGETHER * member.steps + number) for number in range(TOGETHER)]
+    arenas = [environment.fit(TOGETHER * member.steps + number) for number in range(TOGETHER)]
     both = [member.weights + sign * SIGMA * change for change in changes for sign in (1.0, -1.0)]
-    pains = ground.pains(both, arenas)
-    if not np.isfinite(pains).all():
+    losses = environment.losses(both, arenas)
+    if not np.isfinite(losses).all():
         raise TrainingError(f"the objective is no number after {member.steps} steps; what was kept before stays")
-    better = pains[0::2] - pains[1::2]
+    better = losses[0::2] - losses[1::2]
     member.move(better @ changes / (PAIRS * max(1e-9, float(better.std()))), step)
 
 
-def _worth(training: EnsembleTraining, ground: ReplayWindows) -> float:
+def _worth(training: EnsembleTraining, environment: ScorerEnvironment) -> float:
     """Return what the members are worth together on later history."""
-    found = ground.worth(training.members.ravel())
+    found = environment.worth(training.members.ravel())
     if not math.isfinite(found):
         raise TrainingError("the objective is no number; what was kept before stays")
     return found
 
 
-def _keep(training: EnsembleTraining, ground: ReplayWindows) -> None:
+def _keep(training: EnsembleTraining, environment: ScorerEnvironment) -> None:
     """Write the members down as a model that can serve."""
-    save(training.config.folder / "best", training.members, _card(training, ground))
+    save(training.config.folder / "best", training.members, _card(training, environment))
 
 
-def _card(training: EnsembleTraining, ground: ReplayWindows) -> ModelCard:
-    arenas = [*ground.seen(), *ground.select]
+def _card(training: EnsembleTraining, environment: ScorerEnvironment) -> ModelCard:
+    arenas = [*environment.seen(), *environment.select]
     shown = np.concatenate([arena.inputs[arena.counted] for arena in arenas])
     low, high = np.quantile(shown, [0.005, 0.995], axis=0)
     margin = 0.1 * (high - low) + 0.05
@@ -322,5 +323,5 @@ def _card(training: EnsembleTraining, ground: ReplayWindows) -> ModelCard:
     return ModelCard(
         "scorer", "1", time.time(), training.config.seed, version("idlewatt"), "", "", kind="scorer",
         metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
-        seen={**seen, **sizes_seen(arena.stretch.cluster for arena in arenas),
+        seen={**seen, **sizes_seen(arena.window.cluster for arena in arenas),
               **queues_seen(arena.queue for arena in arenas)}, curve=tuple(training.curve))

@@ -16,11 +16,11 @@ from ....storage.records import ModelCard
 from ...replay.arrays import Floats
 from ...replay.state import Action, Actions, ClusterState
 from .. import checkpoint
+from ..candidate_placement import CandidatePlacement
 from ..doubts import STRANGE, groups_of, outside, strange_jobs, strange_share, wrong_size
+from ..free_resources import FreeResources, somebody_fits
 from ..kinds import Objective
 from ..observation import Observation, looked_at, observe, spread_known
-from ..room import Room, somebody_fits
-from ..spots import Spot
 from .network import INPUTS, NET, OF_JOB, Candidates, Places
 
 Choose = Callable[[float, Floats], int]
@@ -48,7 +48,7 @@ class TopDRL:
         """Return what to start now; the state stays as it is."""
         if not somebody_fits(state):
             return ()
-        return list(Desk(observe(state), self.longest_wait_s).starts(self._choose))
+        return list(SchedulingRound(observe(state), self.longest_wait_s).starts(self._choose))
 
     def doubt(self, state: ClusterState) -> str | None:
         """Return why its word should not be taken in this state; None when nothing speaks against it."""
@@ -62,11 +62,11 @@ class TopDRL:
     def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
         """Return what set this job apart from the others that it looks at, the weightiest first."""
         seen = observe(state)
-        desk = Desk(seen, self.longest_wait_s)
-        at = np.flatnonzero(seen.waiting.rows[desk.jobs] == job)
+        scheduling_round = SchedulingRound(seen, self.longest_wait_s)
+        at = np.flatnonzero(seen.waiting.rows[scheduling_round.jobs] == job)
         if not len(at):
             return ()
-        rows, row = desk.rows(), int(at[0])
+        rows, row = scheduling_round.rows(), int(at[0])
         usual = np.median(rows[:-1], axis=0)
         trials = np.tile(rows[row], (OF_JOB, 1))
         trials[np.arange(OF_JOB), np.arange(OF_JOB)] = usual[:OF_JOB]
@@ -83,22 +83,22 @@ class TopDRL:
         seen = observe(state)
         if not len(seen.waiting.rows):
             return np.zeros((0, OF_JOB), bool)
-        return outside(self.card, INPUTS[:OF_JOB], Desk(seen, self.longest_wait_s).rows()[:-1, :OF_JOB])
+        return outside(self.card, INPUTS[:OF_JOB], SchedulingRound(seen, self.longest_wait_s).rows()[:-1, :OF_JOB])
 
 
-class Desk:
+class SchedulingRound:
     """One moment as the agent sees it, while jobs are placed one by one."""
 
     def __init__(self, seen: Observation, longest_wait_s: float) -> None:
         self._seen, self._longest_wait_s = seen, longest_wait_s
         self.jobs = looked_at(seen)
-        self._room = Room(seen, seen.waiting.asks[self.jobs])
-        self._candidates = Candidates(seen, self._room, self.jobs)
+        self._resources = FreeResources(seen, seen.waiting.demands[self.jobs])
+        self._candidates = Candidates(seen, self._resources, self.jobs)
         self._promised_s: float | None = None
         """When the one that was picked without fitting gets its nodes."""
         self._left = np.ones(len(self.jobs), bool)
         self._idle = not len(seen.running.rows)
-        self._places = Places(self._room, np.zeros(len(self.jobs), bool))
+        self._places = Places(self._resources, np.zeros(len(self.jobs), bool))
 
     def rows(self) -> Floats:
         """Return the inputs of the candidates as things are."""
@@ -107,10 +107,10 @@ class Desk:
     def starts(self, choose: Choose) -> Iterator[Action]:
         """Yield what to start now."""
         for row in self._late():
-            spot = self._places.spot(row)
-            if spot is None:
+            placement = self._places.placement(row)
+            if placement is None:
                 return  # nobody overtakes who has waited for so long
-            yield self._start(row, spot)
+            yield self._start(row, placement)
         while True:
             fit = self._places.found(self._left)
             if not fit.any():
@@ -118,11 +118,11 @@ class Desk:
             picked = self._picked(fit, choose)
             if picked is None:
                 return
-            spot = self._places.spot(picked) if fit[picked] else None
-            if spot is None:
+            placement = self._places.placement(picked) if fit[picked] else None
+            if placement is None:
                 self._promise(picked)
             else:
-                yield self._start(picked, spot)
+                yield self._start(picked, placement)
 
     def _picked(self, fit: NDArray[np.bool_], choose: Choose) -> int | None:
         """Return the row that is chosen of those that are allowed; None for letting nobody go."""
@@ -131,15 +131,16 @@ class Desk:
         chosen = shown[choose(self._seen.now, self._candidates.rows(self._places, fit)[shown])]
         return None if chosen == len(self.jobs) else int(chosen)
 
-    def _start(self, row: int, spot: Spot) -> Action:
+    def _start(self, row: int, placement: CandidatePlacement) -> Action:
         self._left[row], self._idle = False, False
-        return self._room.take(int(self._room.kind[row]), spot, int(self._seen.waiting.rows[self.jobs[row]]))
+        return self._resources.take(int(self._resources.kind[row]), placement,
+                                    int(self._seen.waiting.rows[self.jobs[row]]))
 
     def _promise(self, row: int) -> None:
         """Keep free what a job gets first; whoever would still run then keeps off."""
-        self._promised_s = self._room.reserve(int(self._room.kind[row]))
+        self._promised_s = self._resources.reserve(int(self._resources.kind[row]))
         self._left[row] = False
-        self._places = Places(self._room, self._seen.now + self._seen.waiting.limit[self.jobs] > self._promised_s)
+        self._places = Places(self._resources, self._seen.now + self._seen.waiting.limit[self.jobs] > self._promised_s)
 
     def _late(self) -> list[int]:
         """Return the rows of those who have waited for too long, the oldest first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..kinds import Kind, Progress, TrainingConfig, register
+from ..kinds import AgentKind, Progress, TrainingConfig, register
 from .agent import load
 
 
@@ -14,4 +14,4 @@ def _train(config: TrainingConfig) -> Iterator[Progress]:
     return train(config)
 
 
-KIND = register(Kind("topdrl", _train, load))
+KIND = register(AgentKind("topdrl", _train, load))

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from ...replay.arrays import Floats, Longs, Masks
 from ...replay.compiled import compiled_apart
+from ..candidate_placement import CandidatePlacement
 from ..choice import Net
+from ..free_resources import FreeResources
 from ..observation import Observation, of_application
 from ..placing import HOW_FAR, LEFT_OVER, NODE, OPENS
-from ..room import Room
-from ..spots import Spot
 
 INPUTS = ("run", "GPUs", "several nodes", "slower now", "slower apart", "waited", "waited over run",
           "waited beside others", "limit over run", "fits", "waiting pays", "soon", "fills a node", "opens a node",
@@ -35,21 +35,21 @@ HOUR_S, SHORT_S = 3600.0, 60.0
 class Places:
     """Where each job that is looked at could start; jobs that ask for the same share a place."""
 
-    def __init__(self, room: Room, beside: NDArray[np.bool_]) -> None:
-        """Look for places in a room; who is ``beside`` keeps off what is reserved."""
-        self._room, self._beside, self._keys = room, beside, room.keys(beside)
+    def __init__(self, resources: FreeResources, beside: NDArray[np.bool_]) -> None:
+        """Look for places among free resources; who is ``beside`` keeps off what is reserved."""
+        self._resources, self._beside, self._keys = resources, beside, resources.keys(beside)
 
     def found(self, left: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Tell which of the jobs that are left could start now."""
-        return self._room.could_start(self._keys, left)
+        return self._resources.could_start(self._keys, left)
 
-    def spot(self, row: int) -> Spot | None:
+    def placement(self, row: int) -> CandidatePlacement | None:
         """Return where a job could start now."""
-        return self._room.spot(int(self._room.kind[row]), beside=bool(self._beside[row]))
+        return self._resources.placement(int(self._resources.kind[row]), beside=bool(self._beside[row]))
 
     def fill(self, rows: Floats, fit: NDArray[np.bool_], speeds: Floats, slower: Floats, speed: Floats) -> None:
         """Write where jobs that fit could start into their rows, and into ``speed`` how fast they would be there."""
-        _fill(rows, self._keys, fit, self._room.told, speeds, slower, speed)
+        _fill(rows, self._keys, fit, self._resources.told, speeds, slower, speed)
 
 
 @compiled_apart
@@ -65,27 +65,27 @@ def _fill(rows: Floats, keys: Longs, fit: Masks, told: Longs, speeds: Floats, sl
 
 
 @compiled_apart
-def _around(free: Longs, gpus: Longs, leaf: Longs, room: Floats) -> tuple[int, int]:
+def _around(free: Longs, gpus: Longs, leaf: Longs, resources: Floats) -> tuple[int, int]:
     """Return the free GPUs and the empty nodes; fill in the free GPUs of each leaf."""
     total = empty = 0
-    for place in range(room.size):
-        room[place] = 0.0
+    for place in range(resources.size):
+        resources[place] = 0.0
     for node in range(gpus.size):
         total += free[node, 0]
         empty += free[node, 0] == gpus[node]
-        room[leaf[node]] += free[node, 0]
+        resources[leaf[node]] += free[node, 0]
     return total, empty
 
 
 class Candidates:
     """The waiting jobs that are looked at, by index among all waiting ones, as rows of inputs while jobs are placed."""
 
-    def __init__(self, seen: Observation, room: Room, jobs: NDArray[np.intp]) -> None:
-        self._seen, self._room, self.jobs = seen, room, jobs
+    def __init__(self, seen: Observation, resources: FreeResources, jobs: NDArray[np.intp]) -> None:
+        self._seen, self._resources, self.jobs = seen, resources, jobs
         spread = of_application(seen.known.spread, seen.waiting.application[jobs])
-        self._closest = [room.best_level(kind) for kind in range(len(room.kinds))]
+        self._closest = [resources.best_level(kind) for kind in range(len(resources.kinds))]
         self._spread, self._rows = spread, np.arange(len(jobs))
-        self._best = spread[self._rows, np.array(self._closest, np.intp)[room.kind]]
+        self._best = spread[self._rows, np.array(self._closest, np.intp)[resources.kind]]
         self._speeds = spread / self._best[:, None]
         self._slower = -np.log(self._speeds)
         self._fixed = self._asked(jobs)
@@ -116,7 +116,7 @@ class Candidates:
         found = whole[:-1]
         found[:, 0] = 0.5 * np.log((run + SHORT_S) / HOUR_S)
         found[:, 1] = np.log2(np.maximum(1, waiting.gpus[jobs])) / 3
-        found[:, 2] = waiting.asks[jobs, 4] + waiting.asks[jobs, 6] > 1
+        found[:, 2] = waiting.demands[jobs, 4] + waiting.demands[jobs, 6] > 1
         apart = self._spread[:, NODE:].min(axis=1)
         found[:, 4] = np.where(waiting.gpus[jobs] > 1, -np.log(np.minimum(1.0, apart / self._best)), 0.0)
         found[:, 5] = 0.25 * np.log1p(wait / SHORT_S)
@@ -127,8 +127,8 @@ class Candidates:
 
     def _pays(self, rows: NDArray[np.intp], now: Floats) -> Floats:
         """Return what jobs gain if they wait until they fit as close together as ever, and when that is."""
-        kinds, which = np.unique(self._room.kind[rows], return_inverse=True)
-        soon = np.array([self._room.soonest(kind, self._closest[kind]) for kind in kinds.tolist()])[which]
+        kinds, which = np.unique(self._resources.kind[rows], return_inverse=True)
+        soon = np.array([self._resources.soonest(kind, self._closest[kind]) for kind in kinds.tolist()])[which]
         soon, run = soon - self._seen.now, self._seen.waiting.guess[self.jobs[rows]]
         known = np.isfinite(soon)
         later = np.where(known, soon, 0.0)
@@ -137,6 +137,6 @@ class Candidates:
 
     def _surroundings(self) -> tuple[float, ...]:
         """Return what is the same for all candidates."""
-        room = np.empty(len(self._leaves))
-        free, empty = _around(self._room.free, self._gpus, self._seen.nodes.leaf, room)
-        return free / self._total, empty / max(1, len(self._gpus)), float((room / self._leaves).max(initial=0.0))
+        resources = np.empty(len(self._leaves))
+        free, empty = _around(self._resources.free, self._gpus, self._seen.nodes.leaf, resources)
+        return free / self._total, empty / max(1, len(self._gpus)), float((resources / self._leaves).max(initial=0.0))

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...replay.arrays import Floats
-from ..kinds import Progress, Stretch, TrainingConfig
+from ..kinds import Progress, TraceWindow, TrainingConfig
 from ..observation import spread_known
-from ..policy_gradient import Trade
+from ..policy_gradient import PolicyGradientSpec
 from ..policy_gradient import train as learn
 from .agent import NEVER, TopDRL, load, save, schema
 from .network import INPUTS, NET, OF_JOB, SLOWER
@@ -49,20 +49,20 @@ def _chosen(rows: Floats, rank: Floats) -> int:
     return int(np.where(rows[:, _IDLE] == 1.0, NEVER, rank).argmax())
 
 
-def flat(stretch: Stretch) -> str | None:
-    """Return why nothing can be learned from a stretch: nobody knows what distance costs."""
-    work = stretch.workload
+def flat(window: TraceWindow) -> str | None:
+    """Return why nothing can be learned from a trace window: nobody knows what distance costs."""
+    work = window.workload
     several = work.application[work.gpus > 1].astype(np.int64)
-    if spread_known(stretch.speeds.table, several).any():
+    if spread_known(window.speeds.table, several).any():
         return None
     return ("the speed of no group of jobs when scattered is known, which is what topdrl goes by; it needs speeds by "
             "placement")
 
 
-TRADE = Trade("topdrl", NET, schema(), INPUTS[:OF_JOB], RULES, TopDRL, save, flat)
+SPEC = PolicyGradientSpec("topdrl", NET, schema(), INPUTS[:OF_JOB], RULES, TopDRL, save, flat)
 
 
 def train(config: TrainingConfig) -> Iterator[Progress]:
     """Train and yield how far it has come; ``TrainingError`` where nothing can be learned."""
     start = None if config.start is None else load(config.start).weights
-    return learn(TRADE, config, start)
+    return learn(SPEC, config, start)

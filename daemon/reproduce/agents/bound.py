@@ -6,24 +6,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...agents.kinds import Stretch
+from ...agents.kinds import TraceWindow
 from ...agents.observation import of_application
 from ...replay.optimum import elastic_jct_mean_bound
 
 
-def jct_bound_s(stretches: Sequence[Stretch]) -> float:
+def jct_bound_s(windows: Sequence[TraceWindow]) -> float:
     """Return the bound on the mean completion time of the jobs that count, s.
 
     Jobs before them are taken to be gone, distance and neighbours to cost nothing, and nodes never to fail.
     """
-    bounds, counts = zip(*(_bound(stretch) for stretch in stretches), strict=True)
+    bounds, counts = zip(*(_bound(window) for window in windows), strict=True)
     return float(np.average(bounds, weights=counts))
 
 
-def _bound(stretch: Stretch) -> tuple[float, int]:
-    work, cluster = stretch.workload, stretch.cluster
-    rows = np.flatnonzero((work.submit >= stretch.since_s) & (work.gpus <= cluster.gpus.sum()))
-    speed = of_application(stretch.speeds.table.size, work.application[rows].astype(np.int64))
+def _bound(window: TraceWindow) -> tuple[float, int]:
+    work, cluster = window.workload, window.cluster
+    rows = np.flatnonzero((work.submit >= window.since_s) & (work.gpus <= cluster.gpus.sum()))
+    speed = of_application(window.speeds.table.size, work.application[rows].astype(np.int64))
     wanted, sizes = work.gpus[rows], np.arange(speed.shape[1])
     last = speed.shape[1] - 1
     run = work.run[rows, None] * np.take_along_axis(speed, np.minimum(wanted, last)[:, None], 1)

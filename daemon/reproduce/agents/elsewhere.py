@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ...agents.histories import taken
-from ...agents.kinds import Stretch, TrainingConfig, figures
+from ...agents.kinds import TraceWindow, TrainingConfig, figures
 from ...agents.scorer.agent import Scorer, load
 from ...agents.scorer.train import train
 from ...policies import named
@@ -32,7 +32,7 @@ from ..value.sites import TRACES
 LOOK_S = 900.0
 """So often it is asked whether it has a doubt; who decides then decides until somebody waits at a later look."""
 WINDOW, LEARNED, LOADS, SELECT = 800, 2 / 3, (0.7, 1.2), 10
-"""Jobs of a stretch of a trace to learn from, all of the first part of it, at any of these loads; how many choose."""
+"""Jobs of a part of a trace to learn from, all of the first part of it, at any of these loads; how many choose."""
 MOST_JOBS = 4000
 SHORTER = {"Venus vcvGl": 16}
 """Nodes on which jobs of a trace wait that do not on its own."""
@@ -51,8 +51,8 @@ class Home:
         """Return it in words."""
         return f"{self.trace or 'made-up jobs'}, {self.nodes} nodes"
 
-    def fit(self, traces: Path) -> Callable[[int], Stretch]:
-        """Return what draws stretches to learn from."""
+    def fit(self, traces: Path) -> Callable[[int], TraceWindow]:
+        """Return what draws windows to learn from."""
         return partial(_part, traces, self) if self.trace else partial(drawn, self.nodes)
 
 
@@ -86,22 +86,22 @@ def served(home: Home, traces: Path, folder: Path, budget_s: float) -> Iterator[
     for _ in train(TrainingConfig(fit, later, INCUMBENT, 0, budget_s, folder, OBJECTIVE)):
         pass
     agent = load(folder / "best")
-    for name, stretch in sites(traces):
-        yield tried(agent, home.name, name, stretch)
+    for name, window in sites(traces):
+        yield tried(agent, home.name, name, window)
 
 
-def tried(agent: Scorer, home: str, site: str, stretch: Stretch) -> Served:
+def tried(agent: Scorer, home: str, site: str, window: TraceWindow) -> Served:
     """Replay a site under its own order, by chance, and under a scorer with and without its doubts."""
-    own, chance, alone = (figures(engine.run(stretch.cluster, stretch.workload, policy), stretch.since_s).jct_mean_s
+    own, chance, alone = (figures(engine.run(window.cluster, window.workload, policy), window.since_s).jct_mean_s
                           for policy in (named(INCUMBENT), named("random-feasible"), agent))
-    done, rounds, doubts = doubting(agent, stretch)
-    heeded = figures(done, stretch.since_s).jct_mean_s
+    done, rounds, doubts = doubting(agent, window)
+    heeded = figures(done, window.since_s).jct_mean_s
     return Served(home, site, chance / own, alone / own, heeded / own, rounds, doubts)
 
 
-def doubting(agent: Scorer, stretch: Stretch) -> tuple[engine.Run, int, Mapping[str, int]]:
+def doubting(agent: Scorer, window: TraceWindow) -> tuple[engine.Run, int, Mapping[str, int]]:
     """Replay a site under a scorer whose doubts are heeded; return also rounds, and those of each doubt."""
-    work, found = stretch.workload, Counter[str]()
+    work, found = window.workload, Counter[str]()
     own, other = (Decider(policy, work.limit, work.prediction) for policy in (named(INCUMBENT), agent))
     now = own
 
@@ -114,14 +114,14 @@ def doubting(agent: Scorer, stretch: Stretch) -> tuple[engine.Run, int, Mapping[
         return now
 
     deciders = Deciders(own, LOOK_S, choose)
-    done, agenda = begun(stretch.cluster, work, deciders.policy)
+    done, event_list = begun(window.cluster, work, deciders.policy)
     moment, until = float(work.submit[0]), float(work.submit[-1])
     while moment < until or len(done.state.waiting):
-        proceed(done.state, agenda, deciders.policy, moment)
+        proceed(done.state, event_list, deciders.policy, moment)
         done.state.arrays.clock[NOW] = moment
         deciders.look(done.state, moment)
         moment += LOOK_S * (1 if len(done.state.waiting) else _idle_looks(work.submit, moment))
-    proceed(done.state, agenda, deciders.policy, np.inf)
+    proceed(done.state, event_list, deciders.policy, np.inf)
     rounds = found.total()
     del found[""]
     return done, rounds, dict(found)
@@ -133,7 +133,7 @@ def _idle_looks(submit: Floats, moment: float) -> int:
     return max(1, int((coming[0] - moment) // LOOK_S)) if len(coming) else 1
 
 
-def sites(traces: Path) -> Iterator[tuple[str, Stretch]]:
+def sites(traces: Path) -> Iterator[tuple[str, TraceWindow]]:
     """Yield the sites on which scorers are asked, with their names."""
     for regime in MADE_UP:
         yield f"made-up jobs, {regime.name}", judging(regime, 0)
@@ -155,16 +155,16 @@ def trace_of(name: str) -> TraceSite:
     return next(trace for trace in TRACES if trace.name.startswith(name))
 
 
-def slice_of(trace: TraceSite, traces: Path) -> Stretch:
+def slice_of(trace: TraceSite, traces: Path) -> TraceWindow:
     """Return the first jobs of a trace that fit its nodes, all of one partition."""
     work = workload_of(traces / trace.file)
     rows = trace.rows(work)
     rows = rows[(work.gpus[rows] > 0) & (work.gpus[rows] <= GPUS * trace.nodes) & (work.run[rows] > 0)][:MOST_JOBS]
     some = taken(work, rows, partition=np.zeros(len(rows), np.int32))
-    return Stretch(Cluster.from_spec(f"{trace.nodes}x{GPUS}"), replace(some, partition_names=("default",)), -np.inf)
+    return TraceWindow(Cluster.from_spec(f"{trace.nodes}x{GPUS}"), replace(some, partition_names=("default",)), -np.inf)
 
 
-def _part(traces: Path, home: Home, number: int) -> Stretch:
+def _part(traces: Path, home: Home, number: int) -> TraceWindow:
     """Return the part of this number of a trace's earlier jobs, as dense as makes them wait on so many nodes."""
     random = np.random.default_rng([13, number, home.nodes])
     whole = slice_of(replace(trace_of(home.trace), nodes=home.nodes), traces)
@@ -172,4 +172,4 @@ def _part(traces: Path, home: Home, number: int) -> Stretch:
     some = taken(whole.workload, np.arange(first, min(first + WINDOW, len(whole.workload))))
     wanted_s = float((some.run * some.gpus).sum()) / (GPUS * home.nodes * random.uniform(*LOADS))
     submit = (some.submit - some.submit[0]) * wanted_s / max(1.0, float(np.ptp(some.submit)))
-    return Stretch(whole.cluster, replace(some, submit=submit), float(submit[len(some) // 8]))
+    return TraceWindow(whole.cluster, replace(some, submit=submit), float(submit[len(some) // 8]))

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from ...agents.checkpoint import write
 from ...agents.histories import split
 from ...agents.kinds import TrainingConfig, TrainingError
-from ...agents.lessons import WAY
+from ...agents.training_loop import WAY
 from ...learning.promotion import HEURISTICS, judge
 from ...learning.training import INCUMBENT, kind_of
 from ...learning.verdict import Verdict

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...agents.kinds import Figures, Stretch, figures
+from ...agents.kinds import Figures, TraceWindow, figures
 from ...policies import named
 from ...replay.arrays import Floats
 from ...replay.engine import Policy, run
@@ -68,7 +68,7 @@ def p99(found: Sequence[Figures]) -> Floats:
     return np.array([one.wait_p99_s for one in found])
 
 
-def contest(name: str, draw: Callable[[int], Stretch], traces: int, models: Sequence[Policy],
+def contest(name: str, draw: Callable[[int], TraceWindow], traces: int, models: Sequence[Policy],
             pool: ThreadPoolExecutor) -> Cell:
     """Replay so many traces of one site under all policies."""
     policies = [*map(named, (*HEURISTICS, *BOUNDS)), *models]
@@ -78,5 +78,5 @@ def contest(name: str, draw: Callable[[int], Stretch], traces: int, models: Sequ
     return Cell(name, dict(zip(names, by_policy, strict=False)), tuple(by_policy[len(names):]))
 
 
-def _replayed(stretch: Stretch, policies: Sequence[Policy]) -> list[Figures]:
-    return [figures(run(stretch.cluster, stretch.workload, policy), stretch.since_s) for policy in policies]
+def _replayed(window: TraceWindow, policies: Sequence[Policy]) -> list[Figures]:
+    return [figures(run(window.cluster, window.workload, policy), window.since_s) for policy in policies]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...agents.kinds import Stretch
+from ...agents.kinds import TraceWindow
 from ...policies import named
 from ...replay.arrays import Floats
 from ...replay.cluster import Cluster
@@ -49,14 +49,14 @@ class Regime:
 LAZY = {"informative": 0.0, "lazy": 0.9, "no": 1.0}
 """Share of users who always ask for 24 h; with ``no`` limits nobody's is known, nor who the user is."""
 TAUGHT = ("informative", "lazy", "informative", "lazy", "no")
-"""What the stretches to learn from are drawn from."""
+"""What the windows to learn from are drawn from."""
 NODES, LIMITS, LOADS = (4, 8, 32, 128), ("informative", "lazy"), (0.7, 0.9, 1.1)
 FIRST_JUDGED = 1000
 """Of the traces to judge by; those below were looked at while the scorer was made."""
 REGIMES = tuple(Regime(nodes, limits, load) for nodes in NODES for limits in LIMITS for load in LOADS)
 
 
-def stretch(regime: Regime, seed: int) -> Stretch:
+def window(regime: Regime, seed: int) -> TraceWindow:
     """Return a trace of a regime; the same seed gives the same trace."""
     random = np.random.default_rng([seed, regime.nodes, round(100 * LAZY[regime.limits]), round(100 * regime.load)])
     jobs = int(np.clip(150 * regime.nodes, 1200, 6000))
@@ -78,7 +78,7 @@ def stretch(regime: Regime, seed: int) -> Stretch:
     past = run(cluster, work, named(INCUMBENT))
     known: dict[str, Any] = foresight(submit_s=work.submit, run_s=work.run, ended_s=past.end, limit_s=work.limit,
                                       traits=Traits(work.gpus, work.user, kinds), started_s=past.start)
-    return Stretch(cluster, replace(work, **known), float(work.submit[int(WARM_UP * jobs)]))
+    return TraceWindow(cluster, replace(work, **known), float(work.submit[int(WARM_UP * jobs)]))
 
 
 def _arrivals(random: np.random.Generator, gap_s: Floats) -> Floats:
@@ -96,9 +96,9 @@ def _arrivals(random: np.random.Generator, gap_s: Floats) -> Floats:
     return np.asarray(even + 0.4 * DAY_S / (2 * np.pi) * (1.0 - np.cos(day)))
 
 
-def judging(regime: Regime, number: int) -> Stretch:
+def judging(regime: Regime, number: int) -> TraceWindow:
     """Return the trace of this number to judge by: none that was looked at while the scorer was made."""
-    return stretch(regime, FIRST_JUDGED + number)
+    return window(regime, FIRST_JUDGED + number)
 
 
 def enough(regime: Regime, largest: int) -> int:
@@ -106,8 +106,8 @@ def enough(regime: Regime, largest: int) -> int:
     return largest * max(NODES) // regime.nodes
 
 
-def drawn(nodes: int, number: int) -> Stretch:
+def drawn(nodes: int, number: int) -> TraceWindow:
     """Return the trace of this number on so many nodes to learn from: any limits, any load."""
     random = np.random.default_rng([7, number])
     regime = Regime(nodes, str(random.choice(TAUGHT)), float(random.uniform(0.65, 1.15)))
-    return stretch(regime, 1_000_000 + number)
+    return window(regime, 1_000_000 + number)

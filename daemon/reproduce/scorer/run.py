@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from ...agents.doubts import outside, strange_share
-from ...agents.kinds import Stretch, TrainingConfig, figures
+from ...agents.kinds import TraceWindow, TrainingConfig, figures
 from ...agents.scorer.agent import Scorer, inputs_of, load
 from ...agents.scorer.network import INPUTS
 from ...agents.scorer.train import train
@@ -85,6 +85,6 @@ def _sites(traces: Path, models: Sequence[Scorer], taught: Scorer, bar: Progress
                           strange_share(outside(models[0].card, INPUTS, inputs)))
 
 
-def _the_same(whole: Stretch, number: int) -> Stretch:
+def _the_same(whole: TraceWindow, number: int) -> TraceWindow:
     """Return the one trace that there is."""
     return whole

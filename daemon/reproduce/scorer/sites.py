@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...agents.histories import taken
-from ...agents.kinds import Stretch
+from ...agents.kinds import TraceWindow
 from ...replay.cluster import Cluster
 from ...replay.workload import Workload
 from ..packaged import PHILLY, VENUS, TraceSite, workload_of
@@ -35,13 +35,13 @@ SITES = (
 )
 
 
-def stretch_of(site: TraceSite, traces: Path) -> Stretch:
+def stretch_of(site: TraceSite, traces: Path) -> TraceWindow:
     """Return a site's jobs; FileNotFoundError when its trace is not there."""
     work = workload_of(traces / site.file)
-    return Stretch(Cluster.from_spec(f"{site.nodes}x8"), _alone(work, site.rows(work)), -np.inf)
+    return TraceWindow(Cluster.from_spec(f"{site.nodes}x8"), _alone(work, site.rows(work)), -np.inf)
 
 
-def other_clusters(traces: Path, number: int) -> Stretch:
+def other_clusters(traces: Path, number: int) -> TraceWindow:
     """Return a part of one of Philly's other virtual clusters, as dense as if no jobs of it were missing."""
     work, random = workload_of(traces / PHILLY), np.random.default_rng([11, number])
     name = str(random.choice(list(OTHERS)))
@@ -51,7 +51,8 @@ def other_clusters(traces: Path, number: int) -> Stretch:
     some = taken(some, np.flatnonzero(some.gpus <= 8 * OTHERS[name]))
     wanted_s = float((some.run * np.maximum(some.gpus, 1)).sum()) / (8 * OTHERS[name] * random.uniform(*LOADS))
     submit = (some.submit - some.submit[0]) * wanted_s / max(1.0, float(np.ptp(some.submit)))
-    return Stretch(Cluster.from_spec(f"{OTHERS[name]}x8"), replace(some, submit=submit), float(submit[len(some) // 8]))
+    cluster = Cluster.from_spec(f"{OTHERS[name]}x8")
+    return TraceWindow(cluster, replace(some, submit=submit), float(submit[len(some) // 8]))
 
 
 def _alone(work: Workload, rows: NDArray[np.int64]) -> Workload:

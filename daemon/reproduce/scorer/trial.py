@@ -13,9 +13,9 @@ NODES = 8
 OBJECTIVE = Objective(jct_mean=0.95, slowdown_mean=0.0, wait_p99=0.05)
 """What the figure asks for: mean completion time, at a tail that is no worse."""
 SELECT, FIRST_SELECTED = 48, 900_000
-"""Stretches that choose, and the number of the first."""
+"""Windows that choose, and the number of the first."""
 APART = 10_000
-"""Between the stretches of one seed and those of the next: trainings have nothing in common but the kind of site."""
+"""Between the windows of one seed and those of the next: trainings have nothing in common but the kind of site."""
 MEAN = Objective(jct_mean=1.0, slowdown_mean=0.0, wait_p99=0.0)
 """What HeliosArtifact published for Philly, and nothing else."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from ...replay.arrays import NOW, Floats
 from ...replay.cluster import Cluster
 from ...replay.engine import Run
-from ...replay.events import Agenda
+from ...replay.events import EventList
 from ...replay.outcome import times
 from ...replay.power import PowerModel, energy
 from ...replay.timeline import begun, proceed
@@ -46,9 +46,9 @@ def carried_out(task: ReplayTask) -> ReplayOutcome:
     deciders = _deciders(task, cluster, work)
     work = replace(work, limit=deciders.first.limit, prediction=deciders.first.prediction)
     down = {OFF: task.setting.power_down_s, EVEN: task.setting.wake_s, AT_ONCE: 0.0}.get(task.power, np.inf)
-    done, agenda = begun(cluster, work, deciders.policy, seed=task.seed, power_down_s=down,
+    done, event_list = begun(cluster, work, deciders.policy, seed=task.seed, power_down_s=down,
                          wake_s=0.0 if task.power in (ON, AT_ONCE) else task.setting.wake_s)
-    found = _outcome(done, *_driven(done, agenda, deciders, task))
+    found = _outcome(done, *_driven(done, event_list, deciders, task))
     _keep(task, found)
     return found
 
@@ -86,7 +86,7 @@ def _promotions(task: ReplayTask, work: Workload) -> list[Promoted]:
     return list(promotions(work, outcomes, INCUMBENT))
 
 
-def _driven(done: Run, agenda: Agenda, deciders: Deciders, task: ReplayTask) -> tuple[Floats, Floats]:
+def _driven(done: Run, event_list: EventList, deciders: Deciders, task: ReplayTask) -> tuple[Floats, Floats]:
     """Let a replay run to its end; return moments and the joules drawn up to each of them."""
     submit = done.workload.submit
     moment, until = float(submit[0]), float(submit[-1])
@@ -94,7 +94,7 @@ def _driven(done: Run, agenda: Agenda, deciders: Deciders, task: ReplayTask) -> 
     keeper = Keeper(task.setting.wake_s) if task.power == FORECAST else None
     step_s = min(STEP_S if keeper is not None else MARK_S, deciders.every_s)
     while moment < until or len(done.state.running) or len(done.state.waiting):
-        proceed(done.state, agenda, deciders.policy, moment)
+        proceed(done.state, event_list, deciders.policy, moment)
         done.state.arrays.clock[NOW] = moment
         deciders.look(done.state, moment)
         if keeper is not None:

@@ -60,7 +60,7 @@ def world(sizes, *jobs, **facts):
 def planned(snapshot, job, most=3):
     """Return who goes where, and where the job starts; None when nothing is to be done."""
     plan = MigrationPlanner(snapshot, NOW).make_room(need_now(job, NOW), most)
-    return plan and ({mover.job.job_id: home for mover, home in plan.moves}, str(plan.placement))
+    return plan and ({movable.job.job_id: home for movable, home in plan.moves}, str(plan.placement))
 
 
 def test_the_smallest_job_that_makes_room_goes_to_the_fullest_node_that_takes_it():
@@ -245,7 +245,7 @@ def test_room_that_was_made_is_taken_for_the_next():
 
     plans = [ground.make_room(need(waits(8, 1, 8)), 3) for _ in range(3)]
 
-    assert [plan and {mover.job.job_id: home for mover, home in plan.moves} for plan in plans] == [
+    assert [plan and {movable.job.job_id: home for movable, home in plan.moves} for plan in plans] == [
         {"a": "n2"}, {"b": "n2"}, None]
 
 
@@ -340,14 +340,14 @@ def test_what_is_planned_can_be_done_and_no_job_leaves_what_it_asked_for(describ
         return
     state = ClusterState.from_snapshot(SchedulerSnapshot(NOW, snapshot.nodes, (), (*snapshot.jobs, job)), NOW)
     rows = {record.job_id: row for row, record in enumerate(state.records)}
-    state.apply([Preempt(rows[mover.job.job_id]) for mover, _ in plan.moves])
-    state.apply([Start(rows[mover.job.job_id], (state.cluster.index(home),), (mover.holds[0],))
-                 for mover, home in plan.moves])
+    state.apply([Preempt(rows[movable.job.job_id]) for movable, _ in plan.moves])
+    state.apply([Start(rows[movable.job.job_id], (state.cluster.index(home),), (movable.holds[0],))
+                 for movable, home in plan.moves])
     state.apply([Start(rows["new"], tuple(map(state.cluster.index, plan.placement.nodes)), plan.placement.gpus)])
-    for mover, home in plan.moves:
+    for movable, home in plan.moves:
         there, here = (next(node for node in snapshot.nodes if node.name == name)
-                       for name in (home, mover.job.allocations[0].node))
-        constraint = Constraint.of(mover.job.request)
+                       for name in (home, movable.job.allocations[0].node))
+        constraint = Constraint.of(movable.job.request)
         assert constraint is None or constraint.admits(home, there.features)
         assert there.gpu_model == here.gpu_model
 
@@ -358,7 +358,7 @@ def test_for_one_node_no_fewer_gpus_could_be_moved(described, gpus):
     snapshot, job = site(described), waits(gpus, 1, gpus)
     plan = MigrationPlanner(snapshot, NOW).make_room(need_now(job, NOW), 3)
     least = by_brute_force(snapshot, gpus)
-    assert (0 if plan is None else sum(mover.holds[0] for mover, _ in plan.moves)) == (least or 0)
+    assert (0 if plan is None else sum(movable.holds[0] for movable, _ in plan.moves)) == (least or 0)
 
 
 def by_brute_force(snapshot, gpus):

@@ -9,7 +9,7 @@ import pytest
 
 from idlewatt.daemon.agents import kinds
 from idlewatt.daemon.agents.checkpoint import load, save
-from idlewatt.daemon.agents.kinds import Kind, Progress, Stretch, TrainingConfig, TrainingError
+from idlewatt.daemon.agents.kinds import AgentKind, Progress, TraceWindow, TrainingConfig, TrainingError
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.engine import run
 from idlewatt.storage.records import ModelCard
@@ -45,28 +45,28 @@ class Chooser:
         return 0.0
 
 
-def jct(stretch: Stretch, policy: str) -> float:
-    done = run(stretch.cluster, stretch.workload, named(policy))
-    counted = stretch.workload.submit >= stretch.since_s
-    return float(np.nanmean((done.end - stretch.workload.submit)[counted]))
+def jct(window: TraceWindow, policy: str) -> float:
+    done = run(window.cluster, window.workload, named(policy))
+    counted = window.workload.submit >= window.since_s
+    return float(np.nanmean((done.end - window.workload.submit)[counted]))
 
 
 def train(config: TrainingConfig) -> Iterator[Progress]:
-    """Replay a stretch a round under every choice; what was measured is kept, so that it can go on."""
+    """Replay a trace window a round under every choice; what was measured is kept, so that it can go on."""
     config.folder.mkdir(parents=True, exist_ok=True)
     kept = config.folder / "rounds.npy"
     sums = np.load(kept) if kept.exists() else np.zeros((0, len(CHOICES)))
     yield Progress(0.0, None, saved=False)
-    base = np.mean([jct(stretch, config.incumbent) for stretch in config.select])
+    base = np.mean([jct(window, config.incumbent) for window in config.select])
     for number in range(len(sums), ROUNDS):
-        stretch = config.fit(number)
-        if not np.isfinite(stretch.workload.run).all():
+        window = config.fit(number)
+        if not np.isfinite(window.workload.run).all():
             raise TrainingError("the history has run times that are no numbers")
-        sums = np.vstack([sums, [jct(stretch, choice) for choice in CHOICES]])
+        sums = np.vstack([sums, [jct(window, choice) for choice in CHOICES]])
         np.save(kept, sums)
         save(config.folder / "best", ModelCard("chooser", "", 0.0, config.seed, "", "", ""),
              {"jct": sums.mean(axis=0).astype(np.float32)}, SCHEMA)
-        score = np.mean([jct(stretch, CHOICES[int(sums.mean(axis=0).argmin())]) for stretch in config.select]) / base
+        score = np.mean([jct(window, CHOICES[int(sums.mean(axis=0).argmin())]) for window in config.select]) / base
         yield Progress((number + 1) / ROUNDS, float(score), saved=True)
 
 
@@ -76,8 +76,8 @@ def loaded(folder: Path) -> Chooser:
 
 
 @pytest.fixture
-def chooser(monkeypatch) -> Kind:
+def chooser(monkeypatch) -> AgentKind:
     """Make the kind known."""
-    kind = Kind("chooser", train, loaded)
+    kind = AgentKind("chooser", train, loaded)
     monkeypatch.setitem(kinds._KINDS, kind.name, kind)
     return kind

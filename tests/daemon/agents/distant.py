@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from idlewatt.daemon.agents.histories import Material
-from idlewatt.daemon.agents.kinds import Stretch, TrainingConfig
+from idlewatt.daemon.agents.kinds import TraceWindow, TrainingConfig
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.site_speeds import SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.workload import Workload
@@ -43,9 +43,9 @@ def workload(jobs=120, seed=0, load=1.1, gpus=36, hours=1.0, **columns):
     return Workload.of(submit, ran, asked, **columns)
 
 
-def stretch(number=0, jobs=120, speeds=SITE):
+def window(number=0, jobs=120, speeds=SITE):
     work = workload(jobs, number)
-    return Stretch(cluster(), work, float(work.submit[jobs // 8]), speeds)
+    return TraceWindow(cluster(), work, float(work.submit[jobs // 8]), speeds)
 
 
 def material(jobs=280, hours=3.0):
@@ -54,5 +54,5 @@ def material(jobs=280, hours=3.0):
 
 
 def config(folder, **changes):
-    made = TrainingConfig(stretch, [stretch(100), stretch(101)], INCUMBENT, 0, 3600.0, folder)
+    made = TrainingConfig(window, [window(100), window(101)], INCUMBENT, 0, 3600.0, folder)
     return replace(made, **changes)

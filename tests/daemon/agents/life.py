@@ -32,10 +32,10 @@ class Life:
         order, parts = TrainingJob(self.kind, material.source, 60.0, incumbent=incumbent, steps=steps), split(material)
         directory = TrainingDirectory(self.store, self.kind)
         directory.begin(order)
-        lesson = TrainingRun(order, parts, directory)
-        for _ in lesson:
+        training_run = TrainingRun(order, parts, directory)
+        for _ in training_run:
             pass
-        model = lesson.keep(self.store, 1.8e9)
+        model = training_run.keep(self.store, 1.8e9)
         self.name = model.name
         return examined(self.store, model, parts.test, incumbent)
 

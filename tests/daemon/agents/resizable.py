@@ -6,7 +6,7 @@ import numpy as np
 from distant import HOUR_S, INCUMBENT
 
 from idlewatt.daemon.agents.histories import Material
-from idlewatt.daemon.agents.kinds import Stretch, TrainingConfig
+from idlewatt.daemon.agents.kinds import TraceWindow, TrainingConfig
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.site_speeds import SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.workload import Workload
@@ -33,9 +33,9 @@ def workload(jobs=120, seed=0, load=0.9, hours=1.0):
                        application=1 + random.integers(2, size=jobs), application_names=SITE.labels)
 
 
-def stretch(number=0, jobs=120, speeds=SITE):
+def window(number=0, jobs=120, speeds=SITE):
     work = workload(jobs, number)
-    return Stretch(Cluster.from_spec("4x8"), work, float(work.submit[jobs // 8]), speeds)
+    return TraceWindow(Cluster.from_spec("4x8"), work, float(work.submit[jobs // 8]), speeds)
 
 
 def material(jobs=300, hours=3.5):
@@ -44,4 +44,4 @@ def material(jobs=300, hours=3.5):
 
 
 def config(folder, **changes):
-    return replace(TrainingConfig(stretch, [stretch(100), stretch(101)], INCUMBENT, 0, 3600.0, folder), **changes)
+    return replace(TrainingConfig(window, [window(100), window(101)], INCUMBENT, 0, 3600.0, folder), **changes)

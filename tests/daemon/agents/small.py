@@ -5,15 +5,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from idlewatt.daemon.agents import lessons, pieces, policy_gradient
+from idlewatt.daemon.agents import episodes, policy_gradient, training_loop
 
 
 @contextmanager
 def small() -> Iterator[None]:
-    """Make trainings short: shorter pieces, fewer replays of each, fewer steps between looks."""
+    """Make trainings short: shorter episodes, fewer replays of each, fewer steps between looks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "JOBS", 80)
-        patch.setattr(lessons, "EVERY", 2)
-        for name, value in {"LESSONS": 2, "TOGETHER": 1, "REPLAYS": 2}.items():
+        patch.setattr(episodes, "JOBS", 80)
+        patch.setattr(training_loop, "EVERY", 2)
+        for name, value in {"RULE_EPISODES": 2, "TOGETHER": 1, "REPLAYS": 2}.items():
             patch.setattr(policy_gradient, name, value)
         yield

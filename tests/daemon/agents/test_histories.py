@@ -1,4 +1,4 @@
-"""Histories become splits that walk forward and stretches that might have been; what teaches nothing is refused."""
+"""Histories become splits that walk forward and windows that might have been; what teaches nothing is refused."""
 
 import pickle
 from contextlib import closing
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from sites import SINCE, site
 
 from idlewatt.daemon.agents.histories import DAY_S, Material, TooLittle, held_out, recorded, split, taken
-from idlewatt.daemon.agents.lessons import FEWEST_JOBS
+from idlewatt.daemon.agents.training_loop import FEWEST_JOBS
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster, NodeEvent
 from idlewatt.daemon.replay.engine import run
@@ -59,11 +59,11 @@ def test_the_same_number_is_the_same_stretch_and_another_is_another(parts):
 @given(number=st.integers(0, 2**40))
 @settings(max_examples=25, deadline=None)
 def test_whatever_its_number_a_stretch_is_in_order_and_made_of_what_there_was(parts, number):
-    stretch, fit = parts.fit(number), parts.fit
-    work, events = stretch.workload, stretch.cluster.events
+    window, fit = parts.fit(number), parts.fit
+    work, events = window.workload, window.cluster.events
     assert (np.diff(work.submit) >= 0).all()
     assert set(work.ids) <= set(fit.workload.ids)
-    assert fit.since_s <= work.submit.min() < stretch.since_s < work.submit.max()
+    assert fit.since_s <= work.submit.min() < window.since_s < work.submit.max()
     assert [event.time for event in events] == sorted(event.time for event in events)
     assert (work.run >= 0).all()
     assert np.isfinite(work.run).all()
@@ -73,7 +73,7 @@ def test_days_without_jobs_are_drawn_again_where_there_are_others(parts):
     work, since_s = parts.fit.workload, parts.fit.since_s
     bursts = taken(work, np.flatnonzero((work.submit - since_s) // DAY_S % 14 == 3))  # one day in two weeks
     drawn = [replace(parts.fit, workload=bursts)(number) for number in range(40)]
-    assert min(int((stretch.workload.submit >= stretch.since_s).sum()) for stretch in drawn) >= 20
+    assert min(int((window.workload.submit >= window.since_s).sum()) for window in drawn) >= 20
 
 
 def test_it_can_be_sent_to_another_process(parts):
@@ -85,25 +85,25 @@ def test_a_stretch_is_as_loaded_as_the_site_or_up_to_a_third_more(parts):
     usual = hours_per_hour(parts.fit.workload, parts.fit.since_s, parts.fit.until_s)
     loads = []
     for number in range(60):
-        stretch = parts.fit(number)
+        window = parts.fit(number)
         first = parts.fit.since_s
-        span = (stretch.since_s - first) * parts.fit.drawn
-        loads.append(hours_per_hour(stretch.workload, first, first + span + 1) / usual)
+        span = (window.since_s - first) * parts.fit.drawn
+        loads.append(hours_per_hour(window.workload, first, first + span + 1) / usual)
     assert 0.7 < min(loads) < 0.9
     assert 1.2 < max(loads) < 1.45
 
 
 def test_users_are_drawn_and_days_are_drawn_and_run_times_differ_a_little(parts):
-    stretch, fit = parts.fit(0), parts.fit
+    window, fit = parts.fit(0), parts.fit
     row = {identifier: place for place, identifier in enumerate(fit.workload.ids)}
-    source = np.array([row[identifier] for identifier in stretch.workload.ids])
-    assert len(set(np.unique(fit.workload.user))) > len(set(stretch.workload.user.tolist()))
+    source = np.array([row[identifier] for identifier in window.workload.ids])
+    assert len(set(np.unique(fit.workload.user))) > len(set(window.workload.user.tolist()))
     assert len({int((fit.workload.submit[place] - fit.since_s) // DAY_S) for place in source}) < fit.days
-    factor = stretch.workload.run / fit.workload.run[source]
+    factor = window.workload.run / fit.workload.run[source]
     assert 0.1 < np.log(factor).std() < 0.25
-    assert (stretch.workload.run <= stretch.workload.limit).all()
-    assert np.array_equal(stretch.workload.gpus, fit.workload.gpus[source])
-    assert (stretch.workload.dependency == -1).all()
+    assert (window.workload.run <= window.workload.limit).all()
+    assert np.array_equal(window.workload.gpus, fit.workload.gpus[source])
+    assert (window.workload.dependency == -1).all()
 
 
 def test_a_job_that_was_ended_at_its_limit_still_is():
@@ -116,12 +116,12 @@ def test_a_job_that_was_ended_at_its_limit_still_is():
 
 
 def test_nodes_fail_now_and_then_and_come_back(parts):
-    stretches = [parts.fit(number) for number in range(60)]
-    failures = [event for stretch in stretches for event in stretch.cluster.events if event.kind == "down"]
+    windows = [parts.fit(number) for number in range(60)]
+    failures = [event for window in windows for event in window.cluster.events if event.kind == "down"]
     # Twelve days, four nodes, a failure a month each.
     assert 0.5 * 60 < len(failures) < 3 * 60
-    for stretch in stretches:
-        kinds = [event.kind for event in stretch.cluster.events]
+    for window in windows:
+        kinds = [event.kind for event in window.cluster.events]
         assert kinds.count("down") == kinds.count("up") <= 2
 
 
@@ -133,9 +133,9 @@ def test_what_happened_to_nodes_happens_on_the_days_that_are_drawn():
     found = split(replace(material, cluster=cluster))
     drained = total = 0.0
     for number in range(40):
-        stretch = found.fit(number)
-        first, last = found.fit.since_s, stretch.workload.submit.max()
-        mine = [event for event in stretch.cluster.events if event.node == "node0001"]
+        window = found.fit(number)
+        first, last = found.fit.since_s, window.workload.submit.max()
+        mine = [event for event in window.cluster.events if event.node == "node0001"]
         ends = [*(event.time for event in mine[1:]), last]
         drained += sum(end - event.time for event, end in zip(mine, ends, strict=True) if event.kind == "drain")
         total += last - first
@@ -159,8 +159,8 @@ def thin(burst):
 
 @pytest.mark.parametrize(("burst", "enough"), [(26, True), (5, False)])
 def test_whether_there_are_jobs_enough_to_learn_from_is_no_matter_of_a_draw(burst, enough):
-    stretches = [split(thin(burst), seed=seed).fit(0) for seed in range(60)]
-    counts = [int((stretch.workload.submit >= stretch.since_s).sum()) for stretch in stretches]
+    windows = [split(thin(burst), seed=seed).fit(0) for seed in range(60)]
+    counts = [int((window.workload.submit >= window.since_s).sum()) for window in windows]
     assert {count >= FEWEST_JOBS for count in counts} == {enough}, sorted(counts)
 
 
@@ -170,8 +170,8 @@ def test_without_users_days_alone_are_drawn():
 
 
 def test_stretches_replay(parts):
-    for stretch in (parts.fit(0), parts.select[0], parts.test[0]):
-        ended = run(stretch.cluster, stretch.workload, named("fifo+first-fit+easy")).end
+    for window in (parts.fit(0), parts.select[0], parts.test[0]):
+        ended = run(window.cluster, window.workload, named("fifo+first-fit+easy")).end
         assert np.isfinite(ended).all()
 
 

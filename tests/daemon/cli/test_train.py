@@ -13,7 +13,7 @@ from postgres import database
 from sites import SINCE, record, site, write_trace
 
 from idlewatt.daemon.agents import kinds
-from idlewatt.daemon.agents.kinds import Kind
+from idlewatt.daemon.agents.kinds import AgentKind
 from idlewatt.daemon.cli import main
 from idlewatt.storage.history import History
 
@@ -187,7 +187,7 @@ def test_ctrl_c_keeps_the_best_so_far_and_resume_goes_on_with_what_it_began_with
                 os.kill(os.getpid(), signal.SIGINT)
             yield progress
 
-    monkeypatch.setitem(kinds._KINDS, "chooser", Kind("chooser", interrupted, whole.load))
+    monkeypatch.setitem(kinds._KINDS, "chooser", AgentKind("chooser", interrupted, whole.load))
     done = desk.train("--seed", "7")
     assert done.exit_code == 130
     assert "the best so far is kept" in done.stderr
@@ -207,7 +207,7 @@ def test_ctrl_c_before_anything_was_learned_keeps_nothing(desk, monkeypatch):
         os.kill(os.getpid(), signal.SIGINT)
         yield from train(config)
 
-    monkeypatch.setitem(kinds._KINDS, "chooser", Kind("chooser", interrupted, None))
+    monkeypatch.setitem(kinds._KINDS, "chooser", AgentKind("chooser", interrupted, None))
     done = desk.train()
     assert done.exit_code == 130
     assert "nothing is kept" in done.stderr
@@ -290,7 +290,7 @@ def test_the_device_reaches_the_training(desk, monkeypatch):
         asked.append(config.device)
         return train(config)
 
-    monkeypatch.setitem(kinds._KINDS, "chooser", Kind("chooser", noted, kinds._KINDS["chooser"].load, torch=True))
+    monkeypatch.setitem(kinds._KINDS, "chooser", AgentKind("chooser", noted, kinds._KINDS["chooser"].load, torch=True))
     assert desk.train("--device", "cuda").exit_code == 0
     assert asked == ["cuda"]
 
@@ -308,7 +308,7 @@ def test_numbers_that_are_none_end_a_training_with_the_reason(desk, monkeypatch)
         yield from ()
         raise FloatingPointError("the loss is nan after 3 steps")
 
-    monkeypatch.setitem(kinds._KINDS, "chooser", Kind("chooser", broken, None))
+    monkeypatch.setitem(kinds._KINDS, "chooser", AgentKind("chooser", broken, None))
     done = desk.train()
     assert done.exit_code == 1
     assert "came to numbers that are none: the loss is nan after 3 steps" in done.output

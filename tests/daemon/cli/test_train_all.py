@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from sites import site, write_trace
 
 from idlewatt.daemon.agents import kinds
-from idlewatt.daemon.agents.kinds import Kind, TrainingError
+from idlewatt.daemon.agents.kinds import AgentKind, TrainingError
 from idlewatt.daemon.cli import main
 from idlewatt.storage.history import History
 
@@ -22,7 +22,7 @@ def refused(config):
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
     """Return a shell on a machine that knows three kinds: two that learn and one that cannot here."""
-    known = {name: Kind(name, learn, loaded) for name, learn in (("chooser", train), ("dull", refused))}
+    known = {name: AgentKind(name, learn, loaded) for name, learn in (("chooser", train), ("dull", refused))}
     monkeypatch.setattr(kinds, "_modules", lambda: iter(()))
     monkeypatch.setattr(kinds, "_KINDS", known)
     trace, config = write_trace(site(days=14, jobs=1500), tmp_path / "site.csv"), tmp_path / "idlewatt.yml"
@@ -47,13 +47,13 @@ def test_every_kind_is_trained_in_turn_and_who_cannot_be_says_why(desk):
 
 
 def test_it_fails_where_nothing_can_be_trained(desk):
-    desk.kinds["chooser"] = Kind("chooser", refused, loaded)
+    desk.kinds["chooser"] = AgentKind("chooser", refused, loaded)
     assert desk().exit_code == 1
 
 
 def test_they_share_the_budget(desk):
     given = []
-    desk.kinds["dull"] = Kind("dull", lambda config: given.append(config.budget_s) or refused(config), loaded)
+    desk.kinds["dull"] = AgentKind("dull", lambda config: given.append(config.budget_s) or refused(config), loaded)
     desk("--budget", "60s")
     desk()
     desk("--steps", "3")
@@ -68,10 +68,10 @@ def test_after_ctrl_c_it_goes_on_with_the_kind_that_was_interrupted(desk):
             yield progress
 
     begun = []
-    desk.kinds["zealous"] = Kind("zealous", stopped, loaded)
+    desk.kinds["zealous"] = AgentKind("zealous", stopped, loaded)
     first = desk()
     assert first.exit_code == 130
-    desk.kinds["zealous"] = Kind("zealous", lambda config: begun.append((config.folder / "rounds.npy").exists())
+    desk.kinds["zealous"] = AgentKind("zealous", lambda config: begun.append((config.folder / "rounds.npy").exists())
                                  or train(config), loaded)
     again = desk("--resume")
     assert again.exit_code == 0, again.output
@@ -88,7 +88,7 @@ def test_steps_reach_the_training_and_an_alias_its_kind(desk):
         seen.append(config.steps)
         yield from train(config)
 
-    desk.kinds["gist_mdrl"] = Kind("gist_mdrl", noted, loaded)
+    desk.kinds["gist_mdrl"] = AgentKind("gist_mdrl", noted, loaded)
     assert desk("--steps", "7").exit_code == 0
     assert seen == [7]
     from idlewatt.daemon.learning.training import kind_of

@@ -2,12 +2,12 @@
 
 import pytest
 
-from idlewatt.daemon.agents.kinds import Kind, Objective
+from idlewatt.daemon.agents.kinds import AgentKind, Objective
 from idlewatt.daemon.config import ConfigError, parse
 from idlewatt.daemon.learning.aims import AimError, aimed, parsed
 from idlewatt.daemon.settings.training import TrainingSettings
 
-KIND = Kind("x", None, None, objective=Objective(0.0, 0.0, 0.0, utilization=1.0))
+KIND = AgentKind("x", None, None, objective=Objective(0.0, 0.0, 0.0, utilization=1.0))
 DAY_S = 86400.0
 
 

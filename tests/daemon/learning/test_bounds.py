@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from null_sites import looking_at_limits, site
 
-from idlewatt.daemon.agents.kinds import Stretch
+from idlewatt.daemon.agents.kinds import TraceWindow
 from idlewatt.daemon.learning.pairs import Exam, Pair, replayed
 from idlewatt.daemon.learning.promotion_criteria import ASSUMED
 from idlewatt.daemon.policies import named
@@ -19,7 +19,7 @@ SEEDS = range(3)
 def against_fifo(seed, *agent, nodes=8, daily=300, days=75.0):
     """Return an agent that looks at limits beside FIFO, and who is looked at."""
     cluster, work = site(days, seed=seed, nodes=nodes, daily=daily)
-    exams = [Exam.of((Stretch(cluster, one, 0.0),))
+    exams = [Exam.of((TraceWindow(cluster, one, 0.0),))
              for one in (replace(work, priority=-looking_at_limits(work, *agent)), work)]
     runs = [replayed(named(f"{order}+best-fit+easy"), exam, 0)
             for order, exam in zip(("priority", "fifo"), exams, strict=True)]

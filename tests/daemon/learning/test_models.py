@@ -21,7 +21,7 @@ CARD_1 = ModelCard("site", "", 1_795_219_200.0, 7, "0.1.0", "", "", kind="plain"
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     """A store that knows the kind ``plain``, whose models are their cards."""
-    plain = kinds.Kind("plain", lambda config: iter(()), lambda folder: read_card(folder / CARD))
+    plain = kinds.AgentKind("plain", lambda config: iter(()), lambda folder: read_card(folder / CARD))
     monkeypatch.setattr(kinds, "_KINDS", {"plain": plain})
     return ModelStore(tmp_path / "models")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idlewatt.daemon.agents.kinds import Stretch
+from idlewatt.daemon.agents.kinds import TraceWindow
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, Scorer
 from idlewatt.daemon.agents.scorer.network import SIZE
 from idlewatt.daemon.learning import earned, promotion
@@ -59,7 +59,7 @@ class Stranger(Agent):
         self.decide = decide
 
 
-def stretch(days: int = 28, jobs: int = 5000, since_s: float = 0.0, seed: int = 1, load: float = 0.7) -> Stretch:
+def window(days: int = 28, jobs: int = 5000, since_s: float = 0.0, seed: int = 1, load: float = 0.7) -> TraceWindow:
     """Return crowded weeks of two partitions whose users are bad at telling limits."""
     rng = np.random.default_rng(seed)
     submit = np.sort(rng.uniform(since_s - DAY, since_s + days * DAY, jobs))
@@ -70,17 +70,17 @@ def stretch(days: int = 28, jobs: int = 5000, since_s: float = 0.0, seed: int = 
                        partition=rng.choice(["a", "b"], jobs), user=[f"u{n}" for n in rng.integers(0, 12, jobs)])
     nodes = [{"name": "x", "count": 2, "gpus": 8, "partitions": ["a"]},
              {"name": "y", "count": 2, "gpus": 8, "partitions": ["b"]}]
-    return Stretch(Cluster.from_mapping({"nodes": nodes}), work, since_s)
+    return TraceWindow(Cluster.from_mapping({"nodes": nodes}), work, since_s)
 
 
 @pytest.fixture(scope="module")
-def held_out() -> list[Stretch]:
-    return [stretch(days=8, jobs=900), stretch(days=8, jobs=900, since_s=10 * DAY, seed=2)]
+def held_out() -> list[TraceWindow]:
+    return [window(days=8, jobs=900), window(days=8, jobs=900, since_s=10 * DAY, seed=2)]
 
 
 @pytest.fixture(scope="module")
-def long_held_out() -> list[Stretch]:
-    return [stretch(days=20, jobs=3600), stretch(days=20, jobs=3600, since_s=22 * DAY, seed=2)]
+def long_held_out() -> list[TraceWindow]:
+    return [window(days=20, jobs=3600), window(days=20, jobs=3600, since_s=22 * DAY, seed=2)]
 
 
 def verdict(agent, held_out, **more):
@@ -140,7 +140,7 @@ def test_one_that_is_worse_throughout_its_interval_is_called_worse(long_held_out
 
 
 def test_better_at_one_look_is_not_yet_enough_for_somebody_who_looks_every_night():
-    found = verdict(Agent("sjf-oracle+best-fit+easy"), [stretch(days=16, jobs=3000)], terms=replace(LAX, error=1e-9))
+    found = verdict(Agent("sjf-oracle+best-fit+easy"), [window(days=16, jobs=3000)], terms=replace(LAX, error=1e-9))
     assert found.against[INCUMBENT].high < 1
     assert found.decision is Decision.SHADOW
     assert "not yet surely if one looks every night" in found.reason
@@ -236,7 +236,7 @@ def test_each_condition_has_its_interval(held_out):
 
 
 def test_too_little_history_promotes_nobody():
-    found = verdict(Agent("sjf-oracle+best-fit+easy"), [stretch(days=3, jobs=800)])
+    found = verdict(Agent("sjf-oracle+best-fit+easy"), [window(days=3, jobs=800)])
     assert found.decision is Decision.SHADOW
     assert "not enough yet: only 3.0 held-out days" in found.reason
     assert not found.against[INCUMBENT].known
@@ -252,7 +252,7 @@ def test_days_that_end_with_their_last_submission_count_as_whole(days, jobs, eno
 def test_whoever_listens_hears_how_many_replays_are_done_of_how_many():
     told: list[tuple[float, float]] = []
     with promotion.heard(lambda done, total: told.append((done, total))):
-        verdict(Agent("fifo"), [stretch(days=1, jobs=20)])
+        verdict(Agent("fifo"), [window(days=1, jobs=20)])
     assert told == [(done, 6) for done in range(6)]  # the incumbent, two heuristics, two of ALWAYS and the agent
 
 
@@ -318,7 +318,7 @@ def test_a_replay_may_miss_its_share_of_all_starts_and_no_more(missed, near):
     (lambda state: mute(), "Mute"),
 ])
 def test_an_agent_that_starts_nothing_or_what_cannot_be_is_refused_with_the_reason(decide, words):
-    found = verdict(Stranger(decide), [stretch(jobs=200)])
+    found = verdict(Stranger(decide), [window(jobs=200)])
     assert found.decision is Decision.REFUSE
     assert words in found.reason
 
@@ -372,7 +372,7 @@ def test_what_asks_the_process_to_end_is_no_failure_of_an_agent(end):
         raise end
 
     with pytest.raises(end):
-        judge(Stranger(decide), INCUMBENT, (), [stretch(days=1, jobs=20)])
+        judge(Stranger(decide), INCUMBENT, (), [window(days=1, jobs=20)])
 
 
 def test_an_agent_with_numbers_that_are_none_deep_inside_is_refused(held_out):
@@ -440,7 +440,7 @@ def apart(speeds):
     run *= 0.4 * 32 * (days + 1) * DAY / (gpus * run).sum()
     work = Workload.of(submit, run, gpus, limit=4 * run, application=0 if speeds.flat else 1)
     nodes = [Node(f"n{number}", ("default",), 4, leaf=f"l{number // 2}") for number in range(8)]
-    return Stretch(Cluster.from_records(nodes), work, 0.0, speeds)
+    return TraceWindow(Cluster.from_records(nodes), work, 0.0, speeds)
 
 
 def test_promotion_reacts_to_the_speeds_and_tells_them():

@@ -5,7 +5,7 @@ import pytest
 from null_sites import site
 
 from idlewatt.daemon import config
-from idlewatt.daemon.agents.kinds import Stretch
+from idlewatt.daemon.agents.kinds import TraceWindow
 from idlewatt.daemon.learning.promotion import judge
 from idlewatt.daemon.learning.promotion_criteria import DOWN, ON, PromotionCriteria
 from idlewatt.daemon.learning.training_scheduler import TrainingTask
@@ -42,7 +42,7 @@ class Scatterer:
 @pytest.fixture(scope="module", params=[0.3, 0.8])
 def crowd(request):
     cluster, work = site(17.0, nodes=4, daily=40, load=request.param)
-    return Stretch(cluster, work, DAY_S)
+    return TraceWindow(cluster, work, DAY_S)
 
 
 @pytest.mark.parametrize(("after", "counted", "decision"), [
@@ -51,7 +51,7 @@ def test_who_packs_is_promoted_for_energy_where_the_site_powers_empty_nodes_down
     cluster, work = site(45.0, nodes=4, daily=40, load=0.12)
     text = f"counterfactual: {{power_down_after: {after}}}\ntraining: {{terms: {{group: 99, tail: 99}}}}"
     terms = TrainingTask.of(config.parse(text), 0.0).terms
-    found = judge(named(BEST), "fifo+random-fit+easy", (), [Stretch(cluster, work, DAY_S)], terms=terms)
+    found = judge(named(BEST), "fifo+random-fit+easy", (), [TraceWindow(cluster, work, DAY_S)], terms=terms)
     energy = found.energy["fifo+random-fit+easy"]
     assert found.decision is decision, found.reason
     assert energy[DOWN].high < 0.98 < energy[ON].low, "both are shown"

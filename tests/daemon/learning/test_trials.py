@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from null_sites import site
 
-from idlewatt.daemon.agents.kinds import Stretch
+from idlewatt.daemon.agents.kinds import TraceWindow
 from idlewatt.daemon.learning.trials import TRIED, heuristics_on_trial, shortlist, trials
 from idlewatt.daemon.policies.limits import unfit
 from idlewatt.daemon.replay.cluster import Cluster
@@ -24,7 +24,7 @@ BY_LIMIT, FIFO = "sjf-limit+best-fit+easy", "fifo+best-fit+easy"
 @pytest.fixture(scope="module")
 def earlier():
     cluster, work = site(8.0, nodes=2, daily=150, load=0.95)
-    return Stretch(cluster, work, DAY_S)
+    return TraceWindow(cluster, work, DAY_S)
 
 
 def limited(earlier, limit):
@@ -81,7 +81,7 @@ def test_the_shortlist_is_chosen_at_the_speeds_of_the_site(speeds, waits):
     run = np.where(jobs % 2, 300.0, 900.0)
     work = Workload.of(jobs * 1000.0, run, np.full(200, 16), limit=2 * run, application=int(not speeds.flat))
     nodes = [Node(f"n{number}", ("default",), 8, leaf=f"l{number}") for number in range(2)]
-    earlier = Stretch(Cluster.from_records(nodes), work, 0.0, speeds)
+    earlier = TraceWindow(Cluster.from_records(nodes), work, 0.0, speeds)
     assert (BY_LIMIT in shortlist([earlier], FIFO)) is waits
 
 

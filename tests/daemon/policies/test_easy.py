@@ -49,7 +49,7 @@ def test_the_first_that_waits_never_starts_later_than_promised_though_partitions
         limit=[max(1.0, length + draw.randint(0, 20)) for length in run], partition=[draw.randrange(3) for _ in run])
     state, promised = ClusterState.of(cluster, workload), {}
     tied = groups(state)
-    for _ in engine.stepwise(state, events.agenda_of(cluster), named("fifo+easy")):
+    for _ in engine.stepwise(state, events.event_list_of(cluster), named("fifo+easy")):
         waiting = set(state.waiting.tolist())
         for job in [min(jobs & waiting) for jobs in tied if jobs & waiting]:
             promised.setdefault(job, promise(state, job))

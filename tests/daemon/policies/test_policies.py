@@ -173,7 +173,7 @@ def test_an_action_that_cannot_be_carried_out_is_refused_by_name(action):
 
 def test_deciding_leaves_the_state_as_it_was():
     state = ClusterState.of(NODE, Workload.of([0, 0], [5, 5], [4, 4]))
-    for decision in engine.stepwise(state, events.agenda_of(NODE), named("random-feasible")):
+    for decision in engine.stepwise(state, events.event_list_of(NODE), named("random-feasible")):
         before = {name: getattr(decision.state.arrays, name).tobytes() for name in ("nodes", "jobs", "words", "heap")}
         named("limit-aged+random-fit+easy").decide(decision.state)
         after = {name: getattr(decision.state.arrays, name).tobytes() for name in ("nodes", "jobs", "words", "heap")}

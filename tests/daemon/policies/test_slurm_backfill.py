@@ -210,11 +210,11 @@ def random_site(seed, nodes):
 
 def replay_without_memory(cluster, workload, policy):
     """Return a replay that forgets now and then what it knew of nodes and kinds of jobs."""
-    run, agenda = begun(cluster, workload, named(policy))
+    run, event_list = begun(cluster, workload, named(policy))
     for until in np.arange(0.0, workload.submit[-1] + 4000.0, 61.0):
-        proceed(run.state, agenda, named(policy), until)
+        proceed(run.state, event_list, named(policy), until)
         run.state.arrays.outlook[:] = 0
-    proceed(run.state, agenda, named(policy), np.inf)
+    proceed(run.state, event_list, named(policy), np.inf)
     return run
 
 

@@ -88,7 +88,7 @@ def test_looking_on_changes_nothing_and_every_amount_comes_back(cluster, workloa
     rule = named("+".join(policy))
     run = engine.run(cluster, workload, rule)
     state = ClusterState.of(cluster, workload)
-    for decision in engine.stepwise(state, events.agenda_of(cluster), rule):
+    for decision in engine.stepwise(state, events.event_list_of(cluster), rule):
         nodes = decision.state.arrays.nodes
         assert (nodes.free_gpus >= 0).all()
         assert (nodes.free_cpus >= 0).all()

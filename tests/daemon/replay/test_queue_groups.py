@@ -45,6 +45,6 @@ def test_a_live_queue_changes_lines_and_nobody_is_lost():
     for row in state.waiting:
         pytest.fail(f"job {row} waits although its partition is empty")
     waiting = ClusterState.of(Cluster.from_spec("1x1"), Workload.of([0.0] * 3, [1.0] * 3, [1] * 3))
-    events.advance(waiting.arrays, events.agenda_of(waiting.cluster), 0.0)
+    events.advance(waiting.arrays, events.event_list_of(waiting.cluster), 0.0)
     for policy in ("fifo+easy", "fifo+greedy", "fifo"):
         assert [action.job for action in named(policy).decide(waiting)] == [0]

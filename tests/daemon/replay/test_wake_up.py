@@ -30,10 +30,10 @@ def test_a_node_that_comes_up_is_counted_and_draws_what_a_busy_one_does():
 
 
 def test_a_node_is_down_from_when_somebody_powers_it_down():
-    done, agenda = begun(Cluster.from_spec("1x8"), JOBS, named("fifo"), wake_s=300.0)
-    proceed(done.state, agenda, named("fifo"), 1000.0)
+    done, event_list = begun(Cluster.from_spec("1x8"), JOBS, named("fifo"), wake_s=300.0)
+    proceed(done.state, event_list, named("fifo"), 1000.0)
     done.state.arrays.meters.slept = 1000.0
     assert occupation(done, 1500.0).down.tolist() == [500.0]
-    proceed(done.state, agenda, named("fifo"), np.inf)
+    proceed(done.state, event_list, named("fifo"), np.inf)
     assert done.end.tolist() == [100.0, 6300.0, 6300.0]
     assert occupation(done).down.tolist() == [4000.0]

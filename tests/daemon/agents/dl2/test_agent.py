@@ -8,7 +8,7 @@ from resizable import SITE, workload
 
 from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.agents.dl2 import agent as dl2
-from idlewatt.daemon.agents.dl2.agent import DL2, SLOT_S, Desk
+from idlewatt.daemon.agents.dl2.agent import DL2, SLOT_S, SchedulingRound
 from idlewatt.daemon.agents.dl2.network import NET, Sizing
 from idlewatt.daemon.agents.dl2.train import gainful, oldest, sharing
 from idlewatt.daemon.agents.observation import observe
@@ -92,9 +92,9 @@ def test_what_it_is_shown_does_not_depend_on_the_truth():
         state.arrays.clock[0] = 60.0
         state.apply([Start(0, (0,), (4,))])
         state.arrays.clock[0] += 2 * SLOT_S
-        desk = Desk(observe(state), 1e9)
-        jobs, after = desk._possible()
-        rows.append(desk._steps.rows(jobs, desk.given[jobs], after, 3, desk.given))
+        scheduling_round = SchedulingRound(observe(state), 1e9)
+        jobs, after = scheduling_round._possible()
+        rows.append(scheduling_round._steps.rows(jobs, scheduling_round.given[jobs], after, 3, scheduling_round.given))
     assert np.array_equal(*rows)
     assert len(rows[0]) == 5  # two start, the one that runs grows or shrinks, or nothing is done
 

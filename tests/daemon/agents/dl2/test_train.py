@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from resizable import config, speeds, stretch
+from resizable import config, speeds, window
 
 from idlewatt.daemon.agents.dl2.agent import DL2
-from idlewatt.daemon.agents.dl2.train import RULES, TRADE, train
+from idlewatt.daemon.agents.dl2.train import RULES, SPEC, train
 from idlewatt.daemon.agents.kinds import TrainingError, kinds
-from idlewatt.daemon.agents.lessons import TraceWindows
+from idlewatt.daemon.agents.training_loop import TrainingEnvironment
 from idlewatt.daemon.replay.engine import run
 
 
@@ -31,7 +31,7 @@ def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(trained, t
 
 
 def rigid(number=0):
-    whole = stretch(number)
+    whole = window(number)
     work = replace(whole.workload, minimum=whole.workload.gpus, maximum=whole.workload.gpus)
     return replace(whole, workload=work)
 
@@ -42,14 +42,14 @@ def test_a_history_of_rigid_jobs_is_refused(tmp_path):
 
 
 def test_who_knows_the_truth_and_who_knows_what_a_site_knows_are_told_apart(tmp_path):
-    """The same rule on the same piece: with predictions and curves that are off, and with neither off."""
-    piece = TraceWindows(TRADE, config(tmp_path)).piece(0).stretch
-    truth, site = piece.speeds.table, speeds(error=-0.4).table
-    agent = DL2(np.zeros(TRADE.net.size), kinds_card(), choose=lambda now, rows: RULES["gain"](rows))
-    oracle = replace(piece.workload, prediction=piece.workload.run)
-    runs = [run(piece.cluster, work, agent, speed=truth, known=known, resize_s=120.0)
-            for work, known in ((piece.workload, site), (oracle, truth))]
-    jct = [float(np.nanmean(done.end - piece.workload.submit)) for done in runs]
+    """The same rule on the same episode: with predictions and curves that are off, and with neither off."""
+    episode = TrainingEnvironment(SPEC, config(tmp_path)).episode(0).window
+    truth, site = episode.speeds.table, speeds(error=-0.4).table
+    agent = DL2(np.zeros(SPEC.net.size), kinds_card(), choose=lambda now, rows: RULES["gain"](rows))
+    oracle = replace(episode.workload, prediction=episode.workload.run)
+    runs = [run(episode.cluster, work, agent, speed=truth, known=known, resize_s=120.0)
+            for work, known in ((episode.workload, site), (oracle, truth))]
+    jct = [float(np.nanmean(done.end - episode.workload.submit)) for done in runs]
     assert jct[1] < jct[0]
 
 

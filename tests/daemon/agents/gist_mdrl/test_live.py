@@ -9,7 +9,7 @@ from idlewatt.daemon.agents.gist_mdrl import live
 from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent
 from idlewatt.daemon.agents.gist_mdrl.live import SERVING, GistPolicy
 from idlewatt.daemon.agents.gist_mdrl.site import forms
-from idlewatt.daemon.agents.kinds import Stretch
+from idlewatt.daemon.agents.kinds import TraceWindow
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run
 from idlewatt.daemon.replay.moves import join
@@ -36,7 +36,7 @@ def workload(jobs, seed=0, partitions=("a", "b")):
 @pytest.fixture
 def agents():
     """Return agents of random weights: what holds for them holds for any."""
-    fitting, _ = forms(Stretch(cluster(a=2, b=3), workload(400), 0.0))
+    fitting, _ = forms(TraceWindow(cluster(a=2, b=3), workload(400), 0.0))
     made = {name: GistAgent(partition, SERVING) for name, partition in fitting.items()}
     random = np.random.default_rng(1)
     for agent in made.values():

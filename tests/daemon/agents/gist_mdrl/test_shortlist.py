@@ -9,11 +9,11 @@ import pytest
 from idlewatt.daemon.agents.gist_mdrl import live
 from idlewatt.daemon.agents.gist_mdrl import site_training as training
 from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent, Hyperparameters
-from idlewatt.daemon.agents.gist_mdrl.desk import Desk, line_of
 from idlewatt.daemon.agents.gist_mdrl.environment import Environment, play
 from idlewatt.daemon.agents.gist_mdrl.live import SERVING, GistPolicy
+from idlewatt.daemon.agents.gist_mdrl.scheduling_round import SchedulingRound, line_of
 from idlewatt.daemon.agents.gist_mdrl.site import forms, queues_of
-from idlewatt.daemon.agents.kinds import Stretch, TrainingConfig
+from idlewatt.daemon.agents.kinds import TraceWindow, TrainingConfig
 from idlewatt.daemon.agents.observation import observe
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run
@@ -42,8 +42,8 @@ def workload(jobs=150, hours=60.0, seed=0, **columns):
                        partition=["a"] * jobs, **columns)
 
 
-def stretch(nodes, number=0, jobs=150, hours=60.0):
-    return Stretch(nodes, workload(jobs, hours, number), 0.1 * hours * HOUR_S)
+def window(nodes, number=0, jobs=150, hours=60.0):
+    return TraceWindow(nodes, workload(jobs, hours, number), 0.1 * hours * HOUR_S)
 
 
 def waiting(nodes, work):
@@ -56,7 +56,7 @@ def waiting(nodes, work):
 
 
 def agent_for(nodes):
-    agent = GistAgent(forms(stretch(nodes))[0]["a"], SERVING)
+    agent = GistAgent(forms(window(nodes))[0]["a"], SERVING)
     random = np.random.default_rng(1)
     for name in ("q.weight", "value.weight"):
         agent.weights[name] = random.normal(size=agent.weights[name].shape).astype(np.float32)
@@ -70,8 +70,9 @@ def seats_of(nodes, gpus, taken=()):
     state = waiting(nodes, work)
     state.apply([Start(job, (node,), (more,)) for job, (node, more) in enumerate(taken)])
     seen = observe(state)
-    desk = Desk(state, seen, agent_for(nodes), line_of(state, seen, queues_of(nodes, work, "a"), 1e9))
-    return [nodes.names[node] for node in desk._seats(0)]
+    line = line_of(state, seen, queues_of(nodes, work, "a"), 1e9)
+    scheduling_round = SchedulingRound(state, seen, agent_for(nodes), line)
+    return [nodes.names[node] for node in scheduling_round._seats(0)]
 
 
 def test_of_many_servers_a_job_is_shown_the_fullest_on_which_it_fits_some_empty_ones_and_some_between():
@@ -83,14 +84,14 @@ def test_of_many_servers_a_job_is_shown_the_fullest_on_which_it_fits_some_empty_
 
 
 def test_up_to_sixteen_servers_are_all_looked_at_however_unequal():
-    partition = forms(stretch(cluster(10, 6)))[0]["a"]
+    partition = forms(window(cluster(10, 6)))[0]["a"]
     assert (partition.servers, partition.among) == (16, 0)
     assert {size[0] for size in partition.sizes} == {4, 8}
     assert len(seats_of(cluster(10, 6), 2)) == 16
 
 
 def test_a_smaller_server_is_a_larger_one_that_is_partly_taken():
-    partition = forms(stretch(cluster(1, 1)))[0]["a"]
+    partition = forms(window(cluster(1, 1)))[0]["a"]
     assert partition.server == (8, 128, partition.server[2])
     decision = Environment(partition).reset([0])
     assert sorted(free[0] for free in decision.free) == [4, 8]
@@ -104,7 +105,7 @@ def test_a_smaller_server_is_a_larger_one_that_is_partly_taken():
 
 def test_servers_without_gpus_are_not_looked_at_but_run_the_jobs_that_need_none():
     nodes = cluster(2, 1, without=2)
-    partition = forms(stretch(nodes))[0]["a"]
+    partition = forms(window(nodes))[0]["a"]
     assert partition.servers == 3
     work = Workload.of([0.0, 0.0], [HOUR_S, HOUR_S], [0, 2], partition=["a", "a"])
     outcome = run(nodes, work, GistPolicy({"a": agent_for(nodes)}, CARD))
@@ -123,7 +124,7 @@ def test_whatever_the_weights_every_job_is_run_where_it_may(nodes):
 def test_it_learns_on_22_and_on_1000_unequal_servers_and_advises_there(nodes, jobs, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "VALUES", Hyperparameters(batch=8, warm_up=8, discount=0.9))
     monkeypatch.setattr(training, "ROUND", 2)
-    config = TrainingConfig(lambda number: stretch(nodes, number, jobs), [stretch(nodes, 99, 60, 2.0)],
+    config = TrainingConfig(lambda number: window(nodes, number, jobs), [window(nodes, 99, 60, 2.0)],
                             "fifo+first-fit", 0, 1e9, tmp_path / "course", steps=2)
     assert list(training.train(config))[-1].done == 1.0
     policy = GistPolicy(live.load(config.folder / "best").agents, CARD)  # listened to, however little it has learned
@@ -148,10 +149,10 @@ def test_an_agent_of_many_servers_holds_for_as_many_again_and_doubts_others(othe
 def test_fine_tuning_goes_on_where_a_node_was_added(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(training, "ROUND", 2)
     monkeypatch.setattr(training, "VALUES", replace(training.VALUES, batch=8, warm_up=8))
-    first = TrainingConfig(lambda number: stretch(cluster(22), number), [stretch(cluster(22), 9, 60)],
+    first = TrainingConfig(lambda number: window(cluster(22), number), [window(cluster(22), 9, 60)],
                            "fifo+first-fit", 0, 1e9, tmp_path / "first", steps=2)
     list(training.train(first))
-    grown = replace(first, fit=lambda number: stretch(cluster(23), number), folder=tmp_path / "second",
+    grown = replace(first, fit=lambda number: window(cluster(23), number), folder=tmp_path / "second",
                     start=first.folder / "best")
     list(itertools.islice(training.train(grown), 1))
     assert "anew" not in caplog.text

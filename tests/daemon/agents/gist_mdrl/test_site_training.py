@@ -13,7 +13,7 @@ from idlewatt.daemon.agents.gist_mdrl import site_training as training
 from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent, Hyperparameters
 from idlewatt.daemon.agents.gist_mdrl.live import SERVING
 from idlewatt.daemon.agents.gist_mdrl.site import Episodes, flavors_of, forms, single_server
-from idlewatt.daemon.agents.kinds import Figures, Objective, Stretch, TrainingConfig, TrainingError
+from idlewatt.daemon.agents.kinds import Figures, Objective, TraceWindow, TrainingConfig, TrainingError
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import Workload
@@ -22,11 +22,11 @@ from idlewatt.daemon.settings.flavours import FlavourSettings
 HOUR_S = 3600.0
 
 
-def stretch(number=0, *, jobs=200, sizes=(1, 2, 4, 8), nodes=2, extra=(), **columns):
+def window(number=0, *, jobs=200, sizes=(1, 2, 4, 8), nodes=2, extra=(), **columns):
     random = np.random.default_rng(number)
     cluster = Cluster.from_mapping({"nodes": [
         {"name": "a", "count": nodes, "gpus": 8, "partitions": ["a"]}, *extra]})
-    return Stretch(cluster, Workload.of(
+    return TraceWindow(cluster, Workload.of(
         np.sort(random.uniform(0, 60 * HOUR_S, jobs)), random.uniform(HOUR_S, 8 * HOUR_S, jobs),
         random.choice(sizes, jobs), partition=["a"] * jobs, **columns), 10 * HOUR_S)
 
@@ -35,19 +35,19 @@ def stretch(number=0, *, jobs=200, sizes=(1, 2, 4, 8), nodes=2, extra=(), **colu
 def config(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "VALUES", Hyperparameters(batch=8, warm_up=8, discount=0.9))
     monkeypatch.setattr(training, "ROUND", 2)
-    return TrainingConfig(stretch, [stretch(99, jobs=80)], "fifo+first-fit", 0, 1e9, tmp_path / "course")
+    return TrainingConfig(window, [window(99, jobs=80)], "fifo+first-fit", 0, 1e9, tmp_path / "course")
 
 
 def test_flavours_are_the_sizes_that_occur_with_the_limits_that_nearly_all_keep():
-    limited = stretch(limit=np.where(np.arange(200) < 195, 9 * HOUR_S, 900 * HOUR_S))
-    jobs = single_server(ClusterState.of(stretch().cluster, stretch().workload), "a")
-    partition = forms(stretch(sizes=(1, 3, 8, 16)))[0]["a"]
+    limited = window(limit=np.where(np.arange(200) < 195, 9 * HOUR_S, 900 * HOUR_S))
+    jobs = single_server(ClusterState.of(window().cluster, window().workload), "a")
+    partition = forms(window(sizes=(1, 3, 8, 16)))[0]["a"]
     assert [(flavor.name, flavor.rate) for flavor in partition.flavors] == [
         ("1-gpu", 1 / 16), ("4-gpu", 4 / 16), ("8-gpu", 8 / 16)]
     assert partition.terminal.gpus == 16
     assert {flavor.limit_s for flavor in forms(limited)[0]["a"].flavors} == {9 * HOUR_S}
     nearly_all = np.quantile(jobs.run_s[jobs.gpus == 1], 0.95, method="higher")
-    assert forms(stretch())[0]["a"].flavors[0].limit_s == pytest.approx(nearly_all), "where nobody has a limit"
+    assert forms(window())[0]["a"].flavors[0].limit_s == pytest.approx(nearly_all), "where nobody has a limit"
 
 
 TABLE = [FlavourSettings(name="large", gpus=8, limit=8 * HOUR_S),
@@ -57,7 +57,7 @@ TABLE = [FlavourSettings(name="large", gpus=8, limit=8 * HOUR_S),
 
 
 def test_configured_flavours_are_the_agents_and_two_may_differ_in_their_limit_alone():
-    partition = forms(stretch(), TABLE)[0]["a"]
+    partition = forms(window(), TABLE)[0]["a"]
     assert [(flavor.name, flavor.gpus, flavor.limit_s) for flavor in partition.flavors] == [
         ("short", 2, 2 * HOUR_S), ("long", 2, 9 * HOUR_S), ("large", 8, 8 * HOUR_S)]
     names = GistAgent(partition, SERVING).eyes.names
@@ -96,7 +96,7 @@ def test_fine_tuning_goes_on_from_the_agents_of_partitions_that_are_there_alike(
 
 
 def test_a_partition_that_was_renamed_between_trainings_is_learned_anew_and_that_is_said(config, tmp_path, caplog):
-    training._training(replace(config, start=tmp_path), forms(stretch())[0]["a"], 0, [stretch()], None)
+    training._training(replace(config, start=tmp_path), forms(window())[0]["a"], 0, [window()], None)
     assert "partition a is learned anew: the model to go on from has no agent for it" in caplog.text
 
 
@@ -113,11 +113,11 @@ def test_the_names_of_flavours_are_kept_with_the_weights(config):
     ({"sizes": (4,)}, "want as many GPUs")])
 def test_a_partition_of_another_form_is_refused_with_the_reason(config, changed, why):
     with pytest.raises(TrainingError, match=why):
-        next(training.train(replace(config, fit=lambda number: stretch(number, **changed))))
+        next(training.train(replace(config, fit=lambda number: window(number, **changed))))
 
 
 def test_episodes_are_pieces_of_history_that_do_not_tell_how_long_jobs_run():
-    whole = stretch()
+    whole = window()
     jobs = single_server(ClusterState.of(whole.cluster, whole.workload), "a")
     draw = Episodes(forms(whole)[0]["a"], {0: jobs})
     episode = draw(np.random.default_rng(3))
@@ -133,7 +133,7 @@ def test_the_best_agents_are_kept_and_can_be_loaded(config):
     assert progress[0].score > 0
     loaded = live.load(config.folder / "best")
     assert list(loaded.agents) == ["a"]
-    assert loaded.doubt(ClusterState.of(stretch().cluster, stretch().workload)) is None
+    assert loaded.doubt(ClusterState.of(window().cluster, window().workload)) is None
     assert all(later.score <= earlier.score for earlier, later in itertools.pairwise(progress))
 
 
@@ -141,7 +141,7 @@ def test_the_best_agents_are_kept_and_can_be_loaded(config):
     ({"listened": 0.6}, "listened"), ({"listened": 0.49, "abstains": 0.49}, "first_fit"),
     ({"listened": 0.49}, "abstains"), ({"listened": 0.5}, "abstains")])
 def test_who_has_less_utilisation_than_first_fit_on_later_days_is_not_listened_to(config, monkeypatch, used, mode):
-    def replayed(policy, stretch, config):
+    def replayed(policy, window, config):
         # What is not listened to looks a little better than first fit, and whoever loses utilisation much faster.
         mine = getattr(policy, "mode", "first_fit")
         use = used.get(mine, 0.5 + 0.01 * (mine == "abstains"))
@@ -163,7 +163,7 @@ def test_an_interrupted_training_goes_on(config):
 
 
 def test_partitions_without_an_agent_are_told(config, caplog):
-    mixed = replace(config, fit=lambda number: stretch(number, extra=[
+    mixed = replace(config, fit=lambda number: window(number, extra=[
         {"name": "z", "gpus": 8, "partitions": ["lonely"]}]))
     next(training.train(mixed))
     assert "partition lonely gets no agent" in caplog.text

@@ -7,7 +7,7 @@ from fungible import GB, SITE, cluster, workload
 from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.agents.maifs import agent as maifs
 from idlewatt.daemon.agents.maifs.agent import Maifs
-from idlewatt.daemon.agents.maifs.levels import AMPLE, ASKED, LEAN, Needs, asks_at, speeds_at
+from idlewatt.daemon.agents.maifs.levels import AMPLE, ASKED, LEAN, Needs, demands_at, speeds_at
 from idlewatt.daemon.agents.maifs.network import SIZE, initial
 from idlewatt.daemon.agents.maifs.teachers import ORDERS, tune
 from idlewatt.daemon.policies import named
@@ -30,27 +30,27 @@ def test_whatever_the_weights_every_job_runs_where_it_may(seed):
     assert not np.isnan(done.end).any()
 
 
-def asks(cpus, memory, gpus=2):
+def demands(cpus, memory, gpus=2):
     return np.array([[0, gpus, gpus * cpus, gpus * memory, 1, 0, 0, 0]])
 
 
 def test_a_job_is_given_what_its_like_use_and_some_more_and_never_less_memory():
-    found, there = asks_at(asks(12, 40 * GB), Needs.of(SITE.fungible), np.array([1]))
+    found, there = demands_at(demands(12, 40 * GB), Needs.of(SITE.fungible), np.array([1]))
     assert there.all()
     assert found[0, AMPLE, 2] == 2 * 3  # two used, a fifth more, in whole CPUs
     assert 2 * 10 * GB < found[0, AMPLE, 3] < 2 * 16 * GB
     assert found[0, LEAN, 3] == found[0, AMPLE, 3]
-    assert found[0, ASKED].tolist() == asks(12, 40 * GB)[0].tolist()
+    assert found[0, ASKED].tolist() == demands(12, 40 * GB)[0].tolist()
 
 
 def test_a_job_that_would_use_more_than_it_asks_for_is_given_more():
-    found, _ = asks_at(asks(2, 40 * GB), Needs.of(SITE.fungible), np.array([2]))
+    found, _ = demands_at(demands(2, 40 * GB), Needs.of(SITE.fungible), np.array([2]))
     assert found[0, AMPLE, 2] == 2 * 8
     assert speeds_at(SITE.fungible, np.array([2]), found)[0, AMPLE] == pytest.approx(2.8)
 
 
 def test_of_whom_nothing_is_known_only_what_it_asked_for_is_given():
-    found, there = asks_at(asks(12, 40 * GB), Needs.of(SITE.fungible), np.array([0]))
+    found, there = demands_at(demands(12, 40 * GB), Needs.of(SITE.fungible), np.array([0]))
     assert there.tolist() == [[False, True, False]]
     assert (found[0] == found[0, ASKED]).all()
 

@@ -3,9 +3,9 @@
 import numpy as np
 from fungible import SITE, cluster, workload
 
-from idlewatt.daemon.agents.maifs.desk import Desk
 from idlewatt.daemon.agents.maifs.levels import ASKED, LEVELS, Needs
 from idlewatt.daemon.agents.maifs.network import ACTION_INPUTS, NODE_INPUTS, NOMINATED
+from idlewatt.daemon.agents.maifs.scheduling_round import SchedulingRound
 from idlewatt.daemon.agents.maifs.sight import nominate
 from idlewatt.daemon.agents.maifs.teachers import ORDERS
 from idlewatt.daemon.agents.observation import observe
@@ -14,21 +14,21 @@ from idlewatt.daemon.replay.moves import join
 from idlewatt.daemon.replay.state import ClusterState
 
 
-def desk(jobs=24, nodes=4):
+def scheduling_round(jobs=24, nodes=4):
     """Return what is seen of waiting jobs and free nodes, and how nodes are asked about them."""
     state = ClusterState.of(cluster(nodes), workload(jobs), speed=SITE.fungible)
     for job in range(jobs):
         join(state.arrays, job)
     seen = observe(state)
-    return seen, Desk(seen, Needs.of(SITE.fungible), ORDERS["fifo"], 1e9)
+    return seen, SchedulingRound(seen, Needs.of(SITE.fungible), ORDERS["fifo"], 1e9)
 
 
 def joints():
     """Return what nodes were asked while jobs of one node were placed, with what was free then."""
-    (seen, at), found = desk(), []
+    (seen, at), found = scheduling_round(), []
 
     def take_first(joint):
-        found.append((joint, at._room.free.copy(), at._room.busy.copy()))
+        found.append((joint, at._resources.free.copy(), at._resources.busy.copy()))
         actions = np.zeros(len(joint.able), np.int64)
         agent = int(joint.able.any(axis=1).argmax())
         actions[agent] = 1 + joint.able[agent].argmax()
@@ -59,14 +59,14 @@ def test_nodes_see_what_is_free_of_them_and_what_would_be_left():
 
 
 def test_the_fullest_nodes_that_hold_a_job_are_asked():
-    seen, at = desk(nodes=12)
-    random, room = np.random.default_rng(0), at._room.arrays
-    room.free[:, 0], room.free[:, 1] = random.integers(0, 9, 12), random.integers(6, 49, 12)
-    renew(room, np.arange(12))
+    seen, at = scheduling_round(nodes=12)
+    random, resources = np.random.default_rng(0), at._resources.arrays
+    resources.free[:, 0], resources.free[:, 1] = random.integers(0, 9, 12), random.integers(6, 49, 12)
+    renew(resources, np.arange(12))
     jobs, nodes, able = np.array([3, 1]), np.empty(2 * NOMINATED, np.int64), np.empty((2 * NOMINATED, 6), bool)
-    count = nominate(room, at._arrays, jobs, np.zeros(2, bool), nodes, able)
-    fits = at._room.arrays.fits[at._arrays.kinds[jobs]] & at._arrays.there[jobs][:, :, None]
-    rank = np.lexsort((np.arange(12), room.free[:, 1], room.free[:, 0]))
+    count = nominate(resources, at._arrays, jobs, np.zeros(2, bool), nodes, able)
+    fits = at._resources.arrays.fits[at._arrays.kinds[jobs]] & at._arrays.there[jobs][:, :, None]
+    rank = np.lexsort((np.arange(12), resources.free[:, 1], resources.free[:, 0]))
     asked = [[node for node in rank.tolist() if fits[task, :, node].any()][:NOMINATED] for task in range(2)]
     assert nodes[:count].tolist() == sorted({*asked[0], *asked[1]})
     assert (able[:count].reshape(count, 2, 3) == fits[:, :, nodes[:count]].transpose(2, 0, 1)).all()

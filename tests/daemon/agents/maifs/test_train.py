@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from fungible import INCUMBENT, config, stretch
+from fungible import INCUMBENT, config, window
 
 from idlewatt.daemon.agents.kinds import TrainingError, kinds
 from idlewatt.daemon.agents.maifs import train as training
@@ -38,7 +38,7 @@ def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(trained, t
 
 def test_history_in_which_no_use_of_cpus_is_known_is_refused(tmp_path):
     with pytest.raises(TrainingError, match="by CPUs or memory is known"):
-        next(train(config(tmp_path, fit=lambda number: replace(stretch(number), speeds=FLAT_SPEEDS))))
+        next(train(config(tmp_path, fit=lambda number: replace(window(number), speeds=FLAT_SPEEDS))))
 
 
 def test_numpy_and_torch_run_the_same_network():
@@ -51,17 +51,17 @@ def test_numpy_and_torch_run_the_same_network():
 
 
 def test_what_jobs_use_and_not_what_they_ask_for_is_worth_more_than_any_order_alone():
-    piece, card = stretch(3), ModelCard("maifs", "1", 1e9, 0, "0.1.0", "", "", kind="maifs")
+    episode, card = window(3), ModelCard("maifs", "1", 1e9, 0, "0.1.0", "", "", kind="maifs")
     weights = np.concatenate([ORDERS["sjf"], np.zeros(SIZE - 3)])
-    jct = {name: float(np.nanmean(piece.replayed(Maifs(weights, card, decide=teacher)).end - piece.workload.submit))
+    jct = {name: float(np.nanmean(episode.replayed(Maifs(weights, card, decide=teacher)).end - episode.workload.submit))
            for name, teacher in TEACHERS.items()}
-    plain = float(np.nanmean(piece.replayed(named(INCUMBENT)).end - piece.workload.submit))
+    plain = float(np.nanmean(episode.replayed(named(INCUMBENT)).end - episode.workload.submit))
     assert jct["synergy-tune"] < jct["as asked"] < plain
 
 
 def test_the_likelihood_of_a_joint_action_falls_where_two_agents_want_one_job():
-    piece = training.TraceWindows(training.CALLING, config("")).piece(0)
-    recorder, _ = training._recorded(training.TraceWindows(training.CALLING, config("")), piece, np.zeros(SIZE),
+    episode = training.TrainingEnvironment(training.SPEC, config("")).episode(0)
+    recorder, _ = training._recorded(training.TrainingEnvironment(training.SPEC, config("")), episode, np.zeros(SIZE),
                                      TEACHERS["synergy-tune"], 200)
     joint, actions = next((joint, actions) for joint, actions in recorder.made
                           if joint.able[:, actions.max() - 1].sum() > 1)

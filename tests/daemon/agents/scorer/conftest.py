@@ -8,14 +8,14 @@ import pytest
 
 from idlewatt.daemon.agents.kinds import TrainingConfig
 from idlewatt.daemon.agents.scorer import train as training
-from idlewatt.daemon.reproduce.scorer.regimes import INCUMBENT, Regime, stretch
+from idlewatt.daemon.reproduce.scorer.regimes import INCUMBENT, Regime, window
 
 SITE = Regime(4, "informative", 1.0)
 
 
 def small(number, jobs=300):
     """Return the first jobs of a made-up site."""
-    whole = stretch(SITE, number)
+    whole = window(SITE, number)
     columns = {field.name: getattr(whole.workload, field.name)[:jobs] for field in dataclasses.fields(whole.workload)
                if isinstance(getattr(whole.workload, field.name), np.ndarray)}
     work = dataclasses.replace(whole.workload, ids=range(jobs), **columns)
@@ -33,9 +33,9 @@ def config_of():
 
 @pytest.fixture(scope="session", autouse=True)
 def tiny():
-    """Make trainings short: fewer stretches, fewer steps, fewer changes tried in each."""
+    """Make trainings short: fewer windows, fewer steps, fewer changes tried in each."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"LESSONS": 2, "TRIALS": 4, "FEWEST": 8, "MOST": 8, "PAIRS": 4, "EVERY": 5,
+        for name, value in {"RULE_WINDOWS": 2, "TRIALS": 4, "FEWEST": 8, "MOST": 8, "PAIRS": 4, "EVERY": 5,
                             "STEPS": 20}.items():
             patch.setattr(training, name, value)
         yield

@@ -11,10 +11,10 @@ from scattered import SINCE, scattered
 from scipy.optimize import check_grad
 
 from idlewatt.daemon.agents.checkpoint import CheckpointError
-from idlewatt.daemon.agents.kinds import Objective, Stretch, TrainingError, kinds
+from idlewatt.daemon.agents.kinds import Objective, TraceWindow, TrainingError, kinds
 from idlewatt.daemon.agents.scorer import imitation
 from idlewatt.daemon.agents.scorer.arena import Arena, blank, initial, plain
-from idlewatt.daemon.agents.scorer.train import STATE, EnsembleTraining, ReplayWindows, _set_out, train, worse
+from idlewatt.daemon.agents.scorer.train import STATE, EnsembleTraining, ScorerEnvironment, _set_out, train, worse
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run
@@ -61,19 +61,19 @@ def test_it_sets_out_from_a_model_where_that_is_better_than_all_it_knows(trained
     config = config_of(tmp_path, start=trained[0] / "best")
     known = kinds()["scorer"].load(trained[0] / "best").members[0]
     with ThreadPoolExecutor(1) as threads:
-        ground = ReplayWindows(config, threads)
-        begun = _set_out(EnsembleTraining(config), ground, 0).weights
-        trials = [ground.fit(number) for number in range(4)]
-        ours, theirs = ground.pains([begun, known], trials)
+        environment = ScorerEnvironment(config, threads)
+        begun = _set_out(EnsembleTraining(config), environment, 0).weights
+        trials = [environment.fit(number) for number in range(4)]
+        ours, theirs = environment.losses([begun, known], trials)
     assert ours <= theirs
 
 
 def test_regret_hurts_more_than_the_same_gain_pleases(tmp_path, config_of, monkeypatch):
     regrets = {"even": [0.01, 0.01], "bold": [0.1, -0.1], "worse": [0.02, 0.02]}
     with ThreadPoolExecutor(1) as threads:
-        ground = ReplayWindows(config_of(tmp_path), threads)
-        monkeypatch.setattr(Arena, "regret", lambda arena, name: regrets[name][ground.select.index(arena)])
-        even, bold, worse = ground.pains(["even", "bold", "worse"], ground.select)
+        environment = ScorerEnvironment(config_of(tmp_path), threads)
+        monkeypatch.setattr(Arena, "regret", lambda arena, name: regrets[name][environment.select.index(arena)])
+        even, bold, worse = environment.losses(["even", "bold", "worse"], environment.select)
     assert even == pytest.approx(0.01)
     assert bold > worse > even
 
@@ -101,7 +101,7 @@ def test_first_come_first_served_is_among_the_known_orders():
 
 def site(ran, gpus, submit):
     work = Workload.of(submit, ran, gpus, limit=ran)
-    return Stretch(Cluster.from_spec("1x8"), work, 0.0)
+    return TraceWindow(Cluster.from_spec("1x8"), work, 0.0)
 
 
 def test_jobs_that_are_all_alike_are_refused(tmp_path, config_of):
@@ -142,7 +142,7 @@ def test_the_gradients_of_imitation_are_those_of_differences(loss):
     arena = Arena(small(1), INCUMBENT, Objective())
     weights = initial(np.random.default_rng(0), 1e6)
     weights += 0.1 * np.random.default_rng(1).standard_normal(len(weights))
-    chosen = imitation.lesson([arena], INCUMBENT)[:40]
+    chosen = imitation.choices_by([arena], INCUMBENT)[:40]
     rows = np.concatenate(chosen)
     function = imitation._loss if loss == "choices" else imitation._error
     rest = np.cumsum([0, *map(len, chosen)])[:-1] if loss == "choices" else rows[:, 0] - 1.0
@@ -155,8 +155,8 @@ def test_a_policy_that_orders_by_what_is_told_is_imitated_well():
     arena, other = (Arena(small(number), INCUMBENT, Objective()) for number in (1, 2))
     weights = initial(np.random.default_rng(0), 1e6)
     policy = "sjf-limit+best-fit+greedy"
-    learned = imitation.imitate(weights, imitation.lesson([arena], policy))
-    assert imitation.agreement(learned, imitation.lesson([other], policy)) > 0.85
+    learned = imitation.imitate(weights, imitation.choices_by([arena], policy))
+    assert imitation.agreement(learned, imitation.choices_by([other], policy)) > 0.85
 
 
 def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(tmp_path, config_of):
@@ -173,7 +173,7 @@ def test_learning_and_what_is_imitated_go_by_the_speeds_of_the_stretch():
     cluster, workload, _ = scattered(days=3.0, jobs=150)
     speeds = SiteSpeeds("site", (SpeedGroup("*", "*", 50, spread={"spine": SpeedCell(0.5, 0.4, 0.6, "measured", 50)}),))
     grouped = replace(workload, application=np.ones(len(workload), np.int32))
-    flat, slow = (Arena(Stretch(cluster, grouped, SINCE, known), INCUMBENT, Objective())
+    flat, slow = (Arena(TraceWindow(cluster, grouped, SINCE, known), INCUMBENT, Objective())
                   for known in (FLAT_SPEEDS, speeds))
     assert slow.incumbent.jct_mean_s > 1.1 * flat.incumbent.jct_mean_s
     weights = blank(1e9)
@@ -185,5 +185,5 @@ def test_learning_and_what_is_imitated_go_by_the_speeds_of_the_stretch():
 def test_an_unfinished_training_with_other_speeds_is_not_gone_on_with(tmp_path, config_of):
     plain = config_of(tmp_path)
     speeds = SiteSpeeds("site", (SpeedGroup("*", "*", 50, spread={"spine": SpeedCell(0.5, 0.4, 0.6, "measured", 50)}),))
-    other = replace(plain, select=[replace(stretch, speeds=speeds) for stretch in plain.select])
+    other = replace(plain, select=[replace(window, speeds=speeds) for window in plain.select])
     assert EnsembleTraining(plain).plan != EnsembleTraining(other).plan

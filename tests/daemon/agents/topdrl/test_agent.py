@@ -9,8 +9,8 @@ from distant import NAMES, SPEEDS, cluster, workload
 
 from idlewatt.daemon.agents import checkpoint
 from idlewatt.daemon.agents.checkpoint import CheckpointError
+from idlewatt.daemon.agents.free_resources import FreeResources
 from idlewatt.daemon.agents.observation import observe
-from idlewatt.daemon.agents.room import Room
 from idlewatt.daemon.agents.topdrl import agent as topdrl
 from idlewatt.daemon.agents.topdrl.agent import TopDRL
 from idlewatt.daemon.agents.topdrl.network import INPUTS, NET, SLOWER
@@ -62,11 +62,11 @@ def test_jobs_of_several_nodes_are_placed_below_one_leaf():
 def test_it_is_shown_by_how_much_a_job_would_be_slower_now():
     state = waiting([3, 3, 3, 8])
     state.apply([Start(job, (node,), (3,)) for job, node in enumerate((0, 3, 6))])  # two whole nodes on each leaf
-    rows = topdrl.Desk(observe(state), 1e9).rows()
+    rows = topdrl.SchedulingRound(observe(state), 1e9).rows()
     assert rows[0, SLOWER] == 0.0
     fuller = waiting([3] * 6 + [8])
     fuller.apply([Start(job, (node,), (3,)) for job, node in enumerate((0, 1, 3, 4, 6, 7))])
-    assert topdrl.Desk(observe(fuller), 1e9).rows()[0, SLOWER] == pytest.approx(-np.log(0.45 / 0.9))
+    assert topdrl.SchedulingRound(observe(fuller), 1e9).rows()[0, SLOWER] == pytest.approx(-np.log(0.45 / 0.9))
 
 
 def test_who_was_picked_without_fitting_is_not_delayed():
@@ -177,8 +177,8 @@ def test_in_a_tree_of_any_depth_a_job_gets_the_lowest_place_that_has_room_and_of
         Node(f"n{number}", ("p",), 4, leaf=f"l{number}", spine=f"s{number}", above=(f"pod-{pod}", f"hall-{pod // 2}"))
         for number, pod in enumerate((0, 0, 0, 1, 1, 2))])
     seen = observe(waiting([8, 12, 16, 20], nodes=nodes, limit=[HOUR_S] * 4, now=0.0))
-    room = Room(seen, seen.waiting.asks)
-    assert [sorted(room.spot(kind).nodes.tolist()) for kind in range(4)] == [[3, 4], [0, 1, 2], [0, 1, 2, 3],
+    resources = FreeResources(seen, seen.waiting.demands)
+    assert [sorted(resources.placement(kind).nodes.tolist()) for kind in range(4)] == [[3, 4], [0, 1, 2], [0, 1, 2, 3],
                                                                             [0, 1, 2, 3, 4]]
 
 
@@ -186,6 +186,6 @@ def test_room_tells_when_a_job_fits_at_the_latest():
     state = waiting([4, 8], nodes=Cluster.from_spec("2x4"), limit=[HOUR_S, HOUR_S], now=0.0)
     state.apply([Start(0, (0,), (4,))])
     seen = observe(state)
-    room = Room(seen, seen.waiting.asks)
-    assert room.spot(0) is None
-    assert room.reserve(0) == HOUR_S
+    resources = FreeResources(seen, seen.waiting.demands)
+    assert resources.placement(0) is None
+    assert resources.reserve(0) == HOUR_S

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from distant import HOUR_S, config, stretch
+from distant import HOUR_S, config, window
 from scipy.optimize import check_grad
 
 from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.agents.choice import Choices, Net, loss
+from idlewatt.daemon.agents.episodes import episode_of
 from idlewatt.daemon.agents.kinds import TrainingError, kinds
-from idlewatt.daemon.agents.lessons import STATE, TraceWindows
-from idlewatt.daemon.agents.pieces import piece_of
 from idlewatt.daemon.agents.policy_gradient import recorded
-from idlewatt.daemon.agents.topdrl.train import RULES, TRADE, train
+from idlewatt.daemon.agents.topdrl.train import RULES, SPEC, train
+from idlewatt.daemon.agents.training_loop import STATE, TrainingEnvironment
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS
 
@@ -54,7 +54,7 @@ def test_a_damaged_unfinished_training_is_refused_by_name(tmp_path):
 
 
 def test_a_history_whose_speeds_nobody_knows_is_refused(tmp_path):
-    flat = config(tmp_path, fit=lambda number: stretch(number, speeds=FLAT_SPEEDS))
+    flat = config(tmp_path, fit=lambda number: window(number, speeds=FLAT_SPEEDS))
     with pytest.raises(TrainingError, match="when scattered is known"):
         next(train(flat))
 
@@ -65,19 +65,19 @@ def test_it_sets_out_from_a_model_where_that_is_better(trained, tmp_path):
 
 
 def test_what_a_decision_cost_later_adds_up_to_what_the_replay_cost():
-    piece = piece_of(stretch(), "fifo+first-fit+easy", config(None).objective, np.random.default_rng(0))
-    done = piece.stretch.replayed(named("fifo+first-fit+easy"))
-    assert piece.cost(done) == pytest.approx(1.0)
-    whole = replace(piece, horizon_s=1e12).later(done, np.array([-1e9, 1e12]))
+    episode = episode_of(window(), "fifo+first-fit+easy", config(None).objective, np.random.default_rng(0))
+    done = episode.window.replayed(named("fifo+first-fit+easy"))
+    assert episode.cost(done) == pytest.approx(1.0)
+    whole = replace(episode, horizon_s=1e12).later(done, np.array([-1e9, 1e12]))
     assert whole == pytest.approx([1.0, 0.0])
-    begun = piece.stretch.workload.submit[-1] + HOUR_S
-    assert 0.0 <= piece.later(done, np.array([begun]))[0] <= 1.0
+    begun = episode.window.workload.submit[-1] + HOUR_S
+    assert 0.0 <= episode.later(done, np.array([begun]))[0] <= 1.0
 
 
 def test_waiting_for_closer_places_is_a_rule_of_its_own(tmp_path):
-    ground = TraceWindows(TRADE, config(tmp_path))
-    piece = ground.piece(0)
-    starts = {name: recorded(TRADE, ground, piece, rule).done.start for name, rule in RULES.items()}
+    environment = TrainingEnvironment(SPEC, config(tmp_path))
+    episode = environment.episode(0)
+    starts = {name: recorded(SPEC, environment, episode, rule).done.start for name, rule in RULES.items()}
     assert not np.array_equal(starts["sjf"], starts["sjf-close"])
 
 

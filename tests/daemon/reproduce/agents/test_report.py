@@ -8,7 +8,7 @@ import pytest
 from command import reproduce
 
 from idlewatt.daemon.agents.histories import split
-from idlewatt.daemon.agents.kinds import Kind, Stretch, TrainingError, figures
+from idlewatt.daemon.agents.kinds import AgentKind, TraceWindow, TrainingError, figures
 from idlewatt.daemon.learning.promotion import HEURISTICS
 from idlewatt.daemon.learning.training import INCUMBENT
 from idlewatt.daemon.policies import named
@@ -48,7 +48,7 @@ def test_an_agent_that_cannot_serve_a_site_is_told_with_its_reason_and_not_tried
     def refuses(config):
         raise TrainingError("no partition has the form")
 
-    monkeypatch.setattr(run, "kind_of", lambda name: Kind(name, refuses, lambda folder: None))
+    monkeypatch.setattr(run, "kind_of", lambda name: AgentKind(name, refuses, lambda folder: None))
     task = run.AgentTask(0, 0, "gist_mdrl", 1.0, TRACES, tmp_path)
     found = run.judged(task)
     assert (found.rows, found.reason) == ({}, "no partition has the form")
@@ -72,7 +72,7 @@ def test_the_bound_takes_jobs_at_their_best_size_on_one_machine():
     work = Workload.of([0.0, 0.0], [160.0, 100.0], [2, 1], minimum=[1, 1], maximum=[4, 1], application=[1, 1],
                        application_names=speeds.labels)
     # At best 128 s on four GPUs, or 256 GPU-seconds on one; the other job is rigid: 25 s of the machine, then 64 s.
-    assert jct_bound_s([Stretch(cluster, work, 0.0, speeds)]) == pytest.approx((128.0 + 100.0) / 2)
+    assert jct_bound_s([TraceWindow(cluster, work, 0.0, speeds)]) == pytest.approx((128.0 + 100.0) / 2)
 
 
 def test_both_ways_of_learning_are_told_and_the_bound_is_a_row():

@@ -10,7 +10,7 @@ from idlewatt.daemon.agents.kinds import Figures
 from idlewatt.daemon.reproduce.scorer import claims, sites, trial
 from idlewatt.daemon.reproduce.scorer import run as _scorer
 from idlewatt.daemon.reproduce.scorer.contest import BOUNDS, HEURISTICS, Cell
-from idlewatt.daemon.reproduce.scorer.regimes import LIMITS, Regime, drawn, enough, stretch
+from idlewatt.daemon.reproduce.scorer.regimes import LIMITS, Regime, drawn, enough, window
 
 
 def figures(jct_mean_s, wait_p99_s=3600.0):
@@ -85,7 +85,7 @@ def test_a_worse_tail_is_told_unless_nobody_would_notice():
 
 def test_a_made_up_trace_is_the_same_for_the_same_number_and_as_dense_as_asked_for():
     for limits in LIMITS:
-        whole, again = (stretch(Regime(8, limits, 0.9), 3) for _ in range(2))
+        whole, again = (window(Regime(8, limits, 0.9), 3) for _ in range(2))
         work = whole.workload
         assert (work.submit == again.workload.submit).all()
         assert (work.run <= work.limit).all()
@@ -95,9 +95,9 @@ def test_a_made_up_trace_is_the_same_for_the_same_number_and_as_dense_as_asked_f
 
 
 def test_lazy_users_ask_for_a_day_and_without_limits_nothing_is_known():
-    assert np.mean(stretch(Regime(8, "lazy", 0.9), 0).workload.limit == 86400.0) > 0.7
-    assert np.mean(stretch(Regime(8, "informative", 0.9), 0).workload.limit == 86400.0) < 0.1
-    unknown = stretch(Regime(8, "no", 0.9), 0).workload
+    assert np.mean(window(Regime(8, "lazy", 0.9), 0).workload.limit == 86400.0) > 0.7
+    assert np.mean(window(Regime(8, "informative", 0.9), 0).workload.limit == 86400.0) < 0.1
+    unknown = window(Regime(8, "no", 0.9), 0).workload
     assert np.isinf(unknown.limit).all()
     assert (unknown.user == -1).all()
 

@@ -35,10 +35,10 @@ def test_what_no_job_starts_on_needs_no_reserve():
 
 def test_before_a_day_was_seen_a_node_sleeps_after_half_an_hour_and_keeps_its_books():
     cluster, work = Cluster.from_spec("2x8"), Workload.of([0.0, 8000.0], [10000.0, 100.0], [8, 8])
-    done, agenda = begun(cluster, work, named("fifo"), wake_s=300.0)
+    done, event_list = begun(cluster, work, named("fifo"), wake_s=300.0)
     keeper = Keeper(300.0)
     for moment in np.arange(0.0, 12000.0, STEP_S).tolist():
-        proceed(done.state, agenda, named("fifo"), moment)
+        proceed(done.state, event_list, named("fifo"), moment)
         keeper.attend(done.state.arrays, moment)
     meters = done.state.arrays.meters
     assert done.end.tolist() == [10000.0, 8400.0]

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from ...replay.arrays import Floats, Longs, Masks
 from ...replay.state import Start
-from ..asks import CHUNKS, CPUS, RESTS
+from ..candidate_placement import CandidatePlacement
+from ..demands import CHUNKS, CPUS, RESTS
+from ..free_resources import FreeResources
 from ..observation import Observation, looked_at
 from ..placing import NODE
-from ..room import Room
-from ..spots import Spot
-from .levels import AMPLE, ASKED, LEAN, LEVELS, Needs, asks_at, speeds_at
+from .levels import AMPLE, ASKED, LEAN, LEVELS, Needs, demands_at, speeds_at
 from .network import ACTION_INPUTS, NODE_INPUTS, NOMINATED, TASKS
 from .sight import QueueArrays, fit_anywhere, nominate, observe
 
@@ -46,7 +46,7 @@ Decide = Callable[[Joint], Longs]
 """Returns the action of each agent."""
 
 
-class Desk:
+class SchedulingRound:
     """The waiting jobs that are looked at, while they are placed."""
 
     def __init__(self, seen: Observation, needs: Needs, order: Floats, longest_wait_s: float) -> None:
@@ -54,12 +54,12 @@ class Desk:
         self.jobs = looked_at(seen)
         self._application = waiting.application[self.jobs]
         self._run, self._wait = waiting.guess[self.jobs], np.maximum(0.0, seen.now - waiting.submit[self.jobs])
-        self.asks, self._levels = asks_at(waiting.asks[self.jobs], needs, self._application)
-        self._speed = np.log(speeds_at(seen.known, self._application, self.asks))
-        self._room = Room(seen, self.asks.reshape(-1, self.asks.shape[2]))
-        self._kind: list[list[int]] = self._room.kind.reshape(len(self.jobs), len(LEVELS)).tolist()
+        self.demands, self._levels = demands_at(waiting.demands[self.jobs], needs, self._application)
+        self._speed = np.log(speeds_at(seen.known, self._application, self.demands))
+        self._resources = FreeResources(seen, self.demands.reshape(-1, self.demands.shape[2]))
+        self._kind: list[list[int]] = self._resources.kind.reshape(len(self.jobs), len(LEVELS)).tolist()
         self._there: list[list[bool]] = self._levels.tolist()
-        self._single: list[list[bool]] = (self.asks[:, :, CHUNKS] + self.asks[:, :, RESTS] == 1).tolist()
+        self._single: list[list[bool]] = (self.demands[:, :, CHUNKS] + self.demands[:, :, RESTS] == 1).tolist()
         self.inputs = job_inputs(seen, self.jobs, needs)
         told = np.stack([np.log(self._run + MINUTE_S), np.log(np.maximum(1, waiting.gpus[self.jobs])),
                          self._wait / HOUR_S], axis=1)
@@ -72,11 +72,11 @@ class Desk:
         self._promised_s = np.inf
         nodes, harm, beside = seen.nodes, *self._company()
         total = np.maximum(1, np.stack([nodes.gpus, nodes.cpus, nodes.memory], axis=1))
-        kinds = self._room.kind.reshape(len(self.jobs), len(LEVELS)).astype(np.int64)
-        self._arrays = QueueArrays(kinds, self._levels, self.asks, self.inputs, self._speed, self._application, total,
-                                   beside, harm)
+        kinds = self._resources.kind.reshape(len(self.jobs), len(LEVELS)).astype(np.int64)
+        self._arrays = QueueArrays(kinds, self._levels, self.demands, self.inputs, self._speed, self._application,
+                                   total, beside, harm)
         self._full: set[tuple[int, ...]] = set()
-        """Asks that there is no room for: there will not be more."""
+        """Demands that there is no room for: there will not be more."""
 
     def starts(self, decide: Decide) -> Generator[Start, None, None]:
         """Yield what to start now, and with what."""
@@ -93,7 +93,7 @@ class Desk:
         ahead = list(takewhile(lambda job: self._single[job][ASKED] and self._asked(job) not in self._full,
                                islice(self._queue, TASKS)))
         beside = np.array([self._keeps_off(job) for job in ahead], bool)
-        count = fit_anywhere(self._room.arrays, self._arrays, np.array(ahead, np.int64), beside) if ahead else 0
+        count = fit_anywhere(self._resources.arrays, self._arrays, np.array(ahead, np.int64), beside) if ahead else 0
         if count < len(ahead):
             self._full.add(self._asked(ahead[count]))
         return [self._queue.popleft() for _ in range(count)]
@@ -112,14 +112,14 @@ class Desk:
         for level in (AMPLE, ASKED, LEAN):
             if not self._there[job][level] or self._single[job][level]:
                 continue
-            spot = self._room.spot(self._kind[job][level], beside=beside)
-            if spot is not None:
-                yield self._start(job, level, spot)
+            placement = self._resources.placement(self._kind[job][level], beside=beside)
+            if placement is not None:
+                yield self._start(job, level, placement)
                 return True
         if job in self._late:
             return False  # nobody overtakes who has waited for so long
         if not np.isfinite(self._promised_s):
-            self._promised_s = self._room.reserve(self._kind[job][ASKED])
+            self._promised_s = self._resources.reserve(self._kind[job][ASKED])
         return True
 
     def _together(self, batch: Sequence[int], decide: Decide) -> Generator[Start, None, set[int]]:
@@ -127,7 +127,7 @@ class Desk:
         jobs, beside = np.array(batch), np.array([self._keeps_off(job) for job in batch])
         nodes = np.empty(len(batch) * NOMINATED, np.int64)
         able = np.empty((len(nodes), len(batch) * len(LEVELS)), bool)
-        count = nominate(self._room.arrays, self._arrays, jobs, beside, nodes, able)
+        count = nominate(self._resources.arrays, self._arrays, jobs, beside, nodes, able)
         nodes, able = nodes[:count], able[:count]
         actions = able.argmax(axis=1) + able.any(axis=1) if np.count_nonzero(able) == 1 else decide(
             self._seen_by(nodes, jobs, able))
@@ -136,19 +136,19 @@ class Desk:
             task, level = divmod(int(actions[agent]) - 1, len(LEVELS))
             if task >= 0 and batch[task] not in done:
                 done.add(batch[task])
-                yield self._start(batch[task], level, Spot(nodes[[agent]], NODE, 0, opens=False))
+                yield self._start(batch[task], level, CandidatePlacement(nodes[[agent]], NODE, 0, opens=False))
         return done
 
     def _seen_by(self, nodes: Longs, jobs: Longs, able: Masks) -> Joint:
         """Return what nodes see of themselves and of jobs."""
         seen, actions = np.empty((len(nodes), len(NODE_INPUTS))), np.empty((*able.shape, len(ACTION_INPUTS)))
-        observe(self._room.arrays, self._arrays, jobs, nodes, seen, actions)
+        observe(self._resources.arrays, self._arrays, jobs, nodes, seen, actions)
         return Joint(self._seen.now, seen, actions, able)
 
-    def _start(self, job: int, level: int, spot: Spot) -> Start:
+    def _start(self, job: int, level: int, placement: CandidatePlacement) -> Start:
         if self._arrays.beside.size:
-            self._arrays.beside[spot.nodes, self._application[job]] += 1
-        return self._room.take(self._kind[job][level], spot, int(self._seen.waiting.rows[self.jobs[job]]),
+            self._arrays.beside[placement.nodes, self._application[job]] += 1
+        return self._resources.take(self._kind[job][level], placement, int(self._seen.waiting.rows[self.jobs[job]]),
                                granted=level != ASKED)
 
     def _company(self) -> tuple[Floats, Floats]:
@@ -165,8 +165,8 @@ class Desk:
 def job_inputs(seen: Observation, jobs: NDArray[np.intp], needs: Needs) -> Floats:
     """Return [job, input] what is told of jobs alone, the first of ``ACTION_INPUTS``."""
     waiting = seen.waiting
-    asks, used = waiting.asks[jobs], needs.told(waiting.application[jobs])[0]
-    asked = np.maximum(1, asks[:, CPUS]) / np.maximum(1, asks[:, 1])
+    demands, used = waiting.demands[jobs], needs.told(waiting.application[jobs])[0]
+    asked = np.maximum(1, demands[:, CPUS]) / np.maximum(1, demands[:, 1])
     wait = np.maximum(0.0, seen.now - waiting.submit[jobs])
     over = np.where(np.isfinite(used), np.log2(asked / np.maximum(0.5, np.nan_to_num(used))), 0.0)
     return np.stack([0.5 * np.log((waiting.guess[jobs] + MINUTE_S) / HOUR_S),

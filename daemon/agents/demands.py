@@ -10,17 +10,17 @@ from ..replay.arrays import Longs, Masks
 Ranks = NDArray[np.uint8 | np.uint16 | np.int64]
 
 POOL, CHUNK, CPUS, MEMORY, CHUNKS, REST, RESTS, WHOLE = range(8)
-"""Columns of ``WaitingSeen.asks``."""
+"""Columns of ``WaitingSeen.demands``."""
 MANY = 64
 """Nodes, from which on it pays to compare ranks instead of amounts."""
 
 
-def kinds_of(asks: Longs) -> tuple[Longs, NDArray[np.intp]]:
+def kinds_of(demands: Longs) -> tuple[Longs, NDArray[np.intp]]:
     """Return the different asks, and which of them each job's is."""
     numbers: dict[bytes, int] = {}
-    rows = np.ascontiguousarray(asks).view(f"V{asks.itemsize * asks.shape[1]}").ravel().tolist()
-    kind = [numbers.setdefault(ask, len(numbers)) for ask in rows]
-    return np.frombuffer(b"".join(numbers), np.int64).reshape(-1, asks.shape[1]), np.array(kind, np.intp)
+    rows = np.ascontiguousarray(demands).view(f"V{demands.itemsize * demands.shape[1]}").ravel().tolist()
+    kind = [numbers.setdefault(demand, len(numbers)) for demand in rows]
+    return np.frombuffer(b"".join(numbers), np.int64).reshape(-1, demands.shape[1]), np.array(kind, np.intp)
 
 
 def needs(kinds: Longs, gpus: int) -> Longs:

@@ -1,4 +1,4 @@
-"""What trainings on pieces of history share: where one stands, how it is judged, how it goes on after an interruption.
+"""What trainings on episodes share: where one stands, how it is judged, how it goes on after an interruption.
 
 How an agent sets out and what a step of its learning is, each kind brings along (:class:`Way`).
 """
@@ -22,11 +22,11 @@ from ..replay.engine import Policy
 from .adam import Adam
 from .checkpoint import read_unfinished, schema_hash, write_unfinished
 from .doubts import sizes_seen
-from .kinds import Figures, Progress, Stretch, Trained, TrainingConfig, TrainingError, figures
-from .pieces import Piece, piece_of
+from .episodes import Episode, episode_of
+from .kinds import Figures, Progress, TraceWindow, TrainedPolicy, TrainingConfig, TrainingError, figures
 
 POOL = 64
-"""Pieces that are learned from, again and again."""
+"""Episodes that are learned from, again and again."""
 EVERY, STEPS = 5, 400
 """Steps between looks at later history; at most, unless the budget ends before."""
 FEWEST_JOBS = 20
@@ -36,70 +36,70 @@ MORE, WAY = "more.", "objective_by_"
 
 
 @dataclass(frozen=True)
-class Calling:
-    """What a kind of agent brings along to learn so."""
+class LearnerSpec:
+    """What a kind of agent brings along to be trained on episodes."""
 
     kind: str
     schema: Mapping[str, object]
     told: tuple[str, ...]
     """Names of the first inputs, those that belong to a candidate: their range is kept on the card."""
-    policy: Callable[[Floats, ModelCard, float], Trained]
+    policy: Callable[[Floats, ModelCard, float], TrainedPolicy]
     """Returns the agent with weights, a card and the longest wait."""
     save: Callable[[Path, Floats, ModelCard, float], ModelCard]
-    refuse: Callable[[Stretch], str | None]
-    """Returns why nothing can be learned from a stretch."""
+    refuse: Callable[[TraceWindow], str | None]
+    """Returns why nothing can be learned from a trace window."""
 
 
 @dataclass
-class TraceWindows:
-    """The stretches of a config, and how an agent does on them."""
+class TrainingEnvironment:
+    """The windows of a config, and how an agent does on them."""
 
-    trade: Calling
+    learner: LearnerSpec
     config: TrainingConfig
-    pieces: dict[int, Piece] = field(default_factory=dict)
+    episodes: dict[int, Episode] = field(default_factory=dict)
 
-    def piece(self, number: int) -> Piece:
-        """Return the piece of this number, the same one again after some."""
+    def episode(self, number: int) -> Episode:
+        """Return the episode of this number, the same one again after some."""
         number %= POOL
-        if number not in self.pieces:
+        if number not in self.episodes:
             random = np.random.default_rng([self.config.seed, number, 1])
-            self.pieces[number] = piece_of(self.config.fit(number), self.config.incumbent, self.config.objective,
+            self.episodes[number] = episode_of(self.config.fit(number), self.config.incumbent, self.config.objective,
                                            random)
-        return self.pieces[number]
+        return self.episodes[number]
 
     @cached_property
     def known(self) -> tuple[Figures, ...]:
-        """Return what the incumbent makes of each stretch of later history."""
-        return tuple(self._figures(stretch, named(self.config.incumbent)) for stretch in self.config.select)
+        """Return what the incumbent makes of each window of later history."""
+        return tuple(self._figures(window, named(self.config.incumbent)) for window in self.config.select)
 
     def worth(self, weights: Floats) -> float:
         """Return the objective on later history, relative to the incumbent's."""
         policy = self.policy(weights)
-        logs = [math.log(self._figures(stretch, policy).relative(theirs, self.config.objective))
-                for stretch, theirs in zip(self.config.select, self.known, strict=True)]
+        logs = [math.log(self._figures(window, policy).relative(theirs, self.config.objective))
+                for window, theirs in zip(self.config.select, self.known, strict=True)]
         if not np.isfinite(logs).all():
             raise TrainingError("the objective is no number; what was kept before stays")
         return math.exp(float(np.mean(logs)))
 
-    def policy(self, weights: Floats) -> Trained:
+    def policy(self, weights: Floats) -> TrainedPolicy:
         """Return the agent with these weights."""
-        return self.trade.policy(weights, self.card, self.config.objective.longest_wait_s)
+        return self.learner.policy(weights, self.card, self.config.objective.longest_wait_s)
 
     @property
     def card(self) -> ModelCard:
         """Return a card for one that is not done yet."""
-        return ModelCard(self.trade.kind, "0", 0.0, self.config.seed, "", "", "", kind=self.trade.kind)
+        return ModelCard(self.learner.kind, "0", 0.0, self.config.seed, "", "", "", kind=self.learner.kind)
 
-    def _figures(self, stretch: Stretch, policy: Policy) -> Figures:
-        done = stretch.replayed(policy)
-        return figures(done, stretch.since_s, watts=self.config.objective.watts(stretch))
+    def _figures(self, window: TraceWindow, policy: Policy) -> Figures:
+        done = window.replayed(policy)
+        return figures(done, window.since_s, watts=self.config.objective.watts(window))
 
 
 @dataclass
 class Training:
     """Where a training stands; goes on exactly where a saved one was left."""
 
-    trade: Calling
+    learner: LearnerSpec
     config: TrainingConfig
     weights: Floats = field(default_factory=lambda: np.zeros(0))
     best: Floats = field(default_factory=lambda: np.zeros(0))
@@ -129,9 +129,9 @@ class Training:
     @property
     def plan(self) -> str:
         """Return the digest of what makes it this training and no other."""
-        return schema_hash({**self.trade.schema, "seed": self.config.seed, "incumbent": self.config.incumbent,
+        return schema_hash({**self.learner.schema, "seed": self.config.seed, "incumbent": self.config.incumbent,
                             "objective": asdict(self.config.objective),
-                            "speeds": [stretch.speeds.told for stretch in self.config.select]})
+                            "speeds": [window.speeds.told for window in self.config.select]})
 
     def save(self) -> None:
         """Keep all that it needs to go on, in one file."""
@@ -165,49 +165,49 @@ def alone(training: Training) -> Mapping[str, Floats]:
 class LearningMethod:
     """A way of learning."""
 
-    set_out: Callable[[Training, TraceWindows], None]
+    set_out: Callable[[Training, TrainingEnvironment], None]
     """Begins with weights, their optimiser and the bounds of what was seen."""
-    step: Callable[[Training, TraceWindows], None]
+    step: Callable[[Training, TrainingEnvironment], None]
     """Takes one step, and counts it."""
     candidates: Callable[[Training], Mapping[str, Floats]] = alone
     """Returns the weights that later history chooses among, by name."""
 
 
-def train(calling: Calling, config: TrainingConfig, way: LearningMethod) -> Iterator[Progress]:
+def train(learner: LearnerSpec, config: TrainingConfig, way: LearningMethod) -> Iterator[Progress]:
     """Train within the budget and yield how far it has come."""
-    training, ground = Training(calling, config), TraceWindows(calling, config)
+    training, environment = Training(learner, config), TrainingEnvironment(learner, config)
     training.resume()
-    _check(ground)
+    _check(environment)
     while not training.best.size or training.done < 1.0:
         began = time.monotonic()
         if not training.best.size:
-            way.set_out(training, ground)
+            way.set_out(training, environment)
         else:
             for _ in range(EVERY if config.steps is None else min(EVERY, config.steps - training.steps)):
-                way.step(training, ground)
-        saved = _look(training, ground, way.candidates(training))
+                way.step(training, environment)
+        saved = _look(training, environment, way.candidates(training))
         training.spent_s += time.monotonic() - began
         training.curve.append((training.done, training.worth))
         if saved:
-            _keep(training, ground)
+            _keep(training, environment)
         training.save()
         yield Progress(training.done, training.worth, saved)
 
 
-def _check(ground: TraceWindows) -> None:
+def _check(environment: TrainingEnvironment) -> None:
     """Raise ``TrainingError`` for history that nothing can be learned from."""
-    if not ground.config.select:
+    if not environment.config.select:
         raise TrainingError("no later history to choose by; give a longer one")
-    first, stretches = ground.config.fit(0), ground.config.select
-    why = ground.trade.refuse(first)
+    first, windows = environment.config.fit(0), environment.config.select
+    why = environment.learner.refuse(first)
     if why is not None:
         raise TrainingError(why)
-    for name, stretch in (("history", first), ("later history, which chooses,", stretches[0])):
-        count = int((stretch.workload.submit >= stretch.since_s).sum())
+    for name, window in (("history", first), ("later history, which chooses,", windows[0])):
+        count = int((window.workload.submit >= window.since_s).sum())
         if count < FEWEST_JOBS:
             raise TrainingError(f"the {name} has {count} jobs that count; {FEWEST_JOBS} are needed")
-    if not any(found.wait_mean_s > 1.0 for found in ground.known):
-        raise TrainingError(f"nobody waits under {ground.config.incumbent}: there is nothing to gain; a heuristic "
+    if not any(found.wait_mean_s > 1.0 for found in environment.known):
+        raise TrainingError(f"nobody waits under {environment.config.incumbent}: there is nothing to gain; a heuristic "
                             "serves as well")
 
 
@@ -218,11 +218,11 @@ def bounds(rows: Floats) -> Floats:
     return np.stack([low - margin, high + margin], axis=1)
 
 
-def _look(training: Training, ground: TraceWindows, candidates: Mapping[str, Floats]) -> bool:
+def _look(training: Training, environment: TrainingEnvironment, candidates: Mapping[str, Floats]) -> bool:
     """Judge the present candidates on later history; keep the best of them if none were better."""
     better = False
     for name, weights in candidates.items():
-        found = ground.worth(weights)
+        found = environment.worth(weights)
         if name:
             training.scores[name] = min(found, training.scores.get(name, math.inf))
         if not training.best.size or found < training.worth:
@@ -230,14 +230,14 @@ def _look(training: Training, ground: TraceWindows, candidates: Mapping[str, Flo
     return better
 
 
-def _keep(training: Training, ground: TraceWindows) -> None:
+def _keep(training: Training, environment: TrainingEnvironment) -> None:
     """Write the best down as a model that can serve."""
-    config, trade = training.config, training.trade
-    stretches = [*(piece.stretch for piece in ground.pieces.values()), *config.select]
-    seen = {name: (float(low), float(high)) for name, (low, high) in zip(trade.told, training.bounds, strict=True)}
+    config, learner = training.config, training.learner
+    windows = [*(episode.window for episode in environment.episodes.values()), *config.select]
+    seen = {name: (float(low), float(high)) for name, (low, high) in zip(learner.told, training.bounds, strict=True)}
     metrics = {"objective_select": training.worth, "imitation_top1": training.agreement, "wall_s": training.spent_s,
                **{WAY + name: worth for name, worth in training.scores.items()}}
-    card = ModelCard(trade.kind, "1", time.time(), config.seed, version("idlewatt"), "", "", kind=trade.kind,
+    card = ModelCard(learner.kind, "1", time.time(), config.seed, version("idlewatt"), "", "", kind=learner.kind,
                      metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
-                     seen={**seen, **sizes_seen(stretch.cluster for stretch in stretches)}, curve=tuple(training.curve))
-    trade.save(config.folder / "best", training.best, card, config.objective.longest_wait_s)
+                     seen={**seen, **sizes_seen(window.cluster for window in windows)}, curve=tuple(training.curve))
+    learner.save(config.folder / "best", training.best, card, config.objective.longest_wait_s)

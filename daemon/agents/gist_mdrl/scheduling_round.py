@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from ...replay.arrays import Floats, Longs, Masks
 from ...replay.state import ClusterState, Start
-from ..asks import CHUNK, CHUNKS, RESTS
+from ..candidate_placement import CandidatePlacement
+from ..demands import CHUNK, CHUNKS, RESTS
+from ..free_resources import FreeResources
 from ..observation import Observation
 from ..placing import ISLAND
-from ..room import Room
-from ..spots import Spot
 from .agent import GistAgent
 from .environment import PlacementDecision
 from .network import q_values
@@ -53,10 +53,10 @@ def _inside(state: ClusterState, seen: Observation, queues: Sequence[int]) -> Ma
 class Servers:
     """The servers of a partition by how full they are, the fullest first."""
 
-    def __init__(self, nodes: Rows, room: Room, remaining_s: NDArray[np.float64]) -> None:
+    def __init__(self, nodes: Rows, resources: FreeResources, remaining_s: NDArray[np.float64]) -> None:
         """Look at ``nodes``, whose jobs still run for ``remaining_s``, by node."""
-        self._room, self.remaining_s = room, remaining_s
-        self._order: list[Key] = sorted(zip(*room.free[nodes].T.tolist(), (-remaining_s[nodes]).tolist(),
+        self._resources, self.remaining_s = resources, remaining_s
+        self._order: list[Key] = sorted(zip(*resources.free[nodes].T.tolist(), (-remaining_s[nodes]).tolist(),
                                             nodes.tolist(), strict=True))
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class Servers:
             return  # none of those with GPUs
         del self._order[at]
         self.remaining_s[node] = max(float(self.remaining_s[node]), remaining_s)
-        gpus, cpus, memory = self._room.free[node].tolist()
+        gpus, cpus, memory = self._resources.free[node].tolist()
         insort(self._order, (gpus, cpus, memory, -float(self.remaining_s[node]), node))
 
     def shortlist(self, fits: Masks, gpus: int, seats: int) -> list[int]:
@@ -101,30 +101,30 @@ def _evenly(count: int, seats: int) -> tuple[int, ...]:
     return tuple(np.linspace(0, count - 1, seats).round().astype(int).tolist())
 
 
-class Desk:
+class SchedulingRound:
     """Some waiting jobs of one partition, in their order, while they are placed."""
 
     def __init__(self, state: ClusterState, seen: Observation, agent: GistAgent, jobs: Rows) -> None:
         """Look at ``jobs``, by index among the waiting."""
         self._seen, self._agent, self._partition = seen, agent, agent.partition
         self._names, self._jobs = state.cluster.names, jobs
-        self._room = Room(seen, seen.waiting.asks[jobs])
+        self._resources = FreeResources(seen, seen.waiting.demands[jobs])
         self._nodes = np.flatnonzero(state.cluster.partitions[self._partition.name])
         self._without = self._nodes[seen.nodes.gpus[self._nodes] == 0]
-        flavor = _flavors(agent, seen.waiting.asks, _column(state, "limit", seen.waiting.rows))
+        flavor = _flavors(agent, seen.waiting.demands, _column(state, "limit", seen.waiting.rows))
         self._flavor = flavor[jobs].tolist()
         mine = _inside(state, seen, queues_of(state.cluster, state.workload, self._partition.name))
         self._queued = np.bincount(flavor[mine & (flavor >= 0)], minlength=len(self._partition.flavors)).tolist()
         self._limit_s = self._limits(_column(state, "limit", seen.waiting.rows[jobs]), flavor[jobs])
         with_gpus = self._nodes[seen.nodes.gpus[self._nodes] > 0]
-        self._servers = Servers(with_gpus, self._room, self._remaining(state))
+        self._servers = Servers(with_gpus, self._resources, self._remaining(state))
         self._wait = seen.now - seen.waiting.submit[jobs]
         self._held: set[tuple[int, int, bool]] = set()
         """Kinds, flavours and whether queued of those that are to wait as long as nothing starts."""
 
     def starts(self, longest_wait_s: float) -> Iterator[Start]:
         """Yield what to start now."""
-        running, held = bool(self._room.busy[self._nodes].any()), None
+        running, held = bool(self._resources.busy[self._nodes].any()), None
         for job, late in enumerate((self._wait > longest_wait_s).tolist()):
             nodes = self._several(job) if late or self._flavor[job] < 0 else self._chosen(job)
             if nodes:
@@ -162,15 +162,15 @@ class Desk:
 
     def _fits(self, job: int) -> Masks:
         """Tell on which nodes there is room for a job's chunk now."""
-        return self._room.fitting(int(self._room.kind[job]))
+        return self._resources.fitting(int(self._resources.kind[job]))
 
     def _chosen(self, job: int) -> list[int]:
         """Return the node that the agent chooses for a job; none to wait."""
-        kind, fits = int(self._room.kind[job]), self._fits(job)
+        kind, fits = int(self._resources.kind[job]), self._fits(job)
         same = kind, self._flavor[job], bool(self._wait[job] > PROMPT_S)
         if same in self._held or not fits.any():
             return []
-        if self._room.kinds[kind, CHUNK] == 0 and fits[self._without].any():
+        if self._resources.kinds[kind, CHUNK] == 0 and fits[self._without].any():
             return [int(self._without[fits[self._without]][0])]
         node = self._best(job, fits)
         if node is None:
@@ -184,7 +184,7 @@ class Desk:
             return self._node(job, seats, self._agent.best(self._decision(job, seats)))
         # A shortlist stands in the order in which the agent sees servers.
         listed = self._shortlist(job, fits)
-        seen = self._agent.eyes.line_up(self._room.free[listed], self._servers.remaining_s[listed],
+        seen = self._agent.eyes.line_up(self._resources.free[listed], self._servers.remaining_s[listed],
                                         self._queued_beside(job), bool(self._wait[job] > PROMPT_S))
         place = self._agent.best_of(seen, self._flavor[job], fits[listed])
         return None if place is None else listed[place]
@@ -196,7 +196,7 @@ class Desk:
         return self._shortlist(job, self._fits(job))
 
     def _shortlist(self, job: int, fits: Masks) -> list[int]:
-        gpus = int(self._room.kinds[self._room.kind[job], CHUNK])
+        gpus = int(self._resources.kinds[self._resources.kind[job], CHUNK])
         return self._servers.shortlist(fits, gpus, self._partition.servers)
 
     def _queued_beside(self, job: int) -> list[int]:
@@ -211,7 +211,7 @@ class Desk:
         return seats[action - self._flavor[job] * servers] if action < len(self._partition.flavors) * servers else None
 
     def _decision(self, job: int, seats: Sequence[int]) -> PlacementDecision:
-        gpus, cpus, memory = self._room.free[seats].T.tolist()
+        gpus, cpus, memory = self._resources.free[seats].T.tolist()
         return PlacementDecision(self._flavor[job], tuple(zip(gpus, cpus, memory, strict=True)),
                                  tuple(self._fits(job)[seats].tolist()),
                                  tuple(self._servers.remaining_s[seats].tolist()),
@@ -219,15 +219,16 @@ class Desk:
 
     def _several(self, job: int) -> list[int]:
         """Return the first nodes that hold all chunks of a job and its rest; none when they do not."""
-        ask = self._room.kinds[self._room.kind[job]]
-        needed = int(ask[CHUNKS] + ask[RESTS])
+        demand = self._resources.kinds[self._resources.kind[job]]
+        needed = int(demand[CHUNKS] + demand[RESTS])
         found: list[int] = np.flatnonzero(self._fits(job))[:needed].tolist()
         return found if len(found) == needed else []
 
     def _start(self, job: int, nodes: Sequence[int]) -> Start:
         """Take what a job needs away from what is free."""
-        before = [self._room.free[node].tolist() for node in nodes]
-        start = self._room.take(int(self._room.kind[job]), Spot(np.array(nodes), ISLAND, 0, opens=False),
+        before = [self._resources.free[node].tolist() for node in nodes]
+        place = CandidatePlacement(np.array(nodes), ISLAND, 0, opens=False)
+        start = self._resources.take(int(self._resources.kind[job]), place,
                                 int(self._seen.waiting.rows[self._jobs[job]]))
         for node, free in zip(nodes, before, strict=True):
             self._servers.moved(node, free, float(self._limit_s[job]))
@@ -240,16 +241,16 @@ class Desk:
         """Return by node how long its last job still runs, if it runs as long as it may."""
         running, found = self._seen.running, np.zeros(len(self._seen.nodes.gpus))
         limit_s = _column(state, "limit", running.rows)
-        flavor = _flavors(self._agent, running.asks, limit_s)
+        flavor = _flavors(self._agent, running.demands, limit_s)
         left = running.since + self._limits(limit_s, flavor) - self._seen.now
         np.maximum.at(found, running.shares[:, 1], left[running.shares[:, 0]])
         return found
 
 
-def _flavors(agent: GistAgent, asks: NDArray[np.int64], limit_s: NDArray[np.float64]) -> Rows:
+def _flavors(agent: GistAgent, demands: NDArray[np.int64], limit_s: NDArray[np.float64]) -> Rows:
     """Return the flavours of jobs; -1 for those that no single server holds."""
-    found = flavors_of(agent.partition, asks[:, CHUNK], limit_s)
-    return np.where(asks[:, CHUNKS] + asks[:, RESTS] == 1, found, -1)
+    found = flavors_of(agent.partition, demands[:, CHUNK], limit_s)
+    return np.where(demands[:, CHUNKS] + demands[:, RESTS] == 1, found, -1)
 
 
 def _column(state: ClusterState, name: str, rows: Longs) -> Floats:

@@ -1,4 +1,4 @@
-"""Where a job could start: the nodes, how far apart they are, and what is given back there by when."""
+"""Candidate placements of jobs: the nodes, how far apart they are, and what is given back there by when."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .observation import RunningSeen
 
 
 @dataclass(frozen=True)
-class Spot:
+class CandidatePlacement:
     """Where a job could start now."""
 
     nodes: Longs

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from idlewatt.daemon.agents.asks import CHUNK, CHUNKS, MANY, RESTS, kinds_of, suffices
+from idlewatt.daemon.agents.demands import CHUNK, CHUNKS, MANY, RESTS, kinds_of, suffices
+from idlewatt.daemon.agents.free_resources import FreeResources
 from idlewatt.daemon.agents.observation import observe
 from idlewatt.daemon.agents.placing import ISLAND, LEAF, SPINE
-from idlewatt.daemon.agents.room import Room
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.moves import join
 from idlewatt.daemon.replay.state import ClusterState
@@ -35,28 +35,32 @@ def moment(nodes, seed):
     return seen
 
 
-def told(spot):
-    return None if spot is None else (spot.nodes.tolist(), spot.level, spot.leftover, spot.opens)
+def told(placement):
+    if placement is None:
+        return None
+    return placement.nodes.tolist(), placement.level, placement.leftover, placement.opens
 
 
 @pytest.mark.parametrize("nodes", NODES)
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_remembered_of_places_is_what_looking_anew_finds(nodes, seed):
     seen = moment(NODES[nodes], seed)
-    asks, random = seen.waiting.asks, np.random.default_rng(seed)
-    room = Room(seen, asks)
-    keys, everybody = room.keys(np.zeros(len(asks), bool)), np.ones(len(asks), bool)
+    demands, random = seen.waiting.demands, np.random.default_rng(seed)
+    resources = FreeResources(seen, demands)
+    keys, everybody = resources.keys(np.zeros(len(demands), bool)), np.ones(len(demands), bool)
     placed = 0
     for _ in range(20):
-        could = room.could_start(keys, everybody)
-        fresh = Room(replace(seen, nodes=replace(seen.nodes, free=room.free.copy(), busy=room.busy.copy())), asks)
-        spots = [fresh.spot(kind) for kind in room.kind.tolist()]
-        assert could.tolist() == [spot is not None for spot in spots]
-        assert [told(room.spot(kind)) for kind in room.kind.tolist()] == [told(spot) for spot in spots]
-        assert room.told[keys][could].tolist() == [[1, *told(spot)[1:]] for spot in spots if spot is not None]
-        job = int(random.integers(len(asks)))
-        if spots[job] is not None:
-            room.take(int(room.kind[job]), spots[job], 0)
+        could = resources.could_start(keys, everybody)
+        nodes = replace(seen.nodes, free=resources.free.copy(), busy=resources.busy.copy())
+        fresh = FreeResources(replace(seen, nodes=nodes), demands)
+        placements = [fresh.placement(kind) for kind in resources.kind.tolist()]
+        assert could.tolist() == [placement is not None for placement in placements]
+        assert [told(resources.placement(kind)) for kind in resources.kind.tolist()] == list(map(told, placements))
+        assert resources.told[keys][could].tolist() == [
+            [1, *told(placement)[1:]] for placement in placements if placement is not None]
+        job = int(random.integers(len(demands)))
+        if placements[job] is not None:
+            resources.take(int(resources.kind[job]), placements[job], 0)
             placed += 1
     assert placed > 3
 
@@ -70,42 +74,43 @@ def apart(held, leaf):
 @pytest.mark.parametrize("seed", range(3))
 def test_a_place_is_the_closest_there_is_and_of_one_node_the_fullest(nodes, seed):
     seen = moment(NODES[nodes], seed)
-    room, free, leaf = Room(seen, seen.waiting.asks), seen.nodes.free[:, 0], seen.nodes.leaf
-    for kind, ask in enumerate(room.kinds.tolist()):
-        if ask[RESTS]:
+    resources, free, leaf = FreeResources(seen, seen.waiting.demands), seen.nodes.free[:, 0], seen.nodes.leaf
+    for kind, demand in enumerate(resources.kinds.tolist()):
+        if demand[RESTS]:
             continue
-        able, needed, spot = np.flatnonzero(free >= ask[CHUNK]).tolist(), ask[CHUNKS], room.spot(kind)
+        able, needed = np.flatnonzero(free >= demand[CHUNK]).tolist(), demand[CHUNKS]
+        placement = resources.placement(kind)
         choices = list(combinations(able, needed))
-        assert (spot is None) == (not choices)
+        assert (placement is None) == (not choices)
         if choices:
-            assert spot.level == min(apart(held, leaf) for held in choices)
-            assert spot.leftover == min(free[spot.nodes]) - ask[CHUNK]
+            assert placement.level == min(apart(held, leaf) for held in choices)
+            assert placement.leftover == min(free[placement.nodes]) - demand[CHUNK]
         if choices and needed == 1:
-            assert free[spot.nodes[0]] == min(free[able])
+            assert free[placement.nodes[0]] == min(free[able])
 
 
 def test_who_keeps_off_what_is_reserved_starts_elsewhere():
     seen = moment(NODES["one leaf"], 1)
     seen.nodes.free[:, 0] = 8
-    room = Room(seen, seen.waiting.asks)
-    assert np.isfinite(room.reserve(int(room.kinds[:, CHUNKS].argmax())))
-    reserved = np.flatnonzero(room.reserved).tolist()
+    resources = FreeResources(seen, seen.waiting.demands)
+    assert np.isfinite(resources.reserve(int(resources.kinds[:, CHUNKS].argmax())))
+    reserved = np.flatnonzero(resources.reserved).tolist()
     assert reserved
-    for kind in range(len(room.kinds)):
-        assert room.spot(kind).nodes[0] == 0  # whoever may, starts there, too: all nodes are alike
-        assert not set(reserved) & set(room.spot(kind, beside=True).nodes.tolist())
+    for kind in range(len(resources.kinds)):
+        assert resources.placement(kind).nodes[0] == 0  # whoever may, starts there, too: all nodes are alike
+        assert not set(reserved) & set(resources.placement(kind, beside=True).nodes.tolist())
 
 
 def test_who_gives_back_what_it_held_makes_room_where_nobody_fitted():
     seen = moment(NODES["one leaf"], 1)
     seen.nodes.free[:], seen.nodes.busy[:] = 0, 1
-    room, held = Room(seen, seen.waiting.asks), np.array([[3, 8, 1 << 20, 1 << 50]])
-    one = int(np.flatnonzero(room.kinds[:, CHUNK] == 1)[0])
-    assert room.spot(one) is None
-    room.give_back(held)
-    assert room.spot(one).nodes.tolist() == [3]
-    room.hold(held)
-    assert room.spot(one) is None
+    resources, held = FreeResources(seen, seen.waiting.demands), np.array([[3, 8, 1 << 20, 1 << 50]])
+    one = int(np.flatnonzero(resources.kinds[:, CHUNK] == 1)[0])
+    assert resources.placement(one) is None
+    resources.give_back(held)
+    assert resources.placement(one).nodes.tolist() == [3]
+    resources.hold(held)
+    assert resources.placement(one) is None
 
 
 @pytest.mark.parametrize("nodes", [1, MANY - 1, MANY, 500])
@@ -117,8 +122,8 @@ def test_ranks_tell_the_same_as_amounts(nodes, most):
 
 
 def test_kinds_are_numbered_as_they_come():
-    asks = np.array([[2, 0], [1, 1], [2, 0], [0, 5]])
-    kinds, kind = kinds_of(asks)
+    demands = np.array([[2, 0], [1, 1], [2, 0], [0, 5]])
+    kinds, kind = kinds_of(demands)
     assert kinds.tolist() == [[2, 0], [1, 1], [0, 5]]
     assert kind.tolist() == [0, 1, 0, 2]
     assert kinds_of(np.zeros((0, 8), np.int64))[0].shape == (0, 8)

@@ -1,4 +1,4 @@
-"""Room as an agent hands it out within one decision: where a job fits, how close together, and when it would fit.
+"""Free resources, handed out within one decision: where a job fits, how close together, and when it would fit.
 
 Jobs that ask for the same are one *kind* and are looked at once; nodes on which nobody fits are left out, and after a
 start a kind is looked at again only where it fitted on the nodes that changed (``placing``, compiled).
@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 from ..replay.arrays import Floats, Longs, Masks
 from ..replay.state import ClusterState, Start
 from . import placing
-from .asks import CHUNK, CHUNKS, CPUS, MEMORY, POOL, REST, RESTS, WHOLE, kinds_of, needs, suffices
+from .candidate_placement import CandidatePlacement, members, released
+from .demands import CHUNK, CHUNKS, CPUS, MEMORY, POOL, REST, RESTS, WHOLE, kinds_of, needs, suffices
 from .observation import Observation
-from .placing import FURTHER, HOW_FAR, ISLAND, LEAF, LEFT_OVER, NODE, OPENS, SPINE, RoomArrays
-from .spots import Spot, members, released
+from .placing import FURTHER, HOW_FAR, ISLAND, LEAF, LEFT_OVER, NODE, OPENS, SPINE, FreeResourceArrays
 
 FAR = 1 << 60
 
 
-class Room:
+class FreeResources:
     """What is free while jobs are placed one by one."""
 
-    def __init__(self, seen: Observation, asks: Longs) -> None:
-        """Look at jobs that ask for this, [job, ...] as ``WaitingSeen.asks``; ``kind`` then is the kind of each."""
+    def __init__(self, seen: Observation, demands: Longs) -> None:
+        """Look at jobs that ask for this, [job, ...] as ``WaitingSeen.demands``; ``kind`` then is the kind of each."""
         nodes = seen.nodes
         self._seen, self.free, self.busy = seen, nodes.free.copy(), nodes.busy.copy()
-        self.kinds, self.kind = kinds_of(asks)
+        self.kinds, self.kind = kinds_of(demands)
         self._may = seen.eligible[self.kinds[:, POOL]] & nodes.open
         whole = self.kinds[:, WHOLE] == 1
         self._whole = whole if whole.any() else None
@@ -46,7 +46,7 @@ class Room:
         self._members: dict[int, NDArray[np.intp]] = {}
         self._releases: tuple[Longs, Floats, Longs] | None = None
 
-    def _laid_out(self) -> RoomArrays:
+    def _laid_out(self) -> FreeResourceArrays:
         """Return what compiled code works on; what is free, busy and fits is shared with it."""
         nodes, keys = self._seen.nodes, 2 * len(self.kinds)
         switches = np.array([nodes.leaf, nodes.spine, *nodes.higher], np.int64)
@@ -54,12 +54,12 @@ class Room:
                    int(nodes.gpus.max(initial=0))) + 1
         island = np.zeros(0, np.int64) if nodes.island is None else nodes.island.astype(np.int64)
         near = np.flatnonzero(self._fits.any(axis=0) | self._rest_fits.any(axis=0))
-        return RoomArrays(self.free, self.busy, nodes.gpus, nodes.cpus, island, switches, self.kinds, self._full,
-                      self._last, self._may, self._fits, self._rest_fits, np.zeros(len(self.free), bool), near,
-                      near.copy(), np.zeros(1, bool), np.zeros((keys, 4), np.int64), np.ones(keys, bool),
-                      switches.max(axis=1, initial=0) + 1, np.zeros(len(self.free), np.int64),
-                      np.zeros((2, len(self.free)), np.int64), np.zeros((3, most), np.int64),
-                      np.zeros(len(self.free), bool))
+        return FreeResourceArrays(
+            self.free, self.busy, nodes.gpus, nodes.cpus, island, switches, self.kinds, self._full, self._last,
+            self._may, self._fits, self._rest_fits, np.zeros(len(self.free), bool), near, near.copy(),
+            np.zeros(1, bool), np.zeros((keys, 4), np.int64), np.ones(keys, bool), switches.max(axis=1, initial=0) + 1,
+            np.zeros(len(self.free), np.int64), np.zeros((2, len(self.free)), np.int64), np.zeros((3, most), np.int64),
+            np.zeros(len(self.free), bool))
 
     def keys(self, beside: Masks) -> Longs:
         """Return by what :meth:`could_start` knows the jobs; who is ``beside`` keeps off what is reserved."""
@@ -76,14 +76,14 @@ class Room:
         """Return of each key that was looked for what ``RoomArrays.told`` tells."""
         return self.arrays.told
 
-    def spot(self, kind: int, *, beside: bool = False) -> Spot | None:
+    def placement(self, kind: int, *, beside: bool = False) -> CandidatePlacement | None:
         """Return the closest place for a job of this kind now; ``beside`` keeps off what is reserved."""
         key = 2 * kind + beside
         count = placing.find(self.arrays, key)
         if not count:
             return None
         told = self.arrays.told[key].tolist()
-        return Spot(self.arrays.place[:count].copy(), told[HOW_FAR], told[LEFT_OVER], told[OPENS] == 1)
+        return CandidatePlacement(self.arrays.place[:count].copy(), told[HOW_FAR], told[LEFT_OVER], told[OPENS] == 1)
 
     @property
     def reserved(self) -> Masks:
@@ -95,14 +95,14 @@ class Room:
         fits = self._fits[kind]
         return np.asarray(fits & ~self.arrays.reserved if beside else fits)
 
-    def take(self, kind: int, spot: Spot, row: int, *, granted: bool = False) -> Start:
+    def take(self, kind: int, placement: CandidatePlacement, row: int, *, granted: bool = False) -> Start:
         """Give a job its place; return the action, which ``granted`` tells CPUs and memory."""
-        placing.take(self.arrays, kind, spot.nodes)
-        self._note(spot.nodes)
-        chunks, ask = self._chunks[kind], self.kinds[kind]
-        gpus = [int(ask[CHUNK])] * chunks + [int(ask[REST])] * (len(spot.nodes) - chunks)
-        more = (int(ask[CPUS]), int(ask[MEMORY])) if granted else (None, None)
-        return Start(row, tuple(spot.nodes.tolist()), tuple(gpus), *more)
+        placing.take(self.arrays, kind, placement.nodes)
+        self._note(placement.nodes)
+        chunks, demand = self._chunks[kind], self.kinds[kind]
+        gpus = [int(demand[CHUNK])] * chunks + [int(demand[REST])] * (len(placement.nodes) - chunks)
+        more = (int(demand[CPUS]), int(demand[MEMORY])) if granted else (None, None)
+        return Start(row, tuple(placement.nodes.tolist()), tuple(gpus), *more)
 
     def give_back(self, shares: Longs) -> None:
         """Let a running job give up what it holds, [share, ...] node, GPUs, CPUs, bytes."""
@@ -129,15 +129,15 @@ class Room:
 
     def best_level(self, kind: int) -> int:
         """Return how close together a job of this kind could ever be on this cluster."""
-        ask, nodes = self.kinds[kind], self._seen.nodes
+        demand, nodes = self.kinds[kind], self._seen.nodes
         if self._alone[kind]:
-            return NODE if nodes.largest_island is not None and nodes.largest_island.max() < ask[CHUNK] else ISLAND
-        most = int(ask[POOL]), int(ask[CHUNK])
+            return NODE if nodes.largest_island is not None and nodes.largest_island.max() < demand[CHUNK] else ISLAND
+        most = int(demand[POOL]), int(demand[CHUNK])
         for level, switch in ((LEAF, nodes.leaf), (SPINE, nodes.spine)):
             if (*most, level) not in self._best:
-                able = self._seen.eligible[ask[POOL]] & (nodes.gpus >= ask[CHUNK])
+                able = self._seen.eligible[demand[POOL]] & (nodes.gpus >= demand[CHUNK])
                 self._best[*most, level] = int(np.bincount(switch[able], minlength=1).max())
-            if self._best[*most, level] >= ask[CHUNKS] + ask[RESTS]:
+            if self._best[*most, level] >= demand[CHUNKS] + demand[RESTS]:
                 return level
         return FURTHER
 
@@ -154,7 +154,7 @@ class Room:
 
     def _ends(self, kind: int, nodes: NDArray[np.intp]) -> Floats:
         """Return when some nodes, in rising order, can hold a chunk of this kind at the latest."""
-        ask, seen = self.kinds[kind], self._seen
+        demand, seen = self.kinds[kind], self._seen
         if self._releases is None:
             self._releases = released(self._seen.running)
         node, end, freed = self._releases
@@ -162,13 +162,13 @@ class Room:
             begins, ends = np.searchsorted(node, nodes), np.searchsorted(node, nodes, side="right")
             some = np.concatenate([np.arange(begin, last) for begin, last in zip(begins, ends, strict=True)])
             node, end, freed = node[some], end[some], freed[some]
-        there = np.where(ask[WHOLE], seen.nodes.gpus, 0)[node], np.where(ask[WHOLE], seen.nodes.cpus, 0)[node]
+        there = np.where(demand[WHOLE], seen.nodes.gpus, 0)[node], np.where(demand[WHOLE], seen.nodes.cpus, 0)[node]
         had = self.free[node] + freed
         enough = (had >= self._full[kind]).all(axis=1) & (had[:, 0] >= there[0]) & (had[:, 1] >= there[1])
         times = np.full(len(nodes), np.inf)
         times[np.searchsorted(nodes, node[enough][::-1])] = end[enough][::-1]  # of a node the earliest, written last
         times[self._fits[kind, nodes]] = seen.now
-        times[~(seen.nodes.open[nodes] & seen.eligible[ask[POOL], nodes])] = np.inf
+        times[~(seen.nodes.open[nodes] & seen.eligible[demand[POOL], nodes])] = np.inf
         return np.asarray(np.maximum(times, seen.now))
 
     def soonest(self, kind: int, level: int) -> float:
