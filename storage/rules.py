@@ -80,6 +80,12 @@ class Ceilings:
     """Longest time limit of a job."""
 
 
+    @property
+    def on_the_past(self) -> bool:
+        """Tell whether any of them is on what jobs have used so far."""
+        return any(name.endswith("seconds used") for name, _ in self.group)
+
+
 @dataclass(frozen=True, slots=True)
 class Qos:
     """A quality of service: its ceilings, and whose jobs it may take the place of."""
@@ -109,6 +115,27 @@ class Association:
     ceilings: Ceilings = Ceilings()
     shares: int | None = 1
     """Of what its siblings have together; None for one that shares what its parent has."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedUsage:
+    """What an account, a user in one or a quality of service has used so far, as the scheduler itself counts it."""
+
+    time_s: float
+    """When it was told."""
+    qos: str = ""
+    account: str = ""
+    user: str = ""
+    partition: str = ""
+    used: Amounts = ()
+    """``gpu seconds used`` and the like, less what has decayed or was reset."""
+    promised: Amounts = ()
+    """``gpu seconds``: what jobs that ran then may still use."""
+
+    @property
+    def holder(self) -> tuple[str, ...]:
+        """Return whose it is: a quality of service, or an association."""
+        return ("qos", self.qos) if self.qos else ("association", self.account, self.user, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +176,8 @@ class SchedulerRules:
     """None where the source cannot tell."""
     qos: tuple[Qos, ...] | None = None
     associations: tuple[Association, ...] | None = None
+    usage: tuple[CountedUsage, ...] | None = None
+    """What has been used of ceilings on the past; None where there are none or the source cannot tell."""
     site: SchedulerSettings = field(default_factory=SchedulerSettings)
     queues: tuple[Queue, ...] = ()
     """Queues with quotas that lend to one another."""

@@ -22,7 +22,7 @@ MANY_ARGUMENTS = {
 
 SAME_ROLE = {
     "ArenaTrace", "Contest", "Findings", "RandomFeasible", "Setting", "Site",  # of each reproduced paper
-    "Desk",  # of each agent: one moment, while it decides
+    "SchedulingRound",  # of each agent: one moment, while it decides
 }
 """Classes whose name stands in several files, each of which has the same role there."""
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...storage.records import Job, Node, Partition
-from ...storage.rules import Association, License, Qos, Reservation
+from ...storage.rules import Association, CountedUsage, License, Qos, Reservation
 from ...storage.speeds import Throughput
 from ...storage.telemetry import Telemetry
 from .. import cgroup, dcgm, ipmi
@@ -148,6 +148,10 @@ class _Slurm:
 
     def associations(self) -> Parsed[Association]:
         """Refuse: it knows no account."""
+        raise SourceError("it is not simulated")
+
+    def usage(self, now_s: float) -> Parsed[CountedUsage]:
+        """Refuse: it counts no usage."""
         raise SourceError("it is not simulated")
 
     def settings(self) -> dict[str, str]:

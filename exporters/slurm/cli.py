@@ -14,7 +14,7 @@ from pydantic import Field
 
 from ...storage.durations import Duration
 from ...storage.records import Job, Node, Partition
-from ...storage.rules import Association, License, Qos, Reservation
+from ...storage.rules import Association, CountedUsage, License, Qos, Reservation
 from ..commands import Commands
 from ..source import Clock, Role, SourceConfig, SourceError, register
 from ..text import clean, decode, quoted
@@ -40,6 +40,7 @@ from .parse_text import (
     print_time,
     reservation_names,
 )
+from .parse_usage import parse_usage
 from .source import SlurmSource
 
 log = logging.getLogger(__name__)
@@ -144,6 +145,10 @@ class SlurmCli:
         return parse_association_table(self._text(
             "sacctmgr", "--readonly", "--noheader", "--parsable2", "show", "assoc",
             *((f"cluster={cluster}",) if cluster else ()), f"format={','.join(ASSOCIATION_FIELDS)}"))
+
+    def usage(self, now_s: float) -> Parsed[CountedUsage]:
+        """Return what accounts, users and qualities of service have used until now."""
+        return parse_usage(self._text("scontrol", "--oneliner", "show", "assoc_mgr", "flags=assoc,qos"), now_s)
 
     def settings(self) -> dict[str, str]:
         """Return the controller's settings that decide about starts."""

@@ -13,7 +13,7 @@ from requests.adapters import HTTPAdapter
 from requests_unixsocket.adapters import UnixAdapter
 
 from ...storage.records import Job, Node, Partition
-from ...storage.rules import Association, License, Qos, Reservation
+from ...storage.rules import Association, CountedUsage, License, Qos, Reservation
 from ..fetch import Client, Refused
 from ..http_options import HttpOptions
 from ..secret_file import SecretFile
@@ -108,6 +108,10 @@ class SlurmRest:
     def associations(self) -> Parsed[Association]:
         """Return the accounts and users that slurmdbd knows."""
         return self._extra("slurmdb", "associations", parse_association)
+
+    def usage(self, now_s: float) -> Parsed[CountedUsage]:
+        """Refuse: slurmrestd does not tell what has been used."""
+        raise SourceError("slurmrestd does not tell what is used of GrpTRESMins and GrpWall: read Slurm by slurm_cli")
 
     def settings(self) -> dict[str, str]:
         """Return nothing: slurmrestd does not tell the controller's settings."""

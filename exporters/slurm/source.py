@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from ...storage.records import Job, Node, Partition, SchedulerSnapshot
-from ...storage.rules import Association, License, Qos, Reservation, SchedulerRules
+from ...storage.rules import Association, CountedUsage, License, Qos, Reservation, SchedulerRules
 from ...storage.topology import Fabric, TopologyError
 from ..source import Clock, Role, SourceError, TargetHealth
 from ..topology import parse_switches
@@ -21,7 +21,7 @@ from .parse_settings import site_of
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
-SELDOM_S, SELDOM = 60.0, frozenset({"qos", "associations"})
+SELDOM_S, SELDOM = 60.0, frozenset({"qos", "associations", "usage"})
 """How often settings and limits are read: they hardly change."""
 
 
@@ -48,6 +48,9 @@ class Transport(Protocol):
 
     def associations(self) -> Parsed[Association]:
         """Return accounts and users with their limits."""
+
+    def usage(self, now_s: float) -> Parsed[CountedUsage]:
+        """Return what accounts, users and qualities of service have used until now."""
 
     def settings(self) -> Mapping[str, str]:
         """Return the controller's settings that decide about starts, as far as they are told."""
@@ -127,8 +130,12 @@ class SlurmSource:
         """Return what Slurm enforces beside free resources; settings and limits are read seldom."""
         if not 0 <= now - self._ruled_s < SELDOM_S:
             settings = self._maybe("settings", self._transport.settings) or {}
-            self._rules = SchedulerRules(qos=self._records("qos", self._transport.qos),
-                                         associations=self._records("associations", self._transport.associations),
+            qos = self._records("qos", self._transport.qos)
+            associations = self._records("associations", self._transport.associations)
+            ceilings = [one.ceilings for one in qos or ()] + [one.ceilings for one in associations or ()]
+            asked = any(one.on_the_past for one in ceilings)
+            usage = self._records("usage", lambda: self._transport.usage(now)) if asked else None
+            self._rules = SchedulerRules(qos=qos, associations=associations, usage=usage,
                                          site=site_of({**settings, **self._told}))
             self._fabric = self._maybe("topology", lambda: parse_switches(self._transport.topology())) \
                 if self._rules.site.tree else None

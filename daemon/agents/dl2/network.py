@@ -59,7 +59,7 @@ class Sizing:
         known = sizes_known(seen, np.concatenate([one.application[waiting], two.application[running]]))
         asked = np.concatenate([one.gpus[waiting], two.asked[running]])
         columns = [np.concatenate([getattr(one, name)[waiting], getattr(two, name)[running]])
-                   for name in ("rows", "asks", "minimum", "maximum", "widest", "application")]
+                   for name in ("rows", "demands", "minimum", "maximum", "widest", "application")]
         rows, demands, least, most, widest, application = columns
         held = np.concatenate([np.zeros(len(waiting), np.int64), two.gpus[running]])
         left = np.concatenate([one.guess[waiting], two.left[running]])

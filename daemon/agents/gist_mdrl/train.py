@@ -131,7 +131,7 @@ class DeepQ:
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class GistEpisode:
     """One episode of training."""
 
     number: int
@@ -170,14 +170,14 @@ class PartitionTraining:
         self._plan = {"schema": self.agent.schema(), "options": asdict(options), "values": asdict(values),
                       "reading": asdict(reading), "seed": seed, "tested": list(_TESTED)}
 
-    def run(self) -> Iterator[Episode]:
+    def run(self) -> Iterator[GistEpisode]:
         """Yield episodes without end, learning in each."""
         while True:
             exploration = self._exploration(self.episodes)
             self._learner.pace(self._learning_rate(self.episodes))
             number, self.episodes = self.episodes, self.episodes + 1
             reward = self._play(self._begin(), exploration)
-            episode = Episode(number, self._environment.outcome, reward, exploration)
+            episode = GistEpisode(number, self._environment.outcome, reward, exploration)
             if self.agent.options.keeps_best and self._due():
                 self._test()
             yield episode

@@ -1,8 +1,8 @@
 """Ceilings of accounts and qualities of service: what is in use under each, and what one more job would exceed.
 
 A limit set by the QOS of a partition counts before one of the job's QOS, and that before one of its account, as in
-Slurm ("Resource Limits", hierarchy). Ceilings on amounts that nobody tells, such as what has been used since the last
-reset, make it unknown whether a job may start.
+Slurm ("Resource Limits", hierarchy). Ceilings on amounts that nobody tells make it unknown whether a job may start: so
+do those on what has been used so far where the scheduler's own count of that is not told.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....storage.records import Job, JobState, SchedulerSnapshot
-from ....storage.rules import Amounts, Association, Ceilings, Qos
+from ....storage.rules import Amounts, Association, Ceilings, Qos, amount
 from ...settings.priority import PrioritySettings
 from ..priority.billing import billed
 
 Used = Mapping[str, float]
 _NAMES = {"gpu": "GPUs", "cpu": "CPUs", "node": "nodes", "jobs": "running jobs", "mem": "bytes of memory"}
-_OVER_TIME = " seconds"
+_OVER_TIME, _USED, _SINCE = " seconds", " used", " since"
+"""Ends of names: amounts times time; of past ceilings; of jobs that started since usage was told."""
 _MINUTES = {"gpu seconds": "GPU-minutes", "cpu seconds": "CPU-minutes", "node seconds": "node-minutes",
-            "mem seconds": "byte-minutes of memory"}
-_UNCOUNTED = re.compile(r"bb/|(?:.* )?seconds used$")
+            "mem seconds": "byte-minutes of memory", "jobs seconds": "minutes of jobs"}
+_UNCOUNTED = re.compile(r"bb/")
 """Amounts of which no source tells how much is used, or how much a job would use."""
+_FACTOR_SAFE = {"USAGEFACTORSAFE", "USAGE_FACTOR_SAFE"}
+"""A flag of a QOS, as sacctmgr and as JSON spells it."""
 _HOLDING = (JobState.RUNNING, JobState.SUSPENDED)
 
 
@@ -44,6 +47,10 @@ class Limits:
         rules = snapshot.rules
         told = rules.site.enforced
         self.enforced = None if told is None else bool({"limits", "safe", "all"} & set(told))
+        self._safe = told is not None and bool({"safe", "all"} & set(told))
+        """A job must also end before what it may use is used up."""
+        self._usage = {one.holder: one for one in rules.usage or ()}
+        self._counted_s = max((one.time_s for one in rules.usage or ()), default=-np.inf)
         self._qos = {qos.name: qos for qos in rules.qos or ()}
         self._associations = {(one.account, one.user, one.partition): one for one in rules.associations or ()}
         self._partition_qos = {partition.name: partition.qos for partition in snapshot.partitions}
@@ -80,6 +87,8 @@ class Limits:
     def add(self, job: Job, partition: str, used: Used) -> None:
         """Book what a job uses under all that bind it."""
         booked = with_time(job, self._with_billing(partition, used), self._left_s(job))
+        if self._usage and not (job.state in _HOLDING and (job.start_s or 0.0) <= self._counted_s):
+            booked.update({name + _SINCE: amount for name, amount in booked.items() if name.endswith(_OVER_TIME)})
         for key in self._keys(job, partition):
             self._used[key].update(booked)
 
@@ -99,12 +108,17 @@ class Limits:
         """Return the first ceiling that a job would break, else one that it may break; None when there is none."""
         if self.enforced is False or not (self._qos or self._associations):
             return None
-        wanted = with_time(job, self._with_billing(partition, wants), limit_s)
+        wanted = with_time(job, self._with_billing(partition, wants), None if self._weighed(job) else limit_s)
         found = list(self._breaches(job, partition, wanted, limit_s))
         first = next((one for one in found if not one.unknown), next(iter(found), None))
         if first is None or first.unknown or self.enforced:
             return first
         return Breach(f"unknown: {first.words}; whether that is enforced is not known (AccountingStorageEnforce)", True)
+
+    def _weighed(self, job: Job) -> bool:
+        """Tell whether what a job may use counts more or less than it is, which is not counted here."""
+        qos = self._qos.get(job.qos)
+        return qos is not None and qos.usage_factor != 1.0 and bool(_FACTOR_SAFE & set(qos.flags))
 
     def _keys(self, job: Job, partition: str) -> Iterator[tuple[str, ...]]:
         for qos in self._both(job, partition):
@@ -156,12 +170,42 @@ class Limits:
             if (kind, name) in settled:
                 continue
             settled.add((kind, name))
+            if name.endswith(_USED):
+                yield from self._past(holder, key, name, most, wants)
+                continue
             if _uncounted(name, wants):
                 yield _unknown(holder, name)
                 continue
             asks = wants.get(name, 0.0) / (max(1.0, wants.get("node", 1.0)) if kind == "node" else 1.0)
             if asks > 0 and used[name] + asks > most:
                 yield Breach(_over_words(holder, kind, name, most, used[name], asks))
+
+
+    def _past(self, holder: str, key: tuple[str, ...], name: str, most: float, wants: Used) -> Iterator[Breach]:
+        """Yield a ceiling on what has been used so far, where it is reached or a job could not end before it is.
+
+        A job that uses such a thing is held once all is used; under ``safe`` also where it might use more than is left
+        beside those that run. Of the time of all jobs together whole minutes count, and those that run do not.
+        """
+        usage, over_time = self._usage.get(key), name.removesuffix(_USED)
+        used = None if usage is None else amount(usage.used, name)
+        if usage is None or used is None or _uncounted(name, wants):
+            yield _unknown(holder, name)
+            return
+        promised = (amount(usage.promised, over_time) or 0.0) + self._used[key][over_time + _SINCE]
+        resource = over_time.removesuffix(_OVER_TIME)
+        if over_time == "seconds":
+            used, promised, over_time, resource = used // 60.0 * 60.0, 0.0, "jobs seconds", "jobs"
+        if wants.get(resource, 0.0) <= 0:
+            return
+        if used >= most:
+            yield Breach(_past_words(holder, over_time, most, "all of it is used"))
+        elif self._safe and over_time not in wants:
+            yield _unknown(holder, name)  # it has no time limit
+        elif self._safe and used + promised + wants[over_time] > most:
+            left = max(0.0, most - used - promised)
+            yield Breach(_past_words(holder, over_time, most, f"{left / 60:g} are left beside what running jobs may "
+                                                              f"use, it needs {wants[over_time] / 60:g}"))
 
 
 def with_time(job: Job, used: Used, lasts_s: float | None) -> Counter[str]:
@@ -199,6 +243,11 @@ def _over_words(holder: str, kind: str, name: str, most: float, used: float, ask
     whose = {"group": "in all", "user": "a user", "account": "an account", "job": "a job", "node": "a node"}[kind]
     beside = f": {used:g} in use, it needs {asks:g}" if kind not in ("job", "node") else f", it asks for {asks:g}"
     return f"the limit of {holder} is {most:g} {amounts} {whose}{beside}"
+
+
+def _past_words(holder: str, resource: str, most: float, why: str) -> str:
+    amounts = _MINUTES.get(resource, resource)
+    return f"the limit of {holder} is {most / 60:g} {amounts} used so far: {why}"
 
 
 def _beyond(holder: str, ceilings: Ceilings, wants: Used, limit_s: float | None, settled: set[tuple[str, str]],

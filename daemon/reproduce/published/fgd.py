@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ...replay.arrays import Floats
-from .fgd_kernel import WHOLE, FreeResources, Kinds, Typical, schedule
+from .fgd_kernel import WHOLE, FgdResources, Kinds, Typical, schedule
 from .result import Row, table
 
 POLICIES = ("Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD")
@@ -41,12 +41,12 @@ class FreeGpuNodes:
         """Return the thousandths of all GPUs."""
         return sum(self.gpus) * WHOLE
 
-    def empty(self) -> FreeResources:
+    def empty(self) -> FgdResources:
         """Return the nodes with nothing on them."""
         gpus = np.array(self.gpus)
         free = np.where(np.arange(max(gpus, default=0)) < gpus[:, None], WHOLE, 0)
         names = sorted(set(self.models))
-        return FreeResources(np.array(self.cpu), np.array(self.memory), free, gpus,
+        return FgdResources(np.array(self.cpu), np.array(self.memory), free, gpus,
                              np.array([names.index(model) for model in self.models]), np.zeros(len(gpus), np.int64))
 
 

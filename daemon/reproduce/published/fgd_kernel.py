@@ -17,7 +17,7 @@ MOST_CPU, MOST_GPU = 128_000.0, 8_000.0
 INFEASIBLE = -1_000_000_000
 
 
-class FreeResources(NamedTuple):
+class FgdResources(NamedTuple):
     """Free resources; changed in place."""
 
     cpu: Longs
@@ -51,7 +51,7 @@ class Typical(NamedTuple):
 
 
 @compiled_with_arrays
-def schedule(policy: int, pods: Longs, kinds: Kinds, nodes: FreeResources, typical: Typical, seed: int) -> Masks:
+def schedule(policy: int, pods: Longs, kinds: Kinds, nodes: FgdResources, typical: Typical, seed: int) -> Masks:
     """Place pods (indexes of kinds) one by one; return which found a node. None ever leaves."""
     np.random.seed(seed)
     scores = np.empty((len(kinds.cpu), len(nodes.cpu)), np.int64)
@@ -79,7 +79,7 @@ def _random_of(scores: Longs) -> int:
 
 
 @compiled_with_arrays
-def _feasible(kinds: Kinds, kind: int, nodes: FreeResources, node: int) -> bool:
+def _feasible(kinds: Kinds, kind: int, nodes: FgdResources, node: int) -> bool:
     if nodes.cpu[node] < kinds.cpu[kind] or nodes.memory[node] < kinds.memory[kind]:
         return False
     if not kinds.allowed[kind, nodes.model[node]]:
@@ -91,7 +91,7 @@ def _feasible(kinds: Kinds, kind: int, nodes: FreeResources, node: int) -> bool:
 
 
 @compiled_with_arrays
-def _score(policy: int, kinds: Kinds, kind: int, nodes: FreeResources, node: int, typical: Typical) -> int:
+def _score(policy: int, kinds: Kinds, kind: int, nodes: FgdResources, node: int, typical: Typical) -> int:
     """Return the integer score of a node for a pod."""
     if not _feasible(kinds, kind, nodes, node):
         return INFEASIBLE
@@ -137,7 +137,7 @@ def _packing(free: Longs, count: int, milli: int) -> int:
 
 
 @compiled_with_arrays
-def _fragmentation_score(kinds: Kinds, kind: int, nodes: FreeResources, node: int, typical: Typical) -> tuple[int, int]:
+def _fragmentation_score(kinds: Kinds, kind: int, nodes: FgdResources, node: int, typical: Typical) -> tuple[int, int]:
     """Return the best score and, for a share, the GPU that has it (lowest index on a tie)."""
     free = nodes.free[node, :nodes.gpus[node]].copy()
     count, milli, model = kinds.gpus[kind], kinds.milli[kind], nodes.model[node]
@@ -194,7 +194,7 @@ def _take_whole(free: Longs, count: int) -> None:
 
 
 @compiled_with_arrays
-def _bind(policy: int, kinds: Kinds, kind: int, nodes: FreeResources, node: int, typical: Typical) -> None:
+def _bind(policy: int, kinds: Kinds, kind: int, nodes: FgdResources, node: int, typical: Typical) -> None:
     """Give the pod its resources."""
     count, milli = kinds.gpus[kind], kinds.milli[kind]
     free = nodes.free[node, :nodes.gpus[node]]

@@ -7,7 +7,7 @@ from idlewatt.exporters.slurm.parse_json import Parsed
 from idlewatt.exporters.slurm.source import SlurmSource
 from idlewatt.exporters.source import SourceError
 from idlewatt.storage.records import Job, JobState, Node, Partition, Request
-from idlewatt.storage.rules import Reservation
+from idlewatt.storage.rules import Association, Ceilings, CountedUsage, Qos, Reservation
 
 
 def job(job_id: str, state: JobState = JobState.RUNNING, end_s: float | None = None) -> Job:
@@ -148,6 +148,23 @@ def test_what_is_read_seldom_tells_its_own_beat_however_long_slurm_was_away(sour
     source.read()
     beats = {target.target: target.beat_s for target in source.health()}
     assert (beats["nodes"], beats["qos"], beats["associations"]) == (0.0, 60.0, 60.0)
+
+
+ON_THE_PAST = Ceilings(group=(("gpu seconds used", 6000.0),))
+
+
+@pytest.mark.parametrize("rules", [{"qos": Parsed((Qos("two", ON_THE_PAST),))},
+                                   {"associations": Parsed((Association("physics", ceilings=ON_THE_PAST),))}])
+def test_what_is_used_is_asked_for_where_a_limit_is_on_it(source, transport, clock, rules):
+    assert source.read().rules.usage is None
+    used = CountedUsage(clock.now, qos="two")
+    transport.answers |= rules | {"usage": Parsed((used,))}
+    clock.now += 60
+    assert source.read().rules.usage == (used,)
+    transport.answers["usage"] = SourceError("slurmrestd does not tell")
+    clock.now += 60
+    assert source.read().rules.usage is None
+    assert "usage" not in health(source), "what a version of Slurm does not tell is no fault"
 
 
 def test_closing_closes_the_transport(source, transport):

@@ -184,7 +184,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
 def running(cluster: Cluster) -> Iterator[Slurm]:
     """Start the Slurm of a cluster on ports of its own, with users, accounts and QOS; stop it at the end."""
     with booted(lambda folder: write_templates(cluster, folder)) as slurm:
-        _enrol(slurm)
+        enrol(slurm)
         yield slurm
 
 
@@ -211,8 +211,8 @@ def _start(root: Path) -> None:
     assert done.returncode == 0, done.stderr + "".join(f"\n{path.name}: {path.read_text()[-300:]}" for path in logs)
 
 
-def _enrol(slurm: Slurm) -> None:
-    """Tell slurmdbd of users, accounts and QOS."""
+def enrol(slurm: Slurm) -> None:
+    """Tell slurmdbd of users, accounts and QOS, and wait until the controller has heard of them."""
     for name, limits in QOS.items():
         slurm.run("sacctmgr", "-i", "modify", "qos", name, "set", limits or "Description=usual")
     for name, limits in ACCOUNTS.items():

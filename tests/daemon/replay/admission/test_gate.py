@@ -18,7 +18,16 @@ from idlewatt.storage.records import (
     Request,
     SchedulerSnapshot,
 )
-from idlewatt.storage.rules import Association, Ceilings, License, Qos, Reservation, SchedulerRules, SchedulerSettings
+from idlewatt.storage.rules import (
+    Association,
+    Ceilings,
+    CountedUsage,
+    License,
+    Qos,
+    Reservation,
+    SchedulerRules,
+    SchedulerSettings,
+)
 from idlewatt.storage.waiting import WaitReason
 
 NOW = 1_000_000.0
@@ -249,6 +258,60 @@ def test_limits_over_time_are_counted_and_what_nobody_counts_is_unknown(ceilings
         assert isinstance(found, Placement)
     else:
         assert found.cause == ("unknown" if told.startswith("unknown") else "limit")
+
+
+USED = CountedUsage(
+    NOW - 30, qos="normal", promised=(("gpu seconds", 18_000.0),),
+    used=(("gpu seconds used", 6000.0), ("seconds used", 600.0), ("billing seconds used", 0.0)))
+"""100 GPU-minutes of QOS normal are used, running jobs may use 300 more."""
+
+
+@pytest.mark.parametrize(("ceilings", "asked", "safe", "told"), [
+    (("gpu seconds used", 6001.0), asks(1), False, None),
+    (("gpu seconds used", 6000.0), asks(1), False,
+     "the limit of QOS normal is 100 GPU-minutes used so far: all of it is used"),
+    (("gpu seconds used", 6000.0), asks(0), False, None),
+    (("gpu seconds used", 27_600.0), asks(1, limit_s=3600.0), True, None),
+    (("gpu seconds used", 27_540.0), asks(1, limit_s=3600.0), True,
+     "the limit of QOS normal is 459 GPU-minutes used so far: 59 are left beside what running jobs may use, it needs "
+     "60"),
+    (("gpu seconds used", 27_540.0), asks(0, limit_s=3600.0), True, None),
+    (("gpu seconds used", 27_600.0), asks(1, limit_s=None), True,
+     "unknown: QOS normal has a limit on gpu seconds used"),
+    (("gpu seconds used", 27_600.0), asks(1, qos="weighed"), True, None),
+    (("seconds used", 660.0), asks(1, limit_s=60.0), True, None),
+    (("seconds used", 660.0), asks(1, limit_s=120.0), False, None),
+    (("seconds used", 660.0), asks(1, limit_s=120.0), True,
+     "the limit of QOS normal is 11 minutes of jobs used so far"),
+    (("seconds used", 600.0), asks(1), True,
+     "the limit of QOS normal is 10 minutes of jobs used so far: all of it is used"),
+    (("billing seconds used", 600.0), asks(1), False, "unknown: QOS normal has a limit on billing seconds used"),
+])
+def test_limits_on_the_past_go_by_what_the_scheduler_says_is_used(ceilings, asked, safe, told):
+    site = replace(SITE, enforced=("limits", "safe") if safe else ("limits",))
+    judge = gate([node("a"), node("b")], runs("9", "b", 3), site=site, usage=(USED,),
+                 qos=(Qos("normal", Ceilings(group=(ceilings,))), Qos("weighed", usage_factor=2.0)))
+    found = judge.admit(asked, None)
+    assert (None if told is None else found.words[:len(told)]) == told
+    if told is None:
+        assert isinstance(found, Placement)
+
+
+def test_a_job_that_started_since_usage_was_told_and_our_own_starts_count_beside_it():
+    site, ceilings = replace(SITE, enforced=("safe",)), Ceilings(group=(("gpu seconds used", 24_000.0 + 3 * 3600.0),))
+    newer = replace(runs("8", "b", 1), start_s=NOW - 10, limit_s=3610.0)
+    judge = gate([node("a"), node("b")], runs("9", "b", 3), newer, site=site, usage=(USED,),
+                 qos=(Qos("normal", ceilings),))
+    assert where(judge.admit(asks(1, job_id="1", limit_s=3600.0), None)) == "a:1"
+    assert where(judge.admit(asks(1, job_id="2", limit_s=3600.0), None)) == "a:1"
+    assert judge.admit(asks(1, job_id="3", limit_s=60.0), None).cause == "limit"
+
+
+@pytest.mark.parametrize("flag", ["USAGEFACTORSAFE", "USAGE_FACTOR_SAFE"])
+def test_what_a_qos_weighs_is_unknown_where_jobs_must_end_before_all_is_used(flag):
+    weighed = Qos("normal", Ceilings(group=(("gpu seconds used", 1e9),)), usage_factor=2.0, flags=(flag,))
+    judge = gate([node("a")], site=replace(SITE, enforced=("safe",)), usage=(USED,), qos=(weighed,))
+    assert judge.admit(asks(1), None).cause == "unknown"
 
 
 @pytest.mark.parametrize(("weights", "most", "told"), [
