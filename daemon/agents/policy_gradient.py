@@ -60,8 +60,7 @@ class PolicyGradientSpec:
         def served(weights: Floats, card: ModelCard, longest_wait_s: float) -> TrainedPolicy:
             return self.policy(weights, card, longest_wait_s, None)
 
-        return LearnerSpec(self.kind, self.schema, self.told, served, self.save,
-                       self.refuse)
+        return LearnerSpec(self.kind, self.schema, self.told, served, self.save, self.refuse)
 
 
 class Recorder:

@@ -1,6 +1,6 @@
 """What trainings on episodes share: where one stands, how it is judged, how it goes on after an interruption.
 
-How an agent sets out and what a step of its learning is, each kind brings along (:class:`Way`).
+How an agent sets out and what a step of its learning is, each kind brings along (:class:`LearningMethod`).
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ def looked_at(servers: int) -> NDArray[np.intp]:
     return np.linspace(0, servers - 1, min(servers, MOST_SERVERS)).round().astype(np.intp)
 
 
-def forms(window: TraceWindow, configured: Sequence[FlavourSettings] = ()) -> tuple[dict[str, GpuPartition], dict[str,
-                                                                                                               str]]:
+def forms(window: TraceWindow,
+          configured: Sequence[FlavourSettings] = ()) -> tuple[dict[str, GpuPartition], dict[str, str]]:
     """Return the partitions that fit, with their flavours, and for each of the others why it does not."""
     state = ClusterState.of(window.cluster, window.workload)
     fitting: dict[str, GpuPartition] = {}
