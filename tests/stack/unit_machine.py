@@ -106,7 +106,7 @@ class Machine:
 
     def hurry(self) -> bool:
         """Let nothing of the unit's user give way: beside the other tests it would wait for them all."""
-        self.run("renice", "-n", "0", "-u", "idlewatt")
+        self.run("sh", "-c", "renice -n 0 -u idlewatt || true")  # it fails where nothing of the user's runs any more
         return True
 
     def page(self) -> str:

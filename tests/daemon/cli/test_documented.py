@@ -45,6 +45,7 @@ RUN_BY = {
     r"make dashboards$": "tests/grafana/test_dashboards.py",
     r"make docs-reference$": "tests/exporters/test_reference.py",
     r"scontrol show topology$": "tests/exporters/test_fabric.py",
+    r"scontrol show assoc_mgr$": "tests/stack/test_limits.py",
     r"apt (install|remove|purge)\b": BOOTED,
     r"sbatch\b": BOOTED,
     r"systemctl (enable|stop|start|reload|status|daemon-reload|restart idlewatt)\b(?!.*-follow)": BOOTED,
