@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from ...storage.records import Job, Node, Partition, SchedulerSnapshot
+from ...storage.records import Job, JobState, Node, Partition, SchedulerSnapshot
 from ...storage.rules import Association, CountedUsage, License, Qos, Reservation, SchedulerRules
 from ...storage.topology import Fabric, TopologyError
 from ..source import Clock, Role, SourceError, TargetHealth
@@ -96,7 +96,7 @@ class SlurmSource:
         """Read nodes, jobs, partitions and reservations once."""
         now = self._clock()
         nodes = self._ask("nodes", self._transport.nodes)
-        jobs = self._ask("jobs", self._transport.jobs)
+        jobs = tuple(_without_next_start(job, now) for job in self._ask("jobs", self._transport.jobs))
         try:
             self._partitions = self._ask("partitions", self._transport.partitions)
             self._reservations = self._ask("reservations", self._transport.reservations)
@@ -207,6 +207,17 @@ def _switched(job: Job, known: Mapping[int, tuple[int, float | None]]) -> Job:
     until_s = None if wait_s is None else job.submit_s + wait_s
     return replace(job, request=replace(job.request, details=replace(details, switches=switches,
                                                                       switches_until_s=until_s)))
+
+
+def _without_next_start(job: Job, now_s: float) -> Job:
+    """Return a job that is ending without a start to come: it was requeued, and that is when it may begin again.
+
+    Slurm tells such a time until the job's nodes are free, and the job as submitted anew then: taken for a start, it
+    was recorded as a run that never ends.
+    """
+    if job.state is JobState.COMPLETING and job.start_s is not None and job.start_s > now_s:
+        return replace(job, start_s=None)
+    return job
 
 
 def cover(nodes: tuple[Node, ...], reservations: tuple[Reservation, ...], now_s: float) -> tuple[Node, ...]:

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import socket
 import statistics
 import subprocess
@@ -23,7 +22,7 @@ from compiled_ahead import advice_compiled_in_s
 from letters import mail_server, telling
 from sites import record
 from sites import site as three_weeks
-from slow_clients import HALF_A_HEADER, SlowClients
+from slow_clients import HALF_A_HEADER, SlowClients, overload
 from unit_machine import COMPILED_THERE, REPOSITORY, Machine
 
 from idlewatt.daemon.cli.demo import DemoPlan, configuration
@@ -98,11 +97,6 @@ def first_start(machine):
     machine.wait_for(machine.advised, 180 * overload())
     took_s = time.monotonic() - began + (compiled_in_s or 0)
     return FirstStart(set(states), took_s, {line.split()[0] for line in machine.machine_code() - given})
-
-
-def overload():
-    """Return how many times slower this machine is than one with nothing else to do, as far as its load tells."""
-    return max(1.0, os.getloadavg()[0] / os.cpu_count())
 
 
 def running(machine):

@@ -1,6 +1,7 @@
 """Many clients at once that hold their connections and send next to nothing."""
 
 import contextlib
+import os
 import resource
 import socket
 import threading
@@ -9,6 +10,11 @@ from typing import Self
 MANY = 1000
 TIMEOUT = 30
 HALF_A_HEADER = b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: "
+
+
+def overload() -> float:
+    """Return how many times slower this machine is than one with nothing else to do, as far as its load tells."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 class SlowClients:

@@ -1,5 +1,7 @@
 """The source above its transports: what one failing part means for the rest."""
 
+from dataclasses import replace
+
 import pytest
 
 from idlewatt.exporters.slurm.fields import BadRecord
@@ -165,6 +167,14 @@ def test_what_is_used_is_asked_for_where_a_limit_is_on_it(source, transport, clo
     clock.now += 60
     assert source.read().rules.usage is None
     assert "usage" not in health(source), "what a version of Slurm does not tell is no fault"
+
+
+@pytest.mark.parametrize(("state", "starts_in_s", "kept"), [
+    (JobState.COMPLETING, 0.05, False), (JobState.COMPLETING, -1.0, True), (JobState.RUNNING, 0.05, True)])
+def test_a_requeued_job_that_still_ends_has_not_started_again(source, transport, clock, state, starts_in_s, kept):
+    transport.answers["jobs"] = Parsed((replace(job("1", state), start_s=clock.now + starts_in_s),))
+    (told,) = source.read().jobs
+    assert told.start_s == (clock.now + starts_in_s if kept else None)
 
 
 def test_closing_closes_the_transport(source, transport):
