@@ -79,7 +79,6 @@ class Ceilings:
     wall_s: float | None = None
     """Longest time limit of a job."""
 
-
     @property
     def on_the_past(self) -> bool:
         """Tell whether any of them is on what jobs have used so far."""

@@ -16,7 +16,7 @@ MANY = 64
 
 
 def kinds_of(demands: Longs) -> tuple[Longs, NDArray[np.intp]]:
-    """Return the different asks, and which of them each job's is."""
+    """Return the different demands, and which of them each job's is."""
     numbers: dict[bytes, int] = {}
     rows = np.ascontiguousarray(demands).view(f"V{demands.itemsize * demands.shape[1]}").ravel().tolist()
     kind = [numbers.setdefault(demand, len(numbers)) for demand in rows]

@@ -180,7 +180,6 @@ class Limits:
             if asks > 0 and used[name] + asks > most:
                 yield Breach(_over_words(holder, kind, name, most, used[name], asks))
 
-
     def _past(self, holder: str, key: tuple[str, ...], name: str, most: float, wants: Used) -> Iterator[Breach]:
         """Yield a ceiling on what has been used so far, where it is reached or a job could not end before it is.
 
