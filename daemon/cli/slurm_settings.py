@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from ...exporters.slurm.cli import SlurmCli
 
 
 @click.command("slurm-settings", short_help="Print Slurm's settings for the configuration.")
@@ -13,7 +17,8 @@ import click
 def command(slurm_conf: Path | None) -> None:
     """Print Slurm's settings that decide which jobs start and in which order, for the configuration.
 
-    Run it where scontrol works, for instance on the controller; slurmrestd reports none of them.
+    Run it where scontrol and sacctmgr work, for instance on the controller, and again when they have changed.
+    slurmrestd reports none of the settings, and what all jobs of a QOS may use (GrpTRESMins) only from v0.0.42 on.
 
     \b
     Example:
@@ -27,15 +32,26 @@ def command(slurm_conf: Path | None) -> None:
 
     slurm = SlurmCli(SlurmCliConfig(slurm_conf=slurm_conf))
     try:
-        told = slurm.settings()
+        settings = slurm.settings()
+        limits, unknown = _limits(slurm)
     except SourceError as error:
         raise click.ClickException(str(error)) from error
     finally:
         slurm.close()
     try:
-        unset = PrioritySettings.of(told).unset
+        unknown += PrioritySettings.of(settings).unset
     except ValueError as error:
         raise click.ClickException(f"Slurm tells what cannot be understood: {error}") from error
-    click.echo(yaml.safe_dump({"settings": told}, default_flow_style=False, width=110), nl=False)
-    if unset:
-        click.echo(f"# not told, so not known: {', '.join(unset)}")
+    click.echo(yaml.safe_dump({"settings": settings, **limits}, default_flow_style=False, width=110), nl=False)
+    if unknown:
+        click.echo(f"# not told, so not known: {', '.join(unknown)}")
+
+
+def _limits(slurm: SlurmCli) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Return limits of each QOS for the configuration, and what is not known of them: sites may have no accounts."""
+    from ...exporters.source import SourceError
+
+    try:
+        return {"qos_grp_tres_mins": slurm.qos_grp_tres_mins()}, []
+    except SourceError as error:
+        return {}, [f"GrpTRESMins of QOS ({error})"]

@@ -139,6 +139,12 @@ class SlurmCli:
         return parse_qos_table(self._text("sacctmgr", "--readonly", "--noheader", "--parsable2", "show", "qos",
                                           f"format={','.join(QOS_FIELDS)}"))
 
+    def qos_grp_tres_mins(self) -> dict[str, str]:
+        """Return by QOS what its jobs may use in all, as sacctmgr writes it; '' where nothing is set."""
+        text = self._text("sacctmgr", "--readonly", "--noheader", "--parsable2", "show", "qos",
+                          "format=Name,GrpTRESMins")
+        return {name: limits for name, mark, limits in (line.rpartition("|") for line in text.splitlines()) if mark}
+
     def associations(self) -> Parsed[Association]:
         """Return the accounts and users of this cluster."""
         cluster = self._settings().get("ClusterName", "")

@@ -107,16 +107,19 @@ def parse_qos(raw: Fields) -> Qos:
     most, least = limits.part("max"), limits.part("min")
     per, jobs = most.part("tres").part("per"), most.part("jobs")
     running = jobs.part("active_jobs").part("per") if "active_jobs" in jobs else jobs.part("per")
-    over_time = most.part("tres").part("minutes").part("per")
+    minutes = most.part("tres").part("minutes")
+    over_time = minutes.part("per")
     return Qos(
         named(raw),
         Ceilings(group=(*_tres(most.part("tres"), "total"), *_jobs(most.part("active_jobs"), "count"),
-                        *_seconds_of(over_time, "qos"), *_seconds_used(most.part("wall_clock").part("per"), "qos")),
+                        *_seconds_of(over_time, "qos"), *_seconds_of(minutes, "total", " used"),
+                        *_seconds_used(most.part("wall_clock").part("per"), "qos")),
                  user=(*_tres(per, "user"), *_jobs(running, "user"), *_seconds_of(over_time, "user")),
                  account=(*_tres(per, "account"), *_jobs(running, "account"), *_seconds_of(over_time, "account")),
                  job=(*_tres(per, "job"), *_seconds_of(over_time, "job")), node=_tres(per, "node"),
                  least=_tres(least.part("tres").part("per"), "job"),
-                 wall_s=_wall(most.part("wall_clock").part("per"))),
+                 wall_s=_wall(most.part("wall_clock").part("per")),
+                 untold=() if "total" in minutes else ("GrpTRESMins",)),  # v0.0.38 to v0.0.40 do not
         raw.number("priority") or 0.0, raw.part("preempt").texts("list"),
         _modes(raw.part("preempt").texts("mode")), tuple(flag.upper() for flag in raw.texts("flags")),
         raw.part("preempt").number("exempt_time") or 0.0, _usage_factor(raw))

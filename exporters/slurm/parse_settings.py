@@ -153,6 +153,15 @@ def _association(row: Mapping[str, str]) -> Association:
         _shares(row["Fairshare"]))
 
 
+def past_ceilings(text: str) -> Amounts:
+    """Return the ceilings on what all jobs have used, in seconds, of ``gres/gpu=600,cpu=5000`` in minutes.
+
+    Raises:
+        ValueError: it is not written so.
+    """
+    return _seconds_of(text, " used")
+
+
 def _shares(text: str) -> int | None:
     """Return the shares of an association; None where it has its parent's."""
     return None if text.strip().lower() == "parent" else max(0, int(text or 1))
@@ -171,7 +180,7 @@ def _amounts(text: str) -> Amounts:
 def _over_time(row: Mapping[str, str]) -> Amounts:
     """Return the ceilings on what running jobs may still use together, and on what all jobs have used."""
     wall_s = _wall(row["GrpWall"])
-    return (*_seconds_of(row["GrpTRESRunMins"]), *_seconds_of(row["GrpTRESMins"], " used"),
+    return (*_seconds_of(row["GrpTRESRunMins"]), *past_ceilings(row["GrpTRESMins"]),
             *((("seconds used", wall_s),) if wall_s is not None else ()))
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 from urllib.parse import quote
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from requests.adapters import HTTPAdapter
 from requests_unixsocket.adapters import UnixAdapter
 
@@ -31,6 +32,7 @@ from .parse_json import (
     parse_node,
 )
 from .parse_rules import parse_association, parse_license, parse_partition, parse_qos, parse_reservation
+from .parse_settings import past_ceilings
 from .source import SlurmSource
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(45, 36, -1))
@@ -59,7 +61,21 @@ class SlurmRestConfig(SourceConfig):
         pattern=r"^(v0\.0\.\d{2})?$")
     settings: dict[str, str] = Field(
         default={}, description="Settings that slurmrestd does not tell, as `scontrol show config` has them.")
+    qos_grp_tres_mins: dict[str, str] = Field(
+        default={}, description="GrpTRESMins by QOS, as `sacctmgr show qos` has them; slurmrestd tells them from "
+        "v0.0.42 on.")
     http: SlurmRestOptions = Field(default=SlurmRestOptions(), description="Timeouts, TLS and bounds.")
+
+    @field_validator("qos_grp_tres_mins")
+    @classmethod
+    def _understood(cls, limits: dict[str, str]) -> dict[str, str]:
+        for name, text in limits.items():
+            try:
+                past_ceilings(text)
+            except ValueError as error:
+                raise ValueError(f"GrpTRESMins of QOS {name[:40]!r} is no list like gres/gpu=600,cpu=5000: "
+                                 f"{text[:40]!r}") from error
+        return limits
 
     def build(self, clock: Clock) -> SlurmSource:
         """Return the source that this configuration describes."""
@@ -103,7 +119,15 @@ class SlurmRest:
 
     def qos(self) -> Parsed[Qos]:
         """Return all qualities of service; slurmdbd knows them."""
-        return self._extra("slurmdb", "qos", parse_qos)
+        told = self._extra("slurmdb", "qos", parse_qos)
+        return Parsed(tuple(map(self._completed, told.records)), told.skipped)
+
+    def _completed(self, qos: Qos) -> Qos:
+        """Return a quality of service with the limits that the configuration tells where slurmrestd does not."""
+        told, ceilings = self._config.qos_grp_tres_mins.get(qos.name), qos.ceilings
+        if told is None or not ceilings.untold:
+            return qos
+        return replace(qos, ceilings=replace(ceilings, group=(*ceilings.group, *past_ceilings(told)), untold=()))
 
     def associations(self) -> Parsed[Association]:
         """Return the accounts and users that slurmdbd knows."""

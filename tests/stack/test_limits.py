@@ -72,9 +72,10 @@ def test_a_real_slurm_holds_jobs_by_what_others_have_used_so_far(enforced, wante
         wait_for(lambda: not slurm.run("squeue", "-h", "-t", "PD,R,CG"), 240)
         slurm.schedule(FROZEN)
         jobs = {slurm.submit([*common, *options.split()]): options for options in wanted}
-        snapshot = snapshots(slurm, cluster)["slurm_cli"]  # slurmrestd tells no usage
-        told = advice_of(snapshot, snapshot.time_s, "priority+best-fit+greedy")
+        told, by_rest = (advice_of(snapshot, snapshot.time_s, "priority+best-fit+greedy")
+                         for snapshot in snapshots(slurm, cluster).values())
         assert {options: told[job].action for job, options in jobs.items()} == wanted
+        assert {by_rest[job].action for job in jobs} == {"unknown"}  # slurmrestd tells no usage
         slurm.release(ACTING)
         states = slurm.settle()
         assert {options: "start" if states[job][0] == "RUNNING" else "hold"

@@ -146,6 +146,7 @@ class Limits:
         settled = set[tuple[str, str]]()
         for qos in self._both(job, partition):
             holder = f"QOS {qos.name}"
+            yield from self._untold(holder, qos.ceilings)
             kinds: tuple[tuple[str, tuple[str, ...]], ...] = (
                 ("group", ("qos", qos.name)), ("user", ("qos user", qos.name, job.user)),
                 ("account", ("qos account", qos.name, job.account)), ("job", ()), ("node", ()))
@@ -161,6 +162,12 @@ class Limits:
             for kind in ("job", "node"):
                 yield from self._over(holder, kind, getattr(one.ceilings, kind), (), wants, settled)
             yield from _beyond(holder, one.ceilings, wants, limit_s, settled)
+
+    def _untold(self, holder: str, ceilings: Ceilings) -> Iterator[Breach]:
+        """Yield the limits that may be set without our being told, where limits are enforced."""
+        for name in ceilings.untold if self.enforced else ():
+            yield Breach(f"unknown: whether {holder} has a {name} is not told; idlewatt slurm-settings prints it for "
+                         "the configuration", True)
 
     def _over(self, holder: str, kind: str, ceilings: Amounts, key: tuple[str, ...], wants: Used,
               settled: set[tuple[str, str]]) -> Iterator[Breach]:

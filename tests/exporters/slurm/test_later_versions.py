@@ -1,5 +1,7 @@
 """Slurm 23.11 (v0.0.40) and 25.05 (v0.0.43) in their own words, written by hand: of neither there is a recording."""
 
+import json
+
 import pytest
 
 from idlewatt.exporters.slurm.parse_json import load, parse_job, parse_list, parse_node
@@ -101,6 +103,16 @@ def test_the_limits_of_a_qos_of_25_05_are_read(read):
     assert (limits.group, limits.user, limits.account) == (
         (("gpu", 16.0), ("jobs", 20.0)), (("gpu:h100", 4.0), ("jobs", 2.0)), (("jobs", 9.0),))
     assert (limits.job, limits.least, limits.wall_s) == ((("cpu", 64.0), ("mem", 2.0 * GIB)), (("gpu", 1.0),), 86400.0)
+
+
+def test_what_the_jobs_of_a_qos_of_25_05_may_use_in_all_is_read(recorded):
+    answer = json.loads(recorded("slurm/later/hand_written_25.05_qos.json"))
+    minutes = answer["qos"][0]["limits"]["max"]["tres"]["minutes"]
+    minutes["total"] = [{"type": "gres", "name": "gpu", "id": 1001, "count": 600}]
+    (qos,) = parse_list(load(json.dumps(answer)), "qos", parse_qos).records
+    assert dict(qos.ceilings.group) == {"gpu": 16.0, "jobs": 20.0, "gpu seconds used": 36_000.0}
+    assert qos.ceilings.on_the_past
+    assert qos.ceilings.untold == ()
 
 
 def test_the_limits_of_associations_of_25_05_are_read(read):

@@ -225,7 +225,20 @@ def test_a_socket_that_is_not_there_is_told(clock, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [{"url": "ftp://host"}, {"url": "http://h", "api_version": "latest"},
-                                   {"url": "http://h", "tokens": "x"}, {}])
+                                   {"url": "http://h", "tokens": "x"}, {},
+                                   {"url": "http://h", "qos_grp_tres_mins": {"day": "gres/gpu=many"}}])
 def test_a_wrong_configuration_is_refused(wrong):
     with pytest.raises(ValidationError):
         SlurmRestConfig.model_validate(wrong)
+
+
+@pytest.mark.parametrize(("lines", "told"), [
+    ({"one": "gres/gpu=600"}, {"one": ((("gpu seconds used", 36_000.0),), ()), "two": ((), ("GrpTRESMins",))}),
+    ({"one": "", "two": ""}, {"one": ((), ()), "two": ((), ())}),
+    ({}, {"one": ((), ("GrpTRESMins",)), "two": ((), ("GrpTRESMins",))})])
+def test_what_jobs_of_a_qos_may_use_in_all_is_told_by_the_configuration_or_not_known(slurmrestd, clock, lines, told):
+    slurmrestd.pages["/slurmdb/v0.0.38/qos"] = json.dumps({"QOS": [{"name": "one"}, {"name": "two"}]}).encode()
+    source = SlurmRestConfig(url=slurmrestd.url(""), qos_grp_tres_mins=lines).build(clock)
+    found = {qos.name: (qos.ceilings.group, qos.ceilings.untold) for qos in source.read().rules.qos}
+    source.close()
+    assert found == told

@@ -182,10 +182,12 @@ def snapshots(slurm: Slurm, cluster: Cluster) -> dict[str, SchedulerSnapshot]:
     printed = slurm.run("scontrol", "show", "config")
     settings = {name: value for name, value in re.findall(r"^(\w+) *= *(.*)$", printed, re.MULTILINE)
                 if re.match(r"Preempt|SelectType|Topology|AccountingStorageEnforce|SchedulerPar", name)}
+    printed = slurm.run("sacctmgr", "-rnP", "show", "qos", "format=Name,GrpTRESMins")
+    limits = dict(line.split("|") for line in printed.splitlines())
     known = [SlurmTopologyConfig(slurm_conf=slurm.conf).build(time.time).read()] if cluster.tree else []
     found: dict[str, SchedulerSnapshot] = {}
     for config in (SlurmCliConfig(slurm_conf=slurm.conf),
-                   SlurmRestConfig(url=f"unix:{slurm.socket}", settings=settings)):
+                   SlurmRestConfig(url=f"unix:{slurm.socket}", settings=settings, qos_grp_tres_mins=limits)):
         source = config.build(time.time)
         try:
             found[config.kind] = AttachTopology().hang(source.read(), known)

@@ -307,6 +307,17 @@ def test_a_job_that_started_since_usage_was_told_and_our_own_starts_count_beside
     assert judge.admit(asks(1, job_id="3", limit_s=60.0), None).cause == "limit"
 
 
+@pytest.mark.parametrize(("enforced", "told"), [
+    (("limits",), "unknown: whether QOS normal has a GrpTRESMins is not told"), (("associations",), None),
+    (None, None)])
+def test_a_limit_that_may_be_set_without_being_told_makes_it_unknown_where_limits_bind(enforced, told):
+    judge = gate([node("a")], site=replace(SITE, enforced=enforced),
+                 qos=(Qos("normal", Ceilings(untold=("GrpTRESMins",))), Qos("other")))
+    found = judge.admit(asks(1), None)
+    assert (None if told is None else found.words[:len(told)]) == told
+    assert where(judge.admit(asks(1, qos="other"), None)) == "a:1"
+
+
 @pytest.mark.parametrize("flag", ["USAGEFACTORSAFE", "USAGE_FACTOR_SAFE"])
 def test_what_a_qos_weighs_is_unknown_where_jobs_must_end_before_all_is_used(flag):
     weighed = Qos("normal", Ceilings(group=(("gpu seconds used", 1e9),)), usage_factor=2.0, flags=(flag,))
