@@ -1,4 +1,5 @@
-"""``python -m idlewatt.daemon.cli._pictures``: a picture of every class of watts, and docs/waste-classes.md with them.
+"""``python -m idlewatt.daemon.cli._pictures``: a picture of every class of watts, docs/waste-classes.md with them, and
+the table of docs/waste.md.
 
 The classes come from their one table; a class without a scene of its own fails here and in the tests.
 """
@@ -13,7 +14,7 @@ from ...storage.power_classes import Kind, PowerClass
 from ._scenes import CONTEXT_W, SCENES, STEPS, DrawnClass
 
 DOCS = Path(__file__).parents[2] / "docs"
-PLACE, PAGE = DOCS / "pictures/waste", DOCS / "waste-classes.md"
+PLACE, PAGE, FORMULAS = DOCS / "pictures/waste", DOCS / "waste-classes.md", DOCS / "waste.md"
 _WIDTH, _HEIGHT = 720, 262
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60.0, 704.0, 34.0, 164.0
 """Where the watts are drawn."""
@@ -34,6 +35,9 @@ of the time it is active. [Every class of watts, with its formula](waste.md) say
 mean. Written by `make docs-reference` from the table of classes: change a class there, and its scene in
 `daemon/cli/_scenes.py`, not this file.
 """
+
+
+_TABLE = "| class | called | when | wasted watts | what helps |\n|---|---|---|---|---|\n"
 
 
 def picture(row: PowerClass) -> str:
@@ -128,7 +132,19 @@ def _section(row: PowerClass) -> str:
     helps = f"\n**What helps:** {row.remedy}\n" if row.remedy else ""
     return (f"\n## {row.label}\n\n`{row.value}`, {_KINDS[row.kind]}. {row.help}\n\n"
             f"![{row.label}](pictures/waste/{row.value}.svg)\n\n{scene.story}\n\n"
-            f"**Wasted watts:** {scene.formula}.\n{helps}")
+            f"**When:** {scene.when}.\n\n**Wasted watts:** {scene.formula}.\n{helps}")
+
+
+def table() -> str:
+    """Return the rows of docs/waste.md, a class each."""
+    return "".join(f"| `{row.value}` | {row.label} | {SCENES[row].when} | {SCENES[row].formula} | {row.remedy} |\n"
+                   for row in PowerClass)
+
+
+def with_table(text: str) -> str:
+    """Return docs/waste.md with the rows of now."""
+    before, rest = text.split(_TABLE)
+    return before + _TABLE + table() + rest[rest.index("\n\n") + 1:]
 
 
 if __name__ == "__main__":
@@ -136,3 +152,4 @@ if __name__ == "__main__":
     for one in PowerClass:
         (PLACE / f"{one.value}.svg").write_text(picture(one), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
+    FORMULAS.write_text(with_table(FORMULAS.read_text(encoding="utf-8")), encoding="utf-8")

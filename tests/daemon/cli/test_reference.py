@@ -30,6 +30,12 @@ def test_every_class_of_watts_has_a_picture_and_each_is_current():
     assert _pictures.PAGE.read_text() == _pictures.page(), "write it with make docs-reference"
 
 
+def test_the_formulas_of_the_documentation_are_those_of_the_table_of_classes():
+    written = _pictures.FORMULAS.read_text()
+    assert _pictures.with_table(written) == written, "write it with make docs-reference"
+    assert all(f"| `{row.value}` | {row.label} |" in written for row in PowerClass)
+
+
 @pytest.mark.parametrize("row", PowerClass)
 def test_a_picture_shows_waste_where_the_class_is_waste_and_no_watts_outside_its_frame(row):
     scene = _pictures.SCENES[row]
