@@ -148,6 +148,15 @@ def test_page_fits_its_window_and_has_nothing_to_complain_of(serve, view, browse
 
 
 @pytest.mark.parametrize("width", [390, 1280])
+def test_the_name_of_a_partition_stands_on_one_line_beside_whatever_is_told_of_it(serve, view, browser, width):
+    browser.open(serve(WebApp(view)).urls[0], width)
+    browser.script("document.querySelectorAll('.figures').forEach(told => told.append(', and more of it, not measured'.repeat(3)))")
+    names = "[...document.querySelectorAll('.partitions .name')]"
+    assert browser.script(f"{names}.length") > 1
+    assert browser.script(f"Math.max(...{names}.map(name => name.clientHeight))") < 30
+
+
+@pytest.mark.parametrize("width", [390, 1280])
 def test_names_without_an_end_do_not_widen_the_page(serve, view, browser, width):
     long = "x" * 250
     view.job_rows = tuple(replace(job, name=long, user=long, partition=long) for job in view.job_rows)
