@@ -150,7 +150,8 @@ def test_page_fits_its_window_and_has_nothing_to_complain_of(serve, view, browse
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_name_of_a_partition_stands_on_one_line_beside_whatever_is_told_of_it(serve, view, browser, width):
     browser.open(serve(WebApp(view)).urls[0], width)
-    browser.script("document.querySelectorAll('.figures').forEach(told => told.append(', and more of it, not measured'.repeat(3)))")
+    longer = "told => told.append(', and more of it, not measured'.repeat(3))"
+    browser.script(f"document.querySelectorAll('.figures').forEach({longer})")
     names = "[...document.querySelectorAll('.partitions .name')]"
     assert browser.script(f"{names}.length") > 1
     assert browser.script(f"Math.max(...{names}.map(name => name.clientHeight))") < 30
