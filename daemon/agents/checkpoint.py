@@ -176,11 +176,11 @@ def _checked(path: Path, weights: Arrays, like: Arrays) -> dict[str, NDArray[np.
 
 
 def _credible(path: Path, weights: Arrays) -> None:
-    """Raise ``CheckpointError`` for weights that no training ends with: whoever decides by them decides nothing."""
+    """Raise ``CheckpointError`` for weights that no training ends with: an agent decides nothing by them."""
     # Weights are of single precision; what a model keeps beside them (sizes in bytes, limits) is not.
     told = [array for array in weights.values() if array.dtype == np.float32]
     if not told:
-        return  # whoever loads them says what is missing
+        return  # the caller that loads them says what is missing
     largest = max(float(np.abs(array).max(initial=0.0)) for array in told)
     if not 0.0 < largest <= LARGEST_WEIGHT:  # NaN is in no range
         said = "every weight is zero" if largest == 0.0 else f"weights up to {largest:.3g}"

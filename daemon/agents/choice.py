@@ -18,7 +18,7 @@ from ..replay.compiled import compiled_apart
 Rows = NDArray[np.intp]
 
 DECAY = 3e-4
-"""Who can be imitated perfectly would want endless weights."""
+"""Penalty on squared weights: a policy that can be imitated perfectly would want endless ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Net:
     def gradient(self, weights: Floats, rows: Floats, by_score: Floats) -> Floats:
         """Return the gradient of a loss by the weights, from that by each score."""
         _, hidden, bias, out = self._parts(weights)
-        # Not by @: a library that starts threads for so little makes whoever has few cores wait for them.
+        # Not by @: a library that starts threads for so little makes machines of few cores wait for them.
         before = np.einsum("ri,ih->rh", rows, hidden) + bias
         inner = by_score[:, None] * out / (1.0 + np.abs(before)) ** 2
         return np.concatenate([by_score @ rows, np.einsum("ri,rh->ih", rows, inner).ravel(), inner.sum(axis=0),

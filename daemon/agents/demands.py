@@ -32,7 +32,7 @@ def needs(kinds: Longs, gpus: int) -> Longs:
 
 
 def suffices(free: Longs, wanted: Longs) -> Masks:
-    """Tell what is enough for whom, [kind, node]."""
+    """Tell which node's free amount is enough for which kind of jobs, [kind, node]."""
     if len(free) < MANY:
         return np.asarray(free >= wanted[:, None])
     # Kinds want few different amounts, whose ranks fit into a byte or two and are compared many times as fast.

@@ -18,7 +18,7 @@ STRANGE = 0.25
 """Share of waiting jobs that may be unlike what was learned from, or of which nothing is known that it goes by."""
 SMALLER, LARGER = 0.5, 2.0
 """How much smaller or larger than in training the cluster may be, and how much longer the queue: beyond, agents were
-more than 1 % worse than who would have decided without them (``idlewatt reproduce agents``)."""
+more than 1 % worse than what would have decided without them (``idlewatt reproduce agents``)."""
 NODES, NODE_GPUS = "nodes", "GPUs of a node"
 QUEUED_JOBS, QUEUED_GPUS = "waiting jobs of a node", "waiting GPUs of a GPU"
 """What a card tells of the clusters and the queues of a training, beside inputs."""

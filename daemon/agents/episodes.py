@@ -1,7 +1,7 @@
 """Episodes: some hundred jobs of a history that followed each other, where somebody waits; and what they cost.
 
 What a decision cost is told by what came after it in its own replay and in others of the same episode (input-dependent
-baseline, Mao et al. 2019): who came when is the same in all of them, and cancels.
+baseline, Mao et al. 2019): which jobs came when is the same in all of them, and cancels.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Episode:
         return np.asarray((self._spent(done, times + self.horizon_s) - self._spent(done, times)) @ self.weight)
 
     def _spent(self, done: Run, until: Floats) -> Floats:
-        """Return how long each job was in the system until some moments, [moment, job]; who never ends stays."""
+        """Return how long each job was in the system until some moments, [moment, job]; a job that never ends stays."""
         submit, end = self.window.workload.submit, np.nan_to_num(done.end, nan=done.state.now)
         return np.asarray(np.clip(until[:, None] - submit, 0.0, np.maximum(0.0, end - submit)))
 

@@ -62,7 +62,7 @@ class FreeResources:
             np.zeros(len(self.free), bool))
 
     def keys(self, beside: Masks) -> Longs:
-        """Return by what :meth:`could_start` knows the jobs; who is ``beside`` keeps off what is reserved."""
+        """Return the keys of jobs for :meth:`could_start`; a job that is ``beside`` keeps off reserved nodes."""
         return 2 * self.kind + beside
 
     def could_start(self, keys: Longs, left: Masks) -> Masks:
@@ -185,7 +185,7 @@ class FreeResources:
             inside = self._members[level]
             if needed > inside.shape[1]:
                 return np.inf
-            found = np.append(times, np.inf)[inside]  # whoever is no node is never ready
+            found = np.append(times, np.inf)[inside]  # a place without a node is never ready
             return float(np.partition(found, needed - 1, axis=1)[:, needed - 1].min(initial=np.inf))
         return float(np.partition(times, needed - 1)[needed - 1]) if needed <= len(times) else np.inf
 

@@ -121,7 +121,7 @@ def recorded(history: HistoryReader, since_s: float, until_s: float, source: str
     rows = np.flatnonzero(np.isfinite(ended_s) & (work.submit >= since_s))
     work = taken(work, rows, **{name: column[rows] for name, column in known.items()})
     least, most = speeds.sizes(work.application, work.gpus)
-    free = work.nodes == 0  # who names a number of nodes wants that shape
+    free = work.nodes == 0  # a job that names a number of nodes wants that shape
     work = replace(work, minimum=np.where(free, least, work.gpus), maximum=np.where(free, most, work.gpus))
     return Material(source, found.cluster, work, tuple(unplaced(found.unplaced)), speeds, found.power)
 
@@ -325,7 +325,7 @@ def _runnable(material: Material) -> tuple[Workload, list[str]]:
 
 
 def _refuse_alike(work: Workload, source: str) -> None:
-    """Raise ``TooLittle`` when it makes no difference who goes first."""
+    """Raise ``TooLittle`` when it makes no difference which job goes first."""
     if not len(work):
         raise TooLittle(f"{source} holds no jobs in the part to learn from; its jobs lie too far apart")
     low, high = np.quantile(work.run, [0.05, 0.95])

@@ -84,7 +84,7 @@ class Objective:
     wait_p99: float = 0.1
     energy_wasted: float = 0.0
     longest_wait_s: float = 7 * 86400.0
-    """Whoever has waited for longer goes before all younger ones, whatever an agent makes of them."""
+    """A job that has waited for longer goes before all younger jobs, whatever order an agent gives."""
     wait_mean: float = 0.0
     utilization: float = 0.0
     """Of which more is better, unlike of all the others."""
@@ -161,7 +161,7 @@ class AgentKind:
 
     name: str
     train: Callable[[TrainingConfig], Iterator[Progress]]
-    """Trains and yields now and then; whoever stops asking keeps the best so far. Raises ``TrainingError``, and
+    """Trains and yields now and then; a caller that stops asking keeps the best so far. Raises ``TrainingError``, and
     ``checkpoint.CheckpointError`` when what it would go on from must not be used."""
     load: Callable[[Path], TrainedPolicy]
     """Raises ``checkpoint.CheckpointError`` when the weights must not be used."""
@@ -262,7 +262,7 @@ class Figures:
 
 
 def figures(run: engine.Run, since_s: float, *, watts: PowerModel | None = None) -> Figures:
-    """Return the figures of a run over the jobs submitted since a moment; whoever has not ended ends with the run."""
+    """Return the figures of a run over the jobs submitted since a moment; jobs that have not ended end with the run."""
     jobs = run.state.arrays.jobs
     counted = (jobs.status != a.REJECTED) & (jobs.submit >= since_s)
     submit, end = jobs.submit[counted], run.end[counted]

@@ -22,7 +22,7 @@ from ..replay.workload import UNLIMITED_S
 USUAL_USE = 0.45
 """Share of its limit that a job runs for of whose like nothing is known."""
 LEFT = 0.25
-"""Share of its guess that a job still runs for which has outlived it: who has run for long runs on for long."""
+"""Share of its guess that a job still runs for once it has outlived it: a job that ran for long runs on for long."""
 OLDEST, SHORTEST = 64, 64
 """Waiting jobs that are considered at a time: those submitted first, and those expected to run for the shortest."""
 
@@ -104,7 +104,7 @@ class Observation:
     waiting: WaitingSeen
     running: RunningSeen
     eligible: Masks
-    """[pool, node] who may run where."""
+    """[pool, node] whether jobs of the pool may run on the node."""
     known: SpeedTable
     """What is known of speeds, be it true or not."""
 

@@ -19,7 +19,7 @@ THERE, HOW_FAR, LEFT_OVER, OPENS = range(4)
 
 
 class FreeResourceArrays(NamedTuple):
-    """What is free, and for whom; a key is twice a kind of jobs, and one more for who keeps off what is reserved."""
+    """What is free, and for which jobs; a key is twice a kind of jobs, plus 1 for jobs that keep off reserved nodes."""
 
     free: Longs
     """[node, GPUs, CPUs and bytes]."""
@@ -251,7 +251,7 @@ def take(resources: FreeResourceArrays, kind: int, nodes: Longs) -> None:
 
 @compiled_apart
 def renew(resources: FreeResourceArrays, nodes: Longs) -> None:
-    """Look again who fits on nodes on which something has changed; who neither did nor does stays as it was told."""
+    """Test again which kinds fit on nodes that have changed; a kind that neither did nor does keeps what is told."""
     rests, resources.sorted_[0] = resources.rest_fits.shape[0] > 0, False
     for kind in range(resources.kinds.shape[0]):
         concerned = False

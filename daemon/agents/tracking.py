@@ -12,7 +12,7 @@ class TensorBoard:
     """Writes scalars that ``tensorboard --logdir`` shows."""
 
     def __init__(self, folder: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # torch: only whoever trains has it
+        from torch.utils.tensorboard import SummaryWriter  # torch: only machines that train have it
 
         self._writer = SummaryWriter(str(folder))
 

@@ -1,7 +1,7 @@
 """DL2 as a policy: it gives jobs their sizes step by step, places them close, and says when not to be believed.
 
-What the paper need not care about is added: who has waited for too long goes first, a job that has only just got its
-size keeps it for a slot, and of jobs whose curve nobody knows the size is the one they asked for.
+What the paper need not care about is added: a job that has waited for too long goes first, a job that has only just got
+its size keeps it for a slot, and a job whose curve nobody knows has the size that it asked for.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class SizeLimits(NamedTuple):
 
 @compiled_apart
 def _changeable(limits: SizeLimits, free: Longs, given: Longs, way: Longs, found: Longs) -> int:
-    """Fill in whose size could be changed now, and to what, who grows first; return how many changes there are."""
+    """Fill in which jobs' sizes could change now, and to what, growing ones first; return the number of changes."""
     count = 0
     for job in range(given.size):
         least = limits.least[job]
@@ -130,7 +130,7 @@ class SchedulingRound:
         """Yield what is to be done."""
         for job in np.flatnonzero(self.sizing.wait > self._longest_wait_s).tolist():
             if self._free[self._pool(job)] < self.sizing.least[job]:
-                break  # nobody overtakes who has waited for so long
+                break  # nobody overtakes a job that has waited for so long
             self._give(job, int(self.sizing.least[job]))
         else:
             for _ in range(MOST_STEPS):
@@ -183,7 +183,7 @@ class SchedulingRound:
         return int(self.sizing.demands[job, 0])
 
     def _carried_out(self) -> Iterator[Action]:
-        """Yield the actions: who shrinks first, then who starts, then who grows; who finds no room stays as it is."""
+        """Yield the actions: jobs that shrink, then starts, then jobs that grow; a job without room stays as it is."""
         changed = np.flatnonzero(self.given != self.sizing.held)
         more = self.given[changed] - self.sizing.held[changed]
         order = changed[np.lexsort((changed, np.where(more < 0, 0, np.where(self.sizing.waits[changed], 1, 2))))]

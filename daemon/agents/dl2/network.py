@@ -65,7 +65,7 @@ class Sizing:
         left = np.concatenate([one.guess[waiting], two.left[running]])
         wait = np.concatenate([np.maximum(0.0, seen.now - one.submit[waiting]), np.zeros(len(running))])
         waits = np.arange(len(rows)) < len(waiting)
-        # Of whom no curve is known nobody can tell what another size is worth.
+        # Of a job without a known curve nobody can tell what another size is worth.
         found = cls(rows, waits, demands, asked, np.where(known, least, asked), np.where(known, most, asked), widest,
                     application, held, left, wait)
         speed = found.speeds(seen, np.where(waits, asked, held)) / found.speeds(seen, asked)

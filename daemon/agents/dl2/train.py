@@ -20,26 +20,26 @@ LEAST_GAIN = 0.2
 
 
 def rigid(rows: Floats) -> int:
-    """Start who is expected to be done first, give everybody what it asked for, and change nothing later."""
+    """Start the job that is expected to be done first, give each what it asked for, and change nothing later."""
     rank = np.where(rows[:, STARTS] == 1.0, -rows[:, LEFT], NEVER)
     return _chosen(rows, np.where((rows[:, GROWS] == 1.0) & (rows[:, BELOW] == 1.0), 1e3, rank))
 
 
 def oldest(rows: Floats) -> int:
-    """Start who has waited for the longest, give everybody what it asked for, and change nothing later."""
+    """Start the job that has waited for the longest, give each what it asked for, and change nothing later."""
     rank = np.where(rows[:, STARTS] == 1.0, rows[:, WAITED], NEVER)
     return _chosen(rows, np.where((rows[:, GROWS] == 1.0) & (rows[:, BELOW] == 1.0), 1e3, rank))
 
 
 def gainful(rows: Floats) -> int:
-    """Start who is done first on as little as it can use, then double who gains most, as long as it gains enough."""
+    """Start the job that is done first on the least it can use, then double the one that gains most, if enough."""
     rank = np.where(rows[:, STARTS] == 1.0, 1e3 - rows[:, LEFT], NEVER)
     grows = (rows[:, GROWS] == 1.0) & (rows[:, GAIN] > LEAST_GAIN)
     return _chosen(rows, np.where(grows, rows[:, GAIN], rank))
 
 
 def sharing(rows: Floats) -> int:
-    """Grow who gains most as ``gainful`` does, and take GPUs from who loses least where somebody has none."""
+    """Grow the job that gains most as ``gainful`` does, or take GPUs from the one that loses least if one has none."""
     takes = (rows[:, SHRINKS] == 1.0) & (rows[:, NEED] == 1.0)
     rank = np.where(rows[:, STARTS] == 1.0, 1e3 - rows[:, LEFT], np.where(takes, rows[:, GAIN], NEVER))
     grows = (rows[:, GROWS] == 1.0) & (rows[:, GAIN] > LEAST_GAIN) & (rows[:, NEED] == 0.0)

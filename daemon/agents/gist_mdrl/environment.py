@@ -84,7 +84,7 @@ class Reading:
     gap_s: float = HOUR_S
     """[3] Time between submissions; 0 submits all at once."""
     blocking: bool = False
-    """[4] The first in line holds back all behind it; else whoever fits starts (work-conserving)."""
+    """[4] The first in line holds back all behind it; else any job that fits starts (work-conserving)."""
     asks_again: bool = True
     """[4] Whenever a job ends, the agent is asked again about each queued job; else it starts where there is room."""
 
@@ -116,7 +116,7 @@ class Arrival:
     flavor: int
     submit_s: float
     run_s: float
-    """Nobody who decides is shown it, only the limit."""
+    """No agent or policy is shown it when it decides, only the limit."""
     limit_s: float | None = None
     """Its own; None where it is its flavour's."""
 

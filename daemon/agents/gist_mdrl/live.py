@@ -1,7 +1,8 @@
 """The agents of all partitions as one policy: each decides for its own, a heuristic where there is none.
 
-The queue is the paper's, largest first, and whoever fits may start. What the paper need not care about, for its
-episodes end, is added: who has waited too long goes first and is waited for, and a partition is never left empty.
+The queue is the paper's, largest first, and any job that fits may start. What the paper need not care about, for its
+episodes end, is added: a job that has waited too long goes first and is waited for, and a partition is never left
+empty.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ MOST_REASONS = 3
 
 
 def line_of(state: ClusterState, seen: Observation, queues: Sequence[int], longest_wait_s: float) -> Rows:
-    """Return those first in the queues, by index among the waiting: who is late, then the largest, then the oldest."""
+    """Return the first jobs in the queues, by index among the waiting: late ones, then the largest, then the oldest."""
     waiting = seen.waiting
     mine = np.flatnonzero(_inside(state, seen, queues))
     late = seen.now - waiting.submit[mine] > longest_wait_s
@@ -131,7 +131,7 @@ class SchedulingRound:
                 running = True
                 yield self._start(job, nodes)
             elif late:
-                return  # nobody overtakes who has waited for so long
+                return  # nobody overtakes a job that has waited for so long
             elif held is None and self._fits(job).any():
                 held = job
         nodes = [] if running or held is None else self._several(held)

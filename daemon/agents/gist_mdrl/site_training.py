@@ -37,7 +37,7 @@ MOST_EPISODES = 3000
 VALUES = Hyperparameters(discount=0.99, exploration_episodes=500, learning_episodes=MOST_EPISODES)
 """Like the paper's agents; rewards of a longer episode need a discount to stay in bounds."""
 TUNING = replace(VALUES, exploration=(0.3, 0.1), learning_rate=(3e-4, 2e-5))
-"""Where it goes on from an agent: whoever forgets all of it by trying anything might as well begin anew."""
+"""Where training goes on from an agent: one that forgets all of it by trying anything might as well start untrained."""
 
 
 @dataclass
@@ -88,7 +88,7 @@ class School:
     def _look(self) -> bool:
         """Replay later history; keep the agents, and whether they are listened to, where that is better than before.
 
-        Who has less utilisation than first fit, or does no better than what decides without agents, is not listened to.
+        Agents with less utilisation than first fit, or no better than what decides without agents, are not listened to.
         """
         began = time.monotonic()
         alone: tuple[ServingMode, ...] = ("first_fit", "abstains") if self.best is None else ()
@@ -137,7 +137,7 @@ class School:
 def train(config: TrainingConfig) -> Iterator[Progress]:
     """Train an agent for each partition that has the paper's form; ``TrainingError`` when none has.
 
-    Those go on from ``config.start`` whose partition it has an agent for, of the same form; the others begin anew.
+    A partition that ``config.start`` has an agent of the same form for goes on from it; the others start untrained.
     """
     first = config.fit(0)
     _refuse_impossible(config, first)

@@ -1,8 +1,8 @@
 """MAIFS as a policy: nodes decide together on the next jobs, with CPUs and memory, and it says when to doubt it.
 
-What the paper need not care about is added: who has waited for too long goes first, the first job that finds no room is
-promised its nodes, and nobody delays that. A job of several nodes is placed close together, at the level that there is
-room for.
+What the paper need not care about is added: a job that has waited for too long goes first, the first job that finds no
+room is promised its nodes, and nobody delays that. A job of several nodes is placed close together, at the level that
+there is room for.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Maifs:
         if noise is not None:
             utility += noise
         actions = np.zeros(len(utility), np.int64)
-        if joint.tasks > 1:  # else whoever rates it highest: there is nothing to be coordinated
+        if joint.tasks > 1:  # else the node that rates it highest: nothing needs coordination
             able = joint.able.reshape(len(utility), joint.tasks, len(LEVELS))
             edges = graph.edges(attention, able, actions)
             actions = graph.settle(utility, edges, graph.conflicts(factors, edges), graph.ITERATIONS)

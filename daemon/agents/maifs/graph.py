@@ -1,4 +1,4 @@
-"""How node agents settle who takes which job: a coordination graph that is drawn anew each time, and max-plus on it.
+"""How node agents settle which one takes which job: a coordination graph, drawn again each time, and max-plus on it.
 
 Joined are agents that can take the same job, each with the few that it attends to most. Max-plus passes messages one by
 one for some rounds and keeps the best joint action that it came across (anytime). Whatever that was, each job then goes
@@ -24,7 +24,7 @@ CONFLICT = 20.0
 def edges(attention: Floats, able: Masks | Floats, side: Longs) -> Longs:
     """Return the pairs of agents of one side that can take the same task, each with the few it attends to most.
 
-    ``able`` is [agent, task, level], above 0 for who can.
+    ``able`` is [agent, task, level], above 0 where the agent can take it.
     """
     count = attention.shape[0]
     rivals, joined = _rivals(able), np.zeros((count, count), np.bool_)
@@ -152,8 +152,8 @@ def _send(believed: Floats, messages: Floats, payoffs: Floats, joined: Longs, wa
 def repair(actions: Longs, utility: Floats, tasks: int) -> Longs:
     """Return the agent and level of each task, (-1, -1) only where no agent is left that can take it.
 
-    Of several that took a task the one that rates it highest has it; one that nobody took goes to whoever rates it
-    highest among those without a task so far. Earlier tasks go before later ones: for them room was made.
+    Of several agents that took a task the one that rates it highest has it; a task that nobody took goes to the agent
+    that rates it highest of those without a task. Earlier tasks go before later ones: for them room was made.
     """
     given = np.full((tasks, 2), -1)
     busy = np.zeros(actions.size, np.bool_)

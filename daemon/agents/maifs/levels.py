@@ -1,7 +1,7 @@
 """With how many CPUs and how much memory a job may be accepted: less than it uses, as it asked, what it uses and more.
 
-What jobs use is read off what is known of their speeds. Of whom that is not known, only what it asked for is given; a
-job is never given less memory than its like use, for it would not be slow then but dead.
+What jobs use is read off what is known of their speeds. A job of which that is not known is only given what it asked
+for; a job is never given less memory than its like use, for it would not be slow then but dead.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ SHAPES: Mapping[str, tuple[int, ...]] = {
 SIZE = sum(math.prod(shape) for shape in SHAPES.values())
 SILENT = frozenset({"order", "embed_bias", "value", "reject", "reject_bias", "action_bias", "direct", "outer", "factor",
                     "factor_reject", "critic", "critic_bias"})
-"""Weights that begin at 0: what is drawn is not heeded yet."""
+"""Weights that begin at 0, so that drawn weights have no effect yet."""
 _ENDS = tuple(np.cumsum([math.prod(shape) for shape in SHAPES.values()]).tolist())
 
 

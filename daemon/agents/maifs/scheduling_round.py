@@ -64,7 +64,7 @@ class SchedulingRound:
         told = np.stack([np.log(self._run + MINUTE_S), np.log(np.maximum(1, waiting.gpus[self.jobs])),
                          self._wait / HOUR_S], axis=1)
         late = self._wait > longest_wait_s
-        # Who has waited for too long comes before all others, the oldest first.
+        # Jobs that have waited for too long come before all others, the oldest first.
         keys = np.where(late, -1e9 - self._wait, told @ order)
         self._queue = deque(np.argsort(keys, kind="stable").tolist())
         self._late = {int(job) for job in np.flatnonzero(late)}
@@ -117,7 +117,7 @@ class SchedulingRound:
                 yield self._start(job, level, placement)
                 return True
         if job in self._late:
-            return False  # nobody overtakes who has waited for so long
+            return False  # nobody overtakes a job that has waited for so long
         if not np.isfinite(self._promised_s):
             self._promised_s = self._resources.reserve(self._kind[job][ASKED])
         return True

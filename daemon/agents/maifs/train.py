@@ -191,7 +191,7 @@ def _conditionals(flat: torch.Tensor, batch: Tensors, edges: torch.Tensor) -> tu
 
 
 def _edges(flat: torch.Tensor, batch: Tensors) -> torch.Tensor:
-    """Return who is joined on the graph of each decision, by present attention; no gradient goes through it."""
+    """Return which agents the graph of each decision joins, by present attention; no gradient goes through it."""
     with torch.no_grad():
         attention = opinions(unpacked(flat), batch["seen"], batch["actions"], batch["there"])[4].numpy()
     found = np.stack([adjacency(one.astype(np.float64), able) for one, able in
@@ -272,7 +272,7 @@ def _improved(training: Training, made: Sequence[tuple[Joint, Longs]], gained: F
         doubt = -((odds.exp() * odds.clamp(min=-30.0)).sum(-1) * batch["there"]).sum(-1)
         loss = (-gain - ENTROPY * doubt + EXPECTED * (worth - value) ** 2).mean()
         gradient = np.asarray(torch.autograd.grad(loss, flat)[0].numpy(), np.float64)
-        gradient[:SHAPES["order"][0]] = 0.0  # who goes first is learned by the evolution strategy alone
+        gradient[:SHAPES["order"][0]] = 0.0  # which job goes first is learned by the evolution strategy alone
         if not np.isfinite(gradient).all():
             raise TrainingError(f"the objective is no number after {training.steps} steps; what was kept before stays")
         weights = weights - size * training.adam.direction(gradient)

@@ -45,7 +45,7 @@ def inputs_of(state: ClusterState) -> Floats:
     gpus = np.maximum(jobs.gpus, 1)
     total = max(1, int(state.arrays.nodes.gpus.sum()))
     usual = np.where(np.isnan(work.usual), np.where(np.isfinite(work.limit), 0.5, 1.0), work.usual)
-    # Who always asks for the same has told nothing; who does not, more than a few runs of the like do.
+    # A user who always asks for the same limit tells nothing by it; other limits tell more than a few runs of the like.
     told = limit + 0.5 * (USE + np.where(np.isnan(uses), USE, uses))
     guess = usual * runs + (1.0 - usual) * told
     columns = (runs / 3, run_spread / 3, by_limit / 3, use_spread / 3, guess / 3,

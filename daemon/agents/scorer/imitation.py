@@ -1,4 +1,4 @@
-"""The first step of learning: to choose as a known policy did, or to tell in hindsight who would be short.
+"""The first step of learning: to choose as a known policy did, or to tell in hindsight which jobs would be short.
 
 The former is a conditional logit of what it started when, the latter a regression of the logarithm of run times on what
 was known at submission. Both shape the first trait: a linear part and a hidden layer. Orders that are nothing but an
@@ -109,7 +109,7 @@ def _put(weights: Floats, taken: Floats) -> Floats:
 def _score(taken: Floats, rows: Floats) -> tuple[Floats, Floats]:
     """Return the scores of rows, and their hidden units before the bend."""
     linear, hidden, bias, out = _parts(taken)
-    # Not by @: a library that starts threads for so little makes whoever has few cores wait for them.
+    # Not by @: a library that starts threads for so little makes machines of few cores wait for them.
     before = np.einsum("ri,ih->rh", rows[:, :len(INPUTS)], hidden) + bias
     return rows @ linear + before / (1.0 + np.abs(before)) @ out, before
 

@@ -2,7 +2,7 @@
 
 *Order head*: inputs of a job -> hidden -> ``TRAITS`` traits, once per job. *Shared state*: what the queue and the nodes
 are like at a decision -> hidden -> a factor for each trait and for the wait. A job's score is the product of the two,
-so that thousands of waiting jobs are scored anew with a few multiplications each. *Place head*: features of a node ->
+so that thousands of waiting jobs are scored again with a few multiplications each. *Place head*: features of a node ->
 hidden -> score. Nothing in it knows how many jobs or nodes there are. The lowest score goes first.
 
 Weights may be those of several members, one behind the other; what counts then is the sum of their scores.
@@ -165,7 +165,7 @@ def look_at_running(state: State) -> None:
     for index in range(state.counts[RUNNING_JOBS]):
         job = state.heap[index]
         row, length = state.jobs[job], state.traits[job, LENGTH]
-        # Who has outlived the guess is as likely to go on for long as it has been long.
+        # A job that has outlived the guess is as likely to go on for long as it has been long.
         left = min(max(length - (now - row.since), 0.25 * length), max(0.0, row.estimate - now))
         for part in range(row.held, row.held + row.nodes_held):
             node = state.nodes[state.held[part].node]

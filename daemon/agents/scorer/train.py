@@ -6,7 +6,8 @@ what serves is the sum of their scores. Later history, ``config.select``, only v
 is no better than the last, and often worse.
 
 Better means: less regret against the best known order of each window, and regret hurts more than the same gain
-pleases. Nobody can tell beforehand which order suits a site; whoever never does much worse than any need not be chosen.
+pleases. Nobody can tell beforehand which order suits a site; a policy that is never much worse than any need not be
+chosen.
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ class EnsembleTraining:
 def train(config: TrainingConfig) -> Iterator[Progress]:
     """Train one member after the other, each for its share of the budget; yield how far it has come.
 
-    Every step is decided by the seed and its number: whoever finishes within the budget finds the same on any machine.
+    Every step is decided by the seed and its number: a run that ends within the budget finds the same on any machine.
     """
     training = EnsembleTraining(config)
     training.resume()

@@ -1,7 +1,7 @@
 """TopDRL as a policy: it picks the next job or waits, places it close, and says when not to be believed, and why.
 
 What the paper need not care about, for its episodes end, is added: the first that is picked though it does not fit is
-promised its nodes, nobody delays that, and who has waited for too long goes first.
+promised its nodes, nobody delays that, and a job that has waited for too long goes first.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class SchedulingRound:
         for row in self._late():
             placement = self._places.placement(row)
             if placement is None:
-                return  # nobody overtakes who has waited for so long
+                return  # nobody overtakes a job that has waited for so long
             yield self._start(row, placement)
         while True:
             fit = self._places.found(self._left)
@@ -137,13 +137,13 @@ class SchedulingRound:
                                     int(self._seen.waiting.rows[self.jobs[row]]))
 
     def _promise(self, row: int) -> None:
-        """Keep free what a job gets first; whoever would still run then keeps off."""
+        """Keep free what a job gets first; a job that would still run then keeps off."""
         self._promised_s = self._resources.reserve(int(self._resources.kind[row]))
         self._left[row] = False
         self._places = Places(self._resources, self._seen.now + self._seen.waiting.limit[self.jobs] > self._promised_s)
 
     def _late(self) -> list[int]:
-        """Return the rows of those who have waited for too long, the oldest first."""
+        """Return the rows of the jobs that have waited for too long, the oldest first."""
         wait = self._seen.now - self._seen.waiting.submit[self.jobs]
         return [int(row) for row in np.argsort(-wait, kind="stable") if wait[row] > self._longest_wait_s]
 

@@ -36,7 +36,7 @@ class Places:
     """Where each job that is looked at could start; jobs that ask for the same share a place."""
 
     def __init__(self, resources: FreeResources, beside: NDArray[np.bool_]) -> None:
-        """Look for places among free resources; who is ``beside`` keeps off what is reserved."""
+        """Look for places among free resources; a job that is ``beside`` keeps off reserved nodes."""
         self._resources, self._beside, self._keys = resources, beside, resources.keys(beside)
 
     def found(self, left: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -20,12 +20,12 @@ _RUN, _GPUS, _WAITED, _IDLE = (INPUTS.index(name) for name in ("run", "GPUs", "w
 
 
 def first(rows: Floats) -> int:
-    """Choose who has waited for the longest."""
+    """Choose the job that has waited for the longest."""
     return _chosen(rows, rows[:, _WAITED])
 
 
 def shortest(rows: Floats) -> int:
-    """Choose who is expected to run for the shortest, as things are."""
+    """Choose the job that is expected to run for the shortest, as things are."""
     return _chosen(rows, -2.0 * rows[:, _RUN] - rows[:, SLOWER])
 
 
@@ -35,7 +35,7 @@ def smallest(rows: Floats) -> int:
 
 
 def shortest_close(rows: Floats) -> int:
-    """Choose who is expected to run for the shortest, of those who would not be far faster on GPUs closer together."""
+    """Choose the job expected to run for the shortest, of those not far faster on GPUs closer together."""
     slow = rows[:, SLOWER] > -np.log(CLOSE)
     return _chosen(rows, np.where(slow, 2 * NEVER, -2.0 * rows[:, _RUN] - rows[:, SLOWER]))
 
