@@ -1,8 +1,8 @@
 """Elastic sizes, thought over whenever anything happens: running jobs give up GPUs and get more.
 
 Every job that runs keeps its least, then jobs that wait get theirs, in order, as far as the GPUs go. What is left is
-granted bit by bit to whom it does most good: ``equal-share`` thinks of who has least, ``relative-gain`` of whose speed
-grows by the largest part per GPU, ``ln(s(n + k) / s(n)) / k``, which is proportional fairness.
+granted bit by bit to the job that it does most good: ``equal-share`` takes the job that has least, ``relative-gain``
+the job whose speed grows by the largest part per GPU, ``ln(s(n + k) / s(n)) / k``, which is proportional fairness.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def grow(state: State, place: Place, job: int, most: int) -> None:
 
 @compiled
 def think_over(state: State, key: Key, place: Place, equal: bool) -> None:
-    """Find new sizes for all jobs and carry them out: who shrinks first, then who starts, then who grows."""
+    """Find new sizes for all jobs and carry them out: first jobs that shrink, then starts, then jobs that grow."""
     count = rank_everybody(state, key)
     grant_rest(state, count, grant_least(state, count), equal)
     for index in range(count):

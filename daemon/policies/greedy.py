@@ -1,4 +1,4 @@
-"""Greedy backfill: whatever fits starts, without a thought for who waits. Large jobs may starve."""
+"""Greedy backfill: whatever fits starts, without a thought for waiting jobs. Large jobs may starve."""
 
 from ..replay.arrays import ALIKE, State
 from ..replay.queue_groups import KIND

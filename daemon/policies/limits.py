@@ -30,7 +30,7 @@ def unfit(policy: str, *history: Workload) -> str:
 
 
 def doubts(policies: Sequence[str], work: Workload) -> Iterator[str]:
-    """Yield what is wrong with the limits that these policies go by, each with whom it concerns."""
+    """Yield what is wrong with the limits that these policies go by, each with the policies that it concerns."""
     orders = {policy: parse(policy).order.name for policy in policies if not parse(policy).order.oracle}
     looking = [policy for policy in policies
                if parse(policy).walking.estimates or orders.get(policy) in BY_LIMIT]

@@ -26,7 +26,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Who goes first."""
+    """Which job goes first."""
 
     name: str
     key: Key
@@ -37,7 +37,7 @@ class Order:
     """It looks at true run times; a live daemon must not be run by it."""
     wake: Wake | None = None
     calculator: Callable[[Cluster, Workload, State], PriorityCalculator] | None = None
-    """Reckons the order from time to time; the key then only tells the rank."""
+    """Computes the order from time to time; the key then only tells the rank."""
     ready: Callable[[ClusterState], State] | None = None
     """Returns the arrays as it wants them before any decision."""
 
@@ -69,14 +69,14 @@ class Walking:
     patient: bool = False
     """It does nothing for a line whose first job is blocked."""
     lines: str = PARTITION
-    """Who stands in line with whom."""
+    """Which jobs stand in line together."""
     turns: bool | None = None
-    """A live queue is walked job by job, with plans for who waits (True) or without; None leaves it to the engine."""
+    """A live queue is walked job by job, with plans for waiting jobs (True) or without; None: the engine decides."""
     ready: Callable[[ClusterState], State] | None = None
     """Returns the arrays as it wants them before any decision."""
     instead: Callable[[ClusterState, bool], Walk | None] | None = None
     """Returns the way through the queue that does where the site's configuration asks for another, compiled then; it
-    is told whether whoever ranks the jobs lets those that preempt go first."""
+    is told whether the order has a calculator, which lets jobs that preempt go first."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ The quick pass starts jobs in order and stops in a partition at the first that d
 first moment from which nodes are free for its whole limit, running jobs being gone by theirs. A plan keeps its nodes
 whole, begins and ends at multiples of ``bf_resolution``, and is dropped when it begins later than ``bf_window``.
 
-A plan matters only to who might start now, so the walk ends when nobody that is left could: plans only ever take room.
+A plan matters only to jobs that might start now, so the walk ends when none that is left could: plans only take room.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def where_jobs_preempt(state: ClusterState, sorted_so: bool) -> Walk | None:
 
 @backfill("slurm-backfill", estimates=True, lines=SHARED_NODES, turns=True, ready=ready, instead=where_jobs_preempt)
 def slurm_backfill(state: State, key: Key, place: Place) -> None:
-    """Start jobs in order; when it is time for it, plan those that wait and start whoever delays none."""
+    """Start jobs in order; when it is time for it, plan those that wait and start each that delays none."""
     if looks(state):
         start_heads(state, place, True)
     if walk_is_due(state):
@@ -113,7 +113,7 @@ def happened(state: State) -> float:
 
 
 def sort_and_backfill_with_room(state: State, key: Key, place: Place) -> None:
-    """Let whoever may preempt another go before it, in an order that does not see to it; then start and plan."""
+    """Let a job that may preempt another go before it, in an order that does not see to it; then start and plan."""
     take_back(state)
     let_preemptors_pass(state, key)
     start_and_plan(state, place)

@@ -1,10 +1,10 @@
-"""When a job could start by Slurm 22.05's reckoning: its backfill's look ahead, beside what it has planned for others.
+"""When a job could start as Slurm 22.05 computes it: its backfill's look ahead, beside what it has planned for others.
 
 Running jobs are gone by their limits, window by window (``_will_run_test`` of select/cons_tres); plans keep their nodes
-whole (``_add_reservation`` of sched/backfill). The time of a plan is a matter of seconds, who may start before it of
-hours, so both are followed to the letter.
+whole (``_add_reservation`` of sched/backfill). The time of a plan is a matter of seconds, which jobs may start before
+it one of hours, so both are followed to the letter.
 
-Slurm tries one moment after the other and builds everything anew for each; what could not change between two of them is
+Slurm tries one moment after the other and rebuilds everything for each; what could not change between two of them is
 passed over here: moments before the first node has room, windows that end before that, nodes without room.
 """
 
@@ -61,7 +61,7 @@ NO_USE = 1 << 40
 
 @compiled_apart
 def earliest_start(state: State, place: Place, ask: Ask, lasts: float) -> float:
-    """Return what ``first_moment`` does, compiled once for all who seldom look."""
+    """Return what ``first_moment`` does, compiled once for all callers that seldom look."""
     return first_moment(state, tables_of(state), place, ask, lasts)
 
 

@@ -1,10 +1,10 @@
-"""Preemption as Slurm 22.05 does it: who may go, who of them does, and when whoever wanted the place starts.
+"""Preemption as Slurm 22.05 does it: which jobs may go, which do, and when the job that wanted the place starts.
 
 A job that does not fit takes away one after the other those that it may preempt, of least QOS (or tier) and fewest
 nodes first, until it fits (``_run_now`` of select/cons_tres); then their order is changed twice so that fewer do.
 Only those go that hold a node which was chosen. It starts when the scheduler looks the next time: at once if it
-is first in line, else in a later round of the backfill, for which its nodes are kept. The backfill takes whoever may
-be preempted for gone, and what can start then it begins to make room for.
+is first in line, else in a later round of the backfill, for which its nodes are kept. The backfill takes jobs
+that may be preempted for gone, and begins to make room for each job that can start then.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .slurm_tables import AGAIN, CHOSEN, COLUMNS_OF_JOBS, TABLES, list_returns
 from .strict import first_line, line_up, move_on, try_start
 
 PREEMPTS, GROUPS, REORDERS, STRICT, YOUNGEST, RETURNS, AGAIN_S, MOST_TIMES, MATRIX = range(5, 14)
-"""Places in ``State.weights``, behind those of the backfill; from the last on: [group, group] who may preempt whom, and
-behind it, who is tried before whom whatever the keys say."""
+"""Places in ``State.weights``, behind those of the backfill; from the last on: [group, group] which may preempt which,
+and behind it, which is tried before which whatever the keys say."""
 GROUP, BECOMES, EXEMPT, WEIGHT = range(4)
 """Columns of ``State.traits``."""
-# The tables in ``State.scratch``: who was requeued, whom one may preempt, on how many nodes of those that it wants, and
-# when each job made room last.
+# The tables in ``State.scratch``: the jobs that were requeued, those that one may preempt, on how many nodes of those
+# that it wants, and when each job made room last.
 LAST_SORTED = 99999.0
 FAILED, BUSY, ROOM_MADE = range(3)
 
@@ -78,7 +78,7 @@ def _exempt(told: SchedulerPreemption, workload: Workload) -> list[float]:
 
 @compiled
 def take_back(state: State) -> float:
-    """Let those who may begin again wait; return when the next of the others may."""
+    """Let requeued jobs that may begin again wait; return when the next of the others may."""
     kept, next_s = 0, np.inf
     for index in range(state.counts[RETURNING]):
         job = int(state.scratch[TABLES + index])
@@ -92,7 +92,7 @@ def take_back(state: State) -> float:
 
 @compiled
 def candidate(state: State, index: int) -> int:
-    """Return who stands at a place among those that were listed last."""
+    """Return the job at a place among those that were listed last."""
     return int(state.scratch[TABLES + state.jobs.size + index])
 
 
@@ -221,7 +221,7 @@ def copy_free(state: State) -> None:
 
 @compiled
 def reorder(state: State, last: int, count: int, nodes: int) -> None:
-    """Put first who made the difference, then, unless told to keep the order, those that hold most chosen nodes."""
+    """Put first the job that made the difference, then, unless order is kept, those that hold most chosen nodes."""
     first, counts = TABLES + state.jobs.size, TABLES + 2 * state.jobs.size
     for index in range(last + 1):
         held = 0.0 if state.weights[STRICT] == 1.0 else nodes_shared(state, candidate(state, index), nodes)
@@ -336,7 +336,7 @@ def being_cleared(state: State, nodes: int) -> bool:
 
 @compiled
 def earliest_start_with_room(state: State, place: Place, ask: Ask, lasts: float, count: int) -> float:
-    """Return when nodes can be had if all who may be preempted are gone, and choose them."""
+    """Return when nodes can be had if all jobs that may be preempted are gone, and choose them."""
     for index in range(count):
         other = candidate(state, index)
         if goes(state, other):

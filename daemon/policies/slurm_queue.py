@@ -1,8 +1,8 @@
-"""The queue as Slurm 22.05 sorts it where jobs preempt others: whoever may preempt another goes before it.
+"""The queue as Slurm 22.05 sorts it where jobs preempt others: a job that may preempt another goes before it.
 
-Only then do priorities count (``sort_job_queue2`` of slurmctld), for the main scheduler as for the backfill. So whoever
-had room made for it is the first to be tried on it, not one of those that it may preempt. Where this is no order (high
-may preempt low, middle is compared with both by priority) what comes out is up to the way of sorting: by merging
+Only then do priorities count (``sort_job_queue2`` of slurmctld), for the main scheduler as for the backfill. So a job
+that had room made for it is the first to be tried on it, not one of those that it may preempt. Where this is no order
+(high may preempt low, middle is compared with both by priority) what comes out is up to the way of sorting: by merging
 halves, as glibc does.
 """
 
@@ -19,7 +19,7 @@ from .slurm_tables import TABLES
 
 @compiled_apart
 def let_preemptors_pass(state: State, key: Key) -> None:
-    """Deal the ranks of those that wait out anew: whoever may preempt another goes before it, else by keys."""
+    """Deal out the ranks of waiting jobs again: a job that may preempt another goes before it, else by keys."""
     count, ranks = list_waiting(state), TABLES + state.jobs.size
     for index in range(count):
         state.keys[state.listed[index]] = state.jobs[state.listed[index]].rank

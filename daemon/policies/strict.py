@@ -1,4 +1,4 @@
-"""No backfill: whoever does not fit blocks its partition."""
+"""No backfill: a job that does not fit blocks its partition."""
 
 from __future__ import annotations
 

@@ -16,6 +16,6 @@ from .slurm_backfill import ready, walk_all
 
 @backfill("whole-nodes", estimates=True, lines=SHARED_NODES, turns=True, ready=ready)
 def whole_nodes(state: State, key: Key, place: Place) -> None:
-    """Start jobs in order, or plan them; whoever is tested last by the site's settings ends the walk."""
+    """Start jobs in order, or plan them; the last job that the site's settings let it test ends the walk."""
     if state.counts[WAITING_JOBS] > 0:
         walk_all(state, place)

@@ -1,4 +1,4 @@
-"""Worst fit: the emptiest nodes first. It scatters, and stands for whoever does."""
+"""Worst fit: the emptiest nodes first. It scatters, and stands for every policy that does."""
 
 from ..replay.arrays import Ask, Longs, PlacementView
 from ..replay.moves import fits
