@@ -1,4 +1,4 @@
-"""Who may come to advise, agents and combinations of heuristics together: what each is now, how good it was, and why.
+"""Policies that may come to advise, agents and heuristics together: what each is now, how good it was, and why.
 
 Read from the record of decisions alone, so that the command line, the page and the metrics say the same.
 """

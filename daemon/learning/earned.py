@@ -22,7 +22,7 @@ def share(found: Verdict) -> float:
 
 
 def not_better(found: Verdict) -> Iterator[str]:
-    """Yield whom it does not beat."""
+    """Yield why it does not beat a policy, for each that it does not beat."""
     for name, jct in found.against.items():
         if not (jct.below(share(found)) or _saves(found, name) or _fills(found, name)):
             yield f"mean JCT is {jct.said} of that under {name}: {verdict(jct, share(found))}"

@@ -1,7 +1,7 @@
 """What pairs of blocks prove: an interval for one look, and evidence that may be looked at every night.
 
-The interval is Student's t on the logarithms of the ratios of blocks. It holds for one look at a fixed time; who looks
-every night and acts on the first lucky one is wrong far more often than it says.
+The interval is Student's t on the logarithms of the ratios of blocks. It holds for one look at a fixed time; to look
+every night and act on the first lucky one is wrong far more often than it says.
 
 Evidence is for acting. If neither of two policies is better, a block's log ratio is as likely ``x`` as ``-x``, whatever
 its spread, and so ``2 / (1 + exp(-2 rate x))`` has a mean of 1: the product over blocks is a bet that cannot be

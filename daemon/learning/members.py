@@ -29,7 +29,7 @@ BEST = "best"
 ENDED = "ended.json"
 """Stands in the folder of a member that is through: its score, or why there is none."""
 LOOK_S = 0.5
-"""Whoever waits for workers tells so often that it still does, and hears of Ctrl-C."""
+"""Seconds after which a wait for workers reports that it goes on, and hears of Ctrl-C."""
 TRIES = 3
 """A member whose worker dies is trained again, so often in all."""
 
@@ -80,11 +80,11 @@ class MemberQueue:
         return len(self._left)
 
     def next(self) -> Member:
-        """Return who is next."""
+        """Return the next member, which leaves the queue."""
         return self._left.popleft()
 
     def again(self, member: Member, why: str) -> None:
-        """Put back whose worker died; ``TrainingError`` when that has happened too often."""
+        """Put back a member whose worker died; ``TrainingError`` when that has happened too often."""
         self._lost[member.seed] += 1
         if self._lost[member.seed] >= TRIES:
             raise TrainingError(f"{member.agent} with seed {member.seed} is not trained: its worker died {TRIES} times "
@@ -95,7 +95,7 @@ class MemberQueue:
 def train(members: Sequence[Member], engine: Engine, folder: Path) -> Iterator[Progress]:
     """Train members and yield how far they have come together; ``folder / "best"`` holds the best of them.
 
-    Who was through before an interruption is not trained again. ``TrainingError`` as of the kind's own training.
+    A member that ended before an interruption is not trained again. ``TrainingError`` as of the kind's own training.
     """
     done, scores = dict.fromkeys((member.seed for member in members), 0.0), dict[int, float]()
     with closing(_news(members, engine)) as news:
@@ -229,7 +229,7 @@ def _started(member: Member) -> tuple[Member, SpawnProcess]:
 
 def _in_a_process(member: Member) -> None:
     """Train a member in a process of its own; why it cannot be is left in its folder."""
-    # Ctrl-C reaches all that run in a terminal: who started us hears of it, and ends us.
+    # Ctrl-C reaches all that run in a terminal: the process that started this one hears of it, and ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         for _ in carry_out(member):

@@ -1,7 +1,7 @@
 """One night's training on all that the daemon has recorded: train, judge, decide, and leave a note.
 
 A night decides on the agent that is on trial, on tonight's, and on the heuristics that are tried beside them. All of
-them are judged by the same gate, and who is active, agent or heuristic, stays until another one is surely better
+them are judged by the same gate, and the active policy, agent or heuristic, stays until another one is surely better
 than it, too.
 
 ``python -m idlewatt.daemon.learning.nightly`` reads a task from its input, works at the lowest priority, writes what
@@ -83,7 +83,7 @@ class NightDecisions:
     fidelity: Fidelity | None
 
     def decide_all(self, model: StoredModel, parts: Split) -> Promotion:
-        """Judge all who are on trial and tonight's model; return what was decided on that."""
+        """Judge all policies on trial and tonight's model; return what was decided on that model."""
         tried = trials(self.ledger.decisions(), self.task.now_s)
         on_trial = [(one.name, one.since_s) for one in heuristics_on_trial(tried)]
         found = fit((*parts.select, *parts.test)) if on_trial else prospects(parts.select, self.task.incumbent)
@@ -243,7 +243,7 @@ def _trained(task: TrainingTask, store: ModelStore, training_directory: Training
 
 
 def _start(store: ModelStore, agent: str, parts: Split) -> tuple[Path | None, str]:
-    """Return the model to go on from, and why it begins anew although there is one.
+    """Return the model to go on from, and why training starts over although there is one.
 
     What was learned of distances on another network is not gone on from.
     """

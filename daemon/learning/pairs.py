@@ -62,7 +62,7 @@ class Exam:
         return float(sum(max(0.0, _until(window) - window.since_s) for window in self.windows)) / 86400.0
 
     def groups(self) -> Iterator[tuple[str, Members]]:
-        """Yield who must not suffer: each partition, and the light, middle and heavy thirds of users by GPU time.
+        """Yield groups that must not suffer: each partition, and light, middle and heavy thirds of users by GPU time.
 
         Single users have too few jobs to tell harm from chance.
         """

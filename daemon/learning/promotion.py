@@ -38,7 +38,7 @@ _HEARS: ContextVar[Tell] = ContextVar("hears", default=lambda done, total: None)
 
 
 def tell(done: int, total: int) -> None:
-    """Say how many of how many replays are done to whoever listens."""
+    """Tell the listener, if there is one, how many of how many replays are done."""
     _HEARS.get()(done, total)
 
 
@@ -56,7 +56,7 @@ HEURISTICS = ("sjf-prediction+best-fit+easy", "sjf-limit+best-fit+easy", "qssf+b
               "limit-aged+best-fit+easy", "fifo+best-fit+easy")
 """What an operator could make active without any training."""
 SELDOM = 0.5
-"""Who has jobs in less than this share of the blocks would take years to be sure of."""
+"""A group with jobs in less than this share of the blocks would take years to be sure of."""
 
 
 def judge(candidate: Policy, incumbent: str, heuristics: Sequence[str], windows: Sequence[TraceWindow], *,
@@ -150,7 +150,7 @@ def _name(candidate: Policy) -> str:
 
 
 def _trials(names: Sequence[str], exam: Exam, terms: PromotionCriteria, seed: int) -> dict[str, HeldOutRun]:
-    """Return what came of these policies; whoever listens hears how many of them and of the candidate are done."""
+    """Return what came of these policies; the listener hears how many of them and of the candidate are done."""
     found: dict[str, HeldOutRun] = {}
     for name in names:
         tell(len(found), len(names) + 1)
@@ -262,7 +262,7 @@ def _overlap(one: tuple[float | None, float | None], other: tuple[float | None, 
 
 
 def _harmful(found: Verdict) -> Iterator[str]:
-    """Yield whom it would hurt: what is not surely within its bound, at whichever of all looks, is harm."""
+    """Yield what it would harm: a figure that is not surely within its bound, at whichever of all looks, is harm."""
     energies = found.energy.get(found.incumbent, {})
     site, other = found.terms.counted
     bounded = {**{f"{name}: mean JCT": group for name, group in found.groups.items()}, "p99 wait": found.tail,
@@ -279,7 +279,7 @@ def _harmful(found: Verdict) -> Iterator[str]:
 
 
 def _within(one: Comparison, found: Verdict) -> bool:
-    """Tell whether a ratio is surely within its bound; who is seldom there is held to the ratio itself."""
+    """Tell whether a ratio is surely within its bound; a group seldom there is held to the ratio itself."""
     whole = found.against.get(found.incumbent)
     if whole is not None and one.blocks < SELDOM * whole.blocks:
         return one.total <= one.bound

@@ -135,7 +135,7 @@ class TrainingDirectory:
             yield
 
     def begin(self, order: TrainingJob) -> None:
-        """Forget what was interrupted and begin anew."""
+        """Forget what was interrupted and begin a new training."""
         self.clear()
         self.folder.mkdir(parents=True)
         order.write(self.folder)

@@ -1,7 +1,7 @@
 """The daemon's side of nightly training: when it begins, and how it ended. It runs in ``nightly.py``'s own process.
 
 The daemon trains, or systemd's timer does, never both: the timer's run refuses where the configuration has the daemon
-do it, and whoever trains holds the lock of the training_directory.
+do it, and the process that trains holds the lock of the training_directory.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Who is on trial: at most one agent of a kind and one shortlist of heuristics at a time, a few of each in a year.
+"""Policies on trial: at most one agent of a kind and one shortlist of heuristics at a time, a few of each in a year.
 
 Every trial is a chance to be wrong. A new agent each night would be 365 of them; so one is tried for weeks, while those
 that are trained meanwhile wait, and the error that a year is allowed is shared out among the trials that it can hold.
 
 A policy that orders by time limits is no candidate where these tell nothing, or too much: ``unfit`` says why, for
-whoever lists candidates, tries them, or holds agents to them.
+the code that lists candidates, tries them, or holds agents to them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ YEAR_S = 365 * 86400.0
 ORDERS = ("sjf-prediction", "sjf-limit", "qssf", "wfp3", "limit-aged", "fifo")
 PLACEMENTS = ("best-fit+easy", "first-fit+easy")
 COMBINATIONS = tuple(f"{order}+{placement}" for order in ORDERS for placement in PLACEMENTS)
-"""What is looked at on earlier history, to choose who is tried."""
+"""What is looked at on earlier history, to choose which are tried."""
 PROMISING = 0.99
 """A heuristic is tried where its mean JCT on earlier history is below so much of the incumbent's."""
 TRIED = "tried_since_s"
