@@ -200,4 +200,4 @@ class State(NamedTuple):
     from one round to the next. A rule alone knows what its own mean."""
     outlook: Longs
     """Scratch: what a rule that looks ahead keeps in mind of nodes; empty for all others. It alone knows what it means,
-    and finds out itself what has changed but for ``eligible``: who changes that sets all of it to 0."""
+    and finds out itself what has changed but for ``eligible``: code that changes that sets all of it to 0."""

@@ -32,7 +32,7 @@ class ClusterError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """Something that happens to a node: it fails (its jobs start anew), is drained (its jobs go on) or comes back."""
+    """Something that happens to a node: it fails (its jobs start over), is drained (its jobs go on) or comes back."""
 
     time: float
     node: str
@@ -171,7 +171,7 @@ def _hung(nodes: Sequence[Node], known: Sequence[Topology]) -> Sequence[Node]:
 
 
 def _members(nodes: Sequence[Node], partitions: Sequence[Partition]) -> dict[str, NDArray[np.bool_]]:
-    """Return who is in which partition, by the partitions' lists and the nodes' own words; the default one first."""
+    """Return the nodes of each partition, by the partitions' lists and the nodes' own words; the default one first."""
     ordered = sorted(partitions, key=lambda partition: not partition.default)
     known = {partition.name: set(partition.nodes) for partition in ordered}
     for node in nodes:

@@ -263,7 +263,7 @@ def compiled_with_arrays(function: Function) -> Function:
 
 
 def _njit(function: Function, **options: Any) -> object:
-    """Compile ``function`` for whoever calls it from Python, and apart from that for compiled code that calls it.
+    """Compile ``function`` for Python code that calls it, and apart from that for compiled code that calls it.
 
     Compiled code needs no wrapper that takes a state's seventy arrays out of Python's objects. Making wrappers of
     functions that only compiled code calls took a third of all compilation. What calls itself has one form.

@@ -2,7 +2,7 @@
 
 Order within an instant: jobs end, nodes fail or come back, jobs arrive, one decision is taken. Ties go by row, which is
 (submit, id). :func:`run` keeps everything in compiled code; :func:`decisions` is the same run as a generator, for
-whoever wants to look on: statistics, plots, training, policies written in Python.
+code that looks on: statistics, plots, training, policies written in Python.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How fast a job runs, compiled: by its size, its spread, its neighbours, its CPUs and memory.
 
 Size and spread are settled when it starts. Neighbours come and go and grants change, so where they matter the speed of
-every running job is looked at anew after each instant; where they do not, that costs nothing.
+every running job is computed again after each instant; where they do not, that costs nothing.
 """
 
 from __future__ import annotations

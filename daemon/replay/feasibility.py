@@ -52,7 +52,7 @@ class ReplayOptions(TypedDict, total=False):
 
 
 def pools(cluster: Cluster, workload: Workload) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
-    """Return each job's pool and the [pool, node] matrix of who may run where."""
+    """Return each job's pool and the [pool, node] matrix of which jobs may run where."""
     keys = np.stack([workload.partition, workload.model, workload.eligible], axis=1)
     unique, pool = distinct(keys)
     rows = [_eligible(cluster, workload, *map(int, key)) for key in unique]

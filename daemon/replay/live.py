@@ -103,7 +103,7 @@ def settle(arrays: a.State, cluster: Cluster, jobs: Sequence[Job], snapshot: Sch
         elif (live.status[job] != a.REJECTED or job in terms.parts or could_ever(gate, record)
               or counts(record.request.features)):
             # What is larger than one node to the engine may be split by Slurm, which tells all memory of the largest
-            # node for a job that does not ask for any. For who counts features it keeps nodes, though it never starts.
+            # node for a job that does not ask for any. It keeps nodes for one that counts features; that never starts.
             live.status[job] = a.FUTURE
             join(arrays, job)
     _seat(arrays, jobs, row)

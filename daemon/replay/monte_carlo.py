@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 ODDS = float(np.log(0.75 / 0.25))
 """Of the quantiles that the columns ``prediction_low`` and ``prediction_high`` stand for, the quartiles."""
 ALIKE = 0.85
-"""Of a user's jobs in one future, who are as far from what was predicted as one another: like jobs share an error.
+"""Share of a user's jobs in one future that are equally far from what was predicted: like jobs share an error.
 Drawn each for itself, 65 % of starts came within nine in ten futures (``tests/benchmarks/start_coverage.py``)."""
 SHORTEST_S = 1.0
 LONGEST, MOST_ODDS, STEEP = 30.0, 9.0, 1e-3
@@ -26,7 +26,7 @@ def drawn(state: ClusterState, chance: np.random.Generator) -> ClusterState:
     """Return a copy in which every job runs as long as was drawn for it, and at most for its limit.
 
     Run times are log-logistic through their three quantiles: tails as long as those of real jobs, and what is left of
-    a job that has lasted so long follows at once. Of whom nothing is known, any use of the limit is as likely as any
+    a job that has lasted so long follows at once. Of a job with no prediction any use of the limit is as likely as any
     other (nearly so in real logs: Mu'alem and Feitelson, TPDS 2001). A service without a limit never ends. Limits stay
     as they are: policies go by them, and by predictions, not by what was drawn.
     """

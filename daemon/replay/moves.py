@@ -335,7 +335,7 @@ def preempt(state: State, job: int) -> None:
 
 @compiled
 def requeue(state: State, job: int, again: float) -> None:
-    """Take a running job off its nodes, to begin anew from nothing and not before a moment; see :func:`come_back`."""
+    """Take a running job off its nodes, to start over from nothing and not before a moment; see :func:`come_back`."""
     release(state, job)
     row = state.jobs[job]
     row.remaining, row.attained = row.run, 0.0

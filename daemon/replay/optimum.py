@@ -155,7 +155,7 @@ class _Search:
                 yield from self._extend(task, (*chosen, node), marks)
 
     def _marks(self, waiting: list[int]) -> list[object]:
-        """Return for each node what tells it from others: its size, who may use it, and what runs on it until when."""
+        """Return for each node what tells it from others: its size, what may use it, and what runs on it until when."""
         held: list[list[tuple[float, Amount]]] = [[] for _ in self.free]
         for end, index in self.running:
             for node, share in zip(self.starts[index][1], self.tasks[index].shares, strict=True):
@@ -248,7 +248,7 @@ def jct_mean_bound(workload: Workload, gpus: int) -> float:
 
 def elastic_jct_mean_bound(submit: NDArray[np.float64], fastest_s: NDArray[np.float64],
                            gpu_seconds: NDArray[np.float64], gpus: int) -> float:
-    """Return a mean job completion time, s, that nobody can beat who may also change the sizes of jobs.
+    """Return a mean job completion time, s, that no policy can beat, even one that changes the sizes of jobs.
 
     ``fastest_s`` is the run time of each job at its best size, ``gpu_seconds`` the least that it takes at any.
     """

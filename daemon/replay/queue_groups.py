@@ -1,4 +1,4 @@
-"""Who stands in line with whom; rules choose. A line that is blocked is left alone until something is released.
+"""Which jobs stand in line together; rules choose. A line that is blocked is left alone until something is released.
 
 The jobs of a partition stand in line where each partition minds its own business. Partitions that share nodes make one
 line where nobody may take what another was promised. Jobs that ask for exactly the same make a line where whatever

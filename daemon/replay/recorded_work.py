@@ -124,7 +124,7 @@ def _left(beside: list[list[tuple[int, float, float]]], held: HeldNodes, row: in
 
 
 class Neighbours:
-    """Who shared nodes with whom, and when."""
+    """Which jobs shared nodes with which others, and when."""
 
     def __init__(self, held: HeldNodes) -> None:
         self._held = held

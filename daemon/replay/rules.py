@@ -46,7 +46,7 @@ class Rules(NamedTuple):
     walk: Walk
     wake: Wake
     moving: bool
-    """The keys change with time or use, so the queue is sorted anew at every decision."""
+    """The keys change with time or use, so the queue is sorted again at every decision."""
     one_at_a_time: bool
     """Every start changes the keys of the others."""
     waking: bool
@@ -64,12 +64,12 @@ class Rules(NamedTuple):
     resizing: bool = False
     """The walk resizes running jobs, so it is asked although nobody waits."""
     lines: str = PARTITION
-    """Who stands in line with whom, as in :mod:`.lines`."""
+    """Which jobs stand in line together, as in :mod:`.queue_groups`."""
     turns: bool | None = None
-    """A live queue is walked job by job as the scheduler does it, with plans for who waits or without; None leaves it
-    to the engine."""
+    """A live queue is walked job by job as the scheduler does it, with plans for waiting jobs or without; None leaves
+    it to the engine."""
     calculator: Callable[[Cluster, Workload, State], PriorityCalculator] | None = None
-    """Who ranks the jobs of a run, where the order is reckoned from time to time; ``key`` then only tells the rank."""
+    """Ranks the jobs of a run, where the order is computed from time to time; ``key`` then only tells the rank."""
 
     instead: Callable[[ClusterState], Walk | None] | None = None
     """Returns another walk where the cluster's scheduler is configured so that this one does not do."""

@@ -341,7 +341,7 @@ def unescaped(pattern: str) -> str:
 def moved(before: Mapping[str, tuple[str, str]], now: Mapping[str, tuple[str, str]]) -> list[str]:
     """Return the nodes that hang together with others than before, of those known then and now.
 
-    Switches may be called otherwise: only who shares one counts.
+    Switches may be called otherwise: only which nodes share one counts.
     """
     common = sorted(set(before) & set(now))
     return [node for place in (0, 1) for node in _apart(common, before, now, place)] if common else []

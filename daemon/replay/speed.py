@@ -1,4 +1,4 @@
-"""How fast a job runs: by its number of GPUs, how far apart they are, who runs beside it, its CPUs and memory.
+"""How fast a job runs: by its number of GPUs, how far apart they are, what runs beside it, its CPUs and memory.
 
 Of the number of GPUs there are measured tables.
 """

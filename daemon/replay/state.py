@@ -89,9 +89,9 @@ class ClusterState:
     known: SpeedTable = FLAT
     """What is known of speeds, which policies go by; what they really are is the engine's."""
     calculator: PriorityCalculator | None = None
-    """Who ranks the jobs, where the order is reckoned from time to time."""
+    """Ranks the jobs, where the order is computed from time to time."""
     walk: object = None
-    """Who goes through the queue, where that is another than the rules have."""
+    """The walk through the queue, where that is another than the rules have."""
     ended: Callable[[], a.Floats] = ended_runs.none
     """Tells of a live state what is recorded of jobs that have ended, as :mod:`.ended_runs` has it: few orders ask."""
     entrance: Entrance = field(default_factory=Entrance)

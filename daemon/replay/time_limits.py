@@ -1,7 +1,7 @@
 """What is wrong with a history's time limits: they are missing, mostly the same, or tell the run times.
 
-Nobody knows a run time beforehand. Limits from which one can reckon it were made afterwards, as in some published
-traces, and whoever orders by them is an oracle. Two things give them away. The limits of many jobs are the run time
+Nobody knows a run time beforehand. Limits from which it can be computed were made afterwards, as in some published
+traces; a policy that orders by them is an oracle. Two things give them away. The limits of many jobs are the run time
 times one number, up to rounding. Or limits that are much alike put jobs in the order of their run times: people who
 ask for 70 minutes instead of 60 hardly ever run for longer in three of four cases, limits that were made do in all.
 

@@ -102,7 +102,7 @@ def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: Power
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """From ``time_s`` on a node is for those who name this reservation; for everybody when it is ''."""
+    """From ``time_s`` on a node is for jobs that name this reservation; for all jobs when it is ''."""
 
     time_s: float
     node: str

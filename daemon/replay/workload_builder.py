@@ -87,7 +87,7 @@ def from_trace(trace: Trace, tell: Told = silent) -> WorkloadBuilder:
 def _limits(trace: Trace) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return limits, and which jobs lost theirs: those whose limit is the run time, where many limits are.
 
-    Some published traces (the packaged slice of Helios) were written so; whoever orders by limit would be an oracle.
+    Some published traces (the packaged slice of Helios) were written so; an order by limit would be an oracle.
     """
     limit_s, run_s = np.asarray(trace.limit_s, np.float64), np.asarray(trace.run_s, np.float64)
     leak = leaking(limit_s, run_s, trace.user)

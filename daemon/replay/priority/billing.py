@@ -1,6 +1,6 @@
 """What jobs are charged: CPUs, or the weighted sum of all that they hold where their partition says so.
 
-Shares are reckoned by it, and PriorityWeightTRES may weigh it. Resources have the names that ceilings have: ``cpu``,
+Shares are computed from it, and PriorityWeightTRES may weigh it. Resources have the names that ceilings have: ``cpu``,
 ``mem`` (bytes), ``node``, ``gpu``, ``gpu:a100``.
 """
 

@@ -1,8 +1,8 @@
-"""Keeps the waiting jobs of a replay in the order of their priorities, reckoned as seldom as the scheduler does it.
+"""Keeps the waiting jobs of a replay in the order of their priorities, calculated as seldom as by the scheduler.
 
-Slurm reckons priorities when a job arrives and every PriorityCalcPeriod. Between two reckonings the order stands
+Slurm calculates priorities when a job arrives and every PriorityCalcPeriod. Between two calculations the order stands
 still, so the replay runs compiled from one to the next: jobs that arrive meanwhile are ranked beforehand, with no age
-and their users' standing of now.
+and their users' present standing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 
 
 class PriorityCalculator:
-    """Ranks jobs by priority/multifactor, and books who used what."""
+    """Ranks jobs by priority/multifactor, and books what each job used."""
 
     def __init__(self, cluster: Cluster, workload: Workload, arrays: a.State) -> None:
         self._scheduling: Scheduling = cluster.scheduling
@@ -48,9 +48,9 @@ class PriorityCalculator:
         self._ranking = ranking_of(self._scheduling, workload)
         self._ran, self._active, self._next = -np.inf, np.zeros(0, np.int64), 0
         self.until = -np.inf
-        """When priorities are reckoned anew."""
+        """When priorities are calculated again."""
         self.priority = np.zeros(len(workload))
-        """As reckoned last."""
+        """As calculated last."""
         self._told = workload.priority if self._scheduling.current else np.zeros(len(workload))
         self._lead = np.zeros(len(workload))
         """What the scheduler's own priorities are above ours, where it told them: it knows what had been used."""
@@ -69,13 +69,13 @@ class PriorityCalculator:
         return weighted(self._settings, replace(claims, fair_share=shares), machine, now)
 
     def update(self, arrays: a.State, next_s: float) -> float:
-        """See to it that all who wait when the next thing happens are in order; return until when that holds."""
+        """Put the jobs that wait when the next thing happens in order; return until when that holds."""
         if next_s > self.until and math.isfinite(next_s):
             self._reckon(arrays, self._due(next_s))
         return self.until
 
     def _due(self, next_s: float) -> float:
-        """Return the last moment of reckoning before something happens."""
+        """Return the last moment of calculation before something happens."""
         period = max(1.0, self._settings.calc_period_s)
         if not math.isfinite(self._ran):
             known = self._scheduling.reckoned_s
@@ -98,7 +98,7 @@ class PriorityCalculator:
         only_version(queue_up)(arrays.jobs, arrays.order, (arrays.leaves, arrays.branches, arrays.roots), ordered)
 
     def _eligible(self, arrays: a.State, rows: NDArray[np.intp]) -> Floats:
-        """Return from when on jobs gain age; one that was requeued begins anew when it may start again."""
+        """Return from when on jobs gain age; one that was requeued gains it from when it may start again."""
         if not self._scheduling.preemption.takes_place:
             return self.since[rows]
         jobs = arrays.jobs[rows]

@@ -57,7 +57,7 @@ class Tree:
         # Where each one's chain begins among all, and all.
         self.chains = np.cumsum([0, *map(len, self.chain)]), np.concatenate(self.chain)
         self.under = np.maximum(self.parent, 0)
-        # Who has no shares of his own is shown with those of his account.
+        # An association without shares of its own is shown with those of its account.
         self.shown = np.where(self.own, self.level, self.level[self.under])
         self.shared, self.account = ~self.own & self.user, ~self.user
 
@@ -79,7 +79,7 @@ class Tree:
         return np.array(chain, np.int64)
 
     def _level_shares(self) -> Floats:
-        """Return each association's share of what its siblings have; 1 for the root and whoever has the parent's."""
+        """Return each association's share of what its siblings have; 1 for the root and each that has the parent's."""
         part = np.ones(len(self.members))
         for siblings in self.children:
             total = self.shares[siblings][self.own[siblings]].sum()
@@ -138,7 +138,7 @@ def fair_tree(tree: Tree, usage: Floats) -> Standing:
 
 
 def _ranked(tree: Tree, level: Floats) -> Floats:
-    """Return the ranks of users over their number, who have so large ratios; 0 of accounts."""
+    """Return the ranks of users over their number, by their ratios; 0 of accounts."""
     factor, tied = np.zeros(len(tree)), np.zeros(len(tree), bool)
     # Siblings side by side: those with the largest ratio first, users before accounts, else as they were told.
     ordered = np.lexsort((tree.account, -level, tree.parent))
@@ -163,9 +163,9 @@ def compare(under: Longs, shares: Floats, shared: Masks, usage: Floats, effectiv
 @compiled
 def rank_users(tree: tuple[Longs, Masks, Longs], level: Floats, ordered: Longs, upcoming: Longs, tied: Masks,
                factor: Floats) -> None:
-    """Walk down from the root, and give every user that is met a rank, which those share who cannot be told apart.
+    """Walk down from the root, and rank every user that is met; users that cannot be told apart share a rank.
 
-    Of each account ``upcoming`` tells which sibling below it is next, and ``tied`` whether it is like whoever was
+    Of each account ``upcoming`` tells which sibling below it is next, and ``tied`` whether it is like the sibling
     before it: then so is the first below it. Slurm's manual says that accounts with the same ratio are merged; its code
     never does, and is followed.
     """

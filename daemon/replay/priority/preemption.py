@@ -1,4 +1,4 @@
-"""Whose jobs may take the place of whose, and what becomes of those, as the site has configured Slurm."""
+"""Which jobs may take the place of which others, and what becomes of those, as the site has configured Slurm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ....storage.rules import Qos, SchedulerRules
 
 BY_QOS, BY_TIER = "qos", "partition_prio"
 KEPT, REQUEUED, CANCELLED = 0, 1, 2
-"""What becomes of a job whose place another wants: it stays, it begins anew later, it is over."""
+"""What becomes of a job whose place another wants: it stays, it starts over later, it is over."""
 _BECOMES = {"REQUEUE": REQUEUED, "CANCEL": CANCELLED}
 _ASIDE = {"GANG", "WITHIN"}
 """Words of PreemptMode that do not say what becomes of a job."""
@@ -54,13 +54,13 @@ class SchedulerPreemption:
     youngest_first: bool = False
     strict_order: bool = False
     reorders: int = 1
-    """How often the order of who goes is changed so that fewer do."""
+    """How often the order of jobs that go is changed so that fewer do."""
     returns_s: float = 121.0
     """How long after its end a requeued job may begin again: the life of a credential and a second."""
     again_s: float = 40.0
     """How long after it made room a job may make room again."""
     most_times: int = 1000
-    """How often a job is preempted, so that every replay ends: where nobody is first for the room that he made, jobs
+    """How often a job is preempted, so that every replay ends: where no job is first for the room that it made, jobs
     of an order that never changes can take it by turns for ever."""
     notes: tuple[str, ...] = ()
     """What of the configuration is not replayed, or not known, in words."""
@@ -87,7 +87,7 @@ class SchedulerPreemption:
 
     @classmethod
     def told(cls, lines: Mapping[str, str]) -> SchedulerPreemption:
-        """Return what lines of ``scontrol show config`` say by themselves: who preempts whom is not among them."""
+        """Return what lines of ``scontrol show config`` say by themselves: which jobs preempt which is not told."""
         kind = lines.get("PreemptType", "").rpartition("/")[2].strip().lower()
         return cls(notes=(NO_GROUPS,)) if kind in (BY_QOS, BY_TIER) else cls()
 
@@ -100,7 +100,7 @@ class SchedulerPreemption:
     def level(self, names: Sequence[str]) -> NDArray[np.int64] | None:
         """Return how many steps of preemption each group stands above others; None where that tells no order.
 
-        It does where whoever stands higher may preempt all that stand lower.
+        It does where a group that stands higher may preempt all that stand lower.
         """
         groups = [self.groups.get(name, Group()) for name in names]
         level = np.zeros(len(names), np.int64)

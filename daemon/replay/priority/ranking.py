@@ -1,4 +1,4 @@
-"""Who comes first: who may preempt the other, who is of the higher tier, of the higher priority, who was earlier."""
+"""Which job comes first: one that may preempt the other, one of higher tier, of higher priority, the earlier one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _over(preemption: SchedulerPreemption, names: list[str]) -> NDArray[np.bool_
 
 
 def by_pairs(rows: Rows, code: Rows, over: NDArray[np.bool_], worth: list[tuple[float, ...]]) -> Rows:
-    """Sort two by two: whoever may preempt the other goes first, else whose worth is less."""
+    """Sort two by two: a job that may preempt the other goes first, else the one whose ``worth`` is less."""
     group, above = code.tolist(), over.tolist()
 
     def before(one: int, other: int) -> bool:

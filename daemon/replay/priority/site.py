@@ -17,7 +17,7 @@ _BOOKED = {"limits", "safe", "all"}
 
 @dataclass(frozen=True)
 class Scheduling:
-    """Order and backfill as configured; without configuration Slurm's defaults, by which whoever comes first is first.
+    """Order and backfill as configured; without configuration Slurm's defaults: first come, first served.
 
     ``priority.unset`` names what nobody told.
     """
@@ -39,14 +39,14 @@ class Scheduling:
     used_until_s: float | None = None
     """When that was so; None for the first moment of a replay."""
     reckoned_s: float | None = None
-    """A moment at which priorities were reckoned; others are whole periods away. None for the first event's."""
+    """A moment at which priorities were calculated; others are whole periods away. None for the first event's."""
     current: bool = False
-    """The priorities that waiting jobs bring are the scheduler's own of now."""
+    """The priorities that waiting jobs bring are the scheduler's own present ones."""
     tiers: Mapping[str, int] = field(default_factory=dict)
     """PriorityTier of each partition, which comes before all priorities; 1 where it is missing."""
     preemption: SchedulerPreemption = SchedulerPreemption()
     books_ends: bool = True
-    """What a job used after the last reckoning is booked at its end; Slurm only does where it enforces limits."""
+    """What a job used after the last calculation is booked at its end; Slurm only does where it enforces limits."""
 
     def weights_of(self, partition: str) -> Mapping[str, float]:
         """Return the weights of a partition; of several names with commas those of the first that tells."""
