@@ -1,4 +1,4 @@
-"""The queue in order, as the scheduler's own backfill walks it: who fits starts, and plans keep nodes for who waits.
+"""The queue in order, as the scheduler's own backfill walks it: what fits starts, plans keep nodes for waiting jobs.
 
 After Slurm's backfill (``backfill.c``, ``_attempt_backfill``): a job that has to wait is planned where and when it
 would fit once enough running jobs have reached their limits. Its nodes are then kept *whole* from that minute until it
@@ -39,9 +39,9 @@ from .resource_demand import choices, counts
 WINDOW_S = 86400.0
 """Slurm's ``bf_window``: nothing is planned beyond a day."""
 MOST_TRIES, MOST_EXACT_TRIES = 50, 1000
-"""Moments at which one job is planned anew because others have its nodes: in long queues, and in others."""
+"""Moments at which one job is planned again because others have its nodes: in long queues, and in others."""
 MOST_PLANS = 200
-"""Jobs for which nodes are kept; whoever stands behind them all waits, as behind the last that Slurm looks at."""
+"""Jobs for which nodes are kept; a job behind them all waits, as behind the last that Slurm looks at."""
 MOST_EXACT = 100
 """Jobs in a queue up to which each is looked for from now on, as in Slurm; in longer ones from where its like ended."""
 MOST_ROUNDS = 5
@@ -49,17 +49,17 @@ MOST_ROUNDS = 5
 
 
 class BackfillPass:
-    """What starts, and what is kept for whom, as the queue is walked; the gate is booked along."""
+    """What starts, and which nodes are kept for which job, as the queue is walked; the gate is booked along."""
 
     def __init__(self, gate: Gate, planning: bool, pins: Mapping[int, tuple[str, ...]] | None = None, *,
                  by_terms: bool = False) -> None:
         self.gate, self._planning = gate, planning
         self._by_terms = by_terms
-        """Whether who counts features has nodes kept from now on where each term by itself finds some, as in Slurm."""
+        """Whether a job that counts features has nodes kept from now on where each term finds some, as in Slurm."""
         self._pins = pins
-        """Nodes that are named for who starts, by row; None where whoever starts is put where the policy wants it."""
+        """Nodes that are named for jobs that start, by row; None where each is put where the policy wants it."""
         self._unavailable = set[int]()
-        """Who names nodes that the main scheduler withheld from it: it looks at it no more as long as it does."""
+        """Rows of jobs whose named nodes the main scheduler withheld: it looks at them no more as long as it does."""
         self._arrays = set[str]()
         """Arrays of which a task has started: no command names the nodes of the others."""
         self._space = NodeSpace(len(gate.resources.nodes), gate.now_s, gate.now_s + WINDOW_S)
@@ -70,7 +70,7 @@ class BackfillPass:
         self._fits: dict[object, Mask] = {}
         self._exact = True
         self._weighing = False
-        """Whether somebody is in line whose nodes depend on who was looked at before: a job without GPUs."""
+        """Whether a job is in line whose nodes depend on jobs looked at before: a job without GPUs."""
         self._releases = Releases(gate.resources, gate.snapshot.jobs, gate.now_s)
 
     def walk(self, line: Sequence[QueueEntry]) -> dict[int, Placement | Hold]:
@@ -125,11 +125,11 @@ class BackfillPass:
         return sum(isinstance(found, Placement) for found in told.values()) > before
 
     def _main(self, line: Sequence[QueueEntry], told: dict[int, Placement | Hold]) -> bool:
-        """Start whom the main scheduler starts, which goes before and knows no plans; tell if it will look otherwise.
+        """Start what the main scheduler starts, which goes before and knows no plans; tell if it will look otherwise.
 
-        Who finds no room stops all behind it in its partition, and on its partition's nodes; who names its nodes, only
-        on these; who waits in a reservation, only those in it; and none where nothing is planned for who waits. Jobs of
-        several components are left to the backfill and stop the others.
+        A job that finds no room stops all behind it in its partition, and on its partition's nodes; one that names its
+        nodes, only on these; one in a reservation, only those in it; and none where nothing is planned for jobs that
+        wait. Jobs of several components are left to the backfill and stop the others.
         """
         resources, stopped, reserved = self.gate.resources, set[str](), set[str]()
         unavailable = set(self._unavailable)
@@ -183,7 +183,7 @@ class BackfillPass:
         if isinstance(found, Placement) or (found.cause != ROOM and not beyond):
             return found
         lacking, now_s = self._lacks(entry), self.gate.now_s
-        # Where nothing is planned, nodes are kept for whom Slurm finds nodes now, but fails to start there.
+        # Where nothing is planned, nodes are kept for a job that Slurm finds nodes for now, but fails to start.
         counting = bool(counts(entry.job.request.features))
         limited = beyond or (self._planning and lacking is not None and counted(lacking))
         looks = limited and (self._weighing or counting)
@@ -273,7 +273,7 @@ class BackfillPass:
     def _fails_by_terms(self, job: Job, avoid: Mask, *, by_main: bool = False) -> bool:
         """Tell whether a job that counts features does not start: if one of them finds no nodes now, it does not.
 
-        The backfill looks for nodes of its own for each of them, also for who asks for no GPUs.
+        The backfill looks for nodes of its own for each of them, also for a job that asks for no GPUs.
         """
         apart = counted_apart(self.gate, job)
         if not apart and (by_main or self.gate.demand(job).gpus or not counts(job.request.features)):
@@ -334,7 +334,7 @@ class BackfillPass:
 
     def _sought(self, job: Job, way: PartitionNodes, from_s: float) -> Plan:
         able, last_s, heard_s = self._able(job, way), self.gate.now_s + WINDOW_S, np.inf
-        # Slurm keeps off whom others share nodes with now, whenever it plans for.
+        # Slurm keeps a job off nodes that others keep for themselves now, whenever it plans for.
         alone = self.gate.resources.unowned(self.gate.demand(job), job.user)
         for _ in range(MOST_EXACT_TRIES if self._exact else MOST_TRIES):
             if from_s > last_s:

@@ -1,4 +1,4 @@
-"""Which nodes Slurm itself takes for a job, of those that would do: what it plans with for those who wait.
+"""Which nodes Slurm itself takes for a job, of those that would do: what it plans with for waiting jobs.
 
 After ``_eval_nodes`` of cons_tres in Slurm 22.05. Nodes on which more of the wanted GPUs are free come first: each node
 has a weight, less by one for each of them, and nodes side by side of the same weight are a set. Of the sets with the

@@ -1,4 +1,4 @@
-"""A live state in line with the gate: who is barred, which nodes each job may use, in which parts it would start."""
+"""A live state in line with the gate: which jobs are barred, what nodes each may use, in what parts it would start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may start now: everything beside the policy's order that decides about a start, as the scheduler itself decides.
+"""What may start now: everything beside the policy's order that decides about a start, as the scheduler itself decides.
 
 The engine and its policies choose; the gate says whether the scheduler would take the choice, and if not why. What
 starts is booked, so that the next is asked about what is left.
@@ -70,7 +70,7 @@ class Gate:
         self._wishes: dict[tuple[object, ...], ResourceDemand] = {}
         self._cache: dict[tuple[object, ...], Mask] = {}
         self.asked: dict[tuple[str, float], int] = {}
-        """Switches, by job, that those are taken to ask for of whom nobody tells."""
+        """Switches, by job, that jobs are taken to ask for of which nobody tells."""
         self.unasked = False
         """Whether the others of these are taken to ask for none; they start below one leaf where there is room."""
 

@@ -28,8 +28,9 @@ Earliest = Callable[[PartitionNodes, Callable[[NodeResources], Placement | None]
 def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
     """Leave the weights behind that the main scheduler does, in all of the possible pasts.
 
-    It goes by what nodes have where nobody starts. Who does not start stops its partition, where nodes are kept for who
-    waits, and the nodes that it names; heterogeneous jobs always stop theirs, with all partitions of no other nodes.
+    It goes by what nodes have in all where a job does not start. Such a job stops its partition, where nodes are kept
+    for waiting jobs, or the nodes that it names; heterogeneous jobs always stop theirs, with all partitions of no
+    other nodes.
     """
     resources, failed = gate.resources, set[str]()
     stopped = np.zeros(len(resources.nodes), bool)
@@ -100,7 +101,7 @@ def withheld_in_vain(gate: Gate, job: Job, stopped: Mask) -> Mask:
     """Return the nodes that the main scheduler gives to nobody behind a job that names them out of its reach.
 
     Slurm tries it all the same, and fails, where it breaks no limit on jobs, has its licences and its partition enough
-    nodes; of whom it said that his nodes are not available, only while all of them are in use and nobody's before it.
+    nodes; a job whose nodes it called unavailable, only while all of them are in use and no earlier job's.
     """
     own, nobodys = own_nodes(gate, job), np.zeros(len(stopped), bool)
     if own is None or job.group or passed_over_by_main(gate, job):

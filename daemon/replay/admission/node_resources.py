@@ -51,7 +51,7 @@ class NodeResources:
         self._tell(snapshot.jobs)
         self._idle = False
         self.as_planned = False
-        """Nodes are picked as Slurm picks them for those who wait, not the fullest first."""
+        """Nodes are picked as Slurm picks them for waiting jobs, not the fullest first."""
         self.weights = np.full((HISTORIES, len(self.nodes)), LOOKED_AT)
         """What Slurm prefers nodes by, the least first, as left by the last job looked at; copies share it.
 
@@ -67,7 +67,7 @@ class NodeResources:
         self._partitions = {partition.name: partition for partition in snapshot.partitions}
 
     def _tell(self, jobs: Iterable[Job]) -> None:
-        """Note who runs where, and where nobody else may."""
+        """Note which users run where, and where nobody else may."""
         for job in (job for job in jobs if job.state.active):
             for part in job.allocations:
                 row = self.row.get(part.node)
@@ -135,7 +135,7 @@ class NodeResources:
             self._slices[key] = self._slices.get(key, 0) - count
 
     def shared(self, demand: ResourceDemand, user: str) -> Mask:
-        """Return which nodes a job may share with those who are there now."""
+        """Return which nodes a job may share with the jobs that are there now."""
         return ~self.busy if demand.exclusive else self.unowned(demand, user)
 
     def unowned(self, demand: ResourceDemand, user: str) -> Mask:

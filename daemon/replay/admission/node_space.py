@@ -1,4 +1,4 @@
-"""Which nodes are kept when, for whom it is planned: the ``node_space`` of Slurm's backfill (``backfill.c``).
+"""Which nodes are kept when, for planned jobs: the ``node_space`` of Slurm's backfill (``backfill.c``).
 
 The time from now on is cut where a plan begins or ends; in each part some nodes are kept.
 """
@@ -62,7 +62,7 @@ class NodeSpace:
         return found
 
     def later(self, usable: Mask, begin_s: float, end_s: float) -> float | None:
-        """Return when a node comes free that somebody could use who cannot have it from one moment to another.
+        """Return when a node comes free that a job could use but cannot have from one moment to another.
 
         Slurm tries again then; None where it does not.
         """

@@ -93,12 +93,12 @@ def _untold(gate: Gate, entry: QueueEntry) -> bool:
 
 
 def _in_the_way(found: Placement | Hold | None, planning: bool) -> bool:
-    """Tell whether who does not start may be started by Slurm, or have nodes kept for it."""
+    """Tell whether a job that does not start may be started by Slurm, or have nodes kept for it."""
     return isinstance(found, Hold) and (found.cause == UNKNOWN or (planning and found.cause == ROOM))
 
 
 def _supposing(gate: Gate, asked: dict[tuple[str, float], int]) -> Gate:
-    """Return a gate that takes jobs of whom it is not told to ask for so many switches, and the others for none."""
+    """Return a gate that takes the jobs in ``asked`` to ask for so many switches, and others not told for none."""
     other = gate.copy()
     other.asked, other.unasked = asked, True
     return other
@@ -127,7 +127,7 @@ def _spread(gate: Gate, found: Placement | Hold | None) -> bool:
 
 def _behind(gate: Gate, line: Sequence[QueueEntry], told: Mapping[int, Placement | Hold], untold: Sequence[QueueEntry],
             ) -> dict[int, Placement | Hold]:
-    """Return what is told, of starts unknown for who may want the nodes of some before it of whom it is not told."""
+    """Return what is told, unknown for a start on nodes that a job of ``untold`` before it may want."""
     found, doubtful, doubt = dict(told), np.zeros(len(gate.resources.nodes), bool), NOT_TOLD
     rows = {entry.row for entry in untold}
     for entry in line:
@@ -152,7 +152,7 @@ def _within(gate: Gate, job: Job) -> Mask:
 
 
 def _pins(line: Sequence[QueueEntry], told: Mapping[int, Placement | Hold]) -> dict[int, tuple[str, ...]]:
-    """Return the nodes that are named for those who start, by row; of an array only the first task's can be named."""
+    """Return the nodes that are named for jobs that start, by row; of an array only the first task's can be named."""
     rows, arrays = dict[int, tuple[str, ...]](), set[str]()
     for entry in line:
         found, array = told.get(entry.row), entry.job.array

@@ -1,4 +1,4 @@
-"""Quotas of queues that lend to one another: what one more job would exceed, and who would have to give back.
+"""Quotas of queues that lend to one another: what one more job would exceed, and which jobs would give back.
 
 What is free is worked out as Kueue does it for cohorts of one level: a queue keeps what it does not lend, shares the
 rest with its cohort, and borrows up to its limit. In a cohort that stands under another, or has quotas of its own,
@@ -43,7 +43,7 @@ class Quotas:
                 self._used[queue.name, quota.flavor, quota.resource] = quota.used  # type: ignore[assignment]
 
         self._ample = frozenset(self._found_ample(snapshot))
-        """Quotas of no less than their nodes have: whoever waits for these waits for nodes."""
+        """Quotas of no less than their nodes have: a job that waits for these waits for nodes."""
 
     def _found_ample(self, snapshot: SchedulerSnapshot) -> Iterator[Key]:
         for queue in self._queues.values():

@@ -60,7 +60,7 @@ class ResourceDemand:
 
 
 def demand_of(job: Job, partition: Partition | None = None, sockets: int = 1, threads: int = 1) -> ResourceDemand:
-    """Return what a job asks of nodes, with what its partition gives to those who do not say.
+    """Return what a job asks of nodes, with what its partition gives to jobs that do not say.
 
     Nodes have so many sockets, and cores so many threads.
     """
