@@ -85,7 +85,7 @@ class Advisor:
         advising = advice_inputs.heuristic or settings.policy or advice_inputs.incumbent or FIRST_COME
         self._heuristic = named(advising)
         self._shadows = [named(name) for name in settings.shadow if name != advising]
-        # One state for all of them: those who learned by other speeds see the leader's.
+        # One state for all agents: those that learned by other speeds see the leader's.
         self._speeds = next((model.speeds for model in advice_inputs.served_models if not model.speeds.flat),
                             FLAT_SPEEDS)
         self._incumbent = named(advice_inputs.incumbent) if advice_inputs.incumbent else None

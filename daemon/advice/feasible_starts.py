@@ -1,7 +1,7 @@
 """What a policy wants, as the scheduler would take it: what it would refuse is held, and the policy asked again.
 
 A start that the scheduler would take on other nodes goes there; one that it would not take now is held for what binds,
-and the policy decides anew about the rest. Last come starts that no policy sees: on nodes that have to wake first, and
+and the policy decides again about the rest. Last come starts that no policy sees: on nodes that have to wake first, and
 at the cost of jobs that may be preempted.
 """
 
@@ -111,7 +111,7 @@ def _checked(state: ClusterState, starts: Mapping[int, Placement], grants: Mappi
 def moulded(state: ClusterState, row: int, placement: Placement) -> bool:
     """Tell whether a job that may have several sizes is given another number of GPUs than it asks for.
 
-    Who asks by socket, or for nodes of its own, gets another number too, but asked for just that.
+    A job that asks by socket, or for nodes of its own, gets another number too, but asked for just that.
     """
     work = state.workload
     return bool(work.minimum[row] < work.maximum[row]) and sum(placement.gpus) != int(work.gpus[row])
@@ -176,7 +176,7 @@ def _walked(state: ClusterState, rules: Rules, starts: Mapping[int, Placement],
 
 
 def _line(state: ClusterState, rules: Rules, starts: Mapping[int, Placement]) -> Iterator[QueueEntry]:
-    """Yield the queue in order; who names several partitions stands in line for each, where its tier places it."""
+    """Yield the queue in order; a job with several partitions stands in line for each, where its tier places it."""
     assert state.gate is not None
     order = list(_by_number(state, queued(state, rules)))
     lines = {row: _in_line(state.gate, state.records[row], row, starts.get(row)) for row in order}
@@ -213,9 +213,9 @@ def _number(job: Job, row: int) -> tuple[int, int]:
 
 
 def _planned_only(state: ClusterState) -> list[tuple[float, QueueEntry]]:
-    """Return those whom only the limit of their array, or nodes out of reach, hold back: Slurm plans them all the same.
+    """Return jobs that only the limit of their array, or nodes out of reach, hold back: Slurm plans them all the same.
 
-    It looks at the latter anew in each of their partitions, and may start them in one whatever it says of another.
+    Slurm looks at the latter again in each of their partitions, and may start them in one whatever it says of another.
     Held components stand in line as well, as the others wait for them. All have the priorities that they stand at.
     """
     assert state.gate is not None
@@ -236,7 +236,7 @@ def _planned_only(state: ClusterState) -> list[tuple[float, QueueEntry]]:
 
 
 def _limited(state: ClusterState) -> list[tuple[float, QueueEntry]]:
-    """Return those who break a limit on amounts: Slurm looks for their nodes first, which leaves its weights behind."""
+    """Return jobs that break a limit on amounts: Slurm looks for their nodes first, which leaves its weights behind."""
     return [(_priority(state, row), QueueEntry(row, state.records[row], barred=hold))
             for row, hold in state.holds.items()
             if counted(hold) and not state.records[row].group and not state.records[row].owner]
@@ -276,7 +276,7 @@ def _demoted(state: ClusterState, rows: Iterable[int], tiers: int) -> ClusterSta
 
 
 def _by_whom(gate: Gate, job: Job, hold: Hold) -> Hold:
-    """Return a hold for a limit or licences as one for those who come first, where only their starts use it up."""
+    """Return a hold for a limit or licences as one for earlier jobs, where only their starts use it up."""
     if hold.cause not in (LIMIT, LICENSES) or gate.limits_bar(job) is not None or gate.license_bars(job) is not None:
         return hold
     return Hold(AHEAD, f"those who come first leave too little: {hold.words}")
@@ -315,7 +315,7 @@ def _without(state: ClusterState, refused: Mapping[int, Hold]) -> ClusterState:
 
 
 def why_held(feasible: FeasibleStarts, row: int, job: Job) -> Hold:
-    """Return why a job does not start: what bars it, what binds, or those who come first."""
+    """Return why a job does not start: what bars it, what binds, or the jobs that come first."""
     hold = feasible.holds.get(row)
     if hold is not None and (hold.cause != ROOM or hold.words):
         return hold

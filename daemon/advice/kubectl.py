@@ -94,7 +94,7 @@ def _eviction(steering: Steering, name: str) -> str:
 def resize_command(steering: Steering, owner: str, requests: Mapping[str, str]) -> str:
     """Return what gives a job other CPUs and memory; requests are of each pod, as ``{"cpu": "4"}``.
 
-    A service's template is changed, which makes its pods anew; the pods of others are resized where they run.
+    A service's template is changed, which replaces its pods; the pods of others are resized where they run.
     """
     kind, _, name = owner.partition("/")
     if not requests or not steering.container:
@@ -114,7 +114,7 @@ def resize_command(steering: Steering, owner: str, requests: Mapping[str, str]) 
 def slice_command(steering: Steering, owner: str, held: str, advised: str) -> str:
     """Return what lets each pod ask for another part of a GPU: one of ``advised`` in place of what it holds.
 
-    A service's template is changed, which makes its pods anew. Of jobs and bare pods nothing can be changed: their
+    A service's template is changed, which replaces its pods. Of jobs and bare pods nothing can be changed: their
     manifest is printed as the next run would be submitted.
     """
     kind, _, name = owner.partition("/")

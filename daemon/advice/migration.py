@@ -2,8 +2,8 @@
 
 Looked for within bounds, since it is to take milliseconds. For one node it is the least that there is, as far as a few
 moves do; a job of several nodes gets them one after the other. Jobs of one node are moved, to a node with the same GPUs
-on which they might have started; a job of several nodes stays, and so does one that shares no node. What is kept for
-somebody who comes first is used only by who is gone before, as in EASY backfilling (Lifka, JSSPP'95).
+on which they might have started; a job of several nodes stays, and so does one that shares no node. A node kept for
+an earlier job is used only by a job that ends before it starts, as in EASY backfilling (Lifka, JSSPP'95).
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class MovableJob:
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """Where a job would start, and who goes where for it."""
+    """Where a job would start, and which jobs move where for it."""
 
     placement: Placement
     moves: tuple[tuple[MovableJob, str], ...]
 
 
 class MigrationPlanner:
-    """The nodes that may run jobs, what is free on them and who could leave them."""
+    """The nodes that may run jobs, what is free on them and which jobs could leave them."""
 
     def __init__(self, snapshot: SchedulerSnapshot, now_s: float) -> None:
         self._now_s = now_s
@@ -88,7 +88,7 @@ class MigrationPlanner:
                 self.free[self.row[name]] -= _amounts(wanted, gpus)
 
     def keep(self, nodes: Iterable[str], from_s: float) -> None:
-        """Keep nodes for a job that is expected to start there: whoever is asked about later delays it nowhere."""
+        """Keep nodes for a job that is expected to start there: no job that is asked about later delays it."""
         for name in nodes:
             if name in self.row:
                 self._kept_from_s[self.row[name]] = min(from_s, self._kept_from_s[self.row[name]])
@@ -191,7 +191,7 @@ class MigrationPlanner:
 
     def _cleared(self, needs: Amounts, usable: Masks, closed: Masks, most: int,
                  ) -> tuple[int, list[tuple[MovableJob, int]]] | None:
-        """Return a node for a part of a job and who has to leave it for where; None when there is none."""
+        """Return a node for a part of a job and which jobs have to leave it for where; None when there is none."""
         fits = np.flatnonzero(usable & (self.free >= needs).all(axis=1))
         if len(fits):
             return int(fits[np.argmin(self.free[fits, 0])]), []
@@ -209,7 +209,7 @@ class MigrationPlanner:
 
     def _emptied(self, node: int, needs: Amounts, closed: Masks, most: int, below: tuple[int, float],
                  ) -> list[tuple[MovableJob, int]] | None:
-        """Return who leaves a node for where, so that a part fits, for less than a price; None when nobody can."""
+        """Return which jobs leave a node for where, so that a part fits, for less than a price; None when none can."""
         lacks = [wants - free for wants, free in zip(needs, self.free[node].tolist(), strict=True)]
         for some in self._groups(node, closed, most):
             if _price(some) >= below:
@@ -263,7 +263,7 @@ class MigrationPlanner:
     def _candidates(self, movable: MovableJob, closed: Masks) -> list[int]:
         """Return other nodes with room for a job, the fullest first.
 
-        As many as there are moves suffice: whoever has so many to choose from finds one that no other has taken.
+        As many as there are moves suffice: a job with so many to choose from finds one that no other has taken.
         """
         limit_s = movable.job.limit_s  # from its new start it has it whole
         key = movable.wanted, movable.holds, self.nodes[movable.node].gpu_model, limit_s

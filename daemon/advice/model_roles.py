@@ -1,4 +1,4 @@
-"""All that the daemon keeps about agents between two rounds of advice: who sits, who is silent, how they stand."""
+"""What the daemon keeps about agents between two rounds of advice: which are active or silent, and their standings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ROLES = {Decision.PROMOTE: "active", Decision.SHADOW: "shadow", Decision.DEMOTE:
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
-    """What is known of agents, for whoever shows it."""
+    """What is known of agents, for pages, API and metrics."""
 
     in_force: Mapping[str, Promotion] = field(default_factory=dict)
     """The decision in force on each agent."""
@@ -62,7 +62,7 @@ class ModelStatus:
 
     @property
     def leader(self) -> str | None:
-        """Return who has earned to be active, an agent or a heuristic; None when nobody has."""
+        """Return the agent or heuristic that has earned to be active; None when none has."""
         return active_model(self.in_force)
 
     def roles(self) -> tuple[tuple[str, str], ...]:
@@ -107,11 +107,11 @@ class ModelRoles:
 
     @property
     def experience(self) -> RuntimeHistory | None:
-        """Return the run times of jobs that have ended, for whoever asks beside the round of advice."""
+        """Return the run times of jobs that have ended, for callers beside the round of advice."""
         return None if self._experience is None else self._experience.apart()
 
     def note(self, advice: Advice) -> ModelStatus:
-        """Take note of who answered and who did not; return what is known now."""
+        """Take note of which agents answered and which did not; return what is known now."""
         before = self.learned.silent
         silent = {heard.served_model.model: _silence(heard, before.get(heard.served_model.model), advice.issued_s)
                   for heard in advice.heard if heard.cause}
@@ -183,7 +183,7 @@ MOST_SHADOWS = 3
 
 
 class ModelLoader:
-    """Keeps the agents that are active and in shadow; what has changed on disk is loaded anew."""
+    """Keeps the agents that are active and in shadow; what has changed on disk is loaded again."""
 
     def __init__(self, folder: Path) -> None:
         self._store = ModelStore(folder)
@@ -191,7 +191,7 @@ class ModelLoader:
         self._warm_ups: dict[str, WarmUp] = {}
 
     def served_models(self, in_force: Mapping[str, Promotion]) -> tuple[ServedModel, ...]:
-        """Return who is to be asked, the active one first; an agent whose code is being compiled is not yet."""
+        """Return the agents to be asked, the active one first; one whose code is being compiled is left out."""
         named = wanted(in_force)
         self._loaded = {model: kept for model, kept in self._loaded.items() if model in named}
         for model in self._warm_ups.keys() - named.keys():

@@ -1,7 +1,7 @@
 """Scores of nodes for one pod that kube-scheduler is about to place: by the advice in force, else by what is left over.
 
-Whoever is advised to start is sent where it is advised. Of a pod on which nothing is advised the node gets most where
-it leaves the fewest GPUs free, and none where GPUs would be left without the CPUs and memory that one of them needs:
+A pod that is advised to start is sent where it is advised. For a pod without advice a node scores most where the pod
+leaves the fewest GPUs free, and nothing where GPUs would be left without the CPUs and memory that one of them needs:
 a pod without GPUs goes beside no free GPU where it can go elsewhere.
 """
 

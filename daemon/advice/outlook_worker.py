@@ -1,4 +1,4 @@
-"""Works outlooks on waiting jobs out beside those who ask: at a large site one takes seconds, and a page may not."""
+"""Works outlooks on waiting jobs out beside the caller's thread: one may take seconds, and a page may not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...storage.records import JobState, SchedulerSnapshot
 from .wait_outlook import WaitOutlook, WaitOutlooks
 
 KEPT_S = 60.0
-"""How long outlooks on one snapshot are told: newer ones tell who waits for hours nothing more, and cost seconds."""
+"""How long outlooks on one snapshot are told: for long waits newer ones say nothing more, and each costs seconds."""
 MOST_AT_ONCE = 16
 """Jobs whose outlooks are worked out or waited for at a time."""
 
@@ -71,7 +71,7 @@ class OutlookWorker:
         def settle() -> None:
             try:
                 told.set_result(work())
-            except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
+            except Exception as error:  # noqa: BLE001 - the caller that asks for the result gets it
                 told.set_exception(error)
 
         self._waiting.append(settle)
@@ -79,7 +79,7 @@ class OutlookWorker:
         return told
 
     def _work(self) -> None:
-        with contextlib.suppress(IndexError):  # of the empty queue: what work raises is kept for whoever asks
+        with contextlib.suppress(IndexError):  # of the empty queue: what work raises is kept for its caller
             while True:
                 self._waiting.popleft()()
 

@@ -31,7 +31,7 @@ class RenderOptions:
     changes: Mapping[int, WaitChange] = field(default_factory=dict)
     """Expected change in wait against the incumbent, by row of the state."""
     applications: Mapping[str, str] = field(default_factory=dict)
-    """By pattern of job names, whose measured speeds they follow."""
+    """The application whose measured speeds jobs follow, by pattern of their names."""
     snapshot_s: float | None = None
     """When the cluster was seen so."""
 

@@ -1,8 +1,8 @@
 """Starts that cost something first: nodes that have to wake, jobs that may be preempted, quotas that were lent.
 
-Who may be preempted follows ``PreemptType``: jobs whose QOS the waiting job's QOS preempts, or jobs in a partition of a
-lower tier. What Slurm suspends keeps its memory, and gang scheduling takes turns: of such sites nothing is said. A
-queue that has lent its quota takes it back from those who borrowed it, the latest first.
+Which jobs may be preempted follows ``PreemptType``: jobs whose QOS the waiting job's QOS preempts, or jobs in a
+partition of a lower tier. What Slurm suspends keeps its memory, and gang scheduling takes turns: of such sites nothing
+is said. A queue that has lent its quota takes it back from the jobs that borrowed it, the latest first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def second_chances(state: ClusterState, gate: Gate, taken: Mapping[int, Placemen
     for row in rows[:MOST_TRIED]:
         job = state.records[row]
         if not isinstance(gate.find(job), Hold):
-            continue  # there is room: it is held for those who come first
+            continue  # there is room: it is held for the jobs that come first
         said: tuple[Placement, str] | Hold | None = _woken(gate, job) if waking else None
         said = said or _preempting(gate, job, gone)
         if isinstance(said, Hold):
@@ -70,7 +70,7 @@ def _free_to_go(gate: Gate, job: Job, partition: str, placement: Placement) -> b
 
 
 def _preempting(gate: Gate, job: Job, gone: set[tuple[str, float]]) -> tuple[Placement, str] | Hold | None:
-    """Return a start at the cost of others, of as few as are found; a hold where it is not known who may be taken."""
+    """Return a start at the cost of as few jobs as are found; a hold where it is unknown which may be preempted."""
     victims = [other for other in gate.snapshot.jobs if other.state is JobState.RUNNING and other.key not in gone]
     victims = [other for other in victims if _yields(gate, job, other)]
     if not victims:
@@ -93,7 +93,7 @@ def _preempting(gate: Gate, job: Job, gone: set[tuple[str, float]]) -> tuple[Pla
 
 
 def _fewest(gate: Gate, job: Job, way: PartitionNodes, victims: list[Job]) -> tuple[Placement, list[Job]] | None:
-    """Return where a job starts when enough others have gone, those of least rank first, and who has to go."""
+    """Return where a job starts when enough others have gone, those of least rank first, and which have to go."""
     victims = sorted(victims, key=lambda other: (_rank(gate, other), -(other.start_s or 0.0)))
     resources, given = gate.resources.copy(), list[Job]()
     placement = None
@@ -149,7 +149,7 @@ MOST_QUOTA_TRIED = 100
 
 def quota_starts(state: ClusterState, gate: Gate, taken: Mapping[int, Placement], holds: dict[int, Hold],
                  ) -> tuple[dict[int, Placement], dict[int, str]]:
-    """Return more starts by row with their reasons, and book them; who starts is held no longer."""
+    """Return more starts by row with their reasons, and book them; a job that starts is held no longer."""
     found, words, gone = dict[int, Placement](), dict[int, str](), set[tuple[str, float]]()
     for row in list(_waiting_for_quota(state, gate, taken, holds))[:MOST_QUOTA_TRIED]:
         said = _reclaiming(gate, state.records[row], gone)
@@ -168,7 +168,7 @@ def _waiting_for_quota(state: ClusterState, gate: Gate, taken: Mapping[int, Plac
 
 
 def _reclaiming(gate: Gate, job: Job, gone: set[tuple[str, float]]) -> tuple[Placement, str] | None:
-    """Return a start at the cost of those who have borrowed, of as few as are found."""
+    """Return a start at the cost of jobs that have borrowed quota, of as few as are found."""
     queue = gate.quotas.lenders(job, gate.wants(job, None))
     if queue is None or _limited_otherwise(gate, job):
         return None

@@ -51,7 +51,7 @@ Candidates = Iterator[tuple[str, str, Job]]
 
 @dataclass(slots=True)
 class Asking:
-    """Whom shapes are put to: a snapshot without the job itself, the policy, and what its starts leave."""
+    """What shapes are tried on: a snapshot without the job itself, the policy, and what its starts leave."""
 
     others: SchedulerSnapshot
     now_s: float

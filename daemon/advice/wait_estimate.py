@@ -1,8 +1,8 @@
 """When waiting jobs start, and what following a policy is expected to change in their waits, over possible futures.
 
 What a policy changes against another is forecast in the same futures (run times drawn from what like jobs took), so
-that the change is paired. A start is an interval over futures by the policy whose advice goes out, made anew every few
-minutes. The first interval of each job is counted as kept or missed: it is the boldest. Nobody new arrives in a future,
+that the change is paired. A start is an interval over futures by the policy whose advice goes out, renewed every few
+minutes. The first interval of each job is counted as kept or missed: it is the boldest. No new job arrives in a future,
 so that a job that comes later and goes first makes starts later than they were foretold; the count shows how much.
 """
 
@@ -24,7 +24,7 @@ from .feasible_starts import feasible_starts
 Floats = NDArray[np.float64]
 
 HORIZON_S = 30 * 86400.0
-"""Whoever has not started by then has waited so long."""
+"""A job that has not started by then is taken to have waited so long."""
 LEVEL = 0.95
 WORK = 20_000
 """Waiting jobs x futures x policies that one round may forecast: a second or so of a core."""
@@ -77,7 +77,7 @@ def _difference(future: ClusterState, policy: Policy, other: Policy, waiting: ND
 FORECAST_LEVEL = 0.9
 """Share of the futures in which a job starts within its interval."""
 EVERY_S = 300.0
-"""Forecasts are made anew after so long, or when a new job waits, but then"""
+"""Forecasts are renewed after so long, or when a new job waits, but then"""
 LEAST_S = 60.0
 """no sooner than this: each takes as long as a round of advice."""
 NEAR_S = 60.0
@@ -139,7 +139,7 @@ class StartForecasts:
         return {key: forecast for key, forecast in self._latest.items() if key in waiting}
 
     def _count(self, jobs: Sequence[Job]) -> None:
-        """Count the jobs that have started since the last look; who left without a start is forgotten by age."""
+        """Count the jobs that have started since the last look; one that left without a start is forgotten by age."""
         for job in jobs:
             if job.state is not JobState.PENDING and job.start_s is not None and job.key in self._first:
                 policy, forecast = self._first.pop(job.key)

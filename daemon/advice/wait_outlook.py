@@ -70,7 +70,7 @@ class WaitOutlook:
     position: int | None
     """Jobs that come first in its partitions; None where the order is not known."""
     ahead: tuple[Ahead, ...]
-    """What stands before it: running jobs on the nodes that it waits for, then who comes first."""
+    """What stands before it: running jobs on the nodes that it waits for, then jobs that come first."""
     shapes: tuple[SmallerRequest, ...]
     """The largest smaller requests of each kind, and what would become of them now."""
 
@@ -134,7 +134,7 @@ class WaitOutlooks:
     def _interval(self, row: int) -> tuple[float | None, tuple[float | None, float | None] | None, int]:
         """Return the median start, the interval, and over how many futures; nothing where too few were drawn."""
         if self._starts is None or self._consent.state.arrays.jobs[row].status != WAITING:
-            return None, None, 0  # who is held does not start in a forecast: that says nothing of when it would
+            return None, None, 0  # a held job does not start in a forecast: that says nothing of when it would
         starts = np.nan_to_num(self._starts[:, row], nan=np.inf)
         low, middle, high = (float(value) if np.isfinite(value) else None for value in np.quantile(
             starts, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2], method="inverted_cdf"))

@@ -1,4 +1,4 @@
-"""What each job should have of its node's CPUs and memory, what that is worth to it, and whose they would be."""
+"""What each job should have of its node's CPUs and memory, what that is worth to it, and which jobs would give them."""
 
 from __future__ import annotations
 

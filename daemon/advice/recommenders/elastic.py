@@ -38,7 +38,7 @@ MOST_FITTED = 2_000
 PAST = 20_000
 """Runs of the history that a new daemon begins with."""
 STALE_S = 300.0
-"""An older reading says nothing of now."""
+"""An older reading says nothing of the present."""
 Points = tuple[tuple[int, ...], tuple[float, ...]]
 """GPUs and rates of runs."""
 CONFIGURED = "configured"

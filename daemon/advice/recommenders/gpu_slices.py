@@ -71,7 +71,7 @@ class GpuSliceRecommender:
         self._watched: dict[Run, _Watch] = {}
 
     def recommend(self, scene: RecommenderContext) -> Recommendations:
-        """Return who would do with less of a GPU."""
+        """Return the jobs that would do with less of a GPU."""
         sizes, seen = _GpuSizes(scene), dict[Run, _Watch]()
         rows = list[SmallerSlice]()
         for job in scene.snapshot.jobs:
@@ -169,7 +169,7 @@ class _GpuSizes:
         return found
 
     def _turn(self, node: Node, name: str, total: int) -> Size | None:
-        """Return what is left of a GPU to each who shares it, where all of them do."""
+        """Return what is left of a shared GPU to each job when every turn is taken."""
         memory = self._memory.get(node.name)
         if name != SHARED or not node.gpus or not memory or total <= node.gpus:
             return None

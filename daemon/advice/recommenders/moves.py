@@ -1,7 +1,7 @@
 """Moves of running jobs that would let one start that waits for room.
 
 Slurm moves no job: it is requeued from its checkpoint and told where to start (``scontrol requeue``, ``scontrol update
-… ReqNodeList=``). Whoever is moved finds room on a node that meets all it asked for, with the same GPUs. Kubernetes
+… ReqNodeList=``). A job that is moved finds room on a node that meets all it asked for, with the same GPUs. Kubernetes
 evicts pods within their disruption budgets, whose owners make them again; where these start its scheduler says.
 """
 
@@ -36,7 +36,7 @@ class MoveRecommender:
         self._settings = settings
 
     def recommend(self, scene: RecommenderContext) -> Recommendations:
-        """Return what to move for whom; each row takes those before it as done."""
+        """Return what to move for which job; each row takes those before it as done."""
         rows = tuple(self._reliefs(scene))
         return Recommendations(scene.now_s, rows, _metrics(rows))
 

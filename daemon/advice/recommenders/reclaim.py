@@ -1,7 +1,7 @@
-"""Jobs that hold idle GPUs, since when, and whom ending them would let start.
+"""Jobs that hold idle GPUs, since when, and which jobs ending them would let start.
 
-It is a list for a canceller of the site's own: nothing is ended here. Who would start is asked of the gate that decides
-on advised starts, once with the job and once without it.
+It is a list for a canceller of the site's own: nothing is ended here. Which jobs would start is asked of the gate that
+decides on advised starts, once with the job and once without it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ....exporters.metrics.declared import Labelled, Series
 
 MOST_WORKED_OUT = 10
-"""Jobs of which it is worked out whom they keep waiting, those with most idle GPUs: each walks the whole queue."""
+"""Jobs for which it is worked out which others they keep waiting, most idle GPUs first: each walks the whole queue."""
 STALE_S = 120.0
 
 
@@ -38,7 +38,7 @@ class ReclaimRecommender:
         self._settings = settings
 
     def recommend(self, scene: RecommenderContext) -> Recommendations:
-        """Return who holds idle GPUs; of an assessment that is too old, nobody."""
+        """Return the jobs that hold idle GPUs; none where the assessment is too old."""
         found = scene.assessment
         if found is None or scene.now_s - found.time_s > STALE_S:
             return Recommendations(scene.now_s)
@@ -73,7 +73,7 @@ def _policy(scene: RecommenderContext) -> Policy | None:
 
 
 def _starting(snapshot: SchedulerSnapshot, now_s: float, policy: Policy) -> dict[tuple[str, float], Started]:
-    """Return who would start now."""
+    """Return the jobs that would start now."""
     state = ClusterState.from_snapshot(snapshot, now_s)
     found = feasible_starts(state, policy)
     return {job.key: Started(job.job_id, job.user, sum(found.starts[row].gpus))

@@ -1,4 +1,4 @@
-"""Who is on which node, who waits to go there, and what is known of the needs of each."""
+"""Which jobs are on which node, which wait to go there, and what is known of the needs of each."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Reservations:
 
 @dataclass
 class NodeView:
-    """The nodes with their tenants, and who waits."""
+    """The nodes with their tenants, and the jobs that wait."""
 
     nodes: dict[str, TunedNode] = field(default_factory=dict)
     jobs: dict[Key, Job] = field(default_factory=dict)
@@ -153,7 +153,7 @@ def fair_share(fair: NodeShare, gpus: int) -> NodeShare:
 
 
 def candidates(node: records.Node, found: NodeView, insight: Insight, now_s: float) -> Iterator[Tenant]:
-    """Yield the jobs that may go to a node and, as in EASY backfilling, delay nobody there who comes before them."""
+    """Yield the jobs that may go to a node and, as in EASY backfilling, delay no earlier job there."""
     here, partitions = found.nodes[node.name], frozenset(node.partitions)
     known = insight.tenants.setdefault(here.fair, {})
     for key, one in found.waiting.items() if here.free_gpus else ():
@@ -206,7 +206,7 @@ def _move_in(job: Job, nodes: Mapping[str, TunedNode], insight: Insight) -> None
 
 
 def _line_up(found: NodeView, pending: Mapping[Key, Job], advice: Iterable[Recommendation]) -> None:
-    """Take in held jobs that one node may serve, in the order of the active policy, and what is kept for whom."""
+    """Take in held jobs that one node may serve, in the order of the active policy, and the nodes kept for jobs."""
     for place, row in enumerate(advice):
         job = pending.get((row.job_id, row.submit_s))
         if row.shadow or row.action != "hold" or job is None:

@@ -35,7 +35,7 @@ PAST = 20_000
 
 
 class ShareRecommender:
-    """What there is to say on who should have what of the nodes."""
+    """Recommends which job should have which share of a node's CPUs and memory."""
 
     def __init__(self, settings: AllocationSettings, history: History) -> None:
         self._settings, self._history = settings, history
@@ -85,7 +85,7 @@ class ShareRecommender:
 
     def _rows(self, found: NodeView, scene: RecommenderContext, insight: Insight) -> Iterator[ShareAdvice]:
         told: set[Key] = set()
-        # The fullest nodes first: what fits there leaves whole nodes to those who need them.
+        # The fullest nodes first: what fits there leaves whole nodes to jobs that need them.
         for node in sorted(scene.snapshot.nodes, key=lambda node: (node.gpus - node.gpus_allocated, node.name)):
             if node.name not in found.nodes:
                 continue

@@ -6,7 +6,7 @@ Three kinds of knowledge, the best that there is:
     What it uses, or what like jobs used (same user, same name but for numbers): CPUs that it does not need are those
     beyond the 95th percentile and a margin; memory, beyond the highest use. A job that uses all its CPUs while its GPUs
     wait is sped up by more of them: where like jobs ran with different numbers of CPUs, as their GPUs' activity tells;
-    else by the optimistic profile (after Synergy, OSDI'22, section 3.2, which measures one dimension and reckons the
+    else by the optimistic profile (after Synergy, OSDI'22, section 3.2, which measures one dimension and computes the
     rest): in proportion to its CPUs until its GPUs work all the time, in the share of time in which it is at its limit.
 ``prior``
     The model that its name tells, by Synergy's matrices; nothing is ever taken away on that ground.
@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 Basis = Literal["measured", "prior", "fair-share"]
 
 MOST_TIMES = 4.0
-"""No job is told that more than so many times its CPUs would help: who looks that far does not look, he guesses."""
+"""No job is told that more than so many times its CPUs would help: beyond that an estimate is a guess."""
 MOSTLY = 0.5
 """A job at its limit for this share of time is starved."""
 LAST_RUNS = 5

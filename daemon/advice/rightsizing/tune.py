@@ -1,4 +1,4 @@
-"""Who should have how much of one node: Synergy's *tune* (OSDI'22, section 4.3) for jobs that already run.
+"""How much of one node each job should have: Synergy's *tune* (OSDI'22, section 4.3) for jobs that already run.
 
 Synergy places a job at its best-case demand; where that does not fit it shrinks the job to its fair share, and then
 takes from its neighbours what they have above theirs. Here the neighbours run and people asked for what they hold, so
@@ -43,7 +43,7 @@ class Tenant:
 
 @dataclass
 class TunedNode:
-    """What is free of a node, and who is on it."""
+    """What is free of a node, and the jobs on it."""
 
     free: NodeShare
     free_gpus: int
@@ -54,7 +54,7 @@ class TunedNode:
 
 @dataclass
 class TunedShares:
-    """Who has what after all."""
+    """What each job has in the end."""
 
     parts: dict[Key, NodeShare] = field(default_factory=dict)
     """Of every job on the node, and of those that may start there."""
@@ -84,7 +84,7 @@ class _SparePool:
         self._spare: dict[Key | None, int] = {None: max(node.free[resource], 0)}
         spare = {tenant.key: tenant.speed_estimate.has[resource] - tenant.speed_estimate.least[resource]
                  for tenant in node.tenants if tenant.gives}
-        # Few givers are easier to talk to than many: who has most to spare is asked first.
+        # Few givers are easier to talk to than many: the job with most to spare is asked first.
         self._spare |= dict(sorted(spare.items(), key=lambda item: (-item[1], item[0])))
 
     @property

@@ -265,7 +265,7 @@ def held(job: Job) -> Allocation:
 
 
 def _rate(before: float | None, now: float | None, seconds: float) -> float | None:
-    """Return cores in use; None where the counter began anew."""
+    """Return cores in use; None where the counter restarted."""
     if before is None or now is None or now < before:
         return None
     return (now - before) / seconds

@@ -1,4 +1,4 @@
-"""Shares in words: who should give what to whom, what that is worth to both, and what to ask of Slurm."""
+"""Shares in words: which job should give what to which, what that is worth to both, and what to ask of Slurm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Share = tuple[str, NodeShare, float]
 
 
 def gift(taker: str, shares: Sequence[Share], what_for: str) -> str:
-    """Return the sentence on what a job is given, by whom and what for."""
+    """Return the sentence on what a job is given, by which jobs and what for."""
     return f"give job {taker} {_amount([part for _, part, _ in shares])} {_whose(shares)}; {what_for}"
 
 
@@ -37,7 +37,7 @@ def starts(node: str, in_s: float | None) -> str:
 
 
 def given(takers: Sequence[str], part: NodeShare, speed_estimate: SpeedEstimate, window_s: float) -> str:
-    """Return why a job may be taken from, and for whom."""
+    """Return why a job may be taken from, and for which jobs."""
     facts, has = [], speed_estimate.has
     if part.cpus and speed_estimate.used is not None:
         facts.append(f"{part.cpus} of its {has.cpus} cores (its {QUANTILE}th percentile in {span(window_s)} is "
@@ -97,7 +97,7 @@ def _whose(shares: Sequence[Share]) -> str:
 
 
 def _spared(givers: Mapping[str, float]) -> str:
-    """Return what a gift does to those who give."""
+    """Return what a gift does to the jobs that give."""
     if not givers:
         return ""
     later = {name: -saved for name, saved in givers.items() if saved < -SAME}

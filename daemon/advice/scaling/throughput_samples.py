@@ -100,7 +100,7 @@ class WatchedRuns:
     """The runs that were watched: the means of those that go on, and the last that count by kind, basis and GPUs."""
 
     def __init__(self, past: Iterable[RunSpeed] = ()) -> None:
-        # However many like jobs run at once, none of them may begin anew because others are remembered.
+        # However many like jobs run at once, none of them may restart because others are remembered.
         self._means: dict[Run, RunSpeed] = {}
         self._by_kind: dict[Kind, dict[tuple[str, int], _LastRuns]] = {}
         self._changed: dict[Run, RunSpeed] = {}

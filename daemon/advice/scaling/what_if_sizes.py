@@ -1,4 +1,4 @@
-"""Jobs of another size: what they ask for, whether that is free, who would have room for what they give up."""
+"""Jobs of another size: what they ask for, whether that is free, which jobs would fit on what they give up."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def doubled(request: Request, gpus: int, largest: int) -> Request:
 class SpareCapacity:
     """What is free on the nodes of a snapshot, but for what the active policy wants it for.
 
-    ``advice`` is in the order of the queue: whoever is advised to start has its place, and nobody is promised room at
-    the cost of who comes before and is expected to start there. Who runs would come last if it were submitted again.
+    ``advice`` is in the order of the queue: a job that is advised to start has its place, and no job is promised room
+    at the cost of an earlier one expected to start there. A running job would come last if it were submitted again.
     """
 
     def __init__(self, snapshot: SchedulerSnapshot, advice: Iterable[Recommendation], now_s: float) -> None:
@@ -81,7 +81,7 @@ class SpareCapacity:
         return tuple(job_id for job_id, wish in self._waiting if wish in fits)[:MOST_HELPED]
 
     def _heed(self, advice: Iterable[Recommendation], waiting: dict[tuple[str, float], Job]) -> None:
-        """Let those that are to start have their places, no longer waiting; note what is kept from whom."""
+        """Give jobs that are to start their places, no longer waiting; note which nodes are kept from which jobs."""
         for row in advice:
             job = waiting.get((row.job_id, row.submit_s))
             wanted = need(job) if job is not None else None
@@ -96,7 +96,7 @@ class SpareCapacity:
                     self._ground.keep(row.placement.nodes, row.expected_start_s)
 
     def _usable(self, job: Job, wanted: Need) -> Masks:
-        """Return the nodes that a job may use and, started now, delays nobody on who comes before it."""
+        """Return the nodes that a job may use and on which, started now, it delays no earlier job."""
         unkept = self._unkept.get(job.key)
         return self._ground.allowed(wanted) & (self._ground.unkept(job.limit_s) if unkept is None else unkept)
 
