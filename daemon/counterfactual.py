@@ -102,7 +102,7 @@ class WindowRequest:
     models: str = ""
     """Folder of the agents."""
     applications: Mapping[str, str] = field(default_factory=dict)
-    """By pattern of job names, whose published speeds they follow until the site's own are known."""
+    """The application whose published speeds jobs follow until the site's own are known, by pattern of their names."""
 
 
 @dataclass(frozen=True, slots=True)

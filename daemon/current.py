@@ -1,7 +1,7 @@
 """What of all that is known may still be acted upon: advice on an old view is withdrawn; and why there is none.
 
-Whoever shows advice, as metrics, rows or words, asks here at that moment; so it also goes when the cycle that would
-renew it hangs.
+Code that shows advice, as metrics, rows or words, asks here at that moment; so advice is also withdrawn when the cycle
+that would renew it hangs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The daemon's cycles and the sources that they read: each on a thread of its own, so that who hangs costs only itself.
+"""The daemon's cycles and the sources they read: each on a thread of its own, so that one that hangs stops no other.
 
 A cycle runs on its own beat, never overlaps itself, never drifts, and is counted. It asks for the roles of sources and
 takes what has come in by then; what comes later is there for its next run. Each fact bears the time at which it was
-asked for, and whoever uses it judges by that.
+asked for, and its users judge by that.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Reader:
 
 
 class Collection:
-    """Reads sources for whoever asks, and waits for none of them longer than it is told."""
+    """Reads sources for callers, and waits for none of them longer than it is told."""
 
     def __init__(self, sources: Sequence[Watched], before: Collection | None = None) -> None:
         self.sources = list(sources)

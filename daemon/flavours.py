@@ -115,7 +115,7 @@ class FlavourBook:
             return True
         if asked.gpu_model:
             return same_model(asked.gpu_model, flavour.gpu_model)
-        # Whoever names no type gets what its partition has: where that has several, nobody knows which.
+        # A job that names no type gets what its partition has: where that has several, nobody knows which.
         there = frozenset[str]().union(*(self.models.get(name, frozenset()) for name in partitions))
         return there == {flavour.gpu_model.lower()}
 

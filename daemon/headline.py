@@ -72,7 +72,7 @@ class Balance:
     unused: float = 0.0
     """The unused part of busy nodes, contained in class ``host_active``, as far as it is known."""
     dark_busy: int = 0
-    """Busy nodes whose unused part nobody knows."""
+    """Busy nodes whose unused part is not known."""
     nodes: int = 0
     metered: int = 0
     """Nodes with a wall meter."""

@@ -145,7 +145,7 @@ def _served(server: WebServer) -> Iterator[None]:
 
 @contextmanager
 def _running(service: Service) -> Iterator[None]:
-    # Ready is who serves with the database open; targets that hang must not make systemd give up on us.
+    # The daemon is ready once it serves with the database open; targets that hang must not make systemd give up on it.
     service.start()
     notify("READY=1", f"STATUS=watching with {len(service.sources)} sources")
     log.info("ready", extra={"sources": len(service.sources)})

@@ -30,7 +30,8 @@ def save() -> None:
     Left alone it takes its bound for large blocks from those that it has seen: after Slurm's first answer of some
     megabytes all of them come from the heap, where what is small and stays keeps the holes between from being returned.
     Arrays that are replaced by slightly longer ones each minute leave holes as well: none fits where the last one was.
-    Of two heaps each has holes of its own, 6 MB at a thousand nodes, and whoever waits for one waits for Python anyway.
+    Of two heaps each has holes of its own, 6 MB at a thousand nodes, and a thread that waits for one waits for Python
+    anyway.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # of glibc only

@@ -46,7 +46,7 @@ def warm_up(settings: Settings) -> WarmUp:
 
 
 def recommenders(settings: Settings, history: History, kept: Mapping[str, Recommender]) -> dict[str, Recommender]:
-    """Return who considers each subject that is wanted; ConfigError names the one whose settings cannot be."""
+    """Return the recommender of each enabled subject; ConfigError names the one whose settings cannot be."""
     opened = dict(kept)
     for name, subject in subjects().items():
         if name not in kept and settings.recommenders.of(name).enabled:
@@ -79,6 +79,6 @@ def unchanged(opened: Mapping[str, Recommender], before: Settings, settings: Set
 
 
 def kept(opened: Sequence[Watched], before: Settings, settings: Settings) -> dict[str, Watched]:
-    """Return the sources that go on with what they know of their targets; what is read from files is read anew."""
+    """Return the sources that go on with what they know of their targets; what is read from files is read again."""
     return {watched.name: watched for config, watched in zip(before.sources, opened, strict=True)
             if config in settings.sources and watched.role in ("telemetry", "scheduler", "grid")}

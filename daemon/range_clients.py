@@ -12,7 +12,7 @@ from .efficiency.timelines import GpuTimelines
 
 
 class RangesOfSettings:
-    """Keeps one client for the first source `prometheus`, anew when a reload changed it; asked from many threads."""
+    """Keeps one client for the first source `prometheus`, a new one when a reload changed it; used by many threads."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -22,7 +22,7 @@ class RangesOfSettings:
         self._timelines = GpuTimelines(None, now)
 
     def of(self, settings: Settings) -> GpuTimelines:
-        """Return who tells what GPUs did over time."""
+        """Return the timelines of GPUs."""
         config = next((source for source in settings.sources if isinstance(source, PrometheusConfig)), None)
         with self._change:
             if config != self._config:

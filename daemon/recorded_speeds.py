@@ -1,4 +1,4 @@
-"""The site's speeds from what the daemon has recorded: how fast runs were, where they ran, beside whom, with what.
+"""The site's speeds from what the daemon has recorded: how fast runs were, where they ran, beside what, with what.
 
 Only runs whose own throughput was measured count: the activity of a GPU is no speed, for one that waits for the others
 of its job is as active as one that works. What is no speed at all, and what was seen once, is left out and said.
@@ -100,7 +100,7 @@ def _sound(runs: Sequence[RunSpeed], until_s: float, notes: list[str]) -> list[R
 
 
 class _WatchedPlacements:
-    """Where runs ran, and who ran beside them."""
+    """Where runs ran, and which runs were beside them."""
 
     def __init__(self, history: HistoryReader, since_s: float, until_s: float, number: Mapping[Kind, int]) -> None:
         found = history.load_placements(since_s, until_s) if number else None
@@ -216,7 +216,7 @@ def _needs(history: HistoryReader, until_s: float) -> dict[Kind, _Need]:
 
 
 def _group(kind: Kind, runs: Sequence[Observed], follows: str, need: _Need | None) -> SpeedGroup:
-    """Return a group; what it beside whom keeps is by number yet."""
+    """Return a group; the speeds it keeps beside other groups are keyed by their number for now."""
     published = profile(follows)
     made: Pooled = pooled(runs, published)
     cpus = made.cpus

@@ -104,7 +104,7 @@ class RecordedWindow:
     """Rows are those of the workload. Jobs that ran into the window are cut at its beginning and keep their nodes."""
     workload: Workload
     reserved: tuple[Reserved, ...] = ()
-    """Which nodes were for whom, by time."""
+    """Which reservation each node was for, by time."""
     speeds: SiteSpeeds = FLAT_SPEEDS
     """By which run times were turned into work, and replays go."""
     unplaced: int = 0

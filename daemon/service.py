@@ -7,8 +7,8 @@
               |          +-> more, by subject    -------+
               +-> history <- record (windows, floors, accounting) <- retention
 
-Each cycle reads what others have brought, does one thing, and replaces its part of ``known`` whole; whoever reads
-never waits and never sees half of anything.
+Each cycle reads what others have brought, does one thing, and replaces its part of ``known`` whole; a reader never
+waits and never sees half of anything.
 """
 
 from __future__ import annotations

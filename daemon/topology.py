@@ -72,7 +72,7 @@ class AttachTopology:
 
 
 def _each_on_its_own(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Return the nodes with a switch of its own for each that hangs on none: who shares '' would be close together."""
+    """Return the nodes with a switch of its own for each that hangs on none: sharing '' would make them close."""
     has_spines = any(node.spine for node in nodes)
     return tuple(_alone(node, has_spines) for node in nodes)
 

@@ -106,7 +106,7 @@ class DaemonView(View):
         return snapshot.jobs if snapshot else ()
 
     def book(self) -> EnergyBook:
-        """Return whom to ask what jobs, users and nodes took."""
+        """Return the book of what jobs, users and nodes took."""
         settings = self._service.settings
         return EnergyBook(self._service.history, Costing(settings.costs, settings.waste.pue), self.now,
                           self._ranges.of(settings))
@@ -133,7 +133,7 @@ class DaemonView(View):
                 for one in reversed(self._service.known.learned.decisions)]
 
     def notices(self, since_s: float, user: str = "") -> Sequence[Notice]:
-        """Return what was said to whom since a moment, the newest first."""
+        """Return the notices since a moment, the newest first."""
         return self._service.history.notices(since_s, user)
 
     def flavours(self, since_s: float) -> Sequence[FlavourRow]:
@@ -173,7 +173,7 @@ class DaemonView(View):
         known, last = self._service.standing(), self._scores
         if known.snapshot is None or known.old:
             return {}
-        # Two who ask at once may both make them; they are the same. Standing advice is a new object while withdrawn.
+        # Two requests at once may both make them; they are the same. Standing advice is a new object while withdrawn.
         advice = known.advice.recommendations if known.advice else ()
         if last is None or last[0] is not known.snapshot or last[1] is not advice:
             last = self._scores = known.snapshot, advice, NodeScores(known.snapshot, advice)

@@ -83,7 +83,7 @@ class _Round:
 
 
 class CauseWatch:
-    """Every run of now with its windows; what ended is given away once."""
+    """Every current run with its windows; a run that has ended is handed over once."""
 
     def __init__(self) -> None:
         self._runs: dict[Run, _Watched] = {}

@@ -106,7 +106,7 @@ def _of_capacity(rate: float | None, capacity: hardware.PublishedRate | None) ->
 
 
 def _gained(now: float | None, before: float | None, seconds: float) -> float | None:
-    """Return the share of time that a counter of seconds gained; None where it began anew."""
+    """Return the share of time that a counter of seconds gained; None where it restarted."""
     if now is None or before is None or now < before or seconds <= 0:
         return None
     return min((now - before) / seconds, 1.0)

@@ -1,4 +1,4 @@
-"""Who took what: the energy of jobs, users and nodes with their cost, what it says of a job, and what to do."""
+"""The energy of jobs, users and nodes with its cost, what it says of a job, and what to do."""
 
 from .book import EnergyBook
 from .rows import CauseRow, ChartSeries, EnergyRow, HolderRow, JobReport, JobRow, Note

@@ -1,4 +1,4 @@
-"""The one place that answers who took what: page, API and command line ask it, so that all say the same figures."""
+"""The one source of energy by job, user and node: page, API and command line ask it, so that their figures agree."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class WastePart(Protocol):
 
     @property
     def job_id(self) -> str:
-        """Return who holds it."""
+        """Return the id of the job that holds it."""
 
     @property
     def power_class(self) -> PowerClass:

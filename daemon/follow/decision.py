@@ -77,7 +77,7 @@ def _elsewhere(change: FollowChange, found: str, sight: Sight) -> ChangeVerdict:
         return ChangeVerdict(change, "taken_back", change.why, found)
     if change.state != "intended":
         return ChangeVerdict(change, "edited", "somebody else took it back", found)
-    # The command may still be on its way, even if whoever gave it is dead.
+    # The command may still be on its way, even if the process that gave it is dead.
     if sight.now_s < change.deadline_s:
         return ChangeVerdict(change, "keep", "", found)
     return ChangeVerdict(change, "lapsed", "it was never seen on the scheduler", found)

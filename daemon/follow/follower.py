@@ -67,7 +67,7 @@ class Follower:
         self.tally.looked_s = self._clock()
 
     def take_all_back(self, why: str) -> int:
-        """Take back all that stands, whoever did it; return how much may still be left."""
+        """Take back all changes that stand, whichever process made them; return how many may still be left."""
         sight = self._sight(self._clock(), BelievedAdvice(silence=why), stopped=False)
         found = verdicts(sight, self._rules)
         self._judge(replace(one, why=why) if one.fate == "take_back" and one.change.process == self._process else one
@@ -118,11 +118,11 @@ class Follower:
         if job is None or not job.pending or job.value(change.attribute) != change.before:
             found = "" if job is None else job.value(change.attribute)
             self._note(change, "edited", "somebody else changed it before ours was made", found, ended_s=self._clock())
-        elif self._clock() < change.deadline_s:  # else stopped for long: nobody reckons with it any more
+        elif self._clock() < change.deadline_s:  # else stopped for long: nobody expects it any more
             self._make(change)
 
     def _make(self, change: FollowChange) -> None:
-        """Make a change that is noted; an edit that it overtakes is noted with it, for whoever takes it back."""
+        """Make a change that is noted; an edit that it overtakes is noted with it, for when it is taken back."""
         try:
             stood = self._scheduler.change(change.job_id, change.attribute, change.after)
         except SlurmRefused as refusal:

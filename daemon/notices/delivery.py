@@ -134,7 +134,7 @@ class Delivery:
     # Programs.
 
     def _alert(self, ledger: Mapping[Key, Notice], opted_out: set[str], now_s: float, book: Book) -> None:
-        """Post every alert that holds again, as Alertmanager wants it; who opted out is in none."""
+        """Post every alert that holds again, as Alertmanager wants it; users who opted out are in none."""
         settings = self._settings.alertmanager
         held = [notice for notice in ledger.values()
                 if notice.channel == "alertmanager" and notice.state in ("waiting", "sent")

@@ -65,7 +65,7 @@ class Notifier:
         return found
 
     def look(self, known: Known) -> None:
-        """Do one round; StoreError or OSError while the ledger or who opted out cannot be read: then nobody is told."""
+        """Do one round; StoreError or OSError while the ledger or the opt-outs cannot be read: then nobody is told."""
         now_s = self._clock()
         if self._ledger is None:
             read = self._history.notices(now_s - REMEMBERED_S)
@@ -105,7 +105,7 @@ class Notifier:
 
     def _renewed(self, ledger: dict[Key, Notice], findings: Iterable[Finding], figures: dict[int, dict[str, object]]) \
             -> list[Notice]:
-        """Return notices that wait with the words of now: what is sent must be true when it is read."""
+        """Return waiting notices with their present words: what is sent must be true when it is read."""
         waiting: dict[tuple[str, Run], list[Notice]] = {}
         for notice in ledger.values():
             if notice.state == "waiting":
@@ -132,7 +132,7 @@ class Notifier:
             log.error("notices cannot be written down now; they are kept", extra={"error": str(error)})
 
     def _opted_out(self) -> set[str]:
-        """Return who wants to hear nothing; StoreError or OSError when that cannot be known now."""
+        """Return the users who opted out; StoreError or OSError when that cannot be known now."""
         names = set(self._history.opted_out())
         file = self._settings.opt_out_file
         if file is not None:

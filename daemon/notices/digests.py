@@ -19,7 +19,7 @@ RULE = "digest"
 
 
 def due(settings: Sections, ledger: Mapping[Key, Notice], now_s: float) -> Iterator[tuple[Notice, tuple[str, ...]]]:
-    """Yield the digests that are to be sent now, and to whom; one that is over a day late is left out."""
+    """Yield the digests that are to be sent now, with recipients; one that is over a day late is left out."""
     wanted = settings.notices.digest
     moment_s = digest_due(now_s, wanted, settings.notices.zone)
     if not wanted.enabled or now_s - moment_s > DAY_S:

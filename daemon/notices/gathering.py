@@ -15,7 +15,7 @@ from ..pricing import Costing
 from ..waste import Assessment
 
 STALE_S = 120.0
-"""An assessment that is older says nothing of now."""
+"""An assessment that is older says nothing of the present."""
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ def _next(finding: Finding, channel: str, ledger: Ledger, settings: NoticesSetti
     if first.state not in TOLD:
         return None
     since_s = now_s - (first.sent_s or first.found_s)
-    # Those who were never told are not told a second time, and administrators hear in any case.
+    # A user who was never told is not told a second time, and administrators are told in any case.
     heard = first.state in ("sent", "dry_run")
     for stage, after_s in (("second", settings.escalation.second_after), ("admins", settings.escalation.admins_after)):
         due = after_s is not None and since_s >= after_s and (heard or stage == "admins")

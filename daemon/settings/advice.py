@@ -1,4 +1,4 @@
-"""Who advises, and what the energy of that advice is compared with."""
+"""Which policies advise, and what the energy of that advice is compared with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class AdviceSettings(StrictSettings):
 
     policy: ServingPolicy | None = None
     """Active until another one has earned it, and where an agent abstains: order+placement+backfill. Without one it
-    is the site's own order, ``counterfactual.incumbent``: whoever advises otherwise has shown to be better."""
+    is the site's own order, ``counterfactual.incumbent``: a policy that advises otherwise has shown to be better."""
     objective: str = "wait"
     """What the policy is after, as a label of every recommendation."""
     shadow: tuple[ServingPolicy, ...] = ("fifo+first-fit",)
@@ -27,7 +27,7 @@ class AdviceSettings(StrictSettings):
     """A node is worth powering down when no known job needs it for at least so long; a boot costs minutes and watts."""
     applications: dict[str, ApplicationName] = {"*bert*": "bert", "*yolo*": "yolov3", "*resnet*": "imagenet",
                                                 "*deepspeech*": "deepspeech2"}
-    """Whose measured speeds a job follows, by pattern of its name: ImageNet is ResNet-50."""
+    """The application whose measured speeds a job follows, by pattern of its name: ImageNet is ResNet-50."""
 
 
 class CounterfactualSettings(StrictSettings):

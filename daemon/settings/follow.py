@@ -1,4 +1,4 @@
-"""What ``idlewatt follow`` may do, where, for whom and how often; nothing until a site says so."""
+"""What ``idlewatt follow`` may do, where, for which users and how often; nothing until a site says so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Positive = Annotated[Duration, Field(gt=0)]
 
 
 class DaemonSettings(StrictSettings):
-    """Whose advice is followed."""
+    """The daemon whose advice is followed."""
 
     url: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] = "http://127.0.0.1:9723"
     ca_file: Path | None = None
@@ -63,7 +63,7 @@ class FollowSettings(StrictSettings):
     """While there is such a file, every pin is taken back and none is made."""
     allow: AllowSettings
     policy: str = ""
-    """Follow only this policy, or kind of agent; whoever is active where it is left out."""
+    """Follow only this policy, or kind of agent; the active one where it is left out."""
     despite: tuple[Annotated[str, named("degradation")], ...] = ()
     """Causes of the degraded state with which advice is followed all the same, such as ``unmeasured``."""
     every: Annotated[Duration, Field(ge=0.1, le=60)] = 5.0

@@ -1,4 +1,4 @@
-"""Whom to tell what, when and how; nobody is told anything until a site says so."""
+"""Which users are told what, when and how; nobody is told anything until a site says so."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Header = Annotated[str, AfterValidator(_header)]
 
 
 class ExclusionSettings(StrictSettings):
-    """Who is never told, by patterns such as ``svc-*``."""
+    """Jobs of which nobody is told, by patterns such as ``svc-*``."""
 
     users: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()

@@ -41,7 +41,7 @@ class PrioritySettings:
     half_life_s: float = 7 * 86400.0
     """0 for usage that never decays."""
     calc_period_s: float = 300.0
-    """How often usage is booked and priorities are reckoned anew."""
+    """How often usage is booked and priorities are computed again."""
     favor_small: bool = False
     flags: frozenset[str] = frozenset()
     """Upper case, as ``NO_FAIR_TREE``, ``SMALL_RELATIVE_TO_TIME``, ``MAX_TRES``."""

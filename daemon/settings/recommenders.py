@@ -23,7 +23,7 @@ class RecommenderSettings(StrictSettings):
 
 
 class MovesSettings(RecommenderSettings):
-    """How much may be moved for one job, and for whom it is worth it."""
+    """How much may be moved for one job, and for which jobs it is worth it."""
 
     moves: Annotated[int, Field(ge=1, le=4)] = 3
     """Running jobs that are moved for one that waits, at most."""
@@ -62,7 +62,7 @@ class AllocationSettings(RecommenderSettings):
     starved: Annotated[float, Field(gt=0, le=1)] = 0.8
     """Share of its CPUs in use from which a job counts as at its limit."""
     models: dict[str, WorkloadName] = {}
-    """By pattern of job names, the model or task whose sensitivity is assumed until it is measured."""
+    """The model or task whose sensitivity is assumed until it is measured, by pattern of job names."""
 
 
 class MeasuredRunSettings(StrictSettings):
@@ -147,7 +147,7 @@ class PowerDownSettings(RecommenderSettings):
 
 
 class ReclaimSettings(RecommenderSettings):
-    """Who is listed."""
+    """Which jobs are listed."""
 
     window: Duration = 1800.0
     """How long GPUs of a job must have done nothing, without a break."""

@@ -50,7 +50,7 @@ class Sections(StrictSettings):
         return distinct(flavours)
 
     def advising(self, leader: str | None) -> str:
-        """Return the heuristic that advises where no agent does; ``leader`` is who has earned it, if anybody has."""
+        """Return the heuristic that advises where no agent does; ``leader`` is the one that has earned it, if any."""
         if leader is not None and "@" not in leader:
             return leader
         return self.advice.policy or self.live_incumbent
@@ -62,7 +62,7 @@ class Sections(StrictSettings):
 
     @property
     def live_incumbent(self) -> str:
-        """Return what stands for the scheduler itself in advice and forecasts of now."""
+        """Return what stands for the scheduler itself in live advice and forecasts."""
         return LIVE.get(self.incumbent, self.incumbent)
 
     @property

@@ -31,7 +31,7 @@ class RetentionSettings(StrictSettings):
     uses: Duration = 400 * 86400.0
     """What runs used of their CPUs and memory, for recommendations on allocation."""
     notices: Duration = 400 * 86400.0
-    """What was said to whom."""
+    """Notices and their recipients."""
 
 
 class StorageSettings(StrictSettings):

@@ -30,7 +30,7 @@ class ObjectiveSettings(StrictSettings):
     """At the wall, of all nodes."""
     energy_wasted: Weight = 0.0
     longest_wait: Duration = 7 * 86400.0
-    """No weight: whoever has waited for longer goes before all younger ones, whatever an agent makes of them."""
+    """No weight: a job that has waited for longer goes before all younger jobs, whatever order an agent gives."""
 
     @model_validator(mode="after")
     def _something(self) -> Self:

@@ -41,7 +41,7 @@ TimeOfDay = Annotated[time, BeforeValidator(_time_of_day)]
 
 
 def named(what: str) -> AfterValidator:
-    """Return a validator that asks whoever validates whether a name is known; settings made in code are not asked."""
+    """Return a validator that asks the validation context whether a name is known; settings made in code have none."""
     def known(name: str, info: ValidationInfo) -> str:
         checks: Checks | None = info.context
         if checks is not None:
