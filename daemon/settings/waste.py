@@ -86,7 +86,7 @@ class WasteSettings(StrictSettings):
     """How long a GPU must work that nobody holds before it counts as used outside the scheduler; longer than a job
     takes to appear in the scheduler's answer, or to leave its GPU."""
     scheduler_max_age: Duration = 600.0
-    """Age up to which the scheduler's answer is believed; later nobody knows who holds what: all is unmeasured."""
+    """Age up to which the scheduler's answer is believed; later the holders are unknown: all is unmeasured."""
     driver_reserve_bytes: Annotated[int, Field(ge=0)] = 64 * 2**20
     """Memory in use on a GPU without any context; drivers before 510 count a few hundred MiB of their own."""
     context_extra_watts: Watts = 40.0

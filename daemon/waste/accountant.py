@@ -96,7 +96,7 @@ class NodesAssessment:
             self.watts[name, share.partition] = own if row is None else list(map(add, row, own))
 
     def _cpus(self, name: str) -> list[tuple[Job, int]]:
-        """Return who holds CPUs of a server without GPUs."""
+        """Return the jobs that hold CPUs of a server without GPUs."""
         if self._cpu_jobs is None:
             self._cpu_jobs = {}
             for job in self._jobs:

@@ -21,7 +21,7 @@ COLUMN = {power_class: column for column, power_class in enumerate(CLASSES)}
 
 @dataclass(frozen=True, slots=True)
 class GpuVerdict:
-    """One GPU in one cycle: who holds it, what it does, where its watts go."""
+    """One GPU in one cycle: which job holds it, what it does, where its watts go."""
 
     node: str
     index: int
@@ -187,7 +187,7 @@ class Assessment:
 
     @property
     def unmeasured_hosts(self) -> dict[str, int]:
-        """Return by partition the empty nodes with GPUs whose draw beside these nobody knows."""
+        """Return by partition the empty nodes with GPUs whose draw beside these is not known."""
         counts = Counter(node.partition for node in self.nodes
                          if node.host_class is PowerClass.NODE_OVERHEAD_EMPTY and not node.host_known
                          and any(node.gpus.values()))
@@ -195,7 +195,7 @@ class Assessment:
 
     @property
     def unmeasured_busy_hosts(self) -> dict[str, int]:
-        """Return by partition the busy nodes with unused GPUs whose draw beside their GPUs nobody knows."""
+        """Return by partition the busy nodes with unused GPUs whose draw beside their GPUs is not known."""
         counts = Counter(node.partition for node in self.nodes
                          if node.host_class is PowerClass.HOST_ACTIVE and node.unused_watts is None)
         return {partition: counts[partition] for partition in self.gpus}

@@ -97,7 +97,7 @@ class RunWindow:
         self._watts = np.concatenate([self._watts, np.zeros(len(runs) - len(self._watts))])
 
     def _keep_last(self) -> None:
-        """Remember what was said last of each row: who it was, and which GPUs were not used."""
+        """Remember what was said last of each row: which run it was, and which GPUs were not used."""
         self._last.update(zip(self._found.tolist(), self._latest, strict=True))
 
     def _grow(self, rows: int) -> None:

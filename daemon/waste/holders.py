@@ -1,4 +1,4 @@
-"""Who holds which GPU, and whose watts they are: of every node, what each run takes of its GPUs and of its host.
+"""Which job holds which GPU and draws its watts: of every node, what each run takes of its GPUs and of its host.
 
 The scheduler's allocations are laid over the GPUs of telemetry, as an outer join. The scheduler is the truth: an
 allocation without a process is the most expensive waste, and a process without an allocation is none of ours.
@@ -36,18 +36,18 @@ class GpuSlot:
 
 @dataclass(frozen=True, slots=True)
 class GpuHolder:
-    """Who holds a GPU; no job where the scheduler says 'allocated' and names nobody."""
+    """The jobs that hold a GPU; none where the scheduler says 'allocated' and names nobody."""
 
     job: Job | None
     guessed: bool = False
     others: tuple[Job, ...] = ()
-    """Who holds the same GPU beside it: an instance of it, or a share."""
+    """Jobs that hold the same GPU beside it: an instance of it, or a share."""
     shares: tuple[float | None, ...] = ()
     """What each of them holds of the GPU, 0..1, None for what nobody tells; () where it is handed out whole."""
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """Return everybody who holds it by name."""
+        """Return all named jobs that hold it."""
         return () if self.job is None else (self.job, *self.others)
 
 
@@ -208,9 +208,9 @@ def parts(jobs: Sequence[Job], instances: Sequence[GpuInstance], watts: float | 
     instances that nobody holds is nobody's. Slices without an instance have no part, so that all instances make the
     GPU.
 
-    Of shards, MPS, time slicing and fractions nobody tells who drew what. Where the scheduler records how much of the
-    GPU each job holds, idle draw is divided by that, what nobody holds of it is nobody's, and the jobs have the rest in
-    that proportion. Where it does not, or a job is named on no instance, the jobs have equal parts of all.
+    For shards, MPS, time slicing and fractions the draw of each job is not measured. Where the scheduler records how
+    much of the GPU each job holds, idle draw is divided by that, what nobody holds of it is nobody's, and the jobs have
+    the rest in that proportion. Where it does not, or a job is named on no instance, the jobs have equal parts of all.
 
     ``shares`` is what the scheduler records of each job: of the GPU, 0..1.
     """
@@ -284,7 +284,7 @@ class NodeShares:
         self._jobs: dict[tuple[str, float], Share] = {}
         self._nobody: dict[str, Share] = {}
         self._anonymous = 0
-        """GPUs that somebody holds whom nobody names."""
+        """GPUs that are held by a job which the scheduler does not name."""
 
     @property
     def all(self) -> list[Share]:
@@ -293,7 +293,7 @@ class NodeShares:
 
     def add_gpus(self, verdicts: Sequence[GpuVerdict], taken: Mapping[int, GpuHolder],
                  places: Sequence[GpuSlot]) -> None:
-        """Add the watts of GPUs to who holds them; ``taken`` are their holders by position."""
+        """Add the watts of GPUs to the jobs that hold them; ``taken`` are their holders by position."""
         last: Share | None = None
         for position, verdict in enumerate(verdicts):
             holder = taken.get(position)
@@ -309,7 +309,7 @@ class NodeShares:
                 _take(last, verdict, places[position].gpu, 1.0)
 
     def _add_shared(self, holder: GpuHolder, verdict: GpuVerdict, gpu: WatchedGpu | None) -> None:
-        """Divide a GPU among those who hold it, and give nobody what is left."""
+        """Divide a GPU among the jobs that hold it; what is left is nobody's."""
         told = () if gpu is None else gpu.reading.instances
         floor = verdict.floor.watts if verdict.floor is not None else None
         found = parts(holder.jobs, told, verdict.watts, floor, holder.shares)
@@ -347,7 +347,7 @@ class NodeShares:
 
 
 def _take(share: Share, verdict: GpuVerdict, gpu: WatchedGpu | None, watts: float, part: float = 1.0) -> None:
-    """Add a part of a GPU's watts, and of its time, to who holds it."""
+    """Add a part of a GPU's watts, and of its time, to the share of the job that holds it."""
     values = share.values
     _add_watts(values, verdict, watts)
     values[GPUS] += part

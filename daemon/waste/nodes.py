@@ -143,7 +143,7 @@ class NodeJudge:
     unavailable: bool
     longest_s: float
     asked_s: float
-    """When the scheduler gave the answer that says who holds what."""
+    """When the scheduler gave the answer that says which job holds what."""
     doubtful: bool
     """A job may be on another GPU of the node than the one that was guessed for it."""
 

@@ -22,7 +22,7 @@ class SampleStreak:
     """How long, in observed seconds, the last samples of one GPU agree.
 
     A gap in the samples neither resets nor counts: only time that was really observed fills the window. Another holder
-    starts it anew.
+    restarts it.
     """
 
     __slots__ = ("_holder", "_time_s", "hung_s", "quiet_s", "since_s", "worked")

@@ -37,7 +37,7 @@ Rows = npt.NDArray[np.void]
 
 @dataclass(slots=True)
 class RecordedRun:
-    """One run of a job: who, where, how much, from when to when."""
+    """One run of a job: its partition, its GPUs, and its times."""
 
     partition: str
     gpus: int
@@ -72,7 +72,7 @@ class UtilizationWindow:
         self._answered_s: float | None = None
 
     def observe(self, snapshot: SchedulerSnapshot, now_s: float) -> dict[str, Utilization]:
-        """Take in a snapshot and return U by partition; reckoned anew once a minute."""
+        """Take in a snapshot and return U by partition; computed again once a minute."""
         self._note_runs(snapshot.jobs, now_s)
         nodes = _available(snapshot.nodes)
         partitions = {partition.name for partition in snapshot.partitions} | nodes.keys()

@@ -47,7 +47,7 @@ class Filter:
     """Instead of ``values`` where a row must first be joined with another list."""
 
     def values_of(self, view: View) -> Values:
-        """Return the function that reads a row's values, as of now."""
+        """Return the function that reads a row's current values."""
         return self.joined(view) if self.joined else self.values
 
 

@@ -48,7 +48,7 @@ ERROR_TYPES = {400: "bad_data", 401: "unauthorized", 403: "forbidden", 404: "not
                429: "unavailable", 503: "unavailable"}
 
 ASKS = "idlewatt.user"
-"""Where a request says whom the gate has let in; no header can set it."""
+"""Where a request says which user the gate has let in; no header can set it."""
 OPEN = frozenset(("/-/healthy", "/health", "/healthz", "/-/ready"))
 """Paths that say nothing of anybody."""
 
@@ -102,7 +102,7 @@ class WebApp:
             return
         try:
             publish.prepare(self._registry)
-        except Exception:  # noqa: BLE001 - whoever scrapes is told; whoever prepares goes on
+        except Exception:  # noqa: BLE001 - the scraper is told; the thread that prepares goes on
             log.exception("the metrics page cannot be prepared")
 
     def _answer(self, request: Request) -> Response:
@@ -157,7 +157,7 @@ class WebApp:
         return response
 
     def _seen_by(self, request: Request) -> View:
-        """Return the daemon as whoever asks may see it: all of it, or a user's own part."""
+        """Return the daemon as the requesting user may see it: all of it, or a user's own part."""
         roles = self._gate.current().idlewatt
         user = str(request.environ.get(ASKS, ""))
         return self._view if roles is None or user in roles.admins else OwnView(self._view, user)

@@ -92,7 +92,7 @@ class HttpConnection:
     def request(self) -> bytes | None:
         """Take the next whole header, with its body, out of what was received; None while it is not whole.
 
-        A header that is too long is taken as it is: whoever parses it says so to the client.
+        A header that is too long is taken as it is: its parser says so to the client.
         """
         if not self.shaken or self.unsent or not self.request_is_whole:
             return None
@@ -163,8 +163,8 @@ class HttpConnection:
 class Connections:
     """Accepts clients on one socket, hands over their requests and sends them their answers.
 
-    ``work`` gets a client and its header, and returns at once. Whoever has the answer sets ``unsent`` and ``keep`` and
-    calls ``hand_back``; without an answer the client is hung up on.
+    ``work`` gets a client and its header, and returns at once. The worker that has the answer sets ``unsent`` and
+    ``keep`` and calls ``hand_back``; without an answer the client is hung up on.
     """
 
     def __init__(self, listening: socket.socket, work: Callable[[HttpConnection, bytes], None], *,
@@ -323,12 +323,12 @@ class Connections:
                 self._go_on(client)
             else:
                 self._close(client)
-        self._at_work = +self._at_work  # without those who have nothing left
+        self._at_work = +self._at_work  # without addresses that have nothing left
         self._give_work()
         self._bound_unsent()
 
     def _bound_unsent(self) -> None:
-        """Let go of those who have waited longest with an answer; the newest answer stays, however large."""
+        """Close clients that have waited longest with an answer unsent; the newest answer stays, however large."""
         unsent = [client for client in self._waiting if client.unsent]
         excess = sum(len(client.unsent) for client in unsent) - MOST_UNSENT
         for client in unsent[:-1]:
@@ -338,7 +338,7 @@ class Connections:
             self._close(client)
 
     def _bound_received(self) -> None:
-        """Let go of those who have waited longest with half a body; the newest stays, however large."""
+        """Close clients that have waited longest with half a body; the newest stays, however large."""
         halves = [client for client in self._waiting if client.due]
         excess = sum(client.due for client in halves) - MOST_RECEIVED
         for client in halves[:-1]:

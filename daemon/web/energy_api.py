@@ -1,4 +1,4 @@
-"""The API of recorded energy: who took what since when. The command line shows these rows, the pages the same ones."""
+"""The API of recorded energy by job, user and node. The command line and the pages show these same rows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CHOICES: Mapping[str, Sequence[str]] = {"state": tuple(JobState), "sort": ORDERS
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A node: as it is now, what it took, and who runs on it."""
+    """A node: as it is now, what it took, and which jobs run on it."""
 
     name: str
     now: NodeRow | None

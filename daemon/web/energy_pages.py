@@ -218,7 +218,7 @@ def _days(days: Sequence[EnergyRow]) -> Chart | None:
 
 
 def node_page(view: View, arguments: Arguments, name: str, root: str) -> str:
-    """Return a node as it is now, what it took, and who runs on it."""
+    """Return a node as it is now, what it took, and which jobs run on it."""
     since = arguments.get("since", DEFAULT_SINCE)
     report = node_report(view, view.book(), name, wanted(MultiDict({"since": since}), view.now()))
     if report is None:

@@ -1,4 +1,4 @@
-"""Who may come in: the web configuration as it is on disk now, passwords, rate, certificates."""
+"""Which users may come in: the web configuration as it is on disk now, passwords, rate, certificates."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...exporters.kubernetes.extender import PodQuestion
 
 PERSONAL = frozenset(("user", "account", "job_id", "for_job_id"))
-"""Labels of series that say whose something is."""
+"""Labels of series that name a user, an account or a job."""
 
 
 class OwnBook(EnergyBook):
@@ -89,12 +89,12 @@ class OwnView(View):
                 for row in self._view.waste()]
 
     def nodes(self) -> Sequence[NodeRow]:
-        """Return every node, without whom it is kept for."""
+        """Return every node, without the name of another user it is kept for."""
         return [row if row.node.owner in ("", self._user) else replace(row, node=replace(row.node, owner=""))
                 for row in self._view.nodes()]
 
     def racks(self) -> Sequence[EnclosureVerdict]:
-        """Return the racks: whose jobs are in them nobody can tell from these."""
+        """Return the racks: they do not tell whose jobs are in them."""
         return self._view.racks()
 
     def jobs(self) -> Sequence[Job]:
@@ -102,11 +102,11 @@ class OwnView(View):
         return [job for job in self._view.jobs() if job.user == self._user]
 
     def book(self) -> EnergyBook:
-        """Return whom to ask what the user's jobs took."""
+        """Return the book of what the user's jobs took."""
         return OwnBook(self._view.book(), self._user)
 
     def outlook(self, job_id: str, within_s: float | None = None) -> WaitOutlook | None:
-        """Return when a job of the user starts; who stands before it is told without a name."""
+        """Return when a job of the user starts; other users' jobs before it are told without an id."""
         found = self._view.outlook(job_id, within_s)
         own = self._keys()
         if found is None or (found.job_id, found.submit_s) not in own:

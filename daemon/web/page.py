@@ -238,7 +238,7 @@ def render(view: View, telemetry_path: str) -> str:
 
 
 def _wasters(view: View, rows: Sequence[WasteRow]) -> tuple[Sequence[HolderRow], int]:
-    """Return who wastes now with what it has cost so far; without the latter while the history cannot be read."""
+    """Return jobs that waste now with their cost so far; without cost while the history cannot be read."""
     try:
         return view.book().wasters(rows, view.jobs(), MOST_WASTERS)
     except StoreError:

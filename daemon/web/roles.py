@@ -1,4 +1,4 @@
-"""Who asks, and what that user may see: a name by password, or by the header of a proxy that is trusted."""
+"""Which user asks, and what that user may see: a name by password, or by the header of a proxy that is trusted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Roles(StrictSettings):
     admins: tuple[str, ...] = ()
     """Users who see all; every other user sees only own jobs."""
     user_header: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]*$")] | None = None
-    """In which a proxy says who asks."""
+    """The header in which a proxy names the user."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks from which that header is believed."""
 
@@ -40,5 +40,5 @@ class Roles(StrictSettings):
         return any((mapped or address) in ipaddress.ip_network(network) for network in self.trusted_proxies)
 
     def named(self, peer: str | None, header: str | None) -> str:
-        """Return the user whom a trusted proxy names; '' where there is none."""
+        """Return the user that a trusted proxy names; '' where there is none."""
         return header if header and self.trusts(peer) and USER.fullmatch(header) else ""

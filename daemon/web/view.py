@@ -161,7 +161,7 @@ class Status:
     snapshot_s: float | None = None
     """When the scheduler was last read, the oldest of several; None before the first time."""
     database: str = ""
-    """A digest of what the daemon records into: the same for the same database, whoever asks."""
+    """A digest of what the daemon records into: the same for the same database, whichever user asks."""
 
 
 class ReloadError(Exception):
@@ -196,7 +196,7 @@ class View(Protocol):
         """Return pending, running and lately finished jobs."""
 
     def book(self) -> EnergyBook:
-        """Return whom to ask what jobs, users and nodes took; unlike all else here, it reads the history."""
+        """Return the book of what jobs, users and nodes took; unlike all else here, it reads the history."""
 
     def outlook(self, job_id: str, within_s: float | None = None) -> WaitOutlook | None:
         """Return when a waiting job starts and what would start sooner; None when it does not wait, or nobody knows.
@@ -212,7 +212,7 @@ class View(Protocol):
         """Return the decisions on trained agents, the newest first."""
 
     def notices(self, since_s: float, user: str = "") -> Sequence[Notice]:
-        """Return what was said to whom since a moment, the newest first; it reads the history."""
+        """Return the notices since a moment, the newest first; it reads the history."""
 
     def flavours(self, since_s: float) -> Sequence[FlavourRow]:
         """Return the flavours, with how many jobs asked for each since a moment; it reads the history."""

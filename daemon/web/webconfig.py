@@ -161,7 +161,7 @@ class WebConfig(StrictSettings):
     basic_auth_users: dict[str, str] = {}
     rate_limit: RateLimit = RateLimit()
     idlewatt: Roles | None = None
-    """Our own: who sees what. Without it everybody who comes in sees all."""
+    """Our own: which users see what. Without it every user that is let in sees all."""
 
     @model_validator(mode="after")
     def _somebody_can_be_named(self) -> WebConfig:
