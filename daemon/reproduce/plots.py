@@ -133,7 +133,7 @@ def bars(title: str, x_label: str, unit: str, groups: Mapping[str, Mapping[str, 
 @mpl.rc_context(_STYLE)
 def schedule(title: str, x_label: str, rows: Mapping[str, tuple[float, float]],
              held: Iterable[tuple[str, Floats, Floats]], hues: Sequence[str]) -> Plot:
-    """Draw who holds what: ``held`` has (name, [start, end], [first row, row after the last]), ``rows`` name spans."""
+    """Draw what each holds: ``held`` has (name, [start, end], [first row, row after the last]), ``rows`` name spans."""
     plot = _plot(title, ROW * max(end for _, end in rows.values()) / 2 + 1.0)
     for name, (start, end), (first, after) in held:
         hue = HUES[hues.index(name)]

@@ -34,7 +34,7 @@ def resumable() -> Iterator[None]:
 
 @contextlib.contextmanager
 def processes(count: int) -> Iterator[Executor]:
-    """Give work to so many processes, for threads would wait for one another's Python; who leaves early ends them."""
+    """Give work to so many processes, for threads would wait for one another's Python; an early exit ends them."""
     others = set(multiprocessing.active_children())
     # A process that was forked after torch started its threads would hang; the parent alone hears Ctrl-C.
     pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), signal.signal,

@@ -30,7 +30,7 @@ from ..value.deciding import Decider, Deciders
 from ..value.sites import TRACES
 
 LOOK_S = 900.0
-"""So often it is asked whether it has a doubt; who decides then decides until somebody waits at a later look."""
+"""How often the agent is asked for a doubt; the policy that decides then decides until a job waits at a later look."""
 WINDOW, LEARNED, LOADS, SELECT = 800, 2 / 3, (0.7, 1.2), 10
 """Jobs of a part of a trace to learn from, all of the first part of it, at any of these loads; how many choose."""
 MOST_JOBS = 4000
@@ -100,7 +100,7 @@ def tried(agent: Scorer, home: str, site: str, window: TraceWindow) -> Served:
 
 
 def doubting(agent: Scorer, window: TraceWindow) -> tuple[engine.Run, int, Mapping[str, int]]:
-    """Replay a site under a scorer whose doubts are heeded; return also rounds, and those of each doubt."""
+    """Replay a site under a scorer that yields to the incumbent in doubt; also return rounds in all and by doubt."""
     work, found = window.workload, Counter[str]()
     own, other = (Decider(policy, work.limit, work.prediction) for policy in (named(INCUMBENT), agent))
     now = own

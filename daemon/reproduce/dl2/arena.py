@@ -1,4 +1,4 @@
-"""DL2's simulator: slots of 20 minutes; at each, all tasks of all jobs are placed anew, one by one.
+"""DL2's simulator: slots of 20 minutes; at each, all tasks of all jobs are placed again, one by one.
 
 Rewritten from what the public trees do (pengyanghua/DL2 and yxd886/scheduler, which have no licence): the figures of
 the ten validation traces come out only with the earlier tree's demands and its map from length to model.

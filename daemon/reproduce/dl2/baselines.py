@@ -68,7 +68,7 @@ def time_left(cluster: ArenaCluster, jobs: ArrivedJobs) -> Floats:
 
 @dataclass(frozen=True)
 class TetrisAsCoded:
-    """Node after node to whom it suits best, and has most left: the authors' Tetris."""
+    """Node after node to the job that it suits best, and that has most left: the authors' Tetris."""
 
     def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Serve node by node."""
@@ -78,7 +78,7 @@ class TetrisAsCoded:
 
 @dataclass(frozen=True)
 class Tetris:
-    """Node after node to whom suits what is free there, and has least work left: Tetris as published (SIGCOMM'14)."""
+    """Node after node to the job that fits what is free, and has least work left: Tetris as published (SIGCOMM'14)."""
 
     def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Serve node by node; the work left is what a bundle takes, times how long one alone would take."""

@@ -150,7 +150,7 @@ def _aware(jobs: ArrivedJobs, desk: DecisionScratch, draws: Floats) -> int:
     """Return the action that job-aware exploration would rather see (§4.3), -1 when nothing is amiss.
 
     A job that has only one of the two roles gets the other; so does one that has ten times as many, or rather (as the
-    code has it) 3 to 7 times; and whoever has a third to a fifth of the tasks of the richest gets more.
+    code has it) 3 to 7 times; and a job that has a third to a fifth of the tasks of the richest gets more.
     """
     ratio, poorest, least, most = 3 + int(5 * draws[2]), -1, 1 << 60, 0
     for row in range(desk.seen.size):

@@ -1,4 +1,4 @@
-"""The hot path of the arena: what jobs may be given, and who is given the next task by each rule."""
+"""The hot path of the arena: what jobs may be given, and which job gets the next task by each rule."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _saved(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int) -> flo
 
 @compiled
 def optimus(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, closed: Masks, among_all: bool) -> None:
-    """Give the next task to whom it saves most; as coded, a job whose better task is at its maximum gets no more."""
+    """Give the next task to the job it saves most; as coded, one whose better task is at its maximum gets no more."""
     while True:
         best, most, what = -1, 0.0, 0
         for job in range(jobs.model.size):
@@ -223,7 +223,7 @@ def _relative(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int) -> 
 
 @compiled
 def max_relative_gain(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, closed: Masks) -> None:
-    """Give the next task to whom it helps most, relatively; ``closed`` [job, what] is scratch."""
+    """Give the next task to the job it helps most, relatively; ``closed`` [job, what] is scratch."""
     while True:
         best, most, what = -1, 0.0, 0
         for job in range(jobs.model.size):

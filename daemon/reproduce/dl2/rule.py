@@ -57,10 +57,10 @@ class LookAhead:
 
 @compiled_apart
 def by_score(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, favour: Floats, scores: Floats) -> int:
-    """Give the next task to whom the rule rates highest, while anything can be given; return the decisions.
+    """Give the next task to the job that the rule rates highest, while any can be given; return the decisions.
 
     ``favour`` [job, what] is added to scores where they are compared. Only the job that was given something
-    is rated anew. ``scores`` [job, what] is scratch.
+    is rated again. ``scores`` [job, what] is scratch.
     """
     for job in range(jobs.model.size):
         scores[job, 0] = scores[job, 1] = scores[job, 2] = 0.0
@@ -113,7 +113,7 @@ def _anew(cluster: ArenaCluster, jobs: ArrivedJobs, remaining: Floats, later: fl
 def _played(cluster: ArenaCluster, jobs: ArrivedJobs, scores: Floats) -> tuple[float, int]:
     """Return the slots that jobs take from now on, summed, and the decisions.
 
-    Who is not done at the horizon is taken to be at his best from there on.
+    A job that is not done at the horizon is taken to run at its best speed from there on.
     """
     total, decisions = 0.0, 0
     for _ in range(HORIZON):

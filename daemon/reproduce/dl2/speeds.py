@@ -2,7 +2,7 @@
 
 The authors measured it on their testbed and publish the table without a licence, so the table is not here: our own fit
 of it is, a quadratic in the logarithms of ``p`` and ``w`` for each model, robust (soft L1) against the few runs that
-failed or are 7 times off (seq2seq on 5 and on 10 servers). Whoever has the file can replay with it: ``measured``.
+failed or are 7 times off (seq2seq on 5 and on 10 servers). A user who has the file can replay with it: ``measured``.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class ActorCritic:
         yield "value", self.value, self.optimizers[1]
 
     def _advantage(self, told: DecisionTensors, important: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what actions were worth beyond what was expected, and the loss of who expected it."""
+        """Return what actions were worth beyond what was expected, and the loss of the value network."""
         if not self._options.critic:
             self.average = 0.99 * self.average + 0.01 * float(told.reward.mean())
             return told.reward - self.average, torch.zeros(())
@@ -248,7 +248,7 @@ class SlotTraining:
         self._warmed = False
 
     def run(self) -> Iterator[Dl2TrainingProgress]:
-        """Yield after the warm-up, then whenever the policy is judged; whoever stops asking keeps the best so far."""
+        """Yield after the warm-up, then whenever the policy is judged; a caller that stops keeps the best so far."""
         began = time.monotonic() - self.spent_s
         if not self._warmed:
             if self.config.options.warm_up:

@@ -130,7 +130,7 @@ def _apart(decision: PlacementDecision) -> Mapping[int, float]:
 
 
 def simple_policies(results: Results, exact: Exact) -> Section:
-    """Return who is worth what, by enumeration."""
+    """Return what each policy is worth, by enumeration."""
     rows = [(name, "0.62" if name.startswith("Naive") else "–", *_cells(told)) for name, told in exact.items()]
     for agent in ("literal", "improved"):
         for partition in PARTITIONS:

@@ -16,7 +16,7 @@ SIZES = "smlf"
 
 
 def schedule(title: str, outcome: EpisodeOutcome, partition: GpuPartition) -> Plot:
-    """Draw who ran where and when (Fig. 3, on its side): a row per GPU, a bar per job and server."""
+    """Draw which job ran where and when (Fig. 3, on its side): a row per GPU, a bar per job and server."""
     gpus = partition.server[0]
     held = [(run.flavor.name, np.array([run.start_s, run.end_s]) / DAY_S,
              np.array([0.0, count]) + server * gpus + first)

@@ -113,7 +113,7 @@ def ends(node: EpisodeMoment, policy: Policy, chance: float = 1.0) -> Iterable[t
 
 
 def optimum(nodes: Sequence[EpisodeMoment]) -> float:
-    """Return the best possible sum of utilisation for whoever cannot tell these episodes apart until they differ.
+    """Return the best possible sum of utilisation for a policy that cannot tell these episodes apart until they differ.
 
     All sequences together give the optimum without foresight, each alone the oracle's.
     """

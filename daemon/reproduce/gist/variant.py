@@ -1,4 +1,4 @@
-"""The report on another table of flavours: who is worth what there; the paper says nothing of it to compare with."""
+"""The report on another table of flavours: what each policy is worth there; the paper gives no figures for it."""
 
 from __future__ import annotations
 

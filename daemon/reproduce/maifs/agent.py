@@ -1,4 +1,4 @@
-"""The agent in the arena: whom a round serves, then joint decisions of the nodes, on four tasks or on a large one.
+"""The agent in the arena: the jobs that a round serves, joint decisions of the nodes, on four tasks or on a large one.
 
 It is the evolution strategy's; the agent of a site, on the engine, is ``daemon/agents/maifs/``.
 """
@@ -48,7 +48,7 @@ class ArenaMaifs:
         return network.unpacked(self.flat)
 
     def decide(self, round: Round) -> None:
-        """Choose whom this round serves, place them, divide the nodes."""
+        """Choose the jobs that this round serves, place them, divide the nodes."""
         site, jobs, nodes = round.site, round.jobs, round.nodes
         order = round.live[np.argsort(network.keys(self.weights, round), kind="stable")]
         queue = np.empty((1 + site.size) * len(jobs.gpus), np.int64)  # each can move as many as a node has GPUs
@@ -63,7 +63,7 @@ class ArenaMaifs:
         kernel.paces(site, jobs, nodes, round.live)
 
     def _place(self, round: Round, queue: Longs, count: int) -> None:
-        """Let the nodes decide on the queue; who has no room waits."""
+        """Let the nodes decide on the queue; a job without room waits."""
         site, jobs, nodes, first = round.site, round.jobs, round.nodes, 0
         while first < count:
             if kernel.whole(site, jobs.gpus[queue[first]]):
@@ -76,7 +76,7 @@ class ArenaMaifs:
             tasks = queue[first:min(first + TASKS, count)].copy()
             left = tasks[~self._settle(round, tasks)]
             if len(left) == len(tasks):
-                left = left[1:]  # no node has room for who goes first
+                left = left[1:]  # no node has room for the first task
             first += len(tasks) - len(left)
             queue[first:first + len(left)] = left
 

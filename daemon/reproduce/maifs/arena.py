@@ -1,8 +1,8 @@
-"""Fungible jobs on a cluster in rounds, as Synergy schedules them: who runs, where, and with what, is decided anew.
+"""Fungible jobs on a cluster in rounds, as in Synergy: each decides again which jobs run, where, and with what.
 
-Every 300 s a policy looks at all jobs in the system, unless all run and none has come or gone. Who is moved or resumed
-loses the seconds that HeliosArtifact's simulator takes for a preemption (7, 30 and 60 s for 1, up to 8 and more GPUs);
-a change of CPUs or memory costs less.
+Every 300 s a policy looks at all jobs in the system, unless all run and none has come or gone. A job that is moved or
+resumed loses the seconds that HeliosArtifact's simulator takes for a preemption (7, 30 and 60 s for 1, up to 8 and more
+GPUs); a change of CPUs or memory costs less.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The policies that MAIFS is compared with: Synergy's, and those of the field, with the same jobs and nodes.
 
-They differ in whom they choose for a round (``Order``), in where these sit and in what they get. Placement is the same
-for all but chance: most GPUs first, where it was, or else on the node with the fewest free GPUs.
+They differ in the jobs they choose for a round (``Order``), in where these sit and in what they get. Placement is the
+same for all but chance: most GPUs first, where it was, or else on the node with the fewest free GPUs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Order = Callable[[Round], Floats]
 QUEUE_S = 3250.0
 """GPU-seconds after which Tiresias' (two-queue) jobs are demoted; of its public code."""
 EVEN = np.zeros(3)
-"""Taste of who divides a node by speed alone."""
+"""Taste of a policy that divides a node by speed alone."""
 
 
 def fifo(round: Round) -> Floats:
@@ -52,7 +52,7 @@ def tiresias(round: Round) -> Floats:
 
 
 def chosen(round: Round, keys: Floats) -> tuple[Longs, int]:
-    """Keep those who go first, take the others off; return the queue of whom to place, and how many they are."""
+    """Keep the jobs that go first, take the others off; return the queue of jobs to place, and how many they are."""
     queue = np.empty(2 * len(round.jobs.gpus) + 1, np.int64)
     order = round.live[np.argsort(keys, kind="stable")]
     return queue, placing.select(round.site, round.jobs, round.nodes, order, queue)
@@ -65,7 +65,7 @@ class Synergy:
     order: Order
     rule: int
     anew: bool = False
-    """TUNE places running jobs anew in every round, too, as published; who finds its best where it was stays there."""
+    """TUNE also places running jobs again in every round, as published; one that finds its best where it was stays."""
 
     def decide(self, round: Round) -> None:
         """Choose by order and GPUs only, then place at what the rule wants."""
@@ -94,13 +94,13 @@ class Marginal:
 
 
 class RandomFeasible:
-    """Whoever is drawn, on any node with room, at any level: the floor under every claim."""
+    """A drawn job, on any node with room, at any level: the floor under every claim."""
 
     def __init__(self, seed: int) -> None:
         self._draw = np.random.default_rng(seed)
 
     def decide(self, round: Round) -> None:
-        """Leave who runs, and start others at random."""
+        """Leave running jobs, and start others at random."""
         site, jobs, nodes = round.site, round.jobs, round.nodes
         waiting = round.live[jobs.node[round.live] == WAITING]
         for job in self._draw.permutation(waiting).tolist():

@@ -56,7 +56,7 @@ class Findings:
 
     @property
     def only_order(self) -> bool:
-        """Tell whether nothing but who goes first is other than what training set out from."""
+        """Tell whether only the weights of the order differ from those that training set out from."""
         first, best = (weights[order_only() == 0] for weights in (self.training.first, self.training.best))
         return bool(np.array_equal(first, best))
 

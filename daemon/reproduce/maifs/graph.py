@@ -1,4 +1,4 @@
-"""One joint decision: node agents look at each other, say what they would take, and settle who does.
+"""One joint decision: node agents look at each other, say what they would take, and settle which one does.
 
 1. Each candidate node embeds what it sees and attends to the others (two heads).
 2. It rates every action: to reject, or to accept one task at one level.

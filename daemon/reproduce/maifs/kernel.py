@@ -1,4 +1,4 @@
-"""What happens on the nodes: who sits where, with how many CPUs and how much memory, and how far that brings them.
+"""What happens on the nodes: which jobs sit where, with how many CPUs and how much memory, and how fast they run.
 
 All jobs of at most a node's GPUs sit on one node; larger ones take whole nodes with all that is in them. Memory counts
 in units of a third of the fair share, so that a node has as many of them as CPUs.
@@ -21,7 +21,7 @@ THROUGHPUT, SAVED = 0, 1
 """What ``divide`` gives the next share for: speed, time saved (Optimus)."""
 LEAN, FAIR, BEST = 0, 1, 2
 """Levels at which a task is accepted: half the fair CPUs; the fair share; what it can use at most. Never more than
-that. What a node has beyond the levels of its jobs is divided anew whenever they change."""
+that. What a node has beyond the levels of its jobs is divided again whenever they change."""
 
 
 class Site(NamedTuple):
@@ -269,7 +269,7 @@ def beside(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, model:
 
 @compiled
 def advance(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Longs, now: float, meters: Floats) -> int:
-    """Let a round pass; leave those who are not done in ``live`` and return how many they are.
+    """Let a round pass; leave jobs that are not done in ``live`` and return how many they are.
 
     ``meters`` add up the GPU-seconds held, and the seconds of nodes with a job.
     """

@@ -1,6 +1,6 @@
-"""The weights of the agent: who goes first, how a node is divided, and what node agents make of each other.
+"""The weights of the agent: which job goes first, how a node is divided, and what node agents make of each other.
 
-Who goes first and how a node is divided are not in MAIFS' abstract; both are small and learned with the rest.
+The order of jobs and how a node is divided are not in MAIFS' abstract; both are small and learned with the rest.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def initial(seed: int) -> Floats:
     Shortest remaining service goes first; a task goes where the fewest GPUs stay free and the node gains most, at its
     best. A task of several nodes goes where it disturbs the fewest GPUs and finds its nodes at one leaf switch, but for
     what it would lose to a second one it disturbs others. What agents make of each other beyond that is drawn but not
-    heeded.
+    used.
     """
     draw = np.random.default_rng(seed)
     arrays = {name: draw.standard_normal(shape) * 0.3 for name, shape in ALL_SHAPES.items()}

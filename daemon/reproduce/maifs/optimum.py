@@ -1,8 +1,8 @@
 """Linear programmes that pool the CPUs and the memory of all nodes: Synergy's, the first of its "opt", and a bound.
 
 Nobody's neighbours matter, and a job may have any mixture of the grants that one node can give it. In Synergy's, jobs
-of a kind run at their fair share or faster; who lets some run slower, as ours may, can do more. Without that condition
-nobody can do more with the same jobs in the same round.
+of a kind run at their fair share or faster; a policy that lets some run slower, as ours may, can do more. Without that
+condition no policy can do more with the same jobs in the same round.
 """
 
 from __future__ import annotations

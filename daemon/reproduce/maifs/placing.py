@@ -1,4 +1,4 @@
-"""Who is served in a round, and where the heuristics seat them, compiled."""
+"""Which jobs are served in a round, and where the heuristics seat them, compiled."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROPORTIONAL, GREEDY, TUNE = 0, 1, 2
 
 @compiled
 def select(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, order: Longs, queue: Longs) -> int:
-    """Keep who goes first while GPUs last, take the others off; fill ``queue`` with whom to place, return how many."""
+    """Keep the first jobs while GPUs last, take the others off; fill ``queue`` with jobs to place, return how many."""
     left, count = site.nodes * site.size, 0
     for job in order:
         gpus = max(jobs.gpus[job], whole(site, jobs.gpus[job]) * site.size)
@@ -53,7 +53,7 @@ def enqueue(jobs: SubmittedJobs, queue: Longs, first: int, count: int, job: int)
 
 @compiled
 def release(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Longs, queue: Longs, count: int) -> int:
-    """Put whoever shares a node into the queue, too, and sort that by GPUs and then CPUs wanted; return its new end."""
+    """Put jobs that share nodes into the queue, too, and sort it by GPUs and then CPUs wanted; return its new end."""
     for job in live:
         if jobs.node[job] >= 0 and not whole(site, jobs.gpus[job]):
             take_off(site, jobs, nodes, job)
@@ -78,7 +78,7 @@ def _wanted(site: Site, jobs: SubmittedJobs, job: int) -> int:
 def make_room(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs, first: int, count: int) -> int:
     """Move the fewest GPUs of smaller jobs out of the way of ``queue[first]``, if anything need be and helps.
 
-    Who has to go is put into the queue; return its new end.
+    Jobs that have to go are put into the queue; return its new end.
     """
     gpus = jobs.gpus[queue[first]]
     best, least = -1, site.size + 1
@@ -111,7 +111,7 @@ def _evict_smallest(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: in
 
 @compiled
 def seat_whole(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs, first: int, count: int) -> int:
-    """Give ``queue[first]`` whole nodes, the emptiest; who sits there is put into the queue; return its new end."""
+    """Give ``queue[first]`` whole nodes, the emptiest; put the jobs there into the queue; return its new end."""
     for _ in range(whole(site, jobs.gpus[queue[first]])):
         emptiest = -1
         for node in range(site.nodes):
@@ -124,7 +124,7 @@ def seat_whole(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs,
 @compiled
 def claim(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs, first: int, count: int,
           chosen: Longs) -> int:
-    """Give ``queue[first]`` these nodes entirely; who sits there is put into the queue; return its new end."""
+    """Give ``queue[first]`` these nodes entirely; put the jobs there into the queue; return its new end."""
     for node in chosen:
         count = _take_over(site, jobs, nodes, queue, first, count, node)
     return count
@@ -205,7 +205,7 @@ def _shrink_peers(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int,
 
 @compiled
 def grow(site: Site, jobs: SubmittedJobs, nodes: NodeArrays) -> None:
-    """Give whoever sits at the fair share its best again where the node has become free enough, as tune does anew."""
+    """Give a job at its fair share its best again where the node has become free enough, as tune does."""
     for node in range(site.nodes):
         for place in range(nodes.seated[node]):
             job = nodes.members[node, place]

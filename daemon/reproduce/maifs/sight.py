@@ -231,7 +231,7 @@ def _see_request(site: Site, jobs: SubmittedJobs, job: int, pair: Floats) -> Non
 @compiled
 def _see_part(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, job: int, known: Floats,
               pair: Floats) -> None:
-    """Fill in what a task of several nodes makes of one of them: whom it disturbs, and how much is close by."""
+    """Fill in what a task of several nodes makes of one of them: which jobs it disturbs, and how much is close by."""
     wanted = whole(site, jobs.gpus[job])
     pair[1] = 1.0 if nodes.seated[node] == 0 else 0.0
     pair[4] = (jobs.before[job, 0] == node) * 1.0
@@ -266,7 +266,7 @@ def _see_task(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, job
 
 @compiled
 def _mark_able(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, job: int, able: Floats) -> None:
-    """Mark the levels at which a node can take a task in, if need be down to the fair share of those who are there."""
+    """Mark the levels at which a node can take a task in, if need be down to the fair share of the jobs there."""
     cpus, memory = site.shares, site.shares
     for place in range(nodes.seated[node]):
         member = nodes.members[node, place]
@@ -280,7 +280,7 @@ def _mark_able(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, jo
 
 @compiled
 def accept(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, node: int, level: int, taste: Floats) -> bool:
-    """Seat a task at a level and divide the node anew; False, and nothing, where it does not fit (any more)."""
+    """Seat a task at a level and divide the node again; False, and nothing, where it does not fit (any more)."""
     if node < 0 or node >= site.nodes or nodes.owner[node] >= 0 or nodes.free[node, GPU] < jobs.gpus[job]:
         return False
     jobs.level[job] = level

@@ -1,6 +1,6 @@
 """What the agent is evolved on: windows, by completion time and makespan relative to Synergy-tune's on the same ones.
 
-It sets out from what Synergy-tune does and from a rule of thumb (:func:`.network.initial`). Who goes first is learned
+It sets out from what Synergy-tune does and from a rule of thumb (:func:`.network.initial`). The order of jobs is learned
 before the rest: it decides most, by few weights. Completion time counts thrice, for a few jobs make the makespan. Half
 of the windows are as submitted, half have all jobs at the beginning.
 """
@@ -40,7 +40,7 @@ class WindowBench:
     judges: Sequence[Task]
     """Windows that choose among candidates."""
     teacher: RoundPolicy
-    """Whom results are relative to."""
+    """The policy that results are relative to."""
     agent: Callable[[Floats], RoundPolicy] = ArenaMaifs
     """Makes a policy of weights; an ablation makes another one."""
     seed: int = 1
@@ -76,7 +76,7 @@ def noise() -> Floats:
 
 
 def order_only() -> Floats:
-    """Return 1 for the weights that say who goes first by themselves, 0 for the others."""
+    """Return 1 for the weights that order jobs by themselves, 0 for the others."""
     return np.concatenate([np.full(int(np.prod(shape)), float(name == "order_direct"))
                            for name, shape in network.ALL_SHAPES.items()])
 

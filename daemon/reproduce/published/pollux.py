@@ -159,13 +159,13 @@ class Tiresias:
 
 
 class OptimusOracle:
-    """Gives the next GPU to whom it saves most seconds, by true remaining work and true step times."""
+    """Gives the next GPU to the job it saves most seconds, by true remaining work and true step times."""
 
     def __init__(self) -> None:
         self._steps: dict[tuple[str, int, int], float] = {}
 
     def decide(self, now: int, active: Sequence[PolluxJob], held: Allocations) -> Allocations:
-        """Decide all sizes anew; whose size stays keeps its nodes, the others are placed by size."""
+        """Decide all sizes again; a job whose size stays keeps its nodes, the others are placed by size."""
         sizes = self._sizes(active)
         kept = {name: nodes for name, nodes in held.items() if len(nodes) == sizes.get(name)}
         free = free_gpus(kept)

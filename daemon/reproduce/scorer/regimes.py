@@ -47,7 +47,7 @@ class Regime:
 
 
 LAZY = {"informative": 0.0, "lazy": 0.9, "no": 1.0}
-"""Share of users who always ask for 24 h; with ``no`` limits nobody's is known, nor who the user is."""
+"""Share of users who always ask for 24 h; with ``no`` limits no limit and no user is known."""
 TAUGHT = ("informative", "lazy", "informative", "lazy", "no")
 """What the windows to learn from are drawn from."""
 NODES, LIMITS, LOADS = (4, 8, 32, 128), ("informative", "lazy"), (0.7, 0.9, 1.1)
@@ -74,7 +74,7 @@ def window(regime: Regime, seed: int) -> TraceWindow:
     if regime.limits == "no":
         limit, user, kinds = np.full(jobs, np.inf), np.full(jobs, -1, np.int32), np.full(jobs, -1)
     work = Workload.of(submit, run_s, gpus, limit=limit, user=user)
-    # What is known of run times is what had ended under the incumbent, the same for all who are compared.
+    # What is known of run times is what had ended under the incumbent, the same for all compared policies.
     past = run(cluster, work, named(INCUMBENT))
     known: dict[str, Any] = foresight(submit_s=work.submit, run_s=work.run, ended_s=past.end, limit_s=work.limit,
                                       traits=Traits(work.gpus, work.user, kinds), started_s=past.start)

@@ -1,6 +1,6 @@
 """Real traces as sites that the scorer was not trained on: Philly's complete virtual clusters and Venus' slice.
 
-None of them tells time limits, so EASY has nothing to reserve by and lets whoever fits start; Philly's tell no users
+None of them tells time limits, so EASY has nothing to reserve by and starts every job that fits; Philly's tell no users
 either. What is known of run times is what like jobs took that could have ended before.
 """
 

@@ -1,4 +1,4 @@
-"""Who is next by rules, compiled: what the paper compares with, and rules that wait for a close placement."""
+"""Which job is next by rules, compiled: what the paper compares with, and rules that wait for a close placement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Rule(NamedTuple):
     order: int
     placement: int = NEAREST
     least: float = 0.0
-    """Start nobody who would be slower than this, relative to the closest placement, while anything runs."""
+    """Start no job that would be slower than this, relative to the closest placement, while anything runs."""
     blocking: bool = False
     """Nobody overtakes the first in order, although that one may not fit."""
 

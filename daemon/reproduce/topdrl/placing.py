@@ -133,7 +133,7 @@ def look(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> None:
 
 @compiled
 def look_ahead(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> None:
-    """Fill ``soon``: who starts nobody gets them as running jobs end."""
+    """Fill ``soon``: when so many GPUs come free as running jobs end, if nothing is started."""
     count_room(site, cluster)
     widest, now = cluster.near.shape[0] - 1, cluster.clock[NOW]
     on_node = on_leaf = 0

@@ -70,7 +70,7 @@ def _evolved(config: EvolutionConfig, models: Path, curves: dict[str, claims.Cur
 
 def _literal(config: by_gradient.CanvasTrainingConfig, models: Path, curves: dict[str, claims.Curve],
              bar: Progress) -> Literal:
-    """Return the literal agent; a training of two minutes is done anew when it was interrupted."""
+    """Return the literal agent; a training of two minutes is repeated when it was interrupted."""
     folder = models / f"literal-{config.plan[:8]}"
     if not (folder / CARD).exists():
         task, steps = bar.add_task(LITERAL, total=max(config.rounds, 1)), []

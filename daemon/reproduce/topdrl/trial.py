@@ -52,12 +52,12 @@ class Contest:
         return float(self.found[policy][:, :, METRICS.index(metric)].mean())
 
     def best(self, names: Sequence[str], metric: str) -> str:
-        """Return who among some is best: with the shortest completion times, or the most throughput."""
+        """Return the best of some policies: with the shortest completion times, or the most throughput."""
         sign = 1.0 if metric == "jct_s" else -1.0
         return min(names, key=lambda name: sign * self.mean(name, metric))
 
     def gain(self, policy: str, metric: str, whose: str = OURS) -> Interval:
-        """Return by which share ``whose`` is above a policy in an episode, its trainings averaged: 95 %, paired."""
+        """Return by which share the policy ``whose`` is above another, its trainings averaged: 95 %, paired."""
         return self._above(self.found[whose][:, :, METRICS.index(metric)].mean(axis=0), policy, metric)
 
     def gains(self, policy: str, metric: str) -> list[Interval]:

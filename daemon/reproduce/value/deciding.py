@@ -1,4 +1,4 @@
-"""Who decides when, in a replay in which that may change: as the gate lets it, or as an agent that is taught doubts."""
+"""Which policy decides when, in a replay where that may change: by the gate, or by the doubts of a trained agent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Decider:
 
 @dataclass
 class Deciders:
-    """Who decides from one look to the next."""
+    """The policy that decides from one look to the next."""
 
     first: Decider
     every_s: float = np.inf
@@ -37,7 +37,7 @@ class Deciders:
 
     @property
     def policy(self) -> Policy:
-        """Return who decides now."""
+        """Return the policy that decides now."""
         return (self._now or self.first).policy
 
     def look(self, state: ClusterState, now: float) -> None:
@@ -50,7 +50,7 @@ class Deciders:
             self._hand_over(state, wanted)
 
     def _hand_over(self, state: ClusterState, wanted: Decider) -> None:
-        """Rank the jobs anew for other rules; the books of priorities are kept for when they are wanted again."""
+        """Rank the jobs again under other rules, and keep the recorded priorities for later use."""
         jobs = state.arrays.jobs
         jobs.limit, jobs.prediction = wanted.limit, wanted.prediction
         self._calculator, state.calculator = state.calculator or self._calculator, None
@@ -72,7 +72,7 @@ class Promoted:
 
 
 def as_promoted(first: Decider, later: Sequence[tuple[float, Decider]]) -> Deciders:
-    """Return those who decide by turns, each from a moment on."""
+    """Return deciders that take turns, each from a moment on."""
     def choose(state: ClusterState, now: float) -> Decider:
         return next((one for since_s, one in reversed(later) if since_s <= now), first)
 
@@ -80,7 +80,7 @@ def as_promoted(first: Decider, later: Sequence[tuple[float, Decider]]) -> Decid
 
 
 def as_trusted(first: Decider, agent: Decider, since_s: float, *, heeding: bool) -> Deciders:
-    """Return an agent that decides from a moment on; ``heeding`` its doubts, the first decides for the hour."""
+    """Return an agent that decides from a moment on; with ``heeding``, in doubt the first decides for the hour."""
     def choose(state: ClusterState, now: float) -> Decider:
         if now < since_s:
             return first

@@ -1,4 +1,4 @@
-"""Whom the gate promotes and demotes while a trace goes by, night after night, and when."""
+"""Which policies the gate promotes and demotes while a trace goes by, night after night, and when."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NIGHT_S = 86400.0
 
 
 def promotions(work: Workload, outcomes: Mapping[str, ReplayOutcome], incumbent: str) -> Iterator[Promoted]:
-    """Yield who decides from when on, in order of time; nothing while nobody has earned it.
+    """Yield which policy decides from when on, in order of time; nothing while none has earned it.
 
     A fortnight's shortlist is on trial on what comes after it, each with its share of the error, as in the daemon.
     """
@@ -36,7 +36,7 @@ def promotions(work: Workload, outcomes: Mapping[str, ReplayOutcome], incumbent:
 
 
 def _shortlist(submit: Floats, outcomes: Mapping[str, ReplayOutcome], incumbent: str, until_s: float) -> list[str]:
-    """Return who did better than the incumbent on the first days, the best first."""
+    """Return the policies that did better than the incumbent on the first days, the best first."""
     early = submit < until_s
     jct = {name: float(np.mean((one.end - submit)[early])) for name, one in outcomes.items()}
     better = [name for name in jct if name != incumbent and jct[name] < 0.99 * jct[incumbent]]

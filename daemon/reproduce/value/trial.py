@@ -59,7 +59,7 @@ def incumbent_of(task: ReplayTask) -> ReplayTask:
 
 
 def _deciders(task: ReplayTask, cluster: Cluster, work: Workload) -> Deciders:
-    """Return who decides in a task, told of run times what had ended under the incumbent."""
+    """Return the deciders of a task; of run times they know what had ended under the incumbent."""
     if task.tried.policy == INCUMBENT and task.tried.limits == SITE and task.tried != GATE:
         return Deciders(of_name(INCUMBENT, work.limit, work.prediction))
     before = carried_out(incumbent_of(task))
@@ -81,7 +81,7 @@ def _deciders(task: ReplayTask, cluster: Cluster, work: Workload) -> Deciders:
 
 
 def _promotions(task: ReplayTask, work: Workload) -> list[Promoted]:
-    """Return whom the gate promotes and when, by what all candidates' replays showed until then."""
+    """Return which policies the gate promotes and when, by what all candidates' replays showed until then."""
     outcomes = {one.name: found for one in TRIED if (found := kept(replace(task, tried=one))) is not None}
     return list(promotions(work, outcomes, INCUMBENT))
 

@@ -24,7 +24,7 @@ class RealSettings(StrictSettings):
     submit: tuple[str, ...] = ()
     """Further options of sbatch, such as ``--uid=nobody``."""
     user: str = "nobody"
-    """Whose jobs they are then."""
+    """The user that owns the jobs then."""
     scratch: Path
     """Folder that jobs on every server can write to: each notes there when it began and ended."""
     kind: Literal["A100", "V100"] = "A100"

@@ -52,7 +52,7 @@ class Predicted(NamedTuple):
 
 
 def _late(outcome: EpisodeOutcome, delay: Delay, decisions: tuple[int, ...]) -> Predicted:
-    """Return Eq. 4 of an episode whose simulated runs hold the delays, in which nobody computes."""
+    """Return Eq. 4 of an episode whose simulated runs hold the delays, in which no job computes."""
     terminal_s = outcome.terminal_start_s + delay.begun_s
     runs = [(bar.flavor.rate, bar.start_s + delay.begun_s, bar.end_s - delay.noticed_s) for bar in outcome.bars
             if bar.server >= 0 and bar.start_s <= outcome.terminal_start_s]

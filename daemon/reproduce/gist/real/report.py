@@ -16,7 +16,7 @@ from .config import PolicyName, RealSettings
 from .policies import NAMED
 
 EPISODE_H = 720.0
-"""Of the paper's reckoning of power (§6.2)."""
+"""Hours of an episode in the paper's calculation of power (§6.2)."""
 GOAL = 0.01
 TEMPLATES = Environment(loader=PackageLoader(__package__, "."), autoescape=False,  # noqa: S701 - Markdown
                         trim_blocks=True, keep_trailing_newline=True)

@@ -10,7 +10,7 @@ from ..kernel import FREE, NOW, QUEUED, RUNNING, EpisodeJobs, EpisodeState, Site
 from ..placing import NEAREST, look, place_job, speed_now
 
 ROWS = 32
-"""Jobs of the queue that are shown; whoever is behind is backlog."""
+"""Jobs of the queue that are shown; the jobs behind them are backlog."""
 PAINTS = ("free", "hours left")
 """Of each GPU of the canvas."""
 QUEUE = ("GPUs", "run", "waited", "slower apart", "slower now", "fits")

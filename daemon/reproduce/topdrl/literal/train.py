@@ -224,7 +224,7 @@ def _stacked(views: Sequence[NetworkInput]) -> TensorInput:
 
 
 def train(config: CanvasTrainingConfig) -> Iterator[CanvasTrainingProgress]:
-    """Train and yield now and then; whoever stops asking keeps the best so far."""
+    """Train and yield now and then; a caller that stops keeps the best so far."""
     torch.set_num_threads(1)  # more of them only wait for each other on networks so small
     learner, judges = CanvasLearner(config), episodes(config.seed + 1, config.chosen_by)
     learner.imitate(*_lesson(episodes(config.seed, config.lessons)))

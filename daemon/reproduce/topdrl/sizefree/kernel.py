@@ -1,4 +1,4 @@
-"""The hot path of the size-free agent: what it is shown of jobs and leaves, and whom it lets go.
+"""The hot path of the size-free agent: what it is shown of jobs and leaves, and which jobs it starts.
 
 Every job that fits gets a rank and a gate; of those whose gate is open the one of highest rank starts on the nearest
 GPUs. When all gates are closed it waits.

@@ -10,7 +10,7 @@ from .kernel import ALL, HIDDEN, HIDE, INPUTS, LEAF, LINEAR, OUT, SIZE
 
 _RUN, _SLOWER = INPUTS.index("run"), INPUTS.index("slower now")
 STEEPNESS = 4.0
-"""Of the gate at first, which lets nobody go who would be slower than ``CLOSE``."""
+"""Of the gate at first, which starts no job that would be slower than ``CLOSE``."""
 
 
 def initial(seed: int) -> Floats:
