@@ -1,8 +1,8 @@
 """What the agent is evolved on: windows, by completion time and makespan relative to Synergy-tune's on the same ones.
 
-It sets out from what Synergy-tune does and from a rule of thumb (:func:`.network.initial`). The order of jobs is learned
-before the rest: it decides most, by few weights. Completion time counts thrice, for a few jobs make the makespan. Half
-of the windows are as submitted, half have all jobs at the beginning.
+It sets out from what Synergy-tune does and from a rule of thumb (:func:`.network.initial`). The order of jobs is
+learned before the rest: it decides most, by few weights. Completion time counts thrice, for a few jobs make the
+makespan. Half of the windows are as submitted, half have all jobs at the beginning.
 """
 
 from __future__ import annotations
