@@ -95,7 +95,7 @@ def _readings(found: Mapping[tuple[str, str], Values], times: Mapping[tuple[str,
         values = dict[str, float]()
         for (name, part), value in series.items():
             if part and (name, "") in series:
-                continue  # the cgroup of the whole pod counts on where a container begins anew
+                continue  # the cgroup of the whole pod counts on where a container restarts
             values[name] = values.get(name, 0.0) + value
         parts = next((names for names in _CPU_TIME if values.keys() >= set(names)), ())
         seconds = sum(values[name] * CPU_SECONDS[name] for name in parts) if parts else float("nan")

@@ -134,7 +134,7 @@ class _Gpu:
     """What each MIG instance has for itself, by metric, then instance."""
     jobs: set[str] = field(default_factory=set)
     slices: dict[str, float] = field(default_factory=dict)
-    """Share of the GPU by MIG instance; and whose each is."""
+    """Share of the GPU by MIG instance; ``holders`` has the jobs of each."""
     holders: dict[str, set[str]] = field(default_factory=dict)
     fabric: str = ""
     clique: str = ""

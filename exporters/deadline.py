@@ -128,7 +128,7 @@ class Exchange:
     """Cut before its time, in favour of others."""
 
     def cut(self) -> None:
-        """End the exchange: whoever reads from the connection gets its end."""
+        """End the exchange: a thread that reads from the connection gets its end."""
         self.overdue = True
         if self.sock is not None:
             with suppress(OSError):  # it ended by itself meanwhile
@@ -306,7 +306,7 @@ class _SecureConnection(_Cuttable, HTTPSConnection):
 class _Stack:
     """The places of one host's pool, last in first out; nobody ever waits for one.
 
-    ``queue.LifoQueue`` has a lock and three conditions for those who wait: 3 kB a host, 9 MB at 3,000 pages.
+    ``queue.LifoQueue`` has a lock and three conditions for threads that wait: 3 kB a host, 9 MB at 3,000 pages.
     """
 
     __slots__ = ("_most", "queue")

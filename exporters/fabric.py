@@ -123,7 +123,7 @@ class TopologySource:
         self._health = TargetHealth(name, up=False, duration_s=0.0)
 
     def read(self) -> Topology:
-        """Return the topology, looked at anew when its time has come; SourceError when it cannot be."""
+        """Return the topology, looked at again when its time has come; SourceError when it cannot be."""
         last = self._health.last_success_s
         if self._known is not None and last is not None and 0 <= self._clock() - last < self._every_s:
             return self._known

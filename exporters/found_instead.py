@@ -1,4 +1,4 @@
-"""What a page shows that is not what it is read for: in the words of whoever has to find the right one."""
+"""What a page shows that is not what it is read for: in words for an operator who has to find the right one."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Authorization(StrictOptions):
 
 
 class TlsConfig(StrictOptions):
-    """How HTTPS servers are trusted and how we show who we are, as in Prometheus' ``tls_config``."""
+    """How HTTPS servers are trusted and how we identify ourselves, as in Prometheus' ``tls_config``."""
 
     ca_file: Path | None = Field(default=None, description="Authority that signed the targets' certificates.")
     cert_file: Path | None = Field(default=None, description="Our own certificate, where targets ask for one.")

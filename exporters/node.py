@@ -195,7 +195,7 @@ class IoCounters:
 
 
 def _rates(before: Counts, now: Counts, seconds: float) -> dict[tuple[str, str], float]:
-    """Return what each counter gained in a second, without those that began anew."""
+    """Return what each counter gained in a second, without those that restarted."""
     return {key: (value - before[key]) / seconds for key, value in now.items()
             if key[0] != FABRIC_RATE and key in before and value >= before[key]}
 

@@ -3,8 +3,8 @@
 A target begins in the fast lane, which has few places. Only as many of them are used as it takes to be through in some
 seconds: threads that want the processor at the same time take it from one another. Once a target has taken longer than
 ``_PATIENCE_S`` it goes on in the slow lane, and its place is free for the next. When the slow lane is full as well,
-whoever is longest over its usual time is cut. A target that timed out last time begins in the slow lane: it never takes
-a place from those that answer.
+the target that is longest over its usual time is cut. A target that timed out last time begins in the slow lane: it
+never takes a place from those that answer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 _LONGEST_PAUSE_S = 300.0
 _JITTER = (0.75, 1.25)
 _KEPT_S = 600.0
-"""How long what a target told last is given on; whoever uses it judges by its age."""
+"""How long what a target told last is given on; its users judge by its age."""
 _PATIENCE_S = 0.25
 """How long a target may keep a place in the fast lane."""
 _SOON_S = 5.0
@@ -151,7 +151,7 @@ class Lanes:
                 ended, since = self._ended, since + passed
 
     def _overtake(self) -> None:
-        """Move to the slow lane who has been in the fast one for too long, making room there."""
+        """Move to the slow lane targets that have been in the fast one for too long, making room there."""
         late = time.monotonic() - _PATIENCE_S
         for trip in [trip for trip in self._fast if trip.began < late]:
             if len(self._slow) >= self._most_slow and not self._make_room():
@@ -160,7 +160,7 @@ class Lanes:
             self._slow.add(trip)
 
     def _make_room(self) -> bool:
-        """Cut who is longest over its usual time; its place is counted as free from now on."""
+        """Cut the target that is longest over its usual time; its place is counted as free from now on."""
         now = time.monotonic()
         overtime, trip = max(((now - trip.began - max(_LEAST_S, _USUAL * trip.usual_s), trip)
                               for trip in self._slow if not trip.cut), key=lambda pair: pair[0], default=(-1.0, None))
@@ -241,7 +241,7 @@ class PageSource:
 
     Targets that run into a time limit (powered down, or hung) are asked ever more rarely, up to every five minutes, in
     a lane of their own, since each costs a thread its whole time limit; a refused connection costs nothing and is
-    tried each round. What a target told last is kept for a while, with its own time, for whoever judges by age.
+    tried each round. What a target told last is kept for a while, with its own time, for callers that judge by age.
     """
 
     role: Role = "telemetry"
@@ -383,7 +383,7 @@ class PageSource:
         """Ask a target that ran into a time limit more rarely; chance keeps those that hang together apart."""
         if not isinstance(fault, TimedOut | Displaced):
             record.silent = 0
-        # Who had to make room may be well: it has its next turn at once, unless it was silent before.
+        # A target that had to make room may be well: it has its next turn at once, unless it was silent before.
         record.silent += isinstance(fault, TimedOut)
         if not record.silent:
             return

@@ -137,7 +137,7 @@ class _Asked:
 
     @property
     def error(self) -> str:
-        """Return why the groups are not those of now, '' when they are."""
+        """Return why the groups are out of date, '' when they are current."""
         late = "targets cannot be discovered: no answer yet" if self._errand.under_way_s > _PATIENCE_S else ""
         return self._fault or late
 
@@ -174,7 +174,7 @@ def _pods(config: PodSdConfig, clock: Callable[[], float]) -> _Asked:
 
 
 class Discovery:
-    """Finds the targets of one source anew at each round."""
+    """Finds the targets of one source again at each round."""
 
     def __init__(self, options: TargetOptions, locate: Callable[[str, dict[str, str]], str],
                  clock: Callable[[], float]) -> None:

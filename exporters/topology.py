@@ -77,7 +77,7 @@ def parse_table(text: str) -> Fabric:
     """Return the fabric of a CSV table with each node and the switches above it, the topmost first: ``ip,DSW,PSW,ASW``.
 
     As Alibaba published that of Lingjun (2023). Switches are named after those above them (``G6/P10/S14``), since their
-    numbers begin anew below each.
+    numbers restart below each.
 
     Raises:
         TopologyError: with the line at fault, or what is wrong with the tree as a whole.

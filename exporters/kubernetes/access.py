@@ -35,7 +35,7 @@ Token = Callable[[], str]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where the server is, whom it is trusted by, and how we show who we are."""
+    """Where the server is, which authority it is trusted by, and how we identify ourselves."""
 
     url: str
     token: Token | None = None

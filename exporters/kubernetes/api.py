@@ -44,7 +44,7 @@ class ApiClient(Client):
             self._authorization = lambda: f"Bearer {token()}"
 
     def read(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
-        """Return the answer to a request; a token that is refused is asked for anew next time."""
+        """Return the answer to a request; a token that is refused is asked for again next time."""
         try:
             return self.get(f"{self._access.url}{path}", params)
         except Refused as refused:

@@ -45,7 +45,7 @@ class PodQuestion:
 
 
 def parse_question(body: bytes) -> PodQuestion:
-    """Return what is asked; raise ``ValueError`` where it is no such question, in words for whoever asked."""
+    """Return what is asked; raise ``ValueError`` where it is no such question, in words for the caller."""
     try:
         asked = _ARGUMENTS.decode(body)
         pod = parse_pod(bytes(asked.pod))

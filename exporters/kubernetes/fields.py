@@ -31,7 +31,7 @@ class ObjectPart(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class Owner(ObjectPart, frozen=True):
-    """Whom an object belongs to."""
+    """The owner of an object."""
 
     kind: str = ""
     name: str = ""
@@ -54,7 +54,7 @@ class Annotations(ObjectPart, frozen=True):
 
 
 class Meta(ObjectPart, frozen=True):
-    """Who an object is."""
+    """The identity of an object."""
 
     name: str = ""
     namespace: str = ""
@@ -122,7 +122,7 @@ class ServerStatus(ObjectPart, frozen=True):
 
 
 class Bare(ObjectPart, frozen=True):
-    """An object of which only is read who it is."""
+    """An object of which only its identity is read."""
 
     metadata: Meta = Meta()
 

@@ -88,7 +88,7 @@ class JobPods:
     batch: BatchFacts | None = None
     work: WorkloadFacts | None = None
     owner: Owner | None = None
-    """Who is at the top; None for bare pods and gangs."""
+    """The topmost owner; None for bare pods and gangs."""
     queue: str | None = None
     """Its queue, once it was looked for."""
 

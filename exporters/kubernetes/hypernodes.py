@@ -41,7 +41,7 @@ class _Wanted(ObjectPart, frozen=True):
 
 
 class _Selector(ObjectPart, frozen=True):
-    """Who is a member."""
+    """Which nodes or HyperNodes are members."""
 
     exact_match: _Exact | None = None
     regex_match: _Pattern | None = None

@@ -100,8 +100,8 @@ def shortened(message: str) -> str:
 def workload_reason(reason: str, message: str, *, enough: bool) -> WaitReason:
     """Return what the condition ``QuotaReserved`` says of a workload.
 
-    ``enough`` tells whether the quota is at least what its nodes have: then it is no limit, and whoever waits for it
-    waits for nodes.
+    ``enough`` tells whether the quota is at least what its nodes have: then it is no limit, and a workload that waits
+    for it waits for nodes.
     """
     decided = _KUEUE.get(reason) or _first(_KUEUE_TEXT, [message[:_LONGEST]])
     if decided is None:

@@ -1,4 +1,4 @@
-"""On which nodes the rules of pods leave them, by who is where at one moment."""
+"""On which nodes the rules of pods leave them, by which pods are where at one moment."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Neighbourhood:
         if rule.kind == APART:
             return {name for name, place in places.items() if place is not None and counts[place]}
         if rule.kind == NEAR:
-            if own and not counts:  # the first of those who want to be together may be anywhere
+            if own and not counts:  # the first of pods that want to be together may be anywhere
                 return {name for name, place in places.items() if place is None}
             return {name for name, place in places.items() if place is None or not counts[place]}
         usable = {place for name, place in places.items()

@@ -27,7 +27,7 @@ TEMPLATE_HASH, JOBSET = "pod-template-hash", "jobset.sigs.k8s.io/jobset-name"
 LEADER_WORKER_SET, RAY = "leaderworkerset.sigs.k8s.io/name", "ray.io/cluster"
 RAY_KIND, RAY_NAME = "ray.io/originated-from-crd", "ray.io/originated-from-cr-name"
 RESERVATIONS = "kai-resource-reservation"
-"""The namespace in which KAI holds whole GPUs for those who share them."""
+"""The namespace in which KAI holds whole GPUs for the pods that share them."""
 _MOST_TERMS = 20
 _NO_LABELS: Mapping[str, str] = {}
 
@@ -69,7 +69,7 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     gang: str
     volcano_queue: str
     labels: Mapping[str, str]
-    """As they are: whoever shows one makes it harmless."""
+    """As they are: code that shows one makes it harmless."""
     amount: Amount
     wish: PodConstraints
     node: str
@@ -94,7 +94,7 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     exit_code: int | None = None
     end_reason: str = ""
     disrupted: str = ""
-    """Who ended it, where it was not itself."""
+    """What ended it, where it was not itself."""
     interactive: bool = False
     container: str = ""
     """The name of its only container."""

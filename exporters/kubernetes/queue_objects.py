@@ -96,7 +96,7 @@ class ResourceGroup(ObjectPart, frozen=True):
 
 
 class Preemption(ObjectPart, frozen=True):
-    """Whom a queue may preempt."""
+    """Which workloads a queue may preempt."""
 
     reclaim_within_cohort: str = "Never"
 

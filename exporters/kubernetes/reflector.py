@@ -1,7 +1,7 @@
 """A copy of one list of the API server, kept by watching it: on a thread of its own, always whole, never half a list.
 
 After a watch has ended, or was cut, it goes on from where it was. Only what the server has forgotten (410) is listed
-anew, and until that list is whole the old copy stays: nothing that is still there ever seems to be gone.
+again, and until that list is whole the old copy stays: nothing that is still there ever seems to be gone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 Kept = TypeVar("Kept")
 Name = tuple[str, str]
 _Listed = tuple[Name, tuple[str, Kept] | str]
-"""Who an object is, and its uid with what is kept of it, or why it is not understood."""
+"""The name of an object, and its uid with what is kept of it, or why it is not understood."""
 PAGE = 500
 _MOST_PAGES = 2000
 _MOST_GONE = 100_000

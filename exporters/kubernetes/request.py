@@ -106,10 +106,10 @@ class Grounds:
     def _tainted_for(self, wish: PodConstraints, whole: int) -> _Barred:
         """Return the nodes that have a taint which a pod does not tolerate, or not what an expression cannot say.
 
-        Nor may those be on a node that cuts all of its GPUs into parts who want whole ones.
+        A pod that wants whole GPUs may not be on a node that cuts all of its GPUs into parts either.
 
-        Taints that are named as GPUs keep away those who ask for none; whoever asks is let in, often not before its
-        pods are made.
+        Taints that are named as GPUs keep away pods that ask for none; a pod that asks is let in, often not before it
+        is made.
         """
         terms = wish.terms if wish.inexact else ()
         key = wish.tolerations, terms, whole > 0

@@ -1,4 +1,4 @@
-"""GPUs that KAI shares: a pod of its own holds each, and exporters name that, not those who have fractions."""
+"""GPUs that KAI shares: a pod of its own holds each, and exporters name that, not the pods that have fractions."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Surroundings:
     partition: Naming
     user: Naming
     queue: Naming = lambda group: ""  # noqa: E731 - a default
-    """Of whom quota is used."""
+    """The queue whose quota a group uses."""
     levers: Levers = Levers()
 
 

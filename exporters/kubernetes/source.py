@@ -91,8 +91,8 @@ _WHOLESALE: Mapping[str, Wholesale[Any]] = {"pods": Wholesale(PODS, facts_of), "
 class KubernetesSource:
     """Reads a cluster by watching it; without nodes and pods there is no snapshot, of the rest each may be missing.
 
-    The watches begin with the first read. A snapshot is of now while nodes and pods are being watched, else of when the
-    server last said something; after ``silence`` without a word there is none.
+    The watches begin with the first read. A snapshot is current while nodes and pods are being watched, else of when
+    the server last said something; after ``silence`` without a word there is none.
     """
 
     role: Role = "scheduler"
@@ -201,7 +201,7 @@ class KubernetesSource:
             pass
 
     def _known_s(self, reflector: Reflector[object]) -> float:
-        """Return of when a list is: of now while it is watched."""
+        """Return the time of a list: the present while it is watched."""
         return self._clock() if not reflector.error or reflector.heard_s is None else reflector.heard_s
 
     def _optional(self, name: str) -> list[Any]:

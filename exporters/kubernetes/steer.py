@@ -40,7 +40,7 @@ class Levers:
     budgets: Mapping[str, list[BudgetFacts]] | None = None
     """None where nobody shows them."""
     first: Mapping[str, WorkloadFacts] = field(default_factory=dict)
-    """Who comes first of those who wait, by queue of the cluster."""
+    """The waiting workload that comes first, by queue of the cluster."""
 
     def awaits(self, group: JobPods, waiting: Sequence[PodFacts]) -> bool:
         """Tell whether a group waits for advice alone: behind our gate, or our admission check."""
@@ -91,7 +91,7 @@ class Levers:
 
 
 def first_waiting(works: Iterable[WorkloadFacts], queue_of: Mapping[tuple[str, str], str]) -> dict[str, WorkloadFacts]:
-    """Return who comes first in each queue: the highest priority with its boost, of equal ones the oldest."""
+    """Return the first workload of each queue: the highest priority with its boost, of equal ones the oldest."""
     found: dict[str, WorkloadFacts] = {}
     for work in works:
         if not work.admitted and not work.finished and work.active:

@@ -20,7 +20,7 @@ Resource = Mapping[str, object]
 
 
 class Bmc:
-    """One management controller. Not safe for threads: whoever asks it asks one thing at a time."""
+    """One management controller. Not safe for threads: its caller asks one thing at a time."""
 
     def __init__(self, base: str, client: Client, login: BasicAuth | None) -> None:
         self._base, self._client, self._login = base.rstrip("/"), client, login

@@ -1,6 +1,6 @@
 """``python -m idlewatt.exporters.simulated`` serves a simulated cluster until its standard input closes.
 
-Whoever started it holds the other end of that pipe, so that it never outlives its parent.
+The parent process holds the other end of that pipe, so that the server never outlives it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An emulated API server of Kubernetes for tests and the demo: discovery, lists in pages, watches, faults on demand.
 
-It answers GET alone. What it keeps is a ``Store``; whoever owns that changes it, and every watch tells of it.
+It answers GET alone. What it keeps is a ``Store``; the store's owner changes it, and every watch tells of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The cluster in simulated time: jobs arrive, start, behave and end; nodes drain; GPUs draw power.
 
-No I/O and no wall clock here: whoever owns the clock calls ``advance``. The state moves on a fixed grid of ticks, so
+No I/O and no wall clock here: the owner of the clock calls ``advance``. The state moves on a fixed grid of ticks, so
 that the same seed is the same cluster however often it is looked at.
 """
 

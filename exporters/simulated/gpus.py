@@ -16,7 +16,7 @@ from .shortfalls import LEVELS, NUMBERS, Shortfall, host
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 CPU_BUSY = {Behaviour.PRODUCTIVE: 0.55, Behaviour.IDLE: 0.01, Behaviour.HUNG: 0.05}
-"""How busy a job keeps its CPUs; of who underuses its GPUs it depends on why."""
+"""How busy a job keeps its CPUs; for a job that underuses its GPUs it depends on why."""
 MEMORY_SHARE = 0.6
 """Share of the requested host memory that is really touched."""
 DRIVER_RESERVE_MIB = 4.0

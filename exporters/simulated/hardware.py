@@ -36,7 +36,7 @@ class Model:
     threads: int = 2
     """Of a core."""
     exporter: Literal["dcgm", "amd", "gaudi"] = "dcgm"
-    """Whose page tells of its GPUs."""
+    """The exporter whose page tells of its GPUs."""
     since_4_6: bool = False
     """DCGM's names and labels are those since 4.6."""
     grace: bool = False

@@ -1,4 +1,4 @@
-"""Who submits what: the flavours of the paper's Table 2, users with habits, and how their jobs behave."""
+"""Which users submit what: the flavours of the paper's Table 2, users with habits, and how their jobs behave."""
 
 from __future__ import annotations
 

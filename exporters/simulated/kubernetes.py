@@ -32,7 +32,7 @@ _HASH = "5d9c7b8f6"
 KEPT_S = 300.0
 """How long a job stays after its end (ttlSecondsAfterFinished)."""
 USER = "example.com/user"
-"""The label that says whose a job is."""
+"""The label that names the user of a job."""
 GPU = "nvidia.com/gpu"
 PRODUCT = "nvidia.com/gpu.product"
 

@@ -152,7 +152,7 @@ _NEWER = (
 _NEW_NAMES = {old: new for new, old in reversed(RENAMED.items())}
 
 Holder = Callable[[SimulatedCluster, int, int], str]
-"""Returns the labels that name who holds a GPU, by the job's id and the server's number."""
+"""Returns the labels that name the holder of a GPU, by the job's id and the server's number."""
 
 
 def slurm_labels(cluster: SimulatedCluster, job_id: int, server: int) -> str:

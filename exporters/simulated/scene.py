@@ -87,7 +87,7 @@ def open_scene(cluster: Stage) -> None:
 
 
 def _script(server: Server) -> Script | None:
-    """Return who runs on a server at first; None fills it with drawn jobs."""
+    """Return the jobs that run on a server at first; None fills it with drawn jobs."""
     if server.model in (A100, V100):
         return _RUNNING.get(_short(server.name))
     # Room in every rack: domains that are free, broken and full are there to be seen.

@@ -40,7 +40,7 @@ JSON = "application/json"
 _OF_GPUS = ("dcgm", "dcgm_pods", "amd", "gaudi")
 LARGEST_BODY = 65_536
 REFRESH_S = 0.2
-"""How often the objects of Kubernetes are made anew, at most."""
+"""How often the objects of Kubernetes are rebuilt, at most."""
 _TIME = re.compile(r"(?:uts)?(\d+(?:\.\d+)?)$")
 
 

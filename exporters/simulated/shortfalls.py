@@ -97,7 +97,7 @@ def tells(model: Model) -> frozenset[Shortfall]:
 
 
 def first_told(wanted: Iterable[Shortfall], model: Model, whole: bool) -> Shortfall:
-    """Return the first of these that a server's pages can tell; disks tell only of who has a server for himself."""
+    """Return the first of these that a server's pages can tell; disks tell only of a job with a whole server."""
     told = tells(model) if whole else tells(model) - {Shortfall.FILES}
     return next((one for one in wanted if one in told), Shortfall.LOADERS)
 

@@ -212,8 +212,8 @@ def _switched(job: Job, known: Mapping[int, tuple[int, float | None]]) -> Job:
 def _without_next_start(job: Job, now_s: float) -> Job:
     """Return a job that is ending without a start to come: it was requeued, and that is when it may begin again.
 
-    Slurm tells such a time until the job's nodes are free, and the job as submitted anew then: taken for a start, it
-    was recorded as a run that never ends.
+    Slurm tells such a time until the job's nodes are free, and then the job as submitted again: taken for a start, the
+    time was recorded as a run that never ends.
     """
     if job.state is JobState.COMPLETING and job.start_s is not None and job.start_s > now_s:
         return replace(job, start_s=None)
