@@ -87,7 +87,7 @@ class Damaged(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FactKind:
-    """What one kind of facts looks like, and who writes it."""
+    """What one kind of facts looks like, and the function that writes it."""
 
     shape: Any
     write: Callable[[Connection, Any, GpuNumbers], None]

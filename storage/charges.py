@@ -1,4 +1,4 @@
-"""Reads who held what and when: what fair-share of a scheduler rests on."""
+"""Reads which users and accounts held what and when: what fair-share of a scheduler rests on."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class ResizeEffect:
-    """What becomes of a job that gets some GPUs more, or gives some up; ratios are against its size of now."""
+    """What becomes of a job that gets some GPUs more, or gives some up; ratios are against its present size."""
 
     gpus: int
     """Change in GPUs; negative are given up."""
@@ -63,7 +63,7 @@ class ElasticAdvice:
     remaining_s: float | None = None
     """Expected time to its end, or its run time while it is pending; None where no prediction is to be had."""
     free_gpus: int = 0
-    """GPUs that are free for it now: no start is advised for them, and it delays nobody there who comes before it."""
+    """GPUs that are free for it now: no start is advised for them, and it delays no earlier job there."""
     has_room: bool = False
     """Whether ``more`` fits there now."""
     snapshot_s: float | None = None

@@ -1,4 +1,4 @@
-"""Which job may start at all, and on which nodes: the one reading of what a request says, whoever asks."""
+"""Which job may start at all, and on which nodes: the one reading of what a request says, for all callers."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class StoreLocked(StoreError):
 
 
 class Superseded(StoreLocked):
-    """Another daemon has recorded into this database since: whoever was replaced writes no more."""
+    """Another daemon has recorded into this database since: the replaced one writes no more."""
 
 
 class SchemaTooNew(StoreError):

@@ -39,7 +39,7 @@ def told(connection: Connection, flavour_of: Tell, most: int = AT_ONCE) -> list[
 
 
 def store(connection: Connection, rows: Sequence[dict[str, object]]) -> None:
-    """Store flavours that were told; who was told another one meanwhile, by the scheduler's own page, keeps that."""
+    """Store flavours that were told; a job told another one meanwhile, by the scheduler's own page, keeps that."""
     table = schema.jobs
     connection.execute(update(table).where(table.c.id == bindparam("known"), table.c.flavour.is_(None)).values(
         flavour=bindparam("told")), rows)

@@ -43,7 +43,7 @@ BACKLOG_BYTES = 2 << 30
 CATCH_UP_S = 2.0
 """How long one call writes what waited; the rest is left to the next, so that no cycle stands still for it."""
 SLOW_S = 1.0
-"""A try that fails after longer than this is not repeated at once: whoever records must not wait all the time."""
+"""A try that fails after longer than this is not repeated at once: a thread that records must not wait all the time."""
 ANSWER_S = 30.0
 """Longest silence of a server within a statement; LAST_ANSWER_S of that when the daemon ends."""
 LAST_ANSWER_S = 0.5
@@ -193,7 +193,7 @@ class History(HistoryReader):
         self._record_all("uses", runs)
 
     def record_notices(self, notices: Iterable[Notice]) -> None:
-        """Record what was said to whom; the same notice again changes its state."""
+        """Record notices and their recipients; the same notice again changes its state."""
         self._record_all("notices", notices)
 
     def tell_flavours(self, flavour_of: flavours.Tell) -> int:
@@ -318,7 +318,7 @@ class History(HistoryReader):
                 "error": str(error)})
         self._stopped = (time.time() if self._stopped is None else self._stopped[0]), error
         if isinstance(error, Superseded):
-            # Whoever replaced it may be restarted at any time.
+            # The daemon that replaced it may be restarted at any time.
             self._lock.release()
 
     def _note_going(self) -> None:

@@ -172,7 +172,7 @@ def _changes(job: Job, known: TableRow | None, time_s: float) -> Iterator[dict[s
 
 
 def _move_runs(connection: Connection, jobs: Iterable[Job], known: dict[Key, TableRow]) -> None:
-    """Follow a start that the scheduler sets anew once the job's nodes have powered up: it is the same run."""
+    """Follow a start that the scheduler sets again once the job's nodes have powered up: it is the same run."""
     moves = [{"known": row.id, "old": row.start_s, "start_s": job.start_s} for job in jobs
              if (row := known.get(job.key)) is not None and job.state.active and JobState(row.state).active
              and job.restarts == row.restarts and job.start_s is not None and row.start_s is not None

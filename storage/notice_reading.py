@@ -1,4 +1,4 @@
-"""The half of the reader that knows what was said to whom."""
+"""The half of the reader that knows notices and their recipients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NoticeReader(ABC):
             return notices.read(connection, since_s, user, limit)
 
     def opted_out(self) -> dict[str, float]:
-        """Return users who want to hear nothing, and since when."""
+        """Return users who opted out, and since when."""
         with self._reading() as connection:
             return notices.opted_out(connection)
 

@@ -1,4 +1,4 @@
-"""The tables of notices: what was, or would have been, said to whom about which run, and who wants to hear nothing."""
+"""The tables of notices: what was, or would have been, told to which user about which run, and the opt-outs."""
 
 from __future__ import annotations
 

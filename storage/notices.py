@@ -1,4 +1,4 @@
-"""Records what was said to whom about which run, what waits to be said, and who wants to hear nothing."""
+"""Records which user was told what about which run, what waits to be told, and which users opted out."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ def _notice(row: TableRow) -> Notice:
 
 
 def opted_out(connection: Connection) -> dict[str, float]:
-    """Return who wants to hear nothing, and since when."""
+    """Return the users who opted out, and since when."""
     return {row.user: row.since_s for row in connection.execute(select(schema.notice_opt_outs))}
 
 
 def opt_out(connection: Connection, user: str, since_s: float) -> None:
-    """Note that a user wants to hear nothing; of one who said so before, the first time stays."""
+    """Note that a user opted out; of one who did so before, the first time stays."""
     upsert(connection, schema.notice_opt_outs, [{"user": words(user), "since_s": since_s}])
 
 

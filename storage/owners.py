@@ -1,4 +1,4 @@
-"""Who holds what a job holds, and what kind of work it is: the same words for every scheduler."""
+"""The user and account that hold a job's resources, and its kind of work: the same words for every scheduler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OwnerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """In whose name resources are held; '' is unknown."""
+    """The user and account in whose name resources are held; '' is unknown."""
 
     user: str = ""
     account: str = ""

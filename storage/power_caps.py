@@ -30,7 +30,7 @@ class PowerCap:
     """Share of its speed that it would cost; below 0 it would gain."""
     slower_interval: Interval
     runs: tuple[int, int]
-    """Like runs that were measured under the cap, and under the limit of now."""
+    """Like runs that were measured under the cap, and under the present limit."""
     throttled_ratio: float | None
     """Share of its readings in which the power limit held its clocks down; None where nobody tells."""
     commands: tuple[str, ...]

@@ -18,7 +18,7 @@ class Decision(StrEnum):
     """What was decided on a trained agent."""
 
     PROMOTE = "promote"
-    """It is active from now on, in the place of whoever was."""
+    """It is active from now on, in the place of the one that was."""
     SHADOW = "shadow"
     """It is asked and recorded, and not shown as advice."""
     DEMOTE = "demote"
@@ -76,7 +76,7 @@ class ShadowResult:
 
 
 def states(decisions: Iterable[Promotion]) -> dict[str, Promotion]:
-    """Return the decision in force on each agent, given all of them in order: who is replaced goes into shadow."""
+    """Return the decision in force on each agent, given all of them in order: a replaced one goes into shadow."""
     in_force: dict[str, Promotion] = {}
     for decision in decisions:
         if decision.decision is Decision.PROMOTE:

@@ -16,7 +16,7 @@ class Quota:
     flavor: str
     nominal: float
     used: float = 0.0
-    """By all who were let in, borrowed amounts included."""
+    """By all jobs that were let in, borrowed amounts included."""
     borrowing: float | None = None
     """The most that may be borrowed beyond ``nominal``; None for any amount."""
     lending: float | None = None
@@ -37,7 +37,7 @@ class Queue:
     """Queues of one cohort lend to one another; '' for none."""
     quotas: tuple[Quota, ...] = ()
     reclaims: str = NEVER
-    """Whom it may preempt to get back what was borrowed of it: ``Never``, ``LowerPriority`` or ``Any``."""
+    """Which jobs it may preempt to get back what was borrowed of it: ``Never``, ``LowerPriority`` or ``Any``."""
     nested: bool = False
     """Its cohort has a parent or quotas of its own: what may be borrowed then is not known here."""
 

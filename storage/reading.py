@@ -289,7 +289,7 @@ class HistoryReader(EnergyReader, NoticeReader):
             return scheduler_configuration.load(connection, at_s)
 
     def charges(self, since_s: float, until_s: float) -> list[Charge]:
-        """Return the runs that overlap [since, until), with who was charged for how many CPUs."""
+        """Return the runs that overlap [since, until), with the account, the user and the CPUs of each."""
         with self._reading() as connection:
             return charges.charges(connection, since_s, until_s)
 

@@ -41,6 +41,6 @@ class Reclaimable:
     """Freed by ending it, as are memory and all of its GPUs."""
     memory_bytes: int
     starts: tuple[Started, ...] | None
-    """Who would start now if it ended, by the policy that advises; None where that was not worked out."""
+    """Jobs that would start now if it ended, by the policy that advises; None where that was not worked out."""
     snapshot_s: float | None = None
     """When the scheduler was read that this rests on."""

@@ -91,6 +91,6 @@ class Recommendation:
     snapshot_s: float | None = None
     """When the scheduler was read that this rests on; None of what was recorded."""
     command: str = ""
-    """What tells the scheduler to start it there; '' for who is held, and of what was recorded."""
+    """What tells the scheduler to start it there; '' for a job that is held, and of what was recorded."""
     start_interval_s: tuple[float, float | None] | None = None
     """Within which it starts in nine of ten futures, None at the end for later than 30 days; None where unknown."""

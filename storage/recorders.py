@@ -1,4 +1,4 @@
-"""Who recorded, one after the other: a daemon that lost its lock for a while learns here whether another one wrote."""
+"""Daemons that recorded, one after the other: one that lost its lock for a while learns here whether another wrote."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Claim:
             self._number, self._claimed = self._pending, True
 
     def others_since(self, connection: Connection, after: int) -> float | None:
-        """Return since when somebody else recorded who came after a recorder; None when nobody did."""
+        """Return since when another daemon has recorded after a given recorder; None when none has."""
         query = select(func.min(_TABLE.c.since_s)).where(_TABLE.c.id > after, _TABLE.c.token != self._token)
         since_s: float | None = connection.execute(query).scalar_one()
         return since_s

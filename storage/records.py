@@ -137,7 +137,7 @@ class Node:
 
     @property
     def maintained(self) -> bool:
-        """Tell whether nothing but a maintenance reservation keeps new jobs off; who drains a node says why."""
+        """Tell whether nothing but a maintenance reservation keeps new jobs off; a drained node has a reason."""
         # One on which jobs still run counts as draining.
         return bool(self.reservation and not self.reason) and self.state in (NodeState.MAINTENANCE, NodeState.DRAINING)
 
@@ -159,7 +159,7 @@ class Partition:
     most_nodes: int | None = None
     most_cpus_per_node: int | None = None
     accounts: tuple[str, ...] = ()
-    """Who may use it; () for everybody."""
+    """Accounts that may use it; () for all."""
     accounts_denied: tuple[str, ...] = ()
     qos_allowed: tuple[str, ...] = ()
     qos_denied: tuple[str, ...] = ()
@@ -289,7 +289,7 @@ class Job:
 
     @property
     def holder(self) -> Holder:
-        """Return in whose name it holds what it holds."""
+        """Return the user and account in whose name it holds resources."""
         return Holder(self.user, self.account)
 
     @property

@@ -26,7 +26,7 @@ class Reservation:
     end_s: float
     maintenance: bool = False
     users: tuple[str, ...] = ()
-    """Who may use it; with a leading ``-`` who may not."""
+    """Users who may use it; with a leading ``-``, users who may not."""
     accounts: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class License:
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """What may be used at most, by whom together."""
+    """What may be used at most, by a group, a user, an account or a job."""
 
     group: Amounts = ()
     """By all jobs of it."""
@@ -89,7 +89,7 @@ class Ceilings:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A quality of service: its ceilings, and whose jobs it may take the place of."""
+    """A quality of service: its ceilings, and those whose jobs it may preempt."""
 
     name: str
     ceilings: Ceilings = Ceilings()
@@ -135,7 +135,7 @@ class CountedUsage:
 
     @property
     def holder(self) -> tuple[str, ...]:
-        """Return whose it is: a quality of service, or an association."""
+        """Return the quality of service or the association that it belongs to."""
         return ("qos", self.qos) if self.qos else ("association", self.account, self.user, self.partition)
 
 

@@ -55,7 +55,7 @@ class ShareAdvice:
     starts_sooner_s: float | None = None
     """By which it starts sooner if it waits; None where its start is not known."""
     givers: tuple[Giver, ...] = ()
-    """Whose CPUs and memory these are; what nobody holds has none."""
+    """Jobs that hold these CPUs and memory; what nobody holds has none."""
     snapshot_s: float | None = None
     """When the scheduler was read that this rests on."""
 

@@ -54,7 +54,7 @@ class GpuInstance:
     activity: float | None = None
     """Share of time that it worked, of its own slices, 0..1."""
     jobs: tuple[str, ...] = ()
-    """Whom the exporter names on it."""
+    """The jobs that the exporter names on it."""
     memory_used_bytes: float | None = None
 
 
@@ -121,7 +121,7 @@ class JobReading:
     node: str
     time_s: float
     cpu_seconds: float | None = None
-    """A counter of CPU time since the job began there; it restarts when the job's cgroup is made anew."""
+    """A counter of CPU time since the job began there; it restarts when the job's cgroup is created again."""
     memory_used_bytes: float | None = None
     """With its page cache."""
 
@@ -139,7 +139,7 @@ class EnclosureReading:
     meters: int = 1
     """Shelves or PDUs that were added up."""
     meter: str = ""
-    """Who told it: a rack may have several PDUs, each a target of its own."""
+    """The meter that told it: a rack may have several PDUs, each a target of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The Standard Workload Format of the Parallel Workloads Archive (Feitelson): 18 fields a line, -1 where unknown.
 
-Its processors are taken as GPUs, as those do who write GPU workloads in it.
+Its processors are taken as GPUs, as in GPU workloads that are written in it.
 """
 
 from __future__ import annotations

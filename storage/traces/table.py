@@ -153,7 +153,7 @@ class TableFormat:
 
 
 def respelt(words: pa.Array | pa.ChunkedArray, spell: Callable[[str], str | None]) -> object:
-    """Return a column of words, each distinct one spelt anew."""
+    """Return a column of words, each distinct one respelt."""
     encoded = words.dictionary_encode()
     spelt = pa.array([spell(word) for word in encoded.dictionary.to_pylist()], pa.string())
     return spelt.take(encoded.indices)

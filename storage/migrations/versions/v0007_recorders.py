@@ -1,4 +1,4 @@
-"""Who recorded, one after the other, and which parts of accounting were brought in."""
+"""Which daemons recorded, one after the other, and which parts of accounting were brought in."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What was said to whom about which run, and who wants to hear nothing."""
+"""Notices: which user was told what about which run, and which users opted out."""
 
 from typing import TypeVar
 
