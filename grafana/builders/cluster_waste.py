@@ -1,4 +1,4 @@
-"""Cluster waste: which watts do no work, why, where and whose; in kWh and money."""
+"""Cluster waste: which watts do no work, why, where and in whose jobs; in kWh and money."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNKNOWN_J = f'sum(increase(idlewatt_energy_joules_total{{{PARTITION}, class="unm
 WASTED_KWH = f"(({WASTED_J} > 0) or ({WASTED_J} unless on () ({UNKNOWN_J} > 0))) / 3.6e6"
 WASTED_RATE = f"rate(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__rate_interval])"
 _BY_QUARTERS = cost_by_quarters(f"idlewatt_wasted_energy_joules_total{{{PARTITION}}}")
-# A daemon that began within this quarter of an hour has the price of now.
+# A daemon that began within this quarter of an hour has the present price.
 WASTED_COST = f"({_BY_QUARTERS} and on () ({WASTED_KWH})) or ({WASTED_KWH}) * on () avg({PRICE})"
 BY_PARTITION = f"sum by (partition) (increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range]))"
 COST_WORDS = ("The same in money, at the price that idlewatt published at each time, with the site's PUE where that is "

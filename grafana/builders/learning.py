@@ -1,4 +1,4 @@
-"""Learning: how good trained agents are on history they have not seen, who was promoted, and who is watched how."""
+"""Learning: how good trained agents are on history they have not seen, which were promoted, and how each is watched."""
 
 from __future__ import annotations
 

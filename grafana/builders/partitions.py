@@ -1,4 +1,4 @@
-"""Partitions and fragmentation: what is free, why it cannot be used, and who waits."""
+"""Partitions and fragmentation: what is free, why it cannot be used, and which jobs wait."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What servers and their GPUs do, from the site's own dcgm-exporter and node_exporter: the paper's monitoring view.
 
-DCGM 4.6 renamed its fields; whichever of both names is there answers. A server is whoever calls itself like the node of
-the scheduler, with or without a domain behind it.
+DCGM 4.6 renamed its fields; whichever of both names is there answers. A server is a host whose name is that of a node
+of the scheduler, with or without a domain behind it.
 """
 
 from __future__ import annotations
