@@ -2,7 +2,7 @@
 
 A cycle runs on its own beat, never overlaps itself, never drifts, and is counted. It asks for the roles of sources and
 takes what has come in by then; what comes later is there for its next run. Each fact bears the time at which it was
-asked for, and its users judge by that.
+asked for, and code that uses it judges by that.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Look:
         return min(self.time_s, self.oldest_s)
 
     def takes(self, timestamp_s: float | None, max_age_s: float) -> bool:
-        """Tell whether a sample is fresh by its own timestamp; None has none, and counts as fresh."""
+        """Tell whether a sample is fresh by its own timestamp; one without a timestamp counts as fresh."""
         if timestamp_s is None:
             return True
         # A clock that runs ahead says nothing of a sample's age; NaN compares false.

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 _LONGEST_PAUSE_S = 300.0
 _JITTER = (0.75, 1.25)
 _KEPT_S = 600.0
-"""How long what a target told last is given on; its users judge by its age."""
+"""How long what a target told last is given on; callers judge by its age."""
 _PATIENCE_S = 0.25
 """How long a target may keep a place in the fast lane."""
 _SOON_S = 5.0

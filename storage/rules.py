@@ -89,7 +89,7 @@ class Ceilings:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A quality of service: its ceilings, and those whose jobs it may preempt."""
+    """A quality of service: its ceilings, and the others whose jobs it may preempt."""
 
     name: str
     ceilings: Ceilings = Ceilings()

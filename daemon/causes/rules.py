@@ -1,6 +1,6 @@
 """The rules: from the means of one window of a GPU and of its host to a cause with its evidence, or to none.
 
-Each rule wants two kinds of evidence that point the same way: what the GPU lacks, and who withholds it. Where one of
+Each rule wants two kinds of evidence that point the same way: what the GPU lacks, and what withholds it. Where one of
 them was not measured the cause is unknown, however likely it is. Sources:
 
 [dcgm] NVIDIA DCGM, feature overview, *Metrics*: SM activity of 0.8 or more is necessary for effective use and less than

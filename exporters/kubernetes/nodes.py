@@ -47,7 +47,7 @@ class NodeFacts:
     """Parts of GPUs that it hands out, by resource."""
 
     def whole(self, asked: Amount) -> int:
-        """Return how many whole GPUs of it somebody holds who asked for so much."""
+        """Return how many whole GPUs of it a pod holds that asked for so much."""
         return 0 if self.shares else asked.gpus
 
     def parts(self, asked: Amount) -> Iterator[tuple[str, int]]:

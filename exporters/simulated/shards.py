@@ -16,7 +16,7 @@ PER_GPU = 4
 """Shards of each GPU, as ``gres.conf`` would have them."""
 _FIRST_ID = 900_001
 _SHARING = (("carol", "notebook", 1, Behaviour.UNDERUSED), ("alice", "reranker", 2, Behaviour.PRODUCTIVE))
-"""User, name, shards and behaviour of each job that shares it."""
+"""User, name, shards and behaviour of each job that shares a GPU."""
 
 
 class Sharing(Protocol):
