@@ -23,6 +23,7 @@ from ..exporters.deadline import Errand
 from ..exporters.source import FAULTS, Accounting, Clock, Facts, Role, SourceError, Watched
 from ..storage.records import Job, SchedulerSnapshot
 from ..storage.telemetry import Telemetry
+from .merged_schedulers import merged
 
 log = logging.getLogger(__name__)
 
@@ -135,21 +136,6 @@ class Collection:
     def _tell(self) -> None:
         with self._change:
             self._change.notify_all()
-
-
-def merged(snapshots: Sequence[SchedulerSnapshot], now_s: float, max_age_s: float) -> SchedulerSnapshot | None:
-    """Return one snapshot of several schedulers, as old as the oldest that can be believed.
-
-    One that has not answered for longer than ``max_age_s`` is left out as long as another has: it costs only its own.
-    """
-    believed = [snapshot for snapshot in snapshots if now_s - snapshot.time_s <= max_age_s] or list(snapshots)
-    if len(believed) <= 1:
-        return believed[0] if believed else None
-    return SchedulerSnapshot(
-        min(snapshot.time_s for snapshot in believed),
-        tuple(node for snapshot in believed for node in snapshot.nodes),
-        tuple(partition for snapshot in believed for partition in snapshot.partitions),
-        tuple(job for snapshot in believed for job in snapshot.jobs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ Times are seconds since the epoch (UTC, float), power is watts, energy joules, m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from .details import Details
@@ -296,6 +297,11 @@ class Job:
     def key(self) -> tuple[str, float]:
         """Return what identifies the submission."""
         return self.job_id, self.submit_s
+
+    def with_unknown(self, facts: Iterable[str]) -> Job:
+        """Return the job with facts that decide about its start and are not known."""
+        details = replace(self.request.details, unknown=(*self.request.details.unknown, *facts))
+        return replace(self, request=replace(self.request, details=details))
 
 
 @dataclass(frozen=True, slots=True)

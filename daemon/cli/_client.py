@@ -6,7 +6,9 @@ import functools
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
 from urllib.parse import urlsplit
 
 import click
@@ -82,18 +84,35 @@ def _warned(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command that asks the daemon say, beside its answer, what is wrong with what the daemon knows."""
     @functools.wraps(command)
     def warned(url: str, ca_file: str | None, **options: object) -> None:
-        try:
-            command(url=url, ca_file=ca_file, **options)
-        except DaemonUnreachable:
-            raise  # who does not answer says nothing of itself either
-        except click.ClickException:
-            # That the daemon knows no such job may come of what it could not read.
-            warn(status(url, ca_file))
-            raise
-        if click.get_current_context().invoked_subcommand is None:
-            warn(status(url, ca_file))
+        with understood(url):
+            _answered(command, url, ca_file, options)
 
     return warned
+
+
+@contextmanager
+def understood(url: str) -> Iterator[None]:
+    """End a command with 3 where an answer has other fields than this version reads."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError) as error:
+        lacks = f" (no {plain(error.args[0])})" if isinstance(error, KeyError) else ""
+        raise DaemonUnreachable(f"{_shown(url)} answered, but not as idlewatt {version('idlewatt')} does{lacks}. Is "
+                                "the daemon of the same version?") from error
+
+
+def _answered(command: Callable[..., None], url: str, ca_file: str | None, options: dict[str, object]) -> None:
+    """Run a command that asks the daemon, and warn beside its answer."""
+    try:
+        command(url=url, ca_file=ca_file, **options)
+    except DaemonUnreachable:
+        raise  # who does not answer says nothing of itself either
+    except click.ClickException:
+        # That the daemon knows no such job may come of what it could not read.
+        warn(status(url, ca_file))
+        raise
+    if click.get_current_context().invoked_subcommand is None:
+        warn(status(url, ca_file))
 
 
 def warn(standing: Row) -> None:
@@ -140,7 +159,7 @@ def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0
     from ...exporters.causes import innermost
 
     parameters = {name: value for name, value in filters.items() if value not in (None, "", ())}
-    shown = re.sub("//[^/]*@", "//…@", url)
+    shown = _shown(url)
     try:
         with waiting("waiting for the daemon", timeout_s, "at most"):
             answer = requests.get(f"{url.rstrip('/')}/api/v1/{path}", params=parameters, timeout=timeout_s,
@@ -156,10 +175,18 @@ def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0
         raise failure(f"{shown}: {plain(document.get('error', answer.reason))}")
     if not isinstance(document, dict) or not isinstance(document.get("data"), list):
         raise Stranger(shown, answer.status_code)
-    for warning in document.get("warnings", []):
-        click.echo(f"warning: {plain(warning)}", err=True)
     rows: list[Row] = document["data"]
+    warnings = document.get("warnings", [])
+    if not (isinstance(warnings, list) and all(isinstance(row, dict) for row in rows)):
+        raise Stranger(shown, answer.status_code)
+    for warning in warnings:
+        click.echo(f"warning: {plain(warning)}", err=True)
     return rows
+
+
+def _shown(url: str) -> str:
+    """Return an address without its password."""
+    return re.sub("//[^/]*@", "//…@", url)
 
 
 class DaemonUnreachable(click.ClickException):

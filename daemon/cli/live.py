@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ._client import DEFAULT_URL, Address, ask, status, warn
+from ._client import DEFAULT_URL, Address, ask, status, understood, warn
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +39,8 @@ def command(url: str, ca_file: str | None, every: float, once: bool) -> None:
       idlewatt live --once | head -1
     """
     try:
-        watch(url, ca_file, every, once=once)
+        with understood(url):
+            watch(url, ca_file, every, once=once)
     except KeyboardInterrupt:
         click.echo()
 

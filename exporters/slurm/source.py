@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ...storage.records import Job, JobState, Node, Partition, SchedulerSnapshot
 from ...storage.rules import Association, CountedUsage, License, Qos, Reservation, SchedulerRules
@@ -23,6 +23,10 @@ log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 SELDOM_S, SELDOM = 60.0, frozenset({"qos", "associations", "usage"})
 """How often settings and limits are read: they hardly change."""
+LASTING, STAYS_S = ("partitions", "reservations"), 600.0
+"""What decides about every start and hardly changes, and for how long it is believed where it cannot be read."""
+FEW, SMALL_SHARE = 10, 0.1
+"""So many records of a list, or this share of it, may not be understood; more is a fault of the list."""
 
 
 class Transport(Protocol):
@@ -72,7 +76,8 @@ class SlurmSource:
     """Reads Slurm over a transport.
 
     Nodes and jobs belong together: without either there is no snapshot, as half of one would look like a cluster whose
-    jobs or nodes are gone. Partitions and reservations hardly change: where they cannot be read, the last ones stay.
+    jobs or nodes are gone. Partitions and reservations hardly change: where they cannot be read, the last ones stay for
+    some minutes. After that, and where a record of theirs is not understood, no start is known to be possible.
     """
 
     role: Role = "scheduler"
@@ -86,8 +91,8 @@ class SlurmSource:
         self._fabric: Fabric | None = None
         self._transport = transport
         self._clock = clock
-        self._partitions: tuple[Partition, ...] = ()
-        self._reservations: tuple[Reservation, ...] = ()
+        self._last: dict[str, tuple[float, tuple[Any, ...]]] = {}
+        """When partitions and reservations were read last, and what they were."""
         self._health: dict[str, TargetHealth] = {}
         self._unswitched: dict[int, tuple[Job, Job]] = {}
         """Jobs of the last answer as they came and without switches, where there are none."""
@@ -95,18 +100,17 @@ class SlurmSource:
     def read(self) -> SchedulerSnapshot:
         """Read nodes, jobs, partitions and reservations once."""
         now = self._clock()
-        nodes = self._ask("nodes", self._transport.nodes)
-        jobs = tuple(_without_next_start(job, now) for job in self._ask("jobs", self._transport.jobs))
-        try:
-            self._partitions = self._ask("partitions", self._transport.partitions)
-            self._reservations = self._ask("reservations", self._transport.reservations)
-        except SourceError as error:
-            log.warning("%s: partitions and reservations stay as they were: %s", self.name, error)
-        rules = self._enforced(now)
+        nodes = self._understood("nodes", self._transport.nodes)
+        jobs = tuple(_without_next_start(job, now) for job in self._understood("jobs", self._transport.jobs))
+        partitions = self._lasting("partitions", self._transport.partitions, now)
+        reservations = self._lasting("reservations", self._transport.reservations, now)
+        rules = replace(self._enforced(now), reservations=reservations)
+        unread = [f"Slurm's {name}" for name in LASTING if self._doubtful(name, now)]
+        jobs = tuple(job.with_unknown(unread) for job in jobs) if unread else jobs
         jobs = with_shares(jobs, nodes)
         if self._fabric is not None:
             nodes = tuple(self._fabric.placed(nodes))
-        return SchedulerSnapshot(now, cover(nodes, self._reservations, now), self._partitions or partitions_of(nodes),
+        return SchedulerSnapshot(now, cover(nodes, reservations, now), partitions or partitions_of(nodes),
                                  self._with_switches(jobs, rules), rules)
 
     def completed(self, since_s: float) -> tuple[Job, ...]:
@@ -140,8 +144,20 @@ class SlurmSource:
             self._fabric = self._maybe("topology", lambda: parse_switches(self._transport.topology())) \
                 if self._rules.site.tree else None
             self._ruled_s = now
-        return replace(self._rules, reservations=self._reservations,
-                       licenses=self._records("licenses", self._transport.licenses))
+        return replace(self._rules, licenses=self._records("licenses", self._transport.licenses))
+
+    def _lasting(self, target: str, read: Callable[[], Parsed[Record]], now: float) -> tuple[Record, ...]:
+        """Return what hardly changes, as it was last read where it cannot be read now."""
+        try:
+            self._last[target] = now, self._ask(target, read)
+        except SourceError as error:
+            log.warning("%s: %s stay as they were: %s", self.name, target, error)
+        return self._last.get(target, (now, ()))[1]
+
+    def _doubtful(self, target: str, now: float) -> bool:
+        """Tell whether starts may depend on records of a kind that were not read, too long ago, or not understood."""
+        read_s = self._last[target][0] if target in self._last else float("-inf")
+        return not 0 <= now - read_s <= STAYS_S or self._health[target].skipped > 0
 
     def _with_switches(self, jobs: tuple[Job, ...], rules: SchedulerRules) -> tuple[Job, ...]:
         """Return the jobs with the switches that they ask for, where the list of jobs itself does not tell."""
@@ -175,6 +191,14 @@ class SlurmSource:
         self._missing.discard(target)
         return answer
 
+    def _understood(self, target: str, read: Callable[[], Parsed[Record]]) -> tuple[Record, ...]:
+        """Return the records of a list; SourceError where nothing of a long one can be understood."""
+        records = self._ask(target, read)
+        known = self._health[target]
+        if not records and not known.up:
+            raise SourceError(f"none of Slurm's {known.skipped} {target} can be understood: {known.error}")
+        return records
+
     def _ask(self, target: str, read: Callable[[], Parsed[Record]]) -> tuple[Record, ...]:
         began = time.perf_counter()
         try:
@@ -185,7 +209,8 @@ class SlurmSource:
                               permanent=isinstance(error, SourceError) and error.permanent) from error
         skipped = parsed.skipped
         told = f"{len(skipped)} skipped, first {skipped[0]}" if skipped else ""
-        self._note(target, began, up=True, error=told, skipped=len(skipped))
+        few = max(FEW, SMALL_SHARE * (len(parsed.records) + len(skipped)))
+        self._note(target, began, up=len(skipped) <= few, error=told, skipped=len(skipped))
         return parsed.records
 
     def _note(self, target: str, began: float, *, up: bool, error: str, skipped: int = 0) -> None:

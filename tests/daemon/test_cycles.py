@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from idlewatt.daemon.cycles import Accounts, Collection, Cycle, CycleScheduler, merged
+from idlewatt.daemon.cycles import Accounts, Collection, Cycle, CycleScheduler
 from idlewatt.exporters.source import SourceError, Watched
 from idlewatt.storage.records import Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.telemetry import NodeReading, Telemetry
@@ -131,15 +131,6 @@ def test_a_source_that_goes_on_after_a_reload_is_not_read_twice_at_once():
     hung.gate.set()
     assert names(new.read("telemetry", within_s=30))[0] == ["hung"]
     new.leave()
-
-
-def test_a_scheduler_that_has_been_gone_for_long_does_not_age_the_other():
-    gone, here = (SchedulerSnapshot(time_s, (Node(name, ("all",), 8),)) for time_s, name in ((0.0, "a"), (990.0, "b")))
-    assert merged([gone, here], 1000.0, 600.0) == here
-    assert merged([gone], 1000.0, 600.0) == gone
-    assert merged([], 1000.0, 600.0) is None
-    both = merged([gone, here], 500.0, 600.0)
-    assert (both.time_s, [node.name for node in both.nodes]) == (0.0, ["a", "b"])
 
 
 def test_accounts_that_take_long_are_waited_for_in_the_background_and_told_later():

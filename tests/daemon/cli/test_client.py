@@ -1,7 +1,10 @@
 """How commands reach the daemon: passwords, certificates, and what they say when nobody is there."""
 
+import json
 import socket
 import threading
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import bcrypt
 import pytest
@@ -39,6 +42,31 @@ def test_an_address_that_is_none_is_wrong_usage(alone, url):
     assert url in done.stderr
 
 
+@pytest.fixture
+def answering():
+    """A function that serves one document at every path and returns the address."""
+    with ExitStack() as servers:
+        def serve(document: object) -> str:
+            body = json.dumps(document).encode()
+
+            class Handler(BaseHTTPRequestHandler):
+                def do_GET(self) -> None:
+                    self.send_response(200)
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+
+                def log_message(self, *_arguments: object) -> None:
+                    """Say nothing."""
+
+            server = servers.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            servers.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield serve
+
+
 @pytest.mark.parametrize("body", [b"<html>hello</html>", b"[]", b"{}", b'"x"', b'{"status": "success"}', b""])
 def test_something_else_on_the_port_ends_with_3(alone, body):
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -54,6 +82,18 @@ def test_something_else_on_the_port_ends_with_3(alone, body):
         thread.join()
     assert done.exit_code == 3
     assert "not as idlewatt does" in done.stderr
+
+
+@pytest.mark.parametrize("answer", [
+    {"data": [None]}, {"data": [{}]}, {"data": [1]}, {"data": [], "warnings": 5}, {"data": [{"degraded": 3}]},
+    {"data": [{"degraded": [{}]}]}])
+@pytest.mark.parametrize("command", [("waste",), ("advise",), ("jobs",), ("jobs", "--format", "csv"),
+                                     ("live", "--once"), ("job", "1"), ("flavours",), ("reclaim",)])
+def test_an_answer_of_another_form_is_no_traceback(alone, answering, command, answer):
+    done = alone.run(*command, "--url", answering({"status": "success", **answer}))
+    assert done.exit_code in (0, 1, 3)
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    assert done.exit_code != 3 or "not as idlewatt" in done.stderr
 
 
 def test_https_works_with_an_own_authority_and_is_refused_without(serve, tls):

@@ -104,6 +104,51 @@ def test_partitions_never_read_are_those_that_the_nodes_name(source, transport):
     assert source.read().partitions == (Partition("A100", ("a1", "a2")), Partition("debug", ("a2",)))
 
 
+def unknown(source: SlurmSource) -> tuple[str, ...]:
+    (job,) = source.read().jobs
+    return job.request.details.unknown
+
+
+@pytest.mark.parametrize("part", ["partitions", "reservations"])
+def test_without_partitions_or_reservations_no_start_is_known_to_be_possible(source, transport, clock, part):
+    transport.answers[part] = SourceError("gone")
+    assert unknown(source) == (f"Slurm's {part}",)
+    transport.answers[part] = Parsed()
+    assert unknown(source) == ()
+    transport.answers[part] = SourceError("gone")
+    clock.now += 600
+    assert unknown(source) == ()
+    clock.now += 1
+    assert unknown(source) == (f"Slurm's {part}",)
+
+
+def test_reservations_are_read_where_partitions_cannot_be(source, transport, clock):
+    exam = Reservation("exam", ("a2",), clock.now + 3600, clock.now + 7200, True)
+    transport.answers |= {"partitions": SourceError("gone"), "reservations": Parsed((exam,))}
+    assert source.read().rules.reservations == (exam,)
+
+
+def test_a_reservation_that_is_not_understood_may_be_in_the_way_of_every_start(source, transport):
+    transport.answers["reservations"] = Parsed((), ("maint: it has no end",))
+    assert unknown(source) == ("Slurm's reservations",)
+
+
+@pytest.mark.parametrize("part", ["nodes", "jobs"])
+def test_a_long_list_of_which_nothing_is_understood_is_no_answer(source, transport, part):
+    transport.answers[part] = Parsed((), ("17: submit_time is no number",) * 500)
+    with pytest.raises(SourceError, match=f"none of Slurm's 500 {part} can be understood: .* submit_time is no number"):
+        source.read()
+    assert not health(source)[part][0]
+
+
+@pytest.mark.parametrize(("skipped", "up"), [(9, True), (10, True), (11, False)])
+def test_a_list_of_which_more_than_a_small_part_is_not_understood_counts_as_down(source, transport, skipped, up):
+    whole = tuple(job(str(number)) for number in range(100 - skipped))
+    transport.answers["jobs"] = Parsed(whole, ("17: submit_time is no number",) * skipped)
+    assert len(source.read().jobs) == 100 - skipped
+    assert health(source)["jobs"][0] is up
+
+
 @pytest.mark.parametrize(("start", "end", "covers"), [(-10, 10, True), (-10, 0, False), (1, 10, False),
                                                       (-10, float("inf"), True)])
 def test_only_an_active_reservation_covers_its_nodes(source, transport, clock, start, end, covers):

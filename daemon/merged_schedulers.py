@@ -1,0 +1,104 @@
+"""One view of several schedulers, for a site that has Slurm and Kubernetes, or two clusters.
+
+Nodes and jobs are each scheduler's own, and so are its rules. Where two schedulers use one name, nothing tells which of
+them is meant: waiting jobs that it decides about are marked, and advice on them is unknown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from itertools import chain
+from typing import Any
+
+from ..storage.records import Job, JobState, SchedulerSnapshot
+from ..storage.rules import Ceilings, SchedulerRules, SchedulerSettings
+
+Named = Mapping[str, frozenset[str]]
+"""Names by kind of thing."""
+
+
+def merged(snapshots: Sequence[SchedulerSnapshot], now_s: float, max_age_s: float) -> SchedulerSnapshot | None:
+    """Return one snapshot of several schedulers, as old as the oldest that can be believed.
+
+    One that has not answered for longer than ``max_age_s`` is left out as long as another has: it costs only its own.
+    """
+    believed = [snapshot for snapshot in snapshots if now_s - snapshot.time_s <= max_age_s] or list(snapshots)
+    if len(believed) <= 1:
+        return believed[0] if believed else None
+    shared = _shared(believed)
+    return SchedulerSnapshot(
+        min(snapshot.time_s for snapshot in believed),
+        tuple(node for snapshot in believed for node in snapshot.nodes),
+        tuple(partition for snapshot in believed for partition in snapshot.partitions),
+        tuple(_marked(job, snapshot, shared) for snapshot in believed for job in snapshot.jobs),
+        _joined([snapshot.rules for snapshot in believed]))
+
+
+def _joined(rules: Sequence[SchedulerRules]) -> SchedulerRules:
+    """Return the rules of several schedulers, and of their settings those on which they agree."""
+    return SchedulerRules(
+        reservations=_all(rules, lambda one: one.reservations), licenses=_told(rules, lambda one: one.licenses),
+        qos=_told(rules, lambda one: one.qos), associations=_told(rules, lambda one: one.associations),
+        usage=_told(rules, lambda one: one.usage), site=_agreed([one.site for one in rules]),
+        queues=_all(rules, lambda one: one.queues), flavors=_all(rules, lambda one: one.flavors))
+
+
+def _all(rules: Iterable[SchedulerRules], part: Callable[[SchedulerRules], Iterable[Any]]) -> tuple[Any, ...]:
+    return tuple(chain.from_iterable(map(part, rules)))
+
+
+def _told(rules: Sequence[SchedulerRules], part: Callable[[SchedulerRules], tuple[Any, ...] | None],
+          ) -> tuple[Any, ...] | None:
+    """Return the records of those that tell any; None where none does."""
+    known = [found for one in rules if (found := part(one)) is not None]
+    return tuple(chain.from_iterable(known)) if known else None
+
+
+def _agreed(sites: Sequence[SchedulerSettings]) -> SchedulerSettings:
+    first, unknown = sites[0], SchedulerSettings()
+    return SchedulerSettings(**{
+        field.name: getattr(first if all(getattr(one, field.name) == getattr(first, field.name) for one in sites)
+                            else unknown, field.name) for field in fields(SchedulerSettings)})
+
+
+def _shared(snapshots: Sequence[SchedulerSnapshot]) -> Named:
+    """Return the names that several schedulers use, of accounts and QOS only those with limits or other differences."""
+    return {
+        "partition": _in_several([{one.name for one in snapshot.partitions} for snapshot in snapshots]),
+        "reservation": _in_several([{one.name for one in snapshot.rules.reservations} for snapshot in snapshots]),
+        "licence": _in_several([{one.name for one in snapshot.rules.licenses or ()} for snapshot in snapshots]),
+        "QOS": _differing((one.name, one) for snapshot in snapshots for one in snapshot.rules.qos or ()),
+        "account": _differing(((one.account, one.user, one.partition), one)
+                              for snapshot in snapshots for one in snapshot.rules.associations or ())}
+
+
+def _in_several(names: Iterable[set[str]]) -> frozenset[str]:
+    return frozenset(name for name, times in Counter(chain.from_iterable(names)).items() if times > 1)
+
+
+def _differing(records: Iterable[tuple[Any, Any]]) -> frozenset[str]:
+    """Return the names that are there twice and have limits, which use counts under, or say different things."""
+    first: dict[Any, Any] = {}
+    found = set()
+    for key, record in records:
+        if key in first and (first[key] != record or record.ceilings != Ceilings()):
+            found.add(key if isinstance(key, str) else key[0])
+        first.setdefault(key, record)
+    return frozenset(found)
+
+
+def _marked(job: Job, snapshot: SchedulerSnapshot, shared: Named) -> Job:
+    """Return a job with what is not known of it: which scheduler has what it names, and how many licences are free."""
+    if job.state is not JobState.PENDING:
+        return job
+    partitions = job.partition.split(",")
+    qos = {job.qos, *(one.qos for one in snapshot.partitions if one.name in partitions)}
+    meant = {"partition": partitions, "reservation": shared["reservation"], "QOS": qos, "account": {job.account},
+             "licence": shared["licence"] if job.request.details.licenses else ()}
+    unknown = [f"two schedulers have {kind} {name}" for kind, names in meant.items()
+               for name in sorted(shared[kind].intersection(names))]
+    if job.request.details.licenses and snapshot.rules.licenses is None:
+        unknown.append("how many licences are free")
+    return job.with_unknown(unknown) if unknown else job
