@@ -1,0 +1,83 @@
+"""Racks by the meters of their power shelves or PDUs: trays, switches, and the loss of converting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from ...storage.telemetry import EnclosureReading
+from ..settings.waste import EnclosureSettings
+from .assessment import EnclosureVerdict
+
+_LEAST_WATTS = 1.0
+"""Of all trays together, below which nothing is split by their draw."""
+
+
+class Enclosures:
+    """The enclosures that are configured, with the last readings of their meters.
+
+    The meter of an enclosure (power shelves, PDUs) is what its trays draw by their own meters, what its NVLink switch
+    trays draw as configured, and the loss of converting, which is the rest. Where the meter tells less than that the
+    switches are believed less, and then the meter: the parts always add up to the larger of the meter and the trays.
+    What is no tray's is split among the trays by their own draw. Where a tray is not measured the rest is not known to
+    be loss.
+
+    Meters of one kind stand side by side and are added up. Where PDUs and power shelves both measure a rack, the
+    current passes one after the other: the larger sum, which is further out, counts, and the other is in it.
+    """
+
+    def __init__(self, configured: Mapping[str, EnclosureSettings], max_age_s: float) -> None:
+        self._configured, self._max_age_s = configured, max_age_s
+        self._meters: dict[tuple[str, str], EnclosureReading] = {}
+        self.rejected = 0
+        """Readings above what the enclosure is rated for."""
+
+    def absorb(self, readings: Iterable[EnclosureReading], now_s: float) -> None:
+        """Take in readings; what is from the future, no number, or above the rating is left out."""
+        for reading in readings:
+            known = self._meters.get((reading.enclosure, reading.meter))
+            wanted = self._configured.get(reading.enclosure)
+            if wanted is None or reading.time_s > now_s + self._max_age_s or (
+                    known is not None and reading.time_s <= known.time_s):
+                continue
+            if not _plausible(reading.power_watts, wanted.rated_watts):
+                self.rejected += 1
+                continue
+            self._meters[reading.enclosure, reading.meter] = reading
+
+    def judge(self, walls: Mapping[str, float | None], now_s: float) -> tuple[EnclosureVerdict, ...]:
+        """Return the enclosures whose meters are fresh; ``walls`` are the watts of all nodes, None unmeasured."""
+        found = []
+        for name, wanted in self._configured.items():
+            total = self._metered(name, now_s)
+            if total is not None and _plausible(total, wanted.rated_watts):
+                trays = {node: watts for node, watts in walls.items() if wanted.holds(node)}
+                found.append(rack_parts(name, total, trays, wanted.switch_watts))
+        return tuple(found)
+
+    def _metered(self, name: str, now_s: float) -> float | None:
+        """Return the watts of the outermost meters; None where of no kind all are fresh."""
+        kinds: dict[str, list[EnclosureReading]] = {}
+        for (rack, _), one in self._meters.items():
+            if rack == name:
+                kinds.setdefault(one.power_source, []).append(one)
+        return max((sum(one.power_watts for one in meters) for meters in kinds.values()
+                    if all(0 <= now_s - one.time_s <= self._max_age_s for one in meters)), default=None)
+
+
+def rack_parts(name: str, meter: float, trays: Mapping[str, float | None], switches: float) -> EnclosureVerdict:
+    """Return the parts of an enclosure."""
+    known = {node: watts for node, watts in trays.items() if watts is not None}
+    drawn = sum(known.values())
+    whole = max(meter, drawn)
+    switched = min(switches, whole - drawn)
+    rest = whole - drawn - switched
+    dark = len(known) < len(trays)
+    parts = {"trays": drawn, "switches": switched, "loss": 0.0 if dark else rest, "unmeasured": rest if dark else 0.0}
+    shared = whole / drawn if drawn >= _LEAST_WATTS and not dark else 0.0
+    nodes = {node: watts * shared for node, watts in known.items()} if shared else {}
+    return EnclosureVerdict(name, meter, parts, nodes, max(0.0, drawn - meter))
+
+
+def _plausible(watts: float, rated: float | None) -> bool:
+    return math.isfinite(watts) and watts >= 0 and (rated is None or watts <= rated)

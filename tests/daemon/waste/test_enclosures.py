@@ -1,0 +1,74 @@
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from idlewatt.daemon.settings.waste import EnclosureSettings, WasteSettings
+from idlewatt.daemon.waste import WasteAccountant
+from idlewatt.daemon.waste.enclosures import Enclosures, rack_parts
+from idlewatt.storage.records import Node, SchedulerSnapshot
+from idlewatt.storage.telemetry import EnclosureReading, NodeReading, Telemetry
+
+RACK = EnclosureSettings(nodes=("tray*",), switch_watts=3600.0, rated_watts=140_000.0)
+READING = EnclosureReading("rack7", 1000.0, 104_000.0, "redfish", 8, "shelf")
+WATTS = st.floats(0, 20_000)
+
+
+def test_a_racks_meter_is_trays_switches_and_loss():
+    rack = rack_parts("rack7", 104_000.0, {"tray1": 60_000.0, "tray2": 38_000.0}, 3600.0)
+    assert rack.parts == {"trays": 98_000.0, "switches": 3600.0, "loss": 2400.0, "unmeasured": 0.0}
+    assert rack.nodes["tray1"] == pytest.approx(60_000 * 104 / 98)
+    assert sum(rack.nodes.values()) == pytest.approx(104_000.0)
+
+
+@given(st.floats(0, 200_000), st.dictionaries(st.text("ab", max_size=3), st.none() | WATTS, max_size=5), WATTS)
+def test_parts_add_up_to_the_meter_or_to_the_trays_where_these_are_more(meter, trays, switches):
+    rack = rack_parts("r", meter, trays, switches)
+    whole = max(meter, sum(watts or 0.0 for watts in trays.values()))
+    assert sum(rack.parts.values()) == pytest.approx(whole, abs=1e-6)
+    assert min(rack.parts.values()) >= -1e-9
+    assert not rack.nodes or sum(rack.nodes.values()) == pytest.approx(whole, abs=1e-6)
+    assert rack.disagreement_watts == pytest.approx(whole - meter, abs=1e-6)
+
+
+def test_a_tray_that_is_not_measured_leaves_the_rest_unknown():
+    rack = rack_parts("rack7", 104_000.0, {"tray1": 60_000.0, "tray2": None}, 3600.0)
+    assert rack.parts == {"trays": 60_000.0, "switches": 3600.0, "loss": 0.0, "unmeasured": 40_400.0}
+    assert rack.nodes == {}
+
+
+def test_meters_of_a_rack_are_added_up_and_what_lies_or_is_old_is_left_out():
+    racks = Enclosures({"rack7": RACK}, 150.0)
+    pdu, other = replace(READING, meter="shelf2", power_watts=1000.0), replace(READING, enclosure="other")
+    racks.absorb([READING, pdu, other], 1000.0)
+    (found,) = racks.judge({"tray1": 90_000.0, "cpu1": 900.0}, 1010.0)
+    assert (found.meter_watts, found.parts["trays"]) == (105_000.0, 90_000.0)
+    for lie in (150_000.0, math.nan, -1.0):
+        racks.absorb([replace(READING, time_s=1005.0, power_watts=lie)], 1010.0)
+    assert racks.rejected == 3
+    racks.absorb([replace(READING, time_s=9000.0)], 1010.0)
+    assert racks.judge({"tray1": 90_000.0}, 1010.0)[0].meter_watts == 105_000.0
+    assert racks.judge({"tray1": 90_000.0}, 1151.0) == ()
+
+
+def test_the_accounting_tells_racks_beside_its_classes():
+    accountant = WasteAccountant(WasteSettings(enclosures={"rack7": RACK}))
+    nodes = (NodeReading("tray1", 1000.0, 50_000.0, "redfish"), NodeReading("tray2", 1000.0, 48_000.0, "redfish"))
+    snapshot = SchedulerSnapshot(1000.0, (Node("tray1", ("p",), 4), Node("tray2", ("p",), 4)))
+    found = accountant.assess(snapshot, Telemetry(nodes=nodes, enclosures=(READING,)), 1000.0)
+    assert found.enclosures[0].parts["loss"] == pytest.approx(2400.0)
+    assert sum(sum(classes.values()) for classes in found.totals.values()) == pytest.approx(98_000.0)
+
+
+def test_pdus_and_shelves_of_one_rack_measure_the_same_watts_and_are_not_added_up():
+    racks = Enclosures({"rack7": RACK}, 150.0)
+    pdu = replace(READING, power_source="snmp", power_watts=53_000.0)
+    left, right = replace(pdu, meter="left"), replace(pdu, meter="right")
+    racks.absorb([READING, left, right], 1000.0)
+    (found,) = racks.judge({"tray1": 98_000.0}, 1010.0)
+    assert (found.meter_watts, sum(found.parts.values())) == (106_000.0, 106_000.0)
+    racks.absorb([replace(READING, time_s=1100.0)], 1100.0)
+    (found,) = racks.judge({"tray1": 98_000.0}, 1200.0)
+    assert found.meter_watts == 104_000.0, "PDUs that no longer tell leave the shelves"
