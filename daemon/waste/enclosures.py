@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from ...storage.telemetry import EnclosureReading
 from ..settings.waste import EnclosureSettings
 from .assessment import EnclosureVerdict
+from .readings import FORGET_AFTER_S
 
 _LEAST_WATTS = 1.0
 """Of all trays together, below which nothing is split by their draw."""
+
+
+@dataclass(slots=True)
+class _Meter:
+    """The last reading of a meter, and when by our own clock it was heard for the first and the last time."""
+
+    reading: EnclosureReading
+    since_s: float
+    heard_s: float
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Return what its watts are added up with."""
+        return self.reading.enclosure, self.reading.power_source
 
 
 class Enclosures:
@@ -24,26 +40,61 @@ class Enclosures:
 
     Meters of one kind stand side by side and are added up. Where PDUs and power shelves both measure a rack, the
     current passes one after the other: the larger sum, which is further out, counts, and the other is in it.
+
+    A meter that falls silent leaves its kind unmeasured: without it the sum is not the rack's. An hour later one that
+    was first heard since then, under another name, has taken its place.
     """
 
     def __init__(self, configured: Mapping[str, EnclosureSettings], max_age_s: float) -> None:
         self._configured, self._max_age_s = configured, max_age_s
-        self._meters: dict[tuple[str, str], EnclosureReading] = {}
+        self._meters: dict[tuple[str, str], _Meter] = {}
+        self._absorbed_s = -math.inf
         self.rejected = 0
         """Readings above what the enclosure is rated for."""
 
     def absorb(self, readings: Iterable[EnclosureReading], now_s: float) -> None:
         """Take in readings; what is from the future, no number, or above the rating is left out."""
+        self._follow_clock(now_s)
         for reading in readings:
-            known = self._meters.get((reading.enclosure, reading.meter))
             wanted = self._configured.get(reading.enclosure)
-            if wanted is None or reading.time_s > now_s + self._max_age_s or (
-                    known is not None and reading.time_s <= known.time_s):
+            if wanted is None or reading.time_s > now_s + self._max_age_s or not self._is_new(reading, now_s):
                 continue
             if not _plausible(reading.power_watts, wanted.rated_watts):
                 self.rejected += 1
                 continue
-            self._meters[reading.enclosure, reading.meter] = reading
+            self._take(reading, now_s)
+        self._forget_replaced(now_s)
+
+    def _follow_clock(self, now_s: float) -> None:
+        """Move along, when the clock was set back, when meters were heard."""
+        back = max(0.0, self._absorbed_s - now_s)
+        self._absorbed_s = now_s
+        for meter in self._meters.values() if back else ():
+            meter.since_s -= back
+            meter.heard_s -= back
+
+    def _is_new(self, reading: EnclosureReading, now_s: float) -> bool:
+        """Tell whether a reading is newer than the last one, which gives way if the clock has been set back since."""
+        meter = self._meters.get((reading.enclosure, reading.meter))
+        if meter is None:
+            return True
+        known_s = meter.reading.time_s
+        return reading.time_s > known_s or reading.time_s < known_s and known_s > now_s
+
+    def _take(self, reading: EnclosureReading, now_s: float) -> None:
+        meter = self._meters.setdefault((reading.enclosure, reading.meter), _Meter(reading, now_s, now_s))
+        meter.reading, meter.heard_s = reading, now_s
+
+    def _forget_replaced(self, now_s: float) -> None:
+        """Drop meters unheard for an hour for which another of their kind has come: PDUs are renamed and exchanged."""
+        for key, silent in tuple(self._meters.items()):
+            if now_s - silent.heard_s <= FORGET_AFTER_S:
+                continue
+            heir = next((one for one in self._meters.values()
+                         if one.kind == silent.kind and one.since_s > silent.heard_s), None)
+            if heir is not None:
+                heir.since_s = silent.since_s  # it takes the place of one, not of all
+                del self._meters[key]
 
     def judge(self, walls: Mapping[str, float | None], now_s: float) -> tuple[EnclosureVerdict, ...]:
         """Return the enclosures whose meters are fresh; ``walls`` are the watts of all nodes, None unmeasured."""
@@ -58,9 +109,10 @@ class Enclosures:
     def _metered(self, name: str, now_s: float) -> float | None:
         """Return the watts of the outermost meters; None where of no kind all are fresh."""
         kinds: dict[str, list[EnclosureReading]] = {}
-        for (rack, _), one in self._meters.items():
+        for meter in self._meters.values():
+            rack, kind = meter.kind
             if rack == name:
-                kinds.setdefault(one.power_source, []).append(one)
+                kinds.setdefault(kind, []).append(meter.reading)
         return max((sum(one.power_watts for one in meters) for meters in kinds.values()
                     if all(0 <= now_s - one.time_s <= self._max_age_s for one in meters)), default=None)
 

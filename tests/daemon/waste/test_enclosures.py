@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from idlewatt.daemon.settings.waste import EnclosureSettings, WasteSettings
 from idlewatt.daemon.waste import WasteAccountant
 from idlewatt.daemon.waste.enclosures import Enclosures, rack_parts
+from idlewatt.daemon.waste.readings import FORGET_AFTER_S
 from idlewatt.storage.records import Node, SchedulerSnapshot
 from idlewatt.storage.telemetry import EnclosureReading, NodeReading, Telemetry
 
@@ -72,3 +73,42 @@ def test_pdus_and_shelves_of_one_rack_measure_the_same_watts_and_are_not_added_u
     racks.absorb([replace(READING, time_s=1100.0)], 1100.0)
     (found,) = racks.judge({"tray1": 98_000.0}, 1200.0)
     assert found.meter_watts == 104_000.0, "PDUs that no longer tell leave the shelves"
+
+
+def told(racks, time_s, *meters):
+    """Absorb 1 kW of each meter; return the rack's watts, None where it is not judged."""
+    racks.absorb([replace(READING, time_s=time_s, meter=meter, power_watts=1000.0) for meter in meters], time_s)
+    found = racks.judge({"tray1": 500.0}, time_s)
+    return found[0].meter_watts if found else None
+
+
+def test_a_meter_that_was_renamed_does_not_blind_its_rack_for_ever():
+    racks = Enclosures({"rack7": RACK}, 150.0)
+    assert told(racks, 1000.0, "pdu-a", "pdu-b") == 2000.0
+    assert told(racks, 2000.0, "new", "pdu-b") is None, "the old name may tell again"
+    assert told(racks, 1000.0 + FORGET_AFTER_S + 1.0, "new", "pdu-b") == 2000.0
+
+
+def test_one_new_meter_takes_the_place_of_one_and_what_it_does_not_replace_stays_unmeasured():
+    racks = Enclosures({"rack7": RACK}, 150.0)
+    assert told(racks, 1000.0, "pdu-a", "pdu-b") == 2000.0
+    for later in (2000.0, 10_000.0, 90_000.0):
+        assert told(racks, later, "new") is None, "half of a rack is not the rack"
+    assert told(racks, 91_000.0, "new", "other") == 2000.0
+
+
+@pytest.mark.parametrize("back", [60.0, 500.0, 99_000.0])
+def test_a_clock_set_back_does_not_blind_a_rack(back):
+    racks = Enclosures({"rack7": RACK}, 150.0)
+    assert told(racks, 100_000.0, "pdu-a", "pdu-b") == 2000.0
+    now = 100_000.0 - back
+    assert told(racks, now, "pdu-a") is None, "the other has not told since"
+    assert told(racks, now + 15.0, "pdu-a", "pdu-b") == 2000.0
+
+
+def test_a_meter_renamed_before_the_clock_was_set_back_is_forgotten_as_well():
+    racks = Enclosures({"rack7": RACK}, 150.0)
+    told(racks, 100_000.0, "pdu-a")
+    told(racks, 100_015.0, "new")
+    assert told(racks, 10_000.0, "new") is None
+    assert told(racks, 10_000.0 + FORGET_AFTER_S + 1.0, "new") == 1000.0
