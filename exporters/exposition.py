@@ -25,39 +25,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from prometheus_client.parser import text_string_to_metric_families
-from pydantic import Field
 
-from ..storage.durations import Duration
 from .found_instead import no_exposition
-from .http_options import StrictOptions
+from .page_limits import PageError, PageLimits
 from .text import clean, decode, quoted
-
-
-class PageError(ValueError):
-    """A page is not Prometheus' text format, or beyond its bounds; the message says where."""
-
-
-class PageLimits(StrictOptions):
-    """Bounds on one page; a page beyond one of them is a fault of its target, and nothing of it is taken."""
-
-    sample_limit: int = Field(default=20_000, gt=0, description="Samples of the metrics that are read, on one page.")
-    label_limit: int = Field(default=64, gt=0, description="Labels of one sample.")
-    label_name_length_limit: int = Field(default=256, gt=0, description="Longest name of a label, in bytes.")
-    label_value_length_limit: int = Field(default=2048, gt=0, description="Longest value of a label, in bytes.")
-    gpu_limit: int = Field(default=64, gt=0, description="GPUs on one page; raise it where a page speaks for many "
-                                                         "servers.")
-    max_age: Duration = Field(default=120.0, description="A sample with a timestamp of its own that is older than "
-                                                         "this is no reading.")
-
-    def check_labels(self, labels: dict[str, str]) -> None:
-        """Raise ``PageError`` where a sample has too many labels, or one too long."""
-        if len(labels) > self.label_limit:
-            raise PageError(f"a sample with {len(labels)} labels, more than {self.label_limit} (label_limit)")
-        for name, value in labels.items():
-            if len(name.encode()) > self.label_name_length_limit:
-                raise PageError(f"a label whose name has {len(name)} characters (label_name_length_limit)")
-            if len(value.encode()) > self.label_value_length_limit:
-                raise PageError(f"a label whose value has {len(value)} characters (label_value_length_limit)")
 
 
 @dataclass(slots=True)

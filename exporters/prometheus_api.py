@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal
@@ -25,6 +25,7 @@ from .facts import NodeOf, TimeOf, is_nobody, measured, ratio, told_name
 from .fetch import Client
 from .http_options import HttpOptions
 from .node import MeterBook, MeterRole
+from .page_limits import too_many_servers
 from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
 from .text import clean, described, quoted
 from .text import decode as decode_text
@@ -53,6 +54,8 @@ class PrometheusConfig(SourceConfig, HttpOptions):
     max_age: Duration = Field(default=120.0,
                               description="Samples older than this are no reading: that exporter is gone.")
     gpu_limit: int = Field(default=64, gt=0, description="GPUs of one server; of one that shows more, none is taken.")
+    server_limit: int = Field(default=1000, gt=0, description="Servers that one scraped target may speak for; of one "
+                                                              "that names more, nothing is taken.")
     power_meters: dict[str, MeterRole] = Field(default_factory=dict, description="As for the source `node`.")
     cpu_window: Duration = Field(default=120.0, description="Window over which the CPUs' busy share is averaged; at "
                                                             "least four scrape intervals.")
@@ -121,11 +124,13 @@ class PrometheusSource:
         except SourceError as error:
             self._note(started, str(error))
             raise
+        samples, crowds = thinned(samples, self._config.server_limit)
         found = telemetry(samples, now, self._config.max_age, self._meters)
         if not (found.gpus or found.nodes or found.jobs or found.enclosures):
             self._note(started, fault := _found_instead(samples, self._config.max_age))
             raise SourceError(f"{self._config.url}: {fault}")
-        kept, self._strange = sifted(found, self._config.gpu_limit)
+        kept, strange = sifted(found, self._config.gpu_limit)
+        self._strange = crowds + strange
         self._last_success_s = now
         self._note(started, "")
         return kept
@@ -225,6 +230,22 @@ def _gpus(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf) -> d
     for gpu in found:
         gpus.setdefault(gpu.uuid, gpu)
     return gpus
+
+
+def thinned(samples: dict[str, Samples], server_limit: int) -> tuple[dict[str, Samples], tuple[TargetHealth, ...]]:
+    """Return the samples without those of targets that speak for too many servers, and each of these as down."""
+    named: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for name, found in samples.items():
+        for series, _ in found if name != _TIME else ():
+            named[_target(series.labels)].add(told_name(series.labels))
+    # What bears no instance, as sums do, is of no single target.
+    crowded = {target: len(names) for target, names in named.items() if len(names) > server_limit and target[1]}
+    if not crowded:
+        return samples, ()
+    kept = {name: [sample for sample in found if _target(sample[0].labels) not in crowded]
+            for name, found in samples.items()}
+    return kept, tuple(TargetHealth(instance, False, 0.0, too_many_servers(count, server_limit))
+                       for (_, instance), count in sorted(crowded.items()))
 
 
 def sifted(found: Telemetry, gpu_limit: int) -> tuple[Telemetry, tuple[TargetHealth, ...]]:

@@ -23,18 +23,17 @@ from pydantic import Field
 
 from ..storage.telemetry import Telemetry
 from .deadline import DEADLINES
-from .exposition import Exposition, Look, PageError, PageLimits, Samples
+from .exposition import Exposition, Look, Samples
 from .fetch import Client, Displaced, TimedOut
 from .found_instead import found_instead
 from .http_options import HttpOptions
+from .page_limits import PageError, PageLimits
 from .source import FAULTS, Clock, Role, SourceConfig, SourceError, SourcePurpose, TargetHealth, joined
 from .targets import Discovery, Target, TargetOptions, page_url
 
 
-def check_found(telemetry: Telemetry, wanted: SourcePurpose | None, page: bytes, look: Look, gpu_limit: int) -> None:
-    """Raise ``PageError`` where a page shows nothing of what it is read for, or more GPUs than a target may have."""
-    if len(telemetry.gpus) > gpu_limit:
-        raise PageError(f"shows {len(telemetry.gpus)} GPUs, more than {gpu_limit} (gpu_limit)")
+def check_found(telemetry: Telemetry, wanted: SourcePurpose | None, page: bytes, look: Look) -> None:
+    """Raise ``PageError`` where a page shows nothing of what it is read for."""
     if wanted and not wanted.there(telemetry):
         old = f" but {look.stale} samples whose own timestamps are too old (max_age)" if look.stale else ""
         raise PageError(f"no {wanted.word} on this page{old}: {found_instead(page)}")
@@ -376,7 +375,8 @@ class PageSource:
         samples = self._exposition.samples(page, look)
         look.check()
         telemetry = self._parse(samples, target, look.read_s)
-        check_found(telemetry, self._config.finds, page, look, self._config.gpu_limit)
+        self._config.check_sizes(telemetry)
+        check_found(telemetry, self._config.finds, page, look)
         return telemetry
 
     def _pause(self, record: _Record, fault: Exception) -> None:

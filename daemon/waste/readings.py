@@ -103,6 +103,8 @@ SPREAD = 50.0
 LEAST_SHARE = 1 / 200
 """Share of its power limit below which no GPU draws: even small ones idle at a seventieth."""
 NODE_CEILING_WATTS = 50_000.0
+MOST_METERS = 65_536
+"""Wall meters that are remembered, far more than any site has: a page may name what servers it likes."""
 FORGET_AFTER_S = 3600.0
 WALL_SOURCES = ("ipmi", "redfish", "hwmon", "ceems", "modules", "estimated")
 """The first that is fresh wins; an unknown source comes last. ``modules`` is no wall: it lacks the rest of the tray."""
@@ -196,6 +198,8 @@ class LastWalls:
     def note(self, node: str, time_s: float, watts: float, gpus: Mapping[str, float]) -> None:
         """Remember what a meter said at ``time_s`` and what the measured GPUs drew when it was first seen."""
         last = self._nodes.get(node)
+        if last is None and len(self._nodes) >= MOST_METERS:
+            return
         if last is None or time_s > last.time_s:
             self._nodes[node] = _LastWall(time_s, watts, gpus)
 
@@ -241,6 +245,8 @@ class Fleet:
         for reading in _one_per_gpu(telemetry.gpus):
             if self._in_time(reading.time_s, now_s, longest_s):
                 self._take_gpu(reading, longest_s)
+        if len(self.walls) >= MOST_METERS:
+            self._forget_walls(now_s, longest_s, self._settings.wall_max_age)
         for node in telemetry.nodes:
             if self._in_time(node.time_s, now_s, longest_s):
                 self._take_wall(node)
@@ -270,7 +276,9 @@ class Fleet:
             self.rejected["implausible_wall"] += 1
             return
         known = self.walls.get((reading.node, reading.power_source))
-        if known is None or reading.time_s > known.time_s:
+        if known is None and len(self.walls) >= MOST_METERS:
+            self.rejected["too_many_meters"] += 1
+        elif known is None or reading.time_s > known.time_s:
             self.walls[reading.node, reading.power_source] = reading
         elif reading.time_s < known.time_s:
             self.rejected["late"] += 1
@@ -280,8 +288,10 @@ class Fleet:
         self._forgot_s = now_s
         self.gpus = {uuid: gpu for uuid, gpu in self.gpus.items()
                        if -longest_s <= now_s - gpu.reading.time_s <= FORGET_AFTER_S}
-        self.walls = {key: wall for key, wall in self.walls.items()
-                      if -longest_s <= now_s - wall.time_s <= FORGET_AFTER_S}
+        self._forget_walls(now_s, longest_s, FORGET_AFTER_S)
+
+    def _forget_walls(self, now_s: float, early_s: float, late_s: float) -> None:
+        self.walls = {key: wall for key, wall in self.walls.items() if -early_s <= now_s - wall.time_s <= late_s}
 
     def limit(self, reading: GpuReading) -> float | None:
         """Return the power limit of a GPU in watts: as read, configured, or usual for its model."""

@@ -2,8 +2,10 @@
 
 import pytest
 
+from idlewatt.exporters.cgroup import CgroupConfig
 from idlewatt.exporters.exposition import Exposition
 from idlewatt.exporters.ipmi import METRICS, IpmiConfig, parse
+from idlewatt.exporters.source import SourceError
 from idlewatt.exporters.targets import Target
 
 TARGET = Target("http://dgx-01:9290/metrics", "dgx-01:9290")
@@ -66,3 +68,22 @@ def test_many_controllers_are_asked_through_one_exporter(loopback, recorded, clo
     assert [(node.node, node.power_watts) for node in nodes] == [("dgx-01", 2431), ("10.1.0.2", 2431)]
     assert sorted(path for path, _ in loopback.requests) == [
         "/ipmi?target=10.1.0.1&module=dcmi", "/ipmi?target=10.1.0.2&module=dcmi"]
+
+
+def test_a_page_that_speaks_for_more_servers_than_one_may_is_refused(loopback, clock):
+    def read(servers, **options):
+        loopback.pages["/metrics"] = "".join(f'ipmi_dcmi_power_consumption_watts{{node="x{number}"}} 45000\n'
+                                             for number in range(servers)).encode()
+        return IpmiConfig(targets=(loopback.address,), **options).build(clock).read()
+
+    assert len(read(64).nodes) == 64
+    with pytest.raises(SourceError, match=r"speaks for 19000 servers, more than 64 \(server_limit\)"):
+        read(19_000)
+    assert len(read(65, server_limit=65).nodes) == 65, "one page may rightly tell of many"
+
+
+def test_servers_named_by_gpus_or_jobs_are_counted_too(loopback, clock):
+    loopback.pages["/metrics"] = "".join(f'cgroup_cpu_total_seconds{{node="x{number}",jobid="7"}} 1\n'
+                                         for number in range(65)).encode()
+    with pytest.raises(SourceError, match="speaks for 65 servers"):
+        CgroupConfig(targets=(loopback.address,)).build(clock).read()

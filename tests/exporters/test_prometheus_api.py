@@ -124,6 +124,17 @@ def test_a_node_that_cannot_be_is_a_fault_and_costs_only_itself(clock):
         ("localhost", False, "the label `node` or the host's own name must name the server")]
 
 
+def test_a_target_that_speaks_for_more_servers_than_one_may_is_a_fault_and_costs_only_itself(clock):
+    host, liar = {"job": "ipmi", "instance": "bmc1:9290"}, {"job": "ipmi", "instance": "bmc2:9290"}
+    fleet = Fleet(up=[(host, NOW - 5), (liar, NOW - 5)], ipmi_dcmi_power_consumption_watts=[
+        (host | {"node": "n1"}, 900), *((liar | {"node": f"n{number}"}, 45_000) for number in range(1, 5))])
+    kept, (server, strange) = fleet.fared(clock, server_limit=3)
+    assert [(node.node, node.power_watts) for node in kept.nodes] == [("n1", 900)]
+    assert (server.up, strange.target, strange.up) == (True, "bmc2:9290", False)
+    assert strange.error == "speaks for 4 servers, more than 3 (server_limit)"
+    assert len(fleet.fared(clock)[0].nodes) == 4, "one exporter may ask many servers"
+
+
 def test_labels_are_cleaned(clock):
     fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(gpu(hpc_job="a\nb\ud83d", Hostname="h\x7f1"), 60)])
     reading, = fleet.read(clock).gpus

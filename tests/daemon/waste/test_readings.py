@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idlewatt.daemon.waste import WasteSettings
-from idlewatt.daemon.waste.readings import FORGET_AFTER_S, Fleet, SampleStreak
+from idlewatt.daemon.waste.readings import FORGET_AFTER_S, MOST_METERS, Fleet, SampleStreak
 
 LONGEST = 37.5
 
@@ -121,6 +121,25 @@ def test_every_wall_meter_wins_over_the_modules_of_a_tray_whichever_comes_first(
     walls = [site.wall(2980.0, source="modules"), site.wall(3600.0, source=source)]
     fleet = fleet_of(site, site.gpu(), walls=walls[::order])
     assert fleet.walls_by_node(1000.0)["dgx-0"].power_watts == 3600.0
+
+
+def test_however_many_servers_meters_name_no_more_are_kept_than_any_site_has(site):
+    fleet = Fleet(WasteSettings())
+
+    def names(prefix, now):
+        walls = tuple(site.wall(45_000.0, f"{prefix}{number}", now) for number in range(MOST_METERS))
+        fleet.absorb(site.telemetry((), (site.wall(900.0, "dgx-0", now), *walls)), now, LONGEST)
+        for name, reading in fleet.walls_by_node(now).items():
+            fleet.last_walls.note(name, now, reading.power_watts, {})
+        assert max(len(fleet.walls), len(fleet.last_walls.nodes)) <= MOST_METERS
+        assert fleet.walls_by_node(now)["dgx-0"].time_s == now, "who was there first goes on"
+
+    names("a", 1000.0)
+    assert fleet.rejected["too_many_meters"] == 1
+    names("b", 1015.0)
+    assert "b0" not in fleet.walls_by_node(1015.0)
+    names("c", 1300.0)
+    assert "c0" in fleet.walls_by_node(1300.0), "names that are no longer told make room"
 
 
 def test_gpus_that_vanish_are_forgotten(site):
