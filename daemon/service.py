@@ -116,7 +116,8 @@ class Service:
             hung = self.flavours.tell(self._hanging.hang(merged, topologies, self.known.telemetry.gpus))
             self._learn(snapshot=hung, waits=self._waits.noted(hung.jobs))
             if any(watched.snapshot.fresh for watched in read if watched.role == "scheduler"):
-                self._keep(partial(self._history.record_snapshot, with_parts(hung, self.known.telemetry.gpus)))
+                whole = with_parts(hung, self.known.telemetry.gpus)
+                self._keep(partial(self._history.record_snapshot, whole, self._clock()))
             site = hung.rules.site
             self._compare_with(self.settings.told(dict(site.priority), site.power_down_s))
 

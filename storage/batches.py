@@ -21,6 +21,7 @@ from sqlalchemy import Connection
 
 from . import (
     advice,
+    ahead,
     energy,
     following,
     jobs,
@@ -63,6 +64,8 @@ class SnapshotChanges:
     time_s: float
     configuration: SchedulerConfiguration | None = None
     """None where it is as it was, or was not told."""
+    now_s: float | None = None
+    """What the clock said, of the first snapshot after a start or a step back: what is recorded as later is wrong."""
 
     @property
     def facts(self) -> int:
@@ -94,6 +97,8 @@ class FactKind:
 
 
 def _seen(connection: Connection, facts: SnapshotChanges, gpus: GpuNumbers) -> None:
+    if facts.now_s is not None:
+        ahead.set_right(connection, facts.jobs, facts.time_s, facts.now_s)
     nodes.store(connection, facts.nodes, facts.time_s)
     jobs.store_seen(connection, facts.jobs, facts.time_s)
     following.judge(connection, facts.jobs)

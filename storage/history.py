@@ -131,10 +131,14 @@ class History(HistoryReader):
         return Recording(error == "", since_s, str(error), self._backlog.items, self._backlog.bytes,
                          self.dropped + self._backlog.damaged)
 
-    def record_snapshot(self, snapshot: SchedulerSnapshot) -> None:
-        """Record what changed: jobs, their states, runs and allocations, the nodes, and the scheduler's settings."""
+    def record_snapshot(self, snapshot: SchedulerSnapshot, now_s: float | None = None) -> None:
+        """Record what changed: jobs, their states, runs and allocations, the nodes, and the scheduler's settings.
+
+        What is recorded as later than the clock says, ``now_s``, was recorded by a clock that was ahead: it is set
+        right. Without a clock every time is believed.
+        """
         with self._turn:
-            changes = self._seen.changes(snapshot)
+            changes = self._seen.changes(snapshot, now_s)
             self._record("seen", changes, changes.facts)
 
     def record_finished(self, finished: Iterable[Job]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from . import jobs, nodes
+from .ahead import AHEAD_S
 from .batches import SnapshotChanges
 from .records import Job, Node, SchedulerSnapshot
 from .scheduler_configuration import SchedulerConfiguration, configuration_of
@@ -20,6 +22,7 @@ class LastSeen:
         self._configuration: SchedulerConfiguration | None = None
         self.time_s = float("-inf")
         """Of the newest snapshot."""
+        self._anew = True
 
     def __contains__(self, key: jobs.Key) -> bool:
         """Tell whether a job was in the newest snapshot."""
@@ -28,12 +31,16 @@ class LastSeen:
     def forget(self) -> None:
         """Take everything in the next snapshot for new: what was recorded of the last ones may be gone."""
         self._jobs, self._nodes, self._configuration = {}, {}, None
+        self._anew = True
 
-    def changes(self, snapshot: SchedulerSnapshot) -> SnapshotChanges:
+    def changes(self, snapshot: SchedulerSnapshot, now_s: float | None = None) -> SnapshotChanges:
         """Return what a snapshot brings that is new, and remember it; of an older one the jobs alone.
 
-        An older snapshot may still hold a run that nobody else saw; the recorder sorts it out.
+        An older snapshot may still hold a run that nobody else saw; the recorder sorts it out. None is newer than
+        ``now_s``, what the clock says: one that seems so was read by a clock that was ahead, and all is told anew.
         """
+        if now_s is not None:
+            snapshot = self._by(now_s, snapshot)
         newer = snapshot.time_s >= self.time_s
         known = self._jobs if newer else {}
         changed = tuple(job for job in snapshot.jobs if jobs.recordable(job) and not _alike(known.get(job.key), job))
@@ -42,11 +49,19 @@ class LastSeen:
         inventory, configuration = self._inventory(snapshot.nodes), configuration_of(snapshot)
         same = [facts for _, facts in inventory.values()] == [facts for _, facts in self._nodes.values()]
         found = SnapshotChanges(changed, () if same else snapshot.nodes, snapshot.time_s,
-                                configuration if configuration != self._configuration else None)
+                                configuration if configuration != self._configuration else None,
+                                now_s if self._anew else None)
         self._jobs = {job.key: job for job in snapshot.jobs}
         self._nodes, self.time_s = inventory, snapshot.time_s
         self._configuration = configuration or self._configuration
+        self._anew = False
         return found
+
+    def _by(self, now_s: float, snapshot: SchedulerSnapshot) -> SchedulerSnapshot:
+        if self.time_s > now_s + AHEAD_S:
+            self.forget()
+            self.time_s = float("-inf")
+        return replace(snapshot, time_s=now_s) if snapshot.time_s > now_s else snapshot
 
     def _inventory(self, found: Iterable[Node]) -> dict[str, tuple[Node, dict[str, object]]]:
         """Return nodes with what is kept of them."""

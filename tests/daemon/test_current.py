@@ -170,6 +170,15 @@ def test_a_step_of_the_clock_is_told_as_degraded(rig):
     assert "clock_step" in {one.cause for one in service.degraded()}
 
 
+def test_once_the_clock_was_set_back_nothing_is_recorded_in_the_future(service, rig):
+    rig.watch(service, 30)
+    rig.now_s -= 3600
+    rig.watch(service, 15)
+    recorded = service._history.node_changes(0.0, float("inf"))
+    assert recorded
+    assert max(change.time_s for change in recorded) <= rig.now_s
+
+
 def test_sources_that_are_down_are_told_and_each_once(service, rig):
     rig.server.site._pages = {}
     rig.watch(service, 300)

@@ -38,7 +38,7 @@ def _batches(make) -> dict[str, Batch]:
     ended = make.ended(120.0, 180.0, allocations=(Allocation("a", 2),))
     facts = {
         "seen": SnapshotChanges((run,), (make.node("a", features=("ib",), islands=((0, 1), (2, 3))),), 130.0,
-                                SchedulerConfiguration(SchedulerRules(qos=(Qos("high", priority=5.0),)))),
+                                SchedulerConfiguration(SchedulerRules(qos=(Qos("high", priority=5.0),))), 131.0),
         "finished": (ended,),
         "rollups": (GpuRollup(0.0, 300.0, "a", "GPU-1", 0, 300.0, 1.5),),
         "waste": (WasteReading(0.0, 300.0, "gpu", PowerClass.STRANDED, 7.5, "a"),),
@@ -67,7 +67,7 @@ def test_every_kind_of_facts_reads_back_as_it_was_written(make):
         if batch.kind == "seen":
             assert back.facts.jobs[0].name == "x?|\n"
             assert back.facts.jobs[0].priority != back.facts.jobs[0].priority
-            assert (back.facts.nodes, back.facts.time_s) == (batch.facts.nodes, 130.0)
+            assert (back.facts.nodes, back.facts.time_s, back.facts.now_s) == (batch.facts.nodes, 130.0, 131.0)
         else:
             assert back == batch
 
