@@ -153,7 +153,7 @@ def _reading(position: int, rows: list[GpuRow], serials: Counter[str]) -> GpuRea
     activity = socket.values.get(ACTIVITY)
     return GpuReading(
         uuid=f"AMD-{serial}" if serial and serials[serial] == 1 else f"{socket.node}/amd/{number}",
-        node=socket.node, index=position if split else number, time_s=min(row.time_s for row in rows),
+        node=socket.node, index=position if split else number, time_s=min(row.time_s for row in rows), vendor="amd",
         model=_model(socket), power_watts=_watts(socket), energy_joules=socket.values.get(ENERGY),
         activity=activity, activity_source="" if activity is None else "gfx_activity", resident=activity,
         memory_used_bytes=_sum(parts, USED), memory_total_bytes=_sum(parts, TOTAL),

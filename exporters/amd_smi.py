@@ -68,7 +68,7 @@ def _reading(row: GpuRow) -> GpuReading:
     name = next(label for label in row.labels if label in _LABELS and row.labels[label].isdigit())
     index, activity = int(row.labels[name]), row.values.get(USE)
     return GpuReading(
-        uuid=f"{row.node}/amd/{index}", node=row.node, index=index, time_s=row.time_s,
+        uuid=f"{row.node}/amd/{index}", node=row.node, index=index, time_s=row.time_s, vendor="amd",
         model=row.labels.get("productname", ""), power_watts=row.values.get(POWER), activity=activity,
         activity_source="" if activity is None else "gfx_activity", resident=activity,
         temperature_celsius=row.values.get(TEMPERATURE), power_limit_watts=row.values.get(LIMIT))

@@ -250,7 +250,7 @@ def _reading(gpu: _Gpu, time_s: float) -> GpuReading:
     if total is None and USED in values and FREE in values:
         total = values[USED] + values[FREE] + values.get(RESERVED, 0.0)
     return GpuReading(
-        uuid=gpu.uuid, node=gpu.node, index=gpu.index, time_s=time_s, model=gpu.model,
+        uuid=gpu.uuid, node=gpu.node, index=gpu.index, time_s=time_s, model=gpu.model, vendor="nvidia",
         power_watts=gpu.first(POWER),
         energy_joules=values.get(ENERGY),
         activity=None if activity is None else min(values[activity], 1.0),

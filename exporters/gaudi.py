@@ -68,6 +68,7 @@ def _reading(row: GpuRow, model: str) -> GpuReading:
     name = row.labels.get("UUID") or row.labels.get("Serial")
     return GpuReading(
         uuid=name or f"{row.node}/gaudi/{index}", node=row.node, index=index, time_s=row.time_s, model=model,
+        vendor="intel",
         power_watts=row.values.get(POWER), energy_joules=row.values.get(ENERGY), activity=use,
         activity_source="" if use is None else "power_derived", resident=use,
         memory_used_bytes=row.values.get(USED), memory_total_bytes=row.values.get(TOTAL),

@@ -59,7 +59,7 @@ def _reading(row: GpuRow, place: int) -> GpuReading:
     text, uuid = row.labels.get("index", ""), row.labels["uuid"]
     values, use = row.values, row.values.get(USE)
     return GpuReading(
-        uuid=uuid if uuid.startswith("GPU-") else f"GPU-{uuid}", node=row.node,
+        uuid=uuid if uuid.startswith("GPU-") else f"GPU-{uuid}", node=row.node, vendor="nvidia",
         index=int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else place, time_s=row.time_s,
         model=row.labels.get("name", ""), power_watts=row.first(POWER), energy_joules=values.get(ENERGY),
         activity=use, activity_source="" if use is None else "gpu_util", resident=use,

@@ -89,6 +89,8 @@ class GpuReading:
     domain: str | None = None
     """NVLink domain across servers as its driver tells it (``ClusterUUID.CliqueID``); '' for none, None where nobody
     tells."""
+    vendor: str = ""
+    """``nvidia``, ``amd`` or ``intel``: the driver of each counts its own GPUs of a server from 0."""
 
 
 @dataclass(frozen=True, slots=True)

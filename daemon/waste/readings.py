@@ -16,6 +16,7 @@ from ...storage.telemetry import GpuReading, NodeReading, Telemetry
 from ..settings.waste import WasteSettings
 from . import hardware
 from .hardware import MOST_MODELS, configured_model
+from .identities import gone
 
 
 class SampleStreak:
@@ -242,9 +243,11 @@ class Fleet:
             self._forget(now_s, longest_s)
         self._absorbed_s = now_s
         self.last_walls.forget(now_s, longest_s)
-        for reading in _one_per_gpu(telemetry.gpus):
-            if self._in_time(reading.time_s, now_s, longest_s):
-                self._take_gpu(reading, longest_s)
+        told = [reading for reading in _one_per_gpu(telemetry.gpus)
+                if self._in_time(reading.time_s, now_s, longest_s)]
+        for reading in told:
+            self._take_gpu(reading, longest_s)
+        self._drop_gone([reading for reading in told if now_s - reading.time_s <= longest_s])
         if len(self.walls) >= MOST_METERS:
             self._forget_walls(now_s, longest_s, self._settings.wall_max_age)
         for node in telemetry.nodes:
@@ -268,6 +271,13 @@ class Fleet:
             self.rejected["implausible_power"] += 1
         if gpu.wrong_unit:
             self.rejected["wrong_unit"] += 1
+
+    def _drop_gone(self, told: list[GpuReading]) -> None:
+        """Forget at once the GPUs in whose place others are told of."""
+        uuids = {reading.uuid for reading in told}
+        silent = [gpu.reading for uuid, gpu in self.gpus.items() if uuid not in uuids]
+        for uuid in gone(silent, told) if silent else ():
+            del self.gpus[uuid]
 
     def _take_wall(self, reading: NodeReading) -> None:
         if reading.power_watts is None:
