@@ -23,6 +23,7 @@ from .deadline import all_of
 from .exposition import Samples, Series
 from .facts import NodeOf, TimeOf, is_nobody, measured, ratio, told_name
 from .fetch import Client
+from .gpu_owners import GpuOwners
 from .http_options import HttpOptions
 from .node import MeterBook, MeterRole
 from .page_limits import too_many_servers
@@ -112,6 +113,7 @@ class PrometheusSource:
         self._meters = MeterBook(config.power_meters)
         self._health: tuple[TargetHealth, ...] = ()
         self._strange: tuple[TargetHealth, ...] = ()
+        self._owners = GpuOwners()
         self._last_success_s: float | None = None
 
     def read(self) -> Telemetry:
@@ -130,7 +132,9 @@ class PrometheusSource:
             self._note(started, fault := _found_instead(samples, self._config.max_age))
             raise SourceError(f"{self._config.url}: {fault}")
         kept, strange = sifted(found, self._config.gpu_limit)
-        self._strange = crowds + strange
+        self._owners.forget(started)
+        kept, wrong = self._owners.sift(kept, started)
+        self._strange = (*crowds, *strange, *(TargetHealth(name, False, 0.0, why) for name, why in sorted(wrong.items())))
         self._last_success_s = now
         self._note(started, "")
         return kept
@@ -218,17 +222,17 @@ def telemetry(samples: Mapping[str, Samples], now: float, max_age: float, book: 
     return Telemetry(tuple(gpus.values()), tuple(_merged(meters, hosts)), jobs, pdu.racks(samples, time_of))
 
 
-def _gpus(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf) -> dict[str, GpuReading]:
-    """Return the GPUs of all vendors by uuid; of one that two exporters show, what DCGM tells."""
+def _gpus(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf) -> dict[tuple[str, str], GpuReading]:
+    """Return the GPUs of all vendors by uuid and node; of one that two exporters show, what DCGM tells."""
     def of(facts: Iterable[str]) -> Samples:
         return [sample for name in facts for sample in samples[name]]
 
     found = (*dcgm.gpus(of(dcgm.FACTS), node_of, time_of),
              *nvidia_smi.gpus(of(nvidia_smi.FACTS), node_of, time_of), *amd.gpus(of(amd.FACTS), node_of, time_of),
              *amd_smi.gpus(of(amd_smi.FACTS), node_of, time_of), *gaudi.gpus(of(gaudi.FACTS), node_of, time_of))
-    gpus: dict[str, GpuReading] = {}
+    gpus: dict[tuple[str, str], GpuReading] = {}
     for gpu in found:
-        gpus.setdefault(gpu.uuid, gpu)
+        gpus.setdefault((gpu.uuid, gpu.node), gpu)
     return gpus
 
 

@@ -26,6 +26,7 @@ from .deadline import DEADLINES
 from .exposition import Exposition, Look, Samples
 from .fetch import Client, Displaced, TimedOut
 from .found_instead import found_instead
+from .gpu_owners import GpuOwners
 from .http_options import HttpOptions
 from .page_limits import PageError, PageLimits
 from .source import FAULTS, Clock, Role, SourceConfig, SourceError, SourcePurpose, TargetHealth, joined
@@ -254,6 +255,7 @@ class PageSource:
         self._exposition = Exposition(wanted, config)
         self._lanes = Lanes(self.name, config.concurrency)
         self._records: dict[str, _Record] = {}
+        self._owners = GpuOwners()
         self._parking, self._asking, self._parked = threading.Lock(), False, list[_Visit]()
         self._random = random.Random()  # noqa: S311 - spreads retries, keeps no secret
 
@@ -266,6 +268,7 @@ class PageSource:
         self._renew(self._discovery.targets())
         self._ask([record for record in self._records.values()
                    if not record.under_way and self._timer() >= record.retry_at])
+        self._owners.forget(self._timer(), self._records)
         self._exposition.next_round()
         asked = (*self._discovery.faults(), *(record.health for record in self._records.values()))
         if asked and not any(health is None or health.up for health in asked):
@@ -327,9 +330,9 @@ class PageSource:
             facts = work()
             if facts is None:
                 return
-            record.facts, record.last_success_s, record.silent = facts, visit.look.time_s, 0
-            record.usual_s = self._timer() - visit.started
-            record.retry_at = visit.started + self.pause_s()
+            record.facts, wrong = self._owners.sift(facts, self._timer(), record.target.url)
+            record.last_success_s, record.silent, error = visit.look.time_s, 0, "; ".join(wrong.values())
+            record.usual_s, record.retry_at = self._timer() - visit.started, visit.started + self.pause_s()
         except (SourceError, PageError) as fault:
             error = str(fault)
             self._pause(record, fault)

@@ -283,15 +283,15 @@ class Watched:
 
 
 def joined(found: Iterable[Telemetry]) -> Telemetry:
-    """Return all readings; a GPU, server or job that two targets show is kept once, as seen last."""
+    """Return all readings; a GPU of a server, a server or job that two targets show is kept once, as seen last."""
     parts = list(found)
-    gpus: dict[str, GpuReading] = {}
+    gpus: dict[tuple[str, str], GpuReading] = {}
     nodes: dict[str, NodeReading] = {}
     jobs: dict[tuple[str, str], JobReading] = {}
     for part in parts:
         for gpu in part.gpus:
-            if gpu.time_s > gpus.setdefault(gpu.uuid, gpu).time_s:
-                gpus[gpu.uuid] = gpu
+            if gpu.time_s > gpus.setdefault((gpu.uuid, gpu.node), gpu).time_s:
+                gpus[gpu.uuid, gpu.node] = gpu
         for node in part.nodes:
             if node.time_s > nodes.setdefault(node.node, node).time_s:
                 nodes[node.node] = node

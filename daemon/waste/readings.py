@@ -243,8 +243,8 @@ class Fleet:
             self._forget(now_s, longest_s)
         self._absorbed_s = now_s
         self.last_walls.forget(now_s, longest_s)
-        told = [reading for reading in _one_per_gpu(telemetry.gpus)
-                if self._in_time(reading.time_s, now_s, longest_s)]
+        told = self._settled([reading for reading in _one_per_gpu(telemetry.gpus)
+                              if self._in_time(reading.time_s, now_s, longest_s)], now_s - longest_s)
         for reading in told:
             self._take_gpu(reading, longest_s)
         self._drop_gone([reading for reading in told if now_s - reading.time_s <= longest_s])
@@ -260,13 +260,27 @@ class Fleet:
         self.rejected["future"] += 1  # NaN too
         return False
 
+    def _settled(self, told: list[GpuReading], since_s: float) -> list[GpuReading]:
+        """Of a GPU that several nodes show, leave that of the node that has it, else of the first; fresh ones win."""
+        if len({reading.uuid for reading in told}) == len(told):  # as in nearly every cycle
+            return told
+        claims: dict[str, list[GpuReading]] = {}
+        for reading in told:
+            claims.setdefault(reading.uuid, []).append(reading)
+        self.rejected["other_node"] += len(told) - len(claims)
+        return [max(some, key=lambda one: (one.time_s >= since_s, self._has(one))) for some in claims.values()]
+
+    def _has(self, reading: GpuReading) -> bool:
+        known = self.gpus.get(reading.uuid)
+        return known is not None and known.reading.node == reading.node
+
     def _take_gpu(self, reading: GpuReading, longest_s: float) -> None:
         gpu = self.gpus.get(reading.uuid)
-        if gpu is None:
-            gpu = self.gpus[reading.uuid] = WatchedGpu(reading)
-        elif reading.time_s <= gpu.reading.time_s:
+        if gpu is not None and reading.time_s <= gpu.reading.time_s:
             self.rejected["late"] += reading.time_s < gpu.reading.time_s
             return
+        if gpu is None or gpu.reading.node != reading.node:  # how long it was quiet in another server says nothing
+            gpu = self.gpus[reading.uuid] = WatchedGpu(reading)
         if not gpu.take(reading, self.limit(reading), longest_s):
             self.rejected["implausible_power"] += 1
         if gpu.wrong_unit:
@@ -335,12 +349,12 @@ class Fleet:
 
 
 def _one_per_gpu(readings: Iterable[GpuReading]) -> Iterable[GpuReading]:
-    """Reduce repeats of a GPU to the latest, and those of one moment to the largest power."""
-    best: dict[str, GpuReading] = {}
+    """Reduce what a node repeats of a GPU to the latest, and that of one moment to the largest power."""
+    best: dict[tuple[str, str], GpuReading] = {}
     for reading in readings:
-        known = best.setdefault(reading.uuid, reading)
+        known = best.setdefault((reading.uuid, reading.node), reading)
         if known is not reading and _newer_or_larger(reading, known):
-            best[reading.uuid] = reading
+            best[reading.uuid, reading.node] = reading
     return best.values()
 
 

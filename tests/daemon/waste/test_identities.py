@@ -89,6 +89,40 @@ def test_made_up_gpus_of_a_node_are_bounded(site, step):
     assert f"GPU-{number}" in fleet.gpus
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_gpu_stays_with_the_node_that_shows_it_whatever_another_claims_of_it(site, order):
+    """Another source's page repeated the uuids of a busy node: its GPUs were idle there, and unmeasured where they are.
+    """
+    fleet = Fleet(WasteSettings())
+    for number in range(6):
+        now = 1000.0 + 15 * number
+        own = site.gpu(0, "a", time_s=now, watts=390.0)
+        claimed = replace(own, node="b", time_s=now + 0.5, power_watts=60.0)
+        fleet.absorb(site.telemetry((own, claimed)[::order] if number else (own,), ()), now + 1, LONGEST)
+    assert [(gpu.reading.node, gpu.watts) for gpu in fleet.gpus.values()] == [("a", 390.0)]
+    assert fleet.rejected["other_node"] == 5
+
+
+def test_a_gpu_that_was_moved_begins_anew_on_its_new_node(site):
+    fleet = Fleet(WasteSettings())
+    seen = []
+    for now, nodes in ((1000.0, "a"), (1015.0, "ba"), (1030.0, "b"), (1045.0, "b")):
+        gpus = tuple(replace(site.gpu(0, "a", time_s=now), node=node) for node in nodes)
+        fleet.absorb(site.telemetry(gpus, ()), now, LONGEST)
+        seen.append(fleet.gpus["GPU-a-0"])
+    assert [gpu.reading.node for gpu in seen] == ["a", "a", "b", "b"]
+    assert [gpu.reading.node for gpu in seen] == ["a", "a", "b", "b"]
+    assert [gpu is seen[0] for gpu in seen] == [True, True, False, False]
+
+
+def test_the_last_readings_of_a_node_that_is_down_do_not_hold_its_gpu_back(site):
+    fleet = Fleet(WasteSettings())
+    for now in (1000.0, 1100.0):
+        gpus = site.gpu(0, "a", time_s=1000.0), replace(site.gpu(0, "a", time_s=now), node="b")
+        fleet.absorb(site.telemetry(gpus, ()), now, LONGEST)
+    assert fleet.gpus["GPU-a-0"].reading.node == "b"
+
+
 @pytest.mark.parametrize(("exporter", "page", "vendor"), [
     (amd, "amd_mi300x_spx_hand_written.prom", "amd"), (amd_smi, "amd_smi_mi250x_hand_written.prom", "amd"),
     (gaudi, "gaudi2_hand_written.prom", "intel"), (nvidia_smi, "nvidia_smi/h100_idle.prom", "nvidia"),

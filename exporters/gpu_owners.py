@@ -1,0 +1,100 @@
+"""Which server a GPU is in, where two claim it: a copied page, a wrong port, or one server under two names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from threading import Lock
+
+from ..storage.telemetry import GpuReading, Telemetry
+
+_KEPT_S = 600.0
+"""How long a GPU stays its server's while that is not heard of: as long as its last readings are given on."""
+
+
+@dataclass(slots=True)
+class _Teller:
+    """A target, or a server that a Prometheus tells of."""
+
+    heard_s: float
+    uuids: set[str] = field(default_factory=set)
+
+
+class GpuOwners:
+    """Remember which server shows each GPU: the first that does, until it shows it no more; safe for many threads.
+
+    A GPU that was moved is taken once its old server answers without it, has been silent for long, or is no target any
+    more.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._owners: dict[str, tuple[str, str]] = {}
+        """Of each uuid the node, and who told so last."""
+        self._tellers: dict[str, _Teller] = {}
+
+    def sift(self, found: Telemetry, now_s: float, teller: str = "") -> tuple[Telemetry, dict[str, str]]:
+        """Return the facts without GPUs of other servers, and what is wrong with each server that shows such.
+
+        Args:
+            found: what a target tells, or a Prometheus.
+            now_s: seconds of a clock that nobody sets.
+            teller: the target; without it each server tells of itself.
+        """
+        with self._lock:
+            self._hear(found.gpus, now_s, teller)
+            others = self._others(found.gpus, teller)
+        if not others:
+            return found, {}
+        kept = tuple(gpu for gpu in found.gpus if gpu.uuid not in others.get(gpu.node, ()))
+        return replace(found, gpus=kept), {node: _complaint(shown) for node, shown in others.items()}
+
+    def forget(self, now_s: float, targets: Collection[str] | None = None) -> None:
+        """Release the GPUs of who was not heard of for long, or is none of the targets any more."""
+        with self._lock:
+            gone = [name for name, teller in self._tellers.items()
+                    if now_s - teller.heard_s > _KEPT_S or (targets is not None and name not in targets)]
+            for name in gone:
+                self._release(name, self._tellers.pop(name).uuids)
+
+    def _others(self, gpus: tuple[GpuReading, ...], teller: str) -> dict[str, dict[str, str]]:
+        """Return, by the server that shows them, the GPUs of others with their nodes; who has one comes first."""
+        for gpu in gpus:
+            if self._node(gpu.uuid) == gpu.node:
+                self._owners[gpu.uuid] = gpu.node, teller or gpu.node
+        others: dict[str, dict[str, str]] = {}
+        for gpu in gpus:
+            node, _ = self._owners.setdefault(gpu.uuid, (gpu.node, teller or gpu.node))
+            if node != gpu.node:
+                others.setdefault(gpu.node, {})[gpu.uuid] = node
+        return others
+
+    def _hear(self, gpus: tuple[GpuReading, ...], now_s: float, teller: str) -> None:
+        """Release what each teller has shown before and shows no more."""
+        shown: dict[str, set[str]] = {teller: set()} if teller in self._tellers else {}
+        places = {(gpu.uuid, gpu.node) for gpu in gpus}
+        for gpu in gpus:
+            shown.setdefault(teller or gpu.node, set()).add(gpu.uuid)
+        for name, uuids in shown.items():
+            known = self._tellers.setdefault(name, _Teller(now_s))
+            # A server that is called otherwise now shows the same GPUs under its new name.
+            self._release(name, {uuid for uuid in known.uuids if (uuid, self._node(uuid)) not in places})
+            known.heard_s, known.uuids = now_s, uuids
+
+    def _node(self, uuid: str) -> str | None:
+        owner = self._owners.get(uuid)
+        return None if owner is None else owner[0]
+
+    def _release(self, teller: str, uuids: set[str]) -> None:
+        for uuid in uuids:
+            if self._owners.get(uuid, ("", ""))[1] == teller:
+                del self._owners[uuid]
+
+
+def _complaint(others: dict[str, str]) -> str:
+    """Return what is wrong with a server that shows these GPUs of other nodes, and what to do."""
+    nodes = sorted(set(others.values()))
+    named = ", ".join(nodes[:3]) + (", …" if len(nodes) > 3 else "")
+    count = f"{len(others)} GPUs" if len(others) > 1 else "a GPU"
+    return (f"shows {count} of node {named} ({min(others)}{', …' if len(others) > 1 else ''}), left out here: is this "
+            "the right address, or is one server called by two names? The label `node` on its target names it")
