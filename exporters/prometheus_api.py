@@ -134,7 +134,8 @@ class PrometheusSource:
         kept, strange = sifted(found, self._config.gpu_limit)
         self._owners.forget(started)
         kept, wrong = self._owners.sift(kept, started)
-        self._strange = (*crowds, *strange, *(TargetHealth(name, False, 0.0, why) for name, why in sorted(wrong.items())))
+        claims = (TargetHealth(name, False, 0.0, why) for name, why in sorted(wrong.items()))
+        self._strange = (*crowds, *strange, *claims)
         self._last_success_s = now
         self._note(started, "")
         return kept
