@@ -59,12 +59,13 @@ class GpuOwners:
 
     def _others(self, gpus: tuple[GpuReading, ...], teller: str) -> dict[str, dict[str, str]]:
         """Return, by the server that shows them, the GPUs of others with their nodes; who has one comes first."""
+        claims = {node: (node, teller or node) for node in {gpu.node for gpu in gpus}}
         for gpu in gpus:
             if self._node(gpu.uuid) == gpu.node:
-                self._owners[gpu.uuid] = gpu.node, teller or gpu.node
+                self._owners[gpu.uuid] = claims[gpu.node]
         others: dict[str, dict[str, str]] = {}
         for gpu in gpus:
-            node, _ = self._owners.setdefault(gpu.uuid, (gpu.node, teller or gpu.node))
+            node, _ = self._owners.setdefault(gpu.uuid, claims[gpu.node])
             if node != gpu.node:
                 others.setdefault(gpu.node, {})[gpu.uuid] = node
         return others

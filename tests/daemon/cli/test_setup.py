@@ -1,6 +1,7 @@
 """What is there is found and read; what is not there is said."""
 
 import http.server
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,15 +19,17 @@ DEAD = "http://127.0.0.1:9"
 
 @pytest.fixture
 def exporter() -> Iterator[int]:
-    """A recorded page of dcgm-exporter at every address of the loopback, and the port."""
+    """A recorded page of dcgm-exporter at every address of the loopback, each with GPUs of its own, and the port."""
     page = (RECORDED / "dcgm_v100_simulated_with_hpc_job.prom").read_bytes()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            address = self.connection.getsockname()[0]
+            body = re.sub(rb"GPU-[0-9a-f]", b"GPU-" + address.rpartition(".")[2].encode(), page)
             self.send_response(200)
-            self.send_header("Content-Length", str(len(page)))
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(page)
+            self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             pass
