@@ -28,7 +28,7 @@ from idlewatt.storage.follow_ledger import FollowLedger
 from idlewatt.storage.records import JobState
 
 # Whoever comes second waits until the other has done with the one chain of this machine.
-pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(1800)]
 
 ACTIVE = "limit-aged+best-fit+easy"
 BEAT = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "1s", "record": "2s"}

@@ -18,7 +18,7 @@ from served import Daemon
 
 from idlewatt.daemon.cli import main
 
-pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(1800)]
 
 GPUS = 32
 HOSTS_WATTS = 6000

@@ -19,7 +19,7 @@ from idlewatt.daemon.follow.slurm import Slurm, SlurmError
 from idlewatt.storage.follow_ledger import FollowLedger
 
 # Whoever comes second waits until the other has done with the one chain of this machine.
-pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(1800)]
 
 FIRST, SECOND = "dgx-a100-01", "dgx-a100-02"
 MOMENTS = 46

@@ -195,7 +195,7 @@ def test_a_round_that_breaks_off_is_counted_and_the_others_are_judged(monkeypatc
 
 @pytest.mark.stack
 @pytest.mark.xdist_group("judges")
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_random_jobs_on_real_slurms_fare_as_they_were_advised(capsys):
     verdict = trial(SEEDS, rounds=1, jobs=40)
 

@@ -7,7 +7,7 @@ from judge.clusters import random_cluster, write_templates
 from judge.rounds import advice_of, snapshots
 from judge.slurm import ACTING, FROZEN, booted, enrol, running, wait_for
 
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.xdist_group("judges"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.xdist_group("judges"), pytest.mark.timeout(1800)]
 LIMITS = ("GrpTRESRunMins=gres/gpu=100", "MaxTRESMinsPerJob=gres/gpu=60")
 WANTED = {"-t30 --gpus-per-node=2": "start", "-t31 --gpus-per-node=2": "hold", "-t39 --gpus-per-node=1": "start",
           "-t20 --gpus-per-node=1": "hold"}

@@ -14,7 +14,7 @@ from served import Daemon
 
 from idlewatt.daemon.cli import main
 
-pytestmark = [pytest.mark.long, pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(1800)]
 
 NODES = ("dgx-a100-01", "dgx-a100-02", "dgx-v100-01", "dgx-v100-02")
 ADDRESS = "127.0.0.1:19097"

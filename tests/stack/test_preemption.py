@@ -30,7 +30,7 @@ def alike(capsys, name, preempting, plan):
 
 @pytest.mark.stack
 @pytest.mark.xdist_group("slurms")
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @KINDS
 def test_a_real_slurm_and_ours_preempt_the_same_jobs_for_the_same(capsys, name, preempting):
     found = alike(capsys, name, preempting, submissions(4, 50, 2.0, 8, qos=(5, 3, 2)))

@@ -85,7 +85,7 @@ def standings(slurm):
 
 @pytest.mark.stack
 @pytest.mark.xdist_group("judges")
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("more", [
     (), pytest.param(("PriorityFavorSmall=yes",), marks=pytest.mark.long),
     pytest.param(("PriorityFlags=NO_FAIR_TREE", "FairShareDampeningFactor=2"), marks=pytest.mark.long),
@@ -134,7 +134,7 @@ def charges(slurm):
 
 @pytest.mark.stack
 @pytest.mark.xdist_group("judges")
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("flags", ["", pytest.param("PriorityFlags=MAX_TRES", marks=pytest.mark.long)])
 def test_jobs_are_charged_what_slurm_charges_them_and_usage_is_that_of_sshare(flags, capsys):
     lines = (flags, "PriorityCalcPeriod=1", "PriorityDecayHalfLife=1000-00:00:00")

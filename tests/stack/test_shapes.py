@@ -21,7 +21,7 @@ def test_options_that_are_told_stand_in_place_of_a_jobs_own(asked, told, options
 
 @pytest.mark.stack
 @pytest.mark.xdist_group("judges")
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_smaller_requests_that_are_told_to_start_do_so_on_a_real_slurm(capsys):
     cluster = random_cluster(SEED)
     with running(cluster) as slurm:

@@ -10,7 +10,7 @@ import yaml
 from compiled_ahead import advice_compiled_in_s
 from unit_machine import Machine
 
-pytestmark = [pytest.mark.systemd, pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.systemd, pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(1800)]
 
 TOKEN, SOCKET = "/etc/idlewatt/slurm.token", "/srv/slurmrestd/sock"
 # The chain lies in /tmp, which the unit has for itself.
