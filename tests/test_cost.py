@@ -4,7 +4,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from cost import Bill, Meter
+from cost import Bill, Meter, slowness
 
 LONGEST_NAME = 2000
 
@@ -42,8 +42,8 @@ def test_a_test_costs_what_it_and_its_children_compute_and_no_waiting():
 
 
 def test_a_test_far_above_its_budget_fails_a_run_of_ci_and_is_named():
-    for limited, dear in ((True, ["dear"]), (False, [])):
-        bill = Bill(limited)
+    for limit_s, dear in ((48.0, ["dear"]), (float("inf"), [])):
+        bill = Bill(limit_s)
         for test, cost_s in (("cheap", 5.9), ("loaded", 40.0), ("dear", 50.0), ("shared", 60.0)):
             bill.pytest_runtest_logreport(SimpleNamespace(
                 nodeid=test, when="teardown", keywords={"stack": 1} if test == "shared" else {},
@@ -51,11 +51,11 @@ def test_a_test_far_above_its_budget_fails_a_run_of_ci_and_is_named():
         session = SimpleNamespace(exitstatus=pytest.ExitCode.OK)
         bill.pytest_sessionfinish(session)
         assert bill.too_dear() == dear
-        assert session.exitstatus == (pytest.ExitCode.TESTS_FAILED if limited else pytest.ExitCode.OK)
+        assert session.exitstatus == (pytest.ExitCode.TESTS_FAILED if dear else pytest.ExitCode.OK)
 
 
 def test_the_dearest_are_shown_first():
-    bill, lines = Bill(True), []
+    bill, lines = Bill(48.0), []
     bill.costs_s = {"little": 0.1, "dear": 50.0, "much": 7.0}
     bill.pytest_terminal_summary(SimpleNamespace(
         section=lines.append, line=lambda line, **_markup: lines.append(line)))
@@ -63,3 +63,7 @@ def test_the_dearest_are_shown_first():
     assert lines[0].startswith("57 CPU s")
     assert lines[4].endswith("dear")
     assert len(lines) == 5
+
+
+def test_usual_cores_are_no_slower_than_themselves():
+    assert 1.0 <= slowness() < 100.0

@@ -12,11 +12,21 @@ import pytest
 from numba.core import event
 
 BUDGET_S, FACTOR = 6.0, 8.0
-"""What a test may cost on a quiet machine; a test fails a run of CI where it took that many times as much."""
+"""What a test may cost on usual cores; a test fails a run of CI where it took that many times as much."""
+USUAL_S = 0.045
+"""CPU that a million additions take on the cores for which seconds are promised."""
 SHARING = {"stack", "systemd"}
 """Marks of tests on real parts: who ends a daemon that several shared is billed for its life, so nobody fails by it."""
 SHOWN = 10
 _PROPERTY = "cpu_s"
+
+
+def slowness() -> float:
+    """Return how many times slower this machine's cores are than usual ones, at least 1."""
+    began, total = time.thread_time(), 0
+    for number in range(1_000_000):
+        total += number
+    return max(1.0, (time.thread_time() - began) / USUAL_S)
 
 
 class Compilation(event.Listener):
@@ -65,10 +75,10 @@ class Meter:
 class Bill:
     """Shows the dearest tests at the end of a run; in CI one far above its budget fails the run."""
 
-    def __init__(self, limited: bool) -> None:
+    def __init__(self, limit_s: float) -> None:
         self.costs_s: dict[str, float] = {}
         self._sharing = set[str]()
-        self._limit_s = BUDGET_S * FACTOR if limited else float("inf")
+        self._limit_s = limit_s
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
@@ -91,7 +101,7 @@ class Bill:
         for test, cost_s in sorted(self.costs_s.items(), key=lambda one: -one[1])[:SHOWN]:
             terminalreporter.line(f"{cost_s:7.2f} s  {test}")
         for test in self.too_dear():
-            terminalreporter.line(f"above {self._limit_s:g} CPU s: mark it long or make it cheaper: {test}", red=True)
+            terminalreporter.line(f"above {self._limit_s:.0f} CPU s: mark it long or make it cheaper: {test}", red=True)
 
 
 def meter(config: pytest.Config) -> None:
@@ -101,4 +111,4 @@ def meter(config: pytest.Config) -> None:
     config.pluginmanager.register(Meter(), "meter")
     if not hasattr(config, "workerinput"):
         limited = not config.getoption("--long") and not config.getoption("--benchmarks")
-        config.pluginmanager.register(Bill(limited), "bill")
+        config.pluginmanager.register(Bill(BUDGET_S * FACTOR * slowness() if limited else float("inf")), "bill")

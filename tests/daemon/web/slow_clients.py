@@ -5,25 +5,18 @@ import os
 import resource
 import socket
 import threading
-import time
 from typing import Self
+
+from cost import slowness
 
 MANY = 1000
 TIMEOUT = 30
 HALF_A_HEADER = b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: "
 
 
-USUAL_S = 0.045
-"""CPU that a million additions take on the cores for which seconds are promised."""
-
-
 def overload() -> float:
     """Return how many times slower this machine is than usual cores with nothing else to do: by load, and by core."""
-    began, total = time.thread_time(), 0
-    for number in range(1_000_000):
-        total += number
-    slowness = (time.thread_time() - began) / USUAL_S
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)) * max(1.0, slowness)
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)) * slowness()
 
 
 class SlowClients:
