@@ -116,6 +116,8 @@ class Association:
     ceilings: Ceilings = Ceilings()
     shares: int | None = 1
     """Of what its siblings have together; None for one that shares what its parent has."""
+    priority: float | None = None
+    """What PriorityWeightAssoc weighs, 0 where none is set; None where the source does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

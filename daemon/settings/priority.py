@@ -61,7 +61,7 @@ class PrioritySettings:
         return 1.0 - 0.693 / self.half_life_s if self.half_life_s > 0 else 1.0
 
     def normal(self, what: str) -> bool:
-        """Tell whether a factor, ``QOS``, ``PART`` or ``TRES``, is brought to 0..1 before it is weighed."""
+        """Tell whether a factor, ``ASSOC``, ``QOS``, ``PART`` or ``TRES``, is brought to 0..1 before it is weighed."""
         return not self.flags & {"NO_NORMAL_ALL", f"NO_NORMAL_{what}"}
 
     @classmethod
@@ -82,7 +82,7 @@ class PrioritySettings:
 
 
 def _unfollowed(settings: PrioritySettings, told: Mapping[str, str]) -> Iterator[str]:
-    """Yield what of these lines no replay goes by, where it matters."""
+    """Yield what of these lines no replay goes by, where it matters, unless associations are told besides."""
     if settings.association:
         yield "PriorityWeightAssoc"
     for name, weight in settings.resources.items():

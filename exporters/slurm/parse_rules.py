@@ -138,7 +138,7 @@ def parse_association(raw: Fields) -> Association:
                  job=(*_tres(tres.part("per"), "job"), *_seconds_of(tres.part("minutes").part("per"), "job")),
                  node=_tres(tres.part("per"), "node"),
                  wall_s=_wall(jobs.part("per"), "wall_clock")),
-        _shares(raw))
+        _shares(raw), raw.number("priority") or 0.0 if "priority" in raw else None)  # v0.0.38 does not tell it
 
 
 def _shares(raw: Fields) -> int | None:

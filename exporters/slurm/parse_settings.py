@@ -19,7 +19,7 @@ QOS_FIELDS = ("Name", "Priority", "Preempt", "PreemptMode", "Flags", "PreemptExe
               "MaxTRESRunMinsPA")
 ASSOCIATION_FIELDS = ("Account", "User", "Partition", "ParentName", "GrpTRES", "GrpJobs", "MaxJobs", "MaxTRES",
                       "MaxTRESPerNode", "MaxWall", "Fairshare", "GrpTRESMins", "GrpTRESRunMins", "GrpWall",
-                      "MaxTRESMins")
+                      "MaxTRESMins", "Priority")
 SWITCH_FIELDS = "JobID:.16,ReqSwitch:.12,Wait4Switch:.16"
 SETTINGS = ("PreemptType", "PreemptMode", "PreemptExemptTime", "AccountingStorageEnforce", "SelectTypeParameters",
             "SelectType", "TopologyPlugin", "SchedulerParameters", "ClusterName", "AuthInfo", "KillWait",
@@ -150,7 +150,7 @@ def _association(row: Mapping[str, str]) -> Association:
         Ceilings(group=(*_amounts(row["GrpTRES"]), *_jobs(row["GrpJobs"]), *_over_time(row)),
                  user=_jobs(row["MaxJobs"]), job=(*_amounts(row["MaxTRES"]), *_seconds_of(row["MaxTRESMins"])),
                  node=_amounts(row["MaxTRESPerNode"]), wall_s=_wall(row["MaxWall"])),
-        _shares(row["Fairshare"]))
+        _shares(row["Fairshare"]), float(row["Priority"] or 0))
 
 
 def past_ceilings(text: str) -> Amounts:

@@ -34,7 +34,7 @@ WISHES = (
     ("guests", "news", ("-N3", "-n12")), ("guests", "lp", ("--gpus=1", "-c8", "-pfast")))
 CHARGED = "TRESBillingWeights=CPU=1.0,Mem=0.5G,GRES/gpu=3.5,node=2"
 WEIGHED = (*(line for line in WEIGHTS if "TRES" not in line),
-           "PriorityWeightTRES=CPU=3000,Mem=500,GRES/gpu=7000,billing=900,node=1100")
+           "PriorityWeightTRES=CPU=3000,Mem=500,GRES/gpu=7000,billing=900,node=1100", "PriorityWeightAssoc=6000")
 HELD = (("-n1", "-c3"), ("-N1", "-c3", "--gpus=2", "--mem=4000"), ("-N2", "--gpus-per-node=1"),
         ("-N1", "-n2", "--exclusive", "--mem=3000"), ("-pfast", "-N1", "-c2", "--gpus=1"))
 """What jobs hold whose charges are compared."""
@@ -101,12 +101,14 @@ def test_every_factor_is_that_of_sprio_and_every_share_that_of_sshare(more, caps
         restarted = time.time()
         wait_for(lambda: len(factors(slurm)) == len(WISHES))
         apart, rows = differences(slurm), standings(slurm)
+        of_associations = {told["ASSOC"] for told in factors(slurm).values()}
 
     with capsys.disabled():
         print(f"\n{more}: largest differences to sprio {({name: round(value, 2) for name, value in apart.items()})}")
         for key, told, ours in rows:
             print(f"  sshare {'/'.join(key):16} {told} ours {tuple(round(value, 6) for value in ours)}")
     assert all(value <= 1.0 for name, value in apart.items() if name not in ("AGE", "PRIORITY", "TRES", "MOMENT"))
+    assert len(of_associations) == 4, "inherited, own, of a user alone, and none"
     assert apart["TRES"] <= 3.0  # sprio cuts each resource to a whole number
     assert apart["AGE"] <= 1.5 * A_SECOND
     assert apart["PRIORITY"] <= 1.5 * A_SECOND + 2

@@ -127,20 +127,19 @@ def _claims(cluster: Cluster, workload: Workload, arrays: a.State) -> Claims:
     parts = np.maximum(arrays.jobs.chunks + arrays.jobs.rests, 1).astype(np.float64)
     charged = workload.charged
     qos = np.zeros(size) if charged is None else np.array([scheduling.qos.get(name, 0.0) for name in charged.qos])
+    association = np.array([scheduling.associations.get(key, 0.0) for key in _accounts(workload)])
     factor = np.array([scheduling.partitions.get(name, 1.0) for name in workload.partition_names])
     cpus = workload.cpus.astype(np.float64)
     claims = Claims(
         workload.submit, np.zeros(size), parts, cpus, np.where(np.isfinite(workload.limit), workload.limit, 60.0),
-        factor[workload.partition], qos, np.zeros(size),
+        factor[workload.partition], qos, association,
         nice=np.zeros(size) if charged is None else charged.nice)
     return replace(claims, resources=asked_and_there(cluster, workload, claims))
 
 
 def _seats(scheduling: Scheduling, workload: Workload) -> tuple[Tree, NDArray[np.int64]]:
     """Return the account tree, and the association of each job; those it does not know stand below the root."""
-    users = [workload.user_names[code] if code >= 0 else "" for code in range(-1, len(workload.user_names))]
-    accounts = [""] * len(workload) if workload.charged is None else workload.charged.account
-    keys = list(zip(accounts, (users[code + 1] for code in workload.user.tolist()), strict=True))
+    keys = _accounts(workload)
     known = {(member.account, member.user) for member in scheduling.members}
     named = dict.fromkeys(keys)
     more = [ShareNode(account, user or "-", "", 1) for account, user in named if (account, user) not in known]
@@ -148,6 +147,13 @@ def _seats(scheduling: Scheduling, workload: Workload) -> tuple[Tree, NDArray[np
     seats = {(account, user): tree.rows[account, user if (account, user) in known else user or "-"]
              for account, user in named}
     return tree, np.array([seats[key] for key in keys], np.int64)
+
+
+def _accounts(workload: Workload) -> list[tuple[str, str]]:
+    """Return the account and the user of each job, "" where unknown."""
+    users = [workload.user_names[code] if code >= 0 else "" for code in range(-1, len(workload.user_names))]
+    accounts = [""] * len(workload) if workload.charged is None else workload.charged.account
+    return list(zip(accounts, (users[code + 1] for code in workload.user.tolist()), strict=True))
 
 
 def _booked(scheduling: Scheduling, tree: Tree) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ....storage.records import Partition
 from ....storage.rules import Association, SchedulerRules
@@ -28,6 +28,8 @@ class Scheduling:
     """Accounts and users; empty where unknown: then every user has an equal share."""
     qos: Mapping[str, float] = field(default_factory=dict)
     """Priority of each quality of service, over the largest unless the settings say otherwise."""
+    associations: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Priority of each account, and user in one, over the largest unless the settings say otherwise."""
     usage_factor: Mapping[str, float] = field(default_factory=dict)
     """By quality of service, how much of a job's use is booked; 1 where it is missing."""
     partitions: Mapping[str, float] = field(default_factory=dict)
@@ -66,6 +68,10 @@ class Scheduling:
     def of(cls, rules: SchedulerRules, partitions: tuple[Partition, ...] = ()) -> Scheduling:
         """Return what a scheduler's rules and partitions say; ValueError names a setting that is no number."""
         settings, enforced = PrioritySettings.of(dict(rules.site.priority)), rules.site.enforced
+        associations = _association_priorities(settings, rules)
+        if associations:
+            settings = replace(settings, unfollowed=tuple(
+                line for line in settings.unfollowed if line != "PriorityWeightAssoc"))
         most = max((qos.priority for qos in rules.qos or ()), default=0.0) if settings.normal("QOS") else 1.0
         factor = max((partition.priority_factor for partition in partitions), default=1) \
             if settings.normal("PART") else 1
@@ -73,12 +79,22 @@ class Scheduling:
             settings, BackfillSettings.of(rules.site.parameters),
             tuple(map(_member, rules.associations or ())),
             {qos.name: qos.priority / most if most > 0 else 0.0 for qos in rules.qos or ()},
+            associations,
             {qos.name: qos.usage_factor for qos in rules.qos or ()},
             {partition.name: partition.priority_factor / max(1, factor) for partition in partitions},
             {one.name: dict(one.billing_weights) for one in partitions if one.billing_weights is not None},
             tiers={partition.name: partition.priority_tier for partition in partitions},
             preemption=SchedulerPreemption.of(rules, partitions),
             books_ends=enforced is None or bool(_BOOKED & set(enforced)))
+
+
+def _association_priorities(settings: PrioritySettings, rules: SchedulerRules) -> dict[tuple[str, str], float]:
+    """Return what PriorityWeightAssoc weighs, by account and user; nothing where that is not told of all."""
+    told = {(one.account, one.user): one.priority for one in rules.associations or () if one.priority is not None}
+    if len(told) < len({(one.account, one.user) for one in rules.associations or ()}):
+        return {}
+    most = max(told.values(), default=0.0) if settings.normal("ASSOC") else 1.0
+    return {key: priority / most if most > 0 else 0.0 for key, priority in told.items()}
 
 
 def _member(association: Association) -> ShareNode:

@@ -94,7 +94,9 @@ def test_limits_read_the_same_of_sacctmgr_and_of_slurmrestd(recorded, text):
     by_rest = parse_list(load(recorded("slurm/options/rest_associations.json")), "associations",
                          parse_association).records
     proj = next(one for one in accounts if one.account == "proj" and not one.user)
-    assert next(one for one in by_rest if one.account == "proj" and not one.user) == proj
+    by_rest = next(one for one in by_rest if one.account == "proj" and not one.user)
+    assert (proj.priority, by_rest.priority) == (0.0, None)
+    assert replace(by_rest, priority=0.0) == proj
     assert dict(proj.ceilings.group) == {"cpu": 100, "gpu": 30, "jobs": 7}
     assert (proj.parent, proj.ceilings.user, proj.ceilings.wall_s) == ("root", (("jobs", 3.0),), 86400.0)
 

@@ -19,6 +19,8 @@ ACCOUNTS = {"science": ("root", 3), "physics": ("science", 2), "biology": ("scie
 """Account: the one above and its shares."""
 USERS = {("physics", "games"): "2", ("physics", "man"): "1", ("biology", "news"): "5", ("biology", "man"): "parent",
          ("guests", "news"): "1", ("guests", "lp"): "1"}
+PRIORITIES = {"science": 40, "biology": 100, ("guests", "lp"): 7}
+"""Of accounts and users; what is below one inherits its."""
 QOS = {"normal": 0, "high": 400, "urgent": 1000}
 WEIGHTS = ("PriorityWeightAge=100000", "PriorityWeightFairShare=50000", "PriorityWeightJobSize=20000",
            "PriorityWeightPartition=8000", "PriorityWeightQOS=30000",
@@ -116,4 +118,7 @@ def _accounts() -> list[str]:
         *(f"sacctmgr -i add account {name} parent={above} fairshare={shares} {allowed}"
           for name, (above, shares) in ACCOUNTS.items()),
         *(f"sacctmgr -i add user {user} account={account} fairshare={shares} {allowed}"
-          for (account, user), shares in USERS.items())]
+          for (account, user), shares in USERS.items()),
+        *(f"sacctmgr -i modify account {name} set priority={priority}" if isinstance(name, str)
+          else f"sacctmgr -i modify user {name[1]} where account={name[0]} set priority={priority}"
+          for name, priority in PRIORITIES.items())]
