@@ -19,12 +19,17 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as parse
 from safetensors.numpy import save as serialize
 
+from ...exporters.text import clean
 from ...storage.records import ModelCard
 
 FORMAT = 1
 """Raised when an older idlewatt could not read what we write."""
 WEIGHTS, CARD = "weights.safetensors", "card.json"
 LARGEST_BYTES = 1 << 30
+MOST_FAULTS = 10
+"""Of a card, that are told."""
+FURTHEST_S = 6e10
+"""A moment further from 1970 than some 1,900 years is none."""
 LARGEST_WEIGHT = 1e6
 """No training of ours ends with a weight beyond it: sums over such weights say nothing."""
 
@@ -100,10 +105,19 @@ def read_card(path: Path) -> ModelCard:
         raise CheckpointError(f"{path}: written by a newer idlewatt (format {version}, this one reads {FORMAT}); "
                               "upgrade")
     try:
-        return _CARD.validate_python(told)
+        card = _CARD.validate_python(told)
     except ValidationError as error:
-        wrong = ", ".join(".".join(map(str, fault["loc"])) for fault in error.errors())
-        raise CheckpointError(f"{path}: not a model card: {wrong} missing or of the wrong kind") from error
+        wrong = ", ".join(".".join(map(str, fault["loc"])) for fault in error.errors()[:MOST_FAULTS])
+        raise CheckpointError(f"{path}: not a model card: {clean(wrong)} missing or of the wrong kind") from error
+    _check_times(path, card)
+    return card
+
+
+def _check_times(path: Path, card: ModelCard) -> None:
+    for name in ("trained_s", "history_from_s", "history_until_s"):
+        time_s = getattr(card, name)
+        if time_s is not None and not abs(time_s) < FURTHEST_S:  # NaN is no time either
+            raise CheckpointError(f"{path}: {name} is {time_s}, which is no time; restore it together with {WEIGHTS}")
 
 
 def write(path: Path, content: bytes) -> None:
@@ -160,8 +174,8 @@ def _content(path: Path) -> bytes:
 def _parsed(path: Path, content: bytes) -> dict[str, NDArray[Any]]:
     try:
         return dict(parse(content))
-    except SafetensorError as error:
-        raise CheckpointError(f"{path}: not a safetensors file: {error}") from error
+    except (SafetensorError, ValueError, KeyError) as error:  # a shape beyond numpy's, a kind of number it lacks
+        raise CheckpointError(f"{path}: not a safetensors file of numpy's numbers: {error}; train it anew") from error
 
 
 def _checked(path: Path, weights: Arrays, like: Arrays) -> dict[str, NDArray[np.float32]]:

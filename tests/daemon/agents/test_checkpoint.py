@@ -1,7 +1,9 @@
 """Weights that are not whole, not ours or not for this agent are refused, with the reason."""
 
+import hashlib
 import json
 import os
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -124,7 +126,6 @@ def test_a_file_that_is_no_safetensors_is_refused_even_with_its_digest(folder):
     (folder / WEIGHTS).write_bytes(b"garbage")
     rewrite(folder, weights_digest="1d3e0d0b9c3fe3bd1ae0a28a2c8a4a1a")
     assert "digest differs" in refusal(folder)
-    import hashlib
     rewrite(folder, weights_digest=hashlib.sha256(b"garbage").hexdigest())
     assert "not a safetensors file" in refusal(folder)
 
@@ -150,3 +151,29 @@ def test_weights_that_no_training_ends_with_are_refused_although_they_are_whole(
     assert words in refusal(folder)
     with pytest.raises(CheckpointError, match="no training ends with"):
         verify(folder)
+
+
+@pytest.mark.parametrize("layer", [
+    {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}, {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]},
+    {"dtype": "F32", "shape": [0, 2**62], "data_offsets": [0, 0]},
+    {"dtype": "F32", "shape": [1] * 100, "data_offsets": [0, 4]}], ids=["bf16", "f8", "endless shape", "100 axes"])
+def test_layers_that_numpy_cannot_hold_are_refused_even_with_their_digest(folder, layer):
+    header = json.dumps({"q.weight": layer}).encode()
+    content = struct.pack("<Q", len(header)) + header + b"\0\0\x80\x3f"[:layer["data_offsets"][1]]
+    (folder / WEIGHTS).write_bytes(content)
+    rewrite(folder, weights_digest=hashlib.sha256(content).hexdigest())
+    assert f"{WEIGHTS}: not a safetensors file of numpy's numbers" in refusal(folder)
+
+
+@pytest.mark.parametrize("time_s", [float("nan"), float("inf"), -1e18, 1e18])
+@pytest.mark.parametrize("name", ["trained_s", "history_from_s", "history_until_s"])
+def test_a_card_with_a_time_that_is_none_is_refused(folder, name, time_s):
+    rewrite(folder, **{name: time_s})
+    assert f"{CARD}: {name} is {time_s}, which is no time; restore it" in refusal(folder)
+
+
+def test_of_a_card_with_many_faults_the_first_are_told_on_one_line(folder):
+    rewrite(folder, metrics={f"\x1b[31m\n{number}": "x" for number in range(10_000)})
+    told = refusal(folder)
+    assert len(told) < 1000
+    assert told.isprintable()
