@@ -98,10 +98,14 @@ class ModelStore:
         return self._stored(copy.rename(kind / version))
 
     def prune(self, keep: int, spared: Collection[str] = ()) -> tuple[str, ...]:
-        """Remove all but the newest ``keep`` models of each kind; ``spared`` ones stay. Return the removed names."""
+        """Remove all but the newest ``keep`` models of each kind; ``spared`` ones stay. Return the removed names.
+
+        Behind a link may lie another kind's models, which are spared by their own names: what is linked stays.
+        """
         removed: list[str] = []
-        for kind in _folders(self.folder):
-            old = [model for model in self.models() if model.folder.parent == kind][keep:]
+        for kind in (folder for folder in _folders(self.folder) if not folder.is_symlink()):
+            old = [model for model in self.models()
+                   if model.folder.parent == kind and not model.folder.is_symlink()][keep:]
             for model in old:
                 if model.name not in spared:
                     shutil.rmtree(model.folder)

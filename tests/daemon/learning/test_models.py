@@ -109,6 +109,14 @@ def test_old_models_make_room_but_for_those_that_are_spared(store, tmp_path):
     assert [model.name for model in store.models()] == [made[4], made[3], made[0]]
 
 
+@pytest.mark.parametrize("link", ["elsewhere", "plain/20990101-000000"])
+def test_models_behind_a_link_make_no_room_for_they_are_spared_by_other_names(store, tmp_path, link):
+    active, newest = kept(store, tmp_path), kept(store, tmp_path, CARD_1.trained_s + 60)
+    (store.folder / link).symlink_to(store.folder / "plain" if link == "elsewhere" else active.folder)
+    assert store.prune(0, {active.name}) == (newest.name,)
+    assert store.find(active.name) == active
+
+
 def test_an_interrupted_draft_is_no_model(store, tmp_path):
     kept(store, tmp_path)
     shutil.copytree(store.models()[0].folder, tmp_path / "models" / "plain" / ".4711")
