@@ -92,6 +92,8 @@ def read(path: Path) -> SiteSpeeds:
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise SpeedError(f"{path}: larger than {LARGEST_BYTES >> 20} MiB: no table of speeds")
+        if not path.is_file():  # a pipe or a device may never end
+            raise SpeedError(f"{path}: not a plain file; put the file itself there")
         document = document_of(text_of(path), str(path))
     except OSError as error:
         raise SpeedError(f"{path}: cannot be read: {innermost(error)}") from error

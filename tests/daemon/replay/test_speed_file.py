@@ -1,5 +1,7 @@
 """Speeds as a file."""
 
+import os
+
 import pytest
 from test_site_speeds import SPEEDS
 
@@ -60,3 +62,11 @@ def test_speeds_that_contradict_each_other_are_kept_and_told(written):
     found = read(written("groups:\n- {name: x, spread: {leaf: 0.7, spine: 0.9}}\n"))
     assert "x was faster on GPUs further apart" in found.notes[0]
     assert found.table.spread[1, 3] == 0.9
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("/dev/null"), os.mkdir],
+                         ids=["pipe", "device", "folder"])
+def test_what_may_never_end_is_no_file_of_speeds(tmp_path, put):
+    put(tmp_path / "speeds.yaml")
+    with pytest.raises(SpeedError, match=r"speeds\.yaml: not a plain file; put the file itself there"):
+        read(tmp_path / "speeds.yaml")
