@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from ...exporters.text import clean
+from ...storage.values import finite
 
 Row = Mapping[str, Any]
 """Of a table, or of the daemon's JSON: whatever the API says."""
@@ -26,7 +27,7 @@ def show(rows: Sequence[Row], columns: Mapping[str, str], style: str, *, title: 
          empty: str = "nothing") -> None:
     """Print rows in the given style; ``columns`` maps a row's keys to the table's headings."""
     if style == "json":
-        click.echo(json.dumps(list(rows), indent=2))
+        click.echo(json.dumps(finite(list(rows)), indent=2, allow_nan=False))
     elif style == "csv":
         click.echo(_csv(rows, columns), nl=False)
     else:

@@ -69,7 +69,7 @@ def command(config_file: Path, folder: Path | None, style: str) -> None:
 def _tell(rows: Sequence[Mapping[str, object]]) -> None:
     """Print in sentences what would make the table too wide."""
     for row in rows:
-        click.echo(f"\n{row['model']}: {row['state']}{', ' + plain(row['why']) if row['why'] else ''}")
+        click.echo(f"\n{plain(row['model'])}: {row['state']}{', ' + plain(row['why']) if row['why'] else ''}")
         if row["card"]:
             best = f"; JCT of the best heuristic's {row['over_best']}" if row["over_best"] else ""
             held_out = row["held_out"] or "not judged yet"
@@ -124,13 +124,14 @@ def _joules(row: Mapping[str, object]) -> float | None:
 def _interval(figures: Mapping[str, float], name: str) -> str | None:
     if name not in figures:
         return None
-    if f"{name}_low" not in figures:
+    low, high = figures.get(f"{name}_low"), figures.get(f"{name}_high")
+    if low is None or high is None:
         return f"{figures[name]:.3f} (not enough yet)"
-    return f"{figures[name]:.3f} ({figures[f'{name}_low']:.3f}-{figures[f'{name}_high']:.3f})"
+    return f"{figures[name]:.3f} ({low:.3f}-{high:.3f})"
 
 
 def _held_out(figures: Mapping[str, Any]) -> str | None:
-    return f"{figures['days']:.0f} d, {figures['jobs']:.0f} jobs" if "jobs" in figures else None
+    return f"{figures['days']:.0f} d, {figures['jobs']:.0f} jobs" if {"days", "jobs"} <= figures.keys() else None
 
 
 def _minute(time_s: float) -> str:
