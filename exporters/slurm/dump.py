@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from ...storage.records import Job
+from ..text import quoted
 from .fields import BadRecord
 from .parse_json import Parsed, load, parse_accounted, parse_list
 from .parse_text import SACCT_FIELDS, TOLD_OF_SOFTWARE, parse_columns, print_time
@@ -107,16 +108,20 @@ def _heading(line: str) -> tuple[list[str], str]:
 
 def _rows(file: IO[bytes], mark: str, marks: int) -> Iterator[tuple[int, str]]:
     """Yield each row with the number of its first line; a row ends with the line that brings its last mark."""
-    row, first, number = "", 2, 1
+    row: list[str] = []
+    marked, size, first, number = 0, 0, 2, 1
     while line := _line(file):
         number += 1
+        if not row and not line.strip():
+            continue
         first = first if row else number
-        row += line
-        if row.count(mark) >= marks or len(row) > LONGEST_LINE:
-            yield first, row.rstrip("\r\n")
-            row = ""
-    if row.strip():
-        yield first, row
+        row.append(line)
+        marked, size = marked + line.count(mark), size + len(line)  # of the lines: a name may have thousands
+        if marked >= marks or size > LONGEST_LINE:
+            yield first, "".join(row).rstrip("\r\n")
+            row, marked, size = [], 0, 0
+    if row:
+        yield first, "".join(row)
 
 
 def _line(file: IO[bytes]) -> str:
@@ -141,4 +146,9 @@ def _job(names: list[str], cells: list[str]) -> Job | None:
 
 def _printed(cell: str) -> str:
     """Return a time as sacct prints it, where it was printed as seconds (``SLURM_TIME_FORMAT=%s``)."""
-    return print_time(float(cell)) if cell.isdecimal() and len(cell) >= LEAST_DIGITS else cell
+    if not cell.isdecimal() or len(cell) < LEAST_DIGITS:
+        return cell
+    try:
+        return print_time(float(cell))
+    except (OverflowError, OSError) as error:  # beyond what the system counts; ValueError beyond the year 9999
+        raise BadRecord(f"{quoted(cell)} is no time") from error

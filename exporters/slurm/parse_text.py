@@ -59,16 +59,19 @@ def parse_sacct(text: str, mark: str = "|") -> Parsed[Job]:
 
 def _rows(text: str, mark: str, marks: int) -> Iterator[tuple[int, str]]:
     """Yield each row with the number of its first line; a row ends with the line that brings its last mark."""
-    row, first = "", 2
+    row: list[str] = []
+    marked, first = 0, 2
     for number, line in enumerate(text.split("\n"), start=2):
-        if not row:
-            first = number
-        row = f"{row}\n{line}" if row else line
-        if row.count(mark) >= marks:
-            yield first, row
-            row = ""
+        if not row and not line:
+            continue
+        first = first if row else number
+        row.append(line)
+        marked += line.count(mark)  # of the lines: a name may have thousands
+        if marked >= marks:
+            yield first, "\n".join(row)
+            row, marked = [], 0
     if row:
-        yield first, row
+        yield first, "\n".join(row)
 
 
 def _named(names: Sequence[str], row: list[str]) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Files of accounting that somebody printed: what is taken, what is refused, and what is skipped."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,25 @@ def test_a_large_file_comes_piece_by_piece(table, monkeypatch):
     pieces = list(read_dump(path))
     assert [len(piece.parsed.records) for piece in pieces] == [10] * 9 + [5]
     assert pieces[-1].read_bytes == path.stat().st_size
+
+
+@pytest.mark.parametrize("cell", ["99999999999999999999", "9" * 400, "253402300800"])
+def test_seconds_beyond_any_time_cost_their_own_row(table, cell):
+    jobs, skipped = _read(table(_row(Submit=cell), _row(JobID="8")))
+    assert [job.job_id for job in jobs] == ["8"]
+    assert [line.partition(":")[0] for line in skipped] == ["line 2"]
+
+
+def test_a_blank_line_between_rows_costs_none(table):
+    path = table(_row(), _row(JobID="8"))
+    path.write_text(path.read_text().replace("\n", "\n\n"))
+    jobs, skipped = _read(path)
+    assert ([job.job_id for job in jobs], skipped) == (["7", "8"], [])
+
+
+def test_a_name_of_a_hundred_thousand_lines_is_not_read_over_and_over(table):
+    path = table(_row(JobName="x\n" * 100_000), _row(JobID="8"), mark="|")
+    began = time.process_time()
+    jobs, skipped = _read(path, trusted=True)
+    assert time.process_time() - began < 3.0, "each line would cost as much as all before it"
+    assert ([job.job_id for job in jobs], skipped) == (["7", "8"], [])

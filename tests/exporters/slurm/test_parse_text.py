@@ -98,6 +98,14 @@ def test_a_job_name_forges_no_row_where_the_mark_is_secret(name, end):
     assert not set("\n\r\u2028\x85") & set(parsed.records[0].name)
 
 
+def test_a_job_name_of_a_hundred_thousand_lines_is_not_read_over_and_over():
+    row = ROW.replace("train", "x\n" * 100_000)
+    began = time.process_time()
+    parsed = parse_sacct(f"{HEADING}\n{row}\n".replace("|", "<5f1c>"), "<5f1c>")
+    assert time.process_time() - began < 3.0, "each line would cost as much as all before it"
+    assert ([job.user for job in parsed.records], parsed.skipped) == (["alice"], ())
+
+
 def test_an_output_that_is_cut_off_costs_its_last_row():
     parsed = parse_sacct(f"{HEADING}\n{ROW}\n7|7|tr")
 
