@@ -9,6 +9,8 @@ from ..text import clean, described
 UNSET = (0xFFFFFFFE, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFE, 0xFFFFFFFFFFFFFFFF)
 """Slurm's NO_VAL and INFINITE in 32 and 64 bits, which older versions print as they are."""
 _LONGEST_TEXT = 1_000_000
+_LAST_S = 253_402_300_799
+"""The end of the year 9999: no later moment can be shown."""
 _LARGEST = 2.0**65
 """Beyond any number of Slurm, and within what arithmetic bears."""
 
@@ -86,7 +88,10 @@ class Fields:
 
     def time(self, name: str) -> float | None:
         """Return seconds since the epoch; None for 0, which is Slurm's 'never'."""
-        return float(self.integer(name) or 0) or None
+        found = self.integer(name) or 0
+        if found > _LAST_S:
+            raise self._bad(name, found, "a time before the year 10000")
+        return float(found) or None
 
     def has(self, name: str) -> bool:
         """Tell whether a field was written at all, be it as null."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 MAX_GPUS = 1_000_000
@@ -120,6 +121,18 @@ def parse_tres(text: str) -> Tres:
         nodes=int(amounts["node"]) if "node" in amounts else None,
         gpus=Gpus(gpus, models[0] if models else "") if models or "gres/gpu" in amounts else None,
     )
+
+
+def gpus_of(counts: Mapping[str, int]) -> int:
+    """Return the GPUs among counts by TRES name, be it only their types that are told.
+
+    Raises:
+        ValueError: a count beyond reason.
+    """
+    gpus = max(counts.get("gres/gpu", 0), sum(count for name, count in counts.items() if name.startswith("gres/gpu:")))
+    if gpus > MAX_GPUS:
+        raise ValueError(f"it has {gpus} GPUs")
+    return gpus
 
 
 def parse_memory(text: str) -> int:

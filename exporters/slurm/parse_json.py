@@ -22,7 +22,7 @@ from ..software import SoftwareFields, software
 from ..source import FAULTS
 from ..text import decode, described, quoted
 from .fields import BadRecord, Fields
-from .gres import Parts, parse_gres, parse_parts, parse_tres, share, share_gpus
+from .gres import Parts, gpus_of, parse_gres, parse_parts, parse_tres, share, share_gpus
 from .parse_details import parse_details, parse_nice, requested_gpus, requested_memory
 from .parse_rules import named
 from .reasons import DEPENDENCY, reason_text, wait_reason
@@ -355,7 +355,7 @@ def parse_accounted(raw: Fields) -> Job:
     if not number:
         raise BadRecord("it has no job_id")
     model = next((name.partition(":")[2] for name in asked if name.startswith("gres/gpu:")), "")
-    shares = zip(nodes, share(_gpus(given), len(nodes)), share(given.get("cpu", 0), len(nodes)),
+    shares = zip(nodes, share(gpus_of(given), len(nodes)), share(given.get("cpu", 0), len(nodes)),
                  share(given.get("mem", 0) * MIB, len(nodes)), strict=True)
     allocations = tuple(Allocation(node, gpus, None, cpus, memory) for node, gpus, cpus, memory in shares)
     end = times.time("end")
@@ -364,7 +364,7 @@ def parse_accounted(raw: Fields) -> Job:
     return Job(
         job_id=job_id, array=array_of(job_id, array.integer("job_id")), raw_id=number,
         submit_s=_submitted(times.time("submission")), state=state, partition=raw.text("partition"),
-        request=Request(_gpus(asked), asked.get("node", 1), cpus=asked.get("cpu", 0),
+        request=Request(gpus_of(asked), asked.get("node", 1), cpus=asked.get("cpu", 0),
                         memory_bytes=asked.get("mem", 0) * MIB, gpu_model=model, features=raw.text("constraints")),
         user=raw.text("user"), account=raw.text("account"), name=raw.text("name"), qos=raw.text("qos"),
         eligible_s=times.time("eligible"), start_s=begun(times.time("start"), end, allocations), end_s=end,
@@ -394,7 +394,3 @@ def _counted(tres: Fields, name: str) -> dict[str, int]:
     """Return counts by TRES name, ``gres/gpu:a100`` for type ``gres`` and name ``gpu:a100``."""
     return {"/".join(filter(None, (part.text("type"), part.text("name")))): part.integer("count") or 0
             for part in tres.parts(name)}
-
-
-def _gpus(counts: dict[str, int]) -> int:
-    return max(counts.get("gres/gpu", 0), sum(count for name, count in counts.items() if name.startswith("gres/gpu:")))

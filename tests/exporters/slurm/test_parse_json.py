@@ -380,3 +380,14 @@ def test_a_nice_value_that_cannot_be_is_said(raw, told):
 def test_a_nice_value_that_is_not_told_is_not_known(raw, jobs):
     assert parse_job(Fields({name: value for name, value in raw.items() if name != "nice"})).nice is None
     assert {job.nice for job in jobs("rest_slurmdb_jobs.json", parse_accounted).values()} == {None}
+
+
+@pytest.mark.parametrize(("changes", "told"), [
+    ({"time": {"submission": 300_000_000_000, "end": 300_000_000_060}}, "not a time before the year 10000"),
+    ({"time": {"submission": 1, "end": 9e18}}, "not a time before the year 10000"),
+    ({"tres": {"allocated": [{"type": "gres", "name": "gpu", "count": 10**18}]}}, "it has 1000000000000000000 GPUs")])
+def test_an_accounted_run_beyond_time_or_reason_is_told_and_not_recorded(changes, told):
+    run = {"job_id": 7, "state": {"current": "COMPLETED"}, "time": {"submission": 1, "end": 20}, "nodes": "a"}
+    parsed = parse_list(Fields({"jobs": [run | changes, run | {"job_id": 8}]}), "jobs", parse_accounted)
+    assert [job.job_id for job in parsed.records] == ["8"]
+    assert told in parsed.skipped[0]
