@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..exporters.slurm.dump import read_dump
+from ..exporters.slurm.fields import BadRecord
 from ..exporters.slurm.parse_json import Parsed
 from ..storage.imports import Importer
 from ..storage.records import Job
@@ -78,7 +79,9 @@ def from_file(path: Path, known: Collection[float], *, trusted: bool = False) ->
 
 
 def name_of(path: Path) -> str:
-    """Return how a file is called in the database: by what is in it, wherever it lies."""
+    """Return how a file is called in the database: by what is in it, wherever it lies; BadRecord for a pipe."""
+    if path.exists() and not path.is_file():
+        raise BadRecord("is no plain file, and is read twice: save what it gives as a file, and import that")
     with path.open("rb") as file:
         return f"file {hashlib.file_digest(file, 'sha256').hexdigest()}"
 
