@@ -144,7 +144,10 @@ _RENAMED = re.compile(r"escaping=(?!underscores|allow-utf-8)")
 
 def page(own: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
     """Return the page and its content type: OpenMetrics where ``accept`` asks for it, else the text format 0.0.4."""
-    encode, content_type = choose_encoder(accept)
+    try:
+        encode, content_type = choose_encoder(accept)
+    except TypeError:  # a version that is no number
+        encode, content_type = choose_encoder("")
     if not isinstance(own, _PageRegistry) or _RENAMED.search(content_type):
         return encode(own), content_type
     ours = own.own.written(open_metrics=content_type.startswith("application/openmetrics-text"))

@@ -237,8 +237,12 @@ def _sent_by_another_site(request: Request) -> bool:
     origin = request.headers.get("Origin")
     if origin is None:
         return False
+    try:
+        site = urlsplit(origin)
+    except ValueError:  # brackets that do not close
+        return True
     # A name of another site that resolves to this machine passes as same-origin: only our own names are taken.
-    return urlsplit(origin).netloc != request.host or not _names_this_machine(urlsplit(origin).hostname or "")
+    return site.netloc != request.host or not _names_this_machine(site.hostname or "")
 
 
 def _names_this_machine(host: str) -> bool:

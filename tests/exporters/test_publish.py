@@ -349,3 +349,10 @@ def test_any_label_value_leaves_the_page_readable_t14(values):
 def test_quotes_backslashes_newlines_and_broken_bytes_are_escaped_t14():
     body = text(Published(up={'a"b\\c\nd\udc80': 1.0}))
     assert 'idlewatt_up{collector="a\\"b\\\\c\\nd?"} 1.0\n' in body
+
+
+@pytest.mark.parametrize("asked", ["application/openmetrics-text;version=nan", "text/plain;version=x;q=inf", ";,;"])
+def test_a_version_of_the_page_that_is_no_number_gets_the_page_as_everybody_reads_it(asked):
+    body, content_type = page(registry(lambda: Published()), asked)
+    assert content_type.startswith("text/plain; version=0.0.4")
+    assert body

@@ -84,6 +84,7 @@ def test_reload_reloads_and_a_bad_configuration_keeps_the_old_t10(view, method):
     {"Origin": "http://evil.example", "Host": "localhost:9876"},
     {"Origin": "http://localhost:9877", "Host": "localhost:9876"},
     {"Origin": "http://rebound.example:9876", "Host": "rebound.example:9876"},
+    {"Origin": "http://[::1", "Host": "localhost:9876"},
     {"Origin": "null", "Host": "localhost:9876"}])
 def test_reload_is_not_taken_from_another_site(view, headers):
     client = Client(WebApp(view, lifecycle=True))
