@@ -64,6 +64,8 @@ class OpenFile:
 
 def open_file(path: Path) -> OpenFile:
     """Open a history; gzip is recognised by content. Raises ``TraceError`` when it is no readable text."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise TraceError(f"{path}: is no plain file, and is read twice: save what it gives as a file, and read that")
     try:
         raw = path.open("rb")
     except OSError as error:

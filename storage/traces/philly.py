@@ -70,7 +70,7 @@ def _job(job: object) -> Row:
     if max(ends) == min(starts):
         raise SetAside("ended within its first second")
     servers = _servers(attempts)
-    return {"id": str(job.get("jobid") or ""), "submit_s": _seconds(job.get("submitted_time")),
+    return {"id": _word(job.get("jobid")) or "", "submit_s": _seconds(job.get("submitted_time")),
             "start_s": min(starts), "run_s": max(ends) - min(starts),
             "gpus": sum(servers) if servers else None, "nodes": len(servers) or None,
             "user": _word(job.get("user")), "partition": _word(job.get("vc")), "state": _word(job.get("status"))}
@@ -100,7 +100,8 @@ def _seconds(value: str | None) -> float | None:
 
 
 def _word(value: object) -> str | None:
-    return str(value) if value else None
+    """Return a word that Arrow takes: JSON may hold half a surrogate."""
+    return str(value).encode("utf-8", "replace").decode() if value else None
 
 
 register(PhillyLog())

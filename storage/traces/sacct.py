@@ -43,6 +43,8 @@ def tres(cell: str, name: str) -> float:
         key, _, amount = part.partition("=")
         if key == name:
             unit = amount[-1] if amount[-1:].isalpha() else ""
+            if name == "mem" and unit not in UNITS:
+                raise ValueError(f"no unit of memory: {unit}")
             return float(amount.removesuffix(unit)) * (UNITS[unit] if name == "mem" else 1)
     return float("nan")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -107,7 +109,7 @@ class TableFormat:
     def _open(self, stream: IO[bytes], header: _Header, odd: _OddLines) -> arrow_csv.CSVStreamingReader:
         wanted = {column.header for column in self.columns.values()} & set(header.names)
         return arrow_csv.open_csv(
-            pa.PythonFile(stream, "r"),
+            pa.PythonFile(_Utf8(stream), "r"),
             read_options=arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, skip_rows=header.line,
                                                column_names=header.names),
             # A quote that is never closed would swallow all lines behind it, so quotes are read line by line below.
@@ -168,12 +170,35 @@ class _Header:
     @classmethod
     def find(cls, head: str, delimiters: str) -> _Header | None:
         """Return the first line that is no comment, split by the delimiter that cuts it most often."""
-        for number, line in enumerate(head.splitlines(), 1):
+        # Only where Arrow ends lines: a form feed, or Unicode's line separator, ends none.
+        for number, line in enumerate(io.StringIO(head, None), 1):
             names = line.lstrip("#").strip()
             delimiter = max(delimiters, key=names.count)
             if names and delimiter in names and not line.startswith("# "):
                 return cls(number, [name.strip().strip('"') for name in names.split(delimiter)], delimiter)
         return None
+
+
+class _Utf8(io.RawIOBase):
+    """Reads a stream with a replacement mark for what is no UTF-8: Arrow tells of no odd line that has other bytes."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._rest = b""
+
+    def readable(self) -> bool:
+        """Tell Arrow that there is something to read."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return so many bytes, fewer at the end: a mark is longer than the byte that it stands for."""
+        while len(self._rest) < size and (block := self._stream.read(size)):
+            self._rest += self._decode(block).encode()
+        if len(self._rest) < size:
+            self._rest += self._decode(b"", final=True).encode()
+        found, self._rest = self._rest[:size], self._rest[size:]
+        return found
 
 
 @dataclass(slots=True)
@@ -213,12 +238,7 @@ def _lines(first: int, rows: int, gaps: set[int]) -> npt.NDArray[np.int64]:
 
 
 def _trimmed(column: pa.Array, *, unquote: bool) -> pa.Array:
-    """Return the cells without white space and quotes around them; what is no UTF-8 becomes a replacement mark."""
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        column = pa.array([cell and cell.decode("utf-8", "replace") for cell in column.cast(pa.binary()).to_pylist()],
-                          pa.string())
+    """Return the cells without white space and quotes around them."""
     column = compute.utf8_trim_whitespace(column)
     if unquote and compute.any(compute.starts_with(column, '"')).as_py():
         inner = compute.replace_substring_regex(column, '^"(.*)"$', r"\1")

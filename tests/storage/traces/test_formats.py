@@ -127,6 +127,13 @@ def test_a_bar_in_a_job_name_costs_one_row(written):
     assert trace.words("name") == ['"x']
 
 
+@pytest.mark.parametrize("memory", ["4X", "4g", "G", ""])
+def test_memory_in_a_unit_that_slurm_lacks_costs_its_row(written, memory):
+    trace = written("sacct", f"JobID|State|Submit|ElapsedRaw|AllocTRES\n5|COMPLETED|1|60|gres/gpu=1,mem={memory}\n"
+                             "6|COMPLETED|1|60|gres/gpu=1,mem=4G\n")
+    assert (trace.id.tolist(), trace.rejections) == ([6], {"AllocTRES cannot be read": 1})
+
+
 def test_sacct_without_gpus_says_what_to_ask_for(written):
     with pytest.raises(TraceError, match="ask sacct for ElapsedRaw, AllocTRES and ReqTRES"):
         written("sacct", "JobID|State|Submit|Elapsed\n1|COMPLETED|1|00:01:00\n")
@@ -191,6 +198,14 @@ def test_philly_log(written):
                                 "has a time that is no date": 1}
     lines = json.dumps(PHILLY, indent=1).splitlines()
     assert [lines[rejected.line - 1].strip() for rejected in trace.rejected] == ["{"] * 3
+
+
+def test_half_a_surrogate_in_a_philly_log_becomes_a_mark(written):
+    times = {"start_time": "2017-01-01 00:00:00", "end_time": "2017-01-01 01:00:00"}
+    attempt = times | {"detail": [{"gpus": ["gpu0"]}]}
+    trace = written("philly", json.dumps([{"jobid": "a\ud800", "user": "\udfff", "attempts": [attempt],
+                                           "submitted_time": "2017-01-01 00:00:00"}]))
+    assert (trace.id.tolist(), trace.words("user")) == (["a?"], ["?"])
 
 
 def test_a_philly_log_that_breaks_off_is_an_error(written):

@@ -2,6 +2,7 @@
 
 import gzip
 import math
+import os
 
 import numpy as np
 import pytest
@@ -54,6 +55,26 @@ def test_marks_of_spreadsheets_do_no_harm(read):
                  b"2,0,5,1,\xff\r\n")
     assert trace.words("user") == ["ann, b", "\N{REPLACEMENT CHARACTER}"]
     assert trace.rejections == {}
+
+
+@pytest.mark.parametrize("user", [b"\xff\xfe,x", b'"\xff,x"'])
+def test_a_name_with_a_comma_that_is_no_utf_8_costs_no_other_row(read, user):
+    trace = read(b"job,submit_s,run_s,gpus,user\n1,0,5,1,a\n2,0,5,1," + user + b"\n3,0,5,1,\xe2")
+    assert (len(trace) + sum(trace.rejections.values()), set(trace.id.tolist()) >= {1, 3}) == (3, True)
+    assert trace.words("user")[-1] == "\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.mark.parametrize("mark", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_a_mark_in_a_comment_that_ends_no_line_costs_no_job(read, mark):
+    trace = read(f"# page{mark}one\njob,submit_s,run_s,gpus\n1,0,5,1\n2,0,5,1\n".encode())
+    assert trace.id.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
+def test_a_pipe_is_not_waited_for_for_it_cannot_be_read_twice(tmp_path, put):
+    put(tmp_path / "jobs.csv")
+    with pytest.raises(TraceError, match="jobs.csv: is no plain file, and is read twice: save what it gives as a file"):
+        read_trace(tmp_path / "jobs.csv")
 
 
 @pytest.mark.parametrize(("row", "reason"), [
