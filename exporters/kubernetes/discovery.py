@@ -10,14 +10,13 @@ from pydantic import Field, model_validator
 
 from ...storage.durations import Duration
 from ..http_options import HttpOptions
-from ..source import SourceError
 from ..text import clean
 from .access import reach
 from .api import ApiClient
 from .fields import Listing, Meta, ObjectPart, some
+from .lists import read_list
 
 _LIST = msgspec.json.Decoder(Listing)
-_PAGE, _MOST_PAGES = 500, 200
 
 
 class _PodSpec(ObjectPart, frozen=True):
@@ -87,16 +86,14 @@ class ExporterPods:
         if self._api is None:
             self._api = ApiClient(reach(config.url, config.kubeconfig, config.context), config)
         path = f"/api/v1/namespaces/{config.namespace}/pods" if config.namespace else "/api/v1/pods"
-        query, found = {"labelSelector": config.label_selector, "limit": str(_PAGE)}, list[Exporter]()
-        for _ in range(_MOST_PAGES):
-            try:
-                page = _LIST.decode(self._api.read(path, query))
-                found += filter(None, (_exporter(_POD.decode(raw), config.port) for raw in some(page.items)))
-            except msgspec.MsgspecError as error:
-                raise SourceError(f"{path}: no list: {error!s:.120}") from error
-            if not page.metadata.continue_:
-                break
-            query["continue"] = page.metadata.continue_
+        found = list[Exporter]()
+
+        def take(body: bytes) -> Listing:
+            page = _LIST.decode(body)
+            found.extend(filter(None, (_exporter(_POD.decode(raw), config.port) for raw in some(page.items))))
+            return page
+
+        read_list(self._api, path, take, {"labelSelector": config.label_selector})
         return tuple(sorted(found))
 
     def close(self) -> None:

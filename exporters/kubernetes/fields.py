@@ -99,6 +99,7 @@ class ListMeta(ObjectPart, frozen=True):
 class ListOf(ObjectPart, Generic[Item], frozen=True):
     """A page of a list."""
 
+    kind: str = ""
     metadata: ListMeta = ListMeta()
     items: list[Item] | None = None
 
@@ -137,6 +138,7 @@ class ApiGroup(ObjectPart, frozen=True):
 class ApiGroups(ObjectPart, frozen=True):
     """All groups but the core."""
 
+    kind: str = ""
     groups: list[ApiGroup] | None = None
 
 

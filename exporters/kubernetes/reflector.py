@@ -23,7 +23,8 @@ from ..fetch import Refused
 from ..source import FAULTS, Clock, SourceError
 from ..text import quoted
 from .api import ApiClient
-from .fields import Bare, Event, Listing, ListMeta, Meta, ServerStatus, Text, some
+from .fields import Bare, Event, Listing, ListOf, Meta, ServerStatus, Text, some
+from .lists import PAGE, read_list
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +32,6 @@ Kept = TypeVar("Kept")
 Name = tuple[str, str]
 _Listed = tuple[Name, tuple[str, Kept] | str]
 """The name of an object, and its uid with what is kept of it, or why it is not understood."""
-PAGE = 500
-_MOST_PAGES = 2000
 _MOST_GONE = 100_000
 _LONGEST_WAIT_S = 60.0
 _LIST, _EVENT = msgspec.json.Decoder(Listing), msgspec.json.Decoder(Event)
@@ -163,19 +162,18 @@ class Reflector(Generic[Kept]):
     def _list(self) -> None:
         fresh: dict[Name, tuple[str, Kept]] = {}
         skipped: dict[Name, str] = {}
-        version, token = "", ""
-        for _ in range(_MOST_PAGES):
-            known, found = self._page(token)
-            version = known.resource_version or version
+
+        def take(body: bytes) -> ListOf[Any]:
+            page, found = self._page(body)
             for name, one in found:
                 if not isinstance(one, str):
                     fresh[name] = one
                 elif len(skipped) < PAGE:
                     skipped[name] = one
             self._hear()
-            token = known.continue_
-            if not token or self._stop.is_set():
-                break
+            return page
+
+        version = self._read_list(take)
         with self._lock:
             for name, (uid, kept) in self._kept.items():
                 if name not in fresh or fresh[name][0] != uid:
@@ -185,26 +183,28 @@ class Reflector(Generic[Kept]):
         self.lists += 1
         self.synced.set()
 
-    def _page(self, token: str) -> tuple[ListMeta, list[_Listed[Kept]]]:
-        """Return where a page stands, and its objects."""
-        query = {"limit": str(PAGE), **({"continue": token} if token else {})}
+    def _read_list(self, take: Callable[[bytes], ListOf[Any]]) -> str:
+        """Give each page of the list to ``take``; return its version, with which a watch begins."""
         try:
-            body = self._api.read(self.path, query)
-            with uncollected():
-                return self._items(body)
+            version = read_list(self._api, self.path, take)
         except Refused as refused:
             if refused.status == 410:
                 raise Expired("its list was forgotten while it was read") from refused
             raise
-        except msgspec.MsgspecError as error:
-            raise SourceError(f"{self.path}: no list: {error!s:.120}") from error
+        if not version:
+            raise SourceError(f"{self.path}: a list without resourceVersion: is this the address of an API server?")
+        return version
 
-    def _items(self, body: bytes) -> tuple[ListMeta, list[_Listed[Kept]]]:
-        if self._wholesale is not None:
-            with suppress(msgspec.MsgspecError):  # one strange object: then each is read by itself
-                return _at_once(body, self._wholesale)
-        page = _LIST.decode(body)
-        return page.metadata, [(name, found) for name, _, found in map(self._read, some(page.items))]
+    def _page(self, body: bytes) -> tuple[ListOf[Any], list[_Listed[Kept]]]:
+        """Return a page, and its objects."""
+        if self._stop.is_set():
+            raise SourceError("is not asked any more")
+        with uncollected():
+            if self._wholesale is not None:
+                with suppress(msgspec.MsgspecError):  # one strange object: then each is read by itself
+                    return _at_once(body, self._wholesale)
+            page = _LIST.decode(body)
+            return page, [(name, found) for name, _, found in map(self._read, some(page.items))]
 
     def _read(self, raw: Text) -> tuple[Name, str, tuple[str, Kept] | str]:
         """Return name and version of an object, and its uid with what is kept of it, or why it is not understood."""
@@ -272,7 +272,7 @@ class Reflector(Generic[Kept]):
         self.heard, self.heard_s = time.monotonic(), self._clock()
 
 
-def _at_once(body: bytes, wholesale: Wholesale[Kept]) -> tuple[ListMeta, list[_Listed[Kept]]]:
+def _at_once(body: bytes, wholesale: Wholesale[Kept]) -> tuple[ListOf[Any], list[_Listed[Kept]]]:
     """Return a page whose objects are all of the form that is known; what one of them says may still be nonsense."""
     page, keep, found = wholesale.page.decode(body), wholesale.keep, list[_Listed[Kept]]()
     for one in some(page.items):
@@ -281,4 +281,4 @@ def _at_once(body: bytes, wholesale: Wholesale[Kept]) -> tuple[ListMeta, list[_L
             found.append(((known.namespace, known.name), (known.uid, keep(one))))
         except FAULTS as error:
             found.append(((known.namespace, known.name), quoted(str(error), 120)))
-    return page.metadata, found
+    return page, found

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from ...storage.records import Job, Node, Partition, SchedulerSnapshot
 from ...storage.rules import SchedulerRules
 from ..bulk import uncollected
@@ -21,9 +19,10 @@ from .access import reach
 from .api import ApiClient
 from .budgets import by_namespace, parse_budget
 from .claims import Devices, parse_claim, parse_slice
-from .fields import ApiGroups, Text, some
+from .fields import Text
 from .gangs import GangFacts, parse_gang
 from .groups import BATCHES, JobPods, batch_of, gather, parse_batch
+from .lists import served
 from .nodes import NodeFacts, node_of, parse_node
 from .options import KubernetesOptions
 from .pods import KAI_QUEUE, PODS, QUEUE, PodFacts, facts_of, parse_pod
@@ -46,7 +45,6 @@ log = logging.getLogger(__name__)
 
 SHARED = "shared"
 """The partition of free GPUs that not exactly one queue may use."""
-_GROUPS = msgspec.json.Decoder(ApiGroups)
 _DISCOVER_S = 600.0
 _LOOK_S = 0.05
 """How often it is looked whether a first list has failed."""
@@ -163,15 +161,14 @@ class KubernetesSource:
         if time.monotonic() - self._looked < _DISCOVER_S:
             return
         try:
-            found = _GROUPS.decode(self._api.read("/apis"))
-        except (SourceError, msgspec.MsgspecError) as error:
+            groups = served(self._api)
+        except SourceError as error:
             self._forbidden["apis"] = f"which lists there are is not known: {error}"[:300]
             if isinstance(error, Refused) and error.status == 403:
                 self._looked = time.monotonic()
             return
         self._forbidden.pop("apis", None)
         self._looked = time.monotonic()
-        groups = {group.name: {one.get("version", "") for one in some(group.versions)} for group in some(found.groups)}
         for kind in _OPTIONAL:
             version = next((one for one in kind.versions if one in groups.get(kind.group, ())), "")
             if version and kind.name not in self._reflectors:

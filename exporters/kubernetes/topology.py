@@ -15,22 +15,21 @@ import msgspec
 from ...storage.topology import Fabric
 from ..domains import DOMAIN_LABELS, check_levels, domain_of, path_of, within_one_tree, within_paths
 from ..fetch import Refused
-from ..source import SourceError
 from ..text import clean
 from .access import reach
 from .api import ApiClient
-from .fields import ApiGroups, Bare, Listing, Meta, ObjectPart, some
+from .fields import Bare, Listing, Meta, ObjectPart, some
 from .hypernodes import HyperNode, Labels, fabric_of
+from .lists import read_list, served
 from .options import KubernetesAccess
 
 Part = TypeVar("Part", bound=ObjectPart)
 
 log = logging.getLogger(__name__)
 
-_PAGE, _MOST_PAGES = "500", 200
 _HOST = "kubernetes.io/hostname"
 """Often the lowest level of a Topology: the node itself, and no switch."""
-_GROUPS, _LIST = msgspec.json.Decoder(ApiGroups), msgspec.json.Decoder(Listing)
+_LIST = msgspec.json.Decoder(Listing)
 
 
 class _Level(ObjectPart, frozen=True):
@@ -81,13 +80,8 @@ class TopologyAsker:
         """Return what a list holds that a server may not have, or not show to us."""
         group, versions, plural = resource
         assert self._api is not None
-        try:
-            found = _GROUPS.decode(self._api.read("/apis"))
-        except msgspec.MsgspecError as error:
-            raise SourceError(f"/apis: no list of groups: {error!s:.120}") from error
-        served = {one.get("version", "") for listed in some(found.groups) if listed.name == group
-                  for one in some(listed.versions)}
-        version = next((one for one in versions if one in served), "")
+        there = served(self._api).get(group, ())
+        version = next((one for one in versions if one in there), "")
         if not version:
             return []
         try:
@@ -102,17 +96,15 @@ class TopologyAsker:
 
     def _listed(self, path: str, kind: type[Part]) -> list[Part]:
         assert self._api is not None
-        query, found, decoder = {"limit": _PAGE}, list[Part](), msgspec.json.Decoder(kind)
-        for _ in range(_MOST_PAGES):
-            try:
-                page = _LIST.decode(self._api.read(path, query))
-                found += [decoder.decode(raw) for raw in some(page.items)]
-            except msgspec.MsgspecError as error:
-                raise SourceError(f"{path}: no list: {error!s:.120}") from error
-            if not page.metadata.continue_:
-                return found
-            query["continue"] = page.metadata.continue_
-        raise SourceError(f"{path}: more than {_MOST_PAGES} pages")
+        found, decoder = list[Part](), msgspec.json.Decoder(kind)
+
+        def take(body: bytes) -> Listing:
+            page = _LIST.decode(body)
+            found.extend(decoder.decode(raw) for raw in some(page.items))
+            return page
+
+        read_list(self._api, path, take)
+        return found
 
 
 def fabric(nodes: Labels, topologies: Iterable[KueueTopology], groups: Iterable[HyperNode]) -> Fabric:

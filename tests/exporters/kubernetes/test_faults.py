@@ -123,6 +123,20 @@ def test_rights_that_are_taken_away_are_no_empty_cluster(filled, server, build, 
     until(lambda: watched.read().fresh)
 
 
+@pytest.mark.parametrize("body", [b"{}", b'{"kind":"Status","status":"Failure","message":"starting","code":503}',
+                                  b'{"kind":"NodeList","metadata":{"resourceVersion":"9"},"items":[]}',
+                                  b'{"kind":"PodList","metadata":{},"items":[]}'])
+def test_an_answer_that_is_no_list_of_pods_ends_no_job(filled, server, build, until, body):
+    source = build(resync="1s", watch="1s")
+    assert [job.job_id for job in source.read().jobs] == ["team/p"]
+    server.api.faults.append(Fault("/api/v1/pods", 200, watches=False, body=body))
+    until(lambda: "API server?" in health(source)["pods"][1])
+    assert [job.job_id for job in source.read().jobs] == ["team/p"]
+    until(lambda: health(source)["pods"] == (True, ""))
+    assert [job.job_id for job in source.read().jobs] == ["team/p"]
+    assert source.completed(0.0) == []
+
+
 def test_a_server_that_is_gone_is_not_believed_for_longer_than_its_silence(filled, server, build, until):
     source = build(silence="2s")
     now = source.read()
