@@ -1,7 +1,9 @@
 """A copy of one list of the API server, kept by watching it: on a thread of its own, always whole, never half a list.
 
-After a watch has ended, or was cut, it goes on from where it was. Only what the server has forgotten (410) is listed
-again, and until that list is whole the old copy stays: nothing that is still there ever seems to be gone.
+After a watch has ended, or was cut, it goes on from where it was. What the server has forgotten (410) is listed again,
+and so it is after a watch that said nothing before it was cut: a proxy may keep back what it says, and a server that was
+restored from a backup waits for its versions to come to ours. Until a list is whole the old copy stays: nothing that is
+still there ever seems to be gone.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ class Reflector(Generic[Kept]):
         self._gone: deque[Kept] = deque(maxlen=_MOST_GONE)
         self._skipped: dict[Name, str] = {}
         self._lock, self._stop, self.synced = threading.Lock(), threading.Event(), threading.Event()
-        self._listed = float("-inf")
+        self._listed, self._doubtful = float("-inf"), False
         self.version = ""
         """Of the newest that is known."""
         self.error = ""
@@ -127,13 +129,13 @@ class Reflector(Generic[Kept]):
         while not self._stop.is_set():
             began = time.monotonic()
             try:
-                if not self.version or time.monotonic() - self._listed > self._patience.resync_s:
+                if not self.version or self._doubtful or time.monotonic() - self._listed > self._patience.resync_s:
                     self._list()
                 self._watch()
                 failures = 0
                 pause = self._patience.wait_s if time.monotonic() - began < self._patience.wait_s else 0.0
             except Expired as expired:
-                self.version, failures = "", failures + 1
+                self.version, self.error, failures = "", str(expired), failures + 1
                 log.info("%s is listed anew: %s", self.path, expired)
                 pause = self._pause(failures - 1)  # the first time at once, but for the jitter
             except SourceError as error:
@@ -179,7 +181,7 @@ class Reflector(Generic[Kept]):
                 if name not in fresh or fresh[name][0] != uid:
                     self._gone.append(kept)
             self._kept, self._skipped = fresh, skipped
-        self.version, self._listed = version, time.monotonic()
+        self.version, self._listed, self._doubtful = version, time.monotonic(), False
         self.lists += 1
         self.synced.set()
 
@@ -221,6 +223,7 @@ class Reflector(Generic[Kept]):
         lasts_s = self._patience.watch_s * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
         query = {"watch": "1", "resourceVersion": self.version, "allowWatchBookmarks": "true",
                  "timeoutSeconds": str(max(1, round(lasts_s)))}
+        began = time.monotonic()
         try:
             with closing(self._lines(query, lasts_s)) as lines:
                 for line in lines:
@@ -228,10 +231,14 @@ class Reflector(Generic[Kept]):
                     self.error, self.refused = "", 0
                     if line:
                         self._event(line)
+                    self._doubtful = not line
         except Refused as refused:
             if refused.status == 410:
                 raise Expired("its version was forgotten") from refused
             raise
+        if self._doubtful and time.monotonic() - began < lasts_s / 2.0:
+            raise SourceError("the watch ended at once and said nothing: is there a proxy that does not let it through?")
+        self._doubtful = False  # a quiet one that ends in its time
 
     def _lines(self, query: dict[str, str], lasts_s: float) -> Generator[bytes]:
         return self._api.lines(self.path, query, lasts_s=lasts_s, silent_s=self._patience.silent_s)
@@ -239,11 +246,11 @@ class Reflector(Generic[Kept]):
     def _event(self, line: bytes) -> None:
         try:
             event = _EVENT.decode(line)
+            status = _STATUS.decode(event.object) if event.type == "ERROR" else None
         except msgspec.MsgspecError as error:
             raise SourceError(f"{self.path}: no event: {error!s:.120}") from error
         raw = event.object
-        if event.type == "ERROR":
-            status = _STATUS.decode(raw)
+        if status is not None:
             told = quoted(status.message, 120)
             raise Expired(told) if status.code == 410 else SourceError(f"{self.path}: the watch failed: {told}")
         if event.type == "BOOKMARK":

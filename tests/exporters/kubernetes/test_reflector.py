@@ -158,15 +158,48 @@ def test_pauses_grow_with_each_failure_and_are_never_the_same(reflect):
     assert len(set(pauses)) == len(pauses)
 
 
-def test_a_silent_watch_is_begun_anew(store, server, reflect, until):
+def test_after_a_silent_watch_the_list_tells_what_it_kept_back(store, server, reflect, until):
+    server.api.silent = True  # a proxy that keeps lines, or a server whose versions are behind ours
     copy = reflect(silent_s=0.2)
     until(lambda: asked(server, "watch="))
-    server.api.silent = True
-    until(lambda: len(asked(server, "watch=")) >= 2)
-    server.api.silent = False
     store.put(PODS, make.pod("a"))
     until(lambda: copy.kept() == ["a"])
-    assert copy.lists == 1
+    assert copy.lists == 2
+    until(lambda: "timed out" in copy.error)
+
+
+def test_a_watch_that_ends_at_once_is_told_and_the_list_read_instead_ever_more_slowly(store, server, reflect, until):
+    copy = reflect()
+    until(lambda: asked(server, "watch="))
+    store.put(PODS, make.pod("a"))  # this watch has said something: the list is not read for its end
+    until(lambda: copy.kept() == ["a"])
+    server.api.faults.append(Fault(PATH, 200, times=-1, body=b"\n", watches=True))
+    server.api.drop_watches()
+    store.put(PODS, make.pod("b"))
+    until(lambda: sorted(copy.kept()) == ["a", "b"])
+    until(lambda: "ended at once and said nothing" in copy.error)
+    server.api.faults.clear()
+    store.put(PODS, make.pod("c"))
+    until(lambda: sorted(copy.kept()) == ["a", "b", "c"] and not copy.error)
+
+
+@pytest.mark.parametrize("line", [b'{"type":"ERROR","object":{"code":500,"message":"etcd"}}\n', b"no json\n", b'{"cut',
+                                  b'{"type":"ERROR","object":7}\n'])
+def test_after_a_watch_that_fails_before_it_said_anything_the_list_is_read(store, server, reflect, until, line):
+    server.api.faults.append(Fault(PATH, 200, times=-1, body=line, watches=True))
+    copy = reflect()
+    until(lambda: asked(server, "watch="))
+    store.put(PODS, make.pod("a"))
+    until(lambda: copy.kept() == ["a"])
+    until(lambda: copy.error)
+    assert "idlewatt itself" not in copy.error
+
+
+def test_a_list_that_is_forgotten_again_and_again_is_told(store, server, reflect, until):
+    server.api.faults.append(Fault(PATH, 410, times=-1, watches=False))
+    copy = reflect()
+    until(lambda: copy.error == "its list was forgotten while it was read")
+    assert not copy.synced.is_set()
 
 
 def test_the_list_is_read_again_now_and_then_whatever_the_watch_said(store, reflect, present, until):
