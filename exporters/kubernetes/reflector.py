@@ -1,8 +1,8 @@
 """A copy of one list of the API server, kept by watching it: on a thread of its own, always whole, never half a list.
 
 After a watch has ended, or was cut, it goes on from where it was. What the server has forgotten (410) is listed again,
-and so it is after a watch that said nothing before it was cut: a proxy may keep back what it says, and a server that was
-restored from a backup waits for its versions to come to ours. Until a list is whole the old copy stays: nothing that is
+and so it is after a watch that was cut before it said anything: a proxy may keep that back, and a server that was
+restored from a backup waits until its versions come to ours. Until a list is whole the old copy stays: nothing that is
 still there ever seems to be gone.
 """
 
@@ -32,12 +32,24 @@ log = logging.getLogger(__name__)
 
 Kept = TypeVar("Kept")
 Name = tuple[str, str]
-_Listed = tuple[Name, tuple[str, Kept] | str]
-"""The name of an object, and its uid with what is kept of it, or why it is not understood."""
+
 _MOST_GONE = 100_000
 _LONGEST_WAIT_S = 60.0
 _LIST, _EVENT = msgspec.json.Decoder(Listing), msgspec.json.Decoder(Event)
 _BARE, _STATUS = msgspec.json.Decoder(Bare), msgspec.json.Decoder(ServerStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class Strange:
+    """An object that is not understood."""
+
+    uid: str
+    """'' where not even that is."""
+    why: str
+
+
+_Listed = tuple[Name, tuple[str, Kept] | Strange]
+"""The name of an object, and its uid with what is kept of it."""
 
 
 class Expired(SourceError):
@@ -168,10 +180,11 @@ class Reflector(Generic[Kept]):
         def take(body: bytes) -> ListOf[Any]:
             page, found = self._page(body)
             for name, one in found:
-                if not isinstance(one, str):
-                    fresh[name] = one
-                elif len(skipped) < PAGE:
-                    skipped[name] = one
+                if isinstance(one, Strange) and len(skipped) < PAGE:
+                    skipped[name] = one.why
+                known = self._known(name, one)
+                if known is not None:
+                    fresh[name] = known
             self._hear()
             return page
 
@@ -208,16 +221,23 @@ class Reflector(Generic[Kept]):
             page = _LIST.decode(body)
             return page, [(name, found) for name, _, found in map(self._read, some(page.items))]
 
-    def _read(self, raw: Text) -> tuple[Name, str, tuple[str, Kept] | str]:
-        """Return name and version of an object, and its uid with what is kept of it, or why it is not understood."""
-        name, version = ("", "something"), ""
+    def _known(self, name: Name, found: tuple[str, Kept] | Strange) -> tuple[str, Kept] | None:
+        """Return what is kept of an object from now on; one that has become strange stays as it was: it is not gone."""
+        if not isinstance(found, Strange):
+            return found
+        before = self._kept.get(name)
+        return before if before is not None and before[0] == found.uid else None
+
+    def _read(self, raw: Text) -> tuple[Name, str, tuple[str, Kept] | Strange]:
+        """Return name and version of an object, and its uid with what is kept of it."""
+        name, version, uid = ("", "something"), "", ""
         try:
             known = _BARE.decode(raw).metadata
-            name, version = (known.namespace, known.name), known.resource_version
-            return name, version, (known.uid, self._parse(raw))
+            name, version, uid = (known.namespace, known.name), known.resource_version, known.uid
+            return name, version, (uid, self._parse(raw))
         except (msgspec.MsgspecError, *FAULTS) as error:
             # Whatever a strange object sets off costs that object alone.
-            return name, version, quoted(str(error), 120)
+            return name, version, Strange(uid, quoted(str(error), 120))
 
     def _watch(self) -> None:
         lasts_s = self._patience.watch_s * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
@@ -237,7 +257,7 @@ class Reflector(Generic[Kept]):
                 raise Expired("its version was forgotten") from refused
             raise
         if self._doubtful and time.monotonic() - began < lasts_s / 2.0:
-            raise SourceError("the watch ended at once and said nothing: is there a proxy that does not let it through?")
+            raise SourceError("the watch ended at once and said nothing: does a proxy not let it through?")
         self._doubtful = False  # a quiet one that ends in its time
 
     def _lines(self, query: dict[str, str], lasts_s: float) -> Generator[bytes]:
@@ -263,17 +283,32 @@ class Reflector(Generic[Kept]):
     def _change(self, kind: str, raw: Text) -> None:
         name, version, found = self._read(raw)
         with self._lock:
-            before = self._kept.pop(name, None)
             self._skipped.pop(name, None)
-            if isinstance(found, str):
-                self._skipped[name] = found
-            elif kind == "DELETED":
-                self._gone.append(found[1])
+            if kind == "DELETED":
+                self._remove(name, found)
             else:
-                if before is not None and before[0] != found[0]:
-                    self._gone.append(before[1])  # another of the same name
-                self._kept[name] = found
+                self._put(name, found)
         self.version = version or self.version
+
+    def _put(self, name: Name, found: tuple[str, Kept] | Strange) -> None:
+        if isinstance(found, Strange):
+            self._skipped[name] = found.why
+        known, before = self._known(name, found), self._kept.pop(name, None)
+        if known is not None:
+            self._kept[name] = known
+        if before is not None and (known is None or known[0] != before[0]):
+            self._gone.append(before[1])  # another of the same name
+
+    def _remove(self, name: Name, found: tuple[str, Kept] | Strange) -> None:
+        uid, last = (found.uid, None) if isinstance(found, Strange) else found
+        before = self._kept.get(name)
+        if before is not None and before[0] != uid:
+            return  # that one has gone before, and another has its name
+        self._kept.pop(name, None)
+        if last is None and before is not None:
+            last = before[1]
+        if last is not None:
+            self._gone.append(last)
 
     def _hear(self) -> None:
         self.heard, self.heard_s = time.monotonic(), self._clock()
@@ -287,5 +322,5 @@ def _at_once(body: bytes, wholesale: Wholesale[Kept]) -> tuple[ListOf[Any], list
         try:
             found.append(((known.namespace, known.name), (known.uid, keep(one))))
         except FAULTS as error:
-            found.append(((known.namespace, known.name), quoted(str(error), 120)))
+            found.append(((known.namespace, known.name), Strange(known.uid, quoted(str(error), 120))))
     return page, found

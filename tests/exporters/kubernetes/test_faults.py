@@ -171,6 +171,22 @@ def test_impossible_quantities_cost_their_own_pod(filled, build, amount):
     assert pods.error.startswith("1 skipped, first team/strange: ")
 
 
+def test_a_pod_that_becomes_strange_still_runs_and_holds_its_gpus(filled, build, until):
+    source = build()
+    assert source.read().nodes[0].gpus_allocated == 1
+    strange = make.pod("p", on="n1")
+    strange["status"]["containerStatuses"] = [{"restartCount": 1e40}]
+    filled.put(PODS, strange)
+    until(lambda: "1 skipped, first team/p" in health(source)["pods"][1])
+    snapshot = source.read()
+    assert [(job.job_id, job.state) for job in snapshot.jobs] == [("team/p", JobState.RUNNING)]
+    assert snapshot.nodes[0].gpus_allocated == 1
+    assert source.completed(0.0) == []
+    filled.delete(PODS, ("team", "p"))
+    until(lambda: source.read().nodes[0].gpus_allocated == 0)
+    assert [job.job_id for job in source.completed(0.0)] == ["team/p"]
+
+
 @pytest.mark.parametrize("change", [
     {"spec": {"containers": "none"}}, {"metadata": {"labels": ["a"]}}, {"spec": {"priority": "high"}},
     {"status": {"containerStatuses": [{"restartCount": 1e40}]}}])

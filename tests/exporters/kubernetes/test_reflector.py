@@ -226,6 +226,40 @@ def test_a_strange_object_costs_itself_alone(store, reflect, until):
     store.delete(PODS, ("team", "strange"))
     store.put(PODS, make.pod("later"))
     until(lambda: sorted(copy.kept()) == ["good", "later"])
+    assert copy.skipped == ()
+
+
+@pytest.mark.parametrize("patience", [{}, {"resync_s": 0.1, "watch_s": 1.0}], ids=["by the watch", "by the list"])
+def test_an_object_that_becomes_strange_stays_as_it_was_until_it_is_deleted(store, reflect, until, patience):
+    store.put(PODS, make.pod("a"))
+
+    def parse(raw):
+        if b"restarts" in bytes(raw):
+            raise ValueError("its restarts are no number")
+        return named(raw)
+
+    copy = reflect(parse, **patience)
+    until(lambda: copy.kept() == ["a"])
+    lists = copy.lists
+    store.put(PODS, make.pod("a", annotations={"restarts": "x"}))
+    until(lambda: copy.skipped == ("team/a: 'its restarts are no number'",))
+    until(lambda: not patience or copy.lists > lists + 1)
+    assert (copy.kept(), copy.gone()) == (["a"], [])
+    store.delete(PODS, ("team", "a"))
+    until(lambda: copy.kept() == [])
+    assert (copy.gone(), copy.skipped) == (["a"], ())
+
+
+def test_the_end_of_one_object_is_not_the_end_of_another_with_its_name(store, reflect, until):
+    store.put(PODS, make.pod("a"))
+    copy = reflect()
+    until(lambda: copy.kept() == ["a"])
+    late = make.pod("a")
+    late["metadata"]["uid"] = "of the one before"
+    copy._change("DELETED", json.dumps(late).encode())
+    assert (copy.kept(), copy.gone()) == (["a"], [])
+    copy._change("DELETED", json.dumps(make.pod("a")).encode())
+    assert (copy.kept(), copy.gone()) == ([], ["a"])
 
 
 @pytest.mark.parametrize("body", [b"", b"no json", b"[]", b'{"items": 5}', b"\xff\xfe", b'{"items": [5, "x", null]}',
