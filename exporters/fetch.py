@@ -36,6 +36,7 @@ _LAST_LINE = b"\n" + _END
 _CHUNK = 262144
 _MOST_HOSTS = 65536
 _CONNECTIONS_PER_HOST = 16
+_SHORTEST_SECRET = 4
 _ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
 
 
@@ -308,6 +309,10 @@ class Client:
         headers = {"Accept": self._accept, "Accept-Encoding": "gzip", "User-Agent": "idlewatt"} | self._options.headers
         if authorization:
             headers["Authorization"] = authorization
+        for name, value in headers.items():
+            if not _sendable(value):  # what the libraries say of it has the secret in it
+                raise SourceError(f"the header {quoted(name)} cannot be sent: its value has a line's end, a control "
+                                  "character or a typographic mark; look at the token or password", permanent=True)
         try:
             request = requests.Request(method, url, headers=headers, params=params, json=body).prepare()
         except (requests.RequestException, ValueError) as error:
@@ -331,7 +336,7 @@ class Client:
         if 300 <= status < 400:
             where = response.headers.get("Location", "nowhere")[:200]
             raise SourceError(f"redirects to {ascii(where)}: configure the final address", permanent=True)
-        body = self._body(response.raw)
+        body = _without_secret(self._body(response.raw), response.request.headers)
         raise Refused(f"HTTP {status} {_HINTS.get(status, '')}: {quoted(body, 200)}", status, body,
                       response.headers.get("Retry-After") or "")
 
@@ -347,6 +352,17 @@ class Client:
             body.write(part)
         unpack(b"")
         return body.getvalue()
+
+
+def _sendable(value: str) -> bool:
+    """Tell whether a header may have a value: printable Latin-1."""
+    return value.isprintable() and all(character < "\u0100" for character in value)
+
+
+def _without_secret(body: bytes, headers: Mapping[str, str | bytes]) -> bytes:
+    """Return the body of a refusal without our token or password: some servers repeat what they were asked."""
+    secret = str(headers.get("Authorization", "")).rpartition(" ")[2]
+    return body.replace(secret.encode(), b"...") if len(secret) >= _SHORTEST_SECRET else body
 
 
 _HINTS = {401: "(user name, password or token is wrong)", 403: "(not allowed)", 404: "(is the path right?)"}

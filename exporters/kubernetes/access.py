@@ -139,7 +139,7 @@ class _Kubeconfig:
         if file := user.get("tokenFile"):
             return SecretFile(self._folder / str(file)).read
         given = user.get("token")
-        return (lambda: str(given)) if given else None
+        return (lambda: str(given).strip()) if given else None  # YAML's | leaves the end of the line
 
     def _file(self, part: Mapping[str, object], name: str) -> Path | None:
         """Return a file that is named, or one with what stands in the kubeconfig itself: TLS libraries want files."""

@@ -520,3 +520,28 @@ def test_a_server_that_is_not_there_is_told_without_an_object(url):
     assert not re.search(r"\w\(|object at|Errno|host=", str(caught.value)), str(caught.value)
     assert str(caught.value) in ("Connection refused", "Failed to resolve \'no-such-host.invalid\'",
                                  "Failed to resolve 'no-such-host.invalid'")
+
+
+@pytest.mark.parametrize("secret", ["geheim\nsecond line", "geheim\u201d", "geheim\0", "geheim\r"])
+@pytest.mark.parametrize("place", ["authorization", "headers"])
+def test_a_secret_that_no_header_may_have_is_told_without_it(loopback, secret, place):
+    given = {"authorization": {"credentials": secret}, "headers": {"X-Token": secret}}[place]
+    told = fault(loopback, lambda handler: _send(handler, PAGE), **{place: given})
+    assert re.match(r"the header '(Authorization|X-Token)' cannot be sent: .*look at the token", str(told))
+    assert "geheim" not in str(told)
+    assert told.permanent
+
+
+@pytest.mark.parametrize("given", [{"authorization": {"credentials": "geheim"}},
+                                   {"basic_auth": {"username": "u", "password": "geheim"}}])
+def test_a_server_that_repeats_our_secret_does_not_bring_it_into_messages(loopback, given):
+    def repeat(handler):
+        body = f"bad: {handler.headers['Authorization']}".encode()
+        handler.send_response(400)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    told = fault(loopback, repeat, **given)
+    assert re.fullmatch(r"HTTP 400 : 'bad: (Bearer|Basic) \.\.\.'", str(told))
+    assert b"geheim" not in told.body

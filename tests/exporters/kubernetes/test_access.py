@@ -84,6 +84,19 @@ def test_a_pod_finds_its_cluster_and_takes_each_new_token(secure, authority, tmp
     assert b"n1" in client.read(PATH)
 
 
+def test_a_token_in_a_block_of_yaml_has_no_end_of_line(secure, kubeconfig, ask):
+    secure.api.tokens = {"secret"}
+    assert b"n1" in ask(from_kubeconfig(kubeconfig(secure, {"token": "secret\n"}))).read(PATH)
+
+
+def test_a_token_that_cannot_be_sent_is_told_without_it(secure, kubeconfig, ask):
+    client = ask(from_kubeconfig(kubeconfig(secure, {"token": "geheim\u201c"})))
+    for asked in (lambda: client.read(PATH), lambda: list(client.lines(PATH, {}, lasts_s=1.0, silent_s=1.0))):
+        with pytest.raises(SourceError, match="'Authorization' cannot be sent") as caught:
+            asked()
+        assert "geheim" not in str(caught.value)
+
+
 def test_outside_of_a_cluster_there_is_no_pods_account(monkeypatch, tmp_path):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(SourceError, match="give kubeconfig"):
