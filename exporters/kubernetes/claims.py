@@ -17,6 +17,8 @@ from .pods import PodFacts
 GPUS = "gpu.nvidia.com"
 _MIG = "mig.nvidia.com"
 _MOST = 1024
+SHARED_CLAIM = "shared-claim"
+"""How parts of GPUs are called that a pod has by the claim of another."""
 Place = tuple[str, str, str]
 """Driver, pool and device."""
 
@@ -27,6 +29,7 @@ class _Ask(ObjectPart, frozen=True):
     device_class_name: str = ""
     count: int = 1
     allocation_mode: str = "ExactCount"
+    admin_access: bool | None = None
     selectors: list[msgspec.Raw] | None = None
 
 
@@ -43,6 +46,7 @@ class _Result(ObjectPart, frozen=True):
     driver: str = ""
     pool: str = ""
     device: str = ""
+    admin_access: bool | None = None
 
 
 class _Devices(ObjectPart, frozen=True):
@@ -151,10 +155,14 @@ def parse_claim(raw: Text) -> ClaimFacts:
     claim = _CLAIM.decode(raw)
     key = clean(claim.metadata.namespace), clean(claim.metadata.name)
     given = claim.status.allocation
-    results = tuple((one.driver, one.pool, one.device) for one in some(given.devices.results)) if given else ()
+    # Whoever has access as an administrator looks at devices that others hold: a monitor, on every node.
+    results = tuple((one.driver, one.pool, one.device) for one in some(given.devices.results)
+                    if not one.admin_access) if given else ()
     gpus, unknown = 0, ""
     for request in some(claim.spec.devices.requests):
         ask = request.exactly or request
+        if ask.admin_access:
+            continue
         if ask.device_class_name == GPUS and ask.allocation_mode == "ExactCount" and not ask.selectors:
             gpus += max(0, min(ask.count, _MOST))
         elif request.first_available or ask.selectors or ask.device_class_name in (GPUS, _MIG):
@@ -198,12 +206,14 @@ class Devices:
         return [replace(node, gpus=gpus[node.name]) if gpus[node.name] > node.gpus else node for node in nodes]
 
     def laid_over(self, pods: Iterable[PodFacts]) -> list[PodFacts]:
-        """Return pods with what their claims are, or were given."""
-        return [self._with_claims(pod) if pod.claims else pod for pod in pods]
+        """Return pods with what their claims are, or were given; of pods that share one the first holds its GPUs."""
+        known = list(pods)
+        holders = _holders(pod for pod in known if pod.claims)
+        return [self._with_claims(pod, holders) if pod.claims else pod for pod in known]
 
-    def _with_claims(self, pod: PodFacts) -> PodFacts:
+    def _with_claims(self, pod: PodFacts, holders: Mapping[tuple[str, str], str]) -> PodFacts:
         found, uuids, unknown = NOTHING, list[str](), list[str]()
-        for name in pod.claims:
+        for name in dict.fromkeys(pod.claims):
             claim = self.claims.get((pod.namespace, name))
             if claim is None:
                 unknown.append("a claim of devices that is not there, or not shown (DRA)")
@@ -214,7 +224,22 @@ class Devices:
             uuids += [one.uuid for one in held if one.uuid]
             slices = [one for one in held if one.instance]
             gpus = len(held) - len(slices) + lost if claim.devices else claim.gpus
-            found += Amount(gpus, len(slices), profile=f"mig-{slices[0].profile}" if slices else "")
+            if holders[claim.key] == pod.uid:
+                found += Amount(gpus, len(slices), profile=f"mig-{slices[0].profile}" if slices else "")
+            elif gpus or slices:
+                found += Amount(slices=gpus + len(slices), profile=SHARED_CLAIM)
+                unknown.append("where the claim lets it run that it shares with other pods (DRA)")
         told = tuple(dict.fromkeys((*pod.wish.unknown, *unknown)))
         wish = msgspec.structs.replace(pod.wish, unknown=told) if unknown and not pod.node else pod.wish
         return msgspec.structs.replace(pod, amount=pod.amount + found, devices=tuple(uuids), wish=wish)
+
+
+def _holders(pods: Iterable[PodFacts]) -> dict[tuple[str, str], str]:
+    """Return the uid of the pod that counts as the holder of each claim: of those that run the one that began first."""
+    found: dict[tuple[str, str], tuple[tuple[bool, float, str], str]] = {}
+    for pod in pods:
+        turn = (not pod.holds, pod.created_s, pod.uid)
+        for key in [(pod.namespace, name) for name in pod.claims]:
+            if key not in found or turn < found[key][0]:
+                found[key] = turn, pod.uid
+    return {key: uid for key, (_, uid) in found.items()}

@@ -5,7 +5,7 @@ import pytest
 from kube_objects import START_S
 
 from idlewatt.exporters.kubernetes import KubernetesConfig
-from idlewatt.exporters.simulated.api_store import CLAIMS, NODES, PODS, SLICES
+from idlewatt.exporters.simulated.api_store import NODES, PODS
 
 
 @pytest.fixture
@@ -111,27 +111,6 @@ def test_slices_and_turns_are_asked_for_by_name_and_counted_on_nodes(store, read
     assert asked["team/turn"] == (0, (("nvidia.com/gpu", 1),))
     assert {node.name: node.slices for node in snapshot.nodes} == {
         "mig": (("nvidia.com/mig-1g.5gb", 7, 2),), "turns": (("nvidia.com/gpu", 8, 0),)}
-
-
-def test_a_claim_tells_the_gpu_by_its_uuid(store, read):
-    store.put(NODES, make.node("n1", 0))
-    store.put(SLICES, {"metadata": {"name": "s"}, "spec": {
-        "driver": "gpu.nvidia.com", "nodeName": "n1", "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": f"gpu-{number}", "attributes": {"type": {"string": "gpu"}, "uuid": {
-            "string": f"GPU-{number}"}}} for number in range(2)]}})
-    store.put(CLAIMS, {"metadata": {"name": "c", "namespace": "team"}, "spec": {"devices": {"requests": [
-        {"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 1}}]}}, "status": {"allocation": {
-            "devices": {"results": [{"request": "r", "driver": "gpu.nvidia.com", "pool": "n1", "device": "gpu-1"}]}}}})
-    store.put(PODS, make.pod("p", on="n1", gpus=0, resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}]))
-    store.put(CLAIMS, {"metadata": {"name": "free", "namespace": "team"}, "spec": {"devices": {"requests": [
-        {"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2}}]}}})
-    store.put(PODS, make.pod("next", gpus=0, resourceClaims=[{"name": "gpu", "resourceClaimName": "free"}]))
-    snapshot = read()
-    jobs = {job.job_id: job for job in snapshot.jobs}
-    [held] = jobs["team/p"].allocations
-    assert (held.gpus, held.gpu_uuids, held.members) == (1, ("GPU-1",), ("team/p",))
-    assert (jobs["team/next"].request.gpus, jobs["team/next"].request.details.unknown) == (2, ())
-    assert (snapshot.nodes[0].gpus, snapshot.nodes[0].gpus_allocated) == (2, 1)
 
 
 def test_a_fraction_of_a_gpu_that_kai_gives_is_a_share_and_its_reservation_no_job(store, read):
