@@ -171,12 +171,23 @@ class KubernetesSource:
         self._looked = time.monotonic()
         for kind in _OPTIONAL:
             version = next((one for one in kind.versions if one in groups.get(kind.group, ())), "")
-            if version and kind.name not in self._reflectors:
-                self._watch(self._api, kind.name, f"/apis/{kind.group}/{version}/{kind.plural}", kind.parse)
+            path = f"/apis/{kind.group}/{version}/{kind.plural}"
+            if version and self._needs(kind.name, path):
+                self._watch(self._api, kind.name, path, kind.parse)
                 self._missing.discard(kind.name)
             elif not version and kind.name not in self._missing:
                 self._missing.add(kind.name)
                 log.info("%s: %s is not there, nor is known: %s", self.name, kind.group, kind.fact)
+
+    def _needs(self, name: str, path: str) -> bool:
+        """Tell whether a list has to be watched at a path: it is not yet, or where it was, an upgrade took it away."""
+        before = self._reflectors.get(name)
+        if before is None:
+            return True
+        if before.path == path or before.refused != 404:
+            return False
+        before.stop()
+        return True
 
     def _await(self, name: str) -> None:
         """Wait for the first list; raise ``SourceError`` where a list is not there, or not believed any more."""

@@ -1,12 +1,14 @@
 """What goes wrong between the source and its API server costs what it has to, and is told."""
 
 import json
+from dataclasses import replace
 
 import kube_objects as make
 import pytest
 from kube_objects import START_S
 
 from idlewatt.exporters.kubernetes import KubernetesConfig
+from idlewatt.exporters.kubernetes import source as source_module
 from idlewatt.exporters.simulated.api_server import Fault
 from idlewatt.exporters.simulated.api_store import (
     CLUSTER_QUEUES,
@@ -97,6 +99,21 @@ def test_a_cluster_without_optional_groups_is_read_all_the_same(server, build):
     assert len(source.read().nodes) == 1
     assert set(health(source)) == {"nodes", "pods", "jobs", "budgets", "claims", "slices"}
     assert all(up for up, _ in health(source).values())
+
+
+def test_a_list_that_an_upgrade_moves_to_another_version_is_watched_there(server, build, until, monkeypatch):
+    monkeypatch.setattr(source_module, "_DISCOVER_S", 0.0)
+    old = tuple(replace(resource, version="v1beta1") if resource.group == WORKLOADS.group else resource
+                for resource in (*CORE, WORKLOADS))
+    server.api.store = Store(old)
+    made = build()
+    made.read()
+    until(lambda: health(made)["workloads"] == (True, ""))
+    server.api.store = Store()
+    server.api.drop_watches()
+    kueue(server.api.store, "insufficient unused quota")
+    until(lambda: [job.job_id for job in made.read().jobs] == ["team/next"])
+    assert health(made)["workloads"] == (True, "")
 
 
 def test_a_forbidden_group_costs_its_own_fact_and_says_so(filled, server, build, until):
