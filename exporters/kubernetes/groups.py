@@ -70,7 +70,7 @@ def batch_of(job: BatchJob) -> BatchFacts:
         begun=job.status.start_time is not None,
         ended_s=seconds(job.status.completion_time) or _since(failed) or _since(complete),
         complete=complete is not None and complete.status == "True",
-        failed=(failed.reason or "Failed") if failed and failed.status == "True" else "")
+        failed=clean(failed.reason or "Failed") if failed and failed.status == "True" else "")
 
 
 def _since(found: Condition | None) -> float | None:

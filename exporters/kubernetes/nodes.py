@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -75,7 +76,16 @@ def parse_node(raw: Text) -> NodeFacts:
         cordoned=node.spec.unschedulable or bool(leaving),
         reason="" if up and not leaving else clean(leaving or (ready.message or ready.reason if ready else "")),
         taints=tuple(taint for taint in taints if repels(taint) and taint.key not in _LEAVING),
-        amounts={name: quantity(value) for name, value in able.items()}, slices=_slices(able, shares))
+        amounts=_amounts(able), slices=_slices(able, shares))
+
+
+def _amounts(able: Amounts) -> dict[str, float]:
+    """Return what a node has by resource; an amount that cannot be costs itself alone."""
+    found = dict[str, float]()
+    for name, value in able.items():
+        with suppress(ValueError):
+            found[name] = quantity(value)
+    return found
 
 
 def _slices(able: Amounts, shares: bool) -> tuple[tuple[str, int], ...]:

@@ -152,8 +152,8 @@ def facts_of(pod: Pod) -> PodFacts:
         created_s=_created(meta.creation_timestamp),
         scheduled_s=_scheduled(pod, scheduled) if bound else None, deleted_s=seconds(meta.deletion_timestamp),
         ended_s=max((time_s for _, _, time_s in exits if time_s is not None), default=None) if over else None,
-        gates=tuple(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
-        wait=(scheduled.reason, clean(scheduled.message)) if scheduled and not bound else ("", ""),
+        gates=tuple(clean(gate.name) for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
+        wait=(clean(scheduled.reason), clean(scheduled.message)) if scheduled and not bound else ("", ""),
         ready=status.phase == "Running", starting=_starting(states) if states else "",
         nominated=clean(status.nominated_node_name),
         restarts=sum(max(0, one.restart_count) for one in states),
@@ -161,7 +161,7 @@ def facts_of(pod: Pod) -> PodFacts:
         priority_class=clean(spec.priority_class_name), limit_s=spec.active_deadline_seconds,
         exit_code=max((code for code, _, _ in exits), key=abs, default=None),
         end_reason=clean(status.reason or next((why for _, why, _ in exits if why != "Completed"), "")),
-        disrupted=disrupted.reason if disrupted and disrupted.status == "True" else "",
+        disrupted=clean(disrupted.reason) if disrupted and disrupted.status == "True" else "",
         interactive=_interactive(spec.containers, labels), container=clean(only.name) if only else "",
         limited=only is not None and _limited(only), claims=_claims(pod) if spec.resource_claims else (),
         parts=parts_of_gpus(meta.annotations))
@@ -213,7 +213,7 @@ def wish_of(spec: PodSpec) -> PodConstraints:
     named = named_nodes(spec)
     labelled = tuple(found for term in terms if (found := tuple(one for one in term if one[0] != "metadata.name")))
     inexact = not exact(labelled, _MOST_TERMS) or (bool(named) and len(terms) > 1)
-    return PodConstraints(expression(spec), keys_of(spec), named, tolerations, terms, inexact, rules, unknown)
+    return PodConstraints(clean(expression(spec)), keys_of(spec), named, tolerations, terms, inexact, rules, unknown)
 
 
 def _scheduled(pod: Pod, found: Condition | None) -> float | None:

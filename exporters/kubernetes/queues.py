@@ -98,7 +98,7 @@ def parse_workload(raw: Text) -> WorkloadFacts:
         limit_s=spec.maximum_execution_time_seconds, labels=_labels(meta, spec), active=spec.active is not False,
         admitted=admitted is not None and admitted.status == "True",
         finished=finished is not None and finished.status == "True",
-        evicted=evicted.reason if evicted and evicted.status == "True" else "",
+        evicted=clean(evicted.reason) if evicted and evicted.status == "True" else "",
         reason=clean(waits.reason) if waits else "", message=clean(waits.message) if waits else "",
         reserved=reserved is not None and reserved.status == "True", gated_by=_gates(meta),
         checks=tuple(clean(one.name) for one in some(status.admission_checks)),

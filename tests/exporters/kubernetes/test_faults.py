@@ -14,6 +14,7 @@ from idlewatt.exporters.simulated.api_store import (
     CLUSTER_QUEUES,
     CORE,
     FLAVORS,
+    JOBS,
     LOCAL_QUEUES,
     NODES,
     PODS,
@@ -186,6 +187,28 @@ def test_impossible_quantities_cost_their_own_pod(filled, build, amount):
     [pods] = [target for target in source.health() if target.target == "pods"]
     assert (pods.up, pods.skipped) == (True, 1)
     assert pods.error.startswith("1 skipped, first team/strange: ")
+
+
+def test_an_impossible_amount_of_what_is_no_gpu_does_not_cost_the_node(filled, build):
+    filled.put(NODES, make.node("n1", 8, **{"devices.kubevirt.io/kvm": str(2**63 - 1)}))
+    source = build()
+    assert [(node.name, node.gpus, node.gpus_allocated) for node in source.read().nodes] == [("n1", 8, 1)]
+    assert health(source)["nodes"] == (True, "")
+
+
+def test_words_of_controllers_that_attack_are_made_harmless(filled, build, until):
+    evil = "Odd\x00\x1b[2J\u202e"
+    cut = make.ended(make.pod("cut", make.owner("Job", "failed"), on="n1"), "Failed", exit_code=1)
+    cut["status"]["conditions"].append({"type": "DisruptionTarget", "status": "True", "reason": evil})
+    filled.put(PODS, cut)
+    filled.put(JOBS, make.finished_job("failed", condition="Failed", reason=evil))
+    filled.put(PODS, make.pod("gated", schedulingGates=[{"name": evil}], nodeSelector={"zone": evil}))
+    source = build()
+    [gated] = [job for job in source.read().jobs if job.job_id == "team/gated"]
+    [failed] = source.completed(0.0)
+    for told in (gated.reason_text, gated.request.features, failed.reason_text):
+        assert "Odd" in told
+        assert told.isprintable()
 
 
 def test_a_pod_that_becomes_strange_still_runs_and_holds_its_gpus(filled, build, until):
