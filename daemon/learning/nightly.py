@@ -57,19 +57,24 @@ from .training import (
 from .training_scheduler import NIGHT, NOTE, TASK, Night, TrainingTask
 from .trials import (
     TRIED,
+    Prospect,
+    Tried,
     agent_on_trial,
+    begun_together,
     error_of_each,
     fit,
     heuristics_on_trial,
     no_turn,
     prospects,
     shortlisted,
+    shortlists_left,
     trials,
 )
 from .verdict import Verdict
 
 COOLING_S = 7 * DAY_S
 """For so long after a demotion nothing is promoted but by an operator: the next agent learned from the same days."""
+NONE_LEFT = f"{TRIALS} shortlists were tried within a year: each is a chance to be wrong"
 
 
 @dataclass(frozen=True)
@@ -86,8 +91,8 @@ class NightDecisions:
         """Judge all policies on trial and tonight's model; return what was decided on that model."""
         tried = trials(self.ledger.decisions(), self.task.now_s)
         on_trial = [(one.name, one.since_s) for one in heuristics_on_trial(tried)]
-        found = fit((*parts.select, *parts.test)) if on_trial else prospects(parts.select, self.task.incumbent)
-        self._heuristics(on_trial or [(name, parts.until_s) for name in shortlisted(found)])
+        found = self._prospects(parts, tried)
+        self._heuristics(on_trial or [(name, parts.until_s) for name in shortlisted(found)], tried)
         running = agent_on_trial(tried, self.task.agent)
         if running is not None:
             self._go_on(running.name, running.since_s)
@@ -96,6 +101,16 @@ class NightDecisions:
                            terms=self.task.terms, seed=int(self.task.now_s // 86400.0))
         waits = no_turn(trials(self.ledger.decisions(), self.task.now_s), self.task.agent)
         return self.decide(verdict, parts.test, None if waits else parts.until_s, waits, {LISTED: listed(found)})
+
+    def _prospects(self, parts: Split, tried: Sequence[Tried]) -> Sequence[Prospect]:
+        """Return all combinations of heuristics; promising are those whose trial may begin tonight."""
+        if heuristics_on_trial(tried):
+            return fit((*parts.select, *parts.test))
+        if not shortlists_left(tried):
+            return [replace(one, why=NONE_LEFT) for one in fit((*parts.select, *parts.test))]
+        # The active one has earned its place: not to earn it anew on two weeks must not cost it that.
+        active = active_model(states(self.ledger.decisions()))
+        return [one for one in prospects(parts.select, self.task.incumbent) if one.name != active]
 
     def _go_on(self, name: str, since_s: float) -> None:
         """Judge an agent on all that has come since its training."""
@@ -108,11 +123,12 @@ class NightDecisions:
             return
         self.decide(verdict, windows, since_s, "")
 
-    def _heuristics(self, tried: Sequence[tuple[str, float]]) -> None:
+    def _heuristics(self, on_trial: Sequence[tuple[str, float]], tried: Sequence[Tried]) -> None:
         """Judge the heuristics on trial; of several that have earned it the best is made active."""
-        terms = replace(self.task.terms, error=error_of_each(TRIALS * len(tried)))
         verdicts: list[tuple[Verdict, tuple[TraceWindow, ...], float]] = []
-        for name, since_s in tried:
+        for name, since_s in on_trial:
+            together = max(len(on_trial), begun_together(tried, since_s))
+            terms = replace(self.task.terms, error=error_of_each(TRIALS * together))
             try:
                 windows = held_out(self.material, since_s)
             except TooLittle:

@@ -53,16 +53,14 @@ class Tried:
 
 
 def trials(decisions: Iterable[Promotion], now_s: float) -> tuple[Tried, ...]:
-    """Return the trials that began within a year, the first one first."""
+    """Return the trials that began within a year, the first one first; of one name all but the last are over."""
     decisions = tuple(decisions)
-    in_force, found = states(decisions), dict[str, Tried]()
-    for one in decisions:
-        since_s = one.figures.get(TRIED)
-        if not isinstance(since_s, float | int) or one.model in found or since_s < now_s - YEAR_S:
-            continue
-        ended = in_force[one.model].decision is not Decision.SHADOW or since_s + TRIAL_S < now_s
-        found[one.model] = Tried(one.model, float(since_s), ended)
-    return tuple(found.values())
+    in_force, told = states(decisions), ((one.model, one.figures.get(TRIED)) for one in decisions)
+    begun = tuple(dict.fromkeys((name, float(since_s)) for name, since_s in told
+                                if isinstance(since_s, float | int) and since_s >= now_s - YEAR_S))
+    last = dict(begun)
+    return tuple(Tried(name, since_s, last[name] != since_s or in_force[name].decision is not Decision.SHADOW
+                       or since_s + TRIAL_S < now_s) for name, since_s in begun)
 
 
 def agent_on_trial(tried: Iterable[Tried], kind: str) -> Tried | None:
@@ -75,12 +73,25 @@ def heuristics_on_trial(tried: Iterable[Tried]) -> tuple[Tried, ...]:
     return tuple(one for one in tried if "@" not in one.name and not one.over)
 
 
+def begun_together(tried: Iterable[Tried], since_s: float) -> int:
+    """Return how many heuristics one shortlist had: those that left it take their share of the error with them."""
+    return sum("@" not in one.name and one.since_s == since_s for one in tried)
+
+
+def shortlists_left(tried: Iterable[Tried]) -> int:
+    """Return how many shortlists of heuristics may yet begin."""
+    return max(0, TRIALS - len({one.since_s for one in tried if "@" not in one.name}))
+
+
 def no_turn(tried: Sequence[Tried], kind: str) -> str:
-    """Return why no further agent of a kind may be tried now; '' when one may."""
+    """Return why no further agent of a kind may be tried now; '' when one may.
+
+    The error of a year is shared out among agents of all kinds: another kind brings no error of its own.
+    """
     running = agent_on_trial(tried, kind)
     if running is not None:
         return f"{running.name} is on trial, and one of a kind is at a time"
-    begun = sum(one.name.startswith(f"{kind}@") for one in tried)
+    begun = sum("@" in one.name for one in tried)
     if begun >= TRIALS:
         return f"{begun} agents were tried within a year, and {TRIALS} may be: each is a chance to be wrong"
     return ""

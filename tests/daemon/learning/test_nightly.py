@@ -30,7 +30,7 @@ from idlewatt.daemon.learning.nightly import COOLING_S, NightDecisions, too_soon
 from idlewatt.daemon.learning.promotion_criteria import TRIALS, PromotionCriteria
 from idlewatt.daemon.learning.training import SHADOWS, TrainingDirectory
 from idlewatt.daemon.learning.training_scheduler import NIGHT, TASK, TrainingScheduler, TrainingTask, last_night
-from idlewatt.daemon.learning.trials import COMBINATIONS, TRIED, Tried, agent_on_trial, no_turn, trials
+from idlewatt.daemon.learning.trials import COMBINATIONS, TRIED, Tried, agent_on_trial, error_of_each, no_turn, trials
 from idlewatt.daemon.learning.verdict import Verdict
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
@@ -138,7 +138,7 @@ def test_one_agent_of_a_kind_is_on_trial_at_a_time_and_a_year_holds_only_some(ta
     assert first.model in no_turn(tried, "chooser")
     old = [Tried(f"chooser@{number}", NOW - 80 * DAY_S, over=True) for number in range(TRIALS)]
     assert "each is a chance to be wrong" in no_turn(old, "chooser")
-    assert no_turn(old[1:], "chooser") == no_turn(old, "scorer") == ""
+    assert no_turn(old[1:], "chooser") == ""
 
 
 def terms(text):
@@ -240,6 +240,53 @@ def test_a_heuristic_whose_limits_turn_out_to_tell_nothing_ends_its_trial(task, 
     known = {one.name: one for one in candidates(decisions(task), NOW)}
     assert known[tried].state == "not a candidate"
     assert "first come, first served" in known[tried].reason
+
+
+@pytest.mark.usefixtures("chooser")
+def test_a_heuristic_that_is_active_is_not_tried_anew_the_next_night_and_so_stays(task):
+    held = "sjf-limit+best-fit+easy"
+    with Ledger.open(task.url) as ledger:
+        ledger.decide(Promotion(NOW - 60, held, Decision.PROMOTE, "nightly", "", {TRIED: NOW - 14 * DAY_S}))
+    assert nightly.carry_out(task).result == "done"
+    assert active_model(states(decisions(task))) == held
+    assert [one.time_s for one in decisions(task) if one.model == held] == [NOW - 60]
+
+
+def begun(ledger, names, since_s):
+    """Record that a shortlist was judged for the first time."""
+    for name in names:
+        ledger.decide(Promotion(since_s + 14 * DAY_S, name, Decision.SHADOW, "nightly", "", {TRIED: since_s}))
+
+
+def test_who_is_left_of_a_shortlist_has_no_larger_error_than_it_began_with(task, monkeypatch):
+    errors = []
+
+    def judged(policy, incumbent, heuristics, windows, *, terms, **options):
+        errors.append(terms.error)
+        return Verdict(policy.name, Decision.SHADOW, ("not yet",), incumbent, incumbent)
+
+    monkeypatch.setattr(nightly, "judge", judged)
+    monkeypatch.setattr(nightly, "held_out", lambda material, since_s: ())
+    with Ledger.open(task.url) as ledger:
+        begun(ledger, COMBINATIONS[:10], NOW - 20 * DAY_S)
+        for name in COMBINATIONS[1:10]:
+            ledger.decide(Promotion(NOW - 60, name, Decision.REFUSE, "nightly", "its limits tell nothing"))
+        tried = trials(ledger.decisions(), NOW)
+        NightDecisions(ledger, ModelStore(task.models), task, None, None)._heuristics(
+            [(COMBINATIONS[0], NOW - 20 * DAY_S)], tried)
+    assert errors == [error_of_each(TRIALS * 10)]
+
+
+@pytest.mark.usefixtures("chooser")
+def test_a_year_that_has_held_its_shortlists_begins_no_other_and_says_so(task):
+    with Ledger.open(task.url) as ledger:
+        for number in range(TRIALS):
+            begun(ledger, COMBINATIONS[:2], NOW - (80 + number) * DAY_S)
+    before = len(decisions(task))
+    assert nightly.carry_out(task).result == "done"
+    assert all("@" in one.model for one in decisions(task)[before:]), "no heuristic was judged"
+    known = {one.name: one for one in candidates(decisions(task), NOW)}
+    assert "4 shortlists were tried within a year" in known[COMBINATIONS[-1]].reason
 
 
 @pytest.mark.usefixtures("chooser")

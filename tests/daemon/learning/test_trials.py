@@ -7,7 +7,17 @@ import pytest
 from null_sites import site
 
 from idlewatt.daemon.agents.kinds import TraceWindow
-from idlewatt.daemon.learning.trials import TRIED, heuristics_on_trial, shortlist, trials
+from idlewatt.daemon.learning.promotion_criteria import TRIALS
+from idlewatt.daemon.learning.trials import (
+    TRIED,
+    Tried,
+    begun_together,
+    heuristics_on_trial,
+    no_turn,
+    shortlist,
+    shortlists_left,
+    trials,
+)
 from idlewatt.daemon.policies.limits import unfit
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, SiteSpeeds, SpeedCell, SpeedGroup
@@ -95,3 +105,32 @@ def test_a_trial_lasts_until_it_is_decided_or_too_old():
     assert heuristics_on_trial(trials(begun, TRIAL_S + DAY_S)) == ()
     assert trials(begun, 400 * DAY_S) == (), "a year later it is forgotten"
     assert trials([Promotion(0.0, "a@1", Decision.SHADOW, "operator", "")], DAY_S) == ()
+
+
+def test_a_heuristic_that_is_tried_again_has_a_trial_of_its_own_whose_beginning_stays():
+    def judged(day, since_day):
+        return Promotion(day * DAY_S, BY_LIMIT, Decision.SHADOW, "nightly", "", {TRIED: since_day * DAY_S})
+
+    again = [judged(14, 0), judged(90, 76)]
+    assert heuristics_on_trial(trials(again, 91 * DAY_S)) == (Tried(BY_LIMIT, 76 * DAY_S, over=False),)
+    early = [judged(14, 0), judged(30, 16)]
+    assert heuristics_on_trial(trials(early, 31 * DAY_S)) == (Tried(BY_LIMIT, 16 * DAY_S, over=False),)
+
+
+def test_a_heuristic_that_leaves_takes_its_share_of_the_error_with_it():
+    tried = [Tried(BY_LIMIT, 0.0, over=False), Tried(FIFO, 0.0, over=True), Tried("a@1", 0.0, over=False)]
+    assert begun_together(tried, 0.0) == 2
+    assert begun_together(tried, DAY_S) == 0
+
+
+def test_a_year_holds_only_some_shortlists_of_heuristics_whoever_is_on_them():
+    begun = [Tried(name, number * 76 * DAY_S, over=True) for number in range(TRIALS) for name in (BY_LIMIT, FIFO)]
+    assert shortlists_left([]) == TRIALS
+    assert shortlists_left([*begun[2:], Tried("a@1", 5.0, over=True)]) == 1
+    assert shortlists_left(begun) == 0
+
+
+def test_another_kind_of_agent_brings_no_error_of_its_own():
+    tried = [Tried(f"{kind}@{number}", number * 76 * DAY_S, over=True) for number, kind in enumerate("aabb")]
+    assert "4 agents were tried within a year" in no_turn(tried, "c")
+    assert no_turn(tried[1:], "c") == ""
