@@ -116,10 +116,11 @@ class NightDecisions:
         """Judge an agent on all that has come since its training."""
         try:
             model, windows = self.store.find(name), held_out(self.material, since_s)
+            # The same seed every night: to draw anew what was drawn before would be another chance each time.
             verdict = examined(self.store, model, windows, self.task.incumbent, fidelity=self.fidelity,
-                               terms=self.task.terms, seed=int(self.task.now_s // 86400.0))
+                               terms=self.task.terms, seed=0 if model.card is None else model.card.seed)
         except (ModelError, TooLittle) as error:
-            self.ledger.decide(Promotion(self.task.now_s, name, Decision.REFUSE, "nightly", str(error)))
+            self._record(Promotion(self.task.now_s, name, Decision.REFUSE, "nightly", str(error)))
             return
         self.decide(verdict, windows, since_s, "")
 
@@ -134,7 +135,7 @@ class NightDecisions:
             except TooLittle:
                 continue
             if wrong := unfit(name, *(one.workload for one in windows)):
-                self.ledger.decide(Promotion(self.task.now_s, name, Decision.REFUSE, "nightly", wrong))
+                self._record(Promotion(self.task.now_s, name, Decision.REFUSE, "nightly", wrong))
                 continue
             found = judge(named(name), self.task.incumbent, (), windows, fidelity=self.fidelity, terms=terms)
             verdicts.append((found, windows, since_s))
@@ -162,7 +163,13 @@ class NightDecisions:
             stays = self._stays(verdict, str(rival), test)
             decision, reason = (Decision.SHADOW, stays) if stays else (decision, reason)
         figures = {**verdict.figures(), **noted} | ({} if since_s is None else {TRIED: since_s})
-        taken = Promotion(self.task.now_s, verdict.model, decision, "nightly", reason, figures)
+        return self._record(Promotion(self.task.now_s, verdict.model, decision, "nightly", reason, figures))
+
+    def _record(self, taken: Promotion) -> Promotion:
+        """Record a decision and return the one in force: what others decided since the night began stands."""
+        last = states(self.ledger.decisions()).get(taken.model)
+        if last is not None and last.by != "nightly" and last.time_s > self.task.now_s:
+            return last
         self.ledger.decide(taken)
         return taken
 
@@ -306,8 +313,9 @@ def too_soon(decisions: Iterable[Promotion], now_s: float) -> str:
     """Return why nothing should be promoted by itself now; '' when nothing speaks against it."""
     last = max((one.time_s for one in decisions if one.decision is Decision.DEMOTE and one.by == "daemon"),
                default=float("-inf"))
-    if 0 <= now_s - last < COOLING_S:
-        return f"an agent was demoted {(now_s - last) / DAY_S:.1f} days ago; {COOLING_S / DAY_S:.0f} must pass"
+    if abs(now_s - last) < COOLING_S:  # a night is as old as its beginning, and the demotion may have come since
+        return (f"an agent was demoted {max(0.0, now_s - last) / DAY_S:.1f} days ago; {COOLING_S / DAY_S:.0f} must "
+                "pass")
     return ""
 
 

@@ -310,6 +310,17 @@ def test_soon_after_a_demotion_what_has_earned_it_waits_in_shadow(task):
     assert later.decision is Decision.PROMOTE
 
 
+@pytest.mark.parametrize(("theirs", "ours"), [(Decision.PROMOTE, Decision.SHADOW), (Decision.DEMOTE, Decision.PROMOTE)])
+def test_what_an_operator_decides_while_a_night_judges_stands(task, theirs, ours):
+    verdict = Verdict("chooser@1", ours, ("by the night",), task.incumbent, task.incumbent)
+    with Ledger.open(task.url) as ledger:
+        ledger.decide(Promotion(NOW - DAY_S, "chooser@1", Decision.SHADOW, "nightly", "", {TRIED: NOW - 2 * DAY_S}))
+        ledger.decide(Promotion(NOW + 600, "chooser@1", theirs, "operator", "watched it"))
+        found = NightDecisions(ledger, ModelStore(task.models), task, None, None).decide(verdict, (), NOW, "")
+    assert (found.decision, found.by) == (theirs, "operator")
+    assert states(decisions(task))["chooser@1"].decision is theirs
+
+
 @pytest.mark.usefixtures("chooser")
 def test_a_young_history_is_refused_and_not_called_a_failure(tmp_path, task):
     url = f"sqlite:///{tmp_path}/young.db"
@@ -495,5 +506,6 @@ def test_after_a_demotion_nothing_is_promoted_by_itself_for_a_week():
     assert "demoted 1.0 days ago" in too_soon([demoted], DAY_S)
     assert too_soon([demoted], COOLING_S) == ""
     assert too_soon([], DAY_S) == ""
+    assert "demoted 0.0 days ago" in too_soon([demoted], -3600.0), "the night began before, and judges still"
     by_hand = Promotion(0.0, "a@1", Decision.DEMOTE, "operator", "")
     assert too_soon([by_hand], DAY_S) == "", "an operator knows"
