@@ -80,6 +80,11 @@ class Material:
     power: PowerModel = PowerModel()
     """What its nodes draw; what its jobs do is in the workload."""
 
+    def since(self, since_s: float) -> Material:
+        """Return what was submitted from a moment on."""
+        rows = np.flatnonzero(self.workload.submit >= since_s)
+        return replace(self, workload=taken(self.workload, rows))
+
     def until(self, until_s: float) -> Material:
         """Return what was submitted before a moment."""
         rows = np.flatnonzero(self.workload.submit < until_s)

@@ -26,7 +26,7 @@ from ...storage.history import History
 from ...storage.ledger import Ledger
 from ...storage.promotions import Decision, Promotion, active_model, states
 from ..agents.checkpoint import verify, write
-from ..agents.histories import DAY_S, Material, Split, TooLittle, held_out, recorded, split
+from ..agents.histories import DAY_S, WARM_UP_S, Material, Split, TooLittle, held_out, recorded, split
 from ..agents.kinds import FAILURES, TraceWindow, TrainingError
 from ..niceness import give_way
 from ..policies import named
@@ -247,8 +247,9 @@ def _trained(task: TrainingTask, store: ModelStore, training_directory: Training
                         objective=task.objective if task.aims else kind_of(task.agent).objective)
     with History.read_only(task.url) as reader:
         speeds = site_speeds(reader, until_s, task.applications)
-        material = recorded(reader, since_s, until_s, "the history", speeds, site_watts(reader, until_s))
-        parts = split(material, seed=order.seed)
+        begun_s = _begun(trials(reader.decisions(), until_s), task.agent, since_s)
+        material = recorded(reader, begun_s, until_s, "the history", speeds, site_watts(reader, until_s))
+        parts = split(material.since(since_s), seed=order.seed)
         fidelity = check(reader, parts.until_s, until_s, task.incumbent, speeds)
     training_directory.begin(order)
     start, anew = _start(store, task.agent, parts)
@@ -263,6 +264,12 @@ def _trained(task: TrainingTask, store: ModelStore, training_directory: Training
     training_directory.clear()
     return Night(task.now_s, "done", f"{model.name}: {decision.decision}: {decision.reason}"
                  f"{anew}; {'; '.join((speeds.summary, *speeds.notes[:NOTES]))}", model.name)
+
+
+def _begun(tried: Sequence[Tried], agent: str, since_s: float) -> float:
+    """Return from when on the history is needed: evidence of a trial is never dropped because it is old."""
+    running = [*heuristics_on_trial(tried), *filter(None, [agent_on_trial(tried, agent)])]
+    return min([since_s, *(one.since_s - WARM_UP_S for one in running)])
 
 
 def _start(store: ModelStore, agent: str, parts: Split) -> tuple[Path | None, str]:

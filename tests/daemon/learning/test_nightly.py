@@ -278,6 +278,18 @@ def test_who_is_left_of_a_shortlist_has_no_larger_error_than_it_began_with(task,
 
 
 @pytest.mark.usefixtures("chooser")
+def test_a_trial_is_judged_from_its_beginning_on_however_short_the_history_to_learn_from(task):
+    tried = "fifo+best-fit+easy"
+    with Ledger.open(task.url) as ledger:
+        begun(ledger, [tried], NOW - 15 * DAY_S)
+    assert nightly.carry_out(replace(task, history_s=8 * DAY_S)).result == "done"
+    (*_, judged) = [one for one in decisions(task) if one.model == tried]
+    assert judged.figures["since_s"] == pytest.approx(NOW - 15 * DAY_S, abs=7200)
+    (agent,) = [model.card for model in ModelStore(task.models).models()]
+    assert agent.history_from_s == pytest.approx(NOW - 8 * DAY_S, abs=7200)
+
+
+@pytest.mark.usefixtures("chooser")
 def test_a_year_that_has_held_its_shortlists_begins_no_other_and_says_so(task):
     with Ledger.open(task.url) as ledger:
         for number in range(TRIALS):
