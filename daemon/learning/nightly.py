@@ -259,8 +259,7 @@ def _trained(task: TrainingTask, store: ModelStore, training_directory: Training
     model = training_run.keep(store, task.now_s)
     with Ledger.open(task.url) as ledger:
         decision = NightDecisions(ledger, store, task, material, fidelity).decide_all(model, parts)
-        tried = agent_on_trial(trials(ledger.decisions(), task.now_s), task.agent)
-        make_room(ledger, store, ModelLimit(task.agent, task.keep, tried.name if tried else ""), "nightly", task.now_s)
+        make_room(ledger, store, ModelLimit(task.agent, task.keep), "nightly", task.now_s)
     training_directory.clear()
     return Night(task.now_s, "done", f"{model.name}: {decision.decision}: {decision.reason}"
                  f"{anew}; {'; '.join((speeds.summary, *speeds.notes[:NOTES]))}", model.name)

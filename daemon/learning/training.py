@@ -35,6 +35,7 @@ from .members_ray import side_by_side
 from .models import SPEEDS, ModelStore, StoredModel
 from .promotion import HEURISTICS, judge
 from .promotion_criteria import ASSUMED, PromotionCriteria
+from .trials import agent_on_trial, trials
 from .verdict import PolicyFigures, Verdict
 
 INCUMBENT = "fifo+first-fit+easy"
@@ -316,15 +317,18 @@ class ModelLimit:
 
     agent: str
     keep: int
-    spared: str = ""
-    """The one on trial, which makes room for none."""
 
 
 def make_room(ledger: Ledger, store: ModelStore, room: ModelLimit, by: str, now_s: float) -> None:
-    """Let all but the newest models of a kind in shadow go, and remove those beyond ``keep`` that nobody asks."""
-    in_force = states(ledger.decisions())
+    """Let all but the newest models of a kind in shadow go, and remove those beyond ``keep`` that nobody asks.
+
+    The one on trial makes room for none: its evidence would be lost, and its trial spent.
+    """
+    decisions = ledger.decisions()
+    in_force, spared = states(decisions), agent_on_trial(trials(decisions, now_s), room.agent)
     listened = sorted((name for name, last in in_force.items() if name.startswith(f"{room.agent}@")
-                       and name != room.spared and last.decision in (Decision.SHADOW, Decision.DEMOTE)), reverse=True)
+                       and (spared is None or name != spared.name)
+                       and last.decision in (Decision.SHADOW, Decision.DEMOTE)), reverse=True)
     for name in listened[SHADOWS:]:
         ledger.decide(Promotion(now_s, name, Decision.REFUSE, by, "newer ones are in shadow"))
     asked = {name for name, last in in_force.items() if last.decision is not Decision.REFUSE}
