@@ -175,12 +175,13 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
         where = JobSource(source, config_file, order.trace_format, speeds=order.speeds)
         parts = split(read(where, order), seed=order.seed)
         tell(parts.notes)
+        start = _start(models, parts, kind.name, options)
         if not resume:
+            order = order.after(start)
             training_directory.begin(order)
         with contextlib.ExitStack() as stack:
             tracker = _tracker(training_directory, options["tensorboard"], stack)
-            lesson = TrainingRun(order, parts, training_directory, tracker, _start(models, parts, kind.name, options),
-                                 options["engine"])
+            lesson = TrainingRun(order, parts, training_directory, tracker, start, options["engine"])
             interrupted = _learn(lesson)
         model = _kept(lesson, models, interrupted)
         if not interrupted.is_set():

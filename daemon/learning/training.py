@@ -77,6 +77,14 @@ class TrainingJob:
     """Those that are configured; without any, sizes are flavours."""
     seeds: int = 1
     """So many trainings, by ``seed`` and those that follow; the best of them serves."""
+    known_until_s: float | None = None
+    """Until when the model that it goes on from has seen this history; None where it goes on from none of it."""
+
+    def after(self, start: Path | None) -> TrainingJob:
+        """Return the order that goes on from a model: what that one has seen of this history is no test any more."""
+        if start is None or TrainingJob.read(start).source != self.source:
+            return self
+        return replace(self, known_until_s=verify(start).history_until_s)
 
     def write(self, folder: Path) -> None:
         """Keep the order beside what is made for it."""
@@ -258,7 +266,8 @@ class TrainingRun:
                 write(best / SPEEDS, text(self.split.fit.speeds).encode())
             return store.keep(best, replace(
                 verify(best), kind=order.agent, trained_s=trained_s, code_version=version("idlewatt"),
-                source=_told(order), history_from_s=self.split.since_s, history_until_s=self.split.until_s,
+                source=_told(order), history_from_s=self.split.since_s,
+                history_until_s=max(self.split.until_s, order.known_until_s or self.split.until_s),
                 known=dict(self.split.known), curve=tuple(sorted(self.curve.items())),
                 speeds=self.split.fit.speeds.told, objective=order.objective.aim))
         except (OSError, CheckpointError) as error:

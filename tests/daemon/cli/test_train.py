@@ -153,6 +153,14 @@ def test_evaluation_on_another_history_writes_nothing_on_the_card(trained):
     assert trained.rows()[0]["card"]["metrics"] == before
 
 
+def test_what_a_model_had_seen_that_a_training_goes_on_from_is_no_test(trained):
+    done = trained.train("--start", "chooser", "--until", f"{SINCE + 9 * 86400:.0f}")
+    assert done.exit_code == 0, done.output
+    newer, older = (row["card"] for row in trained.rows())
+    assert newer["history_until_s"] == older["history_until_s"]
+    assert "it was trained on a part of this history, which is then no test" in done.stdout
+
+
 def test_promotion_and_demotion_are_recorded_decisions(trained):
     name = trained.rows()[0]["model"]
     assert trained.run("promote", name, "--reason", "tried it").exit_code == 0
