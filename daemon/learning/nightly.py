@@ -89,6 +89,7 @@ class NightDecisions:
 
     def decide_all(self, model: StoredModel, parts: Split) -> Promotion:
         """Judge all policies on trial and tonight's model; return what was decided on that model."""
+        self._unseat()
         tried = trials(self.ledger.decisions(), self.task.now_s)
         on_trial = [(one.name, one.since_s) for one in heuristics_on_trial(tried)]
         found = self._prospects(parts, tried)
@@ -101,6 +102,15 @@ class NightDecisions:
                            terms=self.task.terms, seed=int(self.task.now_s // 86400.0))
         waits = no_turn(trials(self.ledger.decisions(), self.task.now_s), self.task.agent)
         return self.decide(verdict, parts.test, None if waits else parts.until_s, waits, {LISTED: listed(found)})
+
+    def _unseat(self) -> None:
+        """End the time of the active one that beat another order than the site runs now, unless by an operator."""
+        in_force = states(self.ledger.decisions())
+        last = in_force.get(active_model(in_force) or "")
+        beaten, now = last and last.figures.get("incumbent"), self.task.incumbent
+        if last is not None and last.by == "nightly" and beaten and beaten != now:
+            why = f"it was shown to be better than {beaten}, and the site runs {now} now"
+            self._record(Promotion(self.task.now_s, last.model, Decision.SHADOW, "nightly", why))
 
     def _prospects(self, parts: Split, tried: Sequence[Tried]) -> Sequence[Prospect]:
         """Return all combinations of heuristics; promising are those whose trial may begin tonight."""

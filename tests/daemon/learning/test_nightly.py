@@ -252,6 +252,19 @@ def test_a_heuristic_that_is_active_is_not_tried_anew_the_next_night_and_so_stay
     assert [one.time_s for one in decisions(task) if one.model == held] == [NOW - 60]
 
 
+@pytest.mark.parametrize(("by", "beaten", "stays"), [
+    ("nightly", "fifo+first-fit+easy", True), ("nightly", "random-feasible", False),
+    ("operator", "random-feasible", True)])
+def test_who_beat_another_order_than_the_site_runs_now_has_shown_nothing_here(task, by, beaten, stays):
+    with Ledger.open(task.url) as ledger:
+        ledger.decide(Promotion(NOW - DAY_S, "scorer@1", Decision.PROMOTE, by, "better", {"incumbent": beaten}))
+        NightDecisions(ledger, ModelStore(task.models), task, None, None)._unseat()
+    last = states(decisions(task))["scorer@1"]
+    assert last.decision is (Decision.PROMOTE if stays else Decision.SHADOW)
+    assert stays or last.reason == (
+        "it was shown to be better than random-feasible, and the site runs fifo+first-fit+easy now")
+
+
 def begun(ledger, names, since_s):
     """Record that a shortlist was judged for the first time."""
     for name in names:
