@@ -390,6 +390,8 @@ class ModelCard:
     """What told how fast jobs run wherever they are placed, in training: origin and digest; '' where nothing did."""
     objective: str = ""
     """What it is after, by the names of the weights that it was chosen by: ``utilization+jct_mean``; '' unknown."""
+    incumbent: str = ""
+    """Whose order it was compared with when it was judged last; '' unknown."""
 
     @property
     def model(self) -> str:

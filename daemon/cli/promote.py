@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from ._store import decide, found, store, uses_models
+from ._history import JobSource
+from ._store import decide, decided, found, settings, store, uses_models
+
+if TYPE_CHECKING:
+    from ...storage.promotions import Promotion
+    from ...storage.records import ModelCard
 
 
 @click.command("promote", short_help="Make a model active.")
@@ -28,9 +34,28 @@ def command(model: str, reason: str, config_file: Path, folder: Path | None) -> 
     known = found(store(config_file, folder), model)
     if known.fault or known.card is None:
         raise click.ClickException(f"{known.name} must not be used: {known.fault}")
-    earned = known.card.metrics.get("earned") == 1
-    if not earned and not reason:
-        raise click.UsageError(f"{known.name} has not earned it on history that it did not know; `idlewatt evaluate "
-                               f"{known.name}` shows what it does. Say --reason why it shall be active anyway.")
+    if not reason and (why := _unearned(known.card, config_file)):
+        raise click.UsageError(f"{known.name} {why}; `idlewatt evaluate {known.name}` shows what it does. Say --reason "
+                               "why it shall be active anyway.")
     decide(config_file, known.name, Decision.PROMOTE, reason or "it has earned it on held-out history")
     click.echo(f"{known.name} is active")
+
+
+def _unearned(card: ModelCard, config_file: Path) -> str:
+    """Return why a model has not earned its place here and now; '' when it has."""
+    from ...storage.promotions import Decision
+    from ..learning.trials import TRIED
+
+    if card.metrics.get("earned") != 1:
+        return "has not earned it on history that it did not know"
+    if card.source != "history":
+        return f"has earned it on {card.source}, and not on this site's own history"
+    incumbent = JobSource("history", config_file).told(settings(config_file)).incumbent
+    if card.incumbent != incumbent:
+        return f"has been compared with {card.incumbent or 'nobody knows whom'}, and this site runs {incumbent}"
+    last: Promotion | None = decided(config_file).get(card.model)
+    if last is not None and last.decision is Decision.DEMOTE:
+        return f"was demoted since: {last.reason}"
+    if last is not None and last.by == "nightly" and TRIED not in last.figures:
+        return f"has not had its turn: {last.reason}"
+    return ""

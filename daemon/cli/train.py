@@ -340,7 +340,8 @@ def _judged(config_file: Path, models: ModelStore, model: StoredModel, where: Jo
     show_verdict(verdict, "table", stated(where.config_file))
     lesson.training_directory.clear()
     earned = verdict.decision is Decision.PROMOTE
-    click.echo(f"next:    `idlewatt promote {model.name}` makes it active" if earned else
+    anyway = "" if order.source == "history" else " --reason '...'"
+    click.echo(f"next:    `idlewatt promote {model.name}{anyway}` makes it active" if earned else
                "next:    it has not earned to be active; a longer --budget or more history may help")
     return verdict
 

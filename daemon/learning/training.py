@@ -289,7 +289,7 @@ def examined(store: ModelStore, model: StoredModel, windows: Sequence[TraceWindo
                     terms=terms, seed=seed)
     if model.card is not None and not foreign:
         learned = {name: worth for name, worth in model.card.metrics.items() if name.startswith(WAY)}
-        write_card(model.folder, replace(model.card, metrics={**learned, **figures(verdict)}))
+        write_card(model.folder, replace(model.card, metrics={**learned, **figures(verdict)}, incumbent=incumbent))
     return verdict
 
 

@@ -16,6 +16,8 @@ from idlewatt.daemon.agents import kinds
 from idlewatt.daemon.agents.kinds import AgentKind
 from idlewatt.daemon.cli import main
 from idlewatt.storage.history import History
+from idlewatt.storage.ledger import Ledger
+from idlewatt.storage.promotions import Decision, Promotion
 
 pytestmark = pytest.mark.usefixtures("chooser")
 
@@ -182,8 +184,37 @@ def test_a_model_that_has_not_earned_it_needs_a_reason(trained):
     done = trained.run("promote", row["model"])
     assert done.exit_code == 2
     assert "Say --reason" in done.output
-    (folder / "card.json").write_text(json.dumps(card | {"metrics": {"earned": 1.0}}))
+    card |= {"metrics": {"earned": 1.0}}
+    (folder / "card.json").write_text(json.dumps(card))
+    assert "not on this site's own history" in trained.run("promote", row["model"]).output
+    card |= {"source": "history"}
+    (folder / "card.json").write_text(json.dumps(card | {"incumbent": "random-feasible"}))
+    assert "compared with random-feasible, and this site runs fifo+first-fit+easy" in trained.run(
+        "promote", row["model"]).output
+    (folder / "card.json").write_text(json.dumps(card | {"incumbent": "fifo+first-fit+easy"}))
     assert trained.run("promote", row["model"]).exit_code == 0
+    assert trained.run("demote", row["model"], "--reason", "large jobs wait").exit_code == 0
+    done = trained.run("promote", row["model"])
+    assert done.exit_code == 2
+    assert "was demoted since: large jobs wait" in done.output
+
+
+def test_a_model_whose_turn_has_not_come_needs_a_reason(trained):
+    (row,) = trained.rows()
+    path = trained.folder / "models/chooser" / row["model"].partition("@")[2] / "card.json"
+    told = {"metrics": {"earned": 1.0}, "source": "history", "incumbent": "fifo+first-fit+easy"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | told))
+    with Ledger.open(f"sqlite:///{trained.folder}/idlewatt.db") as ledger:
+        ledger.decide(Promotion(1.0, row["model"], Decision.SHADOW, "nightly", "chooser@1 is on trial"))
+    done = trained.run("promote", row["model"])
+    assert done.exit_code == 2
+    assert "has not had its turn: chooser@1 is on trial" in done.output
+
+
+def test_the_card_tells_whose_order_a_model_was_compared_with(trained):
+    assert trained.rows()[0]["card"]["incumbent"] == "fifo+first-fit+easy"
+    assert trained.run("evaluate", "chooser", "--incumbent", "random-feasible").exit_code == 0
+    assert trained.rows()[0]["card"]["incumbent"] == "random-feasible"
 
 
 def test_ctrl_c_keeps_the_best_so_far_and_resume_goes_on_with_what_it_began_with(desk, monkeypatch):
