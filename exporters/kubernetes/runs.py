@@ -47,6 +47,8 @@ class Surroundings:
     queue: Naming = lambda group: ""  # noqa: E731 - a default
     """The queue whose quota a group uses."""
     levers: Levers = Levers()
+    blind: bool = False
+    """The workloads of queues are not known now: nobody can tell whether one that is not seen has ended."""
 
 
 @dataclass(slots=True)
@@ -60,6 +62,8 @@ class _Life:
     """As it ran at the last look."""
     waited: Job | None = None
     """As it waited at the last look."""
+    queued: bool = False
+    """It waited in a queue, without pods."""
 
 
 @dataclass(slots=True)
@@ -83,10 +87,15 @@ class JobRuns:
             elif job is None:
                 self._missed(group, life, scene, now_s)
             life.job, life.waited = (job, None) if active else (None, job)
+            life.queued = group.work is not None and not group.pods
             if job is not None:
                 jobs.append(job)
         for key in [key for key in self._lives if key not in seen]:
-            self._gone(self._lives[key], JobPods(key), now_s)
+            life = self._lives[key]
+            if scene.blind and life.queued:
+                seen[key] = life
+            else:
+                self._gone(life, JobPods(key), now_s)
         self._lives = seen
         return jobs
 

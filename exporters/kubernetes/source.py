@@ -218,8 +218,13 @@ class KubernetesSource:
         if reflector is None:
             return []
         self._first(reflector)  # half of the first picture would look like another cluster
-        believed = reflector.silent_for_s() <= self._config.silence and reflector.refused not in (401, 403, 404)
-        return reflector.kept() if believed else []
+        # Who owns a Job never changes; without it, what runs would have another name, and seem to have ended.
+        return reflector.kept() if name == "jobs" or self._believed(reflector) else []
+
+    def _believed(self, reflector: Reflector[object]) -> bool:
+        """Tell whether a list that may be missing is known now."""
+        return reflector.synced.is_set() and reflector.silent_for_s() <= self._config.silence \
+            and reflector.refused not in (401, 403, 404)
 
     def _fares(self, name: str, reflector: Reflector[object]) -> TargetHealth:
         fact = next((kind.fact for kind in _OPTIONAL if kind.name == name), "")
@@ -240,8 +245,10 @@ class KubernetesSource:
                         dict(optional["resourceflavors"]), _gangs(optional),
                         tuple(facts), frozenset(filter(None, optional["cohorts"])))
         groups = gather(pods, gone, optional["jobs"], optional["workloads"])
+        works = self._reflectors.get("workloads")
         scene = Surroundings(Grounds.of(facts, pods), queues, partial(self._partition, queues), self._user,
-                             partial(queue_of, queues=queues), self._levers(optional, queues))
+                             partial(queue_of, queues=queues), self._levers(optional, queues),
+                             blind=works is not None and not self._believed(works))
         jobs = self._runs.look(groups, scene, now_s)
         nodes = self._nodes(facts, pods, jobs, queues)
         told, flavors = queues.told()

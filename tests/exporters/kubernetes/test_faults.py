@@ -63,6 +63,14 @@ def kueue(store, message="", reason="Pending", quota=8):
                                    "lastTransitionTime": make.moment(START_S)}]} if message else {}})
 
 
+def names(source):
+    """Return the jobs of the moment, [] where there is no snapshot."""
+    try:
+        return [job.job_id for job in source.read().jobs]
+    except SourceError:
+        return []
+
+
 def health(source):
     return {target.target: (target.up, target.error) for target in source.health()}
 
@@ -100,6 +108,26 @@ def test_a_cluster_without_optional_groups_is_read_all_the_same(server, build):
     assert len(source.read().nodes) == 1
     assert set(health(source)) == {"nodes", "pods", "jobs", "budgets", "claims", "slices"}
     assert all(up for up, _ in health(source).values())
+
+
+@pytest.mark.parametrize("status", [503, 403])
+def test_lists_that_fail_for_long_end_no_job_that_runs_or_waits(filled, server, build, until, status):
+    kueue(filled, "insufficient unused quota")
+    filled.put(JOBS, make.job("nightly-1", make.owner("CronJob", "nightly")))
+    filled.put(PODS, make.pod("nightly-1-x", make.owner("Job", "nightly-1"), on="n1"))
+    source = build(silence="1s")
+    until(lambda: names(source) == ["team/nightly", "team/p", "team/next"])
+    lost = ("/apis/kueue.x-k8s.io/v1beta2/workloads", "/apis/batch/v1/jobs")
+    server.api.faults += [Fault(path, status, times=-1) for path in lost]
+    server.api.drop_watches()
+    until(lambda: names(source) == ["team/nightly", "team/p"])
+    until(lambda: not health(source)["jobs"][0] and names(source) == ["team/nightly", "team/p"])
+    assert source.completed(0.0) == []
+    filled.delete(WORKLOADS, ("team", "job-next"))  # while nobody can see it
+    server.api.faults.clear()
+    until(lambda: names(source) and source.completed(0.0))
+    assert [(job.job_id, job.state) for job in source.completed(0.0)] == [("team/next", JobState.CANCELLED)]
+    assert names(source) == ["team/nightly", "team/p"]
 
 
 def test_a_list_that_an_upgrade_moves_to_another_version_is_watched_there(server, build, until, monkeypatch):
