@@ -29,6 +29,11 @@ def slowness() -> float:
     return max(1.0, (time.thread_time() - began) / USUAL_S)
 
 
+def overload() -> float:
+    """Return how many times slower this machine is than usual cores with nothing else to do: by load, and by core."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)) * slowness()
+
+
 class Compilation(event.Listener):
     """CPU seconds that this process spent on making machine code; what is made for something else counts once."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import requests
 import yaml
+from cost import overload
 from prometheus_client.parser import text_string_to_metric_families
 
 from idlewatt.storage.history import History
@@ -31,6 +32,8 @@ class Daemon:
         self._process: subprocess.Popen[bytes] | None = None
         self.started_s: float | None = None
         """When it was started first."""
+        self.seen_s: float | None = None
+        """When it had first seen the cluster."""
 
     def start(self) -> None:
         """Start and wait until it has seen the cluster."""
@@ -40,11 +43,12 @@ class Daemon:
             self._process = subprocess.Popen(
                 (sys.executable, "-m", "idlewatt.daemon.cli", "serve", f"--config.file={self._config}",
                  f"--web.listen-address={self._address}"), stdout=log, stderr=log)
-        deadline = time.monotonic() + UP_WITHIN_S
+        deadline = time.monotonic() + UP_WITHIN_S * overload()
         while b"event=ready" not in self._log.read_bytes()[began:] or not self._has_read():
             assert self._process.poll() is None, self.log()
             assert time.monotonic() < deadline, self.log()
             time.sleep(0.1)
+        self.seen_s = self.seen_s or time.time()
 
     def _has_read(self) -> bool:
         """Tell whether it has read its scheduler and assessed: it serves before."""
@@ -53,7 +57,7 @@ class Daemon:
     def end(self, number: int = signal.SIGTERM) -> int:
         """Send a signal that ends it; return the exit status."""
         self._process.send_signal(number)
-        return self._process.wait(20)
+        return self._process.wait(20 * overload())
 
     @contextmanager
     def looking_away(self) -> Iterator[None]:

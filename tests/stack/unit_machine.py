@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import requests
 import yaml
+from cost import overload
 from machine_code import taking
 
 from idlewatt.daemon.replay.compiled import cache_folder
@@ -157,8 +158,8 @@ class Machine:
 
     @staticmethod
     def wait_for(condition: Callable[[], Found], seconds: float = 180) -> Found:
-        """Return the first truthy answer of the condition; a machine that also runs the other tests is slow."""
-        deadline = time.monotonic() + seconds
+        """Return the first truthy answer of the condition, within seconds of a usual machine that does nothing else."""
+        deadline = time.monotonic() + seconds * overload()
         while not (found := condition()):
             assert time.monotonic() < deadline, f"not within {seconds:g} s"
             time.sleep(0.1)

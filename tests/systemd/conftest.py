@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from cost import overload
 
 REPOSITORY = Path(__file__).parents[2]
 SANDBOX = Path(__file__).parent / "sandbox.sh"
@@ -69,7 +70,7 @@ class Machine:
 
     @staticmethod
     def wait_for(condition, seconds: float = 300):
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * overload()
         while not (found := condition()):
             assert time.monotonic() < deadline, f"not within {seconds:g} s"
             time.sleep(0.2)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import requests
+from cost import overload
 
 HOUR = 3600.0
 CONFIGURATION = {
@@ -51,7 +52,7 @@ def ready(url):
 
 
 def wait_for(condition, seconds=60.0):
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * overload()
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s"
         time.sleep(0.05)

@@ -1,22 +1,14 @@
 """Many clients at once that hold their connections and send next to nothing."""
 
 import contextlib
-import os
 import resource
 import socket
 import threading
 from typing import Self
 
-from cost import slowness
-
 MANY = 1000
 TIMEOUT = 30
 HALF_A_HEADER = b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: "
-
-
-def overload() -> float:
-    """Return how many times slower this machine is than usual cores with nothing else to do: by load, and by core."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)) * slowness()
 
 
 class SlowClients:

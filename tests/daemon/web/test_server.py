@@ -16,7 +16,8 @@ import bcrypt
 import pytest
 import requests
 import trustme
-from slow_clients import HALF_A_HEADER, SlowClients, overload
+from cost import overload
+from slow_clients import HALF_A_HEADER, SlowClients
 
 from idlewatt.daemon.web import connections
 from idlewatt.daemon.web.app import WebApp

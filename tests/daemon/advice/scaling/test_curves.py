@@ -2,6 +2,7 @@ import time
 
 import numpy as np
 import pytest
+from cost import slowness
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
@@ -138,4 +139,4 @@ def test_hundreds_of_curves_are_fitted_within_a_round():
     began = time.process_time()
     for gpus, rates in runs:
         learned(gpus, rates)
-    assert time.process_time() - began < 0.6  # 0.1 s; matrix by matrix it took 1.5
+    assert time.process_time() - began < 0.6 * slowness()  # 0.1 s; matrix by matrix it took 1.5
