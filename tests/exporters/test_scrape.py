@@ -7,6 +7,7 @@ import time
 
 import pytest
 import responses
+from cost import overload
 from requests.exceptions import ConnectTimeout, ReadTimeout
 
 from idlewatt.exporters import deadline, scrape, targets
@@ -136,7 +137,7 @@ def test_many_targets_that_hang_do_not_hold_up_those_that_answer(loopback, clock
     began = time.monotonic()
     clock.now += 15
     assert {gpu.time_s for gpu in reader.read().gpus} == {clock.now}
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 5 * overload()
     reader.close()
 
 
@@ -302,7 +303,7 @@ def test_slow_targets_are_asked_at_once_not_one_by_one(loopback, clock, answer):
     started = time.monotonic()
     reader.read()
     assert all(health.up for health in reader.health())
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 5 * overload()
 
 
 def test_every_configuration_key_is_explained():

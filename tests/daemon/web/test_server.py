@@ -212,7 +212,7 @@ def test_silent_clients_keep_nobody_out(serve, view, tls):
         silent = silent_clients(port_of(server), 50)
         began = time.monotonic()
         assert tls.get(server).status_code == 200
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 5 * overload()
         for client in silent:
             client.close()
 

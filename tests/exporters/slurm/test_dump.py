@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cost import slowness
 
 from idlewatt.exporters.slurm import dump
 from idlewatt.exporters.slurm.dump import Untrusted, read_dump
@@ -117,5 +118,5 @@ def test_a_name_of_a_hundred_thousand_lines_is_not_read_over_and_over(table):
     path = table(_row(JobName="x\n" * 100_000), _row(JobID="8"), mark="|")
     began = time.process_time()
     jobs, skipped = _read(path, trusted=True)
-    assert time.process_time() - began < 3.0, "each line would cost as much as all before it"
+    assert time.process_time() - began < 3.0 * slowness(), "each line would cost as much as all before it"
     assert ([job.job_id for job in jobs], skipped) == (["7", "8"], [])

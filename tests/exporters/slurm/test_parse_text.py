@@ -1,6 +1,7 @@
 import time
 
 import pytest
+from cost import slowness
 
 from idlewatt.exporters.slurm.fields import BadRecord
 from idlewatt.exporters.slurm.parse_text import (
@@ -102,7 +103,7 @@ def test_a_job_name_of_a_hundred_thousand_lines_is_not_read_over_and_over():
     row = ROW.replace("train", "x\n" * 100_000)
     began = time.process_time()
     parsed = parse_sacct(f"{HEADING}\n{row}\n".replace("|", "<5f1c>"), "<5f1c>")
-    assert time.process_time() - began < 3.0, "each line would cost as much as all before it"
+    assert time.process_time() - began < 3.0 * slowness(), "each line would cost as much as all before it"
     assert ([job.user for job in parsed.records], parsed.skipped) == (["alice"], ())
 
 
