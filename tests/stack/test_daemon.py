@@ -371,7 +371,9 @@ def node_facts(daemon, node):
 
 
 def gpu_watts(daemon, node):
-    return sum(row["power_watts"] for row in daemon.rows("waste", node=node) if row["gpu"] is not None)
+    """Return the watts of a node's GPUs, no number while one is not measured, as by a daemon that is late."""
+    gpus = [row["power_watts"] for row in daemon.rows("waste", node=node) if row["gpu"] is not None]
+    return sum(math.nan if watts is None else watts for watts in gpus)
 
 
 def shapes(daemon):

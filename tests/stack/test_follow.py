@@ -1,6 +1,7 @@
 """Acting on real Slurm: whatever kills, stops, refuses or edits in between, no pin of ours is left behind."""
 
 import itertools
+import math
 import os
 import shutil
 import signal
@@ -502,8 +503,8 @@ def test_no_job_waits_longer_than_the_stated_time_and_one_that_is_requeued_is_fr
 
 def _pinned_while_it_waits(site, first):
     """Return a job that was pinned before it started: one that begins in a moment."""
-    job = site.chain.sbatch("--gres=gpu:8", "--requeue", "--begin=now+3")
+    job = site.chain.sbatch("--gres=gpu:8", "--requeue", f"--begin=now+{math.ceil(3 * overload())}")
     site.advise(job, SECOND)
     site.chain.run("scancel", first)
     site.look()
-    return job if site.last().job_id == job else None
+    return job if site.last().job_id == job and site.last().open else None
