@@ -89,7 +89,7 @@ class NightDecisions:
 
     def decide_all(self, model: StoredModel, parts: Split) -> Promotion:
         """Judge all policies on trial and tonight's model; return what was decided on that model."""
-        self._unseat()
+        self._recheck_active()
         tried = trials(self.ledger.decisions(), self.task.now_s)
         on_trial = [(one.name, one.since_s) for one in heuristics_on_trial(tried)]
         found = self._prospects(parts, tried)
@@ -103,8 +103,11 @@ class NightDecisions:
         waits = no_turn(trials(self.ledger.decisions(), self.task.now_s), self.task.agent)
         return self.decide(verdict, parts.test, None if waits else parts.until_s, waits, {LISTED: listed(found)})
 
-    def _unseat(self) -> None:
-        """End the time of the active one that beat another order than the site runs now, unless by an operator."""
+    def _recheck_active(self) -> None:
+        """Move an active policy to the shadow that beat another incumbent than the site runs now.
+
+        What an operator made active stays.
+        """
         in_force = states(self.ledger.decisions())
         last = in_force.get(active_model(in_force) or "")
         beaten, now = last and last.figures.get("incumbent"), self.task.incumbent

@@ -172,22 +172,15 @@ class KubernetesSource:
         for kind in _OPTIONAL:
             version = next((one for one in kind.versions if one in groups.get(kind.group, ())), "")
             path = f"/apis/{kind.group}/{version}/{kind.plural}"
-            if version and self._needs(kind.name, path):
+            before = self._reflectors.get(kind.name)
+            if version and (before is None or _moved(before, path)):
+                if before is not None:
+                    before.stop()
                 self._watch(self._api, kind.name, path, kind.parse)
                 self._missing.discard(kind.name)
             elif not version and kind.name not in self._missing:
                 self._missing.add(kind.name)
                 log.info("%s: %s is not there, nor is known: %s", self.name, kind.group, kind.fact)
-
-    def _needs(self, name: str, path: str) -> bool:
-        """Tell whether a list has to be watched at a path: it is not yet, or where it was, an upgrade took it away."""
-        before = self._reflectors.get(name)
-        if before is None:
-            return True
-        if before.path == path or before.refused != 404:
-            return False
-        before.stop()
-        return True
 
     def _await(self, name: str) -> None:
         """Wait for the first list; raise ``SourceError`` where a list is not there, or not believed any more."""
@@ -330,3 +323,8 @@ def partitions_of(nodes: Sequence[Node]) -> tuple[Partition, ...]:
     names = sorted({name for node in nodes for name in node.partitions})
     return tuple(Partition(name, tuple(node.name for node in nodes if name in node.partitions),
                            default=name == SHARED) for name in names)
+
+
+def _moved(reflector: Reflector[Any], path: str) -> bool:
+    """Tell whether a list is at another path now: an upgrade took away the version that is watched."""
+    return reflector.path != path and reflector.refused == 404

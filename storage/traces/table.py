@@ -191,7 +191,7 @@ class _Utf8(io.RawIOBase):
         """Tell Arrow that there is something to read."""
         return True
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int = io.DEFAULT_BUFFER_SIZE) -> bytes:
         """Return so many bytes, fewer at the end: a mark is longer than the byte that it stands for."""
         while len(self._rest) < size and (block := self._stream.read(size)):
             self._rest += self._decode(block).encode()

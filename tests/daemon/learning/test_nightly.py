@@ -259,7 +259,7 @@ def test_a_heuristic_that_is_active_is_not_tried_anew_the_next_night_and_so_stay
 def test_who_beat_another_order_than_the_site_runs_now_has_shown_nothing_here(task, by, beaten, stays):
     with Ledger.open(task.url) as ledger:
         ledger.decide(Promotion(NOW - DAY_S, "scorer@1", Decision.PROMOTE, by, "better", {"incumbent": beaten}))
-        NightDecisions(ledger, ModelStore(task.models), task, None, None)._unseat()
+        NightDecisions(ledger, ModelStore(task.models), task, None, None)._recheck_active()
     last = states(decisions(task))["scorer@1"]
     assert last.decision is (Decision.PROMOTE if stays else Decision.SHADOW)
     assert stays or last.reason == (
