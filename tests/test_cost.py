@@ -3,8 +3,9 @@ import sys
 import time
 from types import SimpleNamespace
 
+import cost
 import pytest
-from cost import Bill, Meter, slowness
+from cost import MARGIN, Bill, Meter, slowness, widened
 
 LONGEST_NAME = 2000
 
@@ -67,3 +68,10 @@ def test_the_dearest_are_shown_first():
 
 def test_usual_cores_are_no_slower_than_themselves():
     assert 1.0 <= slowness() < 100.0
+
+
+def test_cores_that_were_slow_once_are_not_trusted_to_be_quick(monkeypatch):
+    """One of several tests looked in a quick moment, and a minute's bound was not widened."""
+    monkeypatch.setattr(cost, "_seen", [40.0])
+    assert slowness() >= 40.0
+    assert widened(2) >= 2 * MARGIN * 40.0

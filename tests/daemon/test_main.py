@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 import requests
-from cost import overload
+from cost import widened
 
 from idlewatt.daemon import main
 from idlewatt.daemon.cycles import Cycle, CycleScheduler
@@ -93,7 +93,7 @@ def test_it_serves_and_is_ready_for_the_service_manager_though_every_peer_hangs(
                      from_nothing=True)
     assert heard(manager) == "READY=1"
     assert running.status("/-/healthy") == 200
-    assert time.monotonic() - began < 45, "each peer would take fifty seconds"
+    assert time.monotonic() - began < widened(15), "each peer would take fifty seconds"
 
 
 def test_it_stops_at_once_though_every_peer_hangs(daemon, configured, everything_hangs):
@@ -101,7 +101,7 @@ def test_it_stops_at_once_though_every_peer_hangs(daemon, configured, everything
     running.until(lambda: (running.metric('idlewatt_cycle_duration_seconds{cycle="scrape"}') or 0) > 0)
     began = time.monotonic()
     assert running.stop() == 0
-    assert time.monotonic() - began < 3 * overload()
+    assert time.monotonic() - began < widened(3)
     assert "cycles hang" not in running.log
 
 
@@ -112,7 +112,7 @@ def test_a_reload_is_in_force_at_once_though_every_peer_hangs(daemon, configured
     began = time.monotonic()
     running.popen.send_signal(signal.SIGHUP)
     running.said('event="configuration reloaded"')
-    assert time.monotonic() - began < 15 * overload()
+    assert time.monotonic() - began < widened(15)
     running.until(lambda: len(children(running)) <= 1)  # at most the one that compiles policies
 
 
@@ -279,7 +279,7 @@ def test_it_stops_at_once_while_policies_are_being_compiled(daemon, configured, 
     assert compiling
     began = time.monotonic()
     assert running.stop() == 0
-    assert time.monotonic() - began < 5 * overload()
+    assert time.monotonic() - began < widened(5)
     assert not any(map(alive, compiling))
 
 

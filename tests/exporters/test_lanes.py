@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from cost import widened
 
 from idlewatt.exporters import scrape
 from idlewatt.exporters.deadline import DEADLINES
@@ -72,7 +73,7 @@ def test_far_more_hung_targets_than_threads_do_not_hold_up_the_rest(road):
     began = time.monotonic()
     road(2).round([Trip(work) for work in hung] + [Trip(note) for _ in range(20)])
     assert len(done) == 20
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < widened(20)
     # At most 18 work at a time; those that were cut take a moment to end on a machine that is busy.
     assert max(most) < len(hung) / 2
 

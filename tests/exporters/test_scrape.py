@@ -7,7 +7,7 @@ import time
 
 import pytest
 import responses
-from cost import overload
+from cost import widened
 from requests.exceptions import ConnectTimeout, ReadTimeout
 
 from idlewatt.exporters import deadline, scrape, targets
@@ -133,11 +133,11 @@ def test_many_targets_that_hang_do_not_hold_up_those_that_answer(loopback, clock
                                  *(loopback.url(path) for path in loopback.pages)), concurrency=4).build(clock)
     began = time.monotonic()
     assert len(reader.read().gpus) == 20
-    assert time.monotonic() - began < 15, "each would cost its ten seconds, four at a time"
+    assert time.monotonic() - began < widened(5), "each would cost its ten seconds, four at a time"
     began = time.monotonic()
     clock.now += 15
     assert {gpu.time_s for gpu in reader.read().gpus} == {clock.now}
-    assert time.monotonic() - began < 5 * overload()
+    assert time.monotonic() - began < widened(5)
     reader.close()
 
 
@@ -303,7 +303,7 @@ def test_slow_targets_are_asked_at_once_not_one_by_one(loopback, clock, answer):
     started = time.monotonic()
     reader.read()
     assert all(health.up for health in reader.health())
-    assert time.monotonic() - started < 5 * overload()
+    assert time.monotonic() - started < widened(5)
 
 
 def test_every_configuration_key_is_explained():

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import pytest
 import requests
-from cost import overload
+from cost import patient
 
 HERE = Path(__file__).parent
 LOCK = Path(tempfile.gettempdir()) / "idlewatt-stack.lock"
@@ -62,7 +62,7 @@ class Chain:
     def run(self, *argv: str) -> str:
         """Return what a Slurm command prints."""
         done = subprocess.run(argv, env=os.environ | {"SLURM_CONF": str(self.slurm_conf)}, capture_output=True,
-                              text=True, errors="replace", timeout=60)  # users give jobs any bytes as names
+                              text=True, errors="replace", timeout=900)  # users give jobs any bytes as names
         if done.returncode:
             raise AssertionError(f"{' '.join(argv)}: {done.stderr.strip()}")
         return done.stdout
@@ -108,7 +108,7 @@ class Chain:
     @staticmethod
     def wait_for(condition: Callable[[], Found], seconds: float = 180) -> Found:
         """Return the first truthy answer of the condition, within seconds of a usual machine that does nothing else."""
-        deadline = time.monotonic() + seconds * overload()
+        deadline = time.monotonic() + patient(seconds)
         while not (found := condition()):
             if time.monotonic() > deadline:
                 raise AssertionError(f"not within {seconds:g} s: {condition}")
@@ -123,7 +123,7 @@ def running_chain() -> Iterator[Chain]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.seek(0)
         if (left_behind := lock.read().strip()) and Path(left_behind).exists():
-            subprocess.run([HERE / "stack-down.sh", left_behind], check=False, timeout=120)
+            subprocess.run([HERE / "stack-down.sh", left_behind], check=False, timeout=900)
         # Not pytest's tmp_path: munge, MariaDB and slurmrestd run as other users and must reach it.
         root = Path(tempfile.mkdtemp(prefix="idlewatt-stack-"))
         root.chmod(0o755)
@@ -131,10 +131,10 @@ def running_chain() -> Iterator[Chain]:
         lock.write(str(root))
         lock.flush()
         try:
-            subprocess.run([HERE / "stack-up.sh", root, sys.executable], check=True, timeout=200)
+            subprocess.run([HERE / "stack-up.sh", root, sys.executable], check=True, timeout=900)
             yield Chain(root)
         finally:
-            subprocess.run([HERE / "stack-down.sh", root], check=False, timeout=120)
+            subprocess.run([HERE / "stack-down.sh", root], check=False, timeout=900)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ be earlier. Unlike the daemon's own warm-up it does not give way to whoever is b
 import fcntl
 import gc
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,27 +33,26 @@ def replay(policies: Sequence[str]) -> None:
 
 
 def _note() -> Path:
-    return cache_folder() / "advice-compiled-in-cpu-s"
+    return cache_folder() / "advice-compiled-by"
 
 
 def advise(fresh: bool, policies: Sequence[str]) -> None:
-    """Compile advice by these policies, and note what that cost where there was no machine code before."""
+    """Compile advice by these policies, and note them where there was no machine code before."""
     cache_folder().mkdir(parents=True, exist_ok=True)
     with _note().open("a") as note:
         fcntl.flock(note, fcntl.LOCK_EX)
         warm_up(policies)
         if fresh:
-            note.write(f"{time.process_time():.2f}")
+            note.write(" ".join(policies))
 
 
-def advice_compiled_in_s() -> float | None:
-    """Wait until advice is compiled; return the CPU seconds that it took, None where some of it was there before."""
+def advice_is_compiled() -> bool:
+    """Wait until advice is compiled; tell whether this run compiled all of it, since none was there before."""
     if not _note().exists():
-        return None
+        return False
     with _note().open() as note:
         fcntl.flock(note, fcntl.LOCK_SH)
-        told = note.read()
-    return float(told) if told else None
+        return bool(note.read())
 
 
 if __name__ == "__main__":

@@ -15,6 +15,10 @@ BUDGET_S, FACTOR = 6.0, 8.0
 """What a test may cost on usual cores; a test fails a run of CI where it took that many times as much."""
 USUAL_S = 0.045
 """CPU that a million additions take on the cores for which seconds are promised."""
+MARGIN = 3.0
+"""What is late by a hang is late by far more: cores lose half their speed to others from one second to the next."""
+PATIENCE = 20.0
+"""Times the seconds that a wait takes on usual cores, after which it is given up: one that ends well costs no more."""
 SHARING = {"stack", "systemd"}
 """Marks of tests on real parts: who ends a daemon that several shared is billed for its life, so nobody fails by it."""
 SHOWN = 10
@@ -22,16 +26,30 @@ _PROPERTY = "cpu_s"
 
 
 def slowness() -> float:
-    """Return how many times slower this machine's cores are than usual ones, at least 1."""
+    """Return how many times slower this machine's cores are than usual ones, at least 1, at the worst seen so far."""
     began, total = time.thread_time(), 0
     for number in range(1_000_000):
         total += number
-    return max(1.0, (time.thread_time() - began) / USUAL_S)
+    _seen.append((time.thread_time() - began) / USUAL_S)
+    return max(1.0, *_seen)
 
 
 def overload() -> float:
     """Return how many times slower this machine is than usual cores with nothing else to do: by load, and by core."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)) * slowness()
+
+
+def widened(seconds: float) -> float:
+    """Return a bound for what takes that long on usual cores with nothing else to do, here and now."""
+    return MARGIN * overload() * seconds
+
+
+def patient(seconds: float) -> float:
+    """Return after how long to give up a wait that ends within seconds on usual cores with nothing else to do."""
+    return PATIENCE * seconds
+
+
+_seen: list[float] = []
 
 
 class Compilation(event.Listener):

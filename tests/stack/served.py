@@ -11,7 +11,7 @@ from typing import Any
 
 import requests
 import yaml
-from cost import overload
+from cost import patient
 from prometheus_client.parser import text_string_to_metric_families
 
 from idlewatt.storage.history import History
@@ -43,7 +43,7 @@ class Daemon:
             self._process = subprocess.Popen(
                 (sys.executable, "-m", "idlewatt.daemon.cli", "serve", f"--config.file={self._config}",
                  f"--web.listen-address={self._address}"), stdout=log, stderr=log)
-        deadline = time.monotonic() + UP_WITHIN_S * overload()
+        deadline = time.monotonic() + patient(UP_WITHIN_S)
         while b"event=ready" not in self._log.read_bytes()[began:] or not self._has_read():
             assert self._process.poll() is None, self.log()
             assert time.monotonic() < deadline, self.log()
@@ -57,7 +57,7 @@ class Daemon:
     def end(self, number: int = signal.SIGTERM) -> int:
         """Send a signal that ends it; return the exit status."""
         self._process.send_signal(number)
-        return self._process.wait(20 * overload())
+        return self._process.wait(patient(20))
 
     @contextmanager
     def looking_away(self) -> Iterator[None]:

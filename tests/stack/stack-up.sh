@@ -27,8 +27,8 @@ start ipmi prometheus-ipmi-exporter --config.file="$here/ipmi_exporter.yml" --we
 start node prometheus-node-exporter --web.listen-address=127.0.0.1:19100
 start prometheus prometheus --config.file="$root/prometheus.yml" --storage.tsdb.path="$root/tsdb" \
     --web.enable-lifecycle --web.listen-address=127.0.0.1:19090
-ready() { "$python" -c 'import sys, urllib.request; [urllib.request.urlopen(url, timeout=2) for url in sys.argv[1:]]' "$@"; }
-for _ in $(seq 100); do
+ready() { "$python" -c 'import sys, urllib.request; [urllib.request.urlopen(url, timeout=20) for url in sys.argv[1:]]' "$@"; }
+for _ in $(seq 1000); do
     ready http://127.0.0.1:19090/-/ready http://127.0.1.4:9400/metrics 2> "$root/log/ready.out" && exit 0
     sleep 0.1
 done

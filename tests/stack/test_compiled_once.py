@@ -43,5 +43,5 @@ print(more(20))
 
 def test_functions_without_names_that_call_one_another_do_not_wait_for_themselves(tmp_path):
     done = subprocess.run([sys.executable, "-c", NAMELESS, str(Path(__file__).parent)], text=True, check=True,
-                          capture_output=True, timeout=120, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)})
+                          capture_output=True, timeout=900, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)})
     assert done.stdout == "41\n"

@@ -438,11 +438,23 @@ def test_restarts_lose_nothing_and_double_nothing(daemon, cluster):
     running(cluster, begun)
     cluster.cancel_all()
 
-    cluster.wait_for(lambda: runs_in_the_database(daemon) == runs_in_the_accounts(cluster, daemon.started_s))
+    recorded_as_accounted(daemon, cluster)
     assert daemon.end(signal.SIGTERM) == 0
     assert measured < measured_s(daemon) <= time.time() - daemon.started_s
     with sqlite3.connect(daemon.database) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def recorded_as_accounted(daemon, cluster):
+    """Wait until the database holds the very runs that accounting tells; else fail with both and what was logged."""
+    def same():
+        return runs_in_the_database(daemon) == runs_in_the_accounts(cluster, daemon.started_s)
+
+    try:
+        cluster.wait_for(same, 60)
+    except AssertionError:
+        assert runs_in_the_database(daemon) == runs_in_the_accounts(cluster, daemon.started_s), daemon.log()
+        raise
 
 
 def measured_s(daemon):

@@ -58,7 +58,7 @@ def daemon(chain, tmp_path_factory):
 
 def command(daemon, *arguments):
     return subprocess.run((sys.executable, "-m", "idlewatt.daemon.cli", *arguments), capture_output=True, text=True,
-                          timeout=60, env=os.environ | {"IDLEWATT_URL": daemon.url})
+                          timeout=900, env=os.environ | {"IDLEWATT_URL": daemon.url})
 
 
 def ready(daemon):

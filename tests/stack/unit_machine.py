@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import requests
 import yaml
-from cost import overload
+from cost import patient, widened
 from machine_code import taking
 
 from idlewatt.daemon.replay.compiled import cache_folder
@@ -34,7 +34,7 @@ Found = TypeVar("Found")
 # What an administrator may change without touching the unit; a test does not wait a minute for a watchdog.
 DROP_IN = """[Service]
 RestartSec=1s
-WatchdogSec=6s
+WatchdogSec={watchdog_s:.0f}s
 """
 
 
@@ -62,7 +62,7 @@ class Machine:
             REPOSITORY: "/opt/idlewatt/lib/idlewatt", program: "/opt/idlewatt/bin",
             cache_folder(): "/opt/compiled", **{folder: folder for folder in shown}}
         subprocess.run([SANDBOX, "start", self.folder, *(f"{source}:{place}" for source, place in bound.items())],
-                       check=True, timeout=60)
+                       check=True, timeout=900)
 
     def install(self) -> None:
         """Follow the steps of `idlewatt install-systemd --help`."""
@@ -70,7 +70,7 @@ class Machine:
         self.run(program, "install-systemd", "--program", program)
         self.write("/etc/idlewatt/config.yml", self.config)
         self.write("/etc/default/idlewatt", f'ARGS="--web.listen-address=127.0.0.1:{self.port}"')
-        self.write("/etc/systemd/system/idlewatt.service.d/test.conf", DROP_IN)
+        self.write("/etc/systemd/system/idlewatt.service.d/test.conf", DROP_IN.format(watchdog_s=widened(2)))
         self.run("systemd-sysusers")
         self.run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/idlewatt.conf")
         self.run("systemctl", "daemon-reload")
@@ -87,12 +87,12 @@ class Machine:
 
     def stop(self) -> None:
         """End it, with all that it holds."""
-        subprocess.run([SANDBOX, "stop", self.folder], check=True, timeout=60)
+        subprocess.run([SANDBOX, "stop", self.folder], check=True, timeout=900)
         shutil.rmtree(self.folder.with_name(f"{self.folder.name}-program"))
 
     def run(self, *argv: str, input: str | None = None) -> str:
         """Run a command inside as root and return what it prints."""
-        done = subprocess.run([SANDBOX, "exec", self.folder, *argv], capture_output=True, text=True, timeout=60,
+        done = subprocess.run([SANDBOX, "exec", self.folder, *argv], capture_output=True, text=True, timeout=900,
                               input=input)
         assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
         return done.stdout.strip()
@@ -159,7 +159,7 @@ class Machine:
     @staticmethod
     def wait_for(condition: Callable[[], Found], seconds: float = 180) -> Found:
         """Return the first truthy answer of the condition, within seconds of a usual machine that does nothing else."""
-        deadline = time.monotonic() + seconds * overload()
+        deadline = time.monotonic() + patient(seconds)
         while not (found := condition()):
             assert time.monotonic() < deadline, f"not within {seconds:g} s"
             time.sleep(0.1)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from cost import overload
+from cost import patient
 
 REPOSITORY = Path(__file__).parents[2]
 SANDBOX = Path(__file__).parent / "sandbox.sh"
@@ -70,7 +70,7 @@ class Machine:
 
     @staticmethod
     def wait_for(condition, seconds: float = 300):
-        deadline = time.monotonic() + seconds * overload()
+        deadline = time.monotonic() + patient(seconds)
         while not (found := condition()):
             assert time.monotonic() < deadline, f"not within {seconds:g} s"
             time.sleep(0.2)
@@ -90,10 +90,10 @@ def boot():
         places = {given: "/srv/packages", **(bound or {})}
         try:
             subprocess.run([SANDBOX, "start", folder, *(f"{source}:{place}" for source, place in places.items())],
-                           check=True, timeout=60)
+                           check=True, timeout=900)
             yield Machine(folder)
         finally:
-            subprocess.run([SANDBOX, "stop", folder], check=True, timeout=60)
+            subprocess.run([SANDBOX, "stop", folder], check=True, timeout=900)
             shutil.rmtree(given)
 
     return booted

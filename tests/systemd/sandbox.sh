@@ -21,7 +21,7 @@ start() {
     setsid bash -c 'echo $$ > "$1/cgroup.procs"; exec unshare --fork --pid --mount --uts --ipc --cgroup "$2" boot "$3"' \
         - "$cgroup" "$(realpath "$0")" "$dir" > "$dir/boot.log" 2>&1 < /dev/null &
     local outside=$!
-    for _ in $(seq 300); do
+    for _ in $(seq 3000); do
         cat "/proc/$outside/task/$outside/children" > "$dir/pid" 2> /dev/null && [ -s "$dir/pid" ] && running && return
         sleep 0.1
     done

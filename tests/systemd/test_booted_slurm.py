@@ -7,7 +7,7 @@ import pytest
 import requests
 import trustme
 import yaml
-from compiled_ahead import advice_compiled_in_s
+from compiled_ahead import advice_is_compiled
 from unit_machine import Machine
 
 pytestmark = [pytest.mark.systemd, pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(1800)]
@@ -30,7 +30,7 @@ def machine(chain):
         machine.install()
         machine.write("/etc/systemd/system/idlewatt.service.d/slurm.conf", SHOWN.format(root=chain.root))
         machine.run("systemctl", "daemon-reload")
-        if advice_compiled_in_s() is not None:
+        if advice_is_compiled():
             machine.take_machine_code()
         yield machine
     finally:

@@ -155,8 +155,9 @@ def read_until(show: subprocess.Popen, text: str) -> str:
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
 def test_the_whole_demo_shows_the_waste_and_ends_without_leaving_anyone(show, number):
     text = read_until(show, "source slurm_rest")
-    assert "at the wall" in text
     assert "start on dgx-v100-02:2" in text
+    if "at the wall" not in text:  # on a busy machine a meter may answer only after the first summary
+        read_until(show, "at the wall")
     urls = re.findall(r"http://127.0.0.1:\d+", text)
     assert len(set(urls)) == 2
     show.send_signal(number)

@@ -16,7 +16,7 @@ import pytest
 import scattered
 from chooser import CHOICES, chooser  # noqa: F401
 from click.testing import CliRunner
-from cost import overload
+from cost import widened
 from sites import SINCE, record, site
 
 from idlewatt.daemon import config
@@ -441,7 +441,7 @@ def test_after_the_end_nothing_begins(tmp_path, started):
     shift.look(settings(tmp_path), at(4))
     began = time.monotonic()
     shift.end()
-    assert time.monotonic() - began < 5 * overload()
+    assert time.monotonic() - began < widened(5)
     assert not shift.look(settings(tmp_path), at(4, day=22)).running
     assert len(started) == 1
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import requests
-from cost import overload
+from cost import patient
 
 HOUR = 3600.0
 CONFIGURATION = {
@@ -52,7 +52,7 @@ def ready(url):
 
 
 def wait_for(condition, seconds=60.0):
-    deadline = time.monotonic() + seconds * overload()
+    deadline = time.monotonic() + patient(seconds)
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s"
         time.sleep(0.05)

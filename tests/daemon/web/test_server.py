@@ -16,7 +16,7 @@ import bcrypt
 import pytest
 import requests
 import trustme
-from cost import overload
+from cost import widened
 from slow_clients import HALF_A_HEADER, SlowClients
 
 from idlewatt.daemon.web import connections
@@ -212,7 +212,7 @@ def test_silent_clients_keep_nobody_out(serve, view, tls):
         silent = silent_clients(port_of(server), 50)
         began = time.monotonic()
         assert tls.get(server).status_code == 200
-        assert time.monotonic() - began < 5 * overload()
+        assert time.monotonic() - began < widened(5)
         for client in silent:
             client.close()
 
@@ -247,7 +247,7 @@ def test_a_thousand_slow_clients_hold_up_neither_prometheus_nor_the_health_check
     with SlowClients(port_of(server), said):
         for path in ("metrics", "-/healthy"):
             took = [requests.get(f"{server.urls[0]}{path}", timeout=TIMEOUT).elapsed.total_seconds() for _ in range(5)]
-            assert statistics.median(took) < overload(), path
+            assert statistics.median(took) < widened(1), path
 
 
 def test_a_thousand_clients_that_do_not_shake_hands_hold_up_nobody(serve, view, tls):
@@ -256,7 +256,7 @@ def test_a_thousand_clients_that_do_not_shake_hands_hold_up_nobody(serve, view, 
     with SlowClients(port_of(server), b"\x16\x03\x01"):
         began = time.monotonic()
         assert tls.get(server).status_code == 200
-        assert time.monotonic() - began < overload()
+        assert time.monotonic() - began < widened(1)
 
 
 def test_a_body_is_refused_before_it_is_sent(serve, view):

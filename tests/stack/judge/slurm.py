@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cost import overload
+from cost import patient
 
 from .clusters import ACCOUNTS, QOS, USERS, Cluster, write_templates
 
@@ -72,7 +72,7 @@ class Slurm:
 
     def run(self, *argv: str) -> str:
         """Return what a command prints, with what it says on stderr; ``Rejected`` when it fails."""
-        done = subprocess.run(argv, env=self._environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(argv, env=self._environment, capture_output=True, text=True, timeout=900)
         if done.returncode:
             raise Rejected(" ".join((done.stderr or done.stdout).split())[:300])
         return done.stdout + (done.stderr if "--test-only" in argv else "")
@@ -175,7 +175,7 @@ def _batch(options: Sequence[str], *how: str, seconds: int) -> list[str]:
 
 def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
     """Wait until a condition holds, within seconds of a usual machine with nothing else to do."""
-    deadline = time.monotonic() + seconds * overload()
+    deadline = time.monotonic() + patient(seconds)
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {condition}")
@@ -201,7 +201,7 @@ def booted(write: Callable[[Path], None]) -> Iterator[Slurm]:
         _start(root)
         yield Slurm(root)
     finally:
-        subprocess.run(["bash", STACK / "stack-down.sh", root], check=False, timeout=120)
+        subprocess.run(["bash", STACK / "stack-down.sh", root], check=False, timeout=900)
 
 
 def _start(root: Path) -> None:
