@@ -124,7 +124,7 @@ def test_the_daemon_is_nobody_special(machine, first_start):
 def test_its_own_process_is_measured_in_spite_of_the_hardening(machine, first_start):
     assert 0 < machine.value("process_resident_memory_bytes") < 250 * 2**20
     assert machine.value("process_open_fds") > 5
-    assert machine.value("process_start_time_seconds") == pytest.approx(time.time(), abs=300)
+    assert machine.value("process_start_time_seconds") == pytest.approx(time.time(), abs=3600)
 
 
 def test_a_reload_takes_effect_and_a_bad_one_does_not(machine, first_start):
