@@ -18,6 +18,9 @@ from . import hardware
 from .hardware import MOST_MODELS, configured_model
 from .identities import gone
 
+SEEN = 0.9
+"""Share of the time for which a GPU is said to do nothing that must have been observed."""
+
 
 class SampleStreak:
     """How long, in observed seconds, the last samples of one GPU agree.
@@ -26,7 +29,7 @@ class SampleStreak:
     restarts it.
     """
 
-    __slots__ = ("_holder", "_time_s", "hung_s", "quiet_s", "since_s", "worked")
+    __slots__ = ("_holder", "_seen_s", "_time_s", "hung_s", "quiet_s", "since_s", "worked")
 
     def __init__(self) -> None:
         self._holder: Hashable = None
@@ -37,7 +40,8 @@ class SampleStreak:
         self.worked = False
         """A sample of this holder was busy."""
         self.since_s: float | None = None
-        """Since when it is quiet or looks hung."""
+        """Since when it is quiet or looks hung; of that time ``SEEN`` at least was observed."""
+        self._seen_s = 0.0
 
     def observe(self, time_s: float, holder: Hashable, *, quiet: bool, hung: bool, longest_s: float,
                 worked: bool = False) -> None:
@@ -46,11 +50,19 @@ class SampleStreak:
             self._holder, self.quiet_s, self.hung_s, self._time_s = holder, None, None, None
             self.worked, self.since_s = False, None
         self.worked = self.worked or worked
-        self.since_s = (time_s if self.since_s is None else self.since_s) if quiet or hung else None
         step = 0.0 if self._time_s is None else min(max(time_s - self._time_s, 0.0), longest_s)
+        self._last(time_s, step, still=quiet or hung)
         self.quiet_s = (0.0 if self.quiet_s is None else self.quiet_s + step) if quiet else None
         self.hung_s = (0.0 if self.hung_s is None else self.hung_s + step) if hung else None
         self._time_s = time_s
+
+    def _last(self, time_s: float, step: float, *, still: bool) -> None:
+        """Note since when it is still; it begins anew after time that nobody observed, for it may have worked then."""
+        self._seen_s += step
+        if not still:
+            self.since_s = None
+        elif self.since_s is None or self._seen_s < SEEN * (time_s - self.since_s):
+            self.since_s, self._seen_s = time_s, 0.0
 
     def quiet_for(self, window_s: float) -> bool:
         """Tell whether every sample of the last ``window_s`` observed seconds was quiet."""

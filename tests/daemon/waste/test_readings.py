@@ -194,6 +194,20 @@ def test_it_is_known_since_when_a_gpu_is_quiet_or_looks_hung(how):
     assert made.since_s is None
 
 
+def test_a_gpu_is_not_said_to_have_done_nothing_while_nobody_looked():
+    made = trail([True] * 100)  # 1485 s
+    made.observe(36_000.0, "job", quiet=True, hung=False, longest_s=37.5)  # its exporter was down for the night
+    assert made.since_s == 36_000.0
+    made.observe(36_015.0, "job", quiet=True, hung=False, longest_s=37.5)
+    assert made.since_s == 36_000.0
+
+
+def test_a_sample_that_is_missing_once_in_an_hour_does_not_make_a_gpu_look_busy():
+    made = trail([True] * 240)
+    made.observe(240 * 15.0 + 60.0, "job", quiet=True, hung=False, longest_s=37.5)
+    assert made.since_s == 0.0
+
+
 def test_another_holder_starts_the_window_anew():
     made = trail([True] * 100)
     made.observe(1500.0, "next", quiet=True, hung=False, longest_s=37.5)
