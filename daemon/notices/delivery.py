@@ -112,17 +112,18 @@ class Delivery:
             if wait:
                 book(replace(notice, why=wait) for notice in notices if notice.why != wait)
                 continue
-            letter = self._letter(user, notices, now_s, book)
+            letter = self._letter(user, notices, _firsts(notices, ledger), now_s, book)
             if letter is not None:
                 yield letter
 
-    def _letter(self, user: str, notices: Sequence[Notice], now_s: float, book: Book) -> _Letter | None:
+    def _letter(self, user: str, notices: Sequence[Notice], firsts: Mapping[Key, Notice], now_s: float,
+                book: Book) -> _Letter | None:
         try:
             to = (address_of(user, self._settings.addresses),) if user else self._settings.admins
             if not to:
                 raise NoAddress("no administrator has an address")
-            stage = "second" if all(notice.stage == "second" for notice in notices) else notices[0].stage
-            subject, text = self._texts.render(OWNER if user else ADMINS, notices, stage)
+            stage = notices[0].stage if len({notice.stage for notice in notices}) == 1 else "first"
+            subject, text = self._texts.render(OWNER if user else ADMINS, notices, stage, firsts)
         except NoAddress as error:
             book(replace(notice, state="left_out", why=str(error), updated_s=now_s) for notice in notices)
         except (ProgramError, ValueError) as error:
@@ -179,6 +180,12 @@ def later(notice: Notice, why: str, now_s: float) -> Notice:
     """Return a notice that nobody took, to be tried again after a pause that doubles."""
     pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(notice.tries, 10))
     return replace(notice, why=why, updated_s=now_s, next_s=now_s + pause_s, tries=notice.tries + 1)
+
+
+def _firsts(notices: Iterable[Notice], ledger: Mapping[Key, Notice]) -> dict[Key, Notice]:
+    """Return the first notice to the owner of each job, whatever became of it, by the keys of what is said now."""
+    found = {notice.key: ledger.get(replace(notice, stage="first").key) for notice in notices}
+    return {key: first for key, first in found.items() if first is not None}
 
 
 def _last_heard(ledger: Mapping[Key, Notice]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from jinja2 import ChoiceLoader, FileSystemLoader, PackageLoader, StrictUndefined, TemplateError, TemplateSyntaxError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from ...storage.notices import Notice
+from ...storage.notices import Key, Notice
 from ..durations import ago
 from .rules import Finding
 
@@ -38,11 +38,13 @@ class Texts:
             for stage in ("first", "second"):
                 self.render(name, [_SAMPLE, _UNKNOWN], stage)
 
-    def render(self, name: str, notices: Sequence[Notice], stage: str) -> tuple[str, str]:
-        """Return subject and text."""
+    def render(self, name: str, notices: Sequence[Notice], stage: str, firsts: Mapping[Key, Notice] | None = None) \
+            -> tuple[str, str]:
+        """Return subject and text; ``firsts`` are what owners were, or were not, told first, by the key of a notice."""
+        known = firsts or {}
         try:
             text = self._pages.get_template(name).render(
-                items=[_item(notice) for notice in notices], stage=stage, user=notices[0].user,
+                items=[_item(notice, known.get(notice.key)) for notice in notices], stage=stage, user=notices[0].user,
                 cluster=self._cluster, page_url=self._page_url)
         except TemplateSyntaxError as error:
             raise ValueError(f"template {name}, line {error.lineno}: {error.message}") from error
@@ -67,10 +69,12 @@ class Texts:
         return f"{self._page_url}/jobs/{quote(job_id)}" if self._page_url else ""
 
 
-def _item(notice: Notice) -> Mapping[str, object]:
+def _item(notice: Notice, first: Notice | None) -> Mapping[str, object]:
+    told_s = first.sent_s if first is not None else None
     return {**dict(notice.figures), "rule": notice.rule, "kind": notice.kind, "words": notice.words,
             "fix": notice.fix, "job_id": notice.job_id, "user": notice.user, "account": notice.account,
-            "partition": notice.partition, "stage": notice.stage, "found_s": notice.found_s}
+            "partition": notice.partition, "stage": notice.stage, "found_s": notice.found_s,
+            "told_s": told_s, "untold": first.why if first is not None and told_s is None else ""}
 
 
 def _day(time_s: float | None) -> str:

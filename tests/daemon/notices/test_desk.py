@@ -20,7 +20,7 @@ def told(place, mail_server):
     def desk(rules: str = "[{kind: idle_gpus}]", **more):
         return place.desk(rules, mail=f"{{host: 127.0.0.1, port: {server.port}, sender: i@example.org}}", **more)
 
-    desk.mails = server.mails
+    desk.mails, desk.refuse = server.mails, server.box.refuse
     return desk
 
 
@@ -52,6 +52,41 @@ def test_who_goes_on_is_told_again_and_then_administrators_are(place, told):
         (("ada@example.org",), "Your job 4711 holds more than it uses on dgx"),
         (("ada@example.org",), "Second notice: Your job 4711 holds more than it uses on dgx"),
         (("root@example.org",), "1 job still wastes after its owner was told on dgx")]
+
+
+def test_administrators_read_when_the_owner_was_told(place, told):
+    desk = told()
+    for _ in range(3):
+        place.look(desk, 25 * HOUR)
+    assert "Its owner was told 2026-11-21 13:00 UTC, by rule idle_gpus." in told.mails[2][1].get_content()
+
+
+def test_of_an_owner_who_was_not_told_administrators_do_not_read_that_they_were(place, told, tmp_path):
+    (tmp_path / "out").write_text("bob\n")
+    told.refuse["ada@example.org"] = "550 no such user"
+    place.other("4712", "bob")
+    desk = told(escalation="{second_after: null}", opt_out_file=tmp_path / "out")
+    place.look(desk)
+    place.look(desk, 49 * HOUR)
+    ((to, mail, _),) = told.mails
+    assert (to, mail["Subject"]) == (("root@example.org",), "2 jobs still waste on dgx")
+    text = mail.get_content()
+    assert "Its owner was not told (refused: 550 no such user), by rule idle_gpus." in text
+    assert "Its owner was not told (opted out), by rule idle_gpus." in text
+
+
+def test_a_first_notice_beside_a_second_is_not_called_a_second(place, told):
+    desk = told(quiet_hours="{since: '12:30', until: '13:30'}")
+    place.look(desk)
+    place.look(desk, 25 * HOUR)
+    place.other("4712")
+    place.look(desk, 600.0)
+    place.look(desk, 1800.0)
+    text = told.mails[1][1].get_content()
+    assert told.mails[1][1]["Subject"] == "2 of your jobs hold more than they use on dgx"
+    assert "You were told of each before" not in text
+    assert text.count("You were told of this one before, and it goes on.") == 1
+    assert text.index("Job 4711") < text.index("You were told of this one before") < text.index("Job 4712")
 
 
 def test_a_restart_tells_nobody_twice(place, told):
