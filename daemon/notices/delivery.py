@@ -17,7 +17,7 @@ from ...storage.notices import Key, Notice
 from ..settings.notices import NoticesSettings
 from .addresses import NoAddress, address_of
 from .local_time import quiet
-from .mail import Mail, MailError, send
+from .mail import Mail, MailError, Outcome, send
 from .posts import PostError, alerts, post, told
 from .programs import ProgramError, run
 from .texts import ADMINS, OWNER, Texts
@@ -82,12 +82,10 @@ class Delivery:
             return
         decided = set[int]()
 
-        def done(number: int, refused: str) -> bool:
+        def done(number: int, outcome: Outcome) -> bool:
             decided.add(number)
             letter = letters[number]
-            book(replace(notice, state="failed" if refused else "sent", why=refused, updated_s=now_s,
-                         sent_s=None if refused else now_s, next_s=None, tries=notice.tries + 1,
-                         address=", ".join(letter.mail.to)) for notice in letter.notices)
+            book(became(notice, outcome, letter.mail.to, now_s) for notice in letter.notices)
             return time.monotonic() < until
 
         try:
@@ -174,6 +172,15 @@ class Delivery:
 
 def _told(notice: Notice, now_s: float) -> Notice:
     return replace(notice, state="sent", sent_s=now_s, updated_s=now_s, why="", next_s=None, tries=notice.tries + 1)
+
+
+def became(notice: Notice, outcome: Outcome, to: tuple[str, ...], now_s: float) -> Notice:
+    """Return what became of a notice that was mailed."""
+    if outcome.again:
+        return later(notice, f"mail: {outcome.refused}", now_s)
+    return replace(notice, state="failed" if outcome.refused else "sent", why=outcome.refused, updated_s=now_s,
+                   sent_s=None if outcome.refused else now_s, next_s=None, tries=notice.tries + 1,
+                   address=", ".join(to))
 
 
 def later(notice: Notice, why: str, now_s: float) -> Notice:

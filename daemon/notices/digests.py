@@ -10,9 +10,9 @@ from ..efficiency import EnergyBook, digest_pages
 from ..efficiency.digest import Saved, digest
 from ..facts import Known
 from ..settings.sections import Sections
-from .delivery import later
+from .delivery import became, later
 from .local_time import digest_due
-from .mail import Mail, MailError, send
+from .mail import Mail, MailError, Outcome, send
 
 WEEK_S, DAY_S = 7 * 86400.0, 86400.0
 RULE = "digest"
@@ -45,10 +45,10 @@ def deliver(settings: Sections, ledger: Mapping[Key, Notice], book: EnergyBook, 
                                           None if notice.account else saved(settings, known)))
         mail = Mail(to, digest_pages.subject(row, settings.cluster), digest_pages.text(row, settings.cluster),
                     digest_pages.html(row, settings.cluster))
-        outcome: list[str] = []
+        outcomes: list[Outcome] = []
 
-        def done(number: int, refused: str, outcome: list[str] = outcome) -> bool:
-            outcome.append(refused)
+        def done(number: int, outcome: Outcome, outcomes: list[Outcome] = outcomes) -> bool:
+            outcomes.append(outcome)
             return True
 
         try:
@@ -56,9 +56,7 @@ def deliver(settings: Sections, ledger: Mapping[Key, Notice], book: EnergyBook, 
         except MailError as error:
             write((later(notice, f"mail: {error}", now_s),))
         else:
-            why = outcome[0] if outcome else ""
-            write((replace(notice, state="failed" if why else "sent", why=why, words=mail.subject, updated_s=now_s,
-                           sent_s=None if why else now_s, next_s=None, tries=notice.tries + 1),))
+            write((became(replace(notice, words=mail.subject), outcomes[0], to, now_s),))
 
 
 def saved(settings: Sections, known: Known) -> Saved | None:

@@ -14,6 +14,8 @@ from ...exporters.text import clean
 from ..settings.notices import MailSettings
 
 LONGEST_SUBJECT = 180
+CLOSING, PERMANENT = 421, 500
+"""Codes of a server that takes nothing more, and from which on it is asked in vain again."""
 
 
 class MailError(Exception):
@@ -28,6 +30,16 @@ class Mail:
     subject: str
     text: str
     html: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a mail."""
+
+    refused: str = ""
+    """Why; '' when it was taken."""
+    again: bool = False
+    """Whether it may be taken later."""
 
 
 def message(mail: Mail, settings: MailSettings, time_s: float) -> EmailMessage:
@@ -52,11 +64,11 @@ def _body(text: str) -> str:
 
 
 def send(mails: Sequence[Mail], settings: MailSettings, clock: Callable[[], float],
-         done: Callable[[int, str], bool]) -> None:
+         done: Callable[[int, Outcome], bool]) -> None:
     """Send mails over one connection; MailError when the server takes no more of them.
 
-    ``done`` is told the place of each mail that was decided on, with why it was refused or '', and whether to go on is
-    what it returns.
+    ``done`` is told the place of each mail that was asked for with what became of it, and whether to go on is what it
+    returns.
     """
     try:
         with _connected(settings) as server:
@@ -84,21 +96,23 @@ def _connected(settings: MailSettings) -> smtplib.SMTP:
     return server
 
 
-def _sent(server: smtplib.SMTP, mail: Mail, settings: MailSettings, time_s: float) -> str:
-    """Send one mail; return why it was refused for good, '' when it was taken."""
+def _sent(server: smtplib.SMTP, mail: Mail, settings: MailSettings, time_s: float) -> Outcome:
+    """Send one mail; a full mailbox is one reader's matter, and the others' mails go on."""
     try:
         server.send_message(message(mail, settings, time_s), from_addr=None, to_addrs=mail.to)
     except smtplib.SMTPRecipientsRefused as error:
         code, words = next(iter(error.recipients.values()))
-        if code < 500:
-            raise
-        return f"refused: {code} {_text(words)}"
     except smtplib.SMTPResponseException as error:
-        if error.smtp_code < 500 or isinstance(error, smtplib.SMTPAuthenticationError):
+        code, words = error.smtp_code, error.smtp_error
+        if isinstance(error, smtplib.SMTPAuthenticationError) \
+                or (code < PERMANENT and isinstance(error, smtplib.SMTPSenderRefused)):
             raise
-        server.rset()
-        return f"refused: {error.smtp_code} {_text(error.smtp_error)}"
-    return ""
+    else:
+        return Outcome()
+    if code == CLOSING:
+        raise MailError(f"{settings.host}:{settings.port}: {code} {_text(words)}")
+    server.rset()
+    return Outcome(f"refused: {code} {_text(words)}", again=code < PERMANENT)
 
 
 def _plain(error: Exception) -> str:

@@ -151,7 +151,7 @@ class DigestSettings(StrictSettings):
     day: Day = "monday"
     at: TimeOfDay = time(7)
     """In local time."""
-    owners: dict[str, str] = {}
+    owners: dict[str, Header] = {}
     """Addresses by account: each hears of its own."""
 
 
@@ -176,7 +176,7 @@ class NoticesSettings(StrictSettings):
     """Users who want to hear nothing, one a line."""
     page_url: str = ""
     """Where people reach the page: links in notices begin with it."""
-    admins: tuple[str, ...] = ()
+    admins: tuple[Header, ...] = ()
     """Addresses."""
     addresses: AddressSettings = AddressSettings()
     mail: MailSettings | None = None

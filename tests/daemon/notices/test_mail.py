@@ -106,6 +106,25 @@ def test_an_address_that_is_refused_for_now_is_tried_again(place, mail_server):
     assert place.states() == [("4711", "first", "sent")]
 
 
+def test_a_full_mailbox_keeps_nobody_elses_mail_back(place, mail_server):
+    server = mail_server()
+    place.other("4712", "bob")
+    server.box.refuse["ada@example.org"] = "452 mailbox full"
+    desk = place.desk(mail=by(server))
+    place.look(desk)
+    assert place.states() == [("4711", "first", "waiting"), ("4712", "first", "sent")]
+    assert [to for to, _, _ in server.mails] == [("bob@example.org",)]
+    assert "mail: refused: 452 mailbox full" in place.reasons()
+
+
+def test_a_server_that_closes_is_asked_for_nothing_more(place, mail_server):
+    server = mail_server()
+    place.other("4712", "bob")
+    server.box.refuse["ada@example.org"] = "421 closing"
+    place.look(place.desk(mail=by(server)))
+    assert {state for _, _, state in place.states()} == {"waiting"}
+
+
 @pytest.mark.parametrize("user", ["ada\r\nBcc: all@example.org", "ada, all@example.org", "a*)(uid=*", "-oops", "",
                                   "x" * 300, "ada@elsewhere.org", "<script>", "ä\u202eda"])
 def test_a_user_whose_name_is_an_attack_gets_no_mail_and_nobody_else_one(place, mail_server, user):

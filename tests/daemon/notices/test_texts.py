@@ -57,6 +57,8 @@ def test_a_template_with_an_error_is_refused_at_a_reload_and_the_old_configurati
     ("timezone: Atlantis", "there is no 'Atlantis'"),
     ("quiet_hours: {since: 20:00, until: '07:00'}", "quotation marks"),
     ("mail: {host: x, sender: \"a\\nBcc: b@c\"}", "control characters"),
+    ("admins: [\"a@b\\nBcc: b@c\"]", "control characters"),
+    ("digest: {owners: {lab: \"a@b\\nBcc: b@c\"}}", "control characters"),
     ("mail: {host: x, sender: a@b, username: u, password_file: p}", "only sent over tls"),
     ("mail: {host: x, sender: a@b, username: u, tls: tls}", "belong together"),
     ("digest: {enabled: true}, enabled: true, dry_run: false", "a digest needs mail"),
