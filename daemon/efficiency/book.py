@@ -96,7 +96,7 @@ class EnergyBook:
         tallies = () if run is None else self._history.causes_of_run(run.job_id, run.submit_s, run.start_s)
         causes = _causes(tallies, 0.0 if row is None else row.gpus)
         judged = sum(one.gpu_seconds for one in tallies)
-        used = Used(cpus_used, memory_used, causes, self._node_gpus(allocations))
+        used = Used(None if use is None else use.cpus_p95, memory_used, causes, self._node_gpus(allocations))
         found = notes(replace(job, allocations=allocations), row, used, self._now())
         series, told_by = (self._timelines.of(self._history, held, run)
                            if drawn and run is not None and held is not None else ((), ""))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...storage.power_classes import PowerClass
 from ...storage.records import Job
+from ...storage.uses import Use
 from ..durations import ago
 from ..headline import percent
 from .rows import JobRow, Note
@@ -34,7 +35,7 @@ class RunFacts:
     run: JobRow | None
     now_s: float
     cpus_used: float | None = None
-    """On the node where it used most, as is the memory."""
+    """At once, on the node where it used most, as is the memory."""
     memory_used_bytes: float | None = None
     idle: Mapping[str, float] = field(default_factory=dict)
     """Since when each of its GPUs has done nothing, of those that do nothing now."""
@@ -64,9 +65,20 @@ class RunFacts:
         return self.run is not None and self.run.measured_share is not None and self.run.measured_share >= MEASURED
 
     @property
+    def seen(self) -> bool:
+        """Tell whether it was looked at for enough of its time to tell its owner what it does on the whole."""
+        return self.run is not None and self.run.seen_seconds >= MEASURED * self.ran_s
+
+    def using(self, use: Use | None) -> RunFacts:
+        """Return the facts with CPUs and memory in use, where enough of the run's time was measured."""
+        if use is None or use.measured_s < MEASURED * self.ran_s:
+            return self
+        return replace(self, cpus_used=use.cpus_p95, memory_used_bytes=use.memory_peak_bytes)
+
+    @property
     def scope(self) -> str:
         """Return a reservation, for a job that was not looked at all the time."""
-        return " while it was looked at" if self.run and self.run.seen_seconds < MEASURED * self.ran_s else ""
+        return " while it was looked at" if self.run and not self.seen else ""
 
 
 @dataclass(frozen=True, slots=True)

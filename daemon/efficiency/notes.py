@@ -26,6 +26,7 @@ class Used:
     """What is known of a run beside its energy."""
 
     cpus: float | None = None
+    """At once."""
     memory_bytes: float | None = None
     causes: tuple[CauseRow, ...] = ()
     node_gpus: int | None = None

@@ -34,11 +34,11 @@ def facts(snapshot: SchedulerSnapshot, assessment: Assessment | None, history: H
     largest = _largest(snapshot)
     found = []
     for run, job in runs.items():
-        row, use, now = rows.get(run), uses.get(run), gpus.get(job.job_id, _Gpus())
+        row, now = rows.get(run), gpus.get(job.job_id, _Gpus())
         most_gpus, most_cpus = _of(job, largest)
-        found.append(RunFacts(job, None if row is None else job_row(row, costing, WASTED), now_s,
-                              None if use is None else use.cpus_mean, None if use is None else use.memory_peak_bytes,
-                              now.idle, now.hung, most_gpus, most_cpus))
+        known = RunFacts(job, None if row is None else job_row(row, costing, WASTED), now_s, idle=now.idle,
+                         hung=now.hung, node_gpus=most_gpus, node_cpus=most_cpus)
+        found.append(known.using(uses.get(run)))
     return tuple(found)
 
 

@@ -61,7 +61,7 @@ def _judged(facts: RunFacts, rule: RuleSettings) -> Note | None:
     kind, run = KINDS[rule.kind], facts.run
     if kind.ended != facts.job.state.finished or (not kind.ended and not facts.job.state.active):
         return None
-    if kind.of_gpus and (run is None or run.activity is None or run.activity >= rule.activity_below):
+    if kind.of_gpus and (run is None or run.activity is None or run.activity >= rule.activity_below or not facts.seen):
         return None
     if rule.min_gpu_hours and (run is None or run.gpu_seconds < rule.min_gpu_hours * 3600):
         return None

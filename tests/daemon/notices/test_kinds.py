@@ -30,22 +30,23 @@ class Recorded:
         """Change the job that the scheduler tells of."""
         self.place.jobs[:] = [replace(self.place.jobs[0], **changes)]
 
-    def took(self, active=0.5, idle=(), fullest_gib=30.0, measured=1.0, **joules) -> None:
+    def took(self, active=0.5, idle=(), fullest_gib=30.0, measured=1.0, seen=1.0, **joules) -> None:
         """Record what the run took: joules by class, the share of time that its GPUs worked, GPUs never used."""
         (job,) = self.place.jobs
-        ran_s = self.place.now_s - job.start_s
+        ran_s = seen * (self.place.now_s - job.start_s)
         gpu_s = 4 * ran_s
         spent = {PowerClass(name): value for name, value in joules.items()} or {PowerClass.PRODUCTIVE: 1e7}
         self.place.history.record_shares([EnergyShare(
-            job.start_s, ran_s, "dgx01", "a100", spent, job.job_id, job.submit_s, job.start_s, job.user, job.account,
+            self.place.now_s - ran_s, ran_s, "dgx01", "a100", spent, job.job_id, job.submit_s, job.start_s, job.user, job.account,
             "NVIDIA A100-SXM4-40GB", 4.0, ran_s, gpu_s, gpu_s * measured, gpu_s * measured * active, 0.0, 1500.0,
             fullest_gib * GIB, tuple(idle))])
 
-    def used(self, cpus=12.0, memory_gib=60.0) -> None:
-        """Record what the run used of its CPUs and memory."""
+    def used(self, cpus=12.0, memory_gib=60.0, mean=None, hours=20.0) -> None:
+        """Record what the run used of its CPUs and memory, as far as it was measured."""
         (job,) = self.place.jobs
         self.place.history.record_uses([Use(job.job_id, job.submit_s, job.start_s, job.user, "train", 4, 16, 64 * GIB,
-                                            self.place.now_s, 20 * HOUR, "cgroup", cpus, cpus, 0.0, memory_gib * GIB)])
+                                            self.place.now_s, hours * HOUR, "cgroup", cpus if mean is None else mean,
+                                            cpus, 0.0, memory_gib * GIB)])
 
 
 def suspicious(site):
@@ -145,6 +146,30 @@ def test_nobody_is_told_of_gpus_that_were_measured_for_half_of_the_time(site, ma
     site.took(active=0.1, idle=["dgx01:2", "dgx01:3"], fullest_gib=2.0, measured=0.5,
               allocated_underused=8e6, productive=2e6)
     assert look(site, mail_server, kind, FOUND[kind][0]) == []
+
+
+@pytest.mark.parametrize("kind", ["low_activity", "unused_gpus", "unused_gpu_memory", "wasted"])
+def test_nobody_is_told_of_a_job_that_was_looked_at_for_its_last_hours_only(site, mail_server, kind):
+    """As on the day on which the daemon is installed, or after a night without it."""
+    site.took(active=0.1, idle=["dgx01:2", "dgx01:3"], fullest_gib=2.0, seen=0.2,
+              allocated_underused=8e6, productive=2e6)
+    assert look(site, mail_server, kind, FOUND[kind][0]) == []
+
+
+@pytest.mark.parametrize("kind", ["unused_cpus", "unused_memory", "serial", "cores_per_gpu"])
+def test_nobody_is_told_of_cpus_and_memory_that_were_measured_for_minutes(site, mail_server, kind):
+    if kind == "cores_per_gpu":
+        site.job(allocations=(Allocation("dgx01", 1, (0,), 48, 64 * GIB),))
+    site.took()
+    site.used(cpus=1.0, memory_gib=1.0, hours=0.2)
+    assert look(site, mail_server, kind) == []
+
+
+@pytest.mark.parametrize("kind", ["unused_cpus", "serial"])
+def test_cpus_that_work_at_times_all_at_once_are_not_said_to_be_unused(site, mail_server, kind):
+    site.took()
+    site.used(cpus=16.0, mean=1.0)
+    assert look(site, mail_server, kind) == []
 
 
 @pytest.mark.parametrize("kind", ["unused_gpus", "unused_gpu_memory", "wasted"])
