@@ -43,8 +43,8 @@ class Notifier:
         self._texts = Texts(self._settings.templates, self._settings.page_url, settings.cluster)
         self._delivery = Delivery(self._settings, self._texts, clock)
         self._ledger, self._lock = ledger, threading.Lock()
-        self.undelivered = _undelivered(ledger or {})
-        """What was tried and waits; None when nothing does."""
+        self.undelivered = self._behind()
+        """What was tried and waits; None when nothing does, or nobody is to be told."""
 
     def renewed(self, settings: Sections) -> Notifier:
         """Return a desk by other settings that goes on with the same ledger."""
@@ -71,7 +71,7 @@ class Notifier:
             read = self._history.notices(now_s - REMEMBERED_S)
             with self._lock:
                 self._ledger = {notice.key: notice for notice in read}
-                self.undelivered = _undelivered(self._ledger)
+                self.undelivered = self._behind()
         opted_out = self._opted_out()
         snapshot = None if known.old else known.snapshot
         if snapshot is None:
@@ -125,11 +125,15 @@ class Notifier:
         with self._lock:
             if self._ledger is not None:
                 self._ledger |= {notice.key: notice for notice in some}
-                self.undelivered = _undelivered(self._ledger)
+                self.undelivered = self._behind()
         try:
             self._history.record_notices(some)
         except StoreError as error:
             log.error("notices cannot be written down now; they are kept", extra={"error": str(error)})
+
+    def _behind(self) -> Undelivered | None:
+        meant = self._settings.enabled and not self._settings.dry_run
+        return _undelivered(self._ledger) if meant and self._ledger else None
 
     def _opted_out(self) -> set[str]:
         """Return the users who opted out; StoreError or OSError when that cannot be known now."""

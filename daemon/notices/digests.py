@@ -33,10 +33,18 @@ def due(settings: Sections, ledger: Mapping[Key, Notice], now_s: float) -> Itera
             yield known, to
 
 
+def given_up(ledger: Mapping[Key, Notice], now_s: float) -> Iterator[Notice]:
+    """Yield the digests that nobody took within a day: nothing is behind because of a week that is over."""
+    for notice in ledger.values():
+        if notice.stage == "digest" and notice.state == "waiting" and now_s - notice.found_s > DAY_S:
+            yield replace(notice, state="failed", why=f"given up: {notice.why}", updated_s=now_s, next_s=None)
+
+
 def deliver(settings: Sections, ledger: Mapping[Key, Notice], book: EnergyBook, known: Known,
             clock: Callable[[], float], write: Callable[[Iterable[Notice]], None]) -> None:
     """Send what is due; StoreError when the history cannot be read."""
     now_s = clock()
+    write(given_up(ledger, now_s))
     for notice, to in due(settings, ledger, now_s):
         if settings.notices.dry_run or settings.notices.mail is None:
             write((replace(notice, state="dry_run", updated_s=now_s),))

@@ -121,3 +121,13 @@ def test_a_digest_that_is_late_by_more_than_a_day_is_left_out(week, mail_server)
                      digest="{enabled: true}")
     week.look(desk, 2 * DAY)
     assert server.mails == []
+
+
+def test_a_digest_that_nobody_took_within_a_day_is_given_up_and_nothing_stays_behind_for_it(week):
+    desk = week.desk("[]", digest="{enabled: true}")
+    week.look(desk)
+    assert desk.undelivered is not None
+    week.look(desk, DAY + 60.0)
+    assert desk.undelivered is None
+    assert [(one.stage, one.state) for one in week.history.notices(0.0)] == [("digest", "failed")]
+    assert week.reasons()[0].startswith("given up: mail: ")

@@ -78,6 +78,14 @@ def test_while_the_server_is_down_mail_is_kept_told_as_degraded_tried_again_and_
     assert again.undelivered is None
 
 
+@pytest.mark.parametrize("keys", [{"enabled": "false"}, {"dry_run": "true"}])
+def test_who_is_to_be_told_nothing_any_more_is_not_behind_with_notices(place, keys):
+    desk = place.desk()
+    place.look(desk)
+    assert desk.undelivered is not None
+    assert desk.renewed(place.desk(**keys)._all).undelivered is None
+
+
 def test_what_cannot_be_delivered_for_days_is_given_up(place):
     desk = place.desk(give_up="1d")
     place.look(desk)
