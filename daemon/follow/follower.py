@@ -44,9 +44,9 @@ class Follower:
     """Follows advice on one scheduler; everything that is done is in the ledger before it is done."""
 
     def __init__(self, rules: FollowSettings, scheduler: Scheduler, ledger: FollowLedger, ask: Ask, process: str,
-                 clock: Callable[[], float] = time.time) -> None:
+                 clock: Callable[[], float] = time.time, *, only_dry: bool = False) -> None:
         self._rules, self._scheduler, self._ledger, self._ask = rules, scheduler, ledger, ask
-        self._process, self._clock = process, clock
+        self._process, self._clock, self._only_dry = process, clock, only_dry
         self._lately: dict[int, FollowChange] = {
             change.id: change for change in ledger.changes(clock() - DAY_S) if change.id is not None}
         self.tally = FollowCounts()
@@ -85,7 +85,8 @@ class Follower:
                    for change in self._ledger.open_changes())
 
     def _sight(self, now_s: float, advice: BelievedAdvice, stopped: bool) -> Sight:
-        open_changes = self._ledger.open_changes()
+        # A scheduler on which nothing is changed takes nothing back that was changed in earnest.
+        open_changes = tuple(change for change in self._ledger.open_changes() if change.dry_run or not self._only_dry)
         self._lately = {number: change for number, change in self._lately.items() if change.intended_s > now_s - DAY_S}
         jobs = self._scheduler.jobs([change.job_id for change in open_changes]
                                     + [one.job_id for one in advice.starts])

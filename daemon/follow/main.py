@@ -53,10 +53,20 @@ def follow(options: FollowOptions) -> int:
     if not _checked(options, rules, slurm, stop):
         return 0
     with _opened(rules, FollowLedger.own) as ledger:
-        scheduler: Scheduler = DryScheduler(slurm) if rules.dry_run else slurm
-        follower = Follower(rules, scheduler, ledger, Adviser(rules).advice, secrets.token_hex(8))
+        follower = _follower(rules, slurm, ledger)
         with _page(options.address, rules, follower):
             return _run(rules, follower, stop)
+
+
+def _follower(rules: FollowSettings, slurm: Scheduler, ledger: FollowLedger) -> Follower:
+    """Return who follows; before a dry run, what a former process changed in earnest is taken back."""
+    if rules.dry_run:
+        try:
+            Follower(rules, slurm, ledger, Adviser(rules).advice, GUARD).take_all_back("a dry run begins")
+        except SlurmError as error:
+            log.warning("what stands is left to the guard", extra={"reason": str(error)})
+    scheduler = DryScheduler(slurm) if rules.dry_run else slurm
+    return Follower(rules, scheduler, ledger, Adviser(rules).advice, secrets.token_hex(8), only_dry=rules.dry_run)
 
 
 def settings(options: FollowOptions) -> FollowSettings:
