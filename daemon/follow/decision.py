@@ -14,6 +14,8 @@ from .sight import ACTIVE, Advised, QueuedJob, Sight, spelled
 
 Fate = Literal["keep", "confirm", "started", "ended", "edited", "lapsed", "take_back", "taken_back"]
 RATE_S = 60.0
+CLOCKS_APART_S = 5.0
+"""A clock that is kept right is set back by less."""
 OVERTAKEN = "its owner edited it at the same moment; what it overtook is set again"
 LARGEST_NICE = 2_000_000_000
 PASSED_OVER = ("partition", "user", "policy", "plain", "command", "unknown", "not_pending", "resubmitted", "pinned",
@@ -91,10 +93,16 @@ def _against(change: FollowChange, sight: Sight, rules: FollowSettings) -> str:
         (sight.stopped, "the kill switch is thrown"),
         (change.state == "started", "the job was requeued"),
         (sight.now_s >= change.deadline_s, "the job has not started in time"),
+        (set_back(change, sight.now_s), "the clock was set back: nobody knows how long the job has waited"),
         (not _allowed(change, rules), "no longer on the allow-list"),
         (bool(sight.advice.silence), f"no advice: {sight.advice.silence}"),
         (not sight.advised(change), "the advice has changed"))
     return next((why or "taken back" for applies, why in reasons if applies), "")
+
+
+def set_back(change: FollowChange, now_s: float) -> bool:
+    """Tell whether the clock was set back since a change was noted, so that its time would be up too late."""
+    return now_s < change.intended_s - CLOCKS_APART_S
 
 
 def _allowed(change: FollowChange, rules: FollowSettings) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from ...storage.follow import FollowChange, State
 from ...storage.follow_ledger import FollowLedger
 from ..settings.follow import FollowSettings
-from .decision import OVERTAKEN, ChangeVerdict, WantedChange, verdicts, wishes
+from .decision import OVERTAKEN, ChangeVerdict, WantedChange, set_back, verdicts, wishes
 from .sight import BelievedAdvice, QueuedJob, Sight
 from .slurm import Scheduler, SlurmError, SlurmRefused
 
@@ -77,12 +77,16 @@ class Follower:
 
     def take_back_overdue(self, grace_s: float) -> int:
         """Take back what its process should have taken back itself some time ago; return how much may be left."""
-        late = [change for change in self._ledger.open_changes() if self._clock() > change.deadline_s + grace_s]
+        late = [change for change in self._ledger.open_changes() if self._overdue(change, grace_s)]
         jobs = self._scheduler.jobs(change.job_id for change in late)
         sight = Sight(self._clock(), jobs, BelievedAdvice(silence="its process hangs"), tuple(late), (), "")
         self._judge(verdicts(sight, self._rules))
-        return sum(change.state != "started" and self._clock() > change.deadline_s + grace_s
+        return sum(change.state != "started" and self._overdue(change, grace_s)
                    for change in self._ledger.open_changes())
+
+    def _overdue(self, change: FollowChange, grace_s: float) -> bool:
+        now_s = self._clock()
+        return now_s > change.deadline_s + grace_s or set_back(change, now_s)
 
     def _sight(self, now_s: float, advice: BelievedAdvice, stopped: bool) -> Sight:
         # A scheduler on which nothing is changed takes nothing back that was changed in earnest.

@@ -186,3 +186,12 @@ def test_nice_is_reckoned_from_what_the_job_has():
     made, _ = wishes(one(jobs={"1": job}), RULES)
     assert [(wish.attribute, wish.before, wish.after) for wish in made] == [
         ("required_nodes", "", "a"), ("nice", "30", "-70")]
+
+
+@pytest.mark.parametrize(("back_s", "fate"), [(1.0, "keep"), (3600.0, "take_back")])
+def test_a_clock_that_is_set_back_by_an_hour_keeps_no_job_pinned_for_it(back_s, fate):
+    change, now_s = pinned("7", NOW - 5), NOW - 4 - back_s
+    job = QueuedJob("7", "PENDING", "gpu", "ada", ("a",), 0, NOW - 500)
+    advice = BelievedAdvice((replace(ARRAY, task=False, issued_s=now_s, snapshot_s=now_s),))
+    (one,) = verdicts(Sight(now_s, {"7": job}, advice, (change,), (change,), "own"), ONE_ACTION)
+    assert one.fate == fate
