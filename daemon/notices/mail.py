@@ -98,6 +98,7 @@ def _connected(settings: MailSettings) -> smtplib.SMTP:
 
 def _sent(server: smtplib.SMTP, mail: Mail, settings: MailSettings, time_s: float) -> Outcome:
     """Send one mail; a full mailbox is one reader's matter, and the others' mails go on."""
+    words: bytes | str
     try:
         server.send_message(message(mail, settings, time_s), from_addr=None, to_addrs=mail.to)
     except smtplib.SMTPRecipientsRefused as error:

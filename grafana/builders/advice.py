@@ -93,7 +93,7 @@ def _figures() -> Row:
                    "Of the runs in the time range on which there was advice, the share that started as "
                    "advised: on these nodes, with so many GPUs on each, within ten minutes of the advised moment. "
                    "Coincidence counts too.",
-                   f"{FOLLOWED} / ({ISSUED} > 0)", "percentunit", empty="none started")),
+                   f"{FOLLOWED} / ({ISSUED} > 0)", "percentunit", empty="none, or no data")),
         (4, number("Nodes to power down", "Power of the chosen nodes that the advice would power down: empty, not "
                    "needed soon, and not of the reserve.", f"sum({DOWN_POWER}) or {NO_POWER}", "watt")),
         (4, number("Cost of nodes to power down, a day",
@@ -225,7 +225,7 @@ def _adherence() -> Row:
                    "interval that holds in nine of ten futures, the share that started within the first such interval. "
                    "Below 90 %: who comes later and goes first, or people, move starts.",
                    f"({FORETOLD.format(only=WITHIN)} or 0 * {FORETOLD.format(only='')}) / "
-                   f"({FORETOLD.format(only='')} > 0)", "percentunit", empty="none foretold has started")))
+                   f"({FORETOLD.format(only='')} > 0)", "percentunit", empty="none yet, or no data")))
 
 
 def _record() -> Row:
@@ -252,7 +252,7 @@ def _closeness() -> Row:
     return (
         (6, number("Locality penalty above the advised", "By how much the running jobs of several GPUs are further "
                    "apart than where they were advised to start. Below zero they are closer together than advised.",
-                   f"{actual} / {advised} - 1", "percentunit", empty="no such job runs")),
+                   f"{actual} / {advised} - 1", "percentunit", empty="none, or no data")),
         (6, listing("Speed beside scattered GPUs", "How fast jobs would run where they are advised to start, beside "
                     "the GPUs that are left over here and there: 2 is twice as fast. By Pollux's tables (OSDI'21, up "
                     "to four nodes of four GPUs), for jobs whose name tells one of its applications "

@@ -9,7 +9,8 @@ OWN = 'cluster=~"$cluster"'
 """Its page is scraped by a job of its own, whose name is the site's."""
 RESULTS, ERRORS = (f"increase(idlewatt_follow_{what}_total{{{OWN}}}[$__rate_interval])"
                    for what in ("results", "errors"))
-NOBODY = "nobody follows"
+NOBODY = "nobody, or down"
+NO_FOLLOWER = "nobody follows advice, or who does is down"
 
 
 def build() -> str:
@@ -46,7 +47,7 @@ def _worth() -> Row:
     return (
         (6, number("Time to start", "Mean time from a change to the start of its job, of those that started in the "
                    "time range.", f"sum(increase(idlewatt_follow_start_wait_seconds_total{{{OWN}}}[$__range])) / "
-                   f"({started} > 0)", "s", empty="none started")),
+                   f"({started} > 0)", "s", empty="none, or no data")),
         (6, number("Started where advised", "Jobs that started under a change in the time range.", started, "locale",
                    empty=NOBODY)),
         (6, number("Changes taken back", "Changes that were taken back in the time range.", _ended("taken_back"),
@@ -59,24 +60,24 @@ def _actions() -> Row:
     return (
         (24, lines("Actions over time", "What became of changes, by attribute and state: required_nodes are pins.",
                    ((f"sum by (attribute, state) ({RESULTS}) > 0", "{{attribute}} {{state}}"),), "short",
-                   empty="nothing was changed")),)
+                   empty=f"nothing was changed; or {NO_FOLLOWER}")),)
 
 
 def _left() -> Row:
     return (
         (12, lines("Jobs left alone over time", "Jobs that are advised to start and were left alone, by reason.",
                    ((f"sum by (reason) (idlewatt_follow_passed_over_jobs{{{OWN}}}) > 0", "{{reason}}"),), "short",
-                   stacked=True, empty="no job is left alone")),
+                   stacked=True, empty=f"no job is left alone; or {NO_FOLLOWER}")),
         (12, lines("Failures over time", "slurm: it did not answer; ledger: it could not be written; taking_back: "
                    "Slurm refused to take a change back.",
-                   ((f"sum by (part) ({ERRORS})", "{{part}}"),), "short", empty="nobody follows advice")))
+                   ((f"sum by (part) ({ERRORS})", "{{part}}"),), "short", empty=NO_FOLLOWER)))
 
 
 def _standing() -> Row:
     return (
         (12, lines("Changes in force over time", "Changes that stand while their jobs wait, by attribute.",
                    ((f"sum by (attribute) (idlewatt_follow_changes{{{OWN}}})", "{{attribute}}"),), "short",
-                   stacked=True, empty="nobody follows advice")),
+                   stacked=True, empty=NO_FOLLOWER)),
         (12, lines("Age of the oldest change over time", "It never exceeds start_within by more than a look.",
                    ((f"max(idlewatt_follow_oldest_change_seconds{{{OWN}}})", "oldest"),), "s",
-                   empty="nobody follows advice")))
+                   empty=NO_FOLLOWER)))

@@ -45,7 +45,7 @@ def _figures() -> Row:
                    "Whether this Prometheus evaluates idlewatt's recording rules. Without them the dashboards "
                    "work, but no alert can fire: idlewatt grafana install.",
                    'count(partition:idlewatt_wasted_power:ratio{cluster=~"$cluster"}) > bool 0', "short",
-                   text={"1": ("loaded", "green")}, empty="not loaded")))
+                   text={"1": ("loaded", "green")}, empty="no rule or data")))
 
 
 def _degraded() -> Row:
@@ -56,7 +56,7 @@ def _degraded() -> Row:
                       empty=NOTHING)),
         (8, listing("Degraded for", "What is wrong now, for how long it has been.",
                     (f"time() - min by (cause) (idlewatt_degraded_since_timestamp_seconds{{{DAEMON}}})",),
-                    {"cause": "Cause", "Value": "For"}, unit="s", empty="nothing is wrong")))
+                    {"cause": "Cause", "Value": "For"}, unit="s", empty=f"nothing is wrong; or {NOTHING}")))
 
 
 def _states() -> Row:
@@ -113,4 +113,4 @@ def _knowledge() -> Row:
                      (f"max by (policy, version) (idlewatt_model_info{{{DAEMON}}}) * on (policy) group_left () "
                       f"(time() - max by (policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}}))",),
                      {"policy": "Agent", "version": "Version", "Value": "Age"}, unit="s",
-                     empty="none: a heuristic is active")))
+                     empty=f"none: a heuristic is active; or {NOTHING}")))

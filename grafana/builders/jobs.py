@@ -28,7 +28,7 @@ def _mean(metric: str, window: str, by: str = "") -> str:
 
 def _figures() -> Row:
     def of_day(width: int, title: str, description: str, metric: str, unit: str) -> tuple[int, object]:
-        return width, number(title, description, _mean(metric, "1d"), unit, empty="no job ended")
+        return width, number(title, description, _mean(metric, "1d"), unit, empty="none or no data")
 
     queued, running = (f'idlewatt_jobs{{{PARTITION}, state="{state}"}}' for state in ("queued", "running"))
     return (
@@ -37,7 +37,7 @@ def _figures() -> Row:
         (3, number("Jobs running", "Jobs that hold resources now; each task of an array counts.",
                    f"sum({running}) or 0 * sum({queued})", "locale")),
         (3, number("Jobs finished in a day", "Those that ran and ended within the last 24 hours.",
-                   f"sum({_of('finished_jobs', '1d')})", "locale", empty="none ended")),
+                   f"sum({_of('finished_jobs', '1d')})", "locale", empty="none or no data")),
         of_day(3, "Mean wait of a day", "From when jobs of the last 24 hours could start until they did.",
                "job_wait_mean_seconds", "s"),
         of_day(3, "Mean run time of a day", "How long the jobs ran that ended in the last 24 hours.",
@@ -47,7 +47,7 @@ def _figures() -> Row:
         of_day(3, "Mean slowdown of a day", "Completion over run time, both of at least 10 s; 1 is no wait.",
                "job_slowdown_mean_ratio", "short"),
         (3, number("Makespan of a day", "From the first submission of the last 24 hours to the last end.",
-                   f"max({_of('job_makespan_seconds', '1d')})", "s", empty="no job ended")))
+                   f"max({_of('job_makespan_seconds', '1d')})", "s", empty="none or no data")))
 
 
 def _now() -> Row:

@@ -84,7 +84,7 @@ def _best() -> Panel:
                   "held-out history: below 100 % is better. Green: better for sure, as its whole 95 % interval is "
                   "below. Orange: each agent is worse for sure.",
                   f"{better} or (min({estimate}) unless {like})", "percentunit",
-                  steps=((None, "green"), (1.0, "orange")), empty="none judged", legend="of the scheduler's",
+                  steps=((None, "green"), (1.0, "orange")), empty="none, or no data", legend="of the scheduler's",
                   beside=((f"{like} unless {better}", NOT_SURE),), plain=NOT_SURE)
 
 

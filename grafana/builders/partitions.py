@@ -85,7 +85,7 @@ def _figures() -> Row:
         (4, number("Worst fragmentation", "The largest share, over the chosen partitions, of free GPUs that the usual "
                    "demand of the last seven days cannot use (FGD, ATC'23).",
                    f"max(idlewatt_fragmentation_ratio{{{PARTITION}}})", "percentunit",
-                   empty="nothing free")),
+                   empty="none free or no data")),
         (4, number("Waiting jobs", "Jobs in the queues of the chosen partitions; each task of an array counts.",
                    f"sum({PENDING}) or 0 * sum({GPUS})", "locale")),
         (4, number("Empty nodes", "Chosen nodes without a job on any GPU, powered and in service.",

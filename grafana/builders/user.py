@@ -24,7 +24,7 @@ def _kwh(metric: str, by: str = "") -> str:
 def _figures() -> Row:
     return (
         (6, number("Power of the user's GPUs", "What GPUs of the chosen users' jobs draw now; hosts are not in it.",
-                   f"sum({POWER})", "watt", empty="no job runs")),
+                   f"sum({POWER})", "watt", empty="no job, or no data")),
         (6, number("Wasted by the user now", "Part of it that does no work: idle, hung, or used too little. At "
                    "least so much while not all of their GPUs are measured.",
                    f"sum({WASTED})", "watt", steps=((None, "green"), (100.0, "orange")), empty=UNKNOWN)),

@@ -385,6 +385,12 @@ def test_every_panel_says_what_is_missing_when_there_is_nothing_to_show(dashboar
             assert len(said.split()) >= 3, panel["title"]
 
 
+def test_an_empty_panel_does_not_say_that_there_is_nothing_where_nobody_knows(dashboard):
+    """Of a daemon that is down, or not scraped, there is nothing either."""
+    told = [panel["fieldConfig"]["defaults"]["noValue"] for panel in panels(dashboard)]
+    assert [said for said in told if re.match("no job|none|nobody|nothing", said) and " or " not in said] == []
+
+
 NAMES = ['a"b\\c', "x.y", "(none)", "a|b", "gpu/h100", "[a]{2}$", "it's"]
 
 
