@@ -27,11 +27,16 @@ def show(rows: Sequence[Row], columns: Mapping[str, str], style: str, *, title: 
          empty: str = "nothing") -> None:
     """Print rows in the given style; ``columns`` maps a row's keys to the table's headings."""
     if style == "json":
-        click.echo(json.dumps(finite(list(rows)), indent=2, allow_nan=False))
+        click.echo(as_json(rows))
     elif style == "csv":
         click.echo(_csv(rows, columns), nl=False)
     else:
         _table(rows, columns, title, empty)
+
+
+def as_json(value: object) -> str:
+    """Return JSON that any reader accepts: numbers that are none become null, half surrogates question marks."""
+    return json.dumps(finite(value), indent=2, allow_nan=False)
 
 
 def _csv(rows: Iterable[Row], columns: Mapping[str, str]) -> str:

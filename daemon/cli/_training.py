@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import sys
@@ -17,7 +16,6 @@ from typing import Any
 
 import click
 
-from ...storage.values import finite
 from ..agents.histories import Material, recorded
 from ..agents.kinds import Progress
 from ..learning.evidence import Comparison
@@ -31,7 +29,7 @@ from ..simulator_error import Fidelity, check
 from ._check import watts_error
 from ._costs import StatedPrice
 from ._history import JobSource, described
-from ._output import plain, show
+from ._output import as_json, plain, show
 from ._progress import progress
 
 _COLUMNS = {"policy": "policy", "utilization": "U", "makespan_days": "makespan d", "jct_mean_s": "JCT s",
@@ -170,7 +168,7 @@ def show_verdict(verdict: Verdict, style: str, price: StatedPrice | None = None)
             for row in verdict.rows]
     if style == "json":
         told = {"model": verdict.model, "decision": verdict.decision.value, **verdict.figures()}
-        click.echo(json.dumps(finite(told), indent=2))
+        click.echo(as_json(told))
         return
     if price.words:
         click.echo(price.words, err=True)

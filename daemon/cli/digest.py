@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from ._client import Since, ask, asks_in
+from ._output import as_json
 
 
 @click.command("digest", short_help="Report on a week, as the e-mail digest does.")
@@ -25,6 +24,6 @@ def command(url: str, ca_file: str | None, style: str, since: str, account: str 
 
     (row,) = ask(url, "digest", ca_file, since=since, account=account)
     if style == "json":
-        click.echo(json.dumps(row, indent=2))
+        click.echo(as_json(row))
     else:
         click.echo(digest_pages.html(row) if style == "html" else digest_pages.text(row), nl=False)

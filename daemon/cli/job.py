@@ -12,7 +12,7 @@ from ..amounts import amount, carbon
 from ..durations import ago
 from ..headline import watts
 from ._client import ask, asks_in
-from ._output import Row, plain
+from ._output import Row, as_json, plain
 from ._units import WIDTH, day, energy, gpus, hours, ran, share
 
 _BAR = 30
@@ -39,9 +39,7 @@ def command(url: str, ca_file: str | None, style: str, job_id: str, wide: bool) 
         raise click.UsageError("which job? give its id")
     rows = ask(url, f"jobs/{quote(job_id)}", ca_file)
     if style == "json":
-        import json
-
-        click.echo(json.dumps(rows, indent=2))
+        click.echo(as_json(rows))
         return
     for number, row in enumerate(rows):
         if number:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from ._client import Since, ask, asks_in
 from ._history import DEFAULT_CONFIG
-from ._output import Row, plain, show
+from ._output import Row, as_json, plain, show
 from ._units import day
 
 _COLUMNS = {"when": "when", "rule": "rule", "stage": "stage", "user": "user", "job_id": "job", "state": "state",
@@ -41,7 +40,7 @@ def command(url: str, ca_file: str | None, style: str, since: str, user: str | N
         return
     rows = ask(url, "notices", ca_file, since=since, user=user, state=state, limit=10_000)
     if style == "json":
-        click.echo(json.dumps(rows, indent=2))
+        click.echo(as_json(rows))
     elif style == "csv":
         show(rows, {name: name for name in _PLAIN}, style)
     else:

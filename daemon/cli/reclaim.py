@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from ._client import ask, asks_daemon
-from ._output import show
+from ._output import as_json, show
 
 _PLAIN = ("job_id", "submit_s", "start_s", "user", "account", "partition", "name", "owner_kind", "since_s", "gpus_idle",
           "gpus_held", "whole", "idle_watts", "cpus", "memory_bytes", "nodes", "starts")
@@ -33,7 +31,7 @@ def command(url: str, ca_file: str | None, style: str, partition: str | None, us
     subject = subjects()["reclaim"]
     rows = [row for row in ask(url, "reclaim", ca_file, partition=partition, user=user) if row["whole"] or not whole]
     if style == "json":
-        click.echo(json.dumps(rows, indent=2))
+        click.echo(as_json(rows))
     elif style == "csv":
         show([{**row, "nodes": " ".join(row["nodes"]), "starts": subject.cells(row)["starts"]} for row in rows],
              {name: name for name in _PLAIN}, style)

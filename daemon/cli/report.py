@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from ..amounts import amount, carbon, total
 from ._against import COLUMNS as COMPARED
 from ._against import compared
 from ._client import ask, asks_in
-from ._output import Row, show
+from ._output import Row, as_json, show
 from ._units import WIDTH, energy, hours, share, wasted_share
 from .jobs import costs
 
@@ -50,7 +49,7 @@ def command(url: str, ca_file: str | None, style: str, month: str, by: str, agai
         return
     rows = ask(url, "waste", ca_file, by=by, since=since, until=until, limit=10_000)
     if style == "json":
-        click.echo(json.dumps(rows, indent=2))
+        click.echo(as_json(rows))
     elif style == "csv":
         show([{**row, **costs(row), **_more(row), "month": month, "name": _name(row, by)} for row in rows],
              {name: name for name in _PLAIN}, style)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import GenericAlias
@@ -15,6 +14,7 @@ from werkzeug.datastructures import MultiDict
 from ...storage.promotions import Decision
 from ...storage.recommendations import ACTIONS, Recommendation
 from ...storage.records import Job, JobState, NodeState
+from ...storage.values import finite
 from ..advice.recommender import RecommenderKind
 from ..advice.recommenders import subjects, topics
 from ..waste.assessment import EnclosureVerdict
@@ -184,15 +184,7 @@ def dumps(value: object) -> str:
     try:
         return json.dumps(value, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(value), allow_nan=False)
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return json.dumps(finite(value), allow_nan=False)
 
 
 def _limit(arguments: MultiDict[str, str]) -> int:

@@ -96,6 +96,16 @@ def test_an_answer_of_another_form_is_no_traceback(alone, answering, command, an
     assert done.exit_code != 3 or "not as idlewatt" in done.stderr
 
 
+@pytest.mark.parametrize("command", [("report", "--month", "2026-10"), ("notices",), ("digest",), ("reclaim",),
+                                     ("job", "1")])
+def test_json_is_what_any_reader_takes_whatever_the_daemon_answered(alone, answering, command):
+    row = {"name": "a\udc80b", "watts": float("nan"), "more": [{"ratio": float("inf")}], "whole": True}
+    done = alone.run(*command, "--format", "json", "--url", answering({"status": "success", "data": [row]}))
+    found = json.loads(done.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert (found if command == ("digest",) else found[0]) == {
+        "name": "a?b", "watts": None, "more": [{"ratio": None}], "whole": True}
+
+
 def test_https_works_with_an_own_authority_and_is_refused_without(serve, tls):
     (tls / "web.yml").write_text("tls_server_config: {cert_file: server.pem, key_file: server.key}\n")
     shell = serve(tls / "web.yml")
