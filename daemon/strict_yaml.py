@@ -64,6 +64,8 @@ def document_of(text: str, where: str) -> object:
         document: object = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a day or a number that cannot be
         raise ConfigError(f"{where}: not YAML: {error}") from error
+    except (AttributeError, KeyError, TypeError) as error:  # so PyYAML fails at a value that its tag does not fit
+        raise ConfigError(f"{where}: not YAML: a value is not of the kind that the tag before it names") from error
     return document
 
 

@@ -157,6 +157,8 @@ def parse_yaml(text: str) -> Fabric:
         listed = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise TopologyError(f"not YAML: {str(error)[:200]}") from error
+    except (AttributeError, KeyError, TypeError) as error:  # so PyYAML fails at a value that its tag does not fit
+        raise TopologyError("not YAML: a value is not of the kind that the tag before it names") from error
     if not isinstance(listed, list) or not all(isinstance(one, dict) and "topology" in one for one in listed):
         raise TopologyError("not a topology.yaml: a list of topologies is expected")
     trees = [one for one in listed if isinstance(one.get("tree"), dict)]

@@ -14,8 +14,10 @@ from ...storage.history import History
 from ...storage.promotions import Abstention, Decision, Promotion, ShadowResult, active_model, states
 from ...storage.records import ModelCard
 from ..agents.checkpoint import CARD, WEIGHTS
+from ..agents.kinds import FAILURES
 from ..learning.candidates import Candidate, candidates
-from ..learning.models import ModelError, ModelStore, speeds_of
+from ..learning.models import SPEEDS, ModelError, ModelStore, speeds_of
+from ..learning.promotion import raised
 from ..learning.regret import DAY_S, Regret, demotion, regrets
 from ..runtime_history import RECENT, RuntimeHistory
 from ..settings.sections import Sections
@@ -220,9 +222,10 @@ class ModelLoader:
             apart = bool((speeds.table.spread != 1).any())
             return ServedModel(model, leads, agent, topology=speeds.topology if apart else {},
                                speeds=speeds)
-        except ModelError as error:
-            log.error("an agent cannot be used", extra={"model": model, "error": str(error)})
-            return ServedModel(model, leads, None, str(error))
+        except FAILURES as error:  # a model that cannot be had costs itself alone, whatever is the matter with it
+            said = str(error) if isinstance(error, ModelError) else f"{model} must not be used: {raised(error)}"
+            log.error("an agent cannot be used", extra={"model": model, "error": said})
+            return ServedModel(model, leads, None, said)
 
 
 def wanted(in_force: Mapping[str, Promotion]) -> dict[str, bool]:
@@ -235,10 +238,15 @@ def wanted(in_force: Mapping[str, Promotion]) -> dict[str, bool]:
 
 
 def _files(folder: Path, model: str) -> object:
-    """Return what changes when the files of an agent do; None when they are not there."""
+    """Return what changes when the files of an agent do."""
     kind, _, version = model.partition("@")
+    return [_file(folder / kind / version / name) for name in (WEIGHTS, CARD, SPEEDS)]
+
+
+def _file(path: Path) -> object:
+    """Return what changes when a file does; None when it is not there."""
     try:
-        return [(found.st_mtime_ns, found.st_size, found.st_ino)
-                for found in ((folder / kind / version / name).stat() for name in (WEIGHTS, CARD))]
+        found = path.stat()
     except OSError:
         return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -66,10 +66,16 @@ def verify(folder: Path) -> ModelCard:
 
     No agent is needed.
     """
+    return verified(folder)[1]
+
+
+def verified(folder: Path) -> tuple[dict[str, NDArray[Any]], ModelCard]:
+    """Return all arrays of a model and its card; ``CheckpointError`` as of :func:`verify`."""
     card = read_card(folder / CARD)
     path = folder / WEIGHTS
-    _credible(path, _parsed(path, _whole(path, card)))
-    return card
+    arrays = _parsed(path, _whole(path, card))
+    _credible(path, arrays)
+    return arrays, card
 
 
 def load(folder: Path, schema: Mapping[str, object], *,

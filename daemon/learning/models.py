@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ...storage.records import ModelCard
 from ..agents.checkpoint import CARD, CheckpointError, verify, write_card
-from ..agents.kinds import ALIASES, TrainedPolicy, kinds, names
+from ..agents.kinds import ALIASES, FAILURES, TrainedPolicy, kinds, names
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.speed import SpeedError
 from ..replay.speed_file import read
@@ -85,6 +85,9 @@ class ModelStore:
             return kind.load(model.folder)
         except CheckpointError as error:
             raise ModelError(f"{model.name} must not be used: {error}") from error
+        except FAILURES as error:  # nothing that a file holds may cost more than the model itself
+            raise ModelError(f"{model.name} must not be used: {model.folder}: it cannot be loaded "
+                             f"({type(error).__name__}: {error}); train it anew") from error
 
     def keep(self, draft: Path, card: ModelCard) -> StoredModel:
         """Take in a copy of a freshly trained model, whole or not at all, and give it its version."""
@@ -132,16 +135,19 @@ class ModelStore:
 
 
 def speeds_of(folder: Path) -> SiteSpeeds:
-    """Return the speeds that a model was trained with, flat where it has none; SpeedError for damaged ones."""
+    """Return the speeds that a model was trained with, flat where it has none; ModelError for damaged ones."""
     path = folder / SPEEDS
-    return read(path) if path.exists() else FLAT_SPEEDS
+    try:
+        return read(path) if path.exists() else FLAT_SPEEDS
+    except (SpeedError, OSError) as error:
+        raise ModelError(str(error)) from error
 
 
 def _without_speeds(folder: Path, card: ModelCard) -> str:
     """Return why a model's speeds are not those that its card tells; '' when they are."""
     try:
         found = speeds_of(folder).told
-    except SpeedError as error:
+    except ModelError as error:
         return str(error)
     if found == card.speeds:
         return ""

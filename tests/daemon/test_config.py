@@ -88,6 +88,8 @@ def test_a_key_that_stands_twice_is_an_error():
     ("[1, 2]", "a mapping is expected at the top, not list"),
     ("cluster: [", "not YAML"),
     ("!!python/object/apply:os.system [id]", "not YAML"),
+    ("cluster: !!timestamp x", "not YAML: a value is not of the kind that the tag before it names"),
+    ("cluster: !!bool x", "not YAML: a value is not of the kind that the tag before it names"),
     ("advice: {policy: sjf-orakel}", "'sjf-orakel' is no rule"),
     ("advice: {policy: sjf-oracle}", "looks at true run times"),
     ("sources: [{kind: dcgm}, {kind: dcgm}]", "two sources are called 'dcgm'"),

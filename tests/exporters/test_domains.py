@@ -63,6 +63,7 @@ def test_a_file_is_read_by_what_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["a: 1", "- {topology: x, tree: {switches: 7}}", "- {tree: {}}", "[" * 50,
+                                  "- !!bool x", "- !!timestamp x",
                                   "- {topology: x, block: {blocks: [{nodes: 'n1'}]}}",
                                   "- {topology: x, block: {blocks: [{block: b, nodes: 'n[1-'}]}}",
                                   "- {topology: x, block: {blocks: [{block: a, nodes: n1}, {block: b, nodes: n1}]}}"])

@@ -14,14 +14,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
 from ....storage.flavor import Flavor
 from ....storage.records import ModelCard
 from ...policies import named
 from ...replay.state import Action, Actions, ClusterState, Start
 from .. import checkpoint
-from ..checkpoint import WEIGHTS, CheckpointError
+from ..checkpoint import WEIGHTS, Arrays, CheckpointError
 from ..doubts import LARGER, SMALLER
 from ..free_resources import somebody_fits
 from ..kinds import Objective
@@ -170,8 +169,8 @@ def schema(agents: Mapping[str, GistAgent]) -> dict[str, object]:
 
 def load(folder: Path) -> GistPolicy:
     """Return saved agents; ``CheckpointError`` when they are not whole or not of this code."""
-    checkpoint.verify(folder)
-    told = _partitions(folder / WEIGHTS)
+    told_of, _ = checkpoint.verified(folder)
+    told, mode = _partitions(folder / WEIGHTS, told_of), _mode(folder / WEIGHTS, told_of)
     agents = {name: GistAgent(partition, SERVING) for name, (partition, _) in told.items()}
     like: dict[str, NDArray[np.generic]] = {"longest_wait_s": np.zeros(1)}
     for name, agent in agents.items():
@@ -179,7 +178,6 @@ def load(folder: Path) -> GistPolicy:
         like |= {f"{name}/flavors": np.zeros((len(agent.partition.flavors) + 1, 4)),
                  f"{name}/servers": np.zeros(1, np.int64)}
         like |= {f"{name}/{what}": array for what, array in told[name][1].items()}
-    mode = _mode(folder / WEIGHTS)
     like |= {} if mode is None else {"manner": np.zeros(1, np.int64)}
     arrays: Mapping[str, NDArray[np.generic]]
     arrays, card = checkpoint.load(folder, schema(agents), like=like)
@@ -188,27 +186,24 @@ def load(folder: Path) -> GistPolicy:
     return GistPolicy(agents, card, float(arrays["longest_wait_s"][0]), mode or "listened")
 
 
-def _mode(path: Path) -> ServingMode | None:
+def _mode(path: Path, arrays: Arrays) -> ServingMode | None:
     """Return whether agents are listened to; None where a file does not say so."""
-    with safe_open(path, framework="numpy") as file:
-        told = file.get_tensor("manner") if "manner" in set(file.keys()) else None
+    told = arrays.get("manner")
     if told is None:
         return None
-    if told.shape != (1,) or not 0 <= int(told[0]) < len(SERVING_MODES):
+    if told.shape != (1,) or told.dtype != np.int64 or not 0 <= int(told[0]) < len(SERVING_MODES):
         raise CheckpointError(f"{path}: does not say whether its agents are listened to; train it anew")
     return SERVING_MODES[int(told[0])]
 
 
-def _partitions(path: Path) -> dict[str, tuple[GpuPartition, dict[str, Any]]]:
+def _partitions(path: Path, arrays: Arrays) -> dict[str, tuple[GpuPartition, dict[str, Any]]]:
     """Return the partitions that a file has agents for, and what else it tells of them."""
     try:
-        with safe_open(path, framework="numpy") as file:
-            keys = set(file.keys())
-            told = {name: (file.get_tensor(key), int(file.get_tensor(f"{name}/servers")[0]), {
-                what: file.get_tensor(f"{name}/{what}") for what in LATER if f"{name}/{what}" in keys})
-                    for key in sorted(keys) if key.endswith("/flavors") for name in (key.rpartition("/")[0],)}
-    except (SafetensorError, OSError, ValueError, IndexError) as error:
-        raise CheckpointError(f"{path}: does not say which partitions it is for: {error}") from error
+        told = {name: (arrays[key], int(arrays[f"{name}/servers"][0]), {
+            what: arrays[f"{name}/{what}"] for what in LATER if f"{name}/{what}" in arrays})
+                for key in sorted(arrays) if key.endswith("/flavors") for name in (key.rpartition("/")[0],)}
+    except (KeyError, ValueError, OverflowError, TypeError, IndexError) as error:
+        raise CheckpointError(f"{path}: does not say which partitions it is for; train it anew") from error
     if not told or not all(_sensible(*one) for one in told.values()):
         raise CheckpointError(f"{path}: its partitions make no sense; train it anew")
     return {name: (_partition(name, *one), one[2]) for name, one in told.items()}
@@ -216,6 +211,8 @@ def _partitions(path: Path) -> dict[str, tuple[GpuPartition, dict[str, Any]]]:
 
 def _sensible(flavors: Any, servers: int, more: Mapping[str, Any]) -> bool:
     names, sizes, among = (more.get(what) for what in LATER)
+    if flavors.ndim != 2 or flavors.shape[1] != 4 or flavors.dtype.kind not in "fiu":
+        return False
     if names is not None and (names.ndim != 1 or names.dtype != np.uint8 or len(_names(names)) != len(flavors)):
         return False
     if sizes is not None and (sizes.shape not in ((0, 3), (servers, 3)) or sizes.dtype != np.int64
@@ -223,7 +220,7 @@ def _sensible(flavors: Any, servers: int, more: Mapping[str, Any]) -> bool:
         return False
     if among is not None and (among.shape != (1,) or among.dtype != np.int64 or among[0] < 0):
         return False
-    return bool(flavors.ndim == 2 and flavors.shape[1] == 4 and 2 <= len(flavors) <= MOST_FLAVOURS + 1
+    return bool(2 <= len(flavors) <= MOST_FLAVOURS + 1
                 and np.isfinite(flavors).all() and (flavors >= 0).all() and flavors[-1, 0] >= servers
                 and 2 <= servers <= MOST_SERVERS)
 

@@ -15,7 +15,7 @@ from idlewatt.daemon.agents.scorer.agent import MEMBERS, save
 from idlewatt.daemon.agents.scorer.network import SIZE
 from idlewatt.daemon.counterfactual import WindowRequest, replayed
 from idlewatt.daemon.learning.candidates import LISTED
-from idlewatt.daemon.learning.models import ModelStore
+from idlewatt.daemon.learning.models import SPEEDS, ModelStore
 from idlewatt.daemon.learning.regret import DAY_S
 from idlewatt.daemon.learning.trials import COMBINATIONS
 from idlewatt.daemon.settings.advice import AdviceSettings
@@ -97,6 +97,24 @@ def test_damaged_files_keep_an_agent_from_its_seat_until_they_are_whole_again(ag
     assert re.search(words, damaged.fault)
     store_scorer(tmp_path)
     assert served_model(agency).agent.card == before.agent.card
+
+
+def test_speeds_that_are_spoilt_while_an_agent_is_loaded_cost_it_alone_until_they_are_whole(
+        agency, tmp_path, monkeypatch):
+    speeds, load = tmp_path / "scorer" / "1" / SPEEDS, ModelStore.load
+
+    def loaded(store, name):
+        found = load(store, name)
+        speeds.write_text("groups: !!bool x")
+        return found
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(ModelStore, "load", loaded)
+        spoilt = served_model(agency)
+    for found in spoilt, served_model(agency):
+        assert (found.agent, "speeds.yaml: not YAML" in found.fault) == (None, True)
+    speeds.unlink()
+    assert served_model(agency).fault == ""
 
 
 def test_an_agent_that_is_not_in_the_store_is_a_fault_and_no_crash(agency):

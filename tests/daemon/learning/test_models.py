@@ -103,6 +103,26 @@ def test_a_model_that_its_kind_refuses_is_an_error_with_its_name(store, tmp_path
         store.load(model.name)
 
 
+def test_whatever_loading_a_model_raises_costs_that_model_alone_and_is_said(store, tmp_path, monkeypatch):
+    def torn(folder):
+        raise KeyError("layer 3")
+
+    model = kept(store, tmp_path)
+    monkeypatch.setitem(kinds._KINDS, "plain", replace(kinds._KINDS["plain"], load=torn))
+    with pytest.raises(ModelError, match=r"must not be used: .*it cannot be loaded \(KeyError: 'layer 3'\); train it"):
+        store.load(model.name)
+
+
+@pytest.mark.parametrize("speeds", ["groups: 3", "groups: !!timestamp x", "groups: [!!bool x]", "\0"])
+def test_damaged_speeds_are_an_error_of_the_model(store, tmp_path, speeds):
+    model = kept(store, tmp_path)
+    (model.folder / SPEEDS).write_text(speeds)
+    with pytest.raises(ModelError, match="speeds.yaml: "):
+        speeds_of(model.folder)
+    with pytest.raises(ModelError, match="must not be used: .*speeds.yaml: "):
+        store.load(model.name)
+
+
 def test_old_models_make_room_but_for_those_that_are_spared(store, tmp_path):
     made = [kept(store, tmp_path, CARD_1.trained_s + 60 * number).name for number in range(5)]
     assert store.prune(2, {made[0]}) == (made[2], made[1])

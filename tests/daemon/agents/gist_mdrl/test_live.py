@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.agents import kinds
-from idlewatt.daemon.agents.checkpoint import WEIGHTS, CheckpointError
+from idlewatt.daemon.agents.checkpoint import WEIGHTS, CheckpointError, save, verified
 from idlewatt.daemon.agents.gist_mdrl import live
 from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent
 from idlewatt.daemon.agents.gist_mdrl.live import SERVING, GistPolicy
@@ -145,6 +145,24 @@ def test_damaged_agents_are_refused(agents, tmp_path):
         live.load(tmp_path)
     live.save(tmp_path, {}, CARD, HOUR_S)
     with pytest.raises(CheckpointError, match="make no sense"):
+        live.load(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "value", "why"), [
+    ("manner", np.array([np.nan]), "whether its agents are listened to"),
+    ("manner", np.array([1.0]), "whether its agents are listened to"),
+    ("manner", np.array([[1]]), "whether its agents are listened to"),
+    ("a/servers", np.array([np.nan]), "which partitions it is for"),
+    ("a/servers", np.array([np.inf]), "which partitions it is for"),
+    ("a/servers", np.array([[2, 2]]), "which partitions it is for"),
+    ("a/servers", None, "which partitions it is for"),
+    ("a/flavors", np.array(3.0), "make no sense")])
+def test_strange_words_about_partitions_and_modes_are_refused(agents, tmp_path, name, value, why):
+    live.save(tmp_path, agents, CARD, HOUR_S, "abstains")
+    arrays, card = verified(tmp_path)
+    changed = {key: array for key, array in {**arrays, name: value}.items() if array is not None}
+    save(tmp_path, card, changed, live.schema(agents))
+    with pytest.raises(CheckpointError, match=why):
         live.load(tmp_path)
 
 
