@@ -27,7 +27,7 @@ from ..replay.runtime_prediction import Traits, foresight, template
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.time_limits import without_leaking
 from ..replay.workload import COLUMNS, Workload
-from ..settings.training import TRIAL_S
+from ..settings.training import TRIAL_S, WARM_UP_S
 from .kinds import TraceWindow, TrainingError
 
 Rows = NDArray[np.int64]
@@ -40,8 +40,6 @@ TEST, TEST_LEAST, TEST_LEAST_S, TEST_MOST_S = 0.25, 0.4, 5 * DAY_S, 14 * DAY_S
 """Share of the history that is kept for judging; up to which share it is five days all the same, for fewer prove
 nothing; and how much is enough."""
 SELECT, SELECT_MOST_S = 0.2, 7 * DAY_S
-WARM_UP_S = 2 * DAY_S
-"""A trace window begins so much earlier, so that there are queues when counting begins."""
 RUNNABLE = 0.5
 """Share of the jobs that must fit the cluster; with fewer it is the wrong cluster."""
 

@@ -66,6 +66,8 @@ def _untouched(file: Path) -> bool:
 
 def _training(settings: Settings) -> str:
     wanted = settings.training
+    if wanted.enabled and settings.forgets:
+        return f"The daemon trains nobody: {settings.forgets}."
     if wanted.enabled:
         return (f"The daemon trains {wanted.agent} at {wanted.at:%H:%M} for {wanted.budget:.0f} s; "
                 "leave idlewatt-train.timer disabled.")

@@ -68,9 +68,9 @@ def command(model: str, source: str | None, incumbent: str | None, seed: int | N
 
 def _judge(models: ModelStore, model: StoredModel, order: TrainingJob, where: JobSource, terms: PromotionCriteria,
            style: str) -> None:
-    from ..agents.histories import TEST_MOST_S, WARM_UP_S, held_out
+    from ..agents.histories import TEST_MOST_S, held_out
     from ..learning.training import TrainingJob, examined
-    from ..settings.training import TRIAL_S
+    from ..settings.training import TRIAL_S, WARM_UP_S
     from ._training import fidelity, judging, now_of, read, show_verdict, tell
 
     seen_s, trained = _seen_until(model, order), TrainingJob.read(model.folder)

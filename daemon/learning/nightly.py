@@ -26,7 +26,7 @@ from ...storage.history import History
 from ...storage.ledger import Ledger
 from ...storage.promotions import Decision, Promotion, active_model, states
 from ..agents.checkpoint import verify, write
-from ..agents.histories import DAY_S, WARM_UP_S, Material, Split, TooLittle, held_out, recorded, split
+from ..agents.histories import DAY_S, Material, Split, TooLittle, held_out, recorded, split
 from ..agents.kinds import FAILURES, TraceWindow, TrainingError
 from ..niceness import give_way
 from ..policies import named
@@ -38,6 +38,7 @@ from ..replay.cluster import ClusterError
 from ..replay.engine import Policy
 from ..replay.site_speeds import FLAT_SPEEDS, moved
 from ..settings.sections import Sections
+from ..settings.training import WARM_UP_S
 from ..simulator_error import Fidelity, check
 from .candidates import LISTED, listed
 from .models import ModelError, ModelStore, StoredModel, speeds_of
@@ -241,6 +242,8 @@ def carry_out(task: TrainingTask) -> Night:
 
 
 def _night(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory) -> Night:
+    if task.forgets:
+        return Night(task.now_s, "refused", task.forgets)
     try:
         return _trained(task, store, training_directory)
     except TooLittle as error:

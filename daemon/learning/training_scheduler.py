@@ -58,6 +58,8 @@ class TrainingTask:
     flavours: tuple[FlavourSettings, ...] = ()
     aims: bool = True
     """Whether the operator says what it is after; else its kind does."""
+    forgets: str = ""
+    """Why no trial can be judged here, whose beginning the history would have forgotten; '' where it remembers all."""
 
     @classmethod
     def of(cls, settings: Sections, now_s: float) -> Self:
@@ -67,7 +69,7 @@ class TrainingTask:
                    wanted.history, settings.incumbent, wanted.promote, wanted.keep,
                    Objective.of(wanted.objective), PromotionCriteria.of(settings),
                    dict(settings.advice.applications), settings.flavours,
-                   "objective" in wanted.model_fields_set)
+                   "objective" in wanted.model_fields_set, settings.forgets)
 
 
 @dataclass(frozen=True, slots=True)

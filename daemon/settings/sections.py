@@ -17,7 +17,7 @@ from .priority import LIVE, own_policy
 from .privacy import PrivacySettings
 from .recommenders import RecommendersSettings
 from .storage import StorageSettings
-from .training import TrainingSettings
+from .training import TRIAL_S, WARM_UP_S, TrainingSettings
 from .values import StrictSettings
 from .waste import WasteSettings
 
@@ -70,6 +70,16 @@ class Sections(StrictSettings):
         """Return after how long the site itself powers an empty node down; None where it does not."""
         after = self.counterfactual.power_down_after
         return None if after == "never" else after
+
+    @property
+    def forgets(self) -> str:
+        """Return why the history would forget the beginning of a trial; '' where it keeps all that a trial needs."""
+        kept_s, needed_s = self.storage.retention.jobs, TRIAL_S + WARM_UP_S
+        if kept_s >= needed_s:
+            return ""
+        return (f"storage.retention.jobs keeps jobs for {kept_s / 86400.0:.3g} days, and a trial needs those of "
+                f"{needed_s / 86400.0:.0f}: what it has shown would be forgotten while it lasts, so nobody is trained "
+                f"or tried by night; set it to {needed_s / 86400.0:.0f}d or more")
 
     def told(self, lines: Mapping[str, str], power_down_s: float | None = None) -> Self:
         """Return these settings with what the scheduler tells of itself, where nothing is configured.

@@ -11,6 +11,8 @@ from .values import AgentName, Duration, Limit, StrictSettings, TimeOfDay, Weigh
 
 TRIAL_S = 75 * 86400.0
 """So long after its training an agent is judged by what comes: then it is too old to be made active."""
+WARM_UP_S = 2 * 86400.0
+"""Replays begin so much earlier than what they count, so that there are queues by then."""
 
 
 class ObjectiveSettings(StrictSettings):

@@ -21,6 +21,14 @@ def test_a_right_file_is_said_to_be_right_and_what_it_asks_for(tmp_path):
                            "The daemon trains no agents; idlewatt-train.timer may.\n")
 
 
+def test_a_history_too_short_for_a_trial_is_said(tmp_path):
+    (tmp_path / "site.yml").write_text("storage: {retention: {jobs: 30d}}\ntraining: {enabled: true}\n")
+    done = check(tmp_path / "site.yml")
+    assert done.exit_code == 0
+    assert "The daemon trains nobody: storage.retention.jobs keeps jobs for 30 days, and a trial needs those of 77" in (
+        done.stdout)
+
+
 def test_who_trains_by_night_is_said(tmp_path):
     (tmp_path / "site.yml").write_text("training: {enabled: true, at: '04:30', budget: 5m}\n")
     assert ("The daemon trains scorer at 04:30 for 300 s; leave idlewatt-train.timer disabled."

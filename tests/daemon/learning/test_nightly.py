@@ -30,7 +30,7 @@ from idlewatt.daemon.learning.models import ModelStore, speeds_of
 from idlewatt.daemon.learning.nightly import COOLING_S, NightDecisions, too_soon
 from idlewatt.daemon.learning.promotion_criteria import TRIALS, PromotionCriteria
 from idlewatt.daemon.learning.training import SHADOWS, TrainingDirectory
-from idlewatt.daemon.learning.training_scheduler import NIGHT, TASK, TrainingScheduler, TrainingTask, last_night
+from idlewatt.daemon.learning.training_scheduler import NIGHT, TASK, Night, TrainingScheduler, TrainingTask, last_night
 from idlewatt.daemon.learning.trials import COMBINATIONS, TRIED, Tried, agent_on_trial, error_of_each, no_turn, trials
 from idlewatt.daemon.learning.verdict import Verdict
 from idlewatt.storage.history import History
@@ -355,6 +355,17 @@ def test_a_young_history_is_refused_and_not_called_a_failure(tmp_path, task):
     assert night.result == "refused"
     assert "too short to learn from" in night.message
     assert last_night(task.models) == night
+
+
+@pytest.mark.parametrize(("kept", "why"), [
+    ("30d", "storage.retention.jobs keeps jobs for 30 days, and a trial needs those of 77: what it has shown would be "
+            "forgotten while it lasts, so nobody is trained or tried by night; set it to 77d or more"), ("77d", "")])
+def test_where_the_history_would_forget_the_beginning_of_a_trial_nobody_is_tried_and_that_is_said(
+        tmp_path, monkeypatch, kept, why):
+    monkeypatch.setattr(nightly, "_trained", lambda task, *others: Night(task.now_s, "done", ""))
+    text = f"storage: {{url: 'sqlite:///{tmp_path}/idlewatt.db', retention: {{jobs: {kept}}}}}"
+    night = nightly.carry_out(TrainingTask.of(config.parse(text), NOW))
+    assert night == last_night(tmp_path / "models") == Night(NOW, "refused" if why else "done", why)
 
 
 @pytest.mark.usefixtures("chooser")
