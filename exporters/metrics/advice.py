@@ -41,7 +41,7 @@ class AdviceMetrics:
         "interval.", "partition", "job_id", "profile", "bound", cap=ADVICE * 3)
     enclosure_power_watts: Series = gauge(
         "Power in watts of racks with their own meter, by part: trays, switches (as configured), loss, unmeasured. "
-        "The parts add up to the meter, or to the trays where these tell more.", "enclosure", "part", cap=NODES)
+        "The parts add up to the meter, or to the trays where these measure more.", "enclosure", "part", cap=NODES)
     enclosure_node_power_watts: Series = gauge(
         "Power in watts of each tray with its share of its rack's switches and loss, by its own draw; absent for racks "
         "with a tray that is not measured.", "enclosure", "node", cap=NODES)
@@ -53,10 +53,10 @@ class AdviceMetrics:
     nvlink_domain_broken_gpus: Series = gauge(
         "Free GPUs of broken NVLink domains.", "partition", cap=PARTITIONS)
     underused_gpus: Series = gauge(
-        "GPUs of running jobs that are underused, by cause; unknown where nothing tells why, absent where all that was "
-        "judged is used well.", "partition", "cause", cap=PARTITIONS * 12)
+        "GPUs of running jobs that are underused, by cause; unknown where no measurement shows why, absent where all "
+        "that was judged is used well.", "partition", "cause", cap=PARTITIONS * 12)
     capped_gpus: Scalar = gauge(
-        "GPUs whose enforced power limit is below the one they were delivered with; absent where no exporter tells.")
+        "GPUs whose enforced power limit is below their default limit; absent where no exporter reports both.")
     throttled_gpus: Series = gauge(
         "GPUs whose clocks are held down now, by reason: power, power_brake, heat or slowdown; one GPU may have two.",
         "reason", cap=10)
@@ -86,13 +86,13 @@ class AdviceMetrics:
         "that were advised to start, as they are placed (actual) and as was advised.", "partition", "placement",
         cap=PARTITIONS * 2)
     recommendation_rows: Series = gauge(
-        "Recommendations beyond starts, by subject; all of them are in the API under the subject's name.",
+        "Recommendations beyond starts, by recommender (subject); all of them are in the API under its name.",
         "subject", cap=SUBJECTS)
     recommendation_timestamp_seconds: Series = gauge(
-        "When the subject was last considered with success, in seconds since the epoch.", "subject", cap=SUBJECTS)
+        "When the recommender last ran with success, in seconds since the epoch.", "subject", cap=SUBJECTS)
     advice_speedup_ratio: Series = gauge(
         "Expected speed on the advised placement over that on the GPUs left over here and there, for jobs to start "
-        "whose name tells an application in Pollux's tables (OSDI'21, up to 4 nodes of 4 GPUs), no more than 50.",
+        "whose name shows an application of Pollux's tables (OSDI'21, up to 4 nodes of 4 GPUs), no more than 50.",
         "policy", "job_id", cap=ADVICE)
     move_info: Series = gauge(
         "Moves of running jobs that would let a waiting job (for_job_id) start now, no more than 50; always 1. "
@@ -121,8 +121,9 @@ class AdviceMetrics:
         "always 1, no more than 50 jobs.",
         "partition", "job_id", "change", "gpus", "basis", "room", "helps", cap=ADVICE * 2)
     elastic_unknown_jobs: Series = gauge(
-        "Running and pending jobs of which nothing can be said, by cause: unseen (no like run was watched), one_size "
-        "(all had as many GPUs), no_curve (none fits) or too_far (its size from those measured).", "cause", cap=10)
+        "Running and pending jobs whose speed on other sizes is unknown, by cause: unseen (no like run was watched), "
+        "one_size (all had as many GPUs), no_curve (none fits) or too_far (its size from those measured).", "cause",
+        cap=10)
     allocation_cpus: Series = gauge(
         "CPUs on each of its nodes of a job that could start, or run faster, on what its neighbours do not use; which "
         "is held, used (95th percentile) or advised; no more than 50 jobs.", "partition", "job_id", "which",
@@ -140,7 +141,7 @@ class AdviceMetrics:
         "measured, prior (by its model's name) or fair-share; always 1, no more than 50 jobs.",
         "partition", "job_id", "state", "node", "basis", "reason", cap=ADVICE)
     allocation_jobs: Series = gauge(
-        "Jobs on GPU nodes that were considered, by how their needs are known; fair-share is not at all.", "basis",
+        "Jobs on GPU nodes that were evaluated, by how their needs are known; fair-share means not at all.", "basis",
         cap=3)
     unused_cpus: Series = gauge(
         "CPUs that running jobs hold and measurably do not use, with the margin that they are left.", "partition",
@@ -161,8 +162,8 @@ class AdviceMetrics:
         "own policy in the last replay of a day and the window: the figure of --check and of promotion. Not there "
         "while fewer than ten jobs waited.")
     policy_info: Series = gauge(
-        "What each policy is to us: incumbent (the scheduler's own), active (its advice goes out), fallback (where an "
-        "active agent abstains), shadow or demoted; always 1.",
+        "The role of each policy: incumbent (the scheduler's own policy), active (its advice goes out), fallback "
+        "(where an active agent abstains), shadow or demoted; always 1.",
         "policy", "role", cap=POLICIES * 3)
     model_info: Series = gauge("Trained agents in use; always 1.", "policy", "version", cap=POLICIES)
     model_trained_timestamp_seconds: Series = gauge(

@@ -82,8 +82,8 @@ class GpuMetrics:
         "Since when a GPU has been busy although the scheduler says that nobody holds it, in seconds since the epoch.",
         "node", "gpu", cap=NODES * 8)
     gpu_error_info: Series = gauge(
-        "GPUs whose driver has told an error since it was loaded, with NVIDIA's number of the last one; always 1. From "
-        "DCGM.", "node", "gpu", "xid", cap=NODES)
+        "GPUs whose driver has reported an error since it was loaded, with NVIDIA's number of the last one; always 1. "
+        "From DCGM.", "node", "gpu", "xid", cap=NODES)
     unmeasured_seconds_total: Series = counter(
         "GPU time for which nothing was measured, in seconds: gaps longer than the sampling allows.",
         "partition", cap=PARTITIONS)

@@ -20,7 +20,7 @@ class OwnMetrics:
         "Records (a job, a node) that the source's last read could not understand, and left out.", "collector",
         cap=COLLECTORS)
     cycle_duration_seconds: Series = gauge("Duration of the cycle's last run in seconds.", "cycle", cap=50)
-    cycle_overruns_total: Series = counter("Beats skipped because the run before had not ended.", "cycle", cap=50)
+    cycle_overruns_total: Series = counter("Runs skipped because the run before had not ended.", "cycle", cap=50)
     cycle_failures_total: Series = counter("Runs of the cycle that failed.", "cycle", cap=50)
     cycle_last_run_timestamp_seconds: Series = gauge(
         "When the cycle's last run ended, in seconds since the epoch.", "cycle", cap=50)
@@ -37,7 +37,7 @@ class OwnMetrics:
     database_size_bytes: Scalar = gauge("Size of the database in bytes.")
     notices: Series = gauge(
         "Notices of the last 60 days by rule, stage (first, second, admins, digest) and state: dry_run, waiting, sent, "
-        "left_out (said to nobody, by wish or for want of an address), lapsed or failed.", "rule", "stage", "state",
+        "left_out (sent to nobody, by wish or for want of an address), lapsed or failed.", "rule", "stage", "state",
         cap=NOTICES)
     config_last_reload_successful: Scalar = gauge("Whether the last reload of the configuration succeeded.")
     config_last_reload_success_timestamp_seconds: Scalar = gauge(

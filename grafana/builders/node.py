@@ -59,9 +59,9 @@ def _tables() -> Row:
     errors = f"max by (node, gpu, xid) (idlewatt_gpu_error_info{{{NODE}}})"
     outside = f"max by (node, gpu) (idlewatt_outside_scheduler_since_timestamp_seconds{{{NODE}}}) * 1000"
     return (
-        (8, listing("Errors of the node's GPUs", "GPUs whose driver has told an error since it was loaded, with "
+        (8, listing("Errors of the node's GPUs", "GPUs whose driver has reported an error since it was loaded, with "
                     "NVIDIA's number (Xid) of the last one.", (errors,),
-                    {"node": "Node", "gpu": "GPU", "xid": "Xid"}, empty=quiet("no GPU has told an error"))),
+                    {"node": "Node", "gpu": "GPU", "xid": "Xid"}, empty=quiet("no GPU has reported an error"))),
         (8, listing("In use outside the scheduler on the node", "GPUs that have been busy for minutes although the "
                     "scheduler says that nobody holds them.", (outside,),
                     {"node": "Node", "gpu": "GPU", "Value": "Since"}, special={"Since": column("dateTimeFromNow")},

@@ -32,7 +32,7 @@ def _states(state: str) -> str:
 def _figures() -> Row:
     whole = f"sum(idlewatt_enclosure_power_watts{{{DAEMON}}})"
     return (
-        (4, number("Power of all racks", "What the meters of racks tell, or the trays where these tell more.", whole,
+        (4, number("Power of all racks", "By the meters of racks, or the trays where these measure more.", whole,
                    "watt", empty=NO_RACK)),
         (4, number("NVLink switches", "What the switch trays draw, as configured; it belongs to no job.",
                    _parts("switches"), "watt", empty=NO_RACK)),

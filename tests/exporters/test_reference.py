@@ -29,3 +29,8 @@ def test_a_metric_is_on_the_page_with_the_labels_that_its_declaration_names(metr
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_a_unit_is_told_where_the_name_says_one(metric):
     assert bool(unit(metric)) == any(f"_{one}" in metric.name for one in UNITS)
+
+
+def test_helps_are_in_words_of_the_field():
+    private = re.compile(r"\b(tells?|told|heard|beats?|the incumbent(?:'s)?|considered)\b", re.I)
+    assert {metric.name: private.findall(metric.help) for metric in METRICS if private.search(metric.help)} == {}

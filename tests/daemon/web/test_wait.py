@@ -78,12 +78,12 @@ def test_errors_of_gpus_are_told_on_the_pages_of_the_job_that_holds_them_and_of_
     view.facts = replace(view.facts, gpu_error_info={("dgx01", "3", "79"): 1.0, ("dgx01", "5", "31"): 1.0,
                                                      ("dgx02", "3", "94"): 1.0})
     said = text(client, "/jobs/77")
-    assert "GPU dgx01:3 has told error Xid 79. Tell your administrator" in said
+    assert "GPU dgx01:3 has reported error Xid 79. Tell your administrator" in said
     assert "Xid 31" not in said
     assert "Xid 94" not in said
-    assert "GPU dgx01:5 has told error Xid 31. The program may be at fault" in text(client, "/jobs/78")
-    assert "has told error" not in text(client, "/jobs/4722")
-    assert "GPU 5 has told error Xid 31" in text(client, "/nodes/dgx01")
+    assert "GPU dgx01:5 has reported error Xid 31. The program may be at fault" in text(client, "/jobs/78")
+    assert "has reported error" not in text(client, "/jobs/4722")
+    assert "GPU 5 has reported error Xid 31" in text(client, "/nodes/dgx01")
 
 
 def test_pending_jobs_of_the_overview_lead_to_their_pages(client):
