@@ -80,7 +80,7 @@ class Settings(Sections):
         for source in self.sources:
             told = getattr(source, "currency", "")
             if told and told != self.costs.currency:
-                raise ValueError(f"source {source.name or source.kind} tells prices in {told}, and costs.currency is "
+                raise ValueError(f"source {source.name or source.kind} has prices in {told}, and costs.currency is "
                                  f"{self.costs.currency or 'not set'}")
         return self
 

@@ -283,7 +283,7 @@ class CycleScheduler:
         if self._began(cycle.name):
             threading.Thread(target=self._run, args=(cycle,), name=f"cycle-{cycle.name}", daemon=True).start()
         elif not self._stopping:
-            log.warning("cycle overran its period; this beat is skipped", extra={"target": cycle.name})
+            log.warning("cycle overran its period; this run is skipped", extra={"target": cycle.name})
 
     def _waited_for(self, name: str) -> list[str]:
         """Return the cycles that waited for this one as the last of several, and have not run yet."""

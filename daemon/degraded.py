@@ -188,7 +188,7 @@ def _source(source: SourceSeen, now_s: float) -> Iterator[Degradation]:
         yield Degradation("source_slow", name, f"{source.called} not read", status.last_success_s)
     elif status.duration_s > max(source.period_s, LEAST_S):
         yield Degradation("source_slow", name, f"{source.called} takes {_time(status.duration_s)} to read, more than "
-                                               f"its beat of {_time(source.period_s)}")
+                                               f"its period of {_time(source.period_s)}")
 
 
 def _targets(source: SourceSeen, seen: HealthFacts) -> Iterator[Degradation]:

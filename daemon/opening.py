@@ -31,7 +31,7 @@ def told(settings: Settings, history: History) -> Settings:
     try:
         return recorded_scheduling.told(settings, history)
     except StoreError as error:
-        log.warning("what the scheduler told of itself cannot be read", extra={"error": str(error)})
+        log.warning("the recorded configuration of the scheduler cannot be read", extra={"error": str(error)})
         return settings
 
 

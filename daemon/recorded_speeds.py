@@ -73,7 +73,7 @@ def site_speeds(history: HistoryReader, until_s: float | None = None,
     kept += [group for kind, need in used if (group := _group(kind, (), _follows(kind[1], patterns), need))
              and (group.user, group.name) not in alone]
     if once:
-        notes.append(f"{_counted(once, 'application was', 'applications were')} seen once, which tells nothing of "
+        notes.append(f"{_counted(once, 'application was', 'applications were')} seen once, which shows nothing of "
                      f"their speeds: {_some(once)}")
     kept += [published(pattern, name) for pattern, name in patterns.items()]
     odd = [words for group in kept for words in group.contradictions()]

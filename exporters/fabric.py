@@ -93,7 +93,7 @@ class GpuLinksConfig(SourceConfig):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.file is None) == (not self.islands):
-            raise ValueError("either file or islands tells how the GPUs are linked")
+            raise ValueError("either file or islands describes how the GPUs are linked")
         if self.islands:
             NodeLinks(self.nodes, self.islands)
         return self

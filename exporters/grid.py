@@ -48,7 +48,7 @@ class GridConfig(SourceConfig, HttpOptions):
     @model_validator(mode="after")
     def _units_stated(self) -> Self:
         if not (self.price or self.carbon):
-            raise ValueError("a grid without price and carbon tells nothing")
+            raise ValueError("a grid needs a price or carbon: there is nothing to read")
         for name in ("price", "carbon"):
             if bool(getattr(self, name)) != bool(getattr(self, f"{name}_unit")):
                 raise ValueError(f"{name} and {name}_unit go together: a number without its unit says nothing")
@@ -135,5 +135,5 @@ class GridSource:
         series = decode(answer)
         if len(series) != 1:
             raise ValueError(f"{len(series)} series where one is needed"
-                             + (": name its zone by a label" if series else ": nobody tells it now"))
+                             + (": name its zone by a label" if series else ": no source has it now"))
         return series[0][1]

@@ -63,17 +63,17 @@ def _of_priorities(cluster: Cluster, work: Workload) -> Iterator[str]:
     if settings.unfollowed:
         yield f"Slurm's priorities also go by {', '.join(settings.unfollowed)}, which the replay does not"
     if "NO_NORMAL_ALL" in settings.flags:
-        yield ("Slurm tells PriorityFlags=NO_NORMAL_ALL where any one of NO_NORMAL_QOS, NO_NORMAL_PART and "
+        yield ("Slurm reports PriorityFlags=NO_NORMAL_ALL where any one of NO_NORMAL_QOS, NO_NORMAL_PART and "
                "NO_NORMAL_TRES is set, and the replay takes all of them: put those of slurm.conf below the source's "
                "settings")
     if work.charged is None and (settings.fair_share or settings.qos):
-        yield ("priorities go by accounts, qualities of service and nice values, which this history does not tell of "
+        yield ("priorities go by accounts, qualities of service and nice values, which this history does not hold for "
                "its jobs: none counts in the replay")
     if not settings.fair_share:
         return
     names = [name for name in work.partition_names if not any(part in told.billing for part in name.split(","))]
     if names:
-        yield "what partitions charge for (TRESBillingWeights) is not told: CPUs count in the replay"
+        yield "what partitions charge for (TRESBillingWeights) is not known: CPUs count in the replay"
     others = sorted({name for weights in told.billing.values() for name, weight in weights.items()
                      if weight and not known(name)})
     if others:
@@ -87,8 +87,8 @@ def _of_preemption(cluster: Cluster, work: Workload) -> Iterator[str]:
     told = cluster.scheduling.preemption
     yield from told.notes
     if told.by == BY_QOS and told.takes_place and work.charged is None:
-        yield ("jobs preempt others by their quality of service, which this history does not tell of them: nobody does "
-               "in the replay")
+        yield ("jobs preempt others by their quality of service, which this history does not hold for them: nobody "
+               "does in the replay")
     elif told.takes_place:
         if any(group.becomes == CANCELLED for group in told.groups.values()):
             yield "a job that is cancelled for another's sake counts as completed at that moment"
@@ -123,7 +123,7 @@ def conclusion(lines: Sequence[Line], baseline: str, knowing: Collection[str] = 
 
 
 def nearest(lines: Sequence[Line]) -> str:
-    """Say which of the orders that are told true run times comes nearest to the limit; '' where there is none."""
+    """Say which oracle, an order that knows true run times, comes nearest to the lower bound; '' for none."""
     from ..policies.registry import parse
 
     told = {line["policy"]: line["distance"] for line in lines
@@ -131,5 +131,5 @@ def nearest(lines: Sequence[Line]) -> str:
     if not told:
         return ""
     best = min(told, key=lambda name: float(told[name]))
-    return (f"Of the orders that are told true run times {best} comes nearest to the limit, {100 * told[best]:.0f} % "
-            "above it; no site can run it.")
+    return (f"Of the oracles, which know true run times, {best} comes nearest to the lower bound, "
+            f"{100 * told[best]:.0f} % above it; no site can run it.")

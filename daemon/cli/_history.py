@@ -77,7 +77,7 @@ class JobSource:
             if self.recorded:
                 return self._recorded(cluster_text)
             if cluster_text is None:
-                raise click.UsageError("a trace does not tell its cluster: give --cluster, e.g. 64x8 or cluster.yaml")
+                raise click.UsageError("a trace does not name its cluster: give --cluster, e.g. 64x8 or cluster.yaml")
             cluster, speeds = described(cluster_text), self.known_speeds()
             self._there()
             with progress("reading") as heard:

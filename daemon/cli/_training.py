@@ -33,7 +33,7 @@ from ._output import as_json, plain, show
 from ._progress import progress
 
 _COLUMNS = {"policy": "policy", "utilization": "U", "makespan_days": "makespan d", "jct_mean_s": "JCT s",
-            "compared": "of incumbent", "wait_mean_s": "wait s", "wait_p99_s": "p99 wait s",
+            "compared": "of scheduler's own", "wait_mean_s": "wait s", "wait_p99_s": "p99 wait s",
             "energy": "kWh at the wall", "cost": "cost", "energy_down": "empty nodes down"}
 _JOULES_PER_KWH = 3.6e6
 RECORDED = 3
@@ -174,8 +174,8 @@ def show_verdict(verdict: Verdict, style: str, price: StatedPrice | None = None)
         click.echo(price.words, err=True)
     shown = {key: heading for key, heading in _COLUMNS.items() if key != "cost" or price.words}
     columns = shown if style == "table" else {key: key for row in rows[:1] for key in row}
-    title = (f"{verdict.days:.1f} held-out days with {verdict.jobs} jobs, seed {verdict.seed}; the incumbent is "
-             f"{verdict.incumbent}, the best heuristic {verdict.best}")
+    title = (f"{verdict.days:.1f} held-out days with {verdict.jobs} jobs, seed {verdict.seed}; the scheduler's own "
+             f"policy is {verdict.incumbent}, the best heuristic {verdict.best}")
     if verdict.objective:
         title += f"; it is after {verdict.objective}"
     for speeds in verdict.speeds:

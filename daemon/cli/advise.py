@@ -17,7 +17,7 @@ from ._outlook import outlook_lines
 from ._output import Row, plain, show
 
 _COLUMNS = {"job_id": "job", "partition": "partition", "action": "advice", "placement": "where (node:GPUs)",
-            "starts_in": "starts in", "cost": "cost (else)", "speed": "speed", "change": "against incumbent",
+            "starts_in": "starts in", "cost": "cost (else)", "speed": "speed", "change": "change in wait",
             "reason": "why", "policy": "policy"}
 _NARROW = {name: _COLUMNS[name] for name in ("job_id", "action", "placement", "starts_in", "reason")}
 
@@ -37,7 +37,7 @@ def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--policy", help="A policy that is not active, to show its advice too.")
 @click.option("--state", type=click.Choice(ACTIONS), help="Only what can start now, is held, or is not known.")
 @click.option("--limit", type=click.IntRange(1), help="At most this many.")
-@click.option("--job", help="Only this job, with all that is said of it.")
+@click.option("--job", help="Only this job, with all details of its advice.")
 @click.option("--wide", is_flag=True, help="More than fits 80 columns.")
 @click.option("--commands", is_flag=True, help="Only the commands that make the scheduler follow the advice, one per "
                                                "line.")

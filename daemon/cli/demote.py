@@ -11,7 +11,7 @@ from ._store import decide, decided, found, store, uses_models
 
 @click.command("demote", short_help="Deactivate a model.")
 @click.argument("model")
-@click.option("--reason", default="an operator said so", show_default=True, help="Why, for the record.")
+@click.option("--reason", default="an operator decided so", show_default=True, help="Why, for the record.")
 @uses_models
 def command(model: str, reason: str, config_file: Path, folder: Path | None) -> None:
     """Deactivate MODEL: the heuristic advises again, and the model continues in the shadow.

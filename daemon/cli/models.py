@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _COLUMNS = {"model": "model", "state": "state", "objective": "is after", "utilization": "U",
             "makespan_days": "makespan d", "jct_mean_s": "JCT s", "wait_mean_s": "wait s", "energy_kwh": "kWh",
             "cost": "cost",
-            "over_incumbent": "JCT of incumbent"}
+            "over_incumbent": "relative JCT"}
 
 
 @click.command("models", short_help="List trained models and how they were judged.")

@@ -68,9 +68,9 @@ def opt_out(user: str, undo: bool, config_file: Path) -> None:
     with ledger(config_file) as (opened, now_s):
         if not undo:
             opened.opt_out(user, now_s)
-            click.echo(f"{plain(user)} is told nothing any more")
+            click.echo(f"{plain(user)} gets no more notices")
         elif opened.opt_in(user):
-            click.echo(f"{plain(user)} is told again")
+            click.echo(f"{plain(user)} gets notices again")
         else:
             raise click.ClickException(f"{plain(user)} had not opted out")
 

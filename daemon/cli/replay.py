@@ -78,7 +78,7 @@ def _state_folder() -> Path:
                    "name, for a history; else those of the catalogue]")
 @click.option("--trace-format", help="Format of the trace, where it is not recognised.")
 @click.option("--speeds", metavar="site|flat|FILE.yaml", default="",
-              help="How fast jobs run by where they are placed: as the site's records tell, however they are placed "
+              help="How fast jobs run by where they are placed: as the site's records show, however they are placed "
                    "alike, or as a file says.  [site for a history, flat for a trace]")
 @click.option("--speeds-out", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write these speeds to a YAML file, to look at or to change.")

@@ -41,10 +41,10 @@ def command(slurm_conf: Path | None) -> None:
     try:
         unknown += PrioritySettings.of(settings).unset
     except ValueError as error:
-        raise click.ClickException(f"Slurm tells what cannot be understood: {error}") from error
+        raise click.ClickException(f"Slurm's settings cannot be understood: {error}") from error
     click.echo(yaml.safe_dump({"settings": settings, **limits}, default_flow_style=False, width=110), nl=False)
     if unknown:
-        click.echo(f"# not told, so not known: {', '.join(unknown)}")
+        click.echo(f"# not reported, so not known: {', '.join(unknown)}")
 
 
 def _limits(slurm: SlurmCli) -> tuple[dict[str, dict[str, str]], list[str]]:

@@ -113,7 +113,7 @@ class Comparison:
             return "not known"
         if self.same:
             return f"{self.estimate:.3f} in every block"
-        reach = f"{self.low:.3f} to {self.high:.3f}" if self.known else f"{self.blocks} blocks tell no interval"
+        reach = f"{self.low:.3f} to {self.high:.3f}" if self.known else f"{self.blocks} blocks: too few for an interval"
         return f"{self.estimate:.3f} ({reach})"
 
 

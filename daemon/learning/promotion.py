@@ -214,7 +214,7 @@ def _joules(trial: HeldOutRun, trials: Mapping[str, HeldOutRun], exam: Exam) -> 
 def _weighed(measured: Verdict, known: tuple[float | None, float | None], trials: Mapping[str, HeldOutRun]) -> Verdict:
     """Return the verdict with its decision: what is wrong with the agent itself refuses it, all else shadows it."""
     if measured.model == measured.incumbent:
-        return replace(measured, decision=Decision.SHADOW, reasons=("it is the incumbent itself",))
+        return replace(measured, decision=Decision.SHADOW, reasons=("it is the scheduler's own policy",))
     ours, theirs = trials[measured.model], trials[measured.incumbent]
     lost = int((~np.isfinite(ours.jct) & np.isfinite(theirs.jct)).sum())
     if lost:
@@ -245,7 +245,7 @@ def not_reproduced(fidelity: Fidelity, terms: PromotionCriteria) -> str:
     """Return how the incumbent's replay fails to reproduce history; '' where it is near enough to judge by."""
     error, ratio, limit = fidelity.start_error_abs_mean_s, fidelity.wait_error_ratio, fidelity.wait_error_limit
     if error is None:
-        return "nothing started in the history that the incumbent's replay could be compared with"
+        return "nothing started in the history that the replay of the scheduler's own policy could be compared with"
     far = error > terms.start_error_s if ratio is None else (ratio if limit is None else limit) > terms.wait_error
     if not far and fidelity.jobs_missed <= terms.missed * (fidelity.jobs + fidelity.jobs_missed):
         return ""

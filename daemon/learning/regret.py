@@ -116,6 +116,6 @@ def demotion(model: str, found: Mapping[str, Regret], now_s: float) -> Promotion
         return None
     figures = {"regret_ratio": regret.ratio, "streak": regret.streak, "evidence": regret.evidence}
     return Promotion(now_s, model, Decision.DEMOTE, "daemon",
-                     f"it has become worse than the incumbent (evidence {np.exp(regret.evidence):.3g}, {1 / ERROR:.0f} "
-                     f"needed): on the last day jobs spent {abs(regret.ratio):.1%} "
+                     f"it has become worse than the scheduler's own policy (evidence {np.exp(regret.evidence):.3g}, "
+                     f"{1 / ERROR:.0f} needed): on the last day jobs spent {abs(regret.ratio):.1%} "
                      f"{'more' if regret.ratio > 0 else 'less'} time in the system", figures)

@@ -117,7 +117,7 @@ def _outlook(view: View, name: str) -> tuple[WaitOutlook | None, bool]:
 
 
 def gpu_faults(view: View, job: Job) -> list[tuple[str, str]]:
-    """Return the GPUs that a running job holds whose driver has told an error, each with NVIDIA's number of it.
+    """Return the GPUs that a running job holds whose driver has reported an error, each with NVIDIA's number of it.
 
     Of a node whose GPUs the scheduler did not name, all are looked at: one of them may be the job's.
     """

@@ -30,7 +30,7 @@ def choose(bmc: Bmc, pattern: str) -> tuple[str, Resource, Reader, ChassisPower]
         raise SourceError(f"no power at any chassis ({', '.join(map(_id, wanted))})")
     whole = _whole({path: one for path, (one, _, _) in telling.items()})
     if len(whole) > 1:
-        raise SourceError(f"several chassis tell power ({', '.join(map(_id, whole))}): name the one that counts "
+        raise SourceError(f"several chassis report power ({', '.join(map(_id, whole))}): name the one that counts "
                           "(chassis)")
     return whole[0], *telling[whole[0]]
 

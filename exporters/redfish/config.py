@@ -120,5 +120,5 @@ def _shelves(bmc: Bmc, rack: str, meter: str, now_s: float) -> tuple[EnclosureRe
     """Return the power of a rack: the sum of the shelves and PDUs behind its controller."""
     found = list(equipment(bmc))
     if not found:
-        raise SourceError("no power shelf and no PDU tells its power: is this a rack's controller?")
+        raise SourceError("no power shelf and no PDU reports its power: is this a rack's controller?")
     return (EnclosureReading(rack, now_s, sum(one.watts for _, one in found), "redfish", len(found), meter),)

@@ -69,7 +69,7 @@ class SlurmCliConfig(SlurmCommands):
     kind: Literal["slurm_cli"] = "slurm_cli"
 
     settings: dict[str, str] = Field(
-        default={}, description="Settings that scontrol does not tell this host, as `scontrol show config` has them.")
+        default={}, description="Settings that scontrol does not report here, as `scontrol show config` has them.")
 
     def build(self, clock: Clock) -> SlurmSource:
         """Return the source that this configuration describes."""

@@ -60,7 +60,7 @@ class SlurmRestConfig(SourceConfig):
         default="", description="Version of the REST API, e.g. v0.0.40; found out when empty.",
         pattern=r"^(v0\.0\.\d{2})?$")
     settings: dict[str, str] = Field(
-        default={}, description="Settings that slurmrestd does not tell, as `scontrol show config` has them.")
+        default={}, description="Settings that slurmrestd does not report, as `scontrol show config` has them.")
     qos_grp_tres_mins: dict[str, str] = Field(
         default={}, description="GrpTRESMins by QOS, as `sacctmgr show qos` has them; slurmrestd tells them from "
         "v0.0.42 on.")
@@ -135,7 +135,7 @@ class SlurmRest:
 
     def usage(self, now_s: float) -> Parsed[CountedUsage]:
         """Refuse: slurmrestd does not tell what has been used."""
-        raise SourceError("slurmrestd does not tell what is used of GrpTRESMins and GrpWall: read Slurm by slurm_cli")
+        raise SourceError("slurmrestd does not report what is used of GrpTRESMins and GrpWall: read Slurm by slurm_cli")
 
     def settings(self) -> dict[str, str]:
         """Return nothing: slurmrestd does not tell the controller's settings."""

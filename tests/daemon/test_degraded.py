@@ -90,7 +90,7 @@ def test_a_source_that_is_green_and_has_brought_nothing_for_long_is_slow():
 
 
 def test_a_source_that_takes_longer_than_its_beat_is_slow():
-    assert words(source(duration_s=45.0)) == ["ipmi takes 45 s to read, more than its beat of 15 s"]
+    assert words(source(duration_s=45.0)) == ["ipmi takes 45 s to read, more than its period of 15 s"]
 
 
 def test_a_source_that_nobody_asks_is_not_degraded():

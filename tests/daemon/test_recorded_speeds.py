@@ -143,7 +143,7 @@ def test_an_application_seen_once_is_unknown_and_said(tmp_path):
         opened.record_speeds([once])
     speeds = found_of(url)
     assert speeds.row("dan", "rare") == 0
-    assert any("1 application was seen once, which tells nothing of their speeds: dan/rare" in note
+    assert any("1 application was seen once, which shows nothing of their speeds: dan/rare" in note
                for note in speeds.notes)
     assert any("1 runs are left out, as where they ran is not recorded" in note for note in speeds.notes)
     followed = found_of(url, applications={"rare": "bert"})

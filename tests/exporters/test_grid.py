@@ -56,7 +56,7 @@ def test_price_and_carbon_come_together_and_each_without_the_other(market, clock
     found = source.read()
     assert (found.prices, [one.value for one in found.carbon], found.currency) == ((), [380.0], "EUR")
     assert [(one.target, one.up) for one in source.health()] == [("price", False), ("carbon", True)]
-    assert "0 series where one is needed: nobody tells it now (query spot)" in source.health()[0].error
+    assert "0 series where one is needed: no source has it now (query spot)" in source.health()[0].error
 
 
 def test_a_market_that_pays_for_being_relieved_has_a_price_below_zero(market, clock):
@@ -106,7 +106,7 @@ def test_a_server_that_is_gone_is_no_price(clock):
 
 
 @pytest.mark.parametrize(("options", "fault"), [
-    ({}, "tells nothing"), ({"price": "spot"}, "a number without its unit says nothing"),
+    ({}, "there is nothing to read"), ({"price": "spot"}, "a number without its unit says nothing"),
     ({"price": "spot", "price_unit": "ct/kWh"}, "pattern"), ({"carbon": "x", "carbon_unit": "lb/MWh"}, "gCO2e/kWh"),
     ({"price": "spot", "price_unit": "EUR/MWh", "price_most": 0}, "greater than 0")])
 def test_a_number_without_its_unit_is_refused(options, fault):
@@ -116,7 +116,7 @@ def test_a_number_without_its_unit_is_refused(options, fault):
 
 def test_prices_are_in_the_currency_of_the_site():
     source = "sources: [{kind: grid, url: 'http://p:9090', price: spot, price_unit: USD/MWh}]"
-    with pytest.raises(ConfigError, match=r"source grid tells prices in USD, and costs.currency is EUR"):
+    with pytest.raises(ConfigError, match=r"source grid has prices in USD, and costs.currency is EUR"):
         parse(f"costs: {{currency: EUR}}\n{source}")
     assert parse(f"costs: {{currency: USD}}\n{source}").sources[0].currency == "USD"
 

@@ -91,4 +91,4 @@ def _cells(row: Mapping[str, Any]) -> Mapping[str, object]:
 register(RecommenderKind("causes", Underuse, CauseRecommender, {
     "job_id": "job", "partition": "partition", "gpus": "GPUs", "what": "cause", "share": "of the time",
     "sure": "confidence", "why": "evidence", "remedy": "remedy"}, _cells,
-    "of no running job can be told why its GPUs are underused"))
+    "it is known of no running job why its GPUs are underused"))

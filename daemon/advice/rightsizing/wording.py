@@ -55,7 +55,7 @@ def kept(speed_estimate: SpeedEstimate) -> str:
     wants = speed_estimate.best.cpus > speed_estimate.has.cpus
     if speed_estimate.basis == "prior":
         needs = "it could use more cores, but nobody near has any to give" if wants else "it needs what it has"
-        return f"by the model that its name tells {needs}; not measured yet"
+        return f"by the model that its name shows {needs}; not measured yet"
     spare = speed_estimate.has.cpus - speed_estimate.least.cpus
     if wants:
         return "its GPUs wait for its cores, but nobody near has any to give"

@@ -166,7 +166,7 @@ class Limits:
     def _untold(self, holder: str, ceilings: Ceilings) -> Iterator[Breach]:
         """Yield the limits that may be set without our being told, where limits are enforced."""
         for name in ceilings.untold if self.enforced else ():
-            yield Breach(f"unknown: whether {holder} has a {name} is not told; idlewatt slurm-settings prints it for "
+            yield Breach(f"unknown: whether {holder} has a {name} is not known; idlewatt slurm-settings prints it for "
                          "the configuration", True)
 
     def _over(self, holder: str, kind: str, ceilings: Amounts, key: tuple[str, ...], wants: Used,

@@ -26,7 +26,7 @@ from .resource_demand import counts
 PASTS = range(HISTORIES)
 """What may have been before; what is taken to have been goes otherwise once nodes are named."""
 NOT_TOLD = Hold(UNKNOWN, "unknown: which nodes are kept for jobs without GPUs that come first is not known: Slurm does "
-                         "not tell which nodes its last job with GPUs made it prefer")
+                         "not report which nodes its last job with GPUs made it prefer")
 NOT_SURE = Hold(UNKNOWN, "unknown: which nodes are kept for jobs that count features is not known: Slurm looks for "
                          "each feature by itself and keeps what it finds, whether the job can start there or not")
 NOT_NAMED = Hold(UNKNOWN, "unknown: whether it starts once nodes are named for all who are to start is not known")
@@ -111,7 +111,7 @@ def _said(job: Job) -> Hold:
 
 def _not_asked(entry: QueueEntry) -> Hold:
     return Hold(UNKNOWN, f"unknown: which nodes are kept for {entry.job.job_id}, which comes first, is not known: "
-                         "whether it asks for few switches (TopologyPlugin) is not told")
+                         "whether it asks for few switches (TopologyPlugin) is not known")
 
 
 def _leaves(gate: Gate) -> bool:

@@ -18,15 +18,15 @@ _BECOMES = {"REQUEUE": REQUEUED, "CANCEL": CANCELLED}
 _ASIDE = {"GANG", "WITHIN"}
 """Words of PreemptMode that do not say what becomes of a job."""
 MOST_PRIORITY = 0xFFFF
-UNTOLD = "whether jobs preempt others is not told (PreemptType, PreemptMode): nobody does in the replay"
-NO_QOS = "jobs preempt others by their quality of service, and none are told: nobody does in the replay"
+UNTOLD = "whether jobs preempt others is not known (PreemptType, PreemptMode): nobody does in the replay"
+NO_QOS = "jobs preempt others by their quality of service, and none are known: nobody does in the replay"
 SUSPENDS = ("what Slurm suspends keeps its GPUs and memory, so nobody starts in its place in the replay; in Slurm jobs "
             "without GPUs would")
 TURNS = "gang scheduling, by which jobs take turns on the same cores, is not replayed"
 WITHIN = "preemption within a quality of service (WITHIN) is not replayed"
 NO_GROUPS = ("Slurm's settings say that jobs preempt others, and neither qualities of service nor tiers of partitions "
-             "are told: nobody does in the replay")
-GRACE = "GraceTime is not told: who is preempted goes at once in the replay"
+             "are known: nobody does in the replay")
+GRACE = "GraceTime is not known: who is preempted goes at once in the replay"
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def told(workload, becomes, policy=SLURMS, notes=()):
 
 @pytest.mark.parametrize(("workload", "becomes", "expected"), [
     (TOLD, REQUEUED, []), (BARE, KEPT, []),
-    (BARE, REQUEUED, ["jobs preempt others by their quality of service, which this history does not tell of them: "
+    (BARE, REQUEUED, ["jobs preempt others by their quality of service, which this history does not hold for them: "
                       "nobody does in the replay"]),
     (TOLD, CANCELLED, ["a job that is cancelled for another's sake counts as completed at that moment"])])
 def test_what_preemption_makes_of_figures_is_said(workload, becomes, expected):
@@ -57,7 +57,7 @@ def test_what_priorities_go_by_and_the_replay_does_not_is_said_where_the_schedul
         "Slurm's priorities also go by PriorityWeightAssoc, PriorityFlags=INCR_ONLY, which the replay does not"]
     assert priorities(settings, "fifo+easy") == []
     [said] = priorities({"PriorityFlags": "NO_NORMAL_ALL"})
-    assert said.startswith("Slurm tells PriorityFlags=NO_NORMAL_ALL where any one of")
+    assert said.startswith("Slurm reports PriorityFlags=NO_NORMAL_ALL where any one of")
 
 
 def test_a_history_that_tells_no_accounts_qos_and_nice_values_says_so_where_priorities_go_by_them():
@@ -69,7 +69,7 @@ def test_a_history_that_tells_no_accounts_qos_and_nice_values_says_so_where_prio
 def test_where_shares_count_it_is_said_what_is_not_known_of_charges():
     shares = {"PriorityWeightFairShare": "10"}
     assert priorities(shares) == [
-        "what partitions charge for (TRESBillingWeights) is not told: CPUs count in the replay"]
+        "what partitions charge for (TRESBillingWeights) is not known: CPUs count in the replay"]
     assert priorities(shares, billing={"default": {}}) == priorities({}) == []
     assert priorities(shares, billing={"default": {"cpu": 1.0, "gpu:a100": 2.0, "license/matlab": 3.0}}) == [
         "partitions also charge for license/matlab, of which the replay does not know who holds them"]

@@ -23,11 +23,11 @@ def test_the_ledger_is_shown_filtered_and_harmless_and_users_opt_out_and_in(serv
     config = tmp_path / "c.yml"
     config.write_text(rig.text())
     say = ("--config.file", str(config))
-    assert shell.text("notices", "opt-out", "ada", *say) == "ada is told nothing any more\n"
+    assert shell.text("notices", "opt-out", "ada", *say) == "ada gets no more notices\n"
     assert shell.text("notices", "opted-out", *say) == "ada\n"
     assert json.loads(shell.text("notices", "opted-out", "--format", "json", *say)) == [{"user": "ada"}]
     assert shell.text("notices", "opted-out", "--format", "csv", *say) == "user\nada\n"
-    assert shell.text("notices", "opt-out", "ada", "--undo", *say) == "ada is told again\n"
+    assert shell.text("notices", "opt-out", "ada", "--undo", *say) == "ada gets notices again\n"
     assert shell.run("notices", "opt-out", "ada", "--undo", *say).exit_code == 1
 
 

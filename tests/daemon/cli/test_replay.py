@@ -115,13 +115,13 @@ def test_overload_and_missing_limits_are_warned_of(replay):
     assert "warning" not in quiet
 
 
-def test_the_best_of_the_orders_that_know_run_times_stands_beside_the_limit(replay):
+def test_the_best_of_the_orders_that_know_run_times_stands_beside_the_lower_bound(replay):
     lines = [{"policy": "fifo", "distance": 0.0}, {"policy": "sjf-oracle", "distance": 0.5},
              {"policy": "qssf-oracle+easy", "distance": 0.2}, {"policy": "sjf-oracle+easy", "distance": None}]
-    assert nearest(lines).startswith("Of the orders that are told true run times qssf-oracle+easy comes nearest to the "
-                                     "limit, 20 % above it")
+    assert nearest(lines).startswith("Of the oracles, which know true run times, qssf-oracle+easy comes nearest to the "
+                                     "lower bound, 20 % above it")
     assert nearest(lines[:1]) == ""
-    assert "comes nearest to the limit" in replay("--cluster", "4x8", COLUMNS="200").stdout
+    assert "comes nearest to the lower bound" in replay("--cluster", "4x8", COLUMNS="200").stdout
 
 
 def test_a_conclusion_says_who_is_ahead_and_never_by_chance_or_hindsight():

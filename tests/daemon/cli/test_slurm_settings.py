@@ -37,7 +37,7 @@ def test_the_lines_are_yaml_and_what_is_not_told_is_said(tmp_path, monkeypatch):
     assert PrioritySettings.of(settings).age == 1000
     assert settings["SchedulerParameters"] == "bf_window=2880,bf_interval=60"
     assert "SlurmctldLogFile" not in settings
-    assert "# not told, so not known: PriorityWeightAssoc" in done.stdout
+    assert "# not reported, so not known: PriorityWeightAssoc" in done.stdout
 
 
 def test_the_lines_are_those_of_a_source_limits_of_each_qos_with_them(tmp_path, monkeypatch):
@@ -52,7 +52,7 @@ def test_limits_that_sacctmgr_does_not_tell_are_named(tmp_path, monkeypatch):
 
     assert done.exit_code == 0
     assert "qos_grp_tres_mins" not in yaml.safe_load(done.stdout)
-    assert "# not told, so not known: GrpTRESMins of QOS (sacctmgr fails with status 1: " in done.stdout
+    assert "# not reported, so not known: GrpTRESMins of QOS (sacctmgr fails with status 1: " in done.stdout
 
 
 def test_a_setting_that_cannot_be_understood_is_named(tmp_path, monkeypatch):

@@ -37,7 +37,7 @@ def test_against_itself_nothing_differs_and_there_is_nothing_to_be_unsure_of():
 def test_from_few_blocks_nothing_is_said():
     few = compared(np.full(FEWEST_BLOCKS - 1, 0.5), np.ones(FEWEST_BLOCKS - 1))
     assert (few.words, few.known, few.below(0.5), few.above(0.5)) == ("not enough yet", False, False, False)
-    assert "tell no interval" in few.said
+    assert "too few for an interval" in few.said
     assert NOTHING.said == "not known"
 
 

@@ -80,7 +80,7 @@ def test_of_several_chassis_the_whole_server_counts(start):
 def test_two_servers_behind_one_bmc_must_be_named(start):
     twins = chassis(chassis(empty(), "A", "Sled", control=900.0), "B", "Sled", control=910.0)
     bmc = start(twins)
-    with pytest.raises(SourceError, match=r"several chassis tell power \(A, B\)"):
+    with pytest.raises(SourceError, match=r"several chassis report power \(A, B\)"):
         watts(bmc)
     assert watts(bmc, chassis="B") == 910.0
     with pytest.raises(SourceError, match="no chassis fits 'C'; there are A, B"):
@@ -143,7 +143,7 @@ def test_a_slow_bmc_holds_its_reader_no_longer_than_one_walk(start):
         chassis(tree, f"C{number}", "Module", inside="Self")
     bmc = start(chassis(tree, "Self", "RackMount", control=500.0), lag_s=0.02)
     found = source(bmc, walk=0.1, connect_timeout=60)
-    with pytest.raises(SourceError, match=r"did not tell its power in time \(walk\): /redfish/v1/Chassis/C"):
+    with pytest.raises(SourceError, match=r"did not report its power in time \(walk\): /redfish/v1/Chassis/C"):
         found.read()
     asked = len(bmc.asked)
     assert asked < 20

@@ -50,9 +50,9 @@ def test_why_a_job_may_be_taken_from():
 
 @pytest.mark.parametrize(("known", "told"), [
     (speed_estimate("fair-share"), "nothing is known of its needs yet: it keeps what it has"),
-    (speed_estimate("prior"), "by the model that its name tells it needs what it has; not measured yet"),
+    (speed_estimate("prior"), "by the model that its name shows it needs what it has; not measured yet"),
     (speed_estimate("prior", best=(90, 0)),
-     "by the model that its name tells it could use more cores, but nobody near has "
+     "by the model that its name shows it could use more cores, but nobody near has "
                                      "any to give; not measured yet"),
     (speed_estimate(), "does not use 34 of its 64 cores, but nobody near needs them"),
     (speed_estimate(least=(64, 0)), "uses what it has"),

@@ -308,7 +308,7 @@ def test_a_job_that_started_since_usage_was_told_and_our_own_starts_count_beside
 
 
 @pytest.mark.parametrize(("enforced", "told"), [
-    (("limits",), "unknown: whether QOS normal has a GrpTRESMins is not told"), (("associations",), None),
+    (("limits",), "unknown: whether QOS normal has a GrpTRESMins is not known"), (("associations",), None),
     (None, None)])
 def test_a_limit_that_may_be_set_without_being_told_makes_it_unknown_where_limits_bind(enforced, told):
     judge = gate([node("a")], site=replace(SITE, enforced=enforced),

@@ -43,7 +43,7 @@ def test_who_starts_only_if_slurm_preferred_another_node_for_a_job_without_gpus_
                    replace(waits("1", 8, priority=9.0), partition="q"), waits("4+0", 0, group="4", priority=7.0),
                    waits("4+1", 8, group="4", priority=7.0), waits("5", 1, required=("b",), priority=1.0))
     assert (told["5"].action, told["5"].cause) == ("unknown", "unknown")
-    assert "Slurm does not tell which nodes its last job with GPUs made it prefer" in told["5"].reason
+    assert "Slurm does not report which nodes its last job with GPUs made it prefer" in told["5"].reason
 
 
 def test_who_breaks_a_limit_on_gpus_makes_slurm_prefer_nodes_all_the_same():
@@ -223,7 +223,7 @@ def test_who_stands_behind_a_job_that_may_ask_for_few_switches_is_unknown_where_
     told, reason = beside_one_of_whom_switches_are_not_told(True)
     assert told == {"1": "unknown", "2": "unknown", "3": "start", "4": "start"}
     assert reason == ("unknown: which nodes are kept for 1, which comes first, is not known: whether it asks for few "
-                      "switches (TopologyPlugin) is not told")
+                      "switches (TopologyPlugin) is not known")
 
 
 def test_where_the_configuration_says_that_there_are_no_switches_nobody_is_unknown():
