@@ -122,8 +122,23 @@ class ServerStatus(ObjectPart, frozen=True):
     message: str = ""
 
 
+class Identity(ObjectPart, frozen=True):
+    """What tells one object from another: it can be told of most whose other fields are nonsense."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Identified(ObjectPart, frozen=True):
+    """An object of which only what tells it from others is read."""
+
+    metadata: Identity = Identity()
+
+
 class Bare(ObjectPart, frozen=True):
-    """An object of which only its identity is read."""
+    """An object of which only its metadata are read."""
 
     metadata: Meta = Meta()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from .asks import NOTHING, WHOLE, Amount, features, is_slice, repels, share_of_g
 from .fields import Amounts, Text, condition, quantity, some
 from .objects import NodeObject, Taint
 from .pods import PodFacts
+from .strange_pods import StrangePod
 
 _NODE = msgspec.json.Decoder(NodeObject)
 PRODUCT, COUNT, REPLICAS = "nvidia.com/gpu.product", "nvidia.com/gpu.count", "nvidia.com/gpu.replicas"
@@ -111,23 +112,31 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 6 else 0
 
 
-def node_of(facts: NodeFacts, pods: Iterable[PodFacts], partitions: tuple[str, ...], keys: Iterable[str]) -> Node:
-    """Return a node with what the pods on it take; of its labels those that ``keys`` name."""
-    taken, busy, whole, vacant, parts = NOTHING, False, 0, True, dict[str, int]()
-    for pod in pods:
-        if pod.holds:
-            taken += pod.amount
-            whole += facts.whole(pod.amount)
-            busy = busy or pod.amount.any_gpu
-            vacant = vacant and pod.overhead
-            for name, count in facts.parts(pod.amount):
-                parts[name] = parts.get(name, 0) + count
+def node_of(facts: NodeFacts, pods: Iterable[PodFacts], partitions: tuple[str, ...], keys: Iterable[str],
+            strange: Collection[StrangePod] = ()) -> Node:
+    """Return a node with what the pods on it take; of its labels those that ``keys`` name.
+
+    Where one that is not understood may hold any of its GPUs, none of them is called free.
+    """
+    holding = [pod for pod in pods if pod.holds]
+    amounts = [pod.amount for pod in holding]
+    amounts += [pod.amount for pod in strange if pod.amount is not None]
+    full = any(pod.amount is None for pod in strange)
+    taken, whole, parts = NOTHING, 0, dict[str, int]()
+    for amount in amounts:
+        taken += amount
+        whole += facts.whole(amount)
+        for name, count in facts.parts(amount):
+            parts[name] = parts.get(name, 0) + count
+    busy = full or any(amount.any_gpu for amount in amounts)
+    vacant = not strange and all(pod.overhead for pod in holding)
     return Node(
         name=facts.name, partitions=partitions, gpus=facts.gpus, gpu_model=facts.model, cpus=facts.cpus,
         memory_bytes=facts.memory_bytes, state=_state(facts, busy=busy), features=features(facts.labels, keys),
-        cpus_allocated=math.ceil(taken.cpus), memory_allocated_bytes=int(taken.memory_bytes), gpus_allocated=whole,
+        cpus_allocated=math.ceil(taken.cpus), memory_allocated_bytes=int(taken.memory_bytes),
+        gpus_allocated=max(whole, facts.gpus) if full else whole,
         reason=facts.reason, vacant=vacant,
-        slices=tuple((name, total, parts.get(name, 0)) for name, total in facts.slices))
+        slices=tuple((name, total, total if full else parts.get(name, 0)) for name, total in facts.slices))
 
 
 def _state(facts: NodeFacts, *, busy: bool) -> NodeState:

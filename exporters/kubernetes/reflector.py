@@ -25,8 +25,8 @@ from ..fetch import Refused
 from ..source import FAULTS, Clock, SourceError
 from ..text import quoted
 from .api import ApiClient
-from .fields import Bare, Event, Listing, ListOf, Meta, ServerStatus, Text, some
-from .lists import PAGE, read_list
+from .fields import Event, Identified, Listing, ListOf, Meta, ServerStatus, Text, some
+from .lists import read_list
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ Name = tuple[str, str]
 _MOST_GONE = 100_000
 _LONGEST_WAIT_S = 60.0
 _LIST, _EVENT = msgspec.json.Decoder(Listing), msgspec.json.Decoder(Event)
-_BARE, _STATUS = msgspec.json.Decoder(Bare), msgspec.json.Decoder(ServerStatus)
+_IDENTIFIED, _STATUS = msgspec.json.Decoder(Identified), msgspec.json.Decoder(ServerStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class Strange:
     uid: str
     """'' where not even that is."""
     why: str
+    told: Any = None
+    """What ``salvage`` makes of it."""
 
 
 _Listed = tuple[Name, tuple[str, Kept] | Strange]
@@ -80,16 +82,17 @@ class Wholesale(Generic[Kept]):
 
 
 class Reflector(Generic[Kept]):
-    """Keeps what ``parse`` makes of each object of a path."""
+    """Keeps what ``parse`` makes of each object of a path, and what ``salvage`` makes of those that it refuses."""
 
     def __init__(self, api: ApiClient, path: str, parse: Callable[[Text], Kept], clock: Clock,
-                 patience: WatchPatience | None = None, wholesale: Wholesale[Kept] | None = None) -> None:
-        self.path, self._wholesale = path, wholesale
+                 patience: WatchPatience | None = None, wholesale: Wholesale[Kept] | None = None,
+                 salvage: Callable[[Text], object] = lambda raw: None) -> None:
+        self.path, self._wholesale, self._salvage = path, wholesale, salvage
         self._api, self._parse, self._clock = api, parse, clock
         self._patience = patience or WatchPatience()
         self._kept: dict[Name, tuple[str, Kept]] = {}
         self._gone: deque[Kept] = deque(maxlen=_MOST_GONE)
-        self._skipped: dict[Name, str] = {}
+        self._strange: dict[Name, Strange] = {}
         self._lock, self._stop, self.synced = threading.Lock(), threading.Event(), threading.Event()
         self._listed, self._doubtful = float("-inf"), False
         self.version = ""
@@ -130,7 +133,13 @@ class Reflector(Generic[Kept]):
     def skipped(self) -> tuple[str, ...]:
         """Return the objects that could not be understood, and why."""
         with self._lock:
-            return tuple(f"{'/'.join(filter(None, name))}: {why}" for name, why in self._skipped.items())
+            return tuple(f"{'/'.join(filter(None, name))}: {one.why}" for name, one in self._strange.items())
+
+    def strange(self) -> list[tuple[Kept | None, Any]]:
+        """Return what is kept of each object that is not understood from before, and what is told of it now."""
+        with self._lock:
+            return [(self._kept[name][1] if name in self._kept else None, one.told)
+                    for name, one in self._strange.items()]
 
     def silent_for_s(self) -> float:
         """Return the seconds since the server last said something."""
@@ -175,13 +184,13 @@ class Reflector(Generic[Kept]):
 
     def _list(self) -> None:
         fresh: dict[Name, tuple[str, Kept]] = {}
-        skipped: dict[Name, str] = {}
+        strange: dict[Name, Strange] = {}
 
         def take(body: bytes) -> ListOf[Any]:
             page, found = self._page(body)
             for name, one in found:
-                if isinstance(one, Strange) and len(skipped) < PAGE:
-                    skipped[name] = one.why
+                if isinstance(one, Strange):
+                    strange[name] = one
                 known = self._known(name, one)
                 if known is not None:
                     fresh[name] = known
@@ -193,7 +202,7 @@ class Reflector(Generic[Kept]):
             for name, (uid, kept) in self._kept.items():
                 if name not in fresh or fresh[name][0] != uid:
                     self._gone.append(kept)
-            self._kept, self._skipped = fresh, skipped
+            self._kept, self._strange = fresh, strange
         self.version, self._listed, self._doubtful = version, time.monotonic(), False
         self.lists += 1
         self.synced.set()
@@ -216,7 +225,7 @@ class Reflector(Generic[Kept]):
             raise SourceError("is not asked any more")
         with uncollected():
             if self._wholesale is not None:
-                with suppress(msgspec.MsgspecError):  # one strange object: then each is read by itself
+                with suppress(msgspec.MsgspecError, *FAULTS):  # one strange object: then each is read by itself
                     return _at_once(body, self._wholesale)
             page = _LIST.decode(body)
             return page, [(name, found) for name, _, found in map(self._read, some(page.items))]
@@ -232,12 +241,12 @@ class Reflector(Generic[Kept]):
         """Return name and version of an object, and its uid with what is kept of it."""
         name, version, uid = ("", "something"), "", ""
         try:
-            known = _BARE.decode(raw).metadata
+            known = _IDENTIFIED.decode(raw).metadata
             name, version, uid = (known.namespace, known.name), known.resource_version, known.uid
             return name, version, (uid, self._parse(raw))
         except (msgspec.MsgspecError, *FAULTS) as error:
             # Whatever a strange object sets off costs that object alone.
-            return name, version, Strange(uid, quoted(str(error), 120))
+            return name, version, Strange(uid, quoted(str(error), 120), self._salvage(raw))
 
     def _watch(self) -> None:
         lasts_s = self._patience.watch_s * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
@@ -275,7 +284,7 @@ class Reflector(Generic[Kept]):
             raise Expired(told) if status.code == 410 else SourceError(f"{self.path}: the watch failed: {told}")
         if event.type == "BOOKMARK":
             with suppress(msgspec.MsgspecError):
-                self.version = _BARE.decode(raw).metadata.resource_version or self.version
+                self.version = _IDENTIFIED.decode(raw).metadata.resource_version or self.version
             return
         self._change(event.type, raw)
         self.events += 1
@@ -283,7 +292,7 @@ class Reflector(Generic[Kept]):
     def _change(self, kind: str, raw: Text) -> None:
         name, version, found = self._read(raw)
         with self._lock:
-            self._skipped.pop(name, None)
+            self._strange.pop(name, None)
             if kind == "DELETED":
                 self._remove(name, found)
             else:
@@ -292,7 +301,7 @@ class Reflector(Generic[Kept]):
 
     def _put(self, name: Name, found: tuple[str, Kept] | Strange) -> None:
         if isinstance(found, Strange):
-            self._skipped[name] = found.why
+            self._strange[name] = found
         known, before = self._known(name, found), self._kept.pop(name, None)
         if known is not None:
             self._kept[name] = known
@@ -315,12 +324,9 @@ class Reflector(Generic[Kept]):
 
 
 def _at_once(body: bytes, wholesale: Wholesale[Kept]) -> tuple[ListOf[Any], list[_Listed[Kept]]]:
-    """Return a page whose objects are all of the form that is known; what one of them says may still be nonsense."""
+    """Return a page whose objects are all of the form that is known; raise for nonsense in one of them."""
     page, keep, found = wholesale.page.decode(body), wholesale.keep, list[_Listed[Kept]]()
     for one in some(page.items):
         known: Meta = one.metadata
-        try:
-            found.append(((known.namespace, known.name), (known.uid, keep(one))))
-        except FAULTS as error:
-            found.append(((known.namespace, known.name), Strange(known.uid, quoted(str(error), 120))))
+        found.append(((known.namespace, known.name), (known.uid, keep(one))))
     return page, found

@@ -40,11 +40,14 @@ from .request import Grounds
 from .reservations import with_reservations
 from .runs import JobRuns, Surroundings
 from .steer import Levers, first_waiting
+from .strange_pods import StrangePod, held_by_strange
 
 log = logging.getLogger(__name__)
 
 SHARED = "shared"
 """The partition of free GPUs that not exactly one queue may use."""
+_ANYWHERE = "where a pod is that cannot be understood"
+"""It may hold GPUs of any node."""
 _DISCOVER_S = 600.0
 _LOOK_S = 0.05
 """How often it is looked whether a first list has failed."""
@@ -152,7 +155,8 @@ class KubernetesSource:
             self._watch(self._api, "pods", "/api/v1/pods", parse_pod)
 
     def _watch(self, api: ApiClient, name: str, path: str, parse: Callable[[Text], object]) -> None:
-        self._reflectors[name] = Reflector(api, path, parse, self._clock, self._patience, _WHOLESALE.get(name))
+        self._reflectors[name] = Reflector(api, path, parse, self._clock, self._patience, _WHOLESALE.get(name),
+                                           held_by_strange if name == "pods" else lambda raw: None)
         self._reflectors[name].start()
 
     def _discover(self) -> None:
@@ -243,10 +247,21 @@ class KubernetesSource:
                              partial(queue_of, queues=queues), self._levers(optional, queues),
                              blind=works is not None and not self._believed(works))
         jobs = self._runs.look(groups, scene, now_s)
-        nodes = self._nodes(facts, pods, jobs, queues)
+        strange = self._strange()
+        if None in strange:
+            jobs = [job.with_unknown((_ANYWHERE,)) for job in jobs]
+        nodes = self._nodes(facts, pods, jobs, queues, strange)
         told, flavors = queues.told()
         return SchedulerSnapshot(now_s, nodes, partitions_of(nodes), tuple(jobs), SchedulerRules(queues=told,
                                                                                                  flavors=flavors))
+
+    def _strange(self) -> dict[str | None, list[StrangePod]]:
+        """Return by node what pods hold that are not understood, and of which nothing is kept that holds it."""
+        found: dict[str | None, list[StrangePod]] = {}
+        for before, now in self._reflectors["pods"].strange():
+            if now is not None and not (before is not None and before.holds):
+                found.setdefault(now.node, []).append(now)
+        return found
 
     def _levers(self, optional: Mapping[str, list[Any]], queues: Queues) -> Levers:
         budgets = self._reflectors.get("budgets")
@@ -256,7 +271,7 @@ class KubernetesSource:
                       first_waiting(optional["workloads"], queues.local))
 
     def _nodes(self, facts: Sequence[NodeFacts], pods: Sequence[PodFacts], jobs: Sequence[Job],
-               queues: Queues) -> tuple[Node, ...]:
+               queues: Queues, strange: Mapping[str | None, list[StrangePod]]) -> tuple[Node, ...]:
         """Return the nodes with the partitions that may use them: their queues, and whatever else jobs came by."""
         here: dict[str, list[PodFacts]] = {}
         for pod in pods:
@@ -264,7 +279,8 @@ class KubernetesSource:
                 here.setdefault(pod.node, []).append(pod)
         keys = frozenset(key for pod in pods for key in pod.wish.keys)
         others = tuple(sorted({job.partition for job in jobs} - queues.clusters.keys()))
-        return tuple(node_of(node, here.get(node.name, ()), (*home(queues.serving(node)), *others), keys)
+        return tuple(node_of(node, here.get(node.name, ()), (*home(queues.serving(node)), *others), keys,
+                             strange.get(node.name, ()))
                      for node in sorted(facts, key=lambda node: node.name))
 
     def _partition(self, queues: Queues, group: JobPods) -> str:

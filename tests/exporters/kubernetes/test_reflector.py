@@ -9,7 +9,8 @@ from idlewatt.exporters.fetch import Refused
 from idlewatt.exporters.http_options import HttpOptions
 from idlewatt.exporters.kubernetes.access import Access
 from idlewatt.exporters.kubernetes.api import ApiClient
-from idlewatt.exporters.kubernetes.reflector import PAGE, Reflector, WatchPatience
+from idlewatt.exporters.kubernetes.lists import PAGE
+from idlewatt.exporters.kubernetes.reflector import Reflector, WatchPatience
 from idlewatt.exporters.simulated.api_server import Fault
 from idlewatt.exporters.simulated.api_store import PODS
 
