@@ -83,6 +83,8 @@ _OPTIONAL = (
     _Kind("podgroups", "scheduling.k8s.io", ("v1beta1", "v1alpha3"), "podgroups", parse_gang, "why gangs wait"),
 )
 _REQUIRED = ("nodes", "pods")
+_NAMING = ("jobs", "workloads")
+"""What tells the names and the times of submission by which jobs are recorded; required where the server shows it."""
 
 
 _WHOLESALE: Mapping[str, Wholesale[Any]] = {"pods": Wholesale(PODS, facts_of), "jobs": Wholesale(BATCHES, batch_of)}
@@ -91,6 +93,8 @@ _WHOLESALE: Mapping[str, Wholesale[Any]] = {"pods": Wholesale(PODS, facts_of), "
 
 class KubernetesSource:
     """Reads a cluster by watching it; without nodes and pods there is no snapshot, of the rest each may be missing.
+
+    What names jobs may be missing where the server has no such list or refuses it, but is waited for otherwise.
 
     The watches begin with the first read. A snapshot is current while nodes and pods are being watched, else of when
     the server last said something; after ``silence`` without a word there is none.
@@ -116,6 +120,7 @@ class KubernetesSource:
         self._discover()
         for name in _REQUIRED:
             self._await(name)
+        self._await_names()
         now_s = min(self._clock(), *(self._known_s(self._reflectors[name]) for name in _REQUIRED))
         optional = {kind.name: self._optional(kind.name) for kind in _OPTIONAL}
         with uncollected():
@@ -198,6 +203,18 @@ class KubernetesSource:
                               f"{reflector.error or 'the watch says nothing'}")
         if reflector.refused in (401, 403):
             raise SourceError(f"{name} are not shown any more: {reflector.error}", permanent=True)
+
+    def _await_names(self) -> None:
+        """Wait for the first lists of what names jobs: without them the same job would be recorded under two names."""
+        if self._looked == float("-inf"):
+            raise SourceError(self._forbidden["apis"])
+        for name in _NAMING:
+            reflector = self._reflectors.get(name)
+            if reflector is not None:
+                self._first(reflector)
+                if not reflector.synced.is_set() and reflector.refused not in (403, 404):
+                    raise SourceError(f"{name} cannot be listed, and jobs would be recorded under names that change: "
+                                      f"{reflector.error or 'no answer yet'}")
 
     def _first(self, reflector: Reflector[object]) -> None:
         """Wait until a list was read once, or could not be."""

@@ -110,11 +110,39 @@ def test_a_cluster_without_optional_groups_is_read_all_the_same(server, build):
     assert all(up for up, _ in health(source).values())
 
 
+def of_cron(store):
+    """Put a pod of a Job of a CronJob into the store: without the list of Jobs its job has another name."""
+    store.put(JOBS, make.job("nightly-1", make.owner("CronJob", "nightly")))
+    store.put(PODS, make.pod("nightly-1-x", make.owner("Job", "nightly-1"), on="n1"))
+
+
+@pytest.mark.parametrize(("path", "told"), [
+    ("/apis", "which lists there are is not known: "), ("/apis/batch/v1/jobs", "jobs cannot be listed, and jobs would"),
+    ("/apis/kueue.x-k8s.io/v1beta2/workloads", "workloads cannot be listed, and jobs would")])
+def test_no_job_is_told_before_the_names_are_known_by_which_jobs_are_recorded(filled, server, build, until, path, told):
+    kueue(filled, "insufficient unused quota")
+    of_cron(filled)
+    server.api.faults.append(Fault(path, 503, times=-1))
+    source = build()
+    with pytest.raises(SourceError, match=told):
+        source.read()
+    server.api.faults.clear()
+    until(lambda: names(source) == ["team/nightly", "team/p", "team/next"])
+    assert source.completed(0.0) == []
+
+
+def test_a_server_that_does_not_show_us_jobs_of_batch_is_read_without_them(filled, server, build):
+    of_cron(filled)
+    server.api.faults.append(Fault("/apis/batch/v1/jobs", 403, times=-1))
+    source = build()
+    assert names(source) == ["team/nightly-1", "team/p"]
+    assert "not known: owners, limits and ends of batch jobs" in health(source)["jobs"][1]
+
+
 @pytest.mark.parametrize("status", [503, 403])
 def test_lists_that_fail_for_long_end_no_job_that_runs_or_waits(filled, server, build, until, status):
     kueue(filled, "insufficient unused quota")
-    filled.put(JOBS, make.job("nightly-1", make.owner("CronJob", "nightly")))
-    filled.put(PODS, make.pod("nightly-1-x", make.owner("Job", "nightly-1"), on="n1"))
+    of_cron(filled)
     source = build(silence="1s")
     until(lambda: names(source) == ["team/nightly", "team/p", "team/next"])
     lost = ("/apis/kueue.x-k8s.io/v1beta2/workloads", "/apis/batch/v1/jobs")
