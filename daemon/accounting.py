@@ -10,6 +10,7 @@ from pathlib import Path
 from ..exporters.slurm.dump import read_dump
 from ..exporters.slurm.fields import BadRecord
 from ..exporters.slurm.parse_json import Parsed
+from ..exporters.slurm.parse_text import print_time
 from ..storage.imports import Importer
 from ..storage.records import Job
 
@@ -66,15 +67,18 @@ def from_sacct(ask: Ask, since_s: float, now_s: float, known: Collection[float])
         yield HistoryChunk(day_s, runs, place + 1, total, parsed.skipped, day_s + DAY_S + SETTLED_S <= now_s)
 
 
-def from_file(path: Path, known: Collection[float], *, trusted: bool = False) -> Iterator[HistoryChunk]:
-    """Yield the runs of a file of accounting, without the pieces that are ``known``."""
+def from_file(path: Path, known: Collection[float], now_s: float, *, trusted: bool = False) -> Iterator[HistoryChunk]:
+    """Yield the runs of a file of accounting, without the pieces that are ``known`` and runs of days to come."""
     size = path.stat().st_size
     if WHOLE in known:
         yield HistoryChunk(WHOLE, (), size, size, complete=False)
         return
     for number, piece in enumerate(read_dump(path, trusted=trusted)):
-        runs = () if number in known else tuple(_ended(piece.parsed.records))
-        yield HistoryChunk(number, runs, piece.read_bytes, size, piece.parsed.skipped, number not in known)
+        ended = list(_ended(piece.parsed.records))
+        runs = () if number in known else tuple(run for run in ended if _latest(run) <= now_s + DAY_S)
+        to_come = tuple(f"{run.job_id}: it ended, or began, at {print_time(_latest(run))}, more than a day after now"
+                        for run in ended if _latest(run) > now_s + DAY_S)
+        yield HistoryChunk(number, runs, piece.read_bytes, size, piece.parsed.skipped + to_come, number not in known)
     yield HistoryChunk(WHOLE, (), size, size)
 
 
@@ -97,6 +101,10 @@ def bring(importer: Importer, source: str, parts: Iterable[HistoryChunk]) -> Ite
         brought.skipped += len(part.skipped)
         brought.examples += part.skipped[:EXAMPLES - len(brought.examples)]
         yield brought
+
+
+def _latest(run: Job) -> float:
+    return max(time_s for time_s in (run.submit_s, run.start_s, run.end_s) if time_s is not None)
 
 
 def _ended(runs: Iterable[Job]) -> Iterator[Job]:

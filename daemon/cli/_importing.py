@@ -69,11 +69,11 @@ def _source(importer: Importer, what: str, since_s: float, commands: SlurmComman
     from ...exporters.slurm.cli import SlurmCli
     from ..accounting import from_file, from_sacct, name_of
 
+    now_s = time.time()
     if what != "sacct":
         name = name_of(Path(what))
-        return name, from_file(Path(what), importer.parts(name), trusted=trusted)
+        return name, from_file(Path(what), importer.parts(name), now_s, trusted=trusted)
     name = f"sacct {commands.slurm_conf}" if commands.slurm_conf else "sacct"
-    now_s = time.time()
     return name, from_sacct(SlurmCli(commands).finished, now_s - since_s, now_s, importer.parts(name))
 
 

@@ -14,6 +14,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from ...storage.time_bounds import believable
+
 Item = TypeVar("Item")
 Text = bytes | msgspec.Raw
 """An object as it came, or the place of it in a longer answer: it is not copied to be read."""
@@ -173,9 +175,10 @@ def seconds(text: str | None) -> float | None:
     if not text:
         return None
     try:
-        return datetime.fromisoformat(text).timestamp()
+        found = datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
         return None
+    return found if believable(found) else None
 
 
 @lru_cache(maxsize=4096)

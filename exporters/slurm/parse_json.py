@@ -27,6 +27,7 @@ from .parse_details import parse_details, parse_nice, requested_gpus, requested_
 from .parse_rules import named
 from .reasons import DEPENDENCY, reason_text, wait_reason
 from .states import job_state, node_state, wakes
+from .told_times import with_told_times
 
 MIB = 2**20
 NOTHING_FOUND = 9003
@@ -189,7 +190,7 @@ def parse_job(raw: Fields) -> Job:
     request, reason = parse_request(raw), _waits_for(raw) if waiting else ""
     # A job that never ran, or that waits again after a requeue, holds nothing, whatever `nodes` still says.
     allocations = () if waiting else parse_allocations(raw, request)
-    return Job(
+    return with_told_times(Job(
         job_id=job_id,
         raw_id=raw_id,
         submit_s=_submitted(raw.time("submit_time")),
@@ -221,7 +222,7 @@ def parse_job(raw: Fields) -> Job:
         array_limit=raw.integer("array_max_tasks") or None,
         group=str(raw.integer("het_job_id") or ""),
         **_software(raw),
-    )
+    ))
 
 
 def _software(raw: Fields) -> SoftwareFields:
@@ -361,7 +362,7 @@ def parse_accounted(raw: Fields) -> Job:
     end = times.time("end")
     job_id = _known_as(number, array.integer("job_id"), array.integer("task_id"), het.integer("job_id"),
                        het.integer("job_offset"))
-    return Job(
+    return with_told_times(Job(
         job_id=job_id, array=array_of(job_id, array.integer("job_id")), raw_id=number,
         submit_s=_submitted(times.time("submission")), state=state, partition=raw.text("partition"),
         request=Request(gpus_of(asked), asked.get("node", 1), cpus=asked.get("cpu", 0),
@@ -372,7 +373,7 @@ def parse_accounted(raw: Fields) -> Job:
         restarts=raw.integer("restart_cnt") or 0,
         # 22.05 tells 0 of every job here, even of one that failed with 3.
         exit_code=None if state is JobState.FAILED and _exit_code(raw) == 0 else _exit_code(raw),
-        allocations=allocations, cpu_seconds=_cpu_seconds(raw), **_software(raw))
+        allocations=allocations, cpu_seconds=_cpu_seconds(raw), **_software(raw)))
 
 
 def _cpu_seconds(raw: Fields) -> float | None:

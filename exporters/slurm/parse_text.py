@@ -19,6 +19,7 @@ from .billing import parse_weights
 from .fields import BadRecord
 from .gres import parse_tres, share
 from .parse_json import Parsed, accounted_state, array_of, begun
+from .told_times import with_told_times
 
 SACCT_FIELDS = ("JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "ExitCode", "Submit",
                 "Eligible", "Start", "End", "TimelimitRaw", "NNodes", "ReqTRES", "AllocTRES", "NodeList", "Priority",
@@ -93,7 +94,7 @@ def _parse_row(row: dict[str, str]) -> Job:
     gpus = asked.gpus or given.gpus
     code, _, signal = row["ExitCode"].partition(":")
     limit = row["TimelimitRaw"]
-    return Job(
+    return with_told_times(Job(
         job_id=row["JobID"], array=array_of(row["JobID"]), submit_s=submit,
         raw_id=int(row["JobIDRaw"]) if row["JobIDRaw"].isdecimal() else None, state=accounted_state((row["State"],)),
         partition=row["Partition"],
@@ -107,7 +108,7 @@ def _parse_row(row: dict[str, str]) -> Job:
         priority=float(row["Priority"]) if row["Priority"].isdecimal() else None,
         exit_code=int(code) or -int(signal or 0) if code.isdecimal() else None,
         allocations=allocations, **software(row.get("Container", ""), row.get("Comment", ""), row["Constraints"],
-                                            row["ReqTRES"])._asdict())
+                                            row["ReqTRES"])._asdict()))
 
 
 def _allocations(hostlist: str, tres: str) -> tuple[Allocation, ...]:

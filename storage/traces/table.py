@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as compute
 import pyarrow.csv as arrow_csv
 
+from ..time_bounds import LATEST_S
 from .formats import HEAD_BYTES
 from .trace import Chunk, Rejected, TraceError
 
@@ -59,12 +60,15 @@ def clock(header: str, *, required: bool = True) -> Column:
 
 
 def seconds_of(cell: str) -> float:
-    """Return the seconds of a date or of a plain number."""
+    """Return the seconds of a date or of a plain number; ValueError for neither, or a year of no trace."""
     try:
         return float(cell)
     except ValueError:
         moment = datetime.fromisoformat(cell)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        found = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        if not 0 <= found <= LATEST_S:
+            raise ValueError("no trace is of before 1970 or after 2100") from None
+        return found
 
 
 @dataclass(frozen=True)

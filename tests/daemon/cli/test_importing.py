@@ -137,6 +137,18 @@ def test_it_works_beside_a_running_daemon(site):
         assert len(history.jobs(0, 1e10)) > 8
 
 
+def test_runs_of_days_to_come_are_refused_and_named(site, tmp_path):
+    names = ("JobID", "User", "State", "Submit", "Start", "End", "AllocTRES", "NodeList")
+    times = ("2026-01-01T00:00:00", "2026-01-01T00:00:10")
+    rows = [(number, "bob", "COMPLETED", *times, end, "gres/gpu=1", "a")
+            for number, end in (("7", "2026-01-01T00:10:00"), ("8", "2099-01-01T00:00:00"))]
+    (tmp_path / "past").write_text("".join("|".join(row) + "\n" for row in (names, *rows)))
+    done = _import(site, tmp_path / "past")
+    assert done.stdout == "100 % read: 1 runs of which 1 jobs are new, 1 rows cannot be read\n", done.output
+    assert "8: it ended, or began, at 2099-01-01T00:00:00, more than a day after now" in done.stderr
+    assert [job.job_id for job in _jobs(site)] == ["7"]
+
+
 def test_a_file_comes_in_once_whatever_it_is_called(site, tmp_path):
     table = tmp_path / "past.txt"
     mark = "d1a3-drawn-b7"

@@ -259,7 +259,8 @@ UNREADABLE = {"status": {"containerStatuses": [
 
 @pytest.mark.parametrize(("pod", "held"), [
     (odd(UNREADABLE, gpus=4), 4), (odd({"metadata": {"labels": ["a"]}}, gpus=4), 4), (odd({"status": 7}, gpus=4), 4),
-    (odd({"spec": {"priority": "high"}}, gpus=4), 4), (odd(UNREADABLE, gpus=0), 0),
+    (odd({"spec": {"priority": "high"}}, gpus=4), 4),
+    (odd({"metadata": {"creationTimestamp": "0001-01-01T00:00:00Z"}}, gpus=4), 4), (odd(UNREADABLE, gpus=0), 0),
     (odd(UNREADABLE, containers=[make.container(4, memory="1Zi")]), 4),
     (odd(UNREADABLE, containers=[make.container(2)], initContainers=[make.container(3)]), 3),
     # It cannot be told how many: it may be all.
@@ -308,6 +309,17 @@ def test_a_pod_that_becomes_strange_when_it_is_scheduled_holds_its_gpus(filled, 
     until(lambda: source.read().nodes[0].gpus_allocated == 3)
     filled.delete(PODS, ("team", "q"))
     until(lambda: source.read().nodes[0].gpus_allocated == 1)
+
+
+@pytest.mark.parametrize("year", ["0001", "9000"])
+def test_a_run_does_not_end_in_a_year_that_no_clock_can_have_told(filled, build, year):
+    pod = make.ended(make.pod("over", on="n1"))
+    [state] = pod["status"]["containerStatuses"]
+    state["state"]["terminated"]["finishedAt"] = f"{year}-01-01T00:00:00Z"
+    filled.put(PODS, pod)
+    source = build()
+    source.read()
+    assert [(run.job_id, run.end_s) for run in source.completed(0.0)] == [("team/over", START_S + 60.0)]
 
 
 def test_an_impossible_amount_of_what_is_no_gpu_does_not_cost_the_node(filled, build):

@@ -107,6 +107,20 @@ def test_seconds_beyond_any_time_cost_their_own_row(table, cell):
     assert [line.partition(":")[0] for line in skipped] == ["line 2"]
 
 
+@pytest.mark.parametrize("name", ["Submit", "Start", "End"])
+@pytest.mark.parametrize("year", ["0001", "1969", "2199", "9999"])
+def test_a_year_that_no_clock_can_have_told_costs_its_own_row(table, name, year):
+    jobs, skipped = _read(table(_row(**{name: f"{year}-01-01T00:00:00"}), _row(JobID="8")))
+    assert [job.job_id for job in jobs] == ["8"]
+    [told] = skipped
+    assert f"in the year {int(year)}, and only times from 2000 to 2100 are believed" in told
+
+
+def test_when_a_job_may_begin_is_not_known_where_it_is_absurd(table):
+    [job], skipped = _read(table(_row(Eligible="0001-01-01T00:00:00")))
+    assert (job.eligible_s, skipped) == (None, [])
+
+
 def test_a_blank_line_between_rows_costs_none(table):
     path = table(_row(), _row(JobID="8"))
     path.write_text(path.read_text().replace("\n", "\n\n"))

@@ -176,7 +176,7 @@ def test_the_accounts_know_the_cpu_time_of_a_run_by_its_steps(recorded):
     (run,) = parse_list(load(recorded("slurm/rest_slurmdb_job_with_step.json")), "jobs", parse_accounted).records
     assert run.cpu_seconds == pytest.approx(0.014648)
     step = {"time": {"total": {"seconds": 3, "microseconds": 500_000}}}
-    job = {"job_id": 7, "time": {"submission": 10}, "state": {"current": "COMPLETED"}}
+    job = {"job_id": 7, "time": {"submission": 10**9}, "state": {"current": "COMPLETED"}}
     assert [parse_accounted(Fields(job | {"steps": steps})).cpu_seconds for steps in (
         [step, step], [], [{}], "none", [{"time": 5}], [{"time": {"total": {"seconds": "x"}}}])] == [
         7.0, None, None, None, None, None]
@@ -253,20 +253,20 @@ def test_a_job_that_ended_while_it_waited_never_began(recorded):
     answer = load(recorded("slurm/rest_jobs_cancelled.json"))
     seen = {job.name: job for job in parse_list(answer, "jobs", parse_job).records}
     accounted = parse_accounted(Fields({"job_id": 7, "state": {"current": "CANCELLED"}, "nodes": "None assigned",
-                                        "time": {"submission": 10, "start": 20, "end": 20}}))
+                                        "time": {"submission": 10**9, "start": 10**9 + 10, "end": 10**9 + 10}}))
 
     assert (seen["given-up"].state, seen["given-up"].start_s, seen["given-up"].end_s) == (
         JobState.CANCELLED, None, seen["wide"].end_s)
     assert len(seen["wide"].allocations) == 2
     assert seen["wide"].start_s < seen["wide"].end_s
-    assert (accounted.start_s, accounted.end_s) == (None, 20)
+    assert (accounted.start_s, accounted.end_s) == (None, 10**9 + 10)
 
 
 def test_a_run_of_no_second_on_a_node_did_begin():
-    job = parse_job(Fields({"job_id": 7, "job_state": "FAILED", "submit_time": 10, "start_time": 20, "end_time": 20,
-                            "nodes": "a1"}))
+    job = parse_job(Fields({"job_id": 7, "job_state": "FAILED", "submit_time": 10**9, "start_time": 10**9,
+                            "end_time": 10**9, "nodes": "a1"}))
 
-    assert job.start_s == 20
+    assert job.start_s == 10**9
 
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8))
@@ -279,7 +279,7 @@ KEYS = ["job_id", "job_state", "nodes", "gres_detail", "tres_req_str", "tres_all
 @settings(max_examples=150)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES))
 def test_no_damage_to_a_record_hides_the_record_beside_it(damage):
-    good = {"job_id": 1, "name": "x", "submit_time": 1, "time": {"submission": 1}}
+    good = {"job_id": 1, "name": "x", "submit_time": 10**9, "time": {"submission": 10**9}}
     for parse in (parse_job, parse_node, parse_partition, parse_reservation, parse_accounted):
         parsed = parse_json.parse_each([good | damage, good], parse)
         assert len(parsed.records) + len(parsed.skipped) == 2
@@ -327,7 +327,7 @@ def test_a_long_list_item_by_item_takes_little_more_than_what_is_kept_of_it(raw)
 
 @pytest.mark.parametrize("comment", ["framework=jax see wiki", {"job": "framework=jax", "administrator": "cuda=9"}])
 def test_container_comment_and_tres_tell_what_a_job_runs_and_strange_ones_tell_nothing(comment):
-    raw = {"job_id": 1, "submit_time": 100, "job_state": "PENDING", "partition": "gpu",
+    raw = {"job_id": 1, "submit_time": 10**9, "job_state": "PENDING", "partition": "gpu",
            "container": "docker://lab/own:cu121\x1b", "comment": comment, "tres_req_str": "cpu=1,gres/gpu=2"}
     job = parse_job(Fields(raw))
     assert (job.framework, job.cuda) == ("jax", "12.1")
@@ -385,9 +385,11 @@ def test_a_nice_value_that_is_not_told_is_not_known(raw, jobs):
 @pytest.mark.parametrize(("changes", "told"), [
     ({"time": {"submission": 300_000_000_000, "end": 300_000_000_060}}, "not a time before the year 10000"),
     ({"time": {"submission": 1, "end": 9e18}}, "not a time before the year 10000"),
+    ({"time": {"submission": 10**9, "end": 5_000_000_000}}, "it was ended in the year 2128, and only"),
+    ({"time": {"submission": 1, "end": 10**9 + 10}}, "it was submitted in the year 1970, and only"),
     ({"tres": {"allocated": [{"type": "gres", "name": "gpu", "count": 10**18}]}}, "it has 1000000000000000000 GPUs")])
 def test_an_accounted_run_beyond_time_or_reason_is_told_and_not_recorded(changes, told):
-    run = {"job_id": 7, "state": {"current": "COMPLETED"}, "time": {"submission": 1, "end": 20}, "nodes": "a"}
+    run = {"job_id": 7, "state": {"current": "COMPLETED"}, "time": {"submission": 10**9, "end": 10**9}, "nodes": "a"}
     parsed = parse_list(Fields({"jobs": [run | changes, run | {"job_id": 8}]}), "jobs", parse_accounted)
     assert [job.job_id for job in parsed.records] == ["8"]
     assert told in parsed.skipped[0]

@@ -48,9 +48,9 @@ def test_a_word_means_one_of_our_reasons(word, meaning):
     ("PowerReserved", WaitReason.QUOTA), ("FedJobLock", WaitReason.PREPARING)])
 def test_nobody_is_advised_to_start_a_job_that_slurm_keeps_for_a_seldom_word(word, meaning):
     assert wait_reason(word) is meaning
-    job = parse_job(Fields({"job_id": 7, "job_state": "PENDING", "submit_time": 10, "eligible_time": 10,
+    job = parse_job(Fields({"job_id": 7, "job_state": "PENDING", "submit_time": 10**9, "eligible_time": 10**9,
                             "state_reason": word}))
-    assert not eligible(job, 20.0)
+    assert not eligible(job, 1e9 + 10)
 
 
 def test_no_reason_is_shown_where_slurm_writes_none():
@@ -58,7 +58,7 @@ def test_no_reason_is_shown_where_slurm_writes_none():
 
 
 def test_an_open_dependency_is_the_reason_where_slurm_still_names_an_older_one():
-    raw = {"job_id": 7, "job_state": "PENDING", "submit_time": 10, "state_reason": "Priority",
+    raw = {"job_id": 7, "job_state": "PENDING", "submit_time": 10**9, "state_reason": "Priority",
            "dependency": "afterok:6(unfulfilled)"}
     job = parse_job(Fields(raw, "a job"))
     assert (job.reason, job.reason_text) == (WaitReason.DEPENDENCY, "Dependency")

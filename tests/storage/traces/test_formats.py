@@ -169,6 +169,14 @@ def test_helios_slice_is_in_microseconds():
         "uH3om", "vcvGl", "CANCELED")
 
 
+@pytest.mark.parametrize(("column", "date"), [
+    ("submit_time", "2020-04-01 00:07:27"), ("start_time", "2020-04-01 00:07:30")])
+@pytest.mark.parametrize("year", ["0001", "9999"])
+def test_a_date_of_a_year_of_no_trace_costs_its_row(written, column, date, year):
+    trace = written("helios", HELIOS.replace(date, year + date[4:]))
+    assert (trace.rejected[0].line, trace.rejected[0].reason) == (2, f"{column} cannot be read")
+
+
 def test_acme(written):
     trace = written("acme")
     assert (trace.id.tolist(), trace.gpus.tolist(), trace.run_s.tolist()) == (["dlc1"], [16], [60])
