@@ -38,8 +38,8 @@ class Recorded:
         spent = {PowerClass(name): value for name, value in joules.items()} or {PowerClass.PRODUCTIVE: 1e7}
         self.place.history.record_shares([EnergyShare(
             self.place.now_s - ran_s, ran_s, "dgx01", "a100", spent, job.job_id, job.submit_s, job.start_s, job.user,
-            job.account, "NVIDIA A100-SXM4-40GB", 4.0, ran_s, gpu_s, gpu_s * measured, gpu_s * measured * active, 0.0, 1500.0,
-            fullest_gib * GIB, tuple(idle))])
+            job.account, "NVIDIA A100-SXM4-40GB", 4.0, ran_s, gpu_s, gpu_s * measured, gpu_s * measured * active, 0.0,
+            1500.0, fullest_gib * GIB, tuple(idle))])
 
     def used(self, cpus=12.0, memory_gib=60.0, mean=None, hours=20.0) -> None:
         """Record what the run used of its CPUs and memory, as far as it was measured."""
