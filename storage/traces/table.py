@@ -23,6 +23,9 @@ from .trace import Chunk, Rejected, TraceError
 
 BLOCK_BYTES = 1 << 22
 """Read at once; also the longest line that can be read."""
+MOST_ODD = 200_000
+"""Lines that are blank or have another number of columns, where they are more than the rows: a packed file of a few
+kilobytes may hold gigabytes of them."""
 UNKNOWN = {"", "NA", "N/A", "NaN", "nan", "None", "none", "null", "NULL", "Unknown"}
 
 Parse = Callable[[str], float]
@@ -100,10 +103,16 @@ class TableFormat:
             for batch in self._open(stream, header, odd):
                 lines = _lines(line, batch.num_rows, odd.lines)
                 line = int(lines[-1]) + 1 if len(lines) else line
-                yield self._chunk(dict(zip(batch.schema.names, batch.columns, strict=True)), lines)
+                chunk = self._chunk(dict(zip(batch.schema.names, batch.columns, strict=True)), lines)
+                odd.count_rows(batch.num_rows, len(chunk.lines) + len(chunk.rejected) + chunk.set_aside.total())
+                yield chunk
+                if odd.too_many:
+                    raise TraceError(odd.why(line))
                 yield from self._odd_chunks(odd)
                 odd.lines = {number for number in odd.lines if number >= line}
         except pa.ArrowInvalid as error:
+            if odd.too_many:
+                raise TraceError(odd.why(line)) from error
             raise TraceError(f"cannot be read near line {line}: {_plain(error)}") from error
         yield from self._odd_chunks(odd)
 
@@ -136,6 +145,9 @@ class TableFormat:
     def _chunk(self, batch: Mapping[str, object], lines: npt.NDArray[np.int64]) -> Chunk:
         cells = {name: _trimmed(column, unquote=self.quoted) for name, column in batch.items()}
         kept = ~np.logical_and.reduce([_empty(column) for column in cells.values()])
+        if not kept.all():  # blank lines, which may be millions
+            cells = {name: column.filter(pa.array(kept)) for name, column in cells.items()}
+            lines, kept = lines[kept], kept[kept]
         rejected: list[Rejected] = []
         values: Values = {}
         for target, column in self.columns.items():
@@ -214,6 +226,24 @@ class _OddLines:
     lines: set[int] = field(default_factory=set)
     rescued: list[tuple[int, list[str]]] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
+    rows: int = 0
+    count: int = 0
+    """Lines that are no rows."""
+
+    @property
+    def too_many(self) -> bool:
+        """Tell whether this is no table for all that can be seen of it."""
+        return self.count > max(MOST_ODD, self.rows)
+
+    def count_rows(self, lines: int, rows: int) -> None:
+        """Count the rows of a part of the table, and its blank lines."""
+        self.rows += rows
+        self.count += lines - rows
+
+    def why(self, line: int) -> str:
+        """Return why the table is not read to its end."""
+        return (f"{self.count:,} lines near and before line {line} are blank or do not have its "
+                f"{len(self.header.names)} columns, and only {self.rows:,} do: is this the right file?")
 
     def keep(self, row: arrow_csv.InvalidRow) -> str:
         """Note a line and tell the reader to go on."""
@@ -224,7 +254,8 @@ class _OddLines:
         else:
             reason = f"does not have {row.expected_columns} columns"
             self.rejected.append(Rejected(row.number, reason, row.text[:80]))
-        return "skip"
+            self.count += 1
+        return "error" if self.too_many else "skip"
 
     def _cells(self, line: str) -> list[str]:
         try:

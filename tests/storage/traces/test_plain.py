@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.storage.traces import TraceError, read_trace, write_csv
+from idlewatt.storage.traces import TraceError, read_trace, table, write_csv
 
 HEADER = "job,submit_s,run_s,gpus,limit_s,user,partition,cpus,mem_bytes,nodes\n"
 
@@ -107,6 +107,19 @@ def test_a_row_that_cannot_be_read_is_reported_with_its_line(read, row, reason):
 @pytest.mark.parametrize("limit", ["0", "-5", "UNLIMITED"])
 def test_a_limit_that_is_none_is_rejected(read, limit):
     assert len(read(HEADER + f"1,0,5,1,{limit},,,,,\n").rejected) == 1
+
+
+@pytest.mark.parametrize("line", ["\n", " \n", ",,,\n", "x\n"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_of_hardly_anything_but_blank_or_odd_lines_is_not_read_to_its_end(read, monkeypatch, line, packed):
+    monkeypatch.setattr(table, "MOST_ODD", 1000)
+    monkeypatch.setattr(table, "BLOCK_BYTES", 4096)
+    rows = "".join(f"{number},0,5,1\n" for number in range(500))
+    head = "job,submit_s,run_s,gpus\n"
+    assert len(read(head + line * 999 + rows)) == 500
+    body = (head + rows + line * 100_000).encode()
+    with pytest.raises(TraceError, match=r"lines near and before line \d+ are blank or do not have its 4 columns"):
+        read(gzip.compress(body, 1) if packed else body)
 
 
 def test_an_open_quote_swallows_no_lines(read):
