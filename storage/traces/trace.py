@@ -115,7 +115,8 @@ class Chunk:
 
 
 Check = tuple[str, str, Callable[[Floats], npt.NDArray[np.bool_]]]
-_FAR = 1e13  # seconds or bytes of one job beyond this are a unit mistaken (milliseconds are not: 1e12 is 2001 in them)
+_FAR = 1e13  # seconds of one job beyond this are a unit mistaken (milliseconds are not: 1e12 is 2001 in them)
+_MOST_BYTES = 1e18  # an exabyte
 _CHECKS: tuple[Check, ...] = (
     ("submit_s", "is missing", np.isnan),
     ("submit_s", "is negative", lambda values: values < 0),
@@ -128,7 +129,10 @@ _CHECKS: tuple[Check, ...] = (
     *((column, "is not a whole number", lambda values: values % 1 > 0) for column in COUNTS),
     *((column, "is out of range", lambda values: values > 1e9) for column in COUNTS),
     ("limit_s", "is not positive", lambda values: values <= 0),
+    ("limit_s", "is out of range", lambda values: values > _FAR),
+    ("start_s", "is out of range", lambda values: np.abs(values) > _FAR),
     ("mem_bytes", "is negative", lambda values: values < 0),
+    ("mem_bytes", "is out of range", lambda values: values > _MOST_BYTES),
 )
 _NATURAL = r"(?s)^(?P<head>\D*)(?P<first>\d{0,18})(?P<middle>\D*)(?P<second>\d{0,18})(?P<tail>.*)$"
 ID_LENGTH, WORD_LENGTH = 64, 256

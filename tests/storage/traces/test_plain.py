@@ -104,6 +104,23 @@ def test_a_row_that_cannot_be_read_is_reported_with_its_line(read, row, reason):
     assert trace.id.astype(str).tolist() == ["0", "9"]
 
 
+@pytest.mark.parametrize("column", ["limit_s", "mem_bytes", "start_s", "cpus", "nodes", "gpu_milli"])
+@pytest.mark.parametrize(("cell", "reason"), [
+    ("1e300", "is out of range"), ("inf", "cannot be read"), ("-1e300", "is "), ("1e999", "cannot be read")])
+def test_an_absurd_number_of_an_optional_column_is_reported_with_its_line(read, column, cell, reason):
+    trace = read(f"job,submit_s,run_s,gpus,{column}\n0,0,5,1,2\n1,0,5,1,{cell}\n2,0,5,1,NaN\n3,0,5,1,NAN\n")
+    [rejected] = trace.rejected
+    assert (rejected.line, rejected.reason.startswith(f"{column} {reason}")) == (3, True)
+    assert trace.id.tolist() == [0, 2, 3]
+
+
+@pytest.mark.parametrize("fields", ["1 0 inf 100 8 -1 -1 8 3600 1048576", "1 0 5 100 8 -1 -1 8 inf 1048576",
+                                    "1 0 5 100 8 -1 -1 8 3600 1e300"])
+def test_an_absurd_number_of_a_standard_workload_costs_its_row(read, fields):
+    trace = read(f"; Version: 2.2\n{fields} 1 3 1 7 1 1 -1 -1\n2 9 0 5 4 -1 -1 4 60 -1 5 3 1 -1 1 1 -1 -1\n")
+    assert (trace.id.tolist(), sum(trace.rejections.values())) == ([2], 1)
+
+
 @pytest.mark.parametrize("limit", ["0", "-5", "UNLIMITED"])
 def test_a_limit_that_is_none_is_rejected(read, limit):
     assert len(read(HEADER + f"1,0,5,1,{limit},,,,,\n").rejected) == 1
