@@ -93,9 +93,16 @@ class TableFormat:
 
     def chunks(self, stream: IO[bytes]) -> Iterator[Chunk]:
         """Read the table part by part."""
-        header = _Header.find(stream.read(HEAD_BYTES).decode("utf-8-sig", "replace"), self.delimiters)
+        head = stream.read(HEAD_BYTES).decode("utf-8-sig", "replace")
+        header = _Header.find(head, self.delimiters)
         if header is None or not self._required() <= set(header.names):
             raise TraceError(f"is no {self.name} table: its header needs {', '.join(sorted(self._required()))}")
+        twice = next((name for name in sorted(self._named(header)) if header.names.count(name) > 1), None)
+        if twice is not None:
+            raise TraceError(f"has two columns of the name {twice}, and it is not known which is meant: rename one of "
+                             f"them in line {header.line}")
+        if not stream.read(1) and io.StringIO(head, None).read().count("\n") < header.line:
+            return  # Arrow skips only lines that end
         stream.seek(0)
         odd = _OddLines(header, self.quoted)
         line = header.line + 1
@@ -119,8 +126,12 @@ class TableFormat:
     def _required(self) -> set[str]:
         return {column.header for column in self.columns.values() if column.required}
 
+    def _named(self, header: _Header) -> set[str]:
+        """Return the columns of the table that are read."""
+        return {column.header for column in self.columns.values()} & set(header.names)
+
     def _open(self, stream: IO[bytes], header: _Header, odd: _OddLines) -> arrow_csv.CSVStreamingReader:
-        wanted = {column.header for column in self.columns.values()} & set(header.names)
+        wanted = self._named(header)
         return arrow_csv.open_csv(
             pa.PythonFile(_Utf8(stream), "r"),
             read_options=arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, skip_rows=header.line,

@@ -139,6 +139,19 @@ def test_a_file_of_hardly_anything_but_blank_or_odd_lines_is_not_read_to_its_end
         read(gzip.compress(body, 1) if packed else body)
 
 
+@pytest.mark.parametrize("before", ["", "# made by hand\n", "# page\u2028one\n"])
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_header_alone_has_no_jobs_whether_its_line_ends_or_not(read, before, end):
+    trace = read(f"{before}job,submit_s,run_s,gpus{end}")
+    assert (len(trace), trace.rejections) == (0, {})
+
+
+def test_a_column_that_is_there_twice_is_named_where_it_is_read(read):
+    with pytest.raises(TraceError, match=r"jobs.csv: has two columns of the name gpus, .* rename one of them in line 1"):
+        read("job,submit_s,run_s,gpus,gpus\n1,0,5,1,8\n")
+    assert len(read("job,submit_s,run_s,gpus,note,note\n1,0,5,1,x,y\n")) == 1
+
+
 def test_an_open_quote_swallows_no_lines(read):
     trace = read(HEADER + '1,0,5,1,,"ann,,,,\n2,0,5,1,,bob,,,,\n3,0,5,1,,"bob ""b""",,,,\n')
     assert trace.id.tolist() == [1, 2, 3]
