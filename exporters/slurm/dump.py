@@ -6,6 +6,7 @@ taken only where nobody could know the mark when the jobs were named, or where t
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,8 +57,10 @@ def read_dump(path: Path, *, trusted: bool = False) -> Iterator[DumpChunk]:
     Raises ``BadRecord`` when it is nothing that sacct prints, ``OSError`` when it cannot be read.
     """
     with path.open("rb") as file:
+        begins = len(codecs.BOM_UTF8) if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0
+        file.seek(begins)
         start = file.read(64).lstrip()
-        file.seek(0)
+        file.seek(begins)
         if start.startswith(b"{"):
             yield from _json(file, path.stat().st_size)
         else:

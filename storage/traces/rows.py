@@ -56,4 +56,4 @@ def lines(stream: IO[bytes]) -> Iterator[tuple[int, str]]:
         if len(line) == LONGEST_LINE:
             raise TraceError(f"line {number} is longer than {LONGEST_LINE >> 20} MiB")
         if line.strip():
-            yield number, line.decode("utf-8", "replace").rstrip("\r\n")
+            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8", "replace").rstrip("\r\n")

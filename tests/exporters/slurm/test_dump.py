@@ -121,6 +121,16 @@ def test_when_a_job_may_begin_is_not_known_where_it_is_absurd(table):
     assert (job.eligible_s, skipped) == (None, [])
 
 
+def test_the_mark_that_windows_puts_before_a_text_is_no_part_of_it(table, tmp_path):
+    path = table(_row(), _row(JobID="8"))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    jobs, skipped = _read(path)
+    assert ([job.job_id for job in jobs], skipped) == (["7", "8"], [])
+    plain = (RECORDED / "slurm/rest_slurmdb_jobs.json")
+    (tmp_path / "marked").write_bytes(b"\xef\xbb\xbf" + plain.read_bytes())
+    assert _read(tmp_path / "marked") == _read(plain)
+
+
 def test_a_blank_line_between_rows_costs_none(table):
     path = table(_row(), _row(JobID="8"))
     path.write_text(path.read_text().replace("\n", "\n\n"))

@@ -114,6 +114,12 @@ def test_an_absurd_number_of_an_optional_column_is_reported_with_its_line(read, 
     assert trace.id.tolist() == [0, 2, 3]
 
 
+@pytest.mark.parametrize("before", ["", "; Version: 2.2\n"])
+def test_the_mark_that_windows_puts_before_a_text_costs_no_line_of_a_standard_workload(read, before):
+    trace = read("\ufeff" + before + "2 9 0 5 4 -1 -1 4 60 -1 5 3 1 -1 1 1 -1 -1\n")
+    assert (trace.id.tolist(), trace.rejections) == ([2], {})
+
+
 @pytest.mark.parametrize("fields", ["1 0 inf 100 8 -1 -1 8 3600 1048576", "1 0 5 100 8 -1 -1 8 inf 1048576",
                                     "1 0 5 100 8 -1 -1 8 3600 1e300"])
 def test_an_absurd_number_of_a_standard_workload_costs_its_row(read, fields):
@@ -147,7 +153,7 @@ def test_a_header_alone_has_no_jobs_whether_its_line_ends_or_not(read, before, e
 
 
 def test_a_column_that_is_there_twice_is_named_where_it_is_read(read):
-    with pytest.raises(TraceError, match=r"jobs.csv: has two columns of the name gpus, .* rename one of them in line 1"):
+    with pytest.raises(TraceError, match=r"jobs.csv: has two columns of the name gpus, .*: rename one of them in line"):
         read("job,submit_s,run_s,gpus,gpus\n1,0,5,1,8\n")
     assert len(read("job,submit_s,run_s,gpus,note,note\n1,0,5,1,x,y\n")) == 1
 
