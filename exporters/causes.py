@@ -9,6 +9,8 @@ import ssl
 import urllib3.exceptions
 
 _OBJECT = re.compile(r"<?\b[\w.]+\((?:[^()]|\([^()]*\))*\)>?:? *|<[^<>]* at 0x[0-9a-f]+>:? *")
+_TLS_ALERT = "\x15\x03"
+"""How the answer of a port for TLS to anything else begins."""
 _SOURCE_LINE = re.compile(r" \(_ssl\.c:\d+\)|^\[[^\]]*\] ")
 
 
@@ -32,6 +34,9 @@ def _words(error: BaseException) -> str:
     if isinstance(error, urllib3.exceptions.InvalidChunkLength):
         return "the answer's chunks are broken"
     if isinstance(error, http.client.BadStatusLine) and not isinstance(error, http.client.RemoteDisconnected):
+        if str(error.args[0]).startswith(_TLS_ALERT):
+            return ("it speaks https and was asked by http: write https://, or scheme: https, where its address is "
+                    "configured")
         return "answers with something that is not HTTP"
     if isinstance(error, urllib3.exceptions.NameResolutionError):
         return _OBJECT.sub("", str(error)).partition(" (")[0]

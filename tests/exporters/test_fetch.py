@@ -4,6 +4,7 @@ import gzip
 import http.client
 import os
 import re
+import socket
 import ssl
 import subprocess
 import threading
@@ -546,3 +547,19 @@ def test_a_server_that_repeats_our_secret_does_not_bring_it_into_messages(loopba
     told = fault(loopback, repeat, **given)
     assert re.fullmatch(r"HTTP 400 : 'bad: (Bearer|Basic) \.\.\.'", str(told))
     assert b"geheim" not in told.body
+
+
+@pytest.mark.parametrize("version", [b"\x01", b"\x03"])
+def test_a_port_for_https_that_is_asked_by_http_is_told_as_such(version):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        def refuse():
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"\x15\x03" + version + b"\x00\x02\x02\x46")
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        with pytest.raises(SourceError, match="it speaks https and was asked by http: write https://, or"):
+            Client(HttpOptions(timeout=5.0)).get(f"http://127.0.0.1:{listening.getsockname()[1]}/metrics")
+        thread.join()
