@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 @click.option("--cluster", metavar="NODESxGPUS|FILE.yaml",
               help="Cluster of a trace: 64x8 or a YAML file. A recorded history has its own.")
 @click.option("--trace-format", help="Format of the trace, where it is not recognised.")
-@click.option("--incumbent", help="The policy that others are compared with.  [the configuration's]")
+@click.option("--incumbent", help="The policy that others are compared with.  [that of its training; for other jobs "
+                                  "(--from) the configuration's]")
 @click.option("--seed", type=click.IntRange(0), help="Random seed.  [that of its training, so that both say the same]")
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="Output format.")
@@ -59,11 +60,22 @@ def command(model: str, source: str | None, incumbent: str | None, seed: int | N
             order = TrainingJob(known.name, source, 0.0, shown(trace["cluster"]), trace["trace_format"],
                                 incumbent=default)
         where = JobSource(order.source, config_file, order.trace_format, speeds=order.speeds)
-        order = replace(order, source=shown(order.source), incumbent=incumbent or order.incumbent,
+        order = replace(order, source=shown(order.source), incumbent=_policy(incumbent or order.incumbent),
                         seed=order.seed if seed is None else seed)
         _judge(models, known, order, where, PromotionCriteria.of(where.told(settings(config_file))), style)
     except (ModelError, TrainingError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _policy(name: str) -> str:
+    """Return the name of a policy; a UsageError when there is none of that name."""
+    from ..policies.registry import parse
+
+    try:
+        parse(name)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    return name
 
 
 def _judge(models: ModelStore, model: StoredModel, order: TrainingJob, where: JobSource, terms: PromotionCriteria,

@@ -52,7 +52,8 @@ def _unearned(card: ModelCard, config_file: Path) -> str:
         return f"has earned it on {card.source}, and not on this site's own history"
     incumbent = JobSource("history", config_file).told(settings(config_file)).incumbent
     if card.incumbent != incumbent:
-        return f"has been compared with {card.incumbent or 'nobody knows whom'}, and this site runs {incumbent}"
+        return (f"has been compared with {card.incumbent or 'nobody knows whom'}, and this site runs {incumbent} "
+                f"(`idlewatt evaluate {card.model} --incumbent {incumbent}` compares it with that)")
     last: Promotion | None = decided(config_file).get(card.model)
     if last is not None and last.decision is Decision.DEMOTE:
         return f"was demoted since: {last.reason}"

@@ -189,8 +189,9 @@ def test_a_model_that_has_not_earned_it_needs_a_reason(trained):
     assert "not on this site's own history" in trained.run("promote", row["model"]).output
     card |= {"source": "history"}
     (folder / "card.json").write_text(json.dumps(card | {"incumbent": "random-feasible"}))
-    assert "compared with random-feasible, and this site runs fifo+first-fit+easy" in trained.run(
-        "promote", row["model"]).output
+    output = " ".join(trained.run("promote", row["model"]).output.split())
+    assert "compared with random-feasible, and this site runs fifo+first-fit+easy" in output
+    assert f"`idlewatt evaluate {row['model']} --incumbent fifo+first-fit+easy` compares it with that" in output
     (folder / "card.json").write_text(json.dumps(card | {"incumbent": "fifo+first-fit+easy"}))
     assert trained.run("promote", row["model"]).exit_code == 0
     assert trained.run("demote", row["model"], "--reason", "large jobs wait").exit_code == 0
@@ -215,6 +216,16 @@ def test_the_card_tells_whose_order_a_model_was_compared_with(trained):
     assert trained.rows()[0]["card"]["incumbent"] == "fifo+first-fit+easy"
     assert trained.run("evaluate", "chooser", "--incumbent", "random-feasible").exit_code == 0
     assert trained.rows()[0]["card"]["incumbent"] == "random-feasible"
+
+
+def test_evaluation_compares_with_the_incumbent_of_the_training_as_its_help_says(trained):
+    trained.config.write_text(trained.config.read_text() + "counterfactual: {incumbent: fifo+best-fit+easy}\n")
+    assert trained.run("evaluate", "chooser").exit_code == 0
+    assert trained.rows()[0]["card"]["incumbent"] == "fifo+first-fit+easy"
+    told = " ".join(trained.run("evaluate", "--help").stdout.split())
+    assert "[that of its training; for other jobs (--from) the configuration's]" in told
+    done = trained.run("evaluate", "chooser", "--incumbent", "slurm")
+    assert (done.exit_code, "'slurm' is no rule" in done.output) == (2, True)
 
 
 def test_ctrl_c_keeps_the_best_so_far_and_resume_goes_on_with_what_it_began_with(desk, monkeypatch):
