@@ -45,6 +45,9 @@ _PATIENCE = {"connect_timeout": 2, "keepalives_idle": 15, "keepalives_interval":
              "tcp_user_timeout": 10_000}
 """How long libpq waits for a server that is away, where the URL does not say; its own default is hours."""
 
+_PORT = 5432
+"""Of PostgreSQL, where a URL names none."""
+
 Tell = Callable[[int, int], object]
 """Hears how many of how many steps are done."""
 
@@ -69,8 +72,14 @@ def parse(url: str) -> URL:
 def fingerprint(url: str) -> str:
     """Return a digest that tells databases apart, the same for every way to write a URL, and tells nothing else."""
     parsed = parse(url)
-    name = os.path.realpath(place(parsed)) if parsed.get_backend_name() == "sqlite" else place(parsed)
+    name = os.path.realpath(place(parsed)) if parsed.get_backend_name() == "sqlite" else _on_server(parsed)
     return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def _on_server(url: URL) -> str:
+    """Return which database of which server a URL names, whoever asks it and however."""
+    host, port = url.host or url.query.get("host", ""), url.port or url.query.get("port", _PORT)
+    return f"{str(host).lower()}:{port}/{url.database or url.username}"
 
 
 def connect(url: URL, *, read_only: bool = False) -> Engine:

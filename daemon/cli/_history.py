@@ -43,6 +43,19 @@ class JobSource:
         """Tell whether it is a database of the daemon and no file."""
         return self.name == "history" or "://" in self.name
 
+    def same_as(self, name: str) -> bool:
+        """Tell whether another name stands for the same jobs: the configured history is a database with a URL, too."""
+        from ...storage.database import fingerprint
+        from ...storage.errors import StoreError
+
+        other = replace(self, name=name)
+        if not (self.recorded and other.recorded):
+            return self.recorded == other.recorded and Path(self.name).resolve() == Path(name).resolve()
+        try:
+            return self.name == name or fingerprint(self._url()) == fingerprint(other._url())
+        except StoreError:  # who reads it says what is wrong with it
+            return False
+
     @contextmanager
     def history(self) -> Iterator[HistoryReader]:
         """Open the database beside a running daemon."""

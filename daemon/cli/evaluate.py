@@ -53,18 +53,24 @@ def command(model: str, source: str | None, incumbent: str | None, seed: int | N
     models = store(config_file, folder)
     known = found(models, model)
     try:
-        if source is None:
-            order = replace(TrainingJob.read(known.folder), until_s=None)
+        trained = TrainingJob.read(known.folder)
+        if source is None or _same_jobs(trained, source, shown(trace["cluster"]), config_file):
+            order = replace(trained, until_s=None)
         else:
             default = JobSource(source, config_file).told(settings(config_file)).incumbent
             order = TrainingJob(known.name, source, 0.0, shown(trace["cluster"]), trace["trace_format"],
                                 incumbent=default)
-        where = JobSource(order.source, config_file, order.trace_format, speeds=order.speeds)
+        where = JobSource(source or order.source, config_file, order.trace_format, speeds=order.speeds)
         order = replace(order, source=shown(order.source), incumbent=_policy(incumbent or order.incumbent),
                         seed=order.seed if seed is None else seed)
         _judge(models, known, order, where, PromotionCriteria.of(where.told(settings(config_file))), style)
     except (ModelError, TrainingError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _same_jobs(trained: TrainingJob, source: str, cluster: str | None, config_file: Path) -> bool:
+    """Tell whether a source on a cluster is what a model was trained on, under whichever of its names."""
+    return cluster == trained.cluster and JobSource(source, config_file).same_as(trained.source)
 
 
 def _policy(name: str) -> str:

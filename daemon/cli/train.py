@@ -177,7 +177,7 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
         tell(parts.notes)
         start = _start(models, parts, kind.name, options)
         if not resume:
-            order = order.after(start)
+            order = order.after(start, where.same_as)
             training_directory.begin(order)
         with contextlib.ExitStack() as stack:
             tracker = _tracker(training_directory, options["tensorboard"], stack)

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -80,9 +80,15 @@ class TrainingJob:
     known_until_s: float | None = None
     """Until when the model that it goes on from has seen this history; None where it goes on from none of it."""
 
-    def after(self, start: Path | None) -> TrainingJob:
-        """Return the order that goes on from a model: what that one has seen of this history is no test any more."""
-        if start is None or TrainingJob.read(start).source != self.source:
+    def after(self, start: Path | None, same: Callable[[str], bool] | None = None) -> TrainingJob:
+        """Return the order that goes on from a model: what that one has seen of this history is no test any more.
+
+        ``same`` tells of another name whether it stands for this history; without it, no other one does.
+        """
+        if start is None:
+            return self
+        source = TrainingJob.read(start).source
+        if source != self.source and not (same is not None and same(source)):
             return self
         return replace(self, known_until_s=verify(start).history_until_s)
 

@@ -85,6 +85,14 @@ def test_a_url_that_cannot_serve_is_refused(url, problem):
         History.open(url)
 
 
+def test_a_database_is_the_same_whoever_asks_it_and_however_its_url_is_written(tmp_path):
+    server = [database.fingerprint(url) for url in (
+        "postgresql://db/site", "postgresql://ann:secret@DB:5432/site", "postgresql+psycopg://bob@/site?host=db",
+        "postgresql://db/other", "postgresql://db:5433/site", "postgresql://else/site")]
+    assert [server.index(one) for one in server] == [0, 0, 0, 3, 4, 5]
+    assert database.fingerprint(f"{tmp_path}/a.db") == database.fingerprint(f"sqlite:///{tmp_path}/./a.db?timeout=3")
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(StoreUnavailable, match="nowhere/history.db.*check that the folder exists"):
         History.open(f"sqlite:///{tmp_path}/nowhere/history.db")

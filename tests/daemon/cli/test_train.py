@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+from dataclasses import replace
 
 import pytest
 import scattered
@@ -15,6 +16,8 @@ from sites import SINCE, record, site, write_trace
 from idlewatt.daemon.agents import kinds
 from idlewatt.daemon.agents.kinds import AgentKind
 from idlewatt.daemon.cli import main
+from idlewatt.daemon.cli._history import JobSource
+from idlewatt.daemon.learning.training import TrainingJob
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
 from idlewatt.storage.promotions import Decision, Promotion
@@ -144,6 +147,29 @@ def test_on_the_own_history_both_say_the_same_until_later_jobs_have_ended_and_th
                           later.stderr)[1])
     running = count - int((lived.workload.submit >= until_s).sum())
     assert 0 < running < 50, "those that ran when it was trained have ended since"
+
+
+def test_the_own_history_is_no_foreign_one_when_it_is_named_by_its_url(desk):
+    url = f"sqlite:///{desk.folder}/./idlewatt.db"
+    record(url, site(days=20, jobs=1700, dependency=-1))
+    done = desk.run("train", "--agent", "chooser", "--seed", "3")
+    assert done.exit_code == 0, done.output
+    assert table(desk.run("evaluate", "chooser", "--from", url)) == table(desk.run("evaluate", "chooser"))
+    done = desk.run("evaluate", "chooser", "--from", url, "--incumbent", "random-feasible")
+    assert done.exit_code == 0, done.output
+    assert desk.rows()[0]["card"]["incumbent"] == "random-feasible", "what came of it is written down"
+
+
+def test_what_a_model_has_seen_of_a_database_is_known_under_its_other_name(trained, tmp_path):
+    order = TrainingJob("chooser", f"sqlite:///{trained.folder}/idlewatt.db", 1.0)
+    folder = trained.folder / "models/chooser" / trained.rows()[0]["model"].partition("@")[2]
+    replace(order, source="history").write(folder)
+    assert order.after(folder).known_until_s is None
+    where = JobSource(order.source, trained.config)
+    assert order.after(folder, where.same_as).known_until_s == trained.rows()[0]["card"]["history_until_s"]
+    assert not where.same_as(f"sqlite:///{trained.folder}/other.db")
+    assert not where.same_as(str(trained.trace))
+    assert JobSource(str(trained.trace), trained.config).same_as(str(trained.trace))
 
 
 def test_evaluation_on_another_history_writes_nothing_on_the_card(trained):
