@@ -125,7 +125,7 @@ class ReplayedWindow:
     def standings(self, incumbent: str) -> tuple[ShadowResult, ...]:
         """Return how everybody else did beside the incumbent."""
         return tuple(ShadowResult(policy, self.since_s, self.until_s, system_s, self.system_s[incumbent],
-                              self.wait_s[policy], self.wait_s[incumbent])
+                              self.wait_s[policy], self.wait_s[incumbent], incumbent)
                      for policy, system_s in self.system_s.items() if policy != incumbent)
 
 

@@ -206,16 +206,16 @@ class Service:
                                 applications=self.settings.advice.applications)
         window = self._replays.replay(request, max(period, REPLAY_S))
         if window is not None:
-            self._book(known.plus(window), window)
+            self._book(known.plus(window), window, request.policies[0])
 
-    def _book(self, total: Counterfactual, window: ReplayedWindow) -> None:
+    def _book(self, total: Counterfactual, window: ReplayedWindow, incumbent: str) -> None:
         log.info("a closed window was replayed", extra={"speeds": window.speeds})
         for model, fault in window.faults.items():
             log.warning("an agent could not be replayed", extra={"model": model, "error": fault})
         self._learn(counterfactual=total)
         self._keep(lambda: self._history.save_simulated(total.totals()))
-        standings = window.standings(self.settings.incumbent)
-        self._keep(lambda: self._learn(learned=self._model_roles.stand(standings, self._clock())))
+        standings = window.standings(incumbent)
+        self._keep(lambda: self._learn(learned=self._model_roles.stand(standings, incumbent, self._clock())))
 
     def training(self) -> None:
         """Start tonight's training when it is time for it, and take note of how it goes."""

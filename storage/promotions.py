@@ -73,6 +73,8 @@ class ShadowResult:
     incumbent_system_s: float
     wait_s: float
     incumbent_wait_s: float
+    incumbent: str = ""
+    """Which policy that was; '' where nobody recorded it."""
 
 
 def states(decisions: Iterable[Promotion]) -> dict[str, Promotion]:
@@ -142,13 +144,14 @@ def store_standings(connection: Connection, standings: Sequence[ShadowResult]) -
     """Record how policies did; the same policy and beginning again replaces."""
     seconds = ("system_s", "incumbent_system_s", "wait_s", "incumbent_wait_s")
     upsert(connection, schema.standings, [
-        {"policy": words(item.policy), "since_s": item.since_s, "until_s": item.until_s}
+        {"policy": words(item.policy), "since_s": item.since_s, "until_s": item.until_s,
+         "incumbent": words(item.incumbent)}
         | {name: getattr(item, name) for name in seconds}
         for item in standings if all(number(getattr(item, name)) is not None for name in seconds)],
-        update=("until_s", *seconds))
+        update=("until_s", "incumbent", *seconds))
 
 
 def standing_of(row: TableRow) -> ShadowResult:
     """Return the standing that a row holds."""
     return ShadowResult(row.policy, row.since_s, row.until_s, row.system_s, row.incumbent_system_s, row.wait_s,
-                    row.incumbent_wait_s)
+                    row.incumbent_wait_s, row.incumbent)

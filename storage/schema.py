@@ -316,6 +316,7 @@ standings = Table(
     Column("incumbent_system_s", Double, nullable=False),
     Column("wait_s", Double, nullable=False),
     Column("incumbent_wait_s", Double, nullable=False),
+    Column("incumbent", Text, nullable=False, server_default=""),
     sqlite_with_rowid=False,
 )
 

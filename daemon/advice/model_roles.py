@@ -18,7 +18,7 @@ from ..agents.kinds import FAILURES
 from ..learning.candidates import Candidate, candidates
 from ..learning.models import SPEEDS, ModelError, ModelStore, speeds_of
 from ..learning.promotion import raised
-from ..learning.regret import DAY_S, Regret, demotion, regrets
+from ..learning.regret import DAY_S, Regret, demotion, measured_against, regrets
 from ..runtime_history import RECENT, RuntimeHistory
 from ..settings.sections import Sections
 from .advisor import Advice, AdviceInputs
@@ -91,7 +91,7 @@ class ModelRoles:
         self._forecasts = StartForecasts()
         self._last, self._experienced_s = -1, float("-inf")
         self._experience: RuntimeHistory | None = None
-        recent = history.standings(now_s - DAYS * DAY_S)
+        recent = measured_against(settings.incumbent, history.standings(now_s - DAYS * DAY_S))
         self.learned = ModelStatus(abstained=history.abstained(), regrets=regrets(recent, now_s))
 
     def advice_inputs(self, settings: Sections, now_s: float) -> AdviceInputs:
@@ -125,10 +125,13 @@ class ModelRoles:
                    if one.served_model.agent is not None},
             drift={one.served_model.model: one.drift for one in advice.heard if one.drift is not None})
 
-    def stand(self, standings: Iterable[ShadowResult], now_s: float) -> ModelStatus:
-        """Take note of a closed window; an active one that has lost its place is demoted. Return what is known now."""
+    def stand(self, standings: Iterable[ShadowResult], incumbent: str, now_s: float) -> ModelStatus:
+        """Take note of a closed window; an active one that has lost its place is demoted. Return what is known now.
+
+        Only what was measured against the ``incumbent`` that decides now counts.
+        """
         self._history.record_standings(standings)
-        recent = self._history.standings(now_s - DAYS * DAY_S)
+        recent = measured_against(incumbent, self._history.standings(now_s - DAYS * DAY_S))
         self._know(regrets=regrets(recent, now_s))
         leader = self.learned.leader
         if leader is None:

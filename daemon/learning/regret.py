@@ -73,6 +73,11 @@ def regrets(standings: Iterable[ShadowResult], now_s: float, since_s: float = fl
     return found
 
 
+def measured_against(incumbent: str, standings: Iterable[ShadowResult]) -> tuple[ShadowResult, ...]:
+    """Return the standings against one incumbent: those against another are no evidence for or against anybody."""
+    return tuple(standing for standing in standings if standing.incumbent == incumbent)
+
+
 def become_worse(ratios: Iterable[float], before: int = 0) -> float:
     """Return the logarithm of the evidence that regrets of days, in order, are worse from some day on.
 

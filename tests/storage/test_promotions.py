@@ -80,7 +80,7 @@ def test_a_silence_that_goes_on_is_one_row(history):
 def test_standings_of_a_window_replace_those_before_and_hostile_ones_are_left_out(history):
     first = ShadowResult("a@1", 0.0, 300.0, 9.0, 10.0, 1.0, 2.0)
     history.record_standings([first, ShadowResult("b@1", 0.0, 300.0, math.nan, 10.0, 1.0, 2.0)])
-    again = ShadowResult("a@1", 0.0, 600.0, 19.0, 20.0, 1.0, 2.0)
+    again = ShadowResult("a@1", 0.0, 600.0, 19.0, 20.0, 1.0, 2.0, "fifo+first-fit")
     history.record_standings([again, ShadowResult("a@1", 600.0, 900.0, 1.0, 1.0, 0.0, 0.0)])
     assert history.standings() == (again, ShadowResult("a@1", 600.0, 900.0, 1.0, 1.0, 0.0, 0.0))
     assert len(history.standings(since_s=1.0)) == 1

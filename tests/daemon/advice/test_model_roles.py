@@ -314,7 +314,7 @@ def test_a_heuristic_that_was_promoted_leads_and_all_candidates_are_published_be
 
 def standings(model: str, now_s: float, bad_days: int) -> list[ShadowResult]:
     first = now_s // DAY_S * DAY_S - bad_days * DAY_S
-    return [ShadowResult(model, first + hour * 3600, first + (hour + 1) * 3600, 130.0, 100.0, 30.0, 0.0)
+    return [ShadowResult(model, first + hour * 3600, first + (hour + 1) * 3600, 130.0, 100.0, 30.0, 0.0, FIFO)
             for hour in range(24 * bad_days)]
 
 
@@ -322,9 +322,11 @@ def test_weeks_of_bad_days_demote_and_the_next_round_is_the_heuristics(rig, serv
     model = store_scorer(service.settings.storage.models_folder)
     promote(rig, service, model)
     roles = service._model_roles
-    roles.stand(standings(model, rig.now_s, 3), rig.now_s)
+    roles.stand(standings(model, rig.now_s, 3), FIFO, rig.now_s)
     assert roles.learned.leader == model
-    roles.stand(standings(model, rig.now_s, 25), rig.now_s)
+    roles.stand(standings(model, rig.now_s, 25), EASY, rig.now_s)
+    assert (roles.learned.leader, roles.learned.regrets) == (model, {}), "another incumbent decides now"
+    roles.stand([], FIFO, rig.now_s)
     service.advise()
     assert service.known.advice.active == EASY
     facts = published(service)
@@ -340,7 +342,7 @@ def test_bad_days_before_its_promotion_do_not_count_against_it(rig, service):
     model = store_scorer(service.settings.storage.models_folder)
     service._history.decide(decided(model, time_s=rig.now_s))
     service.advise()
-    service._model_roles.stand(standings(model, rig.now_s, 25), rig.now_s)
+    service._model_roles.stand(standings(model, rig.now_s, 25), FIFO, rig.now_s)
     assert service._model_roles.learned.leader == model
 
 
@@ -356,6 +358,7 @@ def test_closed_windows_are_replayed_under_agents_too_and_one_that_fails_spoils_
     assert "there is no model" in window.faults["scorer@gone"]
     found = {one.policy: one for one in window.standings(FIFO)}
     assert set(found) == {EASY, model}
+    assert {one.incumbent for one in found.values()} == {FIFO}
     assert all(one.system_s >= one.wait_s >= 0 and one.incumbent_system_s > 0 for one in found.values())
 
 

@@ -1,12 +1,14 @@
 """Regret by day, rows of bad days, and evidence of having become worse: on days made by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gate_trials import NEVER, demoted
 
 from idlewatt.daemon.learning import regret
 from idlewatt.daemon.learning.promotion_criteria import ERROR
-from idlewatt.daemon.learning.regret import DAY_S, demotion, regrets
+from idlewatt.daemon.learning.regret import DAY_S, demotion, measured_against, regrets
 from idlewatt.storage.promotions import Decision, ShadowResult
 
 
@@ -19,6 +21,14 @@ def days(*ratios: float, policy: str = "a@1", hours: int = 24) -> list[ShadowRes
 
 def streak(*ratios: float, **more) -> int:
     return regrets(days(*ratios, **more), 1e9)["a@1"].streak
+
+
+def test_days_against_another_incumbent_are_no_evidence():
+    former = [replace(one, incumbent="fifo") for one in days(*[0.3] * 30)]
+    since = [replace(one, incumbent="easy") for one in days(*[0.0] * 30)[24 * 29:]]
+    assert measured_against("easy", (*former, *since, *days(0.3))) == tuple(since)
+    assert regrets(measured_against("fifo", former), 1e9)["a@1"].evidence > 8.0
+    assert regrets(measured_against("easy", (*former[:24 * 29], *since)), 1e9)["a@1"].evidence < 0.0
 
 
 def test_a_days_regret_is_the_time_in_the_system_over_the_incumbents_less_one():
