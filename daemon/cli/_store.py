@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import click
@@ -101,14 +102,15 @@ def ledger(config_file: Path) -> Iterator[tuple[Ledger, float]]:
         raise DaemonUnreachable(str(error)) from error
 
 
-def decide(config_file: Path, model: str, decision: Decision, reason: str) -> None:
-    """Record what an operator decides on a model, beside what was measured of it last."""
+def decide(config_file: Path, model: str, decision: Decision, reason: str,
+           more: Mapping[str, object] = MappingProxyType({})) -> None:
+    """Record what an operator decides on a model, beside what was measured of it last and what ``more`` is known."""
     from ...storage.promotions import Promotion, states
 
     with ledger(config_file) as (opened, now_s):
         before = states(opened.decisions()).get(model)
         figures = before.figures if before else {}
-        opened.decide(Promotion(now_s, model, decision, "operator", reason, figures))
+        opened.decide(Promotion(now_s, model, decision, "operator", reason, {**figures, **more}))
 
 
 def _own_folder() -> Path:

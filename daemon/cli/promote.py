@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ._history import JobSource
-from ._store import decide, decided, found, settings, store, uses_models
+from ._store import decide, decided, decisions, found, settings, store, uses_models
 
 if TYPE_CHECKING:
     from ...storage.promotions import Promotion
     from ...storage.records import ModelCard
+    from ..learning.models import ModelStore
 
 
 @click.command("promote", short_help="Make a model active.")
@@ -30,15 +32,44 @@ def command(model: str, reason: str, config_file: Path, folder: Path | None) -> 
       idlewatt promote scorer --reason "tried for a week in shadow"
     """
     from ...storage.promotions import Decision
+    from ..learning.trials import JUDGED
 
-    known = found(store(config_file, folder), model)
+    models = store(config_file, folder)
+    known = found(models, model)
     if known.fault or known.card is None:
         raise click.ClickException(f"{known.name} must not be used: {known.fault}")
-    if not reason and (why := _unearned(known.card, config_file)):
+    judged = frozenset() if reason else _judged(known.card, config_file, models)
+    if not reason and (why := _unearned(known.card, config_file) or _chances(judged, config_file)):
         raise click.UsageError(f"{known.name} {why}; `idlewatt evaluate {known.name}` shows what it does. Say --reason "
                                "why it shall be active anyway.")
-    decide(config_file, known.name, Decision.PROMOTE, reason or "it has earned it on held-out history")
+    decide(config_file, known.name, Decision.PROMOTE, reason or "it has earned it on held-out history",
+           {JUDGED: len(judged)} if judged else {})
     click.echo(f"{known.name} is active")
+
+
+def _judged(card: ModelCard, config_file: Path, models: ModelStore) -> frozenset[str]:
+    """Return the agents of trainings by hand out of which this one is chosen; none where a night has tried it."""
+    from ..learning.trials import TRIED, YEAR_S, judged_by_hand
+
+    taken, now_s = decisions(config_file), time.time()
+    if any(one.model == card.model and TRIED in one.figures for one in taken):
+        return frozenset()
+    cards = {one.name for one in models.models() if one.card is not None and one.card.source == "history"
+             and "earned" in one.card.metrics and one.card.trained_s >= now_s - YEAR_S}
+    return judged_by_hand(taken, now_s, {*cards, card.model})
+
+
+def _chances(judged: frozenset[str], config_file: Path) -> str:
+    """Return why one of so many agents has not surely earned its place by its figures alone; '' when it has."""
+    from ..learning.promotion_criteria import TRIALS
+    from ..learning.trials import trials
+
+    tried = sum("@" in one.name for one in trials(decisions(config_file), time.time()))
+    if not judged or len(judged) + tried <= TRIALS:
+        return ""
+    return (f"is one of {len(judged) + tried} agents that were judged within a year ({len(judged)} of trainings by "
+            f"hand, {tried} by night), and the error that a year is allowed is shared out among {TRIALS}: each is a "
+            "chance to be wrong")
 
 
 def _unearned(card: ModelCard, config_file: Path) -> str:

@@ -69,6 +69,7 @@ from .trials import (
     prospects,
     shortlisted,
     shortlists_left,
+    spent_by_hand,
     trials,
 )
 from .verdict import Verdict
@@ -101,7 +102,8 @@ class NightDecisions:
         # Its figures are shown, but only one whose turn it is may be promoted for them.
         verdict = examined(self.store, model, parts.test, self.task.incumbent, fidelity=self.fidelity,
                            terms=self.task.terms, seed=int(self.task.now_s // 86400.0))
-        waits = no_turn(trials(self.ledger.decisions(), self.task.now_s), self.task.agent)
+        decisions, now_s = self.ledger.decisions(), self.task.now_s
+        waits = no_turn(trials(decisions, now_s), self.task.agent, spent_by_hand(decisions, now_s))
         return self.decide(verdict, parts.test, None if waits else parts.until_s, waits, {LISTED: listed(found)})
 
     def _recheck_active(self) -> None:

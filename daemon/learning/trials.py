@@ -39,6 +39,8 @@ PROMISING = 0.99
 """A heuristic is tried where its mean JCT on earlier history is below so much of the incumbent's."""
 TRIED = "tried_since_s"
 """Figure of a decision: from when on the evidence of its trial counts."""
+JUDGED = "judged_by_hand"
+"""Figure of a decision: out of how many agents of trainings by hand one became active for what it has shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +85,30 @@ def shortlists_left(tried: Iterable[Tried]) -> int:
     return max(0, TRIALS - len({one.since_s for one in tried if "@" not in one.name}))
 
 
-def no_turn(tried: Sequence[Tried], kind: str) -> str:
+def judged_by_hand(decisions: Iterable[Promotion], now_s: float, cards: Iterable[str] = ()) -> frozenset[str]:
+    """Return the agents of trainings by hand that were judged within a year, by decisions and by their ``cards``."""
+    decisions = tuple(decisions)
+    told = {one.model for one in decisions if "@" in one.model and one.by == "operator" and one.figures.get("against")
+            and one.time_s >= now_s - YEAR_S}
+    return frozenset({*told, *cards} - {one.model for one in decisions if one.by == "nightly"})
+
+
+def spent_by_hand(decisions: Iterable[Promotion], now_s: float) -> int:
+    """Return how many of a year's trials trainings by hand took: all out of which one became active by its figures."""
+    told = (one.figures.get(JUDGED) for one in decisions if one.time_s >= now_s - YEAR_S)
+    return max((count for count in told if isinstance(count, int)), default=0)
+
+
+def no_turn(tried: Sequence[Tried], kind: str, by_hand: int = 0) -> str:
     """Return why no further agent of a kind may be tried now; '' when one may.
 
-    The error of a year is shared out among agents of all kinds: another kind brings no error of its own.
+    The error of a year is shared out among agents of all kinds: another kind brings no error of its own. ``by_hand``
+    of its trials were spent on trainings by hand.
     """
     running = agent_on_trial(tried, kind)
     if running is not None:
         return f"{running.name} is on trial, and one of a kind is at a time"
-    begun = sum("@" in one.name for one in tried)
+    begun = by_hand + sum("@" in one.name for one in tried)
     if begun >= TRIALS:
         return f"{begun} agents were tried within a year, and {TRIALS} may be: each is a chance to be wrong"
     return ""

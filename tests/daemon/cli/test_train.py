@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 from dataclasses import replace
 
@@ -236,6 +237,33 @@ def test_a_model_whose_turn_has_not_come_needs_a_reason(trained):
     done = trained.run("promote", row["model"])
     assert done.exit_code == 2
     assert "has not had its turn: chooser@1 is on trial" in done.output
+
+
+def test_one_of_many_trainings_by_hand_needs_a_reason_and_few_take_their_share_of_a_year(trained):
+    (row,) = trained.rows()
+    store = trained.folder / "models/chooser"
+    first = store / row["model"].partition("@")[2]
+    told = {"metrics": {"earned": 1.0}, "source": "history", "incumbent": "fifo+first-fit+easy"}
+    card = json.loads((first / "card.json").read_text()) | told
+    for number in range(4):
+        copy = store / f"1999.{number}"
+        shutil.copytree(first, copy)
+        (copy / "card.json").write_text(json.dumps(card | {"version": copy.name}))
+    done = trained.run("promote", "chooser@1999.1")
+    assert done.exit_code == 0, done.output
+    assert decided_last(trained).figures == {"judged_by_hand": 4}
+    (first / "card.json").write_text(json.dumps(card))
+    done = trained.run("promote", row["model"])
+    assert done.exit_code == 2
+    output = " ".join(done.output.split())
+    assert "is one of 5 agents that were judged within a year (5 of trainings by hand, 0 by night)" in output
+    assert trained.run("promote", row["model"], "--reason", "an operator's choice").exit_code == 0
+    assert "judged_by_hand" not in decided_last(trained).figures
+
+
+def decided_last(desk):
+    with History.read_only(f"sqlite:///{desk.folder}/idlewatt.db") as reader:
+        return reader.decisions()[-1]
 
 
 def test_the_card_tells_whose_order_a_model_was_compared_with(trained):

@@ -9,13 +9,17 @@ from null_sites import site
 from idlewatt.daemon.agents.kinds import TraceWindow
 from idlewatt.daemon.learning.promotion_criteria import TRIALS
 from idlewatt.daemon.learning.trials import (
+    JUDGED,
     TRIED,
+    YEAR_S,
     Tried,
     begun_together,
     heuristics_on_trial,
+    judged_by_hand,
     no_turn,
     shortlist,
     shortlists_left,
+    spent_by_hand,
     trials,
 )
 from idlewatt.daemon.policies.limits import unfit
@@ -134,3 +138,18 @@ def test_another_kind_of_agent_brings_no_error_of_its_own():
     tried = [Tried(f"{kind}@{number}", number * 76 * DAY_S, over=True) for number, kind in enumerate("aabb")]
     assert "4 agents were tried within a year" in no_turn(tried, "c")
     assert no_turn(tried[1:], "c") == ""
+    assert "4 agents were tried within a year" in no_turn(tried[1:], "c", by_hand=1)
+
+
+def test_trainings_by_hand_are_counted_for_a_year_and_those_of_nights_are_not():
+    def told(model, by, time_s, **figures):
+        return Promotion(time_s, model, Decision.SHADOW, by, "", figures)
+
+    now_s = 2 * YEAR_S
+    decisions = [told("a@1", "operator", now_s, against={"fifo": {}}), told("a@2", "operator", 1.0, against={"f": {}}),
+                 told("a@3", "nightly", now_s, against={"fifo": {}}), told("a@3", "operator", now_s, against={"f": {}}),
+                 told("a@4", "operator", now_s), told(BY_LIMIT, "operator", now_s, against={"fifo": {}})]
+    assert judged_by_hand(decisions, now_s, ["a@3", "a@5"]) == {"a@1", "a@5"}
+    assert spent_by_hand(decisions, now_s) == 0
+    spent = [told("a@1", "operator", 1.0, **{JUDGED: 4}), told("a@2", "operator", now_s, **{JUDGED: 2})]
+    assert spent_by_hand(spent, now_s) == 2
