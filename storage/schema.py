@@ -315,8 +315,7 @@ standings = Table(
     Column("system_s", Double, nullable=False),  # seconds of jobs waiting or running, summed over jobs
     Column("incumbent_system_s", Double, nullable=False),
     Column("wait_s", Double, nullable=False),
-    Column("incumbent_wait_s", Double, nullable=False),
-    Column("incumbent", Text, nullable=False, server_default=""),
+    Column("incumbent_wait_s", Double, nullable=False), Column("incumbent", Text, nullable=False, server_default=""),
     sqlite_with_rowid=False,
 )
 
