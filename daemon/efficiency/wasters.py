@@ -67,13 +67,14 @@ class _Held:
 
 def wasters(parts: Iterable[WastePart], jobs: Sequence[Job]) -> list[HolderRow]:
     """Return the running jobs that waste power now, the most wasteful first."""
-    held: dict[str, _Held] = {}
+    # An id may be another job's on another cluster: its nodes tell which is meant.
+    known = {(job.job_id, part.node): job for job in jobs if job.state.active for part in job.allocations}
+    held: dict[tuple[str, float], tuple[Job, _Held]] = {}
     for part in parts:
-        if part.job_id and part.gpu is not None:
-            held.setdefault(part.job_id, _Held()).add(part)
-    known = {job.job_id: job for job in jobs if job.state.active}
-    rows = [_row(known[job_id], found) for job_id, found in held.items()
-            if job_id in known and sum(found.wasted.values()) >= LEAST_WATTS]
+        job = known.get((part.job_id, part.node)) if part.job_id and part.gpu is not None else None
+        if job is not None:
+            held.setdefault(job.key, (job, _Held()))[1].add(part)
+    rows = [_row(job, found) for job, found in held.values() if sum(found.wasted.values()) >= LEAST_WATTS]
     return sorted(rows, key=lambda row: (-row.wasted_watts, row.job_id))
 
 

@@ -12,7 +12,7 @@ from ...storage.records import Job, SchedulerSnapshot
 from ..efficiency.findings import RunFacts
 from ..efficiency.rows import job_row
 from ..pricing import Costing
-from ..waste import Assessment
+from ..waste import Assessment, GpuVerdict, gpus_of
 
 STALE_S = 120.0
 """An assessment that is older says nothing of the present."""
@@ -23,6 +23,17 @@ class _Gpus:
     idle: dict[str, float] = field(default_factory=dict)
     hung: dict[str, float] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, verdicts: Iterable[GpuVerdict]) -> _Gpus:
+        """Return those that are idle or hung now, with since when."""
+        held = cls()
+        for gpu in verdicts:
+            if gpu.since_s is not None and gpu.state is PowerClass.ALLOCATED_IDLE:
+                held.idle[f"{gpu.node}:{gpu.index}"] = gpu.since_s
+            elif gpu.since_s is not None and gpu.state is PowerClass.ALLOCATED_HUNG:
+                held.hung[f"{gpu.node}:{gpu.index}"] = gpu.since_s
+        return held
+
 
 def facts(snapshot: SchedulerSnapshot, assessment: Assessment | None, history: HistoryReader, costing: Costing,
           now_s: float) -> tuple[RunFacts, ...]:
@@ -30,11 +41,11 @@ def facts(snapshot: SchedulerSnapshot, assessment: Assessment | None, history: H
     jobs = [job for job in snapshot.jobs if job.start_s is not None and (job.state.active or job.state.finished)]
     runs: dict[Run, Job] = {(job.job_id, job.submit_s, job.start_s or 0.0): job for job in jobs}
     rows, uses = history.energy_of(set(runs)), history.uses_of(set(runs))
-    gpus = _gpus(assessment) if assessment is not None and now_s - assessment.time_s <= STALE_S else {}
+    verdicts = _by_job(assessment) if assessment is not None and now_s - assessment.time_s <= STALE_S else {}
     largest = _largest(snapshot)
     found = []
     for run, job in runs.items():
-        row, now = rows.get(run), gpus.get(job.job_id, _Gpus())
+        row, now = rows.get(run), _Gpus.of(gpus_of(job, verdicts.get(job.job_id, ())))
         most_gpus, most_cpus = _of(job, largest)
         known = RunFacts(job, None if row is None else job_row(row, costing, WASTED), now_s, idle=now.idle,
                          hung=now.hung, node_gpus=most_gpus, node_cpus=most_cpus)
@@ -42,16 +53,11 @@ def facts(snapshot: SchedulerSnapshot, assessment: Assessment | None, history: H
     return tuple(found)
 
 
-def _gpus(assessment: Assessment) -> dict[str, _Gpus]:
-    """Return the GPUs of each job that are idle or hung now, with since when."""
-    found: dict[str, _Gpus] = {}
+def _by_job(assessment: Assessment) -> dict[str, list[GpuVerdict]]:
+    found: dict[str, list[GpuVerdict]] = {}
     for gpu in assessment.gpu_verdicts:
-        if gpu.job_id and gpu.since_s is not None:
-            held, name = found.setdefault(gpu.job_id, _Gpus()), f"{gpu.node}:{gpu.index}"
-            if gpu.state is PowerClass.ALLOCATED_IDLE:
-                held.idle[name] = gpu.since_s
-            elif gpu.state is PowerClass.ALLOCATED_HUNG:
-                held.hung[name] = gpu.since_s
+        if gpu.job_id:
+            found.setdefault(gpu.job_id, []).append(gpu)
     return found
 
 

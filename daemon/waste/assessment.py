@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ...storage.power_classes import WASTED, PowerClass
-from ...storage.records import IdleFloor, NodeState, StrandedCause
+from ...storage.records import IdleFloor, Job, NodeState, StrandedCause
 
 NO_PARTITION = "(none)"
 """Where nodes go that belong to no partition, or that the scheduler does not know."""
+
+OLDER_S = 300.0
+"""By how much a GPU's sample may be older than the start of the job that was found to hold it."""
 
 ClassWatts = dict[PowerClass, float]
 
@@ -59,6 +62,13 @@ class GpuVerdict:
             yield PowerClass.PRODUCTIVE, self.watts - self.wasted_watts
         else:
             yield self.state, self.watts
+
+
+def gpus_of(job: Job, verdicts: Iterable[GpuVerdict]) -> list[GpuVerdict]:
+    """Return those verdicts that are of the present run of a job: its id may be another's on another cluster, too."""
+    nodes, start_s = {part.node for part in job.allocations}, (job.start_s or 0.0) - OLDER_S
+    return [gpu for gpu in verdicts if gpu.job_id == job.job_id and gpu.node in nodes
+            and (gpu.since_s is None or gpu.since_s >= start_s)]
 
 
 @dataclass(frozen=True, slots=True)

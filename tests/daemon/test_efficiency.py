@@ -93,6 +93,14 @@ def test_who_wastes_is_told_with_how_much_since_when_and_what_to_do():
     assert (found.action, found.command) == ("Run it again with 1 GPU: 3 of 4 do nothing.", "idlewatt job 1")
 
 
+def test_nobody_is_blamed_for_another_clusters_job_of_the_same_number():
+    other = replace(RUNNING, submit_s=5.0, user="bob", allocations=(Allocation("z", 4, (0, 1, 2, 3), 64),))
+    for jobs in ([RUNNING, other], [other, RUNNING]):
+        (found,) = wasters([row(0, PowerClass.ALLOCATED_IDLE, since_s=500.0)], jobs)
+        assert found.user == RUNNING.user
+    assert wasters([row(0, PowerClass.ALLOCATED_IDLE, since_s=500.0)], [other]) == []
+
+
 def test_nobody_is_blamed_for_what_is_not_measured_or_not_held():
     rows = [row(0, PowerClass.UNMEASURED, None), row(1, PowerClass.IDLE_UNALLOCATED, job_id=""),
             row(2, PowerClass.ALLOCATED_IDLE, job_id="gone")]

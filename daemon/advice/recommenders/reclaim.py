@@ -19,7 +19,7 @@ from ...policies import named
 from ...replay.engine import Policy
 from ...replay.state import ClusterState
 from ...settings.recommenders import ReclaimSettings
-from ...waste import GpuVerdict
+from ...waste import GpuVerdict, gpus_of
 from ..feasible_starts import feasible_starts
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
 
@@ -47,13 +47,13 @@ class ReclaimRecommender:
             if gpu.job_id and gpu.state is PowerClass.ALLOCATED_IDLE and gpu.since_s is not None \
                     and scene.now_s - gpu.since_s >= self._settings.window:
                 verdicts.setdefault(gpu.job_id, []).append(gpu)
-        jobs = {job.job_id: job for job in scene.snapshot.jobs if job.state is JobState.RUNNING}
-        rows = [_row(jobs[job_id], idle, scene.now_s) for job_id, idle in verdicts.items() if job_id in jobs]
+        jobs = {job.key: job for job in scene.snapshot.jobs if job.state is JobState.RUNNING and job.job_id in verdicts}
+        rows = [_row(job, idle, scene.now_s) for job in jobs.values() if (idle := gpus_of(job, verdicts[job.job_id]))]
         rows.sort(key=lambda row: (-row.gpus_idle, row.since_s, row.job_id))
         told = tuple(self._with_starts(rows, jobs, scene))
         return Recommendations(scene.now_s, told, _metrics(told))
 
-    def _with_starts(self, rows: Sequence[Reclaimable], jobs: Mapping[str, Job],
+    def _with_starts(self, rows: Sequence[Reclaimable], jobs: Mapping[tuple[str, float], Job],
                      scene: RecommenderContext) -> Iterator[Reclaimable]:
         policy = _policy(scene) if rows else None
         before = None if policy is None else _starting(scene.snapshot, scene.now_s, policy)
@@ -61,7 +61,7 @@ class ReclaimRecommender:
             if policy is None or before is None or number >= MOST_WORKED_OUT:
                 yield row
                 continue
-            after = _starting(without(scene.snapshot, jobs[row.job_id]), scene.now_s, policy)
+            after = _starting(without(scene.snapshot, jobs[row.job_id, row.submit_s]), scene.now_s, policy)
             yield replace(row, starts=tuple(after[key] for key in after.keys() - before.keys()))
 
 

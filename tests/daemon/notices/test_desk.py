@@ -175,6 +175,19 @@ def test_an_old_assessment_or_snapshot_accuses_nobody(place, told):
     assert place.states() == []
 
 
+def test_nobody_is_told_of_another_clusters_job_of_the_same_number(place, told):
+    place.other("4711", "bob", submit_s=place.now_s - 40 * HOUR)
+    place.gpus[:] = [gpu for gpu in place.gpus if gpu.node == "dgx01"]
+    place.look(told())
+    assert [to for to, _, _ in told.mails] == [("ada@example.org",)]
+
+
+def test_a_job_that_was_requeued_is_not_said_to_idle_since_its_former_run(place, told):
+    place.jobs[:] = [replace(place.jobs[0], start_s=place.now_s - 2.5 * HOUR)]  # its GPUs idled for half an hour before
+    place.look(told())
+    assert told.mails == []
+
+
 def test_some_idle_gpus_are_told_only_where_the_rule_says_so(place, told):
     place.gpus[:] = place.gpus[:2]
     place.look(told())

@@ -60,6 +60,12 @@ def test_nobody_is_listed_by_what_is_not_known(gpus, age_s):
     assert considered(*gpus, age_s=age_s).rows == ()
 
 
+def test_a_job_of_another_cluster_with_the_same_number_is_not_listed_for_it():
+    other = replace(RUNNING[0], submit_s=NOW - 10 * HOUR, user="dan", allocations=(Allocation("n9", 2, (0, 1), 10),))
+    found = considered(gpu(0, "a"), gpu(1, "a"), waiting=(other, WAITING), policies=["fifo+first-fit+easy"])
+    assert [(row.user, row.gpus_idle, row.starts) for row in found.rows] == [("ann", 2, (Started("9", "cat", 2),))]
+
+
 def test_a_job_of_which_something_works_is_not_whole_and_unmeasured_watts_are_unknown():
     (row,) = considered(replace(gpu(0, "a"), watts=None)).rows
     assert (row.whole, row.idle_watts) == (False, None)
