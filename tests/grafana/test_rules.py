@@ -87,6 +87,14 @@ def test_an_alert_says_what_is_wrong_and_where_to_read_on_t18(rule):
     assert "**Find out" in text
 
 
+def test_on_kubernetes_a_daemon_in_another_pod_is_not_missed_under_its_former_address():
+    """IdlewattDown goes by the instance, which is a pod's address unless it is written anew."""
+    monitor = yaml.safe_load((ROOT / "systemd/kubernetes/monitoring/servicemonitor.yaml").read_text())
+    (endpoint,) = monitor["spec"]["endpoints"]
+    (found,) = [one for one in endpoint.get("relabelings", ()) if one["targetLabel"] == "instance"]
+    assert found["sourceLabels"] == ["__meta_kubernetes_namespace", "__meta_kubernetes_service_name"]
+
+
 def test_every_threshold_is_explained_where_it_is_set():
     lines = (RULES / "alerts.yml").read_text().splitlines()
     starts = [number for number, line in enumerate(lines) if line.lstrip().startswith("- alert:")]
