@@ -142,18 +142,19 @@ def _now() -> Row:
                      "several nodes has several rows. All of them: idlewatt advise, or the daemon's own page.",
                      (f"max by (cluster, policy, objective, job_id, node, gpus) (idlewatt_advice_info{{{DAEMON}}}) "
                       f"* on (cluster, policy, job_id) group_left (reason) {reason}",),
-                     {"job_id": "Job", "node": "Node", "gpus": "GPUs", "Value": "Start", "reason": "Reason",
-                      "policy": "Policy"}, special={
+                     {"cluster": "Cluster", "job_id": "Job", "node": "Node", "gpus": "GPUs", "Value": "Start",
+                      "reason": "Reason", "policy": "Policy"}, special={
                          "Job": column(width=80), "Node": column(width=130), "GPUs": column(width=60),
                          "Start": column(width=60, text={"1": ("now", "green")}), "Policy": column(width=195)},
                      empty=quiet("nothing that waits could start now"))),
         (7, listing("Nodes that could be powered down", "Empty nodes that no known job needs soon, with what they "
                     "draw and would save until they are needed again, where the past tells; the reserve of each "
                     "partition is left out. idlewatt powers nothing down itself.",
-                    (f"max by (node) ({DOWN})", f"sum by (node) ({DOWN_POWER})",
-                     f"max by (node) (idlewatt_power_down_saving_joules{{{DAEMON}, bound=\"estimate\"}}) / 3.6e6"),
-                    {"node": "Node", "Value #B": "Draws now", "Value #C": "Would save"}, unit="watt",
-                    order="-Draws now", special={"Would save": column("kwatth", decimals=1)},
+                    (DOWN, f"sum by (cluster, node) ({DOWN_POWER})",
+                     f"max by (cluster, node) (idlewatt_power_down_saving_joules{{{DAEMON}, "
+                     'bound="estimate"}) / 3.6e6'),
+                    {"cluster": "Cluster", "node": "Node", "Value #B": "Draws now", "Value #C": "Would save"},
+                    unit="watt", order="-Draws now", special={"Would save": column("kwatth", decimals=1)},
                     empty=quiet("every empty node is needed, or reserve"))))
 
 
@@ -167,7 +168,8 @@ def _held() -> Row:
                      "run, the reason says why.",
                      (why, f"{why} * on ({job}) group_left () max by ({job}) "
                       f"(idlewatt_advice_expected_start_timestamp_seconds{{{DAEMON}}}) * 1e3"),
-                     {"job_id": "Job", "Value #B": "Expected start", "reason": "Reason", "policy": "Policy"},
+                     {"cluster": "Cluster", "job_id": "Job", "Value #B": "Expected start", "reason": "Reason",
+                      "policy": "Policy"},
                      special={"Job": column(width=80), "Policy": column(width=195),
                               "Expected start": column("dateTimeFromNow", width=150)}, order="Expected start",
                      empty=quiet("no job is held"))),)

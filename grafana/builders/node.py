@@ -56,16 +56,18 @@ def _gpus() -> Row:
 
 
 def _tables() -> Row:
-    errors = f"max by (node, gpu, xid) (idlewatt_gpu_error_info{{{NODE}}})"
-    outside = f"max by (node, gpu) (idlewatt_outside_scheduler_since_timestamp_seconds{{{NODE}}}) * 1000"
+    errors = f"max by (cluster, node, gpu, xid) (idlewatt_gpu_error_info{{{NODE}}})"
+    outside = f"max by (cluster, node, gpu) (idlewatt_outside_scheduler_since_timestamp_seconds{{{NODE}}}) * 1000"
     return (
         (8, listing("Errors of the node's GPUs", "GPUs whose driver has reported an error since it was loaded, with "
                     "NVIDIA's number (Xid) of the last one.", (errors,),
-                    {"node": "Node", "gpu": "GPU", "xid": "Xid"}, empty=quiet("no GPU has reported an error"))),
+                    {"cluster": "Cluster", "node": "Node", "gpu": "GPU", "xid": "Xid"},
+                    empty=quiet("no GPU has reported an error"))),
         (8, listing("In use outside the scheduler on the node", "GPUs that have been busy for minutes although the "
                     "scheduler says that nobody holds them.", (outside,),
-                    {"node": "Node", "gpu": "GPU", "Value": "Since"}, special={"Since": column("dateTimeFromNow")},
-                    empty=quiet("none is"))),
+                    {"cluster": "Cluster", "node": "Node", "gpu": "GPU", "Value": "Since"},
+                    special={"Since": column("dateTimeFromNow")}, empty=quiet("none is"))),
         (8, listing("Chosen nodes that could be powered down", "Empty, measured, and needed by no known job soon.",
-                    (f"sum by (node) ({POWER} and on (cluster, node) idlewatt_power_down_info{{{NODE}}})",),
-                    {"node": "Node", "Value": "Draws now"}, unit="watt", empty=quiet("none could"))))
+                    (f"sum by (cluster, node) ({POWER} and on (cluster, node) idlewatt_power_down_info{{{NODE}}})",),
+                    {"cluster": "Cluster", "node": "Node", "Value": "Draws now"}, unit="watt",
+                    empty=quiet("none could"))))

@@ -107,8 +107,8 @@ def _table() -> Row:
                      unit="locale", special={"Power wasted": column("percentunit")})),
         (8, listing("In use outside the scheduler", "GPUs of the chosen nodes that have been busy for minutes although "
                     "the scheduler says that nobody holds them, the longest first. They are in no wasted figure.",
-                    (f"bottomk(50, max by (node, gpu) ({OUTSIDE})) * 1000",),
-                    {"node": "Node", "gpu": "GPU", "Value": "Since"},
+                    (f"bottomk(50, max by (cluster, node, gpu) ({OUTSIDE})) * 1000",),
+                    {"cluster": "Cluster", "node": "Node", "gpu": "GPU", "Value": "Since"},
                     special={"Since": column("dateTimeFromNow")}, order="Since", empty=quiet("none is"))))
 
 

@@ -234,6 +234,20 @@ def test_cells_that_name_a_job_a_user_or_a_node_lead_to_its_dashboard_and_to_its
             assert heading != "Node" or some[1]["url"].startswith("/d/idlewatt-resources?var-node=")
 
 
+ACTED_ON = ("Recommended placements", "Nodes that could be powered down", "Jobs that are held, and until when",
+            "Errors of the node's GPUs", "In use outside the scheduler on the node", "In use outside the scheduler",
+            "Chosen nodes that could be powered down")
+
+
+@pytest.mark.parametrize("title", ACTED_ON)
+def test_a_table_that_is_acted_on_says_of_which_cluster_a_job_or_node_is(title):
+    """Clusters call their nodes and number their jobs alike."""
+    (panel,) = [one for path in DASHBOARDS for one in panels(json.loads(path.read_text())) if one["title"] == title]
+    headings = next(step["options"]["renameByName"] for step in panel["transformations"] if step["id"] == "organize")
+    assert headings["cluster"] == "Cluster"
+    assert all("by (cluster, " in target["expr"] for target in panel["targets"])
+
+
 def test_what_happened_is_marked_on_the_time_axis(dashboard, selectors, exposed):
     marks = dashboard["annotations"]["list"]
     assert [mark["name"] for mark in marks] == ["Advice followed", "Agents promoted or demoted", "Faults"]
