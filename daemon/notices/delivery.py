@@ -138,9 +138,8 @@ class Delivery:
         held = [notice for notice in ledger.values()
                 if notice.channel == "alertmanager" and notice.state in ("waiting", "sent")
                 and (notice.rule, notice.run) in self.present and notice.user not in opted_out]
-        if settings is None or not held or any(
-                notice.next_s is not None and notice.next_s > now_s for notice in held):
-            return
+        if settings is None or not held:
+            return  # else at each look, be it that the last failed: what is posted no more is told as resolved
         try:
             post(settings, "/api/v2/alerts", alerts(held, settings, now_s + ALERTS_LAST * self._settings.every))
         except PostError as error:

@@ -80,6 +80,21 @@ def test_alertmanager_gets_its_own_shape_again_and_again_until_it_is_over(place,
     assert place.states() == [("4711", "first", "sent")]
 
 
+def test_an_alert_that_holds_is_posted_again_at_the_first_look_after_alertmanager_was_away(place, taker):
+    """Else it ends there by itself, and its owner is told that it is over."""
+    desk = place.desk("[{kind: idle_gpus, channels: [alertmanager]}]", alertmanager=f"{{url: '{taker.url}'}}")
+    place.look(desk)
+    place.other("4712", "bob")
+    taker.status = 503
+    for _ in range(6):
+        place.look(desk, 300.0)
+    taker.status = 200
+    taker.posts.clear()
+    place.look(desk, 300.0)
+    assert sorted(alert["labels"]["job_id"] for alert in taker.posts[0][2]) == ["4711", "4712"]
+    assert [state for _, _, state in place.states()] == ["sent", "sent"]
+
+
 def script(tmp_path, text: str) -> str:
     file = tmp_path / "hook.py"
     file.write_text(text)
