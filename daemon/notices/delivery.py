@@ -77,7 +77,7 @@ class Delivery:
         mail = self._settings.mail
         if not due or mail is None:
             return
-        letters = list(self._letters(due, ledger, now_s, book))
+        letters = list(self._letters(due, ledger, now_s, book, until - ROUND_S / 2))
         if not letters:
             return
         decided = set[int]()
@@ -95,8 +95,8 @@ class Delivery:
             book(later(notice, f"mail: {error}", now_s) for number, letter in enumerate(letters)
                  if number not in decided for notice in letter.notices)
 
-    def _letters(self, due: Sequence[Notice], ledger: Mapping[Key, Notice], now_s: float,
-                 book: Book) -> Iterable[_Letter]:
+    def _letters(self, due: Sequence[Notice], ledger: Mapping[Key, Notice], now_s: float, book: Book,
+                 until: float) -> Iterable[_Letter]:
         by_reader: dict[str, list[Notice]] = {}
         for notice in sorted(due, key=lambda one: (one.found_s, one.key)):
             reader = "" if notice.stage == "admins" else notice.user
@@ -104,6 +104,8 @@ class Delivery:
         hushed = quiet(now_s, self._settings.quiet_hours, self._settings.zone)
         heard = _last_heard(ledger)
         for user, notices in by_reader.items():
+            if time.monotonic() > until:
+                return  # addresses are asked for one by one: those that are known are to be written to in this round
             wait = "quiet hours" if hushed else ""
             if not wait and now_s - heard.get(user, float("-inf")) < self._settings.per_user:
                 wait = "one mail a day"

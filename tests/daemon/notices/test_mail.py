@@ -1,9 +1,12 @@
 """Mails to owners, with a real mail server: what they say, and what becomes of those that nobody takes."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from idlewatt.daemon.notices import delivery
+from idlewatt.daemon.notices.addresses import address_of
 from idlewatt.daemon.notices.mail import Mail, message
 from idlewatt.daemon.settings.notices import MailSettings
 from idlewatt.storage.errors import StoreError
@@ -123,6 +126,25 @@ def test_a_full_mailbox_keeps_nobody_elses_mail_back(place, mail_server):
     assert place.states() == [("4711", "first", "waiting"), ("4712", "first", "sent")]
     assert [to for to, _, _ in server.mails] == [("bob@example.org",)]
     assert "mail: refused: 452 mailbox full" in place.reasons()
+
+
+def test_mails_leave_although_each_address_takes_long_to_find(place, mail_server, monkeypatch):
+    server, spent = mail_server(), [0.0]
+
+    def slowly(user, settings):
+        spent[0] += 20.0
+        return address_of(user, settings)
+
+    monkeypatch.setattr(delivery, "time", SimpleNamespace(monotonic=lambda: spent[0]))
+    monkeypatch.setattr(delivery, "address_of", slowly)
+    for number in range(4):
+        place.other(str(5000 + number), f"user{number}")
+    desk = place.desk(mail=by(server))
+    place.look(desk)
+    assert len(server.mails) == 2
+    place.look(desk, 300.0)
+    place.look(desk, 300.0)
+    assert len(server.mails) == 5
 
 
 def test_a_server_that_closes_is_asked_for_nothing_more(place, mail_server):
