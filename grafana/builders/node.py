@@ -47,8 +47,8 @@ def _over_time() -> Row:
 
 
 def _gpus() -> Row:
-    few = f"topk(8, sum by (node) (max_over_time({GPUS}[$__range] @ end())))"
-    states = f"idlewatt_gpu_state{{{NODE}}} and on (node) {few}"
+    few = f"topk(8, sum by (cluster, node) (max_over_time({GPUS}[$__range] @ end())))"
+    states = f"idlewatt_gpu_state{{{NODE}}} and on (cluster, node) {few}"
     return (
         (24, timeline("GPUs of the node over time", "What each GPU did, of eight of the chosen nodes at most. Red and "
                       "violet in the middle of a job: talk to its owner.",

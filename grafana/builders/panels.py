@@ -250,7 +250,7 @@ def timeline(title: str, description: str, expr: str, legend: str, words: dict[s
 
 def by_gpu(states: str) -> str:
     """Return an expression with one label for each GPU, so that Prometheus sorts by node: it would by gpu, else."""
-    return f'max by (node_gpu) (label_join({states}, "node_gpu", " GPU ", "node", "gpu"))'
+    return f'max by (cluster, node_gpu) (label_join({states}, "node_gpu", " GPU ", "node", "gpu"))'
 
 
 def column(unit: str = "", *, width: int = 0, decimals: int | None = None,

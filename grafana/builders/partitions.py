@@ -46,7 +46,7 @@ NODE_WORDS = {
 
 def _gpus_in(state: str = "") -> str:
     chosen = f', state=~"{state}"' if state else ""
-    return f"sum by (node) (idlewatt_node_gpus{{{MEMBERS}{chosen}}})"
+    return f"sum by (cluster, node) (idlewatt_node_gpus{{{MEMBERS}{chosen}}})"
 
 
 # The first line that holds for a node is its state.
@@ -63,7 +63,7 @@ NODE_STATE = " or ".join((
 def _wasteful(count: int) -> str:
     """Return the nodes that wasted most over the time range: a browser draws no thousand rows."""
     wasted = f"idlewatt_node_wasted_power_watts{{{MEMBERS}}}"
-    return f"topk({count}, sum by (node) (avg_over_time({wasted}[$__range] @ end())))"
+    return f"topk({count}, sum by (cluster, node) (avg_over_time({wasted}[$__range] @ end())))"
 
 
 def build() -> str:
@@ -159,11 +159,11 @@ def _nodes() -> Row:
         (24, timeline("Nodes over time", "What each node's GPUs were doing, twenty nodes a page: of the chosen nodes "
                       "the 60 that wasted most over the time range. A node that is empty for hours could be powered "
                       "down; one with stranded GPUs needs other neighbours.",
-                      f"({NODE_STATE}) and on (node) {_wasteful(60)}", "{{node}}", NODE_WORDS)),)
+                      f"({NODE_STATE}) and on (cluster, node) {_wasteful(60)}", "{{node}}", NODE_WORDS)),)
 
 
 def _gpus() -> Row:
-    states = f"idlewatt_gpu_state{{{MEMBERS}}} and on (node) {_wasteful(8)}"
+    states = f"idlewatt_gpu_state{{{MEMBERS}}} and on (cluster, node) {_wasteful(8)}"
     return (
         (24, timeline("GPUs over time", "Every GPU of the eight chosen nodes that wasted most over the time range; "
                       "the dashboard Node shows one alone. Red and violet in the middle of a job: talk to its owner.",

@@ -304,7 +304,7 @@ def test_power_and_energy_are_shown_to_scale_t26(dashboard):
     for panel in panels(dashboard):
         for target in panel["targets"]:
             heading, unit = shown(panel, target["refId"])
-            expression = target["expr"].split(" and on (node) topk(")[0]  # which nodes, not what of them
+            expression = target["expr"].split(" and on (cluster, node) topk(")[0]  # which nodes, not what of them
             if "_joules" in expression or "sum_over_time" in expression:
                 scale = "3.6e6" if "_joules" in expression else "$__interval_ms / 3.6e9"
                 priced = "idlewatt_electricity_price" in expression
@@ -336,6 +336,20 @@ def test_a_policy_that_came_later_has_not_saved_what_was_spent_before_it_came(tm
         "promql_expr_test": [{"expr": f"round({filled(target['expr'])}, {(100, 100, 10)[which]})", "eval_time": "60m",
                               "exp_samples": [{"labels": "{}", "value": said[which]}] if which in shown else []}
                              for which, target in enumerate(targets)]}]}))
+    promtool("test", "rules", tmp_path / "test.yml")
+
+
+def test_nodes_of_one_name_in_two_clusters_are_each_what_they_are(tmp_path, promtool):
+    """A full one and an empty one are not two that are partly used."""
+    of = 'job="idlewatt", instance="i", node="n1"'
+    inputs = {f'idlewatt_node_gpus{{cluster="a", {of}, state="allocated"}}': "8x5",
+              f'idlewatt_node_gpus{{cluster="b", {of}, state="allocated"}}': "0x5",
+              f'idlewatt_node_gpus{{cluster="b", {of}, state="idle"}}': "8x5"}
+    (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
+        "interval": "1m", "input_series": [{"series": series, "values": values} for series, values in inputs.items()],
+        "promql_expr_test": [{"expr": filled(partitions.NODE_STATE), "eval_time": "5m", "exp_samples": [
+            {"labels": '{cluster="a", node="n1"}', "value": 2},
+            {"labels": '{cluster="b", node="n1"}', "value": 0}]}]}]}))
     promtool("test", "rules", tmp_path / "test.yml")
 
 
