@@ -259,7 +259,7 @@ class CycleScheduler:
             return {name: health if health.began_s is None else replace(health, running_s=now - health.began_s)
                     for name, health in self._health.items()}
 
-    def hanging(self, patience: float = 5.0, least_s: float = 30.0) -> list[str]:
+    def hung(self, patience: float = 5.0, least_s: float = 30.0) -> list[str]:
         """Return the cycles whose last run ended more than ``patience`` periods (and ``least_s``) ago."""
         now, health = self._clock(), self.health()
         return [name for name, cycle in self._cycles.items()

@@ -174,9 +174,9 @@ def _watch(service: Service, view: DaemonView, app: WebApp, signals: Signals) ->
         if time.monotonic() >= give_back_due:
             give_back()
             give_back_due = time.monotonic() + GIVE_BACK_S
-        hanging = service.beat.hanging()
-        if hanging:
-            log.error("cycles hang", extra={"target": " ".join(hanging)})
+        hung = service.beat.hung()
+        if hung:
+            log.error("cycles hang", extra={"target": " ".join(hung)})
         elif period is not None and time.monotonic() >= due:
             notify("WATCHDOG=1")
             due = time.monotonic() + period

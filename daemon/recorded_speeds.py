@@ -257,9 +257,9 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
 
 
-def applied(history: HistoryReader, intake: WorkloadBuilder, cluster: Cluster, speeds: SiteSpeeds) -> WorkloadBuilder:
+def applied(history: HistoryReader, prepared: WorkloadBuilder, cluster: Cluster, speeds: SiteSpeeds) -> WorkloadBuilder:
     """Return a recorded history with the group of each job, and its run times turned into work where it ran."""
-    grouped = in_groups(intake, speeds)
+    grouped = in_groups(prepared, speeds)
     if speeds.flat or grouped.submitted is None:
         return replace(grouped, unplaced=0)
     work = grouped.workload
@@ -278,13 +278,13 @@ def applied(history: HistoryReader, intake: WorkloadBuilder, cluster: Cluster, s
     return replace(grouped, workload=work, unplaced=int((~placed).sum()))
 
 
-def in_groups(intake: WorkloadBuilder, speeds: SiteSpeeds) -> WorkloadBuilder:
+def in_groups(prepared: WorkloadBuilder, speeds: SiteSpeeds) -> WorkloadBuilder:
     """Return a history with the group of each job; its run times stay as they are, wherever it ran."""
-    if speeds.flat or intake.name is None:
-        return replace(intake, speeds=speeds)
-    work = intake.workload
-    rows = speeds.rows(work.user, work.user_names, intake.name, intake.names)
-    return replace(intake, workload=replace(work, application=rows), speeds=speeds, unplaced=len(work))
+    if speeds.flat or prepared.name is None:
+        return replace(prepared, speeds=speeds)
+    work = prepared.workload
+    rows = speeds.rows(work.user, work.user_names, prepared.name, prepared.names)
+    return replace(prepared, workload=replace(work, application=rows), speeds=speeds, unplaced=len(work))
 
 
 def unplaced(jobs: int) -> list[str]:

@@ -134,12 +134,12 @@ def site_watts(history: HistoryReader, until_s: float = 1e12, own_until_s: float
                       if name in spent.own}, types, _jobs(own, types, kinds), kinds, told)
 
 
-def in_watts(intake: WorkloadBuilder, cluster: Cluster, watts: SiteWatts) -> WorkloadBuilder:
+def in_watts(prepared: WorkloadBuilder, cluster: Cluster, watts: SiteWatts) -> WorkloadBuilder:
     """Return a history with what its nodes and each of its jobs draw."""
-    work, names = intake.workload, np.array([*intake.names, ""], object)
+    work, names = prepared.workload, np.array([*prepared.names, ""], object)
     users = np.array([*work.user_names, ""], object)[work.user]
-    called = np.full(len(work), "", object) if intake.name is None else names[intake.name]
-    return replace(intake, workload=watts.told(work, users.tolist(), called.tolist()), power=watts.on(cluster),
+    called = np.full(len(work), "", object) if prepared.name is None else names[prepared.name]
+    return replace(prepared, workload=watts.told(work, users.tolist(), called.tolist()), power=watts.on(cluster),
                    watts=watts.summary)
 
 

@@ -168,7 +168,7 @@ def past(history: HistoryReader, since_s: float, until_s: float, speeds: SiteSpe
     pieces += [list(_apart(job, runs)) for job, runs in again.values()]
     jobs = in_order([part for some in pieces for part in _within(some, since_s, until_s)])
     workload = Workload.from_records(jobs, run={job.key: _run_s(job, until_s) for job in jobs},
-                                     foresight=RuntimeHistory(history.load_columns(until_s=until_s, last=RECENT)))
+                                     predictor=RuntimeHistory(history.load_columns(until_s=until_s, last=RECENT)))
     workload = watts.told(workload, [job.user for job in jobs], [job.name for job in jobs])
     cluster = recorded_cluster(history, since_s, until_s, reserved="up")
     found = RecordedWindow(since_s, until_s, cluster, tuple(jobs), workload, reservations(history, since_s, until_s),

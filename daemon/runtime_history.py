@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from ..storage.columns import JobColumns
 from ..storage.records import Job
-from .replay.runtime_prediction import Traits, foresight, known_codes, template
-from .replay.workload import FORESIGHT, waits_from
+from .replay.runtime_prediction import JobFeatures, known_codes, predicted_columns, template
+from .replay.workload import PREDICTED_COLUMNS, waits_from
 
 Floats = NDArray[np.float64]
 
@@ -34,12 +34,12 @@ class RuntimeHistory:
         images = past.vocabularies["image"]
         self._image_of = {image: code for code, image in enumerate(images) if image}
         self._images = known_codes(images)
-        self._told: tuple[dict[tuple[str, float], int], Floats] = {}, np.empty((0, len(FORESIGHT)))
-        """The rows of the jobs that were asked about last, and [row, column of ``FORESIGHT``]: replaced together, as
-        other threads take copies."""
+        self._told: tuple[dict[tuple[str, float], int], Floats] = {}, np.empty((0, len(PREDICTED_COLUMNS)))
+        """The rows of the jobs that were asked about last, and [row, column of ``PREDICTED_COLUMNS``]: replaced
+        together, as other threads take copies."""
 
     def __call__(self, jobs: Sequence[Job]) -> dict[str, Floats]:
-        """Return the columns of ``FORESIGHT`` for these jobs, in their order; NaN where nothing is known.
+        """Return the columns of ``PREDICTED_COLUMNS`` for these jobs, in their order; NaN where nothing is known.
 
         What was told of them is remembered, and of all others forgotten.
         """
@@ -51,7 +51,7 @@ class RuntimeHistory:
         # One array of its own: a row kept for each job would keep all that was found together with it, for days.
         kept = told[np.array([rows[job.key] for job in jobs], np.intp)]
         self._told = {job.key: row for row, job in enumerate(jobs)}, kept
-        return {name: kept[:, column].copy() for column, name in enumerate(FORESIGHT)}
+        return {name: kept[:, column].copy() for column, name in enumerate(PREDICTED_COLUMNS)}
 
     def renewed(self, past: JobColumns) -> RuntimeHistory:
         """Return the history with more of the past; what was told of a job stays."""
@@ -64,7 +64,7 @@ class RuntimeHistory:
         return copy(self)
 
     def _foresee(self, jobs: Sequence[Job]) -> Floats:
-        """Return [job, column of ``FORESIGHT``]."""
+        """Return [job, column of ``PREDICTED_COLUMNS``]."""
         past, run_s, ended_s = self.past, self.past.end_s - self.past.start_s, self.past.end_s
         # Nobody is his own predecessor; what became of these jobs is known to those that come after.
         asked = {job.key for job in jobs}
@@ -74,17 +74,17 @@ class RuntimeHistory:
         kept[[number for number in own if number >= 0]] = False
         became_run_s, became_ended_s, became_started_s = (
             np.append(column, np.nan)[own] for column in (run_s, ended_s, past.start_s))
-        found = foresight(
+        found = predicted_columns(
             submit_s=np.append(np.fmax(past.submit_s, past.eligible_s)[kept], [waits_from(job) for job in jobs]),
             run_s=np.append(run_s[kept], became_run_s), ended_s=np.append(ended_s[kept], became_ended_s),
-            traits=self._traits(jobs, kept), started_s=np.append(past.start_s[kept], became_started_s),
+            features=self._features(jobs, kept), started_s=np.append(past.start_s[kept], became_started_s),
             limit_s=np.append(past.limit_s[kept], [np.nan if job.limit_s is None else job.limit_s for job in jobs]))
-        return np.stack([found[name][-len(jobs):] for name in FORESIGHT], axis=1)
+        return np.stack([found[name][-len(jobs):] for name in PREDICTED_COLUMNS], axis=1)
 
-    def _traits(self, jobs: Sequence[Job], kept: NDArray[np.bool_]) -> Traits:
+    def _features(self, jobs: Sequence[Job], kept: NDArray[np.bool_]) -> JobFeatures:
         """Return what makes jobs of the past and these alike."""
         past = self.past
-        return Traits(
+        return JobFeatures(
             np.append(past.gpus[kept], [job.request.gpus for job in jobs]),
             np.append(past.user[kept], _codes([job.user for job in jobs], self._users)),
             np.append(past.name[kept], _codes([template(job.name) for job in jobs], self._templates)),

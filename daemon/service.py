@@ -158,9 +158,10 @@ class Service:
             return
         for _ in self._collection.read(*subject.reads, within_s=PATIENCE * self.settings.recommenders.of(name).every):
             pass  # some sources may have answered; what is known of the others is taken with its age
-        scene = RecommenderContext(self._clock(), known.snapshot, known.telemetry, known.advice,
-                      tuple(self._collection.facts(*subject.reads)), self._model_roles.experience, known.assessment)
-        said = self._recommenders[name].recommend(scene).resting_on(known.snapshot.time_s)
+        context = RecommenderContext(self._clock(), known.snapshot, known.telemetry, known.advice,
+                                     tuple(self._collection.facts(*subject.reads)),
+                                     self._model_roles.runtime_history, known.assessment)
+        said = self._recommenders[name].recommend(context).resting_on(known.snapshot.time_s)
         check(said.metrics)
         with self._known_lock:
             self.known = replace(self.known, recommended={**self.known.recommended, name: said})
@@ -307,9 +308,9 @@ class Service:
         return fingerprint(self.settings.storage.url)
 
     @property
-    def experience(self) -> RuntimeHistory | None:
+    def runtime_history(self) -> RuntimeHistory | None:
         """Return how long jobs took that have ended."""
-        return self._model_roles.experience
+        return self._model_roles.runtime_history
 
     def now(self) -> float:
         """Return the daemon's time."""

@@ -14,13 +14,13 @@ from ..storage.power_classes import WASTED, PowerClass
 from ..storage.recommendations import Recommendation
 from ..storage.records import Job, SchedulerSnapshot
 from . import flavour_rows
+from .advice.job_wait_estimate import JobWaitEstimate, JobWaitEstimates
+from .advice.job_wait_worker import JobWaitWorker
 from .advice.kubectl import cordon_command
 from .advice.model_roles import ModelStatus
 from .advice.node_scores import NodeScores
-from .advice.outlook_worker import OutlookWorker
 from .advice.recommender import RecommendationRow
 from .advice.spare import spare_nodes
-from .advice.wait_outlook import WaitOutlook, WaitOutlooks
 from .config import ConfigError, Settings
 from .efficiency import EnergyBook
 from .facts import published
@@ -44,13 +44,13 @@ class DaemonView(View):
 
     def __init__(self, service: Service, load: Callable[[], Settings]) -> None:
         self._service, self._load = service, load
-        self._outlooks, self._ranges = OutlookWorker(), RangesOfSettings(self.now)
+        self._estimates, self._ranges = JobWaitWorker(), RangesOfSettings(self.now)
         self._scores: tuple[object, object, NodeScores] | None = None
         self._recall = Recall()
 
     def close(self) -> None:
         """Work nothing out any more."""
-        self._outlooks.close()
+        self._estimates.close()
         self._ranges.close()
 
     def published(self) -> Published:
@@ -111,15 +111,15 @@ class DaemonView(View):
         return EnergyBook(self._service.history, Costing(settings.costs, settings.waste.pue), self.now,
                           self._ranges.of(settings))
 
-    def outlook(self, job_id: str, within_s: float | None = None) -> WaitOutlook | None:
+    def wait_estimate(self, job_id: str, within_s: float | None = None) -> JobWaitEstimate | None:
         """Return when a waiting job starts and what would start sooner; None when it does not wait, or nobody knows."""
         known, settings = self._service.standing(), self._service.settings
         snapshot = known.snapshot
         if snapshot is None or known.old or not snapshot.nodes:
             return None
-        policy, draws, experience = settings.live_incumbent, settings.advice.draws, self._service.experience
-        return self._outlooks.ask(job_id, snapshot, (policy, draws), lambda: WaitOutlooks(
-            snapshot, self.now(), policy, experience, draws), within_s)
+        policy, draws, runtimes = settings.live_incumbent, settings.advice.draws, self._service.runtime_history
+        return self._estimates.ask(job_id, snapshot, (policy, draws), lambda: JobWaitEstimates(
+            snapshot, self.now(), policy, runtimes, draws), within_s)
 
     def models(self) -> Sequence[ModelRow]:
         """Return all candidates, agents and heuristics, the active one first."""

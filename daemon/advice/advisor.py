@@ -19,7 +19,7 @@ from ..policies import named
 from ..replay.engine import Policy
 from ..replay.site_speeds import FLAT_SPEEDS
 from ..replay.state import ClusterState
-from ..replay.workload import Foresight
+from ..replay.workload import RuntimePredictor
 from ..settings.advice import AdviceSettings
 from ..settings.sections import FIRST_COME
 from .diagnosis import Diagnosis
@@ -66,7 +66,7 @@ class AdviceInputs:
     """Agents to be asked, the active one first."""
     incumbent: str = ""
     """The policy that changes in wait are told against; none are told without it."""
-    foresight: Foresight | None = None
+    predictor: RuntimePredictor | None = None
     heuristic: str = ""
     """The one that has earned it; the configuration's without it."""
     forecasts: StartForecasts | None = None
@@ -99,7 +99,7 @@ class Advisor:
         """Return what to do with every pending job, and with nodes that nobody needs."""
         if not snapshot.nodes:
             return Advice(now_s, snapshot_s=snapshot.time_s)
-        state = ClusterState.from_snapshot(snapshot, now_s, foresight=self._circumstances.foresight,
+        state = ClusterState.from_snapshot(snapshot, now_s, predictor=self._circumstances.predictor,
                                            speeds=self._speeds, past=self._circumstances.past)
         context = DecisionContext(state, snapshot, Diagnosis(snapshot, now_s), now_s, self._circumstances.stale_s,
                         self._incumbent, self._settings.draws)

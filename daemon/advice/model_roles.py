@@ -28,7 +28,7 @@ from .warm_up import WarmUp
 
 log = logging.getLogger(__name__)
 
-EXPERIENCE_S = 60.0
+RUNTIME_HISTORY_S = 60.0
 """How often the daemon looks at which jobs have ended since: some orders go by how long those next to a job took."""
 STALE_READS = 3.0
 """An agent is not asked once so many reads of the scheduler are missing,"""
@@ -89,8 +89,8 @@ class ModelRoles:
         self._agency = ModelLoader(settings.storage.models_folder)
         self._lock = threading.Lock()
         self._forecasts = StartForecasts()
-        self._last, self._experienced_s = -1, float("-inf")
-        self._experience: RuntimeHistory | None = None
+        self._last, self._runtimes_read_s = -1, float("-inf")
+        self._runtime_history: RuntimeHistory | None = None
         recent = measured_against(settings.incumbent, history.standings(now_s - DAYS * DAY_S))
         self.learned = ModelStatus(abstained=history.abstained(), regrets=regrets(recent, now_s))
 
@@ -103,14 +103,14 @@ class ModelRoles:
             log.warning("decisions on agents cannot be read; the old ones stand", extra={"error": str(error)})
         served_models = self._agency.served_models(self.learned.in_force)
         stale_s = max(STALE_S, STALE_READS * settings.cycles.jobs * self._speed)
-        return AdviceInputs(served_models, settings.live_incumbent, self._experience,
+        return AdviceInputs(served_models, settings.live_incumbent, self._runtime_history,
                             settings.advising(self.learned.leader), self._forecasts, stale_s,
-                            None if self._experience is None else self._experience.past)
+                            None if self._runtime_history is None else self._runtime_history.past)
 
     @property
-    def experience(self) -> RuntimeHistory | None:
+    def runtime_history(self) -> RuntimeHistory | None:
         """Return the run times of jobs that have ended, for callers beside the round of advice."""
-        return None if self._experience is None else self._experience.apart()
+        return None if self._runtime_history is None else self._runtime_history.apart()
 
     def note(self, advice: Advice) -> ModelStatus:
         """Take note of which agents answered and which did not; return what is known now."""
@@ -167,11 +167,12 @@ class ModelRoles:
 
     def _remember(self, now_s: float) -> None:
         """Learn of the jobs that have ended since the last look."""
-        if 0 <= now_s - self._experienced_s < EXPERIENCE_S:
+        if 0 <= now_s - self._runtimes_read_s < RUNTIME_HISTORY_S:
             return
         past = self._history.load_columns(last=RECENT)
-        self._experience = RuntimeHistory(past) if self._experience is None else self._experience.renewed(past)
-        self._experienced_s = now_s
+        known = self._runtime_history
+        self._runtime_history = RuntimeHistory(past) if known is None else known.renewed(past)
+        self._runtimes_read_s = now_s
 
 
 def _silence(heard: ModelResult, before: Abstention | None, now_s: float) -> Abstention:

@@ -72,7 +72,7 @@ class RecommenderContext:
     """What starts are advised; None before the first round."""
     facts: tuple[Facts, ...] = ()
     """The last good data of the sources that the subject reads, some of it perhaps old."""
-    foresight: RuntimeHistory | None = None
+    predictor: RuntimeHistory | None = None
     """Run times of like jobs; None before the first round of advice."""
     assessment: Assessment | None = None
     """Where the watts went at the last look; None before the first."""
@@ -101,7 +101,7 @@ class Recommendations:
 class Recommender(Protocol):
     """Considers one subject again and again, always in the same thread at a time."""
 
-    def recommend(self, scene: RecommenderContext) -> Recommendations:
+    def recommend(self, context: RecommenderContext) -> Recommendations:
         """Return what there is to say now; whatever it raises ends this round of this subject only."""
 
 

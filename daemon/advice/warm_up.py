@@ -24,7 +24,7 @@ from ...storage.records import Allocation, Job, JobState, Node, Request, Schedul
 from ..learning.models import ModelError, ModelStore
 from ..niceness import give_way
 from ..replay.compiled import compiled_mark
-from ..replay.runtime_prediction import Traits, foresight
+from ..replay.runtime_prediction import JobFeatures, predicted_columns
 from ..settings.advice import AdviceSettings
 from ..settings.sections import FIRST_COME
 from .advisor import AdviceInputs, Advisor
@@ -64,7 +64,7 @@ class WarmUp:
 
 
 def warm_up(names: Sequence[str], models: Path | None = None) -> None:
-    """Let each policy advise on a small scene: a running job, one that may start, one that has to wait.
+    """Let each policy advise on a small cluster: a running job, one that may start, one that has to wait.
 
     Names of agents are ``kind@version``; ModelError when one of them cannot be used.
     """
@@ -78,18 +78,18 @@ def warm_up(names: Sequence[str], models: Path | None = None) -> None:
     served_models = [ServedModel(name, True, ModelStore(models).load(name))
                      for name in names if "@" in name and models is not None]
     settings = AdviceSettings(policy=policies[0], shadow=tuple(policies[1:]))
-    advice_inputs = AdviceInputs(served_models, policies[-1], _foreseen)
+    advice_inputs = AdviceInputs(served_models, policies[-1], _predicted)
     Advisor(settings, advice_inputs).advise(SchedulerSnapshot(3.0, (node,), jobs=jobs), 3.0)
     if models is None:
         with suppress(OSError):  # they are gone through again then
             compiled_mark(names).touch()
 
 
-def _foreseen(jobs: Sequence[Job]) -> dict[str, Floats]:
-    """Let run times be foreseen from nothing."""
+def _predicted(jobs: Sequence[Job]) -> dict[str, Floats]:
+    """Predict run times from nothing."""
     nothing = np.full(len(jobs), np.nan)
-    return foresight(submit_s=[job.submit_s for job in jobs], run_s=nothing, ended_s=nothing,
-                     traits=Traits([1] * len(jobs)))
+    return predicted_columns(submit_s=[job.submit_s for job in jobs], run_s=nothing, ended_s=nothing,
+                             features=JobFeatures([1] * len(jobs)))
 
 
 def _end_with_parent() -> None:

@@ -23,7 +23,7 @@ from ..replay.arrays import Floats
 from ..replay.cluster import Cluster, NodeEvent
 from ..replay.feasibility import pools, rejections, shape
 from ..replay.power import PowerModel
-from ..replay.runtime_prediction import Traits, foresight, template
+from ..replay.runtime_prediction import JobFeatures, predicted_columns, template
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.time_limits import without_leaking
 from ..replay.workload import COLUMNS, Workload
@@ -116,10 +116,10 @@ def recorded(history: HistoryReader, since_s: float, until_s: float, source: str
     groups = np.array([names.setdefault(template(job.name), len(names)) if job.name else -1 for job in jobs], np.int64)
     seen: dict[str, int] = {}
     images = np.array([seen.setdefault(job.image, len(seen)) if job.image else -1 for job in jobs], np.int64)
-    traits = Traits(work.gpus, work.user, groups, images, work.partition)
+    features = JobFeatures(work.gpus, work.user, groups, images, work.partition)
     limit_s = without_leaking(work.limit, ran_s, work.user)
-    known = foresight(submit_s=work.submit, run_s=ran_s, ended_s=ended_s, traits=traits, limit_s=limit_s,
-                      started_s=[np.nan if job.start_s is None else job.start_s for job in jobs])
+    known = predicted_columns(submit_s=work.submit, run_s=ran_s, ended_s=ended_s, features=features, limit_s=limit_s,
+                              started_s=[np.nan if job.start_s is None else job.start_s for job in jobs])
     # Those that ran into the window are cut and tied to their nodes: nothing to learn from.
     rows = np.flatnonzero(np.isfinite(ended_s) & (work.submit >= since_s))
     work = taken(work, rows, **{name: column[rows] for name, column in known.items()})

@@ -96,8 +96,8 @@ class JobSource:
             with progress("reading") as heard:
                 trace = read_trace(self.name, self.format_name, heard)
             with progress(PREDICTING) as heard:
-                intake = fitted(from_trace(trace, heard), cluster)
-            return cluster, replace(in_groups(intake, speeds), power=CATALOGUED.on(cluster), watts=CATALOGUED.summary)
+                prepared = fitted(from_trace(trace, heard), cluster)
+            return cluster, replace(in_groups(prepared, speeds), power=CATALOGUED.on(cluster), watts=CATALOGUED.summary)
         except ClusterError as error:
             raise click.UsageError(str(error)) from error
         except TraceError as error:
@@ -127,9 +127,9 @@ class JobSource:
             with progress("reading") as heard:
                 columns = reader.load_columns(self.since(), tell=heard)
             with progress(PREDICTING) as heard:
-                intake = fitted(from_columns(columns, heard), cluster)
+                prepared = fitted(from_columns(columns, heard), cluster)
             watts = site_watts(reader)
-            return cluster, in_watts(applied(reader, intake, cluster, self.known_speeds(reader)), cluster, watts)
+            return cluster, in_watts(applied(reader, prepared, cluster, self.known_speeds(reader)), cluster, watts)
 
     def known_speeds(self, reader: HistoryReader | None = None, until_s: float | None = None) -> SiteSpeeds:
         """Return the speeds that are asked for; click exceptions say what is wrong with them."""

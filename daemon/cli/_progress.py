@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from rich.progress import Progress, Task
     from rich.text import Text
 
-Told = Callable[[float, float | None], None]
+ProgressCallback = Callable[[float, float | None], None]
 """Hears how much is done, and of how much."""
 PATIENCE_S = 1.0
 """What is over sooner shows nothing."""
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Told]:
+def progress(what: str) -> Iterator[ProgressCallback]:
     """Show the share that is done and the time to go; yield what is told of it."""
     if not _on_terminal():
         yield lambda done, total: None

@@ -15,7 +15,7 @@ import yaml
 from . import _openmetrics as openmetrics
 from ._output import Row
 from ._parts import DemoError, answered, child
-from ._progress import Told
+from ._progress import ProgressCallback
 
 PROGRAMS = ("prometheus", "promtool")
 RULES = ("recording.yml", "alerts.yml")
@@ -49,7 +49,7 @@ def blocks_command(file: Path, data: Path) -> tuple[str, ...]:
 
 
 def record(url: str, folder: Path, since_s: float, until_s: float, step_s: float,
-           tell: Told = lambda done, total: None) -> None:
+           tell: ProgressCallback = lambda done, total: None) -> None:
     """Evaluate the recording rules over the past; ``tell`` hears how many of how many questions are asked.
 
     Prometheus finds the new blocks within a minute.

@@ -46,11 +46,11 @@ def read(where: JobSource, order: TrainingJob) -> Material:
     """Return the history of an order; click exceptions say what is wrong with it."""
     click.echo(f"reading {plain(order.source)}", err=True)
     if not where.recorded:
-        cluster, intake = where.read(order.cluster)
-        left_out = [f"{count} rows are left out: {reason}" for reason, count in intake.left_out.items()]
-        found = Material(order.source, cluster, intake.workload,
-                         (*intake.notes, *left_out, *unplaced(intake.unplaced), *intake.speeds.notes),
-                         intake.speeds, intake.power)
+        cluster, prepared = where.read(order.cluster)
+        left_out = [f"{count} rows are left out: {reason}" for reason, count in prepared.left_out.items()]
+        found = Material(order.source, cluster, prepared.workload,
+                         (*prepared.notes, *left_out, *unplaced(prepared.unplaced), *prepared.speeds.notes),
+                         prepared.speeds, prepared.power)
         return found if order.until_s is None else found.until(order.until_s)
     since_s, until_s = order.since_s or 0.0, order.until_s or 0.0
     try:

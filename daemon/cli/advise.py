@@ -13,7 +13,7 @@ from ...storage.recommendations import ACTIONS
 from ..advice.recommenders import topics
 from ..durations import ago
 from ._client import ask, asks_daemon, status
-from ._outlook import outlook_lines
+from ._job_wait import wait_lines
 from ._output import Row, plain, show
 
 _COLUMNS = {"job_id": "job", "partition": "partition", "action": "advice", "placement": "where (node:GPUs)",
@@ -78,11 +78,11 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
     why = _silence(url, ca_file, style) if not recommendations else ""
     if filters["job"] and style == "table" and recommendations:
         _told(recommendations)
-        for line in outlook_lines(_outlook(url, ca_file, filters["job"])):
+        for line in wait_lines(_wait_estimate(url, ca_file, filters["job"])):
             click.echo(line)
         return
     if filters["job"] and style == "json":
-        told = _outlook(url, ca_file, filters["job"])
+        told = _wait_estimate(url, ca_file, filters["job"])
         recommendations = [{**row, "outlook": told} for row in recommendations]
     show([_row(row) for row in recommendations] if style != "json" else recommendations,
          _COLUMNS if wide or style != "table" else _NARROW, style,
@@ -90,7 +90,7 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
                        if filters["job"] else "no job is pending"))
 
 
-def _outlook(url: str, ca_file: str | None, job: str) -> Row | None:
+def _wait_estimate(url: str, ca_file: str | None, job: str) -> Row | None:
     """Return when a job starts and what would start sooner; None where the daemon cannot tell."""
     try:
         (found,) = ask(url, f"waits/{quote(job)}", ca_file)

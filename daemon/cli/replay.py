@@ -176,14 +176,14 @@ def _prepared(where: JobSource, cluster_text: str | None, wanted: list[str], opt
               folder: Path) -> Sweep:
     from ..sweep import Shelf, Sweep, SweepPlan
 
-    cluster, spool, intake = _taken_in(where, cluster_text, folder, wanted, options["power_text"])
-    _say(f"watts are {plain(intake.watts)}")
-    _tell_speeds(intake.speeds, options["speeds_out"])
+    cluster, spool, prepared = _taken_in(where, cluster_text, folder, wanted, options["power_text"])
+    _say(f"watts are {plain(prepared.watts)}")
+    _tell_speeds(prepared.speeds, options["speeds_out"])
     power_down_s = float("inf") if options["power_down_s"] is None else options["power_down_s"]
     plan = SweepPlan(cluster, spool.workload(), options["seed"], options["preemption_s"], power_down_s,
-                     intake.power, options["jobs_out"], options["groups_out"], spool, intake.speeds, intake.unplaced,
-                     intake.watts)
-    return Sweep(plan, wanted, Shelf(options["state_dir"]), dict(intake.left_out), intake.lines)
+                     prepared.power, options["jobs_out"], options["groups_out"], spool, prepared.speeds,
+                     prepared.unplaced, prepared.watts)
+    return Sweep(plan, wanted, Shelf(options["state_dir"]), dict(prepared.left_out), prepared.lines)
 
 
 def _tell_speeds(speeds: SiteSpeeds, path: Path | None) -> None:
@@ -205,26 +205,26 @@ def _taken_in(where: JobSource, cluster_text: str | None, folder: Path, wanted: 
     from ..memory_mapped_workload import MappedWorkload
     from ._conclusion import warnings
 
-    cluster, intake = where.read(cluster_text)
+    cluster, prepared = where.read(cluster_text)
     if power_text is not None:
-        intake = _in_watts_of(power_text, intake, cluster)
-    _tell_left_out(intake)
-    for warning in warnings(cluster, intake.workload, wanted):
+        prepared = _in_watts_of(power_text, prepared, cluster)
+    _tell_left_out(prepared)
+    for warning in warnings(cluster, prepared.workload, wanted):
         _say(f"warning: {plain(warning)}")
-    spool = MappedWorkload.of(intake.workload, folder)
-    return cluster, spool, replace(intake, workload=spool.rest, name=None, started=np.zeros(0), submitted=None)
+    spool = MappedWorkload.of(prepared.workload, folder)
+    return cluster, spool, replace(prepared, workload=spool.rest, name=None, started=np.zeros(0), submitted=None)
 
 
-def _in_watts_of(text: str, intake: WorkloadBuilder, cluster: Cluster) -> WorkloadBuilder:
+def _in_watts_of(text: str, prepared: WorkloadBuilder, cluster: Cluster) -> WorkloadBuilder:
     """Return a history with the watts that ``--power`` names, at which all its jobs are alike."""
     import numpy as np
 
     from ..power_options import PowerError, described
     from ..replay.workload import WATTS
 
-    alike: dict[str, Any] = dict.fromkeys(WATTS, np.full(len(intake.workload), np.nan, np.float32))
+    alike: dict[str, Any] = dict.fromkeys(WATTS, np.full(len(prepared.workload), np.nan, np.float32))
     try:
-        return replace(intake, workload=replace(intake.workload, **alike), power=described(text, cluster),
+        return replace(prepared, workload=replace(prepared.workload, **alike), power=described(text, cluster),
                        watts=f"those of {text}")
     except PowerError as error:
         raise click.UsageError(f"--power: {error}") from error
@@ -292,13 +292,13 @@ def _readable(line: dict[str, Any]) -> dict[str, Any]:
             "wasted_kwh": line["energy_wasted_joules"] / _JOULES_PER_KWH}
 
 
-def _tell_left_out(intake: WorkloadBuilder) -> None:
-    for note in intake.notes:
+def _tell_left_out(prepared: WorkloadBuilder) -> None:
+    for note in prepared.notes:
         _say(f"note: {plain(note)}")
-    if intake.left_out:
-        counted = "; ".join(f"{count} x {plain(reason)}" for reason, count in intake.left_out.items())
-        _say(f"{sum(intake.left_out.values())} rows are not replayed: {counted}")
-    for example in intake.examples:
+    if prepared.left_out:
+        counted = "; ".join(f"{count} x {plain(reason)}" for reason, count in prepared.left_out.items())
+        _say(f"{sum(prepared.left_out.values())} rows are not replayed: {counted}")
+    for example in prepared.examples:
         _say(f"  {plain(example)}")
 
 

@@ -181,11 +181,11 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
             training_directory.begin(order)
         with contextlib.ExitStack() as stack:
             tracker = _tracker(training_directory, options["tensorboard"], stack)
-            lesson = TrainingRun(order, parts, training_directory, tracker, start, options["engine"])
-            interrupted = _learn(lesson)
-        model = _kept(lesson, models, interrupted)
+            run = TrainingRun(order, parts, training_directory, tracker, start, options["engine"])
+            interrupted = _learn(run)
+        model = _kept(run, models, interrupted)
         if not interrupted.is_set():
-            verdict = _judged(config_file, models, model, where, lesson)
+            verdict = _judged(config_file, models, model, where, run)
             if order.source == "history":
                 _listened_to(config_file, models, verdict)
 
@@ -291,54 +291,54 @@ def _tracker(training_directory: TrainingDirectory, wanted: bool, stack: context
     return tracker
 
 
-def _learn(lesson: TrainingRun) -> Event:
+def _learn(run: TrainingRun) -> Event:
     """Train until it is done or somebody interrupts; return the event that tells which."""
     from ._training import interruptible, watched
 
-    with interruptible() as interrupted, watched(lesson.order.agent, lesson.order.incumbent) as tell:
-        for progress in lesson:
+    with interruptible() as interrupted, watched(run.order.agent, run.order.incumbent) as tell:
+        for progress in run:
             tell(progress)
             if interrupted.is_set():
                 break
     return interrupted
 
 
-def _kept(lesson: TrainingRun, models: ModelStore, interrupted: Event) -> StoredModel:
+def _kept(run: TrainingRun, models: ModelStore, interrupted: Event) -> StoredModel:
     """Put the best so far among the models and say so; ends with status 130 when it was interrupted."""
     from ..agents.training_loop import WAY
 
-    if interrupted.is_set() and not lesson.saved:
+    if interrupted.is_set() and not run.saved:
         click.echo("interrupted before anything was learned; nothing is kept", err=True)
         raise click.exceptions.Exit(130)
-    model = lesson.keep(models, time.time())
+    model = run.keep(models, time.time())
     click.echo(f"model:   {model.name}, in {model.folder}")
     metrics = {} if model.card is None else model.card.metrics
     ways = {name.removeprefix(WAY): worth for name, worth in metrics.items() if name.startswith(WAY)}
     if len(ways) > 1:
         told = ", ".join(f"{name.replace('_', ' ')} {worth:.3f}" for name, worth in sorted(ways.items()))
-        click.echo(f"learned: {told} of {lesson.order.incumbent}; the better one serves")
+        click.echo(f"learned: {told} of {run.order.incumbent}; the better one serves")
     if interrupted.is_set():
-        click.echo(f"interrupted: the best so far is kept; `idlewatt train --agent {lesson.order.agent} --resume` goes "
+        click.echo(f"interrupted: the best so far is kept; `idlewatt train --agent {run.order.agent} --resume` goes "
                    f"on, `idlewatt evaluate {model.name}` judges what there is", err=True)
         raise click.exceptions.Exit(130)
     return model
 
 
 def _judged(config_file: Path, models: ModelStore, model: StoredModel, where: JobSource,
-            lesson: TrainingRun) -> Verdict:
+            run: TrainingRun) -> Verdict:
     """Judge a whole training, show what came of it and what to do next; what it kept of itself may go."""
     from ...storage.promotions import Decision
     from ..learning.promotion_criteria import PromotionCriteria
     from ..learning.training import examined
     from ._training import fidelity, judging, show_verdict
 
-    order = lesson.order
-    faithful = fidelity(where, order, lesson.split.until_s)
+    order = run.order
+    faithful = fidelity(where, order, run.split.until_s)
     with judging():
-        verdict = examined(models, model, lesson.split.test, order.incumbent, seed=order.seed,
+        verdict = examined(models, model, run.split.test, order.incumbent, seed=order.seed,
                            terms=PromotionCriteria.of(where.told(settings(config_file))), fidelity=faithful)
     show_verdict(verdict, "table", stated(where.config_file))
-    lesson.training_directory.clear()
+    run.training_directory.clear()
     earned = verdict.decision is Decision.PROMOTE
     anyway = "" if order.source == "history" else " --reason '...'"
     click.echo(f"next:    `idlewatt promote {model.name}{anyway}` makes it active" if earned else

@@ -205,7 +205,7 @@ HABIT = 8
 """Last jobs of a user that tell whether they always ask for the same limit."""
 STRIDE = 20_000
 """Jobs between two words of how far it has come: some tenths of a second."""
-Told = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 """Hears how much is done, and of how much."""
 
 _VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8,}|\d+(?:\.\d+)?(?:e-?\d+)?", re.IGNORECASE)
@@ -246,7 +246,7 @@ def known_codes(vocabulary: Sequence[str]) -> Codes:
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class JobFeatures:
     """What makes jobs alike, a column each: codes, negative where unknown."""
 
     gpus: Column
@@ -258,14 +258,14 @@ class Traits:
     partition: Column | None = None
 
 
-def predict(*, submit_s: Column, run_s: Column, ended_s: Column, traits: Traits, started_s: Column | None = None,
+def predict(*, submit_s: Column, run_s: Column, ended_s: Column, features: JobFeatures, started_s: Column | None = None,
             limit_s: Column | None = None, quantiles: Sequence[float] = QUANTILES) -> Prediction:
     """Predict the run time of every job from those that had ended at its submission.
 
     ``ended_s`` is when the run time became known, NaN or infinite for a job that has not ended (its ``run_s`` is then
     never looked at). ``started_s`` tells how long those have run that have not ended. No prediction exceeds a limit.
     """
-    return _predicted(_groups(traits), _runs(submit_s, run_s, ended_s, started_s), limit_s, quantiles)
+    return _predicted(_groups(features), _runs(submit_s, run_s, ended_s, started_s), limit_s, quantiles)
 
 
 def _runs(submit_s: Column, run_s: Column, ended_s: Column, started_s: Column | None,
@@ -282,7 +282,7 @@ def silent(done: int, total: int) -> None:
 
 
 def _predicted(groups: Groups, runs: Runs, limit_s: Column | None, quantiles: Sequence[float],
-               tell: Told = silent) -> Prediction:
+               tell: ProgressCallback = silent) -> Prediction:
     known = np.flatnonzero(np.isfinite(runs.ended_s) & np.isfinite(runs.value))
     ends = known[np.argsort(runs.ended_s[known], kind="stable")]
     order, asked = np.argsort(runs.submit_s, kind="stable"), np.asarray(quantiles, np.float64)
@@ -297,8 +297,9 @@ def _predicted(groups: Groups, runs: Runs, limit_s: Column | None, quantiles: Se
     return Prediction(found, memory.chosen, memory.evidence)
 
 
-def foresight(*, submit_s: Column, run_s: Column, ended_s: Column, traits: Traits, started_s: Column | None = None,
-              limit_s: Column | None = None, tell: Told = silent) -> dict[str, Floats]:
+def predicted_columns(*, submit_s: Column, run_s: Column, ended_s: Column, features: JobFeatures,
+                      started_s: Column | None = None, limit_s: Column | None = None,
+                      tell: ProgressCallback = silent) -> dict[str, Floats]:
     """Return a workload's columns of what is known at submission: run times of like jobs, and their use of limits.
 
     ``tell`` hears how many predictions are made, and of how many: a million jobs take a minute.
@@ -306,14 +307,14 @@ def foresight(*, submit_s: Column, run_s: Column, ended_s: Column, traits: Trait
     size = len(submit_s)
     limits = np.full(size, np.nan) if limit_s is None else np.asarray(limit_s, np.float64)
     limits = np.where(np.isfinite(limits) & (limits > 0), limits, np.nan)
-    groups = _groups(traits)
+    groups = _groups(features)
     runs = _predicted(groups, _runs(submit_s, run_s, ended_s, started_s), limits, QUARTILES,
                       lambda done, total: tell(done, 2 * size)).quantiles
     uses = _predicted(groups, _runs(submit_s, run_s, ended_s, started_s, limits), None, QUARTILES,
                       lambda done, total: tell(size + done, 2 * size)).quantiles
     names = ("prediction_low", "prediction", "prediction_high", "use_low", "use", "use_high")
     known = dict(zip(names, np.concatenate([runs, uses], axis=1).T.copy(), strict=True))
-    return known | {"usual": _usual(np.asarray(submit_s, np.float64), limits, traits.user)}
+    return known | {"usual": _usual(np.asarray(submit_s, np.float64), limits, features.user)}
 
 
 def _usual(submit_s: Floats, limit_s: Floats, user: Column | None) -> Floats:
@@ -330,10 +331,10 @@ def _usual(submit_s: Floats, limit_s: Floats, user: Column | None) -> Floats:
     return np.where(np.isnan(limit_s), np.nan, found)
 
 
-def _groups(traits: Traits) -> Groups:
+def _groups(features: JobFeatures) -> Groups:
     """Return [level, job] the group of each job at each level; -1 where a column of the level is unknown."""
-    gpus = np.asarray(traits.gpus, np.int64)
-    told = {name: getattr(traits, name) for name in ("user", "template", "image", "partition")}
+    gpus = np.asarray(features.gpus, np.int64)
+    told = {name: getattr(features, name) for name in ("user", "template", "image", "partition")}
     columns = {name: np.full(len(gpus), -1, np.int64) if column is None else np.asarray(column, np.int64)
                for name, column in told.items()} | {"gpus": gpus}
     codes = {name: _renumbered(column) for name, column in columns.items()}

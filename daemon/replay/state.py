@@ -24,7 +24,7 @@ from .priority.calculator import PriorityCalculator
 from .priority.site import Scheduling
 from .site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .speed import FLAT, SpeedTable
-from .workload import Foresight, Workload
+from .workload import RuntimePredictor, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class ClusterState:
 
     @classmethod
     def from_snapshot(cls, snapshot: SchedulerSnapshot, now: float, *, seed: int = 0,
-                      foresight: Foresight | None = None, speeds: SiteSpeeds = FLAT_SPEEDS,
+                      predictor: RuntimePredictor | None = None, speeds: SiteSpeeds = FLAT_SPEEDS,
                       past: JobColumns | None = None) -> ClusterState:
         """Return the live state: pending jobs wait, running jobs hold their nodes until their limit at the latest.
 
@@ -119,7 +119,7 @@ class ClusterState:
         cluster = replace(Cluster.from_records(live.nodes_of(snapshot), snapshot.partitions),
                           scheduling=replace(Scheduling.of(snapshot.rules, snapshot.partitions), current=True))
         workload = Workload.from_records(jobs, run={job.key: live.expected_run(job, now) for job in jobs},
-                                         foresight=foresight)
+                                         predictor=predictor)
         limits = live.limits(workload, jobs, now)
         workload = replace(workload, run=np.where(np.isfinite(workload.limit) | np.isinf(limits), workload.run, limits))
         if not speeds.flat:

@@ -16,11 +16,11 @@ from ...storage.records import Job
 UNLIMITED_S = 30 * 86400.0
 """What a missing time limit counts as where an order needs a number."""
 
-FORESIGHT = ("prediction", "prediction_low", "prediction_high", "use", "use_low", "use_high", "usual")
+PREDICTED_COLUMNS = ("prediction", "prediction_low", "prediction_high", "use", "use_low", "use_high", "usual")
 """Columns that tell what is known of a run time when the job is submitted."""
 WATTS = ("load", "draw")
 """Columns that tell what is known of a job's watts: neither policies nor agents see them."""
-Foresight = Callable[[Sequence[Job]], Mapping[str, NDArray[np.float64]]]
+RuntimePredictor = Callable[[Sequence[Job]], Mapping[str, NDArray[np.float64]]]
 _PARENT = re.compile(r"after\w*:(\w+)")
 
 
@@ -144,11 +144,11 @@ class Workload:
 
     @classmethod
     def from_records(cls, jobs: Sequence[Job], *, run: Mapping[tuple[str, float], float] | None = None,
-                     foresight: Foresight | None = None) -> Workload:
+                     predictor: RuntimePredictor | None = None) -> Workload:
         """Return the workload of recorded jobs; one that has not ended runs for its limit unless ``run`` knows better.
 
-        Rows are those of :func:`in_order`; ``run`` maps ``Job.key`` to seconds, ``foresight`` jobs to the columns of
-        ``FORESIGHT``.
+        Rows are those of :func:`in_order`; ``run`` maps ``Job.key`` to seconds, ``predictor`` jobs to the columns of
+        ``PREDICTED_COLUMNS``.
         """
         jobs = in_order(jobs)
         known = run or {}
@@ -171,7 +171,7 @@ class Workload:
             exclusive=[job.request.exclusive for job in jobs],
             tasked=[job.request.gpus > 0 and job.request.details.tasks_per_node > 0 for job in jobs],
             eligible=[-1 if constraint is None else numbers[constraint] for constraint in terms],
-            constraints=tuple(numbers), **(foresight(jobs) if foresight else {}),
+            constraints=tuple(numbers), **(predictor(jobs) if predictor else {}),
             charged=Charged(tuple(job.account for job in jobs), tuple(job.qos for job in jobs),
                             np.array([job.nice or 0 for job in jobs], np.float64)),
         ) if jobs else cls.of([], [], [])
@@ -188,7 +188,7 @@ def _defaults(submit: NDArray[np.float64], run: object, gpus: object) -> dict[st
         "minimum": gpus, "maximum": gpus, "dependency": zeros - 1,
         "preemptible": np.ones(size, np.int8), "exclusive": np.zeros(size, np.int8), "tasked": np.zeros(size, np.int8),
         "eligible": zeros - 1,
-        **dict.fromkeys(FORESIGHT, np.full(size, np.nan)),
+        **dict.fromkeys(PREDICTED_COLUMNS, np.full(size, np.nan)),
         **dict.fromkeys(WATTS, np.full(size, np.nan, np.float32)),
     }
 

@@ -13,7 +13,7 @@ from ...storage.columns import JobColumns
 from ...storage.traces import Trace
 from .cluster import Cluster
 from .power import PowerModel
-from .runtime_prediction import Told, Traits, foresight, known_codes, silent, template_codes
+from .runtime_prediction import JobFeatures, ProgressCallback, known_codes, predicted_columns, silent, template_codes
 from .site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .time_limits import leaking, made_of, without_leaking
 from .workload import COLUMNS, Workload
@@ -56,7 +56,7 @@ class WorkloadBuilder:
     """What the watts rest on, in words."""
 
 
-def from_trace(trace: Trace, tell: Told = silent) -> WorkloadBuilder:
+def from_trace(trace: Trace, tell: ProgressCallback = silent) -> WorkloadBuilder:
     """Return the jobs of an outside trace; ``HistoryError`` when none can be replayed.
 
     ``tell`` hears how many run times are predicted, and of how many.
@@ -71,7 +71,7 @@ def from_trace(trace: Trace, tell: Told = silent) -> WorkloadBuilder:
         memory=np.nan_to_num(trace.mem_bytes), partition=trace.partition, partition_names=_names(trace, "partition"),
         model=trace.gpu_model, model_names=_names(trace, "gpu_model"), user=trace.user,
         user_names=_names(trace, "user"),
-        **_foresight(trace.submit_s, trace.run_s, trace.start_s, limit_s, Traits(
+        **_predicted_columns(trace.submit_s, trace.run_s, trace.start_s, limit_s, JobFeatures(
             trace.gpus, trace.user, template_codes(trace.name.astype(np.int64), trace.vocabularies["name"]),
             partition=trace.partition), tell))
     notes = {"jobs have their very run time for a limit, which nobody knew beforehand: they are given none": leaked,
@@ -109,7 +109,7 @@ def _parents(trace: Trace) -> NDArray[np.int32]:
     return np.append(rows, -1)[trace.after].astype(np.int32)
 
 
-def from_columns(jobs: JobColumns, tell: Told = silent) -> WorkloadBuilder:
+def from_columns(jobs: JobColumns, tell: ProgressCallback = silent) -> WorkloadBuilder:
     """Return the jobs of the daemon's own history that ended; those that never ran are counted.
 
     ``tell`` hears how many run times are predicted, and of how many.
@@ -124,7 +124,7 @@ def from_columns(jobs: JobColumns, tell: Told = silent) -> WorkloadBuilder:
     words = jobs.vocabularies
     submit = np.fmax(jobs.submit_s, jobs.eligible_s)[kept]
     order = np.argsort(submit, kind="stable")
-    known = _foresight(submit, run[kept], jobs.start_s[kept], jobs.limit_s[kept], Traits(
+    known = _predicted_columns(submit, run[kept], jobs.start_s[kept], jobs.limit_s[kept], JobFeatures(
         jobs.gpus[kept], jobs.user[kept], template_codes(jobs.name.astype(np.int64), words["name"])[kept],
         known_codes(words["image"])[jobs.image][kept], jobs.partition[kept]), tell)
     workload = Workload.of(
@@ -138,9 +138,9 @@ def from_columns(jobs: JobColumns, tell: Told = silent) -> WorkloadBuilder:
                            name=jobs.name[kept][order], names=words["name"], submitted=jobs.submit_s[kept][order]))
 
 
-def fitted(intake: WorkloadBuilder, cluster: Cluster) -> WorkloadBuilder:
-    """Return the intake without what the cluster's description does not tell apart: partitions, GPU models."""
-    work, notes = intake.workload, list(intake.notes)
+def fitted(prepared: WorkloadBuilder, cluster: Cluster) -> WorkloadBuilder:
+    """Return the prepared without what the cluster's description does not tell apart: partitions, GPU models."""
+    work, notes = prepared.workload, list(prepared.notes)
     if tuple(cluster.partitions) == ("default",) and work.partition_names != ("default",):
         if any(work.partition_names):
             notes.append(f"the cluster has no partitions: the jobs' ({_some(work.partition_names)}) are not asked for")
@@ -148,7 +148,7 @@ def fitted(intake: WorkloadBuilder, cluster: Cluster) -> WorkloadBuilder:
     if not any(cluster.model) and (work.model >= 0).any():
         notes.append(f"the cluster has no GPU models: the jobs' ({_some(work.model_names)}) are not asked for")
         work = replace(work, model=np.full(len(work), -1, np.int32))
-    return replace(intake, workload=work, notes=tuple(notes))
+    return replace(prepared, workload=work, notes=tuple(notes))
 
 
 def digest(cluster: Cluster, workload: Workload) -> str:
@@ -177,12 +177,12 @@ def _bytes(column: NDArray[np.generic]) -> memoryview:
     return np.ascontiguousarray(column).view(np.uint8).data
 
 
-def _checked(intake: WorkloadBuilder) -> WorkloadBuilder:
-    if not len(intake.workload):
-        why = "; ".join(f"{count} x {reason}" for reason, count in intake.left_out.items())
-        first = f"; first: {intake.examples[0]}" if intake.examples else ""
+def _checked(prepared: WorkloadBuilder) -> WorkloadBuilder:
+    if not len(prepared.workload):
+        why = "; ".join(f"{count} x {reason}" for reason, count in prepared.left_out.items())
+        first = f"; first: {prepared.examples[0]}" if prepared.examples else ""
         raise HistoryError(f"no job can be replayed ({why or 'there is none'}{first})")
-    return intake
+    return prepared
 
 
 def _unlimited(limit_s: object) -> NDArray[np.float64]:
@@ -198,14 +198,14 @@ def _some(names: Sequence[str]) -> str:
     return f"{shown}, …" if len(names) > 3 else shown
 
 
-def _foresight(submit_s: NDArray[np.float64], run_s: NDArray[np.float64], start_s: NDArray[np.float64],
-               limit_s: NDArray[np.float64], traits: Traits,
-               tell: Told) -> dict[str, NDArray[np.float64]]:
+def _predicted_columns(submit_s: NDArray[np.float64], run_s: NDArray[np.float64], start_s: NDArray[np.float64],
+                       limit_s: NDArray[np.float64], features: JobFeatures,
+                       tell: ProgressCallback) -> dict[str, NDArray[np.float64]]:
     """Return what is known at submission; run times become known at recorded ends, else at submission + run at best.
 
     Limits that tell run times have no part in it: no prediction exceeds a limit, and would be an oracle by them.
     """
-    limit_s = without_leaking(limit_s, run_s, np.asarray(traits.user))
+    limit_s = without_leaking(limit_s, run_s, np.asarray(features.user))
     started_s = np.where(np.isnan(start_s), submit_s, start_s)
-    return foresight(submit_s=submit_s, run_s=run_s, ended_s=started_s + run_s, traits=traits, started_s=started_s,
-                     limit_s=limit_s, tell=tell)
+    return predicted_columns(submit_s=submit_s, run_s=run_s, ended_s=started_s + run_s, features=features,
+                             started_s=started_s, limit_s=limit_s, tell=tell)

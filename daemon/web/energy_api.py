@@ -15,7 +15,7 @@ from ...storage.energy_queries import DIMENSIONS, MOST_COUNTED, ORDERS, Dimensio
 from ...storage.notices import STATES, Notice
 from ...storage.power_classes import WASTED, PowerClass
 from ...storage.records import Job, JobState
-from ..advice.wait_outlook import WaitOutlook
+from ..advice.job_wait_estimate import JobWaitEstimate
 from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow, digest_pages
 from ..efficiency.digest import Saved, digest
 from ..flavour_rows import FlavourRow
@@ -187,7 +187,7 @@ def _node(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Ener
 
 
 def _wait(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
-    found = view.outlook(name)
+    found = view.wait_estimate(name)
     if found is None:
         raise NotFound(f"no job {name[:40]!r} waits, as far as the scheduler was read")
     return EnergyAnswer((found,))
@@ -238,7 +238,7 @@ QUERIES: Mapping[str, Query] = {query.name: query for query in (
     Query("job", "jobs/{job}", "A job with all that is known of its runs: energy, use, notes, timeline. Of an array, "
           "its tasks.", TypeAdapter(tuple[JobReport, ...]), {}, _job),
     Query("wait", "waits/{wait}", "A job that waits: when it starts, what stands before it, which smaller request "
-          "would start now.", TypeAdapter(tuple[WaitOutlook, ...]), {}, _wait),
+          "would start now.", TypeAdapter(tuple[JobWaitEstimate, ...]), {}, _wait),
     Query("energy", "waste", "With `since`, `by` or the like: what users, accounts, jobs, ... took over whole days "
           "(UTC). The rows of all but jobs and flavours add up to the cluster; '' is what nobody held.",
           TypeAdapter(tuple[EnergyRow, ...]), SPAN | HOLDERS | CLASS | {

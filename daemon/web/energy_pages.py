@@ -18,8 +18,8 @@ from ...storage.energy_queries import ORDERS, Order
 from ...storage.power_classes import WASTED, PowerClass
 from ...storage.records import Job, JobState
 from .. import charts
-from ..advice.outlook_worker import NotYet
-from ..advice.wait_outlook import WaitOutlook
+from ..advice.job_wait_estimate import JobWaitEstimate
+from ..advice.job_wait_worker import NotYet
 from ..charts import Chart, Mark
 from ..efficiency import ChartSeries, EnergyRow, JobReport
 from ..pricing import KWH_J
@@ -38,7 +38,7 @@ MOST_LIVE = 50
 MOST_GPUS = 16
 """GPUs of a job that are drawn."""
 PATIENCE_S = 0.05
-"""How long a page waits for an outlook; it then says that it is coming, and asks again by itself."""
+"""How long a page waits for a wait estimate; it then says that it is coming, and asks again by itself."""
 SPANS = ("1d", "7d", "30d", "90d", "365d")
 KNOWN = ("since", "until", "user", "account", "partition", "state", "search", "software", "min_kwh", "sort", "offset")
 STATES = tuple(state.value for state in JobState if state.finished or state.active)
@@ -102,16 +102,16 @@ def job_page(view: View, arguments: Arguments, name: str, root: str) -> str:
         raise NotFound(f"no job {name[:40]!r} is known")
     advice = next((row for row in view.recommendations() if row.job_id == name and not row.shadow), None)
     waits = any(report.job.state is JobState.PENDING for report in reports)
-    outlook, awaited = _outlook(view, name) if waits else (None, False)
+    wait_estimate, awaited = _wait_estimate(view, name) if waits else (None, False)
     return _render("job.html", view, root, name=name, reports=reports, advice=advice, pue=view.book().costing.pue,
-                   outlook=outlook, awaited=awaited, faults=[gpu_faults(view, one.job) for one in reports],
+                   wait_estimate=wait_estimate, awaited=awaited, faults=[gpu_faults(view, one.job) for one in reports],
                    power=[_power(report) for report in reports], gpus=[_activity(report) for report in reports])
 
 
-def _outlook(view: View, name: str) -> tuple[WaitOutlook | None, bool]:
-    """Return the outlook on a waiting job, and whether it is still being worked out: the page does not wait for it."""
+def _wait_estimate(view: View, name: str) -> tuple[JobWaitEstimate | None, bool]:
+    """Return a waiting job's wait estimate, and whether it is still being worked out: the page does not wait for it."""
     try:
-        return view.outlook(name, PATIENCE_S), False
+        return view.wait_estimate(name, PATIENCE_S), False
     except NotYet:
         return None, True
 

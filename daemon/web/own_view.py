@@ -15,8 +15,8 @@ from ...storage.energy_queries import Dimension, Order, RunFilter
 from ...storage.notices import Notice
 from ...storage.recommendations import Recommendation
 from ...storage.records import Job
+from ..advice.job_wait_estimate import JobWaitEstimate
 from ..advice.recommender import RecommendationRow
-from ..advice.wait_outlook import WaitOutlook
 from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow
 from ..efficiency.wasters import WastePart
 from ..flavour_rows import FlavourRow
@@ -105,9 +105,9 @@ class OwnView(View):
         """Return the book of what the user's jobs took."""
         return OwnBook(self._view.book(), self._user)
 
-    def outlook(self, job_id: str, within_s: float | None = None) -> WaitOutlook | None:
+    def wait_estimate(self, job_id: str, within_s: float | None = None) -> JobWaitEstimate | None:
         """Return when a job of the user starts; other users' jobs before it are told without an id."""
-        found = self._view.outlook(job_id, within_s)
+        found = self._view.wait_estimate(job_id, within_s)
         own = self._keys()
         if found is None or (found.job_id, found.submit_s) not in own:
             return None

@@ -12,8 +12,8 @@ from ...storage.notices import Notice
 from ...storage.power_classes import PowerClass
 from ...storage.recommendations import Recommendation
 from ...storage.records import Job, Node
+from ..advice.job_wait_estimate import JobWaitEstimate
 from ..advice.recommender import RecommendationRow
-from ..advice.wait_outlook import WaitOutlook
 from ..degraded import Degradation
 from ..efficiency import EnergyBook
 from ..flavour_rows import FlavourRow
@@ -198,7 +198,7 @@ class View(Protocol):
     def book(self) -> EnergyBook:
         """Return the book of what jobs, users and nodes took; unlike all else here, it reads the history."""
 
-    def outlook(self, job_id: str, within_s: float | None = None) -> WaitOutlook | None:
+    def wait_estimate(self, job_id: str, within_s: float | None = None) -> JobWaitEstimate | None:
         """Return when a waiting job starts and what would start sooner; None when it does not wait, or nobody knows.
 
         Like the book it is no answer from memory: it is worked out when somebody asks. NotYet is raised when that

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from idlewatt.daemon.agents.histories import taken
-from idlewatt.daemon.replay.runtime_prediction import Traits, predict
+from idlewatt.daemon.replay.runtime_prediction import JobFeatures, predict
 from idlewatt.daemon.replay.workload_builder import from_trace
 from idlewatt.storage.traces import read_trace
 
@@ -126,7 +126,7 @@ def regressed(work):
 def ours(work):
     """Return [job, quantile] of the predictor."""
     return predict(submit_s=work.submit, run_s=work.run, ended_s=work.submit + work.run, started_s=work.submit,
-                   traits=Traits(work.gpus, np.where(work.user < 0, -1, work.user), partition=work.partition),
+                   features=JobFeatures(work.gpus, np.where(work.user < 0, -1, work.user), partition=work.partition),
                    quantiles=QUANTILES).quantiles
 
 

@@ -13,9 +13,9 @@ from runtimes import VENUS, jobs_of
 
 from idlewatt.daemon.advice.wait_estimate import StartForecasts
 from idlewatt.daemon.policies import named
-from idlewatt.daemon.replay.runtime_prediction import Traits, foresight
+from idlewatt.daemon.replay.runtime_prediction import JobFeatures, predicted_columns
 from idlewatt.daemon.replay.state import ClusterState
-from idlewatt.daemon.replay.workload import FORESIGHT
+from idlewatt.daemon.replay.workload import PREDICTED_COLUMNS
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 
 GPUS, FUTURES, WAITED_S, EVERY_S, NOW = 32, 64, 60.0, 300.0, 1e9
@@ -87,9 +87,9 @@ def looked(now, jobs, known, book, policy):
 
     def told(some):
         rows = [int(job.job_id) for job in some]
-        return {name: known[name][rows] if name in known else np.full(len(rows), np.nan) for name in FORESIGHT}
+        return {name: known[name][rows] if name in known else np.full(len(rows), np.nan) for name in PREDICTED_COLUMNS}
     snapshot = SchedulerSnapshot(now, (Node("a", ("all",), GPUS, gpus_allocated=used),), jobs=there)
-    book.told(ClusterState.from_snapshot(snapshot, now, foresight=told), policy, FUTURES)
+    book.told(ClusterState.from_snapshot(snapshot, now, predictor=told), policy, FUTURES)
 
 
 def main():
@@ -102,9 +102,9 @@ def main():
     jobs["limit"] = np.ceil(jobs["run"] * chance.uniform(1.2, 4.0, len(jobs["run"])) / 3600) * 3600
     jobs["start"] = np.full(len(jobs["run"]), np.nan)
     schedule(jobs)
-    known = foresight(submit_s=jobs["submit"], run_s=jobs["run"], ended_s=jobs["start"] + jobs["run"],
-                      started_s=jobs["start"], limit_s=jobs["limit"],
-                      traits=Traits(jobs["gpus"], np.where(work.user[kept] < 0, -1, work.user[kept])))
+    known = predicted_columns(submit_s=jobs["submit"], run_s=jobs["run"], ended_s=jobs["start"] + jobs["run"],
+                              started_s=jobs["start"], limit_s=jobs["limit"],
+                              features=JobFeatures(jobs["gpus"], np.where(work.user[kept] < 0, -1, work.user[kept])))
     waited = jobs["start"] - jobs["submit"] > WAITED_S
     looks = np.unique(np.ceil(np.concatenate([jobs["submit"][waited], jobs["start"][waited]]) / EVERY_S) * EVERY_S)
     book, policy = StartForecasts(), named(POLICY)

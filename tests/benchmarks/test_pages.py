@@ -43,7 +43,7 @@ def waited(client, path):
     return took, page.text
 
 
-def test_the_page_of_a_waiting_job_is_there_at_once_and_its_outlook_soon(large, capsys):
+def test_the_page_of_a_waiting_job_is_there_at_once_and_its_wait_estimate_soon(large, capsys):
     client, waiting = large
     waited(client, f"/jobs/{waiting[0]}")
     for job in (waiting[0], waiting[1000], waiting[-1]):
@@ -56,8 +56,8 @@ def test_the_page_of_a_waiting_job_is_there_at_once_and_its_outlook_soon(large, 
             assert time.perf_counter() - began < THERE_WITHIN_S
             time.sleep(0.5)
         with capsys.disabled():
-            print(f"\npage of waiting job {job}: {first * 1000:.0f} ms, at most {most * 1000:.0f} ms, with its outlook "
-                  f"after {time.perf_counter() - began:.1f} s")
+            print(f"\npage of waiting job {job}: {first * 1000:.0f} ms, at most {most * 1000:.0f} ms, with its "
+                  f"wait estimate after {time.perf_counter() - began:.1f} s")
         assert most < BOUND_S
 
 

@@ -245,11 +245,11 @@ def test_one_hanging_cycle_does_not_stop_another_and_is_named(beating):
     beat = beating(Cycle("scrape", 0.02, lambda: None), Cycle("jobs", 0.02, lambda: release.wait(10)),
                    clock=lambda: time.monotonic() + clock_offset[0])
     wait_until(lambda: beat.health()["scrape"].runs >= 3)
-    assert beat.hanging() == []
+    assert beat.hung() == []
     clock_offset[0] = 100.0
     runs = beat.health()["scrape"].runs
     wait_until(lambda: beat.health()["scrape"].runs > runs + 1)
-    assert beat.hanging() == ["jobs"]
+    assert beat.hung() == ["jobs"]
     release.set()
 
 

@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 from werkzeug.test import Client
 
-from idlewatt.daemon.advice.wait_outlook import WaitOutlooks
+from idlewatt.daemon.advice.job_wait_estimate import JobWaitEstimates
 from idlewatt.daemon.efficiency.wasters import remedy
 from idlewatt.daemon.view import DaemonView
 from idlewatt.daemon.web.app import WebApp
@@ -162,17 +162,17 @@ def scaled(service):
 
 
 def expected(service):
-    """Return the outlook on each waiting job: when it starts, what stands before it, what smaller would start now.
+    """Return each waiting job's wait estimate: when it starts, what stands before it, what smaller would start now.
 
     How a smaller request is written is each scheduler's own.
     """
     known = service.known.snapshot
-    told = WaitOutlooks(known, known.time_s, service.settings.advice.policy)
-    outlooks = [told.of(job.job_id) for job in known.jobs if job.state is JobState.PENDING]
+    told = JobWaitEstimates(known, known.time_s, service.settings.advice.policy)
+    estimates = [told.of(job.job_id) for job in known.jobs if job.state is JobState.PENDING]
     return {numbered(one.job_id): (one.verdict, one.placement, one.latest_s, one.position,
                                    {(numbered(other.job_id), other.state, other.free_s) for other in one.ahead},
                                    [(shape.change, shape.verdict, shape.placement) for shape in one.shapes])
-            for one in outlooks}
+            for one in estimates}
 
 
 INTERVAL = -1

@@ -200,8 +200,8 @@ def doubled(monkeypatch):
 
 
 def planned(url):
-    cluster, intake = JobSource(url).read(None)
-    return SweepPlan(cluster, intake.workload, model=intake.power, watts=intake.watts)
+    cluster, prepared = JobSource(url).read(None)
+    return SweepPlan(cluster, prepared.workload, model=prepared.power, watts=prepared.watts)
 
 
 def of_replay(url, history, folder):

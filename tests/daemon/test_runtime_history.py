@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from idlewatt.daemon.replay.workload import FORESIGHT, Workload
+from idlewatt.daemon.replay.workload import PREDICTED_COLUMNS, Workload
 from idlewatt.daemon.replay.workload_builder import from_columns
 from idlewatt.daemon.runtime_history import RuntimeHistory
 from idlewatt.storage.history import History
@@ -30,9 +30,9 @@ def history(tmp_path):
 def test_a_job_is_foreseen_live_as_it_was_in_training(history):
     columns = history.load_columns()
     replayed = from_columns(columns).workload
-    live = Workload.from_records(history.jobs(0, 1e10), foresight=RuntimeHistory(columns))
+    live = Workload.from_records(history.jobs(0, 1e10), predictor=RuntimeHistory(columns))
     assert live.ids == replayed.ids
-    for name in FORESIGHT:
+    for name in PREDICTED_COLUMNS:
         assert np.array_equal(getattr(live, name), getattr(replayed, name), equal_nan=True), name
     assert np.isfinite(live.prediction[5:]).all()
 
@@ -56,7 +56,7 @@ def test_of_jobs_that_have_gone_nothing_is_kept_however_many_were_asked_about_wi
     first = foresight([waiting, *others])["prediction"][0]
     assert foresight([waiting])["prediction"].tolist() == [first]
     _, told = foresight._told
-    assert (told.shape, told.base) == ((1, len(FORESIGHT)), None)
+    assert (told.shape, told.base) == ((1, len(PREDICTED_COLUMNS)), None)
     assert foresight.apart()([waiting])["prediction"].tolist() == [first]
 
 

@@ -37,21 +37,21 @@ class CauseRecommender:
         self._history, self._watch = history, CauseWatch()
         self._recorded_s, self._resumed = float("-inf"), False
 
-    def recommend(self, scene: RecommenderContext) -> Recommendations:
+    def recommend(self, context: RecommenderContext) -> Recommendations:
         """Return a row for each running job of which a cause is told, and count the GPUs of all."""
-        held = HeldGpus(scene.telemetry.gpus, scene.snapshot.nodes)
-        self._watch.observe(scene.snapshot, scene.telemetry, held.of, scene.now_s)
-        self._remember(scene.now_s)
+        held = HeldGpus(context.telemetry.gpus, context.snapshot.nodes)
+        self._watch.observe(context.snapshot, context.telemetry, held.of, context.now_s)
+        self._remember(context.now_s)
         rows, counts = [], Counter[tuple[str, str]]()
-        for job, tallies, activity in self._watch.running(scene.now_s):
+        for job, tallies, activity in self._watch.running(context.now_s):
             gpus = sum(part.gpus for part in job.allocations)
             causes = told(tallies, gpus)
-            row = _row(job, gpus, causes, tallies, activity, scene.now_s)
+            row = _row(job, gpus, causes, tallies, activity, context.now_s)
             counts[job.partition, row.cause.value] += gpus
             if causes:
                 rows.append(row)
         rows.sort(key=lambda row: (-row.gpus * row.share_ratio, row.job_id))
-        return Recommendations(scene.now_s, tuple(rows), _metrics(counts))
+        return Recommendations(context.now_s, tuple(rows), _metrics(counts))
 
     def _remember(self, now_s: float) -> None:
         """Record what is new; at the start read what was recorded of jobs that still run."""

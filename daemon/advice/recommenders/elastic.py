@@ -58,44 +58,44 @@ class ElasticRecommender:
         self._before: dict[Points, Learned | None] = {}
         """Curves of this round, and of the last one while this goes on: 6 kB each, and new runs make new ones."""
 
-    def recommend(self, scene: RecommenderContext) -> Recommendations:
+    def recommend(self, context: RecommenderContext) -> Recommendations:
         """Return what other sizes would do, and record how fast jobs are."""
-        kinds = self._watch(scene)
+        kinds = self._watch(context)
         try:
             self._history.record_speeds(self._runs.changed())
         except StoreError as error:
             log.error("speeds of runs cannot be written; they are kept and tried again", extra={"error": str(error)})
         self._before, self._fitted = self._fitted, {}
-        rows, unknown = self._weighed(scene, kinds)
+        rows, unknown = self._weighed(context, kinds)
         self._before = {}
-        return Recommendations(scene.now_s, tuple(rows), _metrics(rows[:ADVICE], unknown))
+        return Recommendations(context.now_s, tuple(rows), _metrics(rows[:ADVICE], unknown))
 
-    def _watch(self, scene: RecommenderContext) -> dict[tuple[str, float], Kind]:
+    def _watch(self, context: RecommenderContext) -> dict[tuple[str, float], Kind]:
         """Take new readings into the means of running jobs; return the kind of every job."""
-        models, kinds = Models(scene.snapshot.nodes), dict[tuple[str, float], "Kind"]()
-        given = [facts for facts in scene.facts if isinstance(facts, Throughput)]
-        found = readings(scene.snapshot.jobs, given, HeldGpus(scene.telemetry.gpus, scene.snapshot.nodes))
-        self._runs.forget_ended(scene.snapshot.jobs)
-        for job in scene.snapshot.jobs:
+        models, kinds = Models(context.snapshot.nodes), dict[tuple[str, float], "Kind"]()
+        given = [facts for facts in context.facts if isinstance(facts, Throughput)]
+        found = readings(context.snapshot.jobs, given, HeldGpus(context.telemetry.gpus, context.snapshot.nodes))
+        self._runs.forget_ended(context.snapshot.jobs)
+        for job in context.snapshot.jobs:
             kind = kinds[job.key] = kind_of(job, models.of(job))
             reading = found.get(job.job_id)
-            if reading and job.start_s is not None and scene.now_s - reading.time_s <= STALE_S \
+            if reading and job.start_s is not None and context.now_s - reading.time_s <= STALE_S \
                     and reading.time_s - job.start_s >= self._settings.settle:
                 self._runs.watch(job, kind, reading)
         return kinds
 
-    def _weighed(self, scene: RecommenderContext, kinds: Mapping[tuple[str, float], Kind]) \
+    def _weighed(self, context: RecommenderContext, kinds: Mapping[tuple[str, float], Kind]) \
             -> tuple[list[ElasticAdvice], Counter[str]]:
-        advised = scene.advice.recommendations if scene.advice else ()
-        site = SpareCapacity(scene.snapshot, [row for row in advised if not row.shadow], scene.now_s)
-        jobs, unknown, rows = _sized(scene.snapshot.jobs), Counter[str](), list[ElasticAdvice]()
-        remaining = _remaining(scene, [job for job, _ in jobs])
+        advised = context.advice.recommendations if context.advice else ()
+        site = SpareCapacity(context.snapshot, [row for row in advised if not row.shadow], context.now_s)
+        jobs, unknown, rows = _sized(context.snapshot.jobs), Counter[str](), list[ElasticAdvice]()
+        remaining = _remaining(context, [job for job, _ in jobs])
         for job, gpus in jobs:
             curve, basis = self._curve(job, kinds[job.key])
             if curve is None:
                 unknown[basis] += 1
             elif len(rows) < MOST_WEIGHED:
-                row = weigh(Case(job, gpus, curve, basis, remaining.get(job.key)), site, scene.now_s)
+                row = weigh(Case(job, gpus, curve, basis, remaining.get(job.key)), site, context.now_s)
                 unknown[FAR] += row.more is None and row.fewer is None
                 rows += [row] if row.more or row.fewer else []
         return sorted(rows, key=_worth), unknown
@@ -146,12 +146,12 @@ def _sized(jobs: Sequence[Job]) -> list[tuple[Job, int]]:
     return found
 
 
-def _remaining(scene: RecommenderContext, jobs: Sequence[Job]) -> dict[tuple[str, float], float]:
+def _remaining(context: RecommenderContext, jobs: Sequence[Job]) -> dict[tuple[str, float], float]:
     """Return the expected time to the end of jobs, from what like jobs took; not of those that have outlived it."""
-    if scene.foresight is None or not jobs:
+    if context.predictor is None or not jobs:
         return {}
-    predicted = scene.foresight(jobs)["prediction"]
-    ran = (0.0 if job.start_s is None else max(0.0, scene.now_s - job.start_s) for job in jobs)
+    predicted = context.predictor(jobs)["prediction"]
+    ran = (0.0 if job.start_s is None else max(0.0, context.now_s - job.start_s) for job in jobs)
     left = ((job.key, float(run_s) - ran_s) for job, run_s, ran_s in zip(jobs, predicted, ran, strict=True))
     return {key: seconds for key, seconds in left if math.isfinite(seconds) and seconds > 0}
 

@@ -70,23 +70,23 @@ class GpuSliceRecommender:
         self._settings = settings
         self._watched: dict[Run, _Watch] = {}
 
-    def recommend(self, scene: RecommenderContext) -> Recommendations:
+    def recommend(self, context: RecommenderContext) -> Recommendations:
         """Return the jobs that would do with less of a GPU."""
-        sizes, seen = _GpuSizes(scene), dict[Run, _Watch]()
+        sizes, seen = _GpuSizes(context), dict[Run, _Watch]()
         rows = list[SmallerSlice]()
-        for job in scene.snapshot.jobs:
+        for job in context.snapshot.jobs:
             held = _held(job)
             use = sizes.used(job) if held else None
             if use is not None:
                 run = (*job.key, job.start_s or 0.0)
-                watch = seen[run] = self._taken(self._watched.get(run), use, scene.now_s)
-                row = self._row(job, held, watch, sizes, scene)
+                watch = seen[run] = self._taken(self._watched.get(run), use, context.now_s)
+                row = self._row(job, held, watch, sizes, context)
                 rows += [row] if row is not None else []
             elif (known := self._watched.get((*job.key, job.start_s or 0.0))) is not None:
                 seen[*job.key, job.start_s or 0.0] = known  # a page that failed is no end; the gap will tell
         self._watched = seen
         rows.sort(key=lambda row: (row.activity, row.job_id))
-        return Recommendations(scene.now_s, tuple(rows))
+        return Recommendations(context.now_s, tuple(rows))
 
     def _taken(self, watch: _Watch | None, use: GpuUse, now_s: float) -> _Watch:
         if watch is None or now_s - watch.uses[-1][0] > LONGEST_GAP_S:
@@ -96,10 +96,10 @@ class GpuSliceRecommender:
             watch.uses.popleft()
         return watch
 
-    def _row(self, job: Job, held: str, watch: _Watch, sizes: _GpuSizes, scene: RecommenderContext,
+    def _row(self, job: Job, held: str, watch: _Watch, sizes: _GpuSizes, context: RecommenderContext,
              ) -> SmallerSlice | None:
         window_s = self._settings.window
-        if scene.now_s - watch.since_s < window_s:
+        if context.now_s - watch.since_s < window_s:
             return None
         most = GpuUse(max(use.activity for _, use in watch.uses), max(use.memory_bytes for _, use in watch.uses))
         room = 1.0 + self._settings.margin
@@ -115,7 +115,7 @@ class GpuSliceRecommender:
                   f"{most.memory_bytes / 1e9:.1f} GB; {name} has {100 * size.share:.0f} % and "
                   f"{size.memory_bytes / 1e9:.1f} GB")
         return SmallerSlice(
-            job.job_id, job.submit_s, job.partition, job.user, scene.now_s, nodes, _pods(job), held, name,
+            job.job_id, job.submit_s, job.partition, job.user, context.now_s, nodes, _pods(job), held, name,
             most.activity, most.memory_bytes, window_s, offer.total, offer.free, reason,
             slice_command(job.steering, job.owner, held, name))
 
@@ -123,13 +123,13 @@ class GpuSliceRecommender:
 class _GpuSizes:
     """What GPUs and their parts are, have and do at one moment."""
 
-    def __init__(self, scene: RecommenderContext) -> None:
-        fresh = [gpu for gpu in scene.telemetry.gpus if scene.now_s - gpu.time_s <= STALE_S]
+    def __init__(self, context: RecommenderContext) -> None:
+        fresh = [gpu for gpu in context.telemetry.gpus if context.now_s - gpu.time_s <= STALE_S]
         self._gpus = {(gpu.node, gpu.uuid): gpu for gpu in fresh}
-        self._nodes = [node for node in scene.snapshot.nodes if node.slices and node.state is NodeState.UP]
+        self._nodes = [node for node in context.snapshot.nodes if node.slices and node.state is NodeState.UP]
         self._memory = {gpu.node: gpu.memory_total_bytes for gpu in fresh if gpu.memory_total_bytes}
         self._held: dict[str, list[GpuReading | None]] = {}
-        verdicts = scene.assessment.gpu_verdicts if scene.assessment is not None else ()
+        verdicts = context.assessment.gpu_verdicts if context.assessment is not None else ()
         for verdict in verdicts:
             if verdict.job_id and verdict.allocated:
                 reading = None if verdict.guessed else self._gpus.get((verdict.node, verdict.uuid))

@@ -35,27 +35,27 @@ class MoveRecommender:
     def __init__(self, settings: MovesSettings) -> None:
         self._settings = settings
 
-    def recommend(self, scene: RecommenderContext) -> Recommendations:
+    def recommend(self, context: RecommenderContext) -> Recommendations:
         """Return what to move for which job; each row takes those before it as done."""
-        rows = tuple(self._reliefs(scene))
-        return Recommendations(scene.now_s, rows, _metrics(rows))
+        rows = tuple(self._reliefs(context))
+        return Recommendations(context.now_s, rows, _metrics(rows))
 
-    def _reliefs(self, scene: RecommenderContext) -> Iterator[Relief]:
-        ground, moves = MigrationPlanner(scene.snapshot, scene.now_s), 0
+    def _reliefs(self, context: RecommenderContext) -> Iterator[Relief]:
+        planner, moves = MigrationPlanner(context.snapshot, context.now_s), 0
         hopeless: set[tuple[Need, float | None]] = set()
-        for job, advice in self._held(scene, ground):
-            plan = self._plan(job, advice, ground, hopeless, scene.now_s)
+        for job, advice in self._held(context, planner):
+            plan = self._plan(job, advice, planner, hopeless, context.now_s)
             if plan is not None:
                 moves += len(plan.moves)
                 if moves > ADVICE:  # a row of which half is not published would be no help
                     return
-                yield _relief(job, plan, advice, scene.now_s)
+                yield _relief(job, plan, advice, context.now_s)
             elif advice and advice.placement and advice.expected_start_s is not None:
-                ground.keep(advice.placement.nodes, advice.expected_start_s)
+                planner.keep(advice.placement.nodes, advice.expected_start_s)
             if len(hopeless) == MOST_SHAPES:
                 return
 
-    def _plan(self, job: Job, advice: Recommendation | None, ground: MigrationPlanner,
+    def _plan(self, job: Job, advice: Recommendation | None, planner: MigrationPlanner,
               hopeless: set[tuple[Need, float | None]], now_s: float) -> MigrationPlan | None:
         """Return what to move for a job; None where it starts soon or nothing helps, which is noted."""
         wanted = need_now(job, now_s)
@@ -63,19 +63,20 @@ class MoveRecommender:
             advice.expected_start_s - now_s < self._settings.gain
         if soon or wanted is None or (wanted, job.limit_s) in hopeless:
             return None
-        plan = ground.make_room(wanted, self._settings.moves, job.limit_s)
+        plan = planner.make_room(wanted, self._settings.moves, job.limit_s)
         if plan is None:
             hopeless.add((wanted, job.limit_s))
         return plan
 
-    def _held(self, scene: RecommenderContext, ground: MigrationPlanner) -> Iterator[tuple[Job, Recommendation | None]]:
+    def _held(self, context: RecommenderContext,
+              planner: MigrationPlanner) -> Iterator[tuple[Job, Recommendation | None]]:
         """Yield waiting jobs that are held; those that are advised to start get their place first."""
-        recommended = scene.advice.recommendations if scene.advice else ()
+        recommended = context.advice.recommendations if context.advice else ()
         said = {(row.job_id, row.submit_s): row for row in recommended if not row.shadow}
-        waiting = {job.key: job for job in scene.snapshot.jobs if eligible(job, scene.now_s)}
+        waiting = {job.key: job for job in context.snapshot.jobs if eligible(job, context.now_s)}
         for key, row in said.items():
             if row.action == "start" and row.placement and key in waiting and (wanted := need(waiting.pop(key))):
-                ground.take(row.placement, wanted)
+                planner.take(row.placement, wanted)
         order = {key: place for place, key in enumerate(said)}
         for key in sorted(waiting, key=lambda key: (order.get(key, len(order)), key[1])):
             yield waiting[key], said.get(key)

@@ -76,20 +76,20 @@ class PowerCapRecommender:
         self._settings = settings
         self._groups: dict[Group, dict[float, dict[Run, Mean]]] = {}
 
-    def recommend(self, scene: RecommenderContext) -> Recommendations:
+    def recommend(self, context: RecommenderContext) -> Recommendations:
         """Return the limits that running jobs would do with."""
-        models, held = Models(scene.snapshot.nodes), HeldGpus(scene.telemetry.gpus, scene.snapshot.nodes)
-        given = [facts for facts in scene.facts if isinstance(facts, Throughput)]
-        speeds = readings(scene.snapshot.jobs, given, held)
-        found = [(job, group, gpus) for job in scene.snapshot.jobs if job.state is JobState.RUNNING
+        models, held = Models(context.snapshot.nodes), HeldGpus(context.telemetry.gpus, context.snapshot.nodes)
+        given = [facts for facts in context.facts if isinstance(facts, Throughput)]
+        speeds = readings(context.snapshot.jobs, given, held)
+        found = [(job, group, gpus) for job in context.snapshot.jobs if job.state is JobState.RUNNING
                  and (gpus := _held(job, held)) and (group := (kind_of(job, models.of(job)), len(gpus.gpus)))]
         for job, group, gpus in found:
             self._watch(job, group, gpus, speeds.get(job.job_id))
-        capped = {job.key: self._advice(job, group, gpus, scene.now_s) for job, group, gpus in found}
-        rows = [row for job in scene.snapshot.jobs if job.state is JobState.RUNNING
-                and (row := _better(capped.get(job.key), self._profile(job, held, scene.now_s)))]
+        capped = {job.key: self._advice(job, group, gpus, context.now_s) for job, group, gpus in found}
+        rows = [row for job in context.snapshot.jobs if job.state is JobState.RUNNING
+                and (row := _better(capped.get(job.key), self._profile(job, held, context.now_s)))]
         rows.sort(key=lambda row: (-row.saves_ratio * row.gpus, row.job_id))
-        return Recommendations(scene.now_s, tuple(rows), _metrics(scene.telemetry.gpus, rows[:ADVICE]))
+        return Recommendations(context.now_s, tuple(rows), _metrics(context.telemetry.gpus, rows[:ADVICE]))
 
     def _watch(self, job: Job, group: Group, held: CappedGpus, speed: ThroughputSample | None) -> None:
         """Take a measured speed with its power into the mean of a run; one that is not newer is no news."""

@@ -41,27 +41,27 @@ class PowerDownRecommender:
         self._used: dict[int, NDArray[np.uint8]] = {}
         """By day since the epoch, a bit for each node and step: four weeks of a thousand nodes are 1 MB, not 8."""
 
-    def recommend(self, scene: RecommenderContext) -> Recommendations:
+    def recommend(self, context: RecommenderContext) -> Recommendations:
         """Return the nodes, those that save most first; of an assessment that is too old, none."""
-        found, advice = scene.assessment, scene.advice
-        if found is None or advice is None or advice.withdrawn or scene.now_s - found.time_s > STALE_S:
-            return Recommendations(scene.now_s)
+        found, advice = context.assessment, context.advice
+        if found is None or advice is None or advice.withdrawn or context.now_s - found.time_s > STALE_S:
+            return Recommendations(context.now_s)
         verdicts = {verdict.node: verdict for verdict in found.nodes}
         worth = spare_nodes(advice.power_down, verdicts).worth
-        self._remember(scene)
+        self._remember(context)
         pools: dict[tuple[str, ...], list[Node]] = {}
-        for node in scene.snapshot.nodes:
+        for node in context.snapshot.nodes:
             pools.setdefault(node.partitions, []).append(node)
-        rows = [row for nodes in pools.values() for row in self._pool(nodes, worth, verdicts, advice, scene.now_s)]
+        rows = [row for nodes in pools.values() for row in self._pool(nodes, worth, verdicts, advice, context.now_s)]
         rows.sort(key=lambda row: (-(row.saved_mid_joules or 0.0), -row.watts, row.nodes))
-        return Recommendations(scene.now_s, tuple(rows), _metrics(rows[:ADVICE]))
+        return Recommendations(context.now_s, tuple(rows), _metrics(rows[:ADVICE]))
 
-    def _remember(self, scene: RecommenderContext) -> None:
+    def _remember(self, context: RecommenderContext) -> None:
         """Read the days that are not known yet, the latest first; today goes on, and yesterday may be told late."""
-        names = tuple(node.name for node in scene.snapshot.nodes)
+        names = tuple(node.name for node in context.snapshot.nodes)
         if names != self._names:
             self._names, self._used = names, {}
-        today = int(scene.now_s // DAY_S)
+        today = int(context.now_s // DAY_S)
         wanted = range(today, today - max(1, math.ceil(self._settings.past / DAY_S)), -1)
         self._used = {day: used for day, used in self._used.items() if day in wanted and day < today - 1}
         rows = {name: row for row, name in enumerate(names)}

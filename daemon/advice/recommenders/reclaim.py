@@ -37,37 +37,37 @@ class ReclaimRecommender:
     def __init__(self, settings: ReclaimSettings) -> None:
         self._settings = settings
 
-    def recommend(self, scene: RecommenderContext) -> Recommendations:
+    def recommend(self, context: RecommenderContext) -> Recommendations:
         """Return the jobs that hold idle GPUs; none where the assessment is too old."""
-        found = scene.assessment
-        if found is None or scene.now_s - found.time_s > STALE_S:
-            return Recommendations(scene.now_s)
+        found = context.assessment
+        if found is None or context.now_s - found.time_s > STALE_S:
+            return Recommendations(context.now_s)
         verdicts: dict[str, list[GpuVerdict]] = {}
         for gpu in found.gpu_verdicts:
             if gpu.job_id and gpu.state is PowerClass.ALLOCATED_IDLE and gpu.since_s is not None \
-                    and scene.now_s - gpu.since_s >= self._settings.window:
+                    and context.now_s - gpu.since_s >= self._settings.window:
                 verdicts.setdefault(gpu.job_id, []).append(gpu)
-        jobs = {job.key: job for job in scene.snapshot.jobs if job.state is JobState.RUNNING and job.job_id in verdicts}
-        rows = [_row(job, idle, scene.now_s) for job in jobs.values() if (idle := gpus_of(job, verdicts[job.job_id]))]
+        jobs = {job.key: job for job in context.snapshot.jobs if job.state is JobState.RUNNING and job.job_id in verdicts}
+        rows = [_row(job, idle, context.now_s) for job in jobs.values() if (idle := gpus_of(job, verdicts[job.job_id]))]
         rows.sort(key=lambda row: (-row.gpus_idle, row.since_s, row.job_id))
-        told = tuple(self._with_starts(rows, jobs, scene))
-        return Recommendations(scene.now_s, told, _metrics(told))
+        told = tuple(self._with_starts(rows, jobs, context))
+        return Recommendations(context.now_s, told, _metrics(told))
 
     def _with_starts(self, rows: Sequence[Reclaimable], jobs: Mapping[tuple[str, float], Job],
-                     scene: RecommenderContext) -> Iterator[Reclaimable]:
-        policy = _policy(scene) if rows else None
-        before = None if policy is None else _starting(scene.snapshot, scene.now_s, policy)
+                     context: RecommenderContext) -> Iterator[Reclaimable]:
+        policy = _policy(context) if rows else None
+        before = None if policy is None else _starting(context.snapshot, context.now_s, policy)
         for number, row in enumerate(rows):
             if policy is None or before is None or number >= MOST_WORKED_OUT:
                 yield row
                 continue
-            after = _starting(without(scene.snapshot, jobs[row.job_id, row.submit_s]), scene.now_s, policy)
+            after = _starting(without(context.snapshot, jobs[row.job_id, row.submit_s]), context.now_s, policy)
             yield replace(row, starts=tuple(after[key] for key in after.keys() - before.keys()))
 
 
-def _policy(scene: RecommenderContext) -> Policy | None:
+def _policy(context: RecommenderContext) -> Policy | None:
     """Return the first heuristic that advised: its code is compiled, and agents are asked about real snapshots only."""
-    names = scene.advice.policies if scene.advice is not None else ()
+    names = context.advice.policies if context.advice is not None else ()
     name = next((one for one in names if "@" not in one), None)
     return None if name is None else named(name)
 

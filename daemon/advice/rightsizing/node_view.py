@@ -66,7 +66,7 @@ class Past:
 
 @dataclass(frozen=True)
 class Insight:
-    """What outlooks are made from."""
+    """What wait estimates are made from."""
 
     windows: Mapping[Run, UsageWindow]
     past: Past

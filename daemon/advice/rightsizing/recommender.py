@@ -42,16 +42,16 @@ class ShareRecommender:
         self._meter, self._past = UsageMeter(settings.window, settings.starved), Past()
         self._recorded_s, self._unread_s, self._change = float("-inf"), float("-inf"), Lock()
 
-    def recommend(self, scene: RecommenderContext) -> Recommendations:
+    def recommend(self, context: RecommenderContext) -> Recommendations:
         """Return a row for every job that runs on a GPU node, and for each that could start on what others leave."""
-        self._meter.observe(scene.snapshot, scene.telemetry)
-        self._remember(scene.now_s)
+        self._meter.observe(context.snapshot, context.telemetry)
+        self._remember(context.now_s)
         insight = Insight(self._meter.windows(), self._past, self._settings.models, self._settings.margin,
                           self._settings.starved)
-        advice = scene.advice.recommendations if scene.advice else ()
-        found = node_view(scene.snapshot, advice, insight, scene.now_s)
-        rows = tuple(sorted(self._rows(found, scene, insight), key=_urgency))
-        return Recommendations(scene.now_s, rows, _metrics(rows, found))
+        advice = context.advice.recommendations if context.advice else ()
+        found = node_view(context.snapshot, advice, insight, context.now_s)
+        rows = tuple(sorted(self._rows(found, context, insight), key=_urgency))
+        return Recommendations(context.now_s, rows, _metrics(rows, found))
 
     def finished(self, jobs: Iterable[Job]) -> None:
         """Record what accounting tells of jobs; it may tell late, so that is read from the first of their ends on."""
@@ -83,16 +83,16 @@ class ShareRecommender:
             self._read_from(since_s)
             log.error("what runs used cannot be recorded or read now", extra={"error": str(error)})
 
-    def _rows(self, found: NodeView, scene: RecommenderContext, insight: Insight) -> Iterator[ShareAdvice]:
+    def _rows(self, found: NodeView, context: RecommenderContext, insight: Insight) -> Iterator[ShareAdvice]:
         told: set[Key] = set()
         # The fullest nodes first: what fits there leaves whole nodes to jobs that need them.
-        for node in sorted(scene.snapshot.nodes, key=lambda node: (node.gpus - node.gpus_allocated, node.name)):
+        for node in sorted(context.snapshot.nodes, key=lambda node: (node.gpus - node.gpus_allocated, node.name)):
             if node.name not in found.nodes:
                 continue
             here = found.nodes[node.name]
-            waiting = [tenant for tenant in candidates(node, found, insight, scene.now_s) if tenant.key not in told]
-            telling = ShareRows(node.name, here, waiting, tune(here, waiting), found, scene.now_s)
-            for row in telling.rows(self._settings.window):
+            waiting = [tenant for tenant in candidates(node, found, insight, context.now_s) if tenant.key not in told]
+            shares = ShareRows(node.name, here, waiting, tune(here, waiting), found, context.now_s)
+            for row in shares.rows(self._settings.window):
                 if (row.job_id, row.submit_s) not in told:  # of a job on several nodes: what is said of the first
                     told.add((row.job_id, row.submit_s))
                     yield row

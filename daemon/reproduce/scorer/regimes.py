@@ -17,7 +17,7 @@ from ...policies import named
 from ...replay.arrays import Floats
 from ...replay.cluster import Cluster
 from ...replay.engine import run
-from ...replay.runtime_prediction import Traits, foresight
+from ...replay.runtime_prediction import JobFeatures, predicted_columns
 from ...replay.workload import Workload
 
 INCUMBENT = "fifo+best-fit+easy"
@@ -76,8 +76,9 @@ def window(regime: Regime, seed: int) -> TraceWindow:
     work = Workload.of(submit, run_s, gpus, limit=limit, user=user)
     # What is known of run times is what had ended under the incumbent, the same for all compared policies.
     past = run(cluster, work, named(INCUMBENT))
-    known: dict[str, Any] = foresight(submit_s=work.submit, run_s=work.run, ended_s=past.end, limit_s=work.limit,
-                                      traits=Traits(work.gpus, work.user, kinds), started_s=past.start)
+    known: dict[str, Any] = predicted_columns(submit_s=work.submit, run_s=work.run, ended_s=past.end,
+                                              limit_s=work.limit, started_s=past.start,
+                                              features=JobFeatures(work.gpus, work.user, kinds))
     return TraceWindow(cluster, replace(work, **known), float(work.submit[int(WARM_UP * jobs)]))
 
 

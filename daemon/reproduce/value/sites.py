@@ -15,7 +15,7 @@ from ...agents.histories import taken
 from ...replay.arrays import Floats
 from ...replay.cluster import Cluster
 from ...replay.priority.site import Scheduling
-from ...replay.runtime_prediction import Traits, predict
+from ...replay.runtime_prediction import JobFeatures, predict
 from ...replay.workload import Workload
 from ..packaged import GPUS, LINGJUN, OPENB, PHILLY, TraceSite, workload_of
 from ..scorer.sites import SITES
@@ -58,5 +58,5 @@ def load(cluster: Cluster, work: Workload) -> float:
 def predicted(work: Workload, start: Floats, end: Floats) -> Floats:
     """Return [job, quantile] of run times, told from what had ended when a job came under the site's own scheduler."""
     known = predict(submit_s=work.submit, run_s=work.run, ended_s=end, started_s=start,
-                    traits=Traits(work.gpus, work.user), quantiles=QUANTILES)
+                    features=JobFeatures(work.gpus, work.user), quantiles=QUANTILES)
     return known.quantiles

@@ -9,7 +9,7 @@ from idlewatt.daemon.advice.advisor import Advice, AdviceInputs, Advisor
 from idlewatt.daemon.advice.inference import ServedModel
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.state import Start
-from idlewatt.daemon.replay.workload import FORESIGHT
+from idlewatt.daemon.replay.workload import PREDICTED_COLUMNS
 from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.recommendations import Instead, Placement
 from idlewatt.storage.records import Allocation, Job, JobState, ModelCard, Node, Partition, Request, SchedulerSnapshot
@@ -45,7 +45,7 @@ class Agent:
 def foresight(jobs):
     limits = np.array([job.limit_s for job in jobs], float)
     shares = {"prediction_low": 0.2, "prediction": 0.5, "prediction_high": 0.9}
-    return {name: limits * shares.get(name, np.nan) for name in FORESIGHT}
+    return {name: limits * shares.get(name, np.nan) for name in PREDICTED_COLUMNS}
 
 
 def scene(model: str = "a100") -> SchedulerSnapshot:

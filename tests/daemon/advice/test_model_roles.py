@@ -138,7 +138,7 @@ def test_an_order_that_looks_back_advises_by_what_the_daemon_recorded_of_jobs_th
         with History.open(f"sqlite:///{tmp_path}/{len(recorded)}.db") as history:
             history.record_finished(recorded)
             known = ModelRoles(quick, history, 1.0, now)
-            inputs = replace(known.advice_inputs(quick, now), heuristic="", foresight=None)
+            inputs = replace(known.advice_inputs(quick, now), heuristic="", predictor=None)
             known.end()
         said = Advisor(quick.advice, inputs).advise(snapshot, now).recommendations
         started[len(recorded)] = [one.job_id for one in said if one.action == "start" and not one.shadow]

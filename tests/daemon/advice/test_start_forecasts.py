@@ -9,7 +9,7 @@ from idlewatt.daemon.advice.advisor import AdviceInputs, Advisor, _foretold
 from idlewatt.daemon.advice.wait_estimate import StartForecast, StartForecasts
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.state import ClusterState
-from idlewatt.daemon.replay.workload import FORESIGHT
+from idlewatt.daemon.replay.workload import PREDICTED_COLUMNS
 from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.recommendations import Recommendation
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
@@ -24,7 +24,7 @@ WAITS = Job("2", NOW - 900, JobState.PENDING, "all", Request(8), limit_s=10 * HO
 def foresight(jobs):
     """A quarter of like jobs ran for less than two hours, half for three, a quarter for more than five."""
     told = {"prediction_low": 2 * HOUR, "prediction": 3 * HOUR, "prediction_high": 5 * HOUR}
-    return {name: np.full(len(jobs), told.get(name, np.nan)) for name in FORESIGHT}
+    return {name: np.full(len(jobs), told.get(name, np.nan)) for name in PREDICTED_COLUMNS}
 
 
 def snapshot(*jobs, now=NOW):
@@ -32,7 +32,7 @@ def snapshot(*jobs, now=NOW):
 
 
 def state(*jobs, now=NOW):
-    return ClusterState.from_snapshot(snapshot(*jobs, now=now), now, foresight=foresight)
+    return ClusterState.from_snapshot(snapshot(*jobs, now=now), now, predictor=foresight)
 
 
 def started(after_s):

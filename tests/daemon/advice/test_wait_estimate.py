@@ -6,7 +6,7 @@ from idlewatt.daemon.advice import wait_estimate
 from idlewatt.daemon.advice.wait_estimate import changes, futures
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.state import ClusterState, Start
-from idlewatt.daemon.replay.workload import FORESIGHT
+from idlewatt.daemon.replay.workload import PREDICTED_COLUMNS
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 
 NOW, HOUR = 1e9, 3600.0
@@ -16,7 +16,7 @@ SJF, FIFO = named("sjf-limit+best-fit+easy"), named("fifo+best-fit+easy")
 def foresight(jobs):
     limits = np.array([job.limit_s for job in jobs])
     shares = {"prediction_low": 0.2, "prediction": 0.5, "prediction_high": 0.9}
-    return {name: limits * shares.get(name, np.nan) for name in FORESIGHT}
+    return {name: limits * shares.get(name, np.nan) for name in PREDICTED_COLUMNS}
 
 
 def state(known: bool = True) -> ClusterState:
@@ -26,7 +26,7 @@ def state(known: bool = True) -> ClusterState:
             Job("2", NOW - 900, JobState.PENDING, "all", Request(8), limit_s=10 * HOUR),
             Job("3", NOW - 600, JobState.PENDING, "all", Request(8), limit_s=HOUR))
     snapshot = SchedulerSnapshot(NOW, (Node("a", ("all",), 8, gpus_allocated=8),), jobs=jobs)
-    return ClusterState.from_snapshot(snapshot, NOW, foresight=foresight if known else None)
+    return ClusterState.from_snapshot(snapshot, NOW, predictor=foresight if known else None)
 
 
 def test_who_is_let_pass_gains_what_the_other_takes_and_the_other_loses_what_it_takes():

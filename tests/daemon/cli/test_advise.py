@@ -6,7 +6,7 @@ from idlewatt.daemon.advice.advisor import Advice
 from idlewatt.daemon.advice.recommender import Recommendations
 from idlewatt.daemon.advice.recommenders.elastic import ElasticRecommender
 from idlewatt.daemon.cli import advise
-from idlewatt.daemon.cli._outlook import outlook_lines
+from idlewatt.daemon.cli._job_wait import wait_lines
 from idlewatt.daemon.settings.recommenders import ElasticSettings
 from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.recommendations import Alternative, Placement, Recommendation
@@ -68,19 +68,19 @@ def test_a_held_job_is_told_when_it_starts_and_what_smaller_would_start_now(shel
     assert len(re.findall("^smaller ", told, re.M)) == len(row["outlook"]["shapes"])
 
 
-def test_outlooks_are_told_in_words_of_a_terminal():
+def test_wait_estimates_are_shown_in_words_of_a_terminal():
     found = {"verdict": "waits", "issued_s": 0.0, "interval_s": [600.0, None], "latest_s": None, "futures": 20,
              "position": 3, "ahead": [{"job_id": "1\x1b[2J", "state": "running", "gpus": 8, "free_s": 3600.0},
                                       {"job_id": "2", "state": "pending", "gpus": 8, "free_s": None}] * 5,
              "shapes": [{"change": "4 of its 8 GPUs", "options": "--gpus=4", "verdict": "unknown", "placement": None,
                          "reason": "why " * 40}]}
-    lines = list(outlook_lines(found))
+    lines = list(wait_lines(found))
     assert lines[0] == "starts             in 10m to more than 30d (95 % of 20 futures)"
     assert max(map(len, lines)) <= 80
     assert "\x1b" not in "".join(lines)
-    assert list(outlook_lines(None)) == []
+    assert list(wait_lines(None)) == []
     single = {"job_id": "3", "state": "running", "gpus": 1, "free_s": 3600.0}
-    lines = list(outlook_lines(found | {"interval_s": [600.0, 610.0], "ahead": [single]}))
+    lines = list(wait_lines(found | {"interval_s": [600.0, 610.0], "ahead": [single]}))
     assert lines[0] == "starts             in about 10m", "an interval with equal ends is none"
     assert "3 running, 1 GPU, ends in 1h 0m at the latest" in "".join(lines)
 
@@ -88,7 +88,7 @@ def test_outlooks_are_told_in_words_of_a_terminal():
 def test_the_table_has_the_headings_people_know(shell):
     headings = shell.text("advise", "--wide").splitlines()[0].split()
     assert headings == ["job", "partition", "advice", "where", "(node:GPUs)", "starts", "in", "cost", "(else)", "speed",
-                        "against", "incumbent", "why", "policy"]
+                        "change", "in", "wait", "why", "policy"]
 
 
 def test_no_pending_job_is_said_so(shell):

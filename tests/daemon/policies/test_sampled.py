@@ -102,7 +102,7 @@ def recorded(tmp_path, jobs):
 
 def live_starts(snapshot, policy, predicted, past):
     """Return what a policy starts live."""
-    state = ClusterState.from_snapshot(snapshot, snapshot.time_s, past=past, foresight=lambda jobs: {
+    state = ClusterState.from_snapshot(snapshot, snapshot.time_s, past=past, predictor=lambda jobs: {
         "prediction": np.array([predicted[job.job_id] for job in jobs])})
     return [(state.records[one.job].job_id, one.nodes, one.gpus) for one in named(policy).decide(state)]
 

@@ -7,7 +7,7 @@ from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.engine import forecast
 from idlewatt.daemon.replay.learned_limits import learned
 from idlewatt.daemon.replay.state import ClusterState
-from idlewatt.daemon.replay.workload import FORESIGHT, Workload
+from idlewatt.daemon.replay.workload import PREDICTED_COLUMNS, Workload
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 
 HOUR, NOW = 3600.0, 1e9
@@ -23,8 +23,8 @@ def state(known, *waiting):
     jobs = (Job("1", NOW - HOUR, JobState.RUNNING, "all", Request(8), start_s=NOW - HOUR,
                 allocations=(Allocation("a", 8),)), *waiting)
     nodes = (Node("a", ("all",), 8, gpus_allocated=8), Node("b", ("all",), 8))
-    return ClusterState.from_snapshot(SchedulerSnapshot(NOW, nodes, jobs=jobs), NOW, foresight=lambda some: {
-        name: np.full(len(some), known.get(name, np.nan)) for name in FORESIGHT})
+    return ClusterState.from_snapshot(SchedulerSnapshot(NOW, nodes, jobs=jobs), NOW, predictor=lambda some: {
+        name: np.full(len(some), known.get(name, np.nan)) for name in PREDICTED_COLUMNS})
 
 
 def test_a_job_without_a_limit_has_the_time_within_which_nine_in_ten_of_its_like_end():

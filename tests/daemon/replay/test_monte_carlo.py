@@ -7,7 +7,7 @@ import pytest
 
 from idlewatt.daemon.replay.monte_carlo import drawn
 from idlewatt.daemon.replay.state import ClusterState
-from idlewatt.daemon.replay.workload import FORESIGHT
+from idlewatt.daemon.replay.workload import PREDICTED_COLUMNS
 from idlewatt.storage.owners import OwnerKind
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 
@@ -18,7 +18,7 @@ def foresight(jobs):
     """A quarter of like jobs ran for less than ten minutes, half for half an hour, a quarter for over two hours."""
     quantiles = dict(zip(("prediction_low", "prediction", "prediction_high"), (600.0, 1800.0, 7200.0), strict=True))
     known = np.array([job.user != "new" for job in jobs])
-    return {name: np.where(known, quantiles.get(name, np.nan), np.nan) for name in FORESIGHT}
+    return {name: np.where(known, quantiles.get(name, np.nan), np.nan) for name in PREDICTED_COLUMNS}
 
 
 def scene(*, waiting: int = 400, running: int = 400, lasted_s: float = 0.0, limit_s: float = 24 * HOUR, user: str = ""):
@@ -28,7 +28,7 @@ def scene(*, waiting: int = 400, running: int = 400, lasted_s: float = 0.0, limi
             for number in range(running)]
     jobs += [Job(str(number), NOW, JobState.PENDING, "all", Request(1), limit_s=limit_s, user=user)
              for number in range(waiting)]
-    return ClusterState.from_snapshot(SchedulerSnapshot(NOW, nodes, jobs=tuple(jobs)), NOW, foresight=foresight)
+    return ClusterState.from_snapshot(SchedulerSnapshot(NOW, nodes, jobs=tuple(jobs)), NOW, predictor=foresight)
 
 
 def test_waiting_jobs_run_as_like_jobs_did():
@@ -75,11 +75,11 @@ def test_a_service_never_ends_whatever_became_of_its_like():
     service = Job("s", NOW - HOUR, JobState.RUNNING, "all", Request(1), start_s=NOW - HOUR,
                   owner_kind=OwnerKind.SERVICE, allocations=(Allocation("n000", 1),))
     snapshot = SchedulerSnapshot(NOW, (Node("n000", ("all",), 1, gpus_allocated=1),), jobs=(service,))
-    state = ClusterState.from_snapshot(snapshot, NOW, foresight=foresight)
+    state = ClusterState.from_snapshot(snapshot, NOW, predictor=foresight)
     assert drawn(state, np.random.default_rng(1)).arrays.jobs.end[0] > NOW + 60 * 24 * HOUR
     assert state.workload.limit[0] == np.inf
     batch = replace(service, owner_kind=OwnerKind.BATCH)
-    state = ClusterState.from_snapshot(replace(snapshot, jobs=(batch,)), NOW, foresight=foresight)
+    state = ClusterState.from_snapshot(replace(snapshot, jobs=(batch,)), NOW, predictor=foresight)
     assert drawn(state, np.random.default_rng(1)).arrays.jobs.end[0] < NOW + 30 * 24 * HOUR
 
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.replay import runtime_prediction
 from idlewatt.daemon.replay.last_runs import MEMORY
-from idlewatt.daemon.replay.runtime_prediction import LEVELS, Traits, template, template_codes
+from idlewatt.daemon.replay.runtime_prediction import LEVELS, JobFeatures, template, template_codes
 
 
 def told_by(function, *, gpus, user=None, template=None, image=None, **columns):
-    return function(traits=Traits(gpus, user, template, image), **columns)
+    return function(features=JobFeatures(gpus, user, template, image), **columns)
 
 
 predict, foresight = (partial(told_by, function) for function in (runtime_prediction.predict,
-                                                                  runtime_prediction.foresight))
+                                                                  runtime_prediction.predictor))
 
 
 def history(runs, ended=None, **columns):

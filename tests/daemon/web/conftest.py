@@ -8,9 +8,9 @@ import pytest
 from energies import record
 from werkzeug.test import Client
 
-from idlewatt.daemon.advice.outlook_worker import NotYet
+from idlewatt.daemon.advice.job_wait_estimate import Ahead, JobWaitEstimate
+from idlewatt.daemon.advice.job_wait_worker import NotYet
 from idlewatt.daemon.advice.smaller_shapes import SmallerRequest
-from idlewatt.daemon.advice.wait_outlook import Ahead, WaitOutlook
 from idlewatt.daemon.efficiency import EnergyBook
 from idlewatt.daemon.pricing import Costing
 from idlewatt.daemon.waste.assessment import EnclosureVerdict
@@ -73,9 +73,9 @@ class ToyView(View):
     by_subject: dict[str, tuple] = dataclasses.field(default_factory=dict)
     ledger: EnergyBook | None = None
     notice_rows: tuple[Notice, ...] = ()
-    told: tuple[WaitOutlook, ...] = ()
+    told: tuple[JobWaitEstimate, ...] = ()
     scores: dict[str, int] = dataclasses.field(default_factory=dict)
-    outlooks_take_s: float = 0.0
+    estimates_take_s: float = 0.0
     rack_rows: tuple[EnclosureVerdict, ...] = ()
 
     def published(self): return self.facts
@@ -88,8 +88,8 @@ class ToyView(View):
     def book(self): return self.ledger
     def flavours(self, since_s): return ()
 
-    def outlook(self, job_id, within_s=None):
-        if within_s is not None and within_s < self.outlooks_take_s:
+    def wait_estimate(self, job_id, within_s=None):
+        if within_s is not None and within_s < self.estimates_take_s:
             raise NotYet(job_id)
         return next((one for one in self.told if one.job_id == job_id), None)
 
@@ -170,9 +170,9 @@ def advice() -> tuple[Recommendation, ...]:
     )
 
 
-def outlook() -> WaitOutlook:
+def wait_estimate() -> JobWaitEstimate:
     """Return what is told of a job that waits."""
-    return WaitOutlook(
+    return JobWaitEstimate(
         "4722", NOW - 600, NOW, NOW - 9, "fifo+first-fit+easy", "waits", "needs 16 GPUs, 10 are free in a100",
         Placement(("dgx01", "dgx02"), (8, 8)), NOW + 86400, NOW + 5400, (NOW + 1800, NOW + 7200), 20, 1,
         (Ahead("4711", JobState.RUNNING, "a100", 4, NOW + 3600), Ahead("4721", JobState.PENDING, "a100", 2, None)),
@@ -264,7 +264,7 @@ def view(energies: History) -> ToyView:
                    model_rows=models(), decision_rows=decisions(), by_subject=recommended(),
                    notice_rows=(Notice("idle_gpus", "first", "mail", "4712", 0.0, 0.0, "idle_gpus", "bob", "", "a100",
                                        "sent", NOW, NOW),),
-                   ledger=EnergyBook(energies, Costing(), lambda: NOW), told=(outlook(),), rack_rows=(RACK,))
+                   ledger=EnergyBook(energies, Costing(), lambda: NOW), told=(wait_estimate(),), rack_rows=(RACK,))
 
 
 @pytest.fixture

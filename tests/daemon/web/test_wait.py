@@ -90,11 +90,11 @@ def test_pending_jobs_of_the_overview_lead_to_their_pages(client):
     assert 'href="jobs/4722"' in client.get("/").text
 
 
-def test_a_page_does_not_wait_for_an_outlook_that_takes_long_but_says_so_and_asks_again(view, client):
-    view.outlooks_take_s = 2.0
+def test_a_page_does_not_wait_for_an_estimate_that_takes_long_but_says_so_and_asks_again(view, client):
+    view.estimates_take_s = 2.0
     said = client.get("/jobs/4722").text
     assert "When it starts is being worked out" in said
     assert '<meta http-equiv="refresh" content="2">' in said
     assert json.loads(client.get("/api/v1/waits/4722").text)["data"], "a program waits for the whole answer"
-    view.outlooks_take_s = 0.0
+    view.estimates_take_s = 0.0
     assert "http-equiv" not in client.get("/jobs/4722").text

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from idlewatt.daemon.advice.job_wait_estimate import JobWaitEstimates
 from idlewatt.daemon.advice.smaller_shapes import SmallerRequest
-from idlewatt.daemon.advice.wait_outlook import WaitOutlooks
 from idlewatt.exporters.hostlist import expand
 
 from .rounds import HEEDLESS_POLICY, PLANNING, Case, Round, snapshots
@@ -68,8 +68,8 @@ def try_shapes(slurm: Slurm, played: Round, most: int) -> list[Tried]:
 def _tried(slurm: Slurm, played: Round, case: Case, place: int) -> Iterator[Tried]:
     policy = PLANNING if played.cluster.planning else HEEDLESS_POLICY
     read = snapshots(slurm, played.cluster)["slurm_cli"]
-    outlook = WaitOutlooks(read, time.time(), policy).of(case.number)
-    able = [shape for shape in outlook.shapes if shape.verdict == "starts"] if outlook else []
+    estimate = JobWaitEstimates(read, time.time(), policy).of(case.number)
+    able = [shape for shape in estimate.shapes if shape.verdict == "starts"] if estimate else []
     if not able:
         return
     shape = able[place % len(able)]

@@ -133,19 +133,19 @@ def towns(draw):
 def test_nothing_is_taken_that_is_used_nothing_is_given_twice_and_nothing_is_negative(node_view):
     here, waiting = node_view
     plan = tune(here, waiting)
-    outlooks = {one.key: one for one in (*here.tenants, *waiting)}
+    estimates = {one.key: one for one in (*here.tenants, *waiting)}
     for resource in (0, 1):
         total = here.free[resource] + sum(one.speed_estimate.has[resource] for one in here.tenants)
         assert sum(part[resource] for part in plan.parts.values()) <= total
         for who, part in plan.parts.items():
-            assert part[resource] >= outlooks[who].speed_estimate.least[resource] >= 0
-            if who in {one.key for one in here.tenants} and not outlooks[who].gives:
-                assert part[resource] >= outlooks[who].speed_estimate.has[resource]
-        for who, one in outlooks.items():
+            assert part[resource] >= estimates[who].speed_estimate.least[resource] >= 0
+            if who in {one.key for one in here.tenants} and not estimates[who].gives:
+                assert part[resource] >= estimates[who].speed_estimate.has[resource]
+        for who, one in estimates.items():
             given_ = sum(gift.part[resource] for gift in plan.gifts if gift.giver == who)
             taken = sum(gift.part[resource] for gift in plan.gifts if gift.taker == who)
             held = one.speed_estimate.has[resource] if one in here.tenants else 0
             if who in plan.parts:
                 assert plan.parts[who][resource] == held - given_ + taken
     assert all(gift.part.cpus >= 0 and gift.part.memory_bytes >= 0 and any(gift.part) for gift in plan.gifts)
-    assert sum(outlooks[who].gpus for who in plan.parts if who[0].startswith("w")) <= here.free_gpus
+    assert sum(estimates[who].gpus for who in plan.parts if who[0].startswith("w")) <= here.free_gpus

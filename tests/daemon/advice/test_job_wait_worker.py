@@ -1,4 +1,4 @@
-"""Outlooks are worked out beside those who ask, told again for a minute, and never more than a few at a time."""
+"""Wait estimates are worked out beside those who ask, told again for a minute, and never more than a few at a time."""
 
 import subprocess
 import sys
@@ -7,14 +7,14 @@ from threading import Event
 
 import pytest
 
-from idlewatt.daemon.advice.outlook_worker import KEPT_S, MOST_AT_ONCE, NotYet, OutlookWorker
+from idlewatt.daemon.advice.job_wait_worker import KEPT_S, MOST_AT_ONCE, JobWaitWorker, NotYet
 from idlewatt.storage.records import Job, JobState, Request, SchedulerSnapshot
 
 NOW = 1_000_000.0
 
 
 class Slow:
-    """Outlooks that are there once a test lets them be."""
+    """Wait estimates that are there once a test lets them be."""
 
     def __init__(self) -> None:
         self.go, self.asked = Event(), []
@@ -22,7 +22,7 @@ class Slow:
     def of(self, job_id):
         assert self.go.wait(10)
         self.asked.append(job_id)
-        return f"outlook on {job_id}"
+        return f"wait estimate of {job_id}"
 
 
 def waits(job_id):
@@ -35,7 +35,7 @@ def snapshot(*jobs, at_s=NOW):
 
 @pytest.fixture
 def worker():
-    made = OutlookWorker()
+    made = JobWaitWorker()
     yield made
     made.close()
 
@@ -51,11 +51,11 @@ def test_who_does_not_wait_for_it_is_told_that_it_comes_and_then_has_it(worker, 
     with pytest.raises(NotYet):
         worker.ask("5", snapshot(waits("5")), "fifo", lambda: slow, 0.0)
     slow.go.set()
-    assert worker.ask("5", snapshot(waits("5")), "fifo", lambda: slow, None) == "outlook on 5"
+    assert worker.ask("5", snapshot(waits("5")), "fifo", lambda: slow, None) == "wait estimate of 5"
     assert slow.asked == ["5"]
 
 
-def test_an_outlook_serves_for_a_minute_and_is_made_anew_for_other_terms_or_a_job_that_came_since(worker, slow):
+def test_a_wait_estimate_serves_for_a_minute_and_is_made_anew_for_other_terms_or_a_job_that_came_since(worker, slow):
     slow.go.set()
     made = []
 
@@ -72,7 +72,7 @@ def test_an_outlook_serves_for_a_minute_and_is_made_anew_for_other_terms_or_a_jo
     assert made == [NOW, NOW + 1, NOW + 2, NOW + 2 + KEPT_S]
 
 
-def test_a_job_that_has_started_since_has_no_outlook(worker, slow):
+def test_a_job_that_has_started_since_has_no_wait_estimate(worker, slow):
     slow.go.set()
     worker.ask("5", snapshot(waits("5")), "fifo", lambda: slow)
     assert worker.ask("5", snapshot(), "fifo", lambda: slow) is None
@@ -95,13 +95,13 @@ def test_what_went_wrong_is_told_and_tried_again(worker, slow):
     with pytest.raises(ValueError, match="no policy"):
         worker.ask("5", snapshot(waits("5")), "fifo", broken)
     slow.go.set()
-    assert worker.ask("5", snapshot(waits("5")), "fifo", lambda: slow) == "outlook on 5"
+    assert worker.ask("5", snapshot(waits("5")), "fifo", lambda: slow) == "wait estimate of 5"
 
 
-def test_a_process_ends_although_an_outlook_never_comes():
-    code = ("import threading; from idlewatt.daemon.advice.outlook_worker import *; "
+def test_a_process_ends_although_a_wait_estimate_never_comes():
+    code = ("import threading; from idlewatt.daemon.advice.job_wait_worker import *; "
             "from idlewatt.storage.records import Job, Request; "
-            "waits = Job('5', 0.0, JobState.PENDING, 'p', Request(8)); w = OutlookWorker()\n"
+            "waits = Job('5', 0.0, JobState.PENDING, 'p', Request(8)); w = JobWaitWorker()\n"
             "try: w.ask('5', SchedulerSnapshot(0.0, (), (), (waits,)), 'fifo', threading.Event().wait, 0.0)\n"
             "except NotYet: w.close()")
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0

@@ -21,7 +21,7 @@ from ..replay.engine import followed, queued
 from ..replay.monte_carlo import drawn
 from ..replay.rules import Rules
 from ..replay.state import ClusterState
-from ..replay.workload import Foresight
+from ..replay.workload import RuntimePredictor
 from .diagnosis import Diagnosis
 from .feasible_starts import feasible_starts
 from .policy_advice import PolicyAdvice, RenderOptions
@@ -47,7 +47,7 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitOutlook:
+class JobWaitEstimate:
     """What can be told of a waiting job's start; times are seconds since the epoch."""
 
     job_id: str
@@ -75,21 +75,21 @@ class WaitOutlook:
     """The largest smaller requests of each kind, and what would become of them now."""
 
 
-class WaitOutlooks:
-    """Tells outlooks on one snapshot; what all jobs share is worked out once, when the first is asked about."""
+class JobWaitEstimates:
+    """Gives wait estimates on one snapshot; what all jobs share is worked out once, when the first is asked about."""
 
-    def __init__(self, snapshot: SchedulerSnapshot, now_s: float, policy: str, foresight: Foresight | None = None,
-                 draws: int = 0) -> None:
+    def __init__(self, snapshot: SchedulerSnapshot, now_s: float, policy: str,
+                 predictor: RuntimePredictor | None = None, draws: int = 0) -> None:
         self.snapshot, self._now_s, self._draws = snapshot, now_s, draws
         self._policy = named(policy)
-        self._state = ClusterState.from_snapshot(snapshot, now_s, foresight=foresight)
+        self._state = ClusterState.from_snapshot(snapshot, now_s, predictor=predictor)
         self._lock = threading.Lock()
-        self._told: dict[tuple[str, float], WaitOutlook] = {}
+        self._told: dict[tuple[str, float], JobWaitEstimate] = {}
         self._advice: dict[int, Recommendation] | None = None
         self._starts: np.ndarray | None = None
 
-    def of(self, job_id: str) -> WaitOutlook | None:
-        """Return the outlook on a job that waits, or on the first task of an array; None of any other."""
+    def of(self, job_id: str) -> JobWaitEstimate | None:
+        """Return the wait estimate of a job that waits, or of the first task of an array; None of any other."""
         row = next((row for row, job in enumerate(self._state.records)
                     if job.state is JobState.PENDING and job_id in (job.job_id, job.array)), None)
         if row is None:
@@ -97,10 +97,10 @@ class WaitOutlooks:
         with self._lock:
             key = self._state.records[row].key
             if key not in self._told:
-                self._told[key] = self._outlook(row)
+                self._told[key] = self._wait_estimate(row)
             return self._told[key]
 
-    def _outlook(self, row: int) -> WaitOutlook:
+    def _wait_estimate(self, row: int) -> JobWaitEstimate:
         if self._advice is None:
             self._work_out()
         job, said = self._state.records[row], self._said(row)
@@ -109,7 +109,7 @@ class WaitOutlooks:
         median_s, interval_s, drawn_s = self._interval(row) if timely else (None, None, 0)
         position, first = self._first(row)
         shapes = () if verdict == "starts" or not timely else self._shapes(job)
-        return WaitOutlook(job.job_id, job.submit_s, self._now_s, self.snapshot.time_s, self._policy.name, verdict,
+        return JobWaitEstimate(job.job_id, job.submit_s, self._now_s, self.snapshot.time_s, self._policy.name, verdict,
                            said.reason, said.placement, said.expected_start_s if verdict != "unknown" else None,
                            median_s, interval_s, drawn_s, position if verdict != "starts" else 0,
                            () if verdict == "starts" else (*self._holders(said.placement), *first)[:MOST_AHEAD], shapes)

@@ -13,8 +13,8 @@ MOST_AHEAD = 8
 VERDICTS = {"starts": "would start now", "waits": "would wait", "unknown": "not known"}
 
 
-def outlook_lines(found: Row | None) -> Iterator[str]:
-    """Yield the lines of an outlook, none longer than 80 columns but for names that are."""
+def wait_lines(found: Row | None) -> Iterator[str]:
+    """Yield the lines of a wait estimate, none longer than 80 columns but for names that are."""
     if found is None:
         return
     yield from _folded("starts", _when(found))

@@ -1,4 +1,4 @@
-"""Works outlooks on waiting jobs out beside the caller's thread: one may take seconds, and a page may not."""
+"""Works out wait estimates beside the caller's thread: one may take seconds, and a page may not."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from typing import TypeVar
 
 from ...exporters.deadline import Errand
 from ...storage.records import JobState, SchedulerSnapshot
-from .wait_outlook import WaitOutlook, WaitOutlooks
+from .job_wait_estimate import JobWaitEstimate, JobWaitEstimates
 
 KEPT_S = 60.0
-"""How long outlooks on one snapshot are told: for long waits newer ones say nothing more, and each costs seconds."""
+"""How long wait estimates of one snapshot are shown: for long waits newer ones say no more, and each costs seconds."""
 MOST_AT_ONCE = 16
-"""Jobs whose outlooks are worked out or waited for at a time."""
+"""Jobs whose wait estimates are worked out or waited for at a time."""
 
 
 Result = TypeVar("Result")
 
 
 class NotYet(Exception):
-    """An outlook is being worked out and not there yet: ask again."""
+    """A wait estimate is being worked out and not there yet: ask again."""
 
 
-class OutlookWorker:
+class JobWaitWorker:
     """Answers at once from what is worked out, and works the rest out in a thread of its own."""
 
     def __init__(self) -> None:
         self._lock, self._waiting = threading.Lock(), deque[Callable[[], None]]()
-        # Not a pool's thread: the process would wait for it at its end, and an outlook takes seconds.
-        self._errand = Errand("outlook", self._work, self._go_on)
+        # Not a pool's thread: the process would wait for it at its end, and a wait estimate takes seconds.
+        self._errand = Errand("wait-estimate", self._work, self._go_on)
         self._terms: Hashable = None
         self._made_s = 0.0
         self._listed: frozenset[str] = frozenset()
-        self._outlooks: Future[WaitOutlooks] = Future()
-        self._asked: dict[str, Future[WaitOutlook | None]] = {}
+        self._estimates: Future[JobWaitEstimates] = Future()
+        self._asked: dict[str, Future[JobWaitEstimate | None]] = {}
 
-    def ask(self, job_id: str, snapshot: SchedulerSnapshot, terms: Hashable, make: Callable[[], WaitOutlooks],
-            within_s: float | None = None) -> WaitOutlook | None:
-        """Return the outlook on a job, None of one that does not wait; NotYet when it takes longer than ``within_s``.
+    def ask(self, job_id: str, snapshot: SchedulerSnapshot, terms: Hashable, make: Callable[[], JobWaitEstimates],
+            within_s: float | None = None) -> JobWaitEstimate | None:
+        """Return a job's wait estimate, None of one that does not wait; NotYet when it takes longer than ``within_s``.
 
-        ``make`` prepares outlooks on the snapshot by the ``terms``; those on one of the last minute serve as well,
+        ``make`` prepares wait estimates of the snapshot by the ``terms``; those of one of the last minute do as well,
         as long as terms are the same and the job was listed there.
         """
         waiting = frozenset(name for job in snapshot.jobs if job.state is JobState.PENDING
@@ -53,7 +53,7 @@ class OutlookWorker:
         with self._lock:
             if not self._serves(job_id, snapshot.time_s, terms):
                 self._terms, self._made_s, self._listed = terms, snapshot.time_s, waiting
-                self._outlooks, self._asked = self._later(make), {}
+                self._estimates, self._asked = self._later(make), {}
             asked = self._asked.get(job_id) or self._begin(job_id)
         try:
             return asked.result(within_s)
@@ -91,12 +91,12 @@ class OutlookWorker:
     def _serves(self, job_id: str, time_s: float, terms: Hashable) -> bool:
         if terms != self._terms or job_id not in self._listed:
             return False
-        failed = self._outlooks.done() and self._outlooks.exception() is not None
+        failed = self._estimates.done() and self._estimates.exception() is not None
         return not failed and 0.0 <= time_s - self._made_s < KEPT_S
 
-    def _begin(self, job_id: str) -> Future[WaitOutlook | None]:
+    def _begin(self, job_id: str) -> Future[JobWaitEstimate | None]:
         if sum(not one.done() for one in self._asked.values()) >= MOST_AT_ONCE:
             raise NotYet(job_id)
-        outlooks = self._outlooks
-        self._asked[job_id] = self._later(lambda: outlooks.result().of(job_id))
+        estimates = self._estimates
+        self._asked[job_id] = self._later(lambda: estimates.result().of(job_id))
         return self._asked[job_id]

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from idlewatt.daemon.advice.job_wait_estimate import JobWaitEstimates
 from idlewatt.daemon.advice.smaller_shapes import smaller_shapes
-from idlewatt.daemon.advice.wait_outlook import WaitOutlooks
 from idlewatt.storage.details import Details
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
 from idlewatt.storage.rules import License, SchedulerRules, SchedulerSettings
@@ -31,14 +31,14 @@ def waits(job_id, gpus, limit_s=HOUR, waited=60.0, **more):
     return Job(job_id, NOW - waited, JobState.PENDING, "p", asked, limit_s=limit_s, reason=WaitReason.RESOURCES, **more)
 
 
-def outlook(job_id, nodes, *jobs, draws=20, **rules):
+def estimate(job_id, nodes, *jobs, draws=20, **rules):
     names = tuple(node.name for node in nodes)
     snapshot = SchedulerSnapshot(NOW, tuple(nodes), (Partition("p", names),), jobs, SchedulerRules(site=SITE, **rules))
-    return WaitOutlooks(snapshot, NOW, POLICY, draws=draws).of(job_id)
+    return JobWaitEstimates(snapshot, NOW, POLICY, draws=draws).of(job_id)
 
 
 def test_start_is_told_as_an_interval_before_the_latest():
-    found = outlook("5", [node("a", 8)], runs("1", "a", 8, ends_in=2 * HOUR), waits("5", 8))
+    found = estimate("5", [node("a", 8)], runs("1", "a", 8, ends_in=2 * HOUR), waits("5", 8))
     assert (found.verdict, found.latest_s, found.futures) == ("waits", NOW + 2 * HOUR, 20)
     low, high = found.interval_s
     assert NOW < low < found.median_s < high <= found.latest_s
@@ -46,12 +46,12 @@ def test_start_is_told_as_an_interval_before_the_latest():
 
 
 def test_a_job_that_could_start_is_told_so_and_nothing_else():
-    found = outlook("5", [node("a")], waits("5", 2))
+    found = estimate("5", [node("a")], waits("5", 2))
     assert (found.verdict, found.placement.nodes, found.ahead, found.shapes) == ("starts", ("a",), (), ())
 
 
 def test_who_comes_first_is_counted_and_named():
-    found = outlook("6", [node("a", 8)], runs("1", "a", 8), waits("5", 8, waited=9000.0), waits("6", 8))
+    found = estimate("6", [node("a", 8)], runs("1", "a", 8), waits("5", 8, waited=9000.0), waits("6", 8))
     assert found.position == 1
     assert [one.job_id for one in found.ahead] == ["1", "5"]
     assert found.ahead[1].free_s == NOW + HOUR
@@ -62,7 +62,7 @@ def verdicts(found):
 
 
 def test_the_largest_smaller_request_that_starts_now_is_told_with_where():
-    found = outlook("5", [node("a", 4), node("b", 6)], runs("1", "a", 4), runs("2", "b", 6), waits("5", 8))
+    found = estimate("5", [node("a", 4), node("b", 6)], runs("1", "a", 4), runs("2", "b", 6), waits("5", 8))
     told = verdicts(found)
     assert told["4 of its 8 GPUs"] == "starts"
     (shape,) = (one for one in found.shapes if one.change == "4 of its 8 GPUs")
@@ -71,14 +71,14 @@ def test_the_largest_smaller_request_that_starts_now_is_told_with_where():
 
 
 def test_the_same_gpus_on_two_nodes_may_start_where_one_is_too_full():
-    found = outlook("5", [node("a", 4), node("b", 4)], runs("1", "a", 4), runs("2", "b", 4), waits("5", 8))
+    found = estimate("5", [node("a", 4), node("b", 4)], runs("1", "a", 4), runs("2", "b", 4), waits("5", 8))
     assert verdicts(found)["its 8 GPUs on 2 nodes"] == "starts"
 
 
 def test_a_shorter_limit_starts_before_the_one_that_comes_first():
     """Four GPUs are free for an hour, until the first in line takes all eight."""
     first = waits("5", 8, waited=9000.0)
-    found = outlook("6", [node("a", 4)], runs("1", "a", 4), first, waits("6", 4, limit_s=1.9 * HOUR))
+    found = estimate("6", [node("a", 4)], runs("1", "a", 4), first, waits("6", 4, limit_s=1.9 * HOUR))
     assert found.verdict == "waits"
     assert {one.change: (one.verdict, one.options) for one in found.shapes}["a limit of 57 min"] == \
         ("starts", "--time=57")
@@ -88,24 +88,24 @@ def test_a_shorter_limit_starts_before_the_one_that_comes_first():
 def test_what_is_not_known_stays_unknown():
     """How many licences are free is not told: no shape changes that, and none is promised."""
     job = waits("5", 8, details=Details(licenses="ansys"))
-    found = outlook("5", [node("a")], job, licenses=None)
+    found = estimate("5", [node("a")], job, licenses=None)
     assert found.verdict == "unknown"
     assert (found.latest_s, found.interval_s, found.shapes) == (None, None, ())
 
 
 def test_no_interval_is_told_of_one_that_is_held_or_without_futures():
     held = replace(waits("5", 8), reason=WaitReason.HELD)
-    found = outlook("5", [node("a", 8)], runs("1", "a", 8), held)
+    found = estimate("5", [node("a", 8)], runs("1", "a", 8), held)
     assert (found.verdict, found.interval_s, found.latest_s, found.shapes) == ("waits", None, None, ())
-    few = outlook("5", [node("a", 8)], runs("1", "a", 8), waits("5", 8), draws=0)
+    few = estimate("5", [node("a", 8)], runs("1", "a", 8), waits("5", 8), draws=0)
     assert (few.interval_s, few.latest_s) == (None, NOW + HOUR)
 
 
-def test_only_waiting_jobs_have_an_outlook():
+def test_only_waiting_jobs_have_a_wait_estimate():
     jobs = runs("1", "a", 8), waits("7_2", 8, array="7")
-    assert outlook("1", [node("a", 8)], *jobs) is None
-    assert outlook("nobody", [node("a", 8)], *jobs) is None
-    assert outlook("7", [node("a", 8)], *jobs).job_id == "7_2"
+    assert estimate("1", [node("a", 8)], *jobs) is None
+    assert estimate("nobody", [node("a", 8)], *jobs) is None
+    assert estimate("7", [node("a", 8)], *jobs).job_id == "7_2"
 
 
 @pytest.mark.parametrize("licences", [(), (License("ansys", 1, 0),)])
