@@ -47,7 +47,8 @@ class ReclaimRecommender:
             if gpu.job_id and gpu.state is PowerClass.ALLOCATED_IDLE and gpu.since_s is not None \
                     and context.now_s - gpu.since_s >= self._settings.window:
                 verdicts.setdefault(gpu.job_id, []).append(gpu)
-        jobs = {job.key: job for job in context.snapshot.jobs if job.state is JobState.RUNNING and job.job_id in verdicts}
+        jobs = {job.key: job for job in context.snapshot.jobs
+                if job.state is JobState.RUNNING and job.job_id in verdicts}
         rows = [_row(job, idle, context.now_s) for job in jobs.values() if (idle := gpus_of(job, verdicts[job.job_id]))]
         rows.sort(key=lambda row: (-row.gpus_idle, row.since_s, row.job_id))
         told = tuple(self._with_starts(rows, jobs, context))
