@@ -53,9 +53,9 @@ def command(model: str, source: str | None, incumbent: str | None, seed: int | N
     models = store(config_file, folder)
     known = found(models, model)
     try:
-        trained = TrainingJob.read(known.folder)
-        if source is None or _same_jobs(trained, source, shown(trace["cluster"]), config_file):
-            order = replace(trained, until_s=None)
+        trained = _trained_on(known, source, shown(trace["cluster"]), config_file)
+        if source is None or trained is not None:
+            order = replace(trained or TrainingJob.read(known.folder), until_s=None)
         else:
             default = JobSource(source, config_file).told(settings(config_file)).incumbent
             order = TrainingJob(known.name, source, 0.0, shown(trace["cluster"]), trace["trace_format"],
@@ -68,9 +68,18 @@ def command(model: str, source: str | None, incumbent: str | None, seed: int | N
         raise click.ClickException(str(error)) from error
 
 
-def _same_jobs(trained: TrainingJob, source: str, cluster: str | None, config_file: Path) -> bool:
-    """Tell whether a source on a cluster is what a model was trained on, under whichever of its names."""
-    return cluster == trained.cluster and JobSource(source, config_file).same_as(trained.source)
+def _trained_on(known: StoredModel, source: str | None, cluster: str | None, config_file: Path) -> TrainingJob | None:
+    """Return the order of a model that was trained on these jobs, under whichever of their names; else None."""
+    from ..agents.kinds import TrainingError
+    from ..learning.training import TrainingJob
+
+    if source is None:
+        return None
+    try:
+        trained = TrainingJob.read(known.folder)
+    except TrainingError:  # other jobs judge it all the same
+        return None
+    return trained if cluster == trained.cluster and JobSource(source, config_file).same_as(trained.source) else None
 
 
 def _policy(name: str) -> str:

@@ -105,7 +105,7 @@ def test_wrong_usage_ends_with_2(shell, arguments):
 
 
 def test_surrogates_in_a_name_of_slurm_break_neither_the_page_nor_a_command(shell):
-    answer = b'{"jobs": [{"job_id": 667, "submit_time": 1, "job_state": "PENDING", "partition": "A100", ' \
+    answer = b'{"jobs": [{"job_id": 667, "submit_time": 1000000000, "job_state": "PENDING", "partition": "A100", ' \
              b'"user_name": "mallory", "name": "a\xed\xa0\xbd\xed\xb8\x80 \\ud83d \xff"}]}'
     (job,) = parse_list(load(answer), "jobs", parse_job).records
     shell.submit(job)
