@@ -72,6 +72,7 @@ def _store(connection: Connection, jobs: Iterable[Job], when: Callable[[Job], fl
            stale: Callable[[TableRow, Job, float], bool]) -> None:
     for batch in _batches(map(_clean, jobs)):
         known = _known(connection, batch)
+        batch = [_with_start(job, known.get(job.key)) for job in batch]
         fresh = [job for job in batch if job.key not in known or not stale(known[job.key], job, when(job))]
         new = [job for job in fresh if job.key not in known]
         upsert(connection, schema.jobs, [_row(job, when(job)) for job in new])
@@ -101,6 +102,17 @@ def _clean(job: Job) -> Job:
     start, end = number(job.start_s), number(job.end_s)
     impossible = end is not None and start is not None and end < start
     return replace(job, job_id=words(job.job_id), start_s=start, end_s=None if impossible else end)
+
+
+def _with_start(job: Job, known: TableRow | None) -> Job:
+    """Return a job with the start of the run that it completes.
+
+    Slurm shows the moment at which it puts a job back into the queue as a start while the former run completes. No run
+    begins then: if one did since the last look, the job's own end or accounting tells it.
+    """
+    if job.state is not JobState.COMPLETING or job.restarts <= (known.restarts if known else 0):
+        return job
+    return replace(job, start_s=known.start_s if known else None)
 
 
 def _known(connection: Connection, jobs: Sequence[Job]) -> dict[Key, TableRow]:

@@ -86,6 +86,19 @@ def test_a_requeue_between_two_scrapes_is_two_runs(history, make):
     assert runs(history) == [(125.0, 145.0, "unknown"), (145.0, None, "running")]
 
 
+@pytest.mark.parametrize("seen", [True, False], ids=["its former run was seen", "it is seen first when it completes"])
+def test_a_job_that_is_put_back_begins_no_run_while_its_former_one_completes(history, make, seen):
+    """Slurm shows the moment of the requeue as a start, and submits the job anew: a run that never was never ended."""
+    if seen:
+        see(history, 130.0, make.running(125.0, HELD))
+    see(history, 140.5, make.job(state=JobState.COMPLETING, start_s=140.0, restarts=1, allocations=(HELD,)))
+    see(history, 145.0, make.job(submit_s=140.0, restarts=1))
+    history.record_finished([make.ended(125.0, 140.0, JobState.PREEMPTED)])
+    former = history.job("1", 100.0)
+    assert [(run.start_s, run.end_s, run.state) for run in former.runs] == [(125.0, 140.0, JobState.PREEMPTED)]
+    assert former.job.state is JobState.PREEMPTED
+
+
 def test_a_start_set_anew_after_the_nodes_powered_up_is_the_same_run(history, make):
     see(history, 130.0, make.running(125.0, HELD))
     see(history, 500.0, make.running(480.0, HELD))

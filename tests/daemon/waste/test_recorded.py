@@ -1,5 +1,6 @@
 """The accounting on a real page: eight H100, one of them serving a model that nobody asks."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import kube_objects as make
@@ -14,6 +15,7 @@ from idlewatt.exporters.targets import Target
 from idlewatt.storage.power_classes import PowerClass
 
 PAGE = Path(__file__).parents[2] / "recorded" / "dcgm_h100_8gpu_k8s.prom"
+NOW = 1_800_000_000.0
 
 
 @pytest.fixture
@@ -42,14 +44,15 @@ def test_under_kubernetes_the_same_page_and_an_api_server_tell_who_holds_the_gpu
     store.put(NODES, make.node("gpu-node-1", labels={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}))
     store.put(PODS, make.pod("vllm-agg-0-vllmdecodeworker-s65j5", make.owner("DynamoGraphDeployment", "vllm-agg",
                                                                              "nvidia.com/v1alpha1"),
-                             namespace="dynamo-workload", on="gpu-node-1", created_s=0.0))
+                             namespace="dynamo-workload", on="gpu-node-1", created_s=NOW - 1000))
     server = ApiServer(Api(store)).begin()
-    source = KubernetesConfig(kind="kubernetes", url=server.url).build(lambda: 1000.0)
+    source = KubernetesConfig(kind="kubernetes", url=server.url).build(lambda: NOW)
     snapshot = source.read()
     source.close()
     server.shutdown()
     server.server_close()
-    found = site.accountant().assess(snapshot, site.telemetry(gpus, (site.wall(2500.0, "gpu-node-1"),)), 1000.0)
+    seen = tuple(replace(gpu, time_s=NOW) for gpu in gpus)
+    found = site.accountant().assess(snapshot, site.telemetry(seen, (site.wall(2500.0, "gpu-node-1", NOW),)), NOW)
     [held] = [verdict for verdict in found.gpu_verdicts if verdict.allocated]
     assert (held.index, held.job_id, held.account, held.guessed, held.state) == (
         0, "dynamo-workload/vllm-agg", "dynamo-workload", False, PowerClass.ALLOCATED_IDLE)
