@@ -19,8 +19,8 @@ def told_by(function, *, gpus, user=None, template=None, image=None, **columns):
     return function(features=JobFeatures(gpus, user, template, image), **columns)
 
 
-predict, foresight = (partial(told_by, function) for function in (runtime_prediction.predict,
-                                                                  runtime_prediction.predictor))
+predict, predicted = (partial(told_by, function) for function in (runtime_prediction.predict,
+                                                                  runtime_prediction.predicted_columns))
 
 
 def history(runs, ended=None, **columns):
@@ -57,9 +57,9 @@ def test_a_job_is_compared_with_the_most_alike_that_are_enough():
 def test_how_far_it_has_come_is_told_and_changes_no_prediction(monkeypatch):
     made = {"submit_s": np.arange(50.0) * 1000, "run_s": np.geomspace(1, 1e4, 50), "ended_s": np.arange(50.0) * 1100,
             "gpus": np.ones(50), "user": np.arange(50) % 3, "limit_s": np.full(50, 2e4)}
-    at_once, told = foresight(**made), []
+    at_once, told = predicted(**made), []
     monkeypatch.setattr(runtime_prediction, "STRIDE", 7)
-    by_sevens = foresight(**made, tell=lambda done, total: told.append((done, total)))
+    by_sevens = predicted(**made, tell=lambda done, total: told.append((done, total)))
     for name, column in at_once.items():
         np.testing.assert_array_equal(by_sevens[name], column)
     assert (told[0], told[-1], len(told)) == ((7, 100), (100, 100), 16)
@@ -187,9 +187,9 @@ def test_where_names_tell_nothing_the_last_runs_with_the_same_image_do():
     submit = np.arange(8) * 10_000.0
     known = {"submit_s": submit, "run_s": run, "ended_s": submit + run, "gpus": np.ones(8), "user": np.zeros(8),
              "template": np.arange(8)}
-    told, blind = foresight(**known, image=image)["prediction"], foresight(**known)["prediction"]
+    told, blind = predicted(**known, image=image)["prediction"], predicted(**known)["prediction"]
     assert 90 < told[6] < 200
     assert 3000 < told[7] < 5100
     assert blind[6] not in (told[6], told[7])
-    unknown = foresight(**known, image=np.full(8, -1))["prediction"]
+    unknown = predicted(**known, image=np.full(8, -1))["prediction"]
     np.testing.assert_array_equal(unknown, blind)
