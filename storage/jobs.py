@@ -107,7 +107,7 @@ def _clean(job: Job) -> Job:
 def _with_start(job: Job, known: TableRow | None) -> Job:
     """Return a job with the start of the run that it completes.
 
-    Slurm shows the moment at which it puts a job back into the queue as a start while the former run completes. No run
+    The moment at which a job is put back into the queue is shown as its start while the former run completes. No run
     begins then: if one did since the last look, the job's own end or accounting tells it.
     """
     if job.state is not JobState.COMPLETING or job.restarts <= (known.restarts if known else 0):
