@@ -22,7 +22,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from . import configuration_schema, energy_schema, follow_schema, notice_schema
+from . import configuration_schema, energy_schema, follow_schema, notice_schema, promotion_schema
 
 metadata = MetaData(naming_convention={
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -164,6 +164,7 @@ waste_windows = Table(
 run_energy, run_windows, energy_days, node_days = energy_schema.tables(metadata)
 run_causes, energy_prices = energy_schema.causes(metadata), energy_schema.prices(metadata)
 notices, notice_opt_outs = notice_schema.tables(metadata)
+promotions, abstentions, standings = promotion_schema.tables(metadata)
 follow_changes, scheduler_configurations = follow_schema.table(metadata), configuration_schema.table(metadata)
 
 # Written by versions before 0008 only: retention moves its rows into gpu_windows.
@@ -281,42 +282,6 @@ adherence = Table(
     Column("action", Text, primary_key=True),  # '' without advice
     Column("verdict", Text, primary_key=True),
     Column("runs", BigInteger, nullable=False),
-)
-
-promotions = Table(
-    "promotions", metadata,
-    Column("id", _Id, primary_key=True),
-    Column("time_s", Double, nullable=False),
-    Column("model", Text, nullable=False),  # kind@version
-    Column("decision", Text, nullable=False),  # promote, shadow, demote or refuse
-    Column("by", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("figures", _List, nullable=False),
-)
-Index("ix_promotions_time_s", promotions.c.time_s)
-
-abstentions = Table(
-    "abstentions", metadata,
-    Column("id", _Id, primary_key=True),
-    Column("model", Text, nullable=False),
-    Column("cause", Text, nullable=False),
-    Column("words", Text, nullable=False),
-    Column("first_s", Double, nullable=False),
-    Column("last_s", Double, nullable=False),
-    Column("rounds", BigInteger, nullable=False),
-)
-Index("ix_abstentions_model_last_s", abstentions.c.model, abstentions.c.last_s)
-
-standings = Table(
-    "standings", metadata,
-    Column("policy", Text, primary_key=True),
-    Column("since_s", Double, primary_key=True),
-    Column("until_s", Double, nullable=False),
-    Column("system_s", Double, nullable=False),  # seconds of jobs waiting or running, summed over jobs
-    Column("incumbent_system_s", Double, nullable=False),
-    Column("wait_s", Double, nullable=False),
-    Column("incumbent_wait_s", Double, nullable=False), Column("incumbent", Text, nullable=False, server_default=""),
-    sqlite_with_rowid=False,
 )
 
 simulated = Table(

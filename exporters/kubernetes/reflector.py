@@ -86,7 +86,7 @@ class Reflector(Generic[Kept]):
 
     def __init__(self, api: ApiClient, path: str, parse: Callable[[Text], Kept], clock: Clock,
                  patience: WatchPatience | None = None, wholesale: Wholesale[Kept] | None = None,
-                 salvage: Callable[[Text], object] = lambda raw: None) -> None:
+                 salvage: Callable[[Text], object] | None = None) -> None:
         self.path, self._wholesale, self._salvage = path, wholesale, salvage
         self._api, self._parse, self._clock = api, parse, clock
         self._patience = patience or WatchPatience()
@@ -246,7 +246,7 @@ class Reflector(Generic[Kept]):
             return name, version, (uid, self._parse(raw))
         except (msgspec.MsgspecError, *FAULTS) as error:
             # Whatever a strange object sets off costs that object alone.
-            return name, version, Strange(uid, quoted(str(error), 120), self._salvage(raw))
+            return name, version, Strange(uid, quoted(str(error), 120), self._salvage(raw) if self._salvage else None)
 
     def _watch(self) -> None:
         lasts_s = self._patience.watch_s * random.uniform(0.8, 1.0)  # noqa: S311 - no secret

@@ -88,6 +88,7 @@ _NAMING = ("jobs", "workloads")
 
 
 _WHOLESALE: Mapping[str, Wholesale[Any]] = {"pods": Wholesale(PODS, facts_of), "jobs": Wholesale(BATCHES, batch_of)}
+_SALVAGE: Mapping[str, Callable[[Text], object]] = {"pods": held_by_strange}
 """How the longest lists are read."""
 
 
@@ -161,7 +162,7 @@ class KubernetesSource:
 
     def _watch(self, api: ApiClient, name: str, path: str, parse: Callable[[Text], object]) -> None:
         self._reflectors[name] = Reflector(api, path, parse, self._clock, self._patience, _WHOLESALE.get(name),
-                                           held_by_strange if name == "pods" else lambda raw: None)
+                                           _SALVAGE.get(name))
         self._reflectors[name].start()
 
     def _discover(self) -> None:
