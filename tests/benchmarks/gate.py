@@ -1,9 +1,10 @@
 """The gate's errors and its power on made-up history.
 
-``python tests/benchmarks/gate.py [YEARS] [errors|power|bounds|whole|energy|demotion]``; YEARS of each null, and as many
-of an agent that stays; a tenth of these histories of each agent that is better or turns, and of those for energy, which
-the engine replays. IDLEWATT_WORKERS says how many processes. Every year is replayed by itself under both policies, once
-(``gate_kept.py``), and all that is tried is tried on the same; nothing is resampled, so that years are independent.
+``python tests/benchmarks/gate.py [YEARS] [errors|power|bounds|whole|energy|utilization|demotion]``; YEARS of each null,
+and as many of an agent that stays; a tenth of these histories of each agent that is better or turns, and of who places
+otherwise, which the engine replays. IDLEWATT_WORKERS says how many processes. Every year is replayed by itself under
+both policies, once (``gate_kept.py``), and all that is tried is tried on the same; nothing is resampled, so that years
+are independent.
 """
 
 import os
@@ -14,15 +15,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "daemon/learning"))
 
 import numpy as np
-from gate_energy import energy_history
+from gate_energy import LOAD, placed_history
 from gate_kept import kept
 from gate_standings import equal, turning
-from gate_trials import NEVER, Looks, Year, demoted, first_day, upper
+from gate_trials import NEVER, Looks, Year, demoted, fills, first_day, saves, upper
 from gate_whole import conditions
 from gate_years import SIZES, agent_history, null_history
 from null_sites import NULLS
+from null_years import agent_use, null_energy, null_use
 
-from idlewatt.daemon.learning.evidence import FINE_RATES
 from idlewatt.daemon.learning.pairs import DAY_S
 from idlewatt.daemon.learning.promotion_criteria import ASSUMED, ERROR, SHORTLIST, TRIALS
 from idlewatt.daemon.learning.trials import error_of_each
@@ -159,31 +160,43 @@ def energy(years, workers):
     """Print how often who saves nothing, or is slower, is promoted for its energy in a year; and how soon who may."""
     size, trial = SIZES[1], error_of_each(TRIALS)
     for null in NULLS:
-        found = kept(f"energy-{NULLS.index(null)}", partial(energy_history, null, ("best-fit",) * 2, size, 365.0),
+        found = kept(f"energy-{NULLS.index(null)}", partial(null_energy, null, size, LOAD, 365.0),
                      range(8 * 10**6, 8 * 10**6 + years), workers)
         for words, shares in (("each with its share of the error", 2), ("each with the whole error", 1)):
             _wrong(f"{null:17} promoted in a year for energy or completion time, {words}", sum(
-                first_day(one["edges"], _saves(one, trial, shares)
+                first_day(one["edges"], saves(one, trial, shares)
                           | Looks.at(*one["jct"]).below(trial / shares)) != NEVER for one in found), years)
-    found = kept("energy-saver", partial(energy_history, "", ("best-fit", "random-fit"), size, 365.0),
-                 range(9 * 10**6, 9 * 10**6 + years), workers)
+    found = kept("energy-saver", partial(placed_history, ("best-fit", "random-fit"), size, 365.0),
+                 range(9 * 10**6, 9 * 10**6 + max(20, years // 10)), workers)
     ratio, saved = (np.array([one[what][0].sum() / one[what][1].sum() for one in found]) for what in ("jct", "energy"))
     print(f"best fit for random fit: truly {saved.mean():.3f} of the energy, mean JCT {ratio.mean():.3f}")
     for truly in (1.0, 1.005, ASSUMED.alike, 1.02):
         slower = [{**one, "jct": one["jct"] * [[truly / was], [1.0]]} for one, was in zip(found, ratio, strict=True)]
         for words, rule in (("by the interval of one look", True), ("by evidence", False)):
-            days = np.array([first_day(one["edges"], _saves(one, trial, by_interval=rule)) for one in slower])
+            days = np.array([first_day(one["edges"], saves(one, trial, by_interval=rule)) for one in slower])
             _wrong(f"  mean JCT truly {truly} of it, {words}: within 60 days {np.mean(days <= 60):.0%}, in a year",
-                   int((days != NEVER).sum()), years)
+                   int((days != NEVER).sum()), len(found))
 
 
-def _saves(one, error, shares=2, *, by_interval=False):
-    """Tell at each look whether its energy earns it, and mean JCT is held to be alike by one of two rules."""
-    (jct_ours, jct_theirs), (drawn_ours, drawn_theirs) = one["jct"], one["energy"]
-    jct = Looks.at(jct_ours, jct_theirs, ASSUMED.alike)
-    alike = jct.high <= ASSUMED.alike if by_interval else jct.below(error, ASSUMED.alike)
-    drawn = Looks.at(drawn_ours, drawn_theirs, rates=FINE_RATES)
-    return alike & drawn.below(error / shares) & (drawn.high <= ASSUMED.saving)
+def utilization(years, workers):
+    """Print how often one that fills GPUs no better is promoted for utilisation in a year, and how soon who does."""
+    trial = error_of_each(TRIALS)
+    for null in NULLS:
+        found = kept(f"utilization-{NULLS.index(null)}", partial(null_use, null, SIZES[0], 365.0), range(years),
+                     workers)
+        _wrong(f"{null:17} promoted in a year for utilisation or completion time", sum(
+            first_day(one["edges"], fills(one, trial) | Looks.at(*one["jct"]).below(trial / 2)) != NEVER
+            for one in found), years)
+        _wrong(f"{null:17} promoted in a year for utilisation", sum(
+            first_day(one["edges"], fills(one, trial)) != NEVER for one in found), years)
+    for size in (0, 1):
+        found = kept(f"fills-{size}", partial(agent_use, BETTER, SIZES[size], HALF_YEAR),
+                     range(2 * 10**6, 2 * 10**6 + max(20, years // 10)), workers)
+        jct, use = (np.mean([one[what][0].sum() / one[what][1].sum() for one in found]) for what in ("jct", "use"))
+        days = np.array([first_day(one["edges"], fills(one, trial)) for one in found])
+        print(f"{SIZES[size]['nodes']} nodes, mean JCT {jct:.3f}, utilisation {use:.4f}: promoted for utilisation "
+              f"within 60 days in {np.mean(days <= 60):.0%} of {len(found)}, in half a year in "
+              f"{np.mean(days != NEVER):.0%}", flush=True)
 
 
 def demotion(years, workers):
@@ -214,8 +227,8 @@ def main():
     years, workers = int(sys.argv[1]) if len(sys.argv) > 1 else 1000, int(os.environ.get("IDLEWATT_WORKERS", "2"))
     wanted = sys.argv[2:] or ["errors", "power"]
     for name, part, count in (("errors", errors, years), ("power", power, years // 10), ("bounds", bounds, years // 10),
-                              ("whole", whole, years // 10), ("energy", energy, years // 10),
-                              ("demotion", demotion, years)):
+                              ("whole", whole, years // 10), ("energy", energy, years),
+                              ("utilization", utilization, years), ("demotion", demotion, years)):
         if name in wanted:
             part(max(20, count), workers)
 

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from null_sites import better, blocks, pair, site
 
-from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, RATES, log_evidence
+from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, FINE_RATES, RATES, USE_RATES, log_evidence
 from idlewatt.daemon.learning.pairs import DAY_S
+from idlewatt.daemon.learning.promotion_criteria import ASSUMED
 from idlewatt.daemon.learning.regret import become_worse
 
 LEAST_DAYS, SEEN_DAYS = 14, 60
@@ -92,6 +93,22 @@ def first_day(edges, passed):
     days = edges[1:] / DAY_S
     had = np.flatnonzero(passed & (days >= LEAST_DAYS))
     return float(days[had[0]]) if len(had) else NEVER
+
+
+def saves(one, error, shares=2, *, by_interval=False):
+    """Tell at each look whether its energy earns it, and mean JCT is held to be alike by one of two rules."""
+    (jct_ours, jct_theirs), (drawn_ours, drawn_theirs) = one["jct"], one["energy"]
+    jct = Looks.at(jct_ours, jct_theirs, ASSUMED.alike)
+    alike = jct.high <= ASSUMED.alike if by_interval else jct.below(error, ASSUMED.alike)
+    drawn = Looks.at(drawn_ours, drawn_theirs, rates=FINE_RATES)
+    return alike & drawn.below(error / shares) & (drawn.high <= ASSUMED.saving)
+
+
+def fills(one, error):
+    """Tell at each look whether its utilisation earns it, as one of two ways, and mean JCT is held to be alike."""
+    less = Looks.at(*one["use"][::-1], rates=USE_RATES)
+    alike = Looks.at(*one["jct"], ASSUMED.alike).below(error, ASSUMED.alike)
+    return alike & (less.high < 1.0) & (less.evidence >= np.log(2.0 / error))
 
 
 def demoted(logs, trial, errors):
