@@ -172,7 +172,7 @@ class Service:
             windows, floors = self.accountant.drain_closed(), self.accountant.floors.learned()
         self._write(windows, floors)
         self._complete()
-        self._keep(lambda: self._history.tell_flavours(self.flavours.of_recorded))
+        self._keep(lambda: self._history.record_flavours(self.flavours.of_recorded))
         self._keep(self._count)
 
     def _write(self, closed: Closed, floors: Mapping[tuple[str, str], IdleFloor]) -> None:

@@ -61,12 +61,12 @@ def store(connection: Connection, recommendations: Iterable[Recommendation]) -> 
             elif before.last_issued_s < item.issued_s:
                 row = _row(item)
                 rows.append(row | _since(before, row))
-        said = _put_in_words(connection, rows)
+        worded = _put_in_words(connection, rows)
         noted = [_noted(known.get((row["job_id"], row["submit_s"], row["policy"])), row, one["reason"])
-                 for row, one in zip(rows, said, strict=True)]
+                 for row, one in zip(rows, worded, strict=True)]
         upsert(connection, _TABLE, [row | note for row, note in zip(rows, noted, strict=True)], update=_ALL)
         upsert(connection, schema.advice_changes,
-               [one for one, note in zip(said, noted, strict=True) if note["noted_s"] == one["time_s"]])
+               [one for one, note in zip(worded, noted, strict=True) if note["noted_s"] == one["time_s"]])
         _extend(connection, repeated)
 
 
@@ -118,10 +118,10 @@ def issued_of(row: TableRow) -> IssuedAdvice:
         row.last_issued_s)
 
 
-def _instead_of(told: list[Any] | None) -> Instead | None:
-    if told is None:
+def _instead_of(row: list[Any] | None) -> Instead | None:
+    if row is None:
         return None
-    policy, action, nodes, gpus, expected_start_s = told
+    policy, action, nodes, gpus, expected_start_s = row
     return Instead(policy, action, None if nodes is None else Placement(tuple(nodes), tuple(gpus)), expected_start_s)
 
 

@@ -73,7 +73,7 @@ def _jobs(connection: Connection, shown: Sequence[Job], time_s: float, now_s: fl
     for ids in chunks(found):
         connection.execute(update(schema.jobs).where(jobs.id.in_(ids)).values(changed_s=time_s))
         _end_runs(connection, ids, shown, time_s)
-        _move(connection, changes, (changes.c.job,), changes.c.job.in_(ids), not_(_told()),
+        _move(connection, changes, (changes.c.job,), changes.c.job.in_(ids), not_(_timed_by_scheduler()),
               (time_s, max(found.values())))
     return len(found)
 
@@ -93,7 +93,7 @@ def _end_runs(connection: Connection, ids: Sequence[int], shown: Sequence[Job], 
                            .values(end_s=bindparam("end"), state=bindparam("as")), rows)
 
 
-def _told() -> ColumnElement[bool]:
+def _timed_by_scheduler() -> ColumnElement[bool]:
     """Return whether the time of a job's change is one that the scheduler told, not the recorder's own."""
     jobs, runs, change = schema.jobs.c, schema.runs.c, schema.job_changes.c
     ended = and_(runs.end_s == change.time_s, runs.state != JobState.UNKNOWN.value)

@@ -26,7 +26,7 @@ class Backlog:
     def __init__(self, spool: Spool | None) -> None:
         self._spool = spool
         self._memory: deque[Batch] = deque()
-        self._said: dict[tuple[str, float, str], tuple[object, float]] = {}
+        self._last_recorded: dict[tuple[str, float, str], tuple[object, float]] = {}
         self._faulty = False
         if spool is not None:
             self._recover(spool)
@@ -75,7 +75,7 @@ class Backlog:
         else:
             self._memory.popleft()
         if not self.items:
-            self._said.clear()
+            self._last_recorded.clear()
 
     def close(self) -> None:
         """Leave what is on disk to the next process."""
@@ -122,8 +122,8 @@ class Backlog:
     def _news(self, items: Iterable[Recommendation]) -> Iterable[Recommendation]:
         for item in items:
             key = item.job_id, item.submit_s, item.policy
-            said = item.action, item.placement, item.shadow, item.reason
-            before = self._said.get(key)
-            if before is None or before[0] != said or item.issued_s >= before[1] + REPEAT_S:
-                self._said[key] = said, item.issued_s
+            content = item.action, item.placement, item.shadow, item.reason
+            before = self._last_recorded.get(key)
+            if before is None or before[0] != content or item.issued_s >= before[1] + REPEAT_S:
+                self._last_recorded[key] = content, item.issued_s
                 yield item

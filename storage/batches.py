@@ -183,8 +183,8 @@ def decode(line: bytes) -> Batch:
 
 
 def _body(line: bytes) -> dict[str, Any]:
-    told, _, body = line.rstrip(b"\n").partition(b" ")
-    if not line.endswith(b"\n") or told != b"%08x" % zlib.crc32(body):
+    checksum, _, body = line.rstrip(b"\n").partition(b" ")
+    if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(body):
         raise Damaged("a torn or damaged line")
     try:
         found: dict[str, object] = {"kind": "", "items": 0, "after": None, "facts": ""} | json.loads(body)

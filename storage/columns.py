@@ -50,17 +50,17 @@ class JobColumns:
 
 
 def load(engine: Engine, since_s: float | None, until_s: float | None, last: int | None = None,
-         tell: database.Tell | None = None) -> JobColumns:
+         report: database.ProgressCallback | None = None) -> JobColumns:
     """Return the jobs submitted in [since, until), or the ``last`` of them.
 
-    ``tell`` hears how many of how many are read, which are then counted beforehand.
+    ``report`` gets how many of how many are read, which are then counted beforehand.
     """
     ids: list[str] = []
     numbers: list[NDArray[np.float64]] = []
     codes: list[NDArray[np.int32]] = []
     vocabularies = [Codes() for _ in _WORDS]
     query = _query(since_s, until_s, last)
-    total = 0 if tell is None else counted(engine, query)
+    total = 0 if report is None else counted(engine, query)
     for rows in streamed(engine, query):
         columns = list(zip(*rows, strict=True))
         ids.extend(columns[0])
@@ -68,8 +68,8 @@ def load(engine: Engine, since_s: float | None, until_s: float | None, last: int
         numbers.append(np.array(columns[1:1 + len(_NUMBERS)], dtype=np.float64))
         codes.append(np.stack([known.of(column)
                                for column, known in zip(columns[1 + len(_NUMBERS):], vocabularies, strict=True)]))
-        if tell is not None:
-            tell(len(ids), max(total, len(ids)))  # some are recorded after the count
+        if report is not None:
+            report(len(ids), max(total, len(ids)))  # some are recorded after the count
     return _assemble(ids, numbers, codes, vocabularies)
 
 

@@ -48,8 +48,8 @@ _PATIENCE = {"connect_timeout": 2, "keepalives_idle": 15, "keepalives_interval":
 _PORT = 5432
 """Of PostgreSQL, where a URL names none."""
 
-Tell = Callable[[int, int], object]
-"""Hears how many of how many steps are done."""
+ProgressCallback = Callable[[int, int], object]
+"""Called with how many of how many steps are done."""
 
 
 def parse(url: str) -> URL:
@@ -239,10 +239,10 @@ def _locked(url: URL, holder: str) -> StoreLocked:
                        "a database of its own")
 
 
-def upgrade(engine: Engine, tell: Tell = lambda done, total: None) -> None:
+def upgrade(engine: Engine, report: ProgressCallback = lambda done, total: None) -> None:
     """Bring the schema to this version, all of it or nothing; raises ``SchemaTooNew``.
 
-    ``tell`` hears how many of how many steps are done.
+    ``report`` gets how many of how many steps are done.
     """
     with engine.connect().execution_options(writing=True) as connection:
         if engine.dialect.name == "sqlite":
@@ -252,7 +252,7 @@ def upgrade(engine: Engine, tell: Tell = lambda done, total: None) -> None:
             from alembic import command  # 10 MB, which only a schema that is behind needs
 
             config = _alembic(connection)
-            config.attributes["hears"] = _counting(connection, tell)
+            config.attributes["hears"] = _counting(connection, report)
             command.upgrade(config, "head")
         connection.commit()
         # Gone with its pragma; the next connection is prepared afresh.
@@ -267,14 +267,14 @@ def check_schema(engine: Engine) -> None:
                                "daemon once or run 'idlewatt db upgrade'")
 
 
-def _counting(connection: Connection, tell: Tell) -> Callable[..., None]:
+def _counting(connection: Connection, report: ProgressCallback) -> Callable[..., None]:
     """Return what Alembic calls after each step."""
     known, current = _versions(connection)
     steps, done = [version for version in known if current is None or version > current], itertools.count(1)
-    tell(0, len(steps))
+    report(0, len(steps))
 
     def hears(**_: object) -> None:
-        tell(next(done), len(steps))
+        report(next(done), len(steps))
 
     return hears
 

@@ -1,4 +1,4 @@
-"""The flavours of recorded jobs: told to those of the past by and by, and counted with the limits they come with."""
+"""The flavours of recorded jobs: given to past jobs a few at a time, and counted with the limits they come with."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from . import schema
 from .values import words
 
 AT_ONCE = 5_000
-"""Jobs of the past that are told their flavour in one transaction."""
+"""Jobs of the past whose flavour is recorded in one transaction."""
 
-Tell = Callable[[str, int, float | None, str], str]
+FlavourOf = Callable[[str, int, float | None, str], str]
 """Returns the flavour of a job by its partition, GPUs, limit in seconds and type of GPUs."""
 
 
@@ -29,20 +29,20 @@ class FlavourCount:
     jobs: int
 
 
-def told(connection: Connection, flavour_of: Tell, most: int = AT_ONCE) -> list[dict[str, object]]:
-    """Return the flavours of some jobs of the past that were told none yet, the newest first, to be stored."""
+def missing(connection: Connection, flavour_of: FlavourOf, most: int = AT_ONCE) -> list[dict[str, object]]:
+    """Return the flavours of some past jobs that have none recorded, the newest first, as rows to store."""
     table = schema.jobs.c
     rows = connection.execute(select(table.id, table.partition, table.gpus, table.limit_s, table.request).where(
         table.flavour.is_(None)).order_by(table.id.desc()).limit(most))
-    return [{"known": row.id, "told": words(flavour_of(row.partition, row.gpus, row.limit_s, _model(row.request)))}
+    return [{"known": row.id, "found": words(flavour_of(row.partition, row.gpus, row.limit_s, _model(row.request)))}
             for row in rows]
 
 
 def store(connection: Connection, rows: Sequence[dict[str, object]]) -> None:
-    """Store flavours that were told; a job told another one meanwhile, by the scheduler's own page, keeps that."""
+    """Store flavours; a job whose flavour the scheduler's own page gave meanwhile keeps that one."""
     table = schema.jobs
     connection.execute(update(table).where(table.c.id == bindparam("known"), table.c.flavour.is_(None)).values(
-        flavour=bindparam("told")), rows)
+        flavour=bindparam("found")), rows)
 
 
 def counts(connection: Connection, since_s: float) -> Sequence[FlavourCount]:

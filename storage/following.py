@@ -144,16 +144,16 @@ def frozen(connection: Connection, within: ColumnElement[bool]) -> Iterator[Issu
             row.last_issued_s)
 
 
-def said_of(connection: Connection, job: int) -> dict[int, dict[str, str]]:
+def verdicts_on(connection: Connection, job: int) -> dict[int, dict[str, str]]:
     """Return the verdicts on a job's runs by policy."""
-    said: dict[int, dict[str, str]] = {}
+    verdicts: dict[int, dict[str, str]] = {}
     rows = connection.execute(
         select(_VERDICTS.c.run, schema.phrases.c.text, _VERDICTS.c.verdict)
         .join(schema.phrases, schema.phrases.c.id == _VERDICTS.c.policy)
         .join(_RUNS, _RUNS.c.id == _VERDICTS.c.run).where(_RUNS.c.job == job))
     for run, policy, verdict in rows:
-        said.setdefault(run, {})[policy] = verdict
-    return said
+        verdicts.setdefault(run, {})[policy] = verdict
+    return verdicts
 
 
 def _unjudged(connection: Connection, jobs: Sequence[Job]) -> list[_Run]:

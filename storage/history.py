@@ -97,11 +97,11 @@ class History(HistoryReader):
 
     @classmethod
     def open(cls, url: str, spool: Path | None = None, spool_bytes: int = BACKLOG_BYTES,
-             tell: database.Tell = lambda done, total: None) -> Self:
+             report: database.ProgressCallback = lambda done, total: None) -> Self:
         """Open for recording: take the lock, bring the schema up to date.
 
         ``spool`` is where facts wait that cannot be written: beside an SQLite file by default, else in memory only.
-        ``tell`` hears how many of how many steps of the schema are done.
+        ``report`` gets how many of how many steps of the schema are done.
         Raises ``StoreLocked``, ``SchemaTooNew`` or ``StoreUnavailable``.
         """
         engine = database.connect(database.parse(url))
@@ -112,7 +112,7 @@ class History(HistoryReader):
         with database.translated(engine.url):
             lock = database.lock(engine)
             try:
-                database.upgrade(engine, tell)
+                database.upgrade(engine, report)
                 # A migration may take its time, whatever comes after it may not.
                 patience.seconds = ANSWER_S
                 return cls(engine, lock, Backlog(None if spool is None else Spool(spool, spool_bytes)), patience)
@@ -200,14 +200,14 @@ class History(HistoryReader):
         """Record notices and their recipients; the same notice again changes its state."""
         self._record_all("notices", notices)
 
-    def tell_flavours(self, flavour_of: flavours.Tell) -> int:
-        """Tell some jobs of the past that were never told the flavour they are of; return how many."""
+    def record_flavours(self, flavour_of: flavours.FlavourOf) -> int:
+        """Record the flavours of some past jobs that have none recorded; return how many."""
         with self._reading() as connection:
-            told = flavours.told(connection, flavour_of)
-        if told:
+            missing = flavours.missing(connection, flavour_of)
+        if missing:
             with database.translated(self._engine.url), self._writing() as connection:
-                flavours.store(connection, told)
-        return len(told)
+                flavours.store(connection, missing)
+        return len(missing)
 
     def open_jobs(self) -> tuple[Job, ...]:
         """Return jobs that left the scheduler's view without being seen finished: accounting knows how they ended."""
@@ -224,8 +224,8 @@ class History(HistoryReader):
                     removed += step(connection)
         return removed
 
-    def vacuum(self, tell: database.Tell = lambda done, total: None) -> None:
-        """Give free space back to the file system; writers wait meanwhile, ``tell`` hears how many bytes are done."""
+    def vacuum(self, report: database.ProgressCallback = lambda done, total: None) -> None:
+        """Give free space back to the file system; writers wait meanwhile, ``report`` gets how many bytes are done."""
         with self._turn, database.translated(self._engine.url):
             self._patience.seconds = math.inf
             connection = self._engine.raw_connection()
@@ -233,9 +233,9 @@ class History(HistoryReader):
                 driver: Any = connection.driver_connection
                 if self._engine.dialect.name == "postgresql":
                     driver.autocommit = True
-                    space.clear_postgresql(driver, tell)
+                    space.clear_postgresql(driver, report)
                 else:
-                    space.rewrite_sqlite(driver, tell)
+                    space.rewrite_sqlite(driver, report)
             finally:
                 self._patience.seconds = ANSWER_S
                 connection.invalidate()

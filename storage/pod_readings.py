@@ -12,7 +12,7 @@ from .telemetry import JobReading
 def by_job(readings: Iterable[JobReading], jobs: Iterable[Job]) -> Mapping[tuple[str, str], JobReading]:
     """Return readings by job and server; of pods (``namespace/name``) those of one job together.
 
-    Of a job of which some pod was not read nothing is told: what the others use would look like all that it uses.
+    A job with a pod that was not read is left out: the use of its other pods would look like all of its use.
     """
     found = {(reading.job_id, reading.node): reading for reading in readings}
     places: dict[str, list[str]] = {}
@@ -26,18 +26,18 @@ def by_job(readings: Iterable[JobReading], jobs: Iterable[Job]) -> Mapping[tuple
 
 def _together(job: Job, found: Mapping[tuple[str, str], JobReading],
               places: Mapping[str, list[str]]) -> dict[tuple[str, str], JobReading]:
-    told: dict[tuple[str, str], JobReading] = {}
+    together: dict[tuple[str, str], JobReading] = {}
     if job.steering is None:
-        return told
+        return together
     for name in (f"{job.steering.namespace}/{pod}" for pod in job.steering.pods):
         if name not in places:
             return {}
         for node in places[name]:
-            one, before = found[name, node], told.get((job.job_id, node))
-            told[job.job_id, node] = replace(one, job_id=job.job_id) if before is None else replace(
+            one, before = found[name, node], together.get((job.job_id, node))
+            together[job.job_id, node] = replace(one, job_id=job.job_id) if before is None else replace(
                 before, time_s=min(before.time_s, one.time_s), cpu_seconds=_sum(before.cpu_seconds, one.cpu_seconds),
                 memory_used_bytes=_sum(before.memory_used_bytes, one.memory_used_bytes))
-    return told
+    return together
 
 
 def _sum(one: float | None, other: float | None) -> float | None:

@@ -294,23 +294,23 @@ class HistoryReader(EnergyReader, NoticeReader):
             return charges.charges(connection, since_s, until_s)
 
     def load_columns(self, since_s: float | None = None, until_s: float | None = None, *,
-                     last: int | None = None, tell: database.Tell | None = None) -> columns.JobColumns:
-        """Return the jobs submitted in [since, until), or the ``last`` of them, as arrays; ``tell`` hears how many."""
+                     last: int | None = None, report: database.ProgressCallback | None = None) -> columns.JobColumns:
+        """Return the jobs submitted in [since, until), or the ``last`` of them, as arrays; ``report`` gets how many."""
         with database.translated(self._engine.url):
-            return columns.load(self._engine, since_s, until_s, last, tell)
+            return columns.load(self._engine, since_s, until_s, last, report)
 
     def load_placements(self, since_s: float, until_s: float) -> placements.PlacementColumns:
         """Return what runs held that ran at some time within [since, until), as arrays."""
         with database.translated(self._engine.url):
             return placements.load(self._engine, since_s, until_s)
 
-    def stats(self, tell: database.Tell = lambda done, total: None) -> tuple[space.TableStats, ...]:
-        """Return rows, bytes and age of every table; ``tell`` hears how many of how many tables are counted."""
+    def stats(self, report: database.ProgressCallback = lambda done, total: None) -> tuple[space.TableStats, ...]:
+        """Return rows, bytes and age of every table; ``report`` gets how many of how many tables are counted."""
         found: list[space.TableStats] = []
         with self._reading() as connection:
             for name, clock in schema.CLOCKS.items():
                 found.append(space.table_stats(connection, schema.metadata.tables[name], clock))
-                tell(len(found), len(schema.CLOCKS))
+                report(len(found), len(schema.CLOCKS))
         return tuple(found)
 
     def size_bytes(self) -> int:
@@ -368,7 +368,7 @@ def _held(connection: Connection, jobs: Sequence[int]) -> dict[tuple[int, float]
 
 def _runs(connection: Connection, job: int) -> tuple[JobRun, ...]:
     held = _held(connection, [job])
-    table, said = schema.runs, following.said_of(connection, job)
+    table, verdicts = schema.runs, following.verdicts_on(connection, job)
     rows = connection.execute(select(table).where(table.c.job == job).order_by(table.c.start_s))
     return tuple(JobRun(row.start_s, row.end_s, JobState(row.state), tuple(held.get((job, row.start_s), ())),
-                        said.get(row.id, {})) for row in rows)
+                        verdicts.get(row.id, {})) for row in rows)

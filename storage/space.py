@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Table, func, select, text
 
 from . import schema
-from .database import Tell
+from .database import ProgressCallback
 
 if TYPE_CHECKING:
     import sqlite3
@@ -54,15 +54,15 @@ def _bytes(connection: Connection, table: Table) -> int | None:
         "(SELECT name FROM sqlite_schema WHERE tbl_name = :name)"), {"name": table.name}).scalar_one())
 
 
-def rewrite_sqlite(driver: sqlite3.Connection, tell: Tell) -> None:
-    """Rewrite a database file without its free pages; ``tell`` hears how many of how many bytes are written."""
-    with _watched(WRITTEN * _used_bytes(driver), tell):
+def rewrite_sqlite(driver: sqlite3.Connection, report: ProgressCallback) -> None:
+    """Rewrite a database file without its free pages; ``report`` gets how many of how many bytes are written."""
+    with _watched(WRITTEN * _used_bytes(driver), report):
         driver.execute("VACUUM")
         driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def clear_postgresql(driver: psycopg.Connection[tuple[int]], tell: Tell) -> None:
-    """Clear one table after the other; ``tell`` hears how many of how many bytes the tables have that are done.
+def clear_postgresql(driver: psycopg.Connection[tuple[int]], report: ProgressCallback) -> None:
+    """Clear one table after the other; ``report`` gets how many of how many bytes the tables have that are done.
 
     The driver commits by itself: VACUUM runs in no transaction.
     """
@@ -72,7 +72,7 @@ def clear_postgresql(driver: psycopg.Connection[tuple[int]], tell: Tell) -> None
     for name, size in sizes.items():
         driver.execute(f'VACUUM (ANALYZE) "{name}"')  # a name of our own schema
         done += size
-        tell(done, sum(sizes.values()))
+        report(done, sum(sizes.values()))
 
 
 def _used_bytes(driver: sqlite3.Connection) -> int:
@@ -86,13 +86,13 @@ def _used_bytes(driver: sqlite3.Connection) -> int:
 
 
 @contextmanager
-def _watched(total: int, tell: Tell) -> Iterator[None]:
-    """Tell again and again how much this process has written since; a statement says nothing while it runs."""
+def _watched(total: int, report: ProgressCallback) -> Iterator[None]:
+    """Report again and again how much this process has written since; a statement says nothing while it runs."""
     over, before = threading.Event(), _written_bytes()
 
     def look() -> None:
         while not over.wait(LOOKS_S):
-            tell(min(_written_bytes() - before, total), total)
+            report(min(_written_bytes() - before, total), total)
 
     watcher = threading.Thread(target=look, name="vacuum", daemon=True)
     watcher.start()
@@ -101,7 +101,7 @@ def _watched(total: int, tell: Tell) -> Iterator[None]:
     finally:
         over.set()
         watcher.join()
-    tell(total, total)
+    report(total, total)
 
 
 def _written_bytes() -> int:

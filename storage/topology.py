@@ -161,8 +161,8 @@ class NodeLinks:
         """Refuse islands that share a GPU, or leave one out."""
         indexes = sorted(index for island in self.islands for index in island)
         if not indexes or indexes != list(range(len(indexes))):
-            told = " and ".join(",".join(map(str, island)) for island in self.islands)
-            raise TopologyError(f"islands must name each GPU from 0 on once, not {told or 'nothing'}")
+            named = " and ".join(",".join(map(str, island)) for island in self.islands)
+            raise TopologyError(f"islands must name each GPU from 0 on once, not {named or 'nothing'}")
 
     def placed(self, nodes: Iterable[Node]) -> Iterator[Node]:
         """Yield the nodes with their islands; one of another name, or with other GPUs, stays as it is."""

@@ -36,7 +36,7 @@ class Cause(StrEnum):
     """It was underused, or might have been, and nothing tells why."""
 
     @property
-    def told(self) -> bool:
+    def known(self) -> bool:
         """Tell whether it is a cause."""
         return self not in (Cause.NONE, Cause.UNKNOWN)
 

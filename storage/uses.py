@@ -64,8 +64,8 @@ def store(connection: Connection, uses: Iterable[Use]) -> None:
     """
     rows = {(use.source == ACCOUNTS, use.run): _row(use) for use in uses}
     good = {key: row for key, row in rows.items() if None not in [row[name] for name in _NEEDED]}
-    upsert(connection, schema.uses, [row for (told, _), row in good.items() if not told], update=_MEASURED)
-    upsert(connection, schema.uses, [row for (told, _), row in good.items() if told])
+    upsert(connection, schema.uses, [row for (accounted, _), row in good.items() if not accounted], update=_MEASURED)
+    upsert(connection, schema.uses, [row for (accounted, _), row in good.items() if accounted])
 
 
 def use_of(row: TableRow) -> Use:

@@ -128,9 +128,9 @@ def _derived(energy: Ints, measured: Ints) -> Floats:
 
 def _offset(watts: Iterable[float | None], energy: Ints, measured: Ints) -> Ints:
     """Return by how many milliwatts mean power differs from energy over time, or from zero where that is unknown."""
-    told = scaled(watts, 1e3)
+    milliwatts = scaled(watts, 1e3)
     base = np.rint(np.nan_to_num(_derived(energy, measured)) * 1e3).astype(np.int64)
-    return np.where(told == MISSING, MISSING, told - base)
+    return np.where(milliwatts == MISSING, MISSING, milliwatts - base)
 
 
 def _power(columns: Ints) -> Floats:

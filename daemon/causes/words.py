@@ -68,7 +68,7 @@ def told(tallies: Iterable[CauseTally], gpus: float) -> tuple[tuple[CauseTally, 
     judged = sum(one.gpu_seconds for one in some)
     if judged < LEAST_S * max(1.0, gpus):
         return ()
-    found = [(one, one.gpu_seconds / judged) for one in some if one.cause.told]
+    found = [(one, one.gpu_seconds / judged) for one in some if one.cause.known]
     enough = [(one, share) for one, share in found
               if share >= (LEAST_SHARE_IDLE if one.cause is Cause.ONE_OF_SEVERAL else LEAST_SHARE)]
     return tuple(sorted(enough, key=lambda item: -item[1]))

@@ -37,8 +37,8 @@ def show_fidelity(where: JobSource, policies: Sequence[str], style: str) -> None
         since_s, until_s = _watched(reader, where.begins or WEEK)
         try:
             speeds = where.known_speeds(reader, until_s)
-            with progress("replaying what happened") as tell:
-                found = check(reader, since_s, until_s, policies[0] if policies else INCUMBENT, speeds, tell)
+            with progress("replaying what happened") as report:
+                found = check(reader, since_s, until_s, policies[0] if policies else INCUMBENT, speeds, report)
         except ClusterError as error:
             raise click.ClickException(str(error)) from error
         except ValueError as error:

@@ -125,7 +125,7 @@ class JobSource:
         with self.history() as reader:
             cluster = described(cluster_text) if cluster_text else recorded_cluster(reader, self.since())
             with progress("reading") as heard:
-                columns = reader.load_columns(self.since(), tell=heard)
+                columns = reader.load_columns(self.since(), report=heard)
             with progress(PREDICTING) as heard:
                 prepared = fitted(from_columns(columns, heard), cluster)
             watts = site_watts(reader)

@@ -43,11 +43,11 @@ def bring(url: str, what: str, since_s: float, commands: SlurmCommands, *, trust
     from .. import accounting
 
     brought = accounting.Brought()
-    with opened(url) as importer, progress(f"reading {plain(what)}") as tell:
+    with opened(url) as importer, progress(f"reading {plain(what)}") as report:
         try:
             source, parts = _source(importer, what, since_s, commands, trusted=trusted)
             for brought in accounting.bring(importer, source, parts):
-                tell(brought.done, brought.total)
+                report(brought.done, brought.total)
         except KeyboardInterrupt as interrupt:
             click.echo(f"interrupted: {_said(brought)}; the same command goes on from there", err=True)
             raise click.exceptions.Exit(130) from interrupt

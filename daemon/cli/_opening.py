@@ -63,8 +63,8 @@ def begin(stack: ExitStack, folder: Path, days: float, nodes: int, seed: int,
             _prometheus.make_blocks(file, _prometheus.data_of(folder))
         file.unlink()
         metrics = stack.enter_context(_prometheus.running(folder, ports[1], days, address, labels))
-        with progress("evaluating rules") as tell:
-            _prometheus.record(metrics, folder, since_s, until_s, _past.STEP_S, tell)
+        with progress("evaluating rules") as report:
+            _prometheus.record(metrics, folder, since_s, until_s, _past.STEP_S, report)
         notes += [f"metrics  {metrics}   {days:g} days in a Prometheus: Grafana's data source",
                   "dashboards   idlewatt grafana install --dir DIR writes them"]
     else:

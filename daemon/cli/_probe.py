@@ -36,10 +36,10 @@ def show_probe(settings: Settings) -> None:
         raise DaemonUnreachable(str(error)) from error
     collection = Collection(sources)
     try:
-        with told_once(), progress("reading sources") as tell:
+        with told_once(), progress("reading sources") as report:
             read = 0
             for some in collection.read(*{source.role for source in sources}, within_s=_WITHIN_S):
-                tell(read := read + len(some), len(sources))
+                report(read := read + len(some), len(sources))
         for source in sources:
             click.echo(_line(source))
             for line in _targets(source):

@@ -49,8 +49,8 @@ def blocks_command(file: Path, data: Path) -> tuple[str, ...]:
 
 
 def record(url: str, folder: Path, since_s: float, until_s: float, step_s: float,
-           tell: ProgressCallback = lambda done, total: None) -> None:
-    """Evaluate the recording rules over the past; ``tell`` hears how many of how many questions are asked.
+           report: ProgressCallback = lambda done, total: None) -> None:
+    """Evaluate the recording rules over the past; ``report`` gets how many of how many questions are asked.
 
     Prometheus finds the new blocks within a minute.
 
@@ -62,7 +62,7 @@ def record(url: str, folder: Path, since_s: float, until_s: float, step_s: float
         rules = [rule for group in groups for rule in group["rules"]]
         asked = list(itertools.product(rules, _spans(since_s, until_s, step_s)))
         for done, (rule, (start_s, end_s)) in enumerate(asked):
-            tell(done, len(asked))
+            report(done, len(asked))
             for series in _range(url, rule["expr"], start_s, end_s, step_s):
                 name = openmetrics.series(rule["record"], series["metric"].items())
                 out.writelines(f"{name} {value} {time_s}\n" for time_s, value in series["values"])

@@ -85,8 +85,8 @@ def upgrade(config_file: Path, url: str | None) -> None:
     from ...storage.history import History
 
     found = _url(config_file, url)
-    with progress("bringing the schema to this version") as tell, \
-            _opened(lambda where: History.open(where, tell=tell), found):
+    with progress("bringing the schema to this version") as report, \
+            _opened(lambda where: History.open(where, report=report), found):
         pass
     click.echo("the schema is up to date")
 
@@ -104,8 +104,8 @@ def vacuum(config_file: Path, url: str | None) -> None:
 
     with _opened(History.open, _url(config_file, url)) as history:
         before = history.size_bytes()
-        with progress("giving free space back") as tell:
-            history.vacuum(tell)
+        with progress("giving free space back") as report:
+            history.vacuum(report)
         click.echo(f"{before:,} bytes before, {history.size_bytes():,} now")
 
 
@@ -125,8 +125,8 @@ def stats(config_file: Path, url: str | None, style: str) -> None:
     database = _url(config_file, url)
     with _opened(History.read_only, database) as history:
         warn_beside(database)
-        with progress("counting rows") as tell:
-            rows = [_row(table) for table in history.stats(tell)]
+        with progress("counting rows") as report:
+            rows = [_row(table) for table in history.stats(report)]
     columns = {"table": "table", "rows": "rows", "bytes": "bytes", "oldest": "oldest", "newest": "newest"}
     show(rows, columns, style)
 

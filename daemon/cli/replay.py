@@ -122,8 +122,8 @@ def command(source: str, cluster_text: str | None, policies: tuple[str, ...], st
     with _spooled(options["state_dir"]) as folder:
         sweep = _prepared(where, cluster_text, wanted, options, folder)
         try:
-            with progress("replaying policies") as tell:
-                sweep.carry_out(options["engine"], options["workers"], tell)
+            with progress("replaying policies") as report:
+                sweep.carry_out(options["engine"], options["workers"], report)
         except KeyboardInterrupt:
             _finish(sweep, options, style)
             _say(f"interrupted with {len(sweep.done)} of {len(sweep.policies)} policies done; "

@@ -295,9 +295,9 @@ def _learn(run: TrainingRun) -> Event:
     """Train until it is done or somebody interrupts; return the event that tells which."""
     from ._training import interruptible, watched
 
-    with interruptible() as interrupted, watched(run.order.agent, run.order.incumbent) as tell:
+    with interruptible() as interrupted, watched(run.order.agent, run.order.incumbent) as report:
         for progress in run:
-            tell(progress)
+            report(progress)
             if interrupted.is_set():
                 break
     return interrupted

@@ -34,9 +34,9 @@ def amd(cluster: SimulatedCluster, server: int) -> str:
     for gpu in range(here.model.gpus):
         facts = _Facts(cluster, server, gpu)
         for part in range(parts):
-            told = facts.amd(part, parts)
+            values = facts.amd(part, parts)
             labels = _labels(facts.amd_labels(gpu * parts + part, part, "cpx" if parts > 1 else "spx"))
-            lines += (f"{name}{{{labels}}} {value:.0f}" for name, value in told.items())
+            lines += (f"{name}{{{labels}}} {value:.0f}" for name, value in values.items())
             if not part:
                 lines += (f'gpu_clock{{{labels},clock_index="{index}",clock_type="GPU_CLOCK_TYPE_{kind}"}} {value:.0f}'
                           for index, kind, value in facts.clocks())
@@ -141,8 +141,8 @@ def _sum(watts: Floats, start: int, count: int) -> float:
 
 def grace_meters(cluster: SimulatedCluster, server: int) -> Iterator[tuple[str, str, float]]:
     """Yield chip, the firmware's name and watts of a tray's ACPI meters."""
-    for socket, told in enumerate(modules(cluster, server)):
-        for place, (name, watts) in enumerate(zip(("Module", "Grace", "CPU", "SysIO"), told, strict=True)):
+    for socket, watts_of_parts in enumerate(modules(cluster, server)):
+        for place, (name, watts) in enumerate(zip(("Module", "Grace", "CPU", "SysIO"), watts_of_parts, strict=True)):
             yield f"acpi000d:{4 * socket + place:02x}", f"{name} Power Socket {socket}", watts
 
 
@@ -152,8 +152,8 @@ def grace_rows(cluster: SimulatedCluster, server: int) -> Iterator[str]:
     for name, column in (("DCGM_FI_DEV_CPU_POWER_WATTS", 1), ("DCGM_FI_DEV_SYSIO_POWER_UTIL_CURRENT", 3),
                          ("DCGM_FI_DEV_MODULE_POWER_UTIL_CURRENT", 0)):
         yield f"# TYPE {name} gauge"
-        for socket, told in enumerate(modules(cluster, server)):
-            yield f'{name}{{cpu="{socket}",hostname="{host}"}} {told[column]:.3f}'
+        for socket, watts_of_parts in enumerate(modules(cluster, server)):
+            yield f'{name}{{cpu="{socket}",hostname="{host}"}} {watts_of_parts[column]:.3f}'
 
 
 def _labels(labels: dict[str, str]) -> str:

@@ -30,7 +30,7 @@ def rack_watts(cluster: SimulatedCluster, rack: str) -> float:
 def tray(cluster: SimulatedCluster, server: int) -> Tree:
     """Return the resources of a tray's BMC by path."""
     chassis = {"Chassis_0": ("RackMount", float(cluster.gpus.meter_watts[server]))} | {
-        f"HGX_ProcessorModule_{socket}": ("Module", told[0]) for socket, told in enumerate(modules(cluster, server))}
+        f"HGX_ProcessorModule_{socket}": ("Module", watts[0]) for socket, watts in enumerate(modules(cluster, server))}
     tree: Tree = {"": {"Id": "RootService", "Chassis": _at("/Chassis")},
                   "/Chassis": _collection(*(f"/Chassis/{name}" for name in chassis))}
     for name, (kind, watts) in chassis.items():

@@ -14,7 +14,7 @@ from typing import Protocol
 from .hardware import A100, V100, Model, Server
 from .jobs import USERS, Behaviour, SimulatedJob, Submissions
 from .scheduler import Capacity
-from .shortfalls import Shortfall, first_told
+from .shortfalls import Shortfall, first_visible
 
 SMALL, MEDIUM, LARGE, FULL = range(4)
 ELAPSED_S = (960.0, 2700.0, 0.0, 0.0)
@@ -106,7 +106,7 @@ def _make(cluster: Stage, user: str, model: Model, size: int, does: Behaviour | 
     job = cluster.submissions.make(_USER[user], model.partition, size, behaviour, run_share,
                                    cluster.now_s - ELAPSED_S[size], cpu_factor=cpu_factor)
     if not isinstance(does, Behaviour):
-        job.shortfall = first_told(does, model, job.gpus_per_node == model.gpus)
+        job.shortfall = first_visible(does, model, job.gpus_per_node == model.gpus)
     return job
 
 

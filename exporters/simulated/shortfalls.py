@@ -85,10 +85,10 @@ _OF_PROGRAMS: Mapping[str, tuple[Shortfall, ...]] = {
 """What usually keeps a program from its work, where its servers' pages can tell it; else the next."""
 
 
-def tells(model: Model) -> frozenset[Shortfall]:
-    """Return what the pages of a server can tell: DCGM's default fields know nothing of SMs, clocks' reasons or links.
+def visible(model: Model) -> frozenset[Shortfall]:
+    """Return the shortfalls that a server's pages show: DCGM's default fields have no SMs, clocks' reasons or links.
 
-    Of a Gaudi only a use is told that is derived from its power.
+    A Gaudi shows only a utilisation that is derived from its power.
     """
     if model.since_4_6:
         return frozenset(Shortfall) - {Shortfall.NONE}
@@ -96,15 +96,15 @@ def tells(model: Model) -> frozenset[Shortfall]:
     return frozenset((*_ANYWHERE, *more.get(model.exporter, ())))
 
 
-def first_told(wanted: Iterable[Shortfall], model: Model, whole: bool) -> Shortfall:
-    """Return the first of these that a server's pages can tell; disks tell only of a job with a whole server."""
-    told = tells(model) if whole else tells(model) - {Shortfall.FILES}
-    return next((one for one in wanted if one in told), Shortfall.LOADERS)
+def first_visible(wanted: Iterable[Shortfall], model: Model, whole: bool) -> Shortfall:
+    """Return the first of these that a server's pages can show; disks show only a job with a whole server."""
+    shown = visible(model) if whole else visible(model) - {Shortfall.FILES}
+    return next((one for one in wanted if one in shown), Shortfall.LOADERS)
 
 
 def of_program(name: str, model: Model, whole: bool) -> Shortfall:
     """Return what keeps a program from its work on servers of a model, of which it has the whole or parts."""
-    return first_told(_OF_PROGRAMS.get(name, ()), model, whole)
+    return first_visible(_OF_PROGRAMS.get(name, ()), model, whole)
 
 
 def host(shortfall: Shortfall) -> Host:

@@ -31,9 +31,9 @@ def test_a_source_that_tells_no_flavour_erases_none_and_none_replaces_one(histor
 def test_jobs_of_the_past_are_told_their_flavours_once(history, make):
     seen(history, make.job(limit_s=60.0), make.job("2", flavour="known"))
     asked = []
-    assert history.tell_flavours(lambda *job: asked.append(job) or "2-gpu") == 1
+    assert history.record_flavours(lambda *job: asked.append(job) or "2-gpu") == 1
     assert asked == [("gpu", 2, 60.0, "")]
-    assert history.tell_flavours(lambda *job: "other") == 0
+    assert history.record_flavours(lambda *job: "other") == 0
     assert [history.job(name).job.flavour for name in "12"] == ["2-gpu", "known"]
 
 

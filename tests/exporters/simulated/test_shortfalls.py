@@ -16,7 +16,7 @@ from idlewatt.exporters.simulated.direct import sources
 from idlewatt.exporters.simulated.hardware import HARDWARE
 from idlewatt.exporters.simulated.jobs import USERS, Behaviour
 from idlewatt.exporters.simulated.pages import Pages
-from idlewatt.exporters.simulated.shortfalls import Shortfall, of_program, tells
+from idlewatt.exporters.simulated.shortfalls import Shortfall, of_program, visible
 from idlewatt.exporters.targets import Target
 from idlewatt.storage.telemetry import Telemetry
 from idlewatt.storage.underuse import Cause
@@ -30,7 +30,7 @@ ALICE = next(user for user in USERS if user.name == "alice")
 MODELS = {server.model.partition: (kind, server.model) for kind in ("dgx", "gb200-nvl72", "mi300x", "mixed")
           for server in HARDWARE[kind](8)}
 TOLD = [(partition, shortfall) for partition in ("A100", "GB200", "MI300X", "GAUDI3")
-        for shortfall in sorted(tells(MODELS[partition][1]))]
+        for shortfall in sorted(visible(MODELS[partition][1]))]
 """One model of each page: what a V100 shows is what an A100 does, and an H100's page is a GB200's."""
 
 
@@ -81,15 +81,15 @@ def test_a_cause_is_told_wherever_pages_can_tell_it_and_nobody_is_blamed_who_use
 
 
 def test_every_kind_of_server_shows_several_causes_and_those_of_today_all():
-    assert all(len(tells(model)) >= 4 for _, model in MODELS.values())
-    assert {CAUSES[one] for one in tells(MODELS["GB200"][1])} == set(Cause) - {Cause.NONE, Cause.UNKNOWN}
+    assert all(len(visible(model)) >= 4 for _, model in MODELS.values())
+    assert {CAUSES[one] for one in visible(MODELS["GB200"][1])} == set(Cause) - {Cause.NONE, Cause.UNKNOWN}
 
 
 def test_what_a_page_cannot_tell_is_not_simulated_on_it():
     for _, model in MODELS.values():
         for name in ("resnet50", "vit-large", "detr", "bert-ft", "gpt-pretrain", "notebook", "docking", "slam"):
-            assert of_program(name, model, whole=False) in tells(model) - {Shortfall.FILES}
-            assert of_program(name, model, whole=True) in tells(model)
+            assert of_program(name, model, whole=False) in visible(model) - {Shortfall.FILES}
+            assert of_program(name, model, whole=True) in visible(model)
 
 
 def test_each_scene_opens_with_underused_jobs_that_wait_for_different_things():
