@@ -33,7 +33,7 @@ RunKey = tuple[str, float, float]
 
 @dataclass(frozen=True, slots=True)
 class EnergyShare:
-    """What one run took of one node over one window; without a job, what nobody held."""
+    """What one run took of one node over one window; without a job, what nobody held, or a user's unknown run did."""
 
     start_s: float
     seconds: float

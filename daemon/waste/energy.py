@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -118,12 +118,14 @@ class RunWindow:
             job = share.job
             if job is None:
                 yield EnergyShare(start_s, seconds, share.node, share.partition, joules)
-            else:
-                yield EnergyShare(
-                    start_s, seconds, share.node, share.partition, joules, job.job_id, job.submit_s, share.key[3],
-                    job.user, job.account, share.model, peaks[0], seen, sums[GPUS], sums[MEASURED], sums[ACTIVE],
-                    sums[SHARED], watts[self._runs[share.key[1:]]], peaks[1] if peaks[1] > 0.0 else None,
-                    tuple(f"{share.node}:{index}" for index in share.idle))
+                continue
+            told = EnergyShare(
+                start_s, seconds, share.node, share.partition, joules, job.job_id, job.submit_s, share.key[3],
+                job.user, job.account, share.model, peaks[0], seen, sums[GPUS], sums[MEASURED], sums[ACTIVE],
+                sums[SHARED], watts[self._runs[share.key[1:]]], peaks[1] if peaks[1] > 0.0 else None,
+                tuple(f"{share.node}:{index}" for index in share.idle))
+            # No run on record is known to be this one: its user has the energy, no run has it.
+            yield told if job.start_s is not None else replace(told, job_id="")
 
 
 @dataclass(slots=True)

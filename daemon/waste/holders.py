@@ -272,8 +272,8 @@ class Share:
 
 
 def began(job: Job) -> float:
-    """Return what tells a job's runs apart."""
-    return job.submit_s if job.start_s is None else job.start_s
+    """Return what tells a job's runs apart; -1 for a run of which nobody knows when it began."""
+    return -1.0 if job.start_s is None else job.start_s
 
 
 class NodeShares:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from ...storage.records import Job, JobState, Node, Partition, SchedulerSnapshot
+from ...storage.records import Job, Node, Partition, SchedulerSnapshot
 from ...storage.rules import Association, CountedUsage, License, Qos, Reservation, SchedulerRules
 from ...storage.topology import Fabric, TopologyError
 from ..source import Clock, Role, SourceError, TargetHealth
@@ -17,6 +17,7 @@ from .fields import BadRecord
 from .gpu_parts import with_shares
 from .parse_json import Parsed, Record
 from .parse_settings import site_of
+from .run_starts import RunStarts
 
 log = logging.getLogger(__name__)
 
@@ -96,12 +97,13 @@ class SlurmSource:
         self._health: dict[str, TargetHealth] = {}
         self._unswitched: dict[int, tuple[Job, Job]] = {}
         """Jobs of the last answer as they came and without switches, where there are none."""
+        self._starts = RunStarts()
 
     def read(self) -> SchedulerSnapshot:
         """Read nodes, jobs, partitions and reservations once."""
         now = self._clock()
         nodes = self._understood("nodes", self._transport.nodes)
-        jobs = tuple(_without_next_start(job, now) for job in self._understood("jobs", self._transport.jobs))
+        jobs = self._starts.completed(self._understood("jobs", self._transport.jobs), now)
         partitions = self._lasting("partitions", self._transport.partitions, now)
         reservations = self._lasting("reservations", self._transport.reservations, now)
         rules = replace(self._enforced(now), reservations=reservations)
@@ -232,17 +234,6 @@ def _switched(job: Job, known: Mapping[int, tuple[int, float | None]]) -> Job:
     until_s = None if wait_s is None else job.submit_s + wait_s
     return replace(job, request=replace(job.request, details=replace(details, switches=switches,
                                                                       switches_until_s=until_s)))
-
-
-def _without_next_start(job: Job, now_s: float) -> Job:
-    """Return a job that is ending without a start to come: it was requeued, and that is when it may begin again.
-
-    Slurm tells such a time until the job's nodes are free, and then the job as submitted again: taken for a start, the
-    time was recorded as a run that never ends.
-    """
-    if job.state is JobState.COMPLETING and job.start_s is not None and job.start_s > now_s:
-        return replace(job, start_s=None)
-    return job
 
 
 def cover(nodes: tuple[Node, ...], reservations: tuple[Reservation, ...], now_s: float) -> tuple[Node, ...]:

@@ -107,6 +107,14 @@ def test_a_gpu_that_two_jobs_hold_is_split_in_equal_parts_and_that_is_told(site)
     assert first.gpus == 0.5
 
 
+def test_what_a_run_takes_whose_start_nobody_knows_is_its_users_and_no_runs(site):
+    known, ending = site.running("1"), site.running("2", indexes=(3,), start_s=None, state=JobState.COMPLETING)
+    shares = one_node(site, [known, ending])
+    assert {share.job_id for share in shares} == {"1", ""}
+    of_user = [share for share in shares if share.user == "ada" and not share.job_id]
+    assert sum(sum(share.joules.values()) for share in of_user) == pytest.approx(of(shares, "1")[0])
+
+
 def test_a_server_without_gpus_is_divided_by_cpus(site):
     parts = [Allocation("dgx-0", 0, (), cpus=cpus) for cpus in (48, 16)]
     jobs = [site.running(str(number), gpus=0, allocations=(part,)) for number, part in enumerate(parts)]

@@ -222,6 +222,14 @@ def test_a_requeued_job_that_still_ends_has_not_started_again(source, transport,
     assert told.start_s == (clock.now + starts_in_s if kept else None)
 
 
+def test_the_energy_of_a_run_that_ends_after_a_requeue_stays_with_that_run(source, transport, clock):
+    ran = replace(job("1"), start_s=clock.now - 100)
+    transport.answers["jobs"] = Parsed((ran,))
+    source.read()
+    transport.answers["jobs"] = Parsed((replace(ran, state=JobState.COMPLETING, start_s=clock.now, restarts=1),))
+    assert source.read().jobs[0].start_s == ran.start_s
+
+
 def test_closing_closes_the_transport(source, transport):
     source.close()
 
