@@ -13,6 +13,7 @@ from ...storage.rules import Association, CountedUsage, License, Qos, Reservatio
 from ...storage.topology import Fabric, TopologyError
 from ..source import Clock, Role, SourceError, TargetHealth
 from ..topology import parse_switches
+from .ends import ended_by, without_ends_to_come
 from .fields import BadRecord
 from .gpu_parts import with_shares
 from .parse_json import Parsed, Record
@@ -104,6 +105,7 @@ class SlurmSource:
         now = self._clock()
         nodes = self._understood("nodes", self._transport.nodes)
         jobs = self._starts.completed(self._understood("jobs", self._transport.jobs), now)
+        jobs = tuple(ended_by(job, now) for job in jobs)
         partitions = self._lasting("partitions", self._transport.partitions, now)
         reservations = self._lasting("reservations", self._transport.reservations, now)
         rules = replace(self._enforced(now), reservations=reservations)
@@ -121,7 +123,7 @@ class SlurmSource:
         Raises:
             SourceError: there are no accounts, or they cannot be read.
         """
-        runs = self._ask("accounting", lambda: self._transport.finished(since_s))
+        runs = self._ask("accounting", lambda: without_ends_to_come(self._transport.finished(since_s), self._clock()))
         return tuple(job for job in runs if job.state.finished and job.end_s is not None and job.end_s >= since_s)
 
     def health(self) -> tuple[TargetHealth, ...]:

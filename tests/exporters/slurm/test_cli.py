@@ -65,7 +65,8 @@ def test_the_recorded_cluster_is_read(source, programs, clock):
     assert all(call.endswith("|UTC|/etc/slurm/slurm.conf") for call in programs.calls())
 
 
-def test_the_accounts_are_asked_for_every_run_since_a_time_in_utc(source, programs):
+def test_the_accounts_are_asked_for_every_run_since_a_time_in_utc(source, programs, clock):
+    clock.now = 1_800_000_000.0
     finished = source.completed(1_700_000_000.0)
 
     assert {job.state for job in finished if job.name == "bert-ft"} == {JobState.PREEMPTED, JobState.CANCELLED}

@@ -40,6 +40,7 @@ OLD = ('case $fields in *Container*) echo \'sacct: error: Invalid field requeste
 
 def test_an_accounting_older_than_containers_is_asked_again_without_and_that_is_said_once(
         tmp_path, recorded, clock, caplog):
+    clock.now = 1_800_000_000.0
     sacct(tmp_path, recorded, OLD.format(folder=tmp_path))
     source = SlurmCliConfig(bin_dir=tmp_path).build(clock)
     with caplog.at_level(logging.WARNING):

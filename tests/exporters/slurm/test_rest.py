@@ -67,6 +67,7 @@ def test_the_version_is_found_once(source, slurmrestd):
 
 @pytest.mark.parametrize("settings", [{}, {"TopologyPlugin": "topology/none"}])
 def test_jobs_and_nodes_that_are_told_as_before_stay_the_same_objects(slurmrestd, clock, settings):
+    clock.now = 1_800_000_000.0
     with contextlib.closing(SlurmRestConfig(url=slurmrestd.url(""), settings=settings).build(clock)) as source:
         first, second = source.read(), source.read()
 
@@ -161,7 +162,8 @@ def test_a_redirect_is_not_followed_with_the_token(source, slurmrestd, answer):
         source.read()
 
 
-def test_the_accounts_are_asked_from_an_explicit_start(source, slurmrestd):
+def test_the_accounts_are_asked_from_an_explicit_start(source, slurmrestd, clock):
+    clock.now = 1_800_000_000.0
     finished = source.completed(1_700_000_000.4)
 
     assert {"1", "14", "15"} <= {job.job_id for job in finished}

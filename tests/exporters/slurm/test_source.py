@@ -230,6 +230,24 @@ def test_the_energy_of_a_run_that_ends_after_a_requeue_stays_with_that_run(sourc
     assert source.read().jobs[0].start_s == ran.start_s
 
 
+def test_a_run_whose_end_is_still_to_come_has_not_ended_and_is_named_until_then(source, transport, clock):
+    runs = [job(number, JobState.COMPLETED, clock.now + ahead_s) for number, ahead_s in (("1", -5.0), ("2", 7200.0),
+                                                                                        ("3", 60.0))]
+    transport.answers["finished"] = Parsed(tuple(runs))
+    assert [run.job_id for run in source.completed(0.0)] == ["1", "3"], "clocks may be some minutes apart"
+    assert "1 skipped, first 2: it ended at" in health(source)["accounting"][1]
+    clock.now += 7200.0
+    assert [run.job_id for run in source.completed(0.0)] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(("began_s", "ended_s", "told_s"), [(-60.0, 7200.0, 0.0), (7000.0, 7200.0, None),
+                                                           (-60.0, 30.0, 30.0)])
+def test_a_job_that_is_shown_as_over_has_no_end_to_come(source, transport, clock, began_s, ended_s, told_s):
+    over = replace(job("1", JobState.COMPLETED, clock.now + ended_s), start_s=clock.now + began_s)
+    transport.answers["jobs"] = Parsed((over,))
+    assert source.read().jobs[0].end_s == (None if told_s is None else clock.now + told_s)
+
+
 def test_closing_closes_the_transport(source, transport):
     source.close()
 
