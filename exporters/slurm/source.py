@@ -94,7 +94,7 @@ class SlurmSource:
         self._transport = transport
         self._clock = clock
         self._last: dict[str, tuple[float, tuple[Any, ...]]] = {}
-        """When partitions and reservations were read last, and what they were."""
+        """When what hardly changes was read last, and what it was."""
         self._health: dict[str, TargetHealth] = {}
         self._unswitched: dict[int, tuple[Job, Job]] = {}
         """Jobs of the last answer as they came and without switches, where there are none."""
@@ -109,7 +109,7 @@ class SlurmSource:
         partitions = self._lasting("partitions", self._transport.partitions, now)
         reservations = self._lasting("reservations", self._transport.reservations, now)
         rules = replace(self._enforced(now), reservations=reservations)
-        unread = [f"Slurm's {name}" for name in LASTING if self._doubtful(name, now)]
+        unread = [f"Slurm's {name}" for name in LASTING if self._doubtful(name, now)] + _untold_limits(rules)
         jobs = tuple(job.with_unknown(unread) for job in jobs) if unread else jobs
         jobs = with_shares(jobs, nodes)
         if self._fabric is not None:
@@ -138,8 +138,8 @@ class SlurmSource:
         """Return what Slurm enforces beside free resources; settings and limits are read seldom."""
         if not 0 <= now - self._ruled_s < SELDOM_S:
             settings = self._maybe("settings", self._transport.settings) or {}
-            qos = self._records("qos", self._transport.qos)
-            associations = self._records("associations", self._transport.associations)
+            qos = self._lately("qos", self._transport.qos, now)
+            associations = self._lately("associations", self._transport.associations, now)
             ceilings = [one.ceilings for one in qos or ()] + [one.ceilings for one in associations or ()]
             asked = any(one.on_the_past for one in ceilings)
             usage = self._records("usage", lambda: self._transport.usage(now)) if asked else None
@@ -157,6 +157,14 @@ class SlurmSource:
         except SourceError as error:
             log.warning("%s: %s stay as they were: %s", self.name, target, error)
         return self._last.get(target, (now, ()))[1]
+
+    def _lately(self, target: str, read: Callable[[], Parsed[Record]], now: float) -> tuple[Record, ...] | None:
+        """Return limits as they were read last: a database that is restarted has not lost them. None after a while."""
+        told = self._records(target, read)
+        if told is not None:
+            self._last[target] = now, told
+        read_s, last = self._last.get(target, (now, None))
+        return last if 0 <= now - read_s <= STAYS_S else None
 
     def _doubtful(self, target: str, now: float) -> bool:
         """Tell whether starts may depend on records of a kind that were not read, too long ago, or not understood."""
@@ -225,6 +233,14 @@ class SlurmSource:
             log.warning("%s: of %s, %s", self.name, target, error, extra={"source": self.name})
         self._health[target] = TargetHealth(target, up, time.perf_counter() - began, error, last, skipped=skipped,
                                             beat_s=SELDOM_S if target in SELDOM else 0.0)
+
+
+def _untold_limits(rules: SchedulerRules) -> list[str]:
+    """Return whose limits are not known, where limits are enforced."""
+    if not {"limits", "safe", "all"} & set(rules.site.enforced or ()):
+        return []
+    kinds = (("QOS", rules.qos), ("associations", rules.associations))
+    return [f"the limits of Slurm's {kind}" for kind, told in kinds if told is None]
 
 
 def _switched(job: Job, known: Mapping[int, tuple[int, float | None]]) -> Job:

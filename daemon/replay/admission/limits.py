@@ -164,8 +164,12 @@ class Limits:
             yield from _beyond(holder, one.ceilings, wants, limit_s, settled)
 
     def _untold(self, holder: str, ceilings: Ceilings) -> Iterator[Breach]:
-        """Yield the limits that may be set without our being told, where limits are enforced."""
-        for name in ceilings.untold if self.enforced else ():
+        """Yield the limits that may be set without our being told, where limits are enforced.
+
+        Where nobody tells whether they are, what else the holder has of the kind is taken as a sign.
+        """
+        likely = self.enforced or any(_OVER_TIME in name for name, _ in ceilings.group)
+        for name in ceilings.untold if likely else ():
             yield Breach(f"unknown: whether {holder} has a {name} is not known; idlewatt slurm-settings prints it for "
                          "the configuration", True)
 

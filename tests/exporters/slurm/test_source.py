@@ -248,6 +248,26 @@ def test_a_job_that_is_shown_as_over_has_no_end_to_come(source, transport, clock
     assert source.read().jobs[0].end_s == (None if told_s is None else clock.now + told_s)
 
 
+@pytest.mark.parametrize("part", ["qos", "associations"])
+def test_limits_that_bind_and_were_not_read_for_ten_minutes_are_no_advice(source, transport, clock, part):
+    """A database that is away had no limits: jobs that break them were advised to start."""
+    transport.answers |= {"settings": {"AccountingStorageEnforce": "limits"}, part: Parsed((Qos("day"),))}
+    before = source.read().rules
+    transport.answers[part] = SourceError("slurmdbd is away")
+    clock.now += 600
+    assert getattr(source.read().rules, part) == getattr(before, part)
+    assert unknown(source) == ()
+    clock.now += 60
+    assert unknown(source) == (f"the limits of Slurm's {part.replace('qos', 'QOS')}",)
+
+
+@pytest.mark.parametrize("settings", [{}, {"AccountingStorageEnforce": "associations"}])
+def test_limits_that_cannot_be_read_are_none_where_nobody_says_that_they_bind(source, transport, settings):
+    transport.answers |= {"settings": settings, "qos": SourceError("no accounts"),
+                          "associations": SourceError("no accounts")}
+    assert unknown(source) == ()
+
+
 def test_closing_closes_the_transport(source, transport):
     source.close()
 

@@ -307,12 +307,15 @@ def test_a_job_that_started_since_usage_was_told_and_our_own_starts_count_beside
     assert judge.admit(asks(1, job_id="3", limit_s=60.0), None).cause == "limit"
 
 
-@pytest.mark.parametrize(("enforced", "told"), [
-    (("limits",), "unknown: whether QOS normal has a GrpTRESMins is not known"), (("associations",), None),
-    (None, None)])
-def test_a_limit_that_may_be_set_without_being_told_makes_it_unknown_where_limits_bind(enforced, told):
+UNTOLD = "unknown: whether QOS normal has a GrpTRESMins is not known"
+
+
+@pytest.mark.parametrize(("enforced", "ceilings", "told"), [
+    (("limits",), (), UNTOLD), (("associations",), (("gpu seconds", 1e9),), None), (None, (), None),
+    (None, (("gpu", 8.0),), None), (None, (("gpu seconds", 1e9),), UNTOLD)])
+def test_a_limit_that_may_be_set_without_being_told_makes_it_unknown_where_limits_bind(enforced, ceilings, told):
     judge = gate([node("a")], site=replace(SITE, enforced=enforced),
-                 qos=(Qos("normal", Ceilings(untold=("GrpTRESMins",))), Qos("other")))
+                 qos=(Qos("normal", Ceilings(group=ceilings, untold=("GrpTRESMins",))), Qos("other")))
     found = judge.admit(asks(1), None)
     assert (None if told is None else found.words[:len(told)]) == told
     assert where(judge.admit(asks(1, qos="other"), None)) == "a:1"
