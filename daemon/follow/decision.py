@@ -55,6 +55,8 @@ def _verdict(change: FollowChange, sight: Sight, rules: FollowSettings) -> Chang
     if change.dry_run and change.process != sight.process:
         return ChangeVerdict(change, "ended", "a dry run that is over")
     job = sight.jobs.get(change.job_id)
+    if job is not None and not job.understood:
+        return ChangeVerdict(change, "keep", "what the scheduler tells of the job is not understood")
     if job is None or not (job.pending or job.state in ACTIVE):
         return ChangeVerdict(change, "ended", "the job is over")
     found = job.value(change.attribute)
@@ -154,6 +156,7 @@ def _permitted(sight: Sight, rules: FollowSettings, passed: Counter[str]) \
 
 def _why_not(advised: Advised, job: QueuedJob, rules: FollowSettings) -> str | None:
     reasons = (
+        ("unreadable", not job.understood),
         ("partition", job.partition not in rules.allow.partitions or job.partition != advised.partition),
         ("user", not _user_allowed(job.user, rules)),
         ("policy", rules.policy not in ("", advised.policy, advised.policy.partition("@")[0])),

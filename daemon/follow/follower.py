@@ -192,6 +192,8 @@ class Follower:
             log.error("not taken back", extra={"target": change.job_id, "reason": str(refusal)})
             return
         job = self._job(change.job_id)
+        if job is not None and not job.understood:
+            return
         if job is None or not job.pending or job.value(change.attribute) != change.after:
             found = job.value(change.attribute) if job is not None else ""
             self._note(change, "taken_back" if change.overtaken is None else "edited", change.why, found,

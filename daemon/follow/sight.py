@@ -30,6 +30,16 @@ class QueuedJob:
     array: str = ""
     """Of which it is a task."""
 
+    @classmethod
+    def unread(cls, job_id: str, array: str = "") -> QueuedJob:
+        """Return a job that the scheduler knows, and of which nothing else it tells is understood."""
+        return cls(job_id, "", "", "", (), 0, 0.0, plain=False, array=array)
+
+    @property
+    def understood(self) -> bool:
+        """Tell whether more is known of it than that it is there."""
+        return bool(self.state)
+
     @property
     def pending(self) -> bool:
         """Tell whether it waits."""
@@ -98,7 +108,7 @@ class Sight:
         """Return the job that advice is about: of an array the next task that waits and is nobody's yet."""
         if (job := self.jobs.get(advised.job_id)) is not None:
             return job
-        tasks = [job for job in self.jobs.values() if job.array == advised.job_id and job.pending]
+        tasks = [job for job in self.jobs.values() if job.array == advised.job_id and job.pending and job.plain]
         return min((job for job in tasks if not job.nodes), key=_number, default=min(tasks, key=_number, default=None))
 
     def followed(self, advised: Advised) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import re
 import signal
@@ -16,6 +17,8 @@ from ...exporters.text import clean
 from ...storage.follow import Attribute
 from ..settings.follow import CommandSettings
 from .sight import QueuedJob, spelled
+
+log = logging.getLogger(__name__)
 
 _FORMAT = "%F|%i|%T|%P|%u|%n|%y|%V"
 """Array, id, state, partition, user, required nodes, nice, submission: none of them is a user's free text."""
@@ -66,6 +69,8 @@ class Slurm:
 
     def __init__(self, settings: CommandSettings) -> None:
         self._settings = settings
+        self._unread: set[str] = set()
+        """Lines of squeue that were not understood."""
         self._environment = os.environ | {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
         if settings.slurm_conf:
             self._environment["SLURM_CONF"] = str(settings.slurm_conf)
@@ -75,15 +80,30 @@ class Slurm:
         return frozenset(self._run("sinfo", "--noheader", "--all", "--format=%R").split())
 
     def jobs(self, job_ids: Iterable[str]) -> dict[str, QueuedJob]:
-        """Return those of the jobs that Slurm knows, by id, of arrays each task; raises SlurmError."""
+        """Return those of the jobs that Slurm knows, by id, of arrays each task; raises SlurmError.
+
+        One that is not understood is there, too: a job that is missing would be taken for one that is over.
+        """
         wanted = {job_id for job_id in job_ids if JOB.fullmatch(job_id)}
         if not wanted:
             return {}
         # One alone that is no longer known would be an error, and be told apart from others by its words only.
         chosen = [f"--jobs={','.join((*sorted(wanted), min(wanted)))}"] if len(wanted) <= _MOST_NAMED else []
         told = self._run("squeue", "--noheader", "--all", "--array", "--states=all", f"--format={_FORMAT}", *chosen)
-        found = (parse(line) for line in told.splitlines() if not wanted.isdisjoint(line.split("|", 2)[:2]))
+        found = (self._parsed(line) for line in told.splitlines() if not wanted.isdisjoint(line.split("|", 2)[:2]))
         return {job.job_id: job for job in found}
+
+    def _parsed(self, line: str) -> QueuedJob:
+        """Return the job of one line; one that is not understood costs itself alone, and is told once."""
+        try:
+            return parse(line)
+        except SlurmError as error:
+            array, _, rest = line.partition("|")
+            name = rest.partition("|")[0] or array
+            if line not in self._unread:
+                log.warning("a job is left alone", extra={"target": clean(name[:40]), "reason": str(error)})
+                self._unread = {line} if len(self._unread) >= _MOST_NAMED else self._unread | {line}
+            return QueuedJob.unread(name, "" if name == array else array)
 
     def change(self, job_id: str, attribute: Attribute, value: str) -> str | None:
         """Change an attribute of a job; return what it was right before, None where that is not understood.

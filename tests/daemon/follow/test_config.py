@@ -53,6 +53,19 @@ def test_a_line_that_is_not_understood_is_an_error(line):
         parse_line(line)
 
 
+@pytest.mark.parametrize("line", ["7|7", "7|7|PENDING|gpu|a|b||0|2026-11-22T16:16:55",
+                                  "7|7|PENDING|gpu|ada|n[|0|2026-11-22T16:16:55",
+                                  "7|7|PENDING|gpu|ada||0|1969-13-01T00:00:00"])
+def test_a_line_of_squeue_that_is_not_understood_costs_its_own_job_and_is_told_once(tmp_path, caplog, line):
+    """It had stopped the whole look. A job that is left out altogether would be taken for one that is over."""
+    good = "8|8|PENDING|gpu|ada||0|2026-11-22T16:16:55"
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\ncat <<'END'\n{line}\n{good}\nanother|line\nEND\n")
+    (tmp_path / "squeue").chmod(0o755)
+    slurm = Slurm(CommandSettings(bin_dir=tmp_path))
+    assert slurm.jobs(["7", "8"]) == slurm.jobs(["7", "8"]) == {"7": QueuedJob.unread("7"), "8": parse_line(good)}
+    assert [(record.getMessage(), record.target) for record in caplog.records] == [("a job is left alone", "7")]
+
+
 @pytest.mark.parametrize(("attribute", "value"), [
     ("required_nodes", "a b"), ("required_nodes", "-a"), ("required_nodes", "a\nb"), ("required_nodes", "a,"),
     ("required_nodes", "a[1-2]"), ("nice", "0 Partition=big"), ("nice", "")])

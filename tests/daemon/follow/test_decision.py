@@ -195,3 +195,19 @@ def test_a_clock_that_is_set_back_by_an_hour_keeps_no_job_pinned_for_it(back_s, 
     advice = BelievedAdvice((replace(ARRAY, task=False, issued_s=now_s, snapshot_s=now_s),))
     (one,) = verdicts(Sight(now_s, {"7": job}, advice, (change,), (change,), "own"), ONE_ACTION)
     assert one.fate == fate
+
+
+def test_what_stands_on_a_job_that_is_not_understood_stays_and_nothing_else_is_changed_there():
+    """As a job that is over it would keep what was changed for ever."""
+    change, advised = pinned("7", NOW - 5), replace(ARRAY, job_id="7", task=False)
+    sight = Sight(NOW, {"7": QueuedJob.unread("7")}, BelievedAdvice(silence="degraded"), (change,), (), "own")
+    assert [one.fate for one in verdicts(sight, ONE_ACTION)] == ["keep"]
+    made, passed = wishes(replace(sight, advice=BelievedAdvice((advised,)), open=()), ONE_ACTION)
+    assert (made, passed) == ([], {"unreadable": 1})
+
+
+@pytest.mark.parametrize("other", ["7_[5-9]", "7+0"])
+def test_of_an_array_only_what_is_a_task_is_meant(other):
+    job = replace(TASKS["7_3"], job_id=other, plain=False)
+    sight = Sight(NOW, {**TASKS, other: job}, BelievedAdvice((ARRAY,)))
+    assert sight.meant(ARRAY).job_id == "7_3"

@@ -4,7 +4,7 @@ import pytest
 
 from idlewatt.daemon.follow.config import parse
 from idlewatt.daemon.follow.follower import Follower
-from idlewatt.daemon.follow.sight import BelievedAdvice
+from idlewatt.daemon.follow.sight import BelievedAdvice, QueuedJob
 
 RULES = parse("allow: {partitions: [gpu], users: ['*'], actions: [nice]}\n")
 
@@ -15,3 +15,14 @@ def test_the_guard_takes_back_what_is_late_or_may_be(ledger, queue, now_s, nice)
     guard = Follower(RULES, queue, ledger, lambda _: BelievedAdvice(), "guard", lambda: now_s)
     assert guard.take_back_overdue(10.0) == 0
     assert queue.nice == nice
+
+
+def test_what_was_given_back_counts_as_such_only_once_it_is_seen(ledger, queue):
+    guard = Follower(RULES, queue, ledger, lambda _: BelievedAdvice(), "guard", lambda: 101.0)
+    jobs = queue.jobs
+    queue.jobs = lambda job_ids: jobs(job_ids) if queue.nice else {"7": QueuedJob.unread("7")}
+    assert guard.take_back_overdue(10.0) == 1
+    assert [change.state for change in ledger.open_changes()] == ["taking_back"]
+    queue.jobs = jobs
+    assert guard.take_back_overdue(10.0) == 0
+    assert not ledger.open_changes()
