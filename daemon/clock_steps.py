@@ -1,4 +1,7 @@
-"""Notice that the clock was set, or that the machine slept: it went on by more, or less, than time did."""
+"""Notice that the clock was set, or that the machine slept: it went on by more, or less, than time did.
+
+A clock that is behind as the daemon starts would falsify the newest of the history: it is waited for.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,38 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 log = logging.getLogger(__name__)
 
 LEAST_S = 60.0
 """A smaller step is none: it is within what ages are believed to."""
+
+WAIT_S = 120.0
+"""How long a clock that is behind is waited for: time is synchronised soon after a machine has started."""
+_GLANCE_S = 0.5
+
+
+class Stop(Protocol):
+    """What tells a wait to end, as an event does."""
+
+    def wait(self, timeout: float) -> bool:
+        """Wait, and tell whether to stop."""
+
+
+def await_clock(newest_s: float | None, clock: Callable[[], float], stop: Stop,
+                timer: Callable[[], float] = time.monotonic) -> None:
+    """Wait for two minutes at most until the clock has come to what was recorded last, ``newest_s``.
+
+    What is still later than the clock after that was recorded by one that was ahead, as far as anybody can tell.
+    """
+    if newest_s is None or (behind_s := newest_s - clock()) <= LEAST_S:
+        return
+    log.warning("the clock is behind what was recorded last; waiting for it to be set", extra={
+        "seconds": round(behind_s), "longest_s": round(WAIT_S)})
+    until = timer() + WAIT_S
+    while newest_s - clock() > LEAST_S and timer() < until and not stop.wait(_GLANCE_S):
+        pass
 
 
 class ClockWatch:

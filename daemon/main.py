@@ -20,7 +20,7 @@ from types import FrameType
 from ..exporters.source import Clock
 from ..storage.errors import StoreError
 from ..storage.history import History
-from .clock_steps import ClockWatch
+from .clock_steps import ClockWatch, await_clock
 from .config import load
 from .memory import give_back, save
 from .notify import notify, reloading, watchdog_period_s
@@ -91,9 +91,11 @@ def serve(options: Options) -> None:
         _prepare(options.config_file, settings.storage.url)
         storage = settings.storage
         history = History.open(storage.url, storage.spool_folder, storage.backlog_bytes)
+        clock = _clock(options)
+        if options.speed == 1.0:
+            await_clock(history.newest_s(), clock, signals.stop)
     except (WebConfigError, ListenError, StoreError) as error:
         raise CannotServe(str(error)) from error
-    clock = _clock(options)
     service = Service(settings, history, clock, speed=options.speed, steps=ClockWatch(clock, options.speed))
     view = DaemonView(service, lambda: load(options.config_file))
     app = WebApp(view, gate, telemetry_path=options.telemetry_path, lifecycle=options.lifecycle)

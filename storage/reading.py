@@ -313,6 +313,13 @@ class HistoryReader(EnergyReader, NoticeReader):
                 report(len(found), len(schema.CLOCKS))
         return tuple(found)
 
+    def newest_s(self) -> float | None:
+        """Return when the daemon last recorded nodes or energy by its own clock; None where it never did."""
+        clocks = (schema.node_changes.c.time_s, schema.waste_windows.c.start_s, schema.gpu_windows.c.start_s)
+        with self._reading() as connection:
+            found = [connection.scalar(select(func.max(clock))) for clock in clocks]
+        return max((time_s for time_s in found if time_s is not None), default=None)
+
     def size_bytes(self) -> int:
         """Return the size of the whole database."""
         if self._engine.dialect.name == "sqlite":

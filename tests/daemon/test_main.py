@@ -21,6 +21,8 @@ from idlewatt.daemon import main
 from idlewatt.daemon.cycles import Cycle, CycleScheduler
 from idlewatt.daemon.facts import Known
 from idlewatt.daemon.web.view import ReloadError
+from idlewatt.storage.history import History
+from idlewatt.storage.records import Node, SchedulerSnapshot
 
 
 @pytest.fixture
@@ -258,6 +260,15 @@ def test_a_signal_that_comes_early_is_not_lost_and_kills_nobody(daemon, configur
     running.popen.send_signal(signal.SIGHUP)
     let_go()
     running.said('event="configuration reloaded"')
+
+
+def test_a_clock_that_is_behind_the_history_is_waited_for_and_a_stop_is_not_held_up(daemon, configured, rig):
+    with History.open(f"sqlite:///{rig.folder / 'idlewatt.db'}") as history:
+        history.record_snapshot(SchedulerSnapshot(time.time() + 7200.0, (Node("a", ("gpu",), 8),)))
+    running = daemon(configured())
+    running.said("the clock is behind what was recorded last")
+    assert "event=ready" not in running.log
+    assert running.stop() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -7,7 +7,8 @@ from sqlalchemy import text
 
 from idlewatt.storage.ahead import AHEAD_S, MOST_S
 from idlewatt.storage.history import History
-from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, SchedulerSnapshot
+from idlewatt.storage.power_classes import PowerClass
+from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, SchedulerSnapshot, WasteReading
 from idlewatt.storage.rules import SchedulerRules, SchedulerSettings
 
 NOW = 100_000.0
@@ -150,3 +151,11 @@ def test_a_restart_without_a_step_changes_nothing_that_is_recorded(url, make):
     with History.read_only(url) as history:
         assert states(history) == [(NOW, "up")]
         assert runs(history) == [(NOW - 5, None, "running")]
+
+
+def test_the_newest_that_the_recorder_has_dated_is_known(history, make):
+    assert history.newest_s() is None
+    see(history, NOW, make.running(AHEAD, HELD), nodes=(make.node(),))
+    assert history.newest_s() == NOW, "a job's times are the scheduler's"
+    history.record_waste([WasteReading(NOW + 300, 300.0, "p", PowerClass.STRANDED, 1.0, "a")])
+    assert history.newest_s() == NOW + 300
