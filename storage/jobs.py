@@ -230,18 +230,21 @@ def _close_runs(connection: Connection, jobs: Sequence[int]) -> None:
     table, runs = schema.jobs, schema.runs
     for some in chunks(jobs):
         open_runs = connection.execute(
-            select(runs.c.id, runs.c.start_s, table.c.start_s.label("last"), table.c.state, table.c.changed_s)
+            select(runs.c.id, runs.c.start_s, runs.c.state.label("ended_as"), table.c.start_s.label("last"),
+                   table.c.state, table.c.changed_s)
             .join(table, table.c.id == runs.c.job).where(runs.c.job.in_(some), runs.c.end_s.is_(None))).all()
-        ends = [{"run": run.id, "end": max(run.start_s, end)} for run in open_runs if (end := _bound(run)) is not None]
+        ends = [{"run": run.id, "end": max(run.start_s, end), "as": run.ended_as if JobState(run.ended_as).finished else
+                 JobState.UNKNOWN.value} for run in open_runs if (end := _bound(run)) is not None]
         if ends:
             connection.execute(update(runs).where(runs.c.id == bindparam("run"))
-                               .values(end_s=bindparam("end"), state=JobState.UNKNOWN.value), ends)
+                               .values(end_s=bindparam("end"), state=bindparam("as")), ends)
 
 
 def _bound(run: TableRow) -> float | None:
     if run.last is not None and run.start_s < run.last:
         return float(run.last)
-    return float(run.changed_s) if run.state == JobState.PENDING else None
+    # One that is over without an end that can be believed has ended all the same.
+    return float(run.changed_s) if run.state == JobState.PENDING or JobState(run.ended_as).finished else None
 
 
 def _forget_array_rests(connection: Connection, jobs: Sequence[Job]) -> None:

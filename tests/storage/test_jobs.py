@@ -182,6 +182,19 @@ def test_an_end_before_the_start_is_not_believed(history, make):
     assert history.job("1").job.end_s is None
 
 
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_run_that_is_over_without_a_believable_end_does_not_run_on(history, make, seen):
+    """As one whose end is before its start, after the scheduler's clock was set back: it held its GPUs for ever."""
+    see(history, 130.0, make.running(125.0, HELD))
+    if seen:
+        see(history, 170.0, make.ended(125.0, 5.0, JobState.FAILED))
+    else:
+        history.record_finished([make.ended(125.0, 5.0, JobState.FAILED)])
+    assert runs(history) == [(125.0, 170.0 if seen else 130.0, "failed")]
+    history.record_finished([make.ended(125.0, 150.0, JobState.FAILED)])
+    assert runs(history) == [(125.0, 150.0, "failed")]
+
+
 def test_accounting_without_details_erases_none(history, make):
     request = Request(gpus=2, cpus=8, memory_bytes=1 << 30, gpu_model="a100", required_nodes=("a", "b"))
     see(history, 130.0, replace(make.running(125.0, HELD), request=request, user="ada", limit_s=3600.0))
