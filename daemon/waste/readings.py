@@ -51,17 +51,21 @@ class SampleStreak:
             self.worked, self.since_s = False, None
         self.worked = self.worked or worked
         step = 0.0 if self._time_s is None else min(max(time_s - self._time_s, 0.0), longest_s)
-        self._last(time_s, step, still=quiet or hung)
+        same = (self.quiet_s if quiet else self.hung_s) is not None
+        self._last(time_s, step, still=quiet or hung, same=same)
         self.quiet_s = (0.0 if self.quiet_s is None else self.quiet_s + step) if quiet else None
         self.hung_s = (0.0 if self.hung_s is None else self.hung_s + step) if hung else None
         self._time_s = time_s
 
-    def _last(self, time_s: float, step: float, *, still: bool) -> None:
-        """Note since when it is still; it begins anew after time that nobody observed, for it may have worked then."""
+    def _last(self, time_s: float, step: float, *, still: bool, same: bool) -> None:
+        """Note since when it is still in the same way, quiet or hung.
+
+        It begins anew after time that nobody observed, for it may have worked then.
+        """
         self._seen_s += step
         if not still:
             self.since_s = None
-        elif self.since_s is None or self._seen_s < SEEN * (time_s - self.since_s):
+        elif self.since_s is None or not same or self._seen_s < SEEN * (time_s - self.since_s):
             self.since_s, self._seen_s = time_s, 0.0
 
     def quiet_for(self, window_s: float) -> bool:

@@ -194,6 +194,17 @@ def test_it_is_known_since_when_a_gpu_is_quiet_or_looks_hung(how):
     assert made.since_s is None
 
 
+@pytest.mark.parametrize("first", [{"quiet": True, "hung": False}, {"quiet": False, "hung": True}])
+def test_a_gpu_that_was_quiet_and_now_looks_hung_is_so_since_the_change_and_likewise_back(first):
+    made = SampleStreak()
+    for position in range(240):
+        made.observe(position * 15.0, "job", **first, longest_s=37.5)
+    other = {how: not so for how, so in first.items()}
+    for position in range(240, 480):
+        made.observe(position * 15.0, "job", **other, longest_s=37.5)
+        assert made.since_s == 240 * 15.0
+
+
 def test_a_gpu_is_not_said_to_have_done_nothing_while_nobody_looked():
     made = trail([True] * 100)  # 1485 s
     made.observe(36_000.0, "job", quiet=True, hung=False, longest_s=37.5)  # its exporter was down for the night
