@@ -135,15 +135,17 @@ class Delivery:
     # Programs.
 
     def _alert(self, ledger: Mapping[Key, Notice], opted_out: set[str], now_s: float, book: Book) -> None:
-        """Post every alert that holds again, as Alertmanager wants it; users who opted out are in none."""
+        """Post every alert that holds again, as Alertmanager wants it; none goes to users who opted out."""
         settings = self._settings.alertmanager
         held = [notice for notice in ledger.values()
                 if notice.channel == "alertmanager" and notice.state in ("waiting", "sent")
-                and (notice.rule, notice.run) in self.present and notice.user not in opted_out]
+                and (notice.rule, notice.run) in self.present
+                and (notice.stage == "admins" or notice.user not in opted_out)]
         if settings is None or not held:
             return  # else at each look, be it that the last failed: what is posted no more is told as resolved
         try:
-            post(settings, "/api/v2/alerts", alerts(held, settings, now_s + ALERTS_LAST * self._settings.every))
+            until_s = now_s + ALERTS_LAST * self._settings.every
+            post(settings, "/api/v2/alerts", alerts(held, settings, until_s, opted_out))
         except PostError as error:
             book(later(notice, f"alertmanager: {error}", now_s) for notice in held if notice.state == "waiting")
         else:

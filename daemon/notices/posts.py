@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 import requests
@@ -39,14 +39,21 @@ def told(notice: Notice) -> dict[str, object]:
             "figures": dict(notice.figures)}
 
 
-def alerts(notices: Sequence[Notice], settings: AlertmanagerSettings, until_s: float) -> list[dict[str, object]]:
+def alerts(notices: Sequence[Notice], settings: AlertmanagerSettings, until_s: float,
+           opted_out: Collection[str] = ()) -> list[dict[str, object]]:
     """Return notices as Alertmanager's ``postableAlerts``; each ends by itself unless it is posted again."""
-    return [{"labels": {**settings.labels, "alertname": "IdlewattNotice", "rule": notice.rule, "kind": notice.kind,
-                        "stage": notice.stage, "job_id": notice.job_id, "user": notice.user,
-                        "account": notice.account, "partition": notice.partition},
-             "annotations": {"summary": notice.words, "description": notice.fix},
+    return [{"labels": {**settings.labels, **_labels(notice, opted_out)},
+             "annotations": {"summary": notice.words, "description": notice.fix, "owner": notice.user},
              "startsAt": _moment(notice.found_s), "endsAt": _moment(until_s),
              **({"generatorURL": url} if (url := str(notice.figures.get("url") or "")) else {})} for notice in notices]
+
+
+def _labels(notice: Notice, opted_out: Collection[str]) -> dict[str, str]:
+    # Routes make the owner's address of the label ``user``: without it what administrators hear cannot reach one who
+    # wants to hear nothing.
+    owner = {} if notice.user in opted_out else {"user": notice.user}
+    return {"alertname": "IdlewattNotice", "rule": notice.rule, "kind": notice.kind, "stage": notice.stage,
+            "job_id": notice.job_id, **owner, "account": notice.account, "partition": notice.partition}
 
 
 def _moment(time_s: float) -> str:

@@ -95,6 +95,21 @@ def test_an_alert_that_holds_is_posted_again_at_the_first_look_after_alertmanage
     assert [state for _, _, state in place.states()] == ["sent", "sent"]
 
 
+def test_alertmanager_hears_of_an_opted_out_users_job_at_the_last_stage_and_cannot_route_that_to_the_user(
+        place, taker, tmp_path):
+    (tmp_path / "out").write_text("ada\n")
+    desk = place.desk("[{kind: idle_gpus, channels: [alertmanager]}]", alertmanager=f"{{url: '{taker.url}'}}",
+                      opt_out_file=tmp_path / "out")
+    place.look(desk)
+    place.look(desk, 49 * HOUR)
+    place.look(desk, 300.0)
+    assert place.states() == [("4711", "first", "left_out"), ("4711", "admins", "sent")]
+    for _, _, (alert,) in taker.posts:
+        assert (alert["labels"]["stage"], "user" in alert["labels"], alert["annotations"]["owner"]) == (
+            "admins", False, "ada")
+    assert len(taker.posts) == 2
+
+
 def script(tmp_path, text: str) -> str:
     file = tmp_path / "hook.py"
     file.write_text(text)
