@@ -27,6 +27,11 @@ class NoticeReader(ABC):
         with self._reading() as connection:
             return notices.read(connection, since_s, user, limit)
 
+    def notices_of(self, runs: set[Run]) -> tuple[Notice, ...]:
+        """Return every notice of some runs, however old."""
+        with self._reading() as connection:
+            return notices.of_runs(connection, runs)
+
     def opted_out(self) -> dict[str, float]:
         """Return users who opted out, and since when."""
         with self._reading() as connection:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, select
 
 from . import schema
 from .database import upsert
-from .values import TableRow, finite, number, whole, words
+from .values import TableRow, chunks, finite, number, whole, words
 
 State = Literal["dry_run", "waiting", "sent", "left_out", "lapsed", "failed"]
 STATES: tuple[State, ...] = ("dry_run", "waiting", "sent", "left_out", "lapsed", "failed")
@@ -89,6 +89,14 @@ def read(connection: Connection, since_s: float, user: str = "", limit: int | No
         query = query.where(table.c.user == words(user))
     rows = connection.execute(query.order_by(table.c.updated_s.desc(), table.c.id.desc()).limit(limit))
     return tuple(map(_notice, rows))
+
+
+def of_runs(connection: Connection, runs: set[tuple[str, float, float]]) -> tuple[Notice, ...]:
+    """Return what was ever written of some runs."""
+    table, found = schema.notices, list[Notice]()
+    for some in chunks(sorted({words(run[0]) for run in runs})):
+        found += map(_notice, connection.execute(select(table).where(table.c.job_id.in_(some))))
+    return tuple(notice for notice in found if notice.run in runs)
 
 
 def _notice(row: TableRow) -> Notice:

@@ -1,7 +1,8 @@
 """The desk of notices: looks, decides what is to be said, writes it down, delivers it, and keeps what could not be.
 
 The ledger is kept in memory and written to the history; it is read from there once, at the start, so that nobody is
-told twice by a daemon that was restarted, and nobody is told at all while it cannot be read.
+told twice by a daemon that was restarted, and nobody is told at all while it cannot be read. In memory are the last
+weeks and what was said of jobs that are still there, however long ago.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from .texts import Texts
 log = logging.getLogger(__name__)
 
 REMEMBERED_S = 60 * 86400.0
-"""How far back the ledger is read; no escalation is longer."""
+"""How far back the ledger is read and kept, unless something that is set lasts longer."""
 
 
 class Notifier:
@@ -43,6 +44,8 @@ class Notifier:
         self._texts = Texts(self._settings.templates, self._settings.page_url, settings.cluster)
         self._delivery = Delivery(self._settings, self._texts, clock)
         self._ledger, self._lock = ledger, threading.Lock()
+        self._recalled = set[Run]()
+        """Long runs of which all is read that was ever said."""
         self.undelivered = self._behind()
         """What was tried and waits; None when nothing does, or nobody is to be told."""
 
@@ -58,17 +61,19 @@ class Notifier:
     def counts(self) -> dict[tuple[str, str, str], float]:
         """Return how many notices of the last weeks there are by rule, stage and state."""
         found: dict[tuple[str, str, str], float] = {}
+        since_s = self._clock() - REMEMBERED_S
         with self._lock:
             for one in (self._ledger or {}).values():
-                key = one.rule, one.stage, one.state
-                found[key] = found.get(key, 0.0) + 1.0
+                if one.updated_s >= since_s:
+                    key = one.rule, one.stage, one.state
+                    found[key] = found.get(key, 0.0) + 1.0
         return found
 
     def look(self, known: Known) -> None:
         """Do one round; StoreError or OSError while the ledger or the opt-outs cannot be read: then nobody is told."""
         now_s = self._clock()
         if self._ledger is None:
-            read = self._history.notices(now_s - REMEMBERED_S)
+            read = self._history.notices(now_s - self._remembered_s)
             with self._lock:
                 self._ledger = {notice.key: notice for notice in read}
                 self.undelivered = self._behind()
@@ -94,6 +99,7 @@ class Notifier:
 
     def _consider(self, snapshot: SchedulerSnapshot, assessment: Assessment | None, now_s: float) -> None:
         findings = self.findings(snapshot, assessment, now_s)
+        self._recall({one.run for one in findings}, now_s)
         self._delivery.present = {(one.rule.called, one.run) for one in findings}
         figures = {id(one): self._texts.figures(one) for one in findings}
         ledger = self._known()
@@ -102,6 +108,33 @@ class Notifier:
         running = {(job.job_id, job.submit_s, job.start_s or 0.0) for job in snapshot.jobs if job.state.active}
         gone = list(stages.over(ledger, findings, running, now_s, self._settings.give_up))
         self._book([*waiting, *fresh, *gone])
+        self._forget({(job.job_id, job.submit_s, job.start_s or 0.0) for job in snapshot.jobs}, now_s)
+
+    @property
+    def _remembered_s(self) -> float:
+        """Return for how long what was said of a run that is gone may matter."""
+        escalation = self._settings.escalation
+        return max(REMEMBERED_S, self._settings.per_user, self._settings.give_up, escalation.second_after or 0.0,
+                   escalation.admins_after or 0.0)
+
+    def _recall(self, runs: set[Run], now_s: float) -> None:
+        """Read what was ever said of runs that began before the ledger does; StoreError when it cannot be read."""
+        long = {run for run in runs if run[2] < now_s - self._remembered_s}
+        if long - self._recalled:
+            known = {notice.key: notice for notice in self._history.notices_of(long - self._recalled)}
+            with self._lock:
+                if self._ledger is not None:
+                    self._ledger |= known | self._ledger
+        self._recalled = long
+
+    def _forget(self, runs: set[Run], now_s: float) -> None:
+        """Forget what was said long ago of runs that are not there any more; it stays in the history."""
+        since_s = now_s - self._remembered_s
+        with self._lock:
+            ledger = self._ledger or {}  # itself, which a desk by newer settings may share
+            for key, notice in list(ledger.items()):
+                if notice.updated_s < since_s and notice.state != "waiting" and notice.run not in runs:
+                    del ledger[key]
 
     def _renewed(self, ledger: dict[Key, Notice], findings: Iterable[Finding], figures: dict[int, dict[str, object]]) \
             -> list[Notice]:

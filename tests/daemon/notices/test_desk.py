@@ -95,6 +95,34 @@ def test_a_restart_tells_nobody_twice(place, told):
     assert len(told.mails) == 1
 
 
+def test_what_was_said_months_ago_of_jobs_that_are_gone_is_not_kept_in_memory(place, told):
+    desk = told()
+    place.look(desk)
+    place.jobs.clear()
+    place.look(desk, 59 * DAY)
+    assert len(desk._known()) == 1
+    place.look(desk, 2 * DAY)
+    assert (desk._known(), len(place.states())) == ({}, 1)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_the_owner_of_a_job_that_idles_for_months_is_not_told_anew(place, told, restarted):
+    once = {"escalation": "{second_after: null, admins_after: null}"}
+    desk = told(**once)
+    place.look(desk)
+    place.look(desk, 61 * DAY)
+    place.look(told(**once) if restarted else desk, 60.0)
+    assert (len(told.mails), place.states()) == (1, [("4711", "first", "sent")])
+
+
+def test_what_is_counted_is_of_the_last_60_days(place, told):
+    desk = told(escalation="{second_after: null, admins_after: null}")
+    place.look(desk)
+    assert desk.counts() == {("idle_gpus", "first", "sent"): 1.0}
+    place.look(desk, 61 * DAY)
+    assert desk.counts() == {}
+
+
 def test_several_jobs_of_a_user_are_one_mail_and_another_comes_a_day_later(place, told):
     place.other("4712")
     desk = told()
