@@ -15,6 +15,7 @@ from ...storage.underuse import CauseTally
 from ...storage.uses import Use
 from ..causes import evidence_words, label, remedy, told
 from ..pricing import Costing
+from .findings import long_enough
 from .notes import Used, notes
 from .rows import CauseRow, ChartSeries, EnergyRow, HolderRow, JobReport, JobRow, energy_row, job_row
 from .timelines import MOST_POINTS, GpuTimelines
@@ -92,12 +93,14 @@ class EnergyBook:
         held = next((one for one in detail.runs if run is not None and one.start_s == run.start_s), None)
         allocations = held.allocations if held is not None else job.allocations
         use = self._use(run)
-        cpus_used, memory_used = (use.cpus_mean, use.memory_peak_bytes) if use is not None else (None, None)
         tallies = () if run is None else self._history.causes_of_run(run.job_id, run.submit_s, run.start_s)
         causes = _causes(tallies, 0.0 if row is None else row.gpus)
         judged = sum(one.gpu_seconds for one in tallies)
-        used = Used(None if use is None else use.cpus_p95, memory_used, causes, self._node_gpus(allocations))
-        found = notes(replace(job, allocations=allocations), row, used, self._now())
+        used = Used(use, causes, self._node_gpus(allocations))
+        now_s = self._now()
+        ran_s = 0.0 if run is None else (now_s if run.end_s is None else run.end_s) - run.start_s
+        whole = use if use is not None and long_enough(use, ran_s) else None
+        found = notes(replace(job, allocations=allocations), row, used, now_s)
         series, told_by = (self._timelines.of(self._history, held, run)
                            if drawn and run is not None and held is not None else ((), ""))
         start_s = run.start_s if run is not None else job.start_s
@@ -106,7 +109,8 @@ class EnergyBook:
             job=replace(job, allocations=allocations), run=row, notes=found, causes=causes,
             judged_ratio=min(1.0, judged / row.gpu_seconds) if row and row.gpu_seconds and judged else None,
             waited_s=None if start_s is None else max(0.0, start_s - ready_s), reasons=_reasons(detail),
-            cpus_used=cpus_used, memory_used_bytes=memory_used,
+            cpus_used=None if whole is None else whole.cpus_mean,
+            memory_used_bytes=None if whole is None else whole.memory_peak_bytes,
             classes=_classes(self._history.classes_of(run, MOST_POINTS), run) if drawn and run is not None else (),
             series=series, series_source=told_by)
 

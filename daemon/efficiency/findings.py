@@ -71,7 +71,7 @@ class RunFacts:
 
     def using(self, use: Use | None) -> RunFacts:
         """Return the facts with CPUs and memory in use, where enough of the run's time was measured."""
-        if use is None or use.measured_s < MEASURED * self.ran_s:
+        if use is None or not long_enough(use, self.ran_s):
             return self
         return replace(self, cpus_used=use.cpus_p95, memory_used_bytes=use.memory_peak_bytes)
 
@@ -79,6 +79,11 @@ class RunFacts:
     def scope(self) -> str:
         """Return a reservation, for a job that was not looked at all the time."""
         return " while it was looked at" if self.run and not self.seen else ""
+
+
+def long_enough(use: Use, ran_s: float) -> bool:
+    """Tell whether CPUs and memory of a run were measured for enough of its time to judge them."""
+    return use.measured_s >= MEASURED * ran_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +160,7 @@ def low_activity(facts: RunFacts, threshold: float, window_s: float = 0.0) -> No
     held = round(run.gpus)
     few = max(1, math.ceil(held * run.activity / 0.5)) if held > 1 else 0
     fix = f"{few} would do, " if few and few < held else ""
-    return Note(f"Its GPUs worked {percent(run.activity)} of the time.",
+    return Note(f"Its GPUs worked {percent(run.activity)} of the time{facts.scope}.",
                 f"{fix[:1].upper()}{fix[1:]}{'or' if fix else 'Try'} a larger batch, more data loaders, a share of "
                 "a GPU (MIG).", "low_activity")
 
@@ -164,7 +169,7 @@ def unused_gpu_memory(facts: RunFacts, threshold: float, window_s: float = 0.0) 
     """Return that the fullest GPU of a job held less than a share of its memory: a smaller one may do."""
     run = facts.run
     told = _GIGABYTES.search(run.gpu_model) if run is not None else None
-    if run is None or not facts.measured or told is None or run.memory_max_bytes is None or facts.ran_s < window_s \
+    if run is None or not facts.measured or not facts.seen or told is None or run.memory_max_bytes is None or facts.ran_s < window_s \
             or run.memory_max_bytes / (int(told[1]) * GIB) >= threshold:
         return None
     return Note(f"Its fullest GPU held {run.memory_max_bytes / GIB:.1f} of {told[1]} GiB.",

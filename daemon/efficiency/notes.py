@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ...storage.records import Job
+from ...storage.uses import Use
 from ..headline import percent, watts
 from . import findings
 from .findings import MEASURED, RunFacts
@@ -25,9 +26,8 @@ SUSPICIOUS = 0.05
 class Used:
     """What is known of a run beside its energy."""
 
-    cpus: float | None = None
-    """At once."""
-    memory_bytes: float | None = None
+    use: Use | None = None
+    """Of CPUs and memory."""
     causes: tuple[CauseRow, ...] = ()
     node_gpus: int | None = None
     """GPUs of the largest of its nodes; None where one of them is not known."""
@@ -37,10 +37,13 @@ def notes(job: Job, run: JobRow | None, used: Used, now_s: float) -> tuple[Note,
     """Return what stands out of a run of a job, what matters most first."""
     if run is None:
         return (Note("Nothing was recorded of it."),) if job.state.finished else ()
-    facts = RunFacts(job, run, now_s, used.cpus, used.memory_bytes, node_gpus=used.node_gpus)
+    facts = RunFacts(job, run, now_s, node_gpus=used.node_gpus).using(used.use)
     found = [*_coverage(run, facts.ran_s)]
     if facts.ran_s < YOUNG_S:
         return (*found, Note("It ran for less than ten minutes: too short to judge."))
+    if used.use is not None and not findings.long_enough(used.use, facts.ran_s):
+        found.append(Note(f"Its CPUs and memory were measured {percent(used.use.measured_s / facts.ran_s)} of the time: "
+                          "not long enough to judge them."))
     gpus = findings.unused_gpus(facts, 0.0) or findings.low_activity(facts, LOW_ACTIVITY)
     if gpus is not None and gpus.kind == "low_activity" and used.causes:
         gpus = replace(gpus, fix="")  # each cause has its own

@@ -120,7 +120,7 @@ class JobReport:
     reasons: tuple[str, ...]
     """Why it waited, one after the other."""
     cpus_used: float | None
-    """On the node where it used most, as is the memory."""
+    """On the node where it used most, as is the memory; None where neither was measured for long enough."""
     memory_used_bytes: float | None
     classes: tuple[ChartSeries, ...]
     """Watts of each class over time."""

@@ -11,6 +11,7 @@ from idlewatt.daemon.web.view import WasteRow
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import Allocation, Job, JobState, Request
 from idlewatt.storage.underuse import Cause
+from idlewatt.storage.uses import Use
 
 NOW = 100_000.0
 GIB = 2**30
@@ -19,10 +20,11 @@ JOB = Job("1", 0.0, JobState.COMPLETED, "gpu", Request(4), start_s=0.0, end_s=36
 RUN = JobRow("1", 0.0, 0.0, 36_000.0, JobState.COMPLETED, "ada", "lab", "gpu", "train", 4.0, "NVIDIA A100-SXM4-40GB",
              1e7, 0.0, {PowerClass.PRODUCTIVE: 1e7}, 144_000.0, 0.9, 1.0, 36_000.0, 0.0, 1000.0, 1200.0, 30.0 * GIB, (),
              None)
+USE = Use("1", 0.0, 0.0, "ada", "train", 4, 64, 256 * GIB, 36_000.0, 36_000.0, "cgroup", 4.0, 8.0, 0.0, 20.0 * GIB)
 
 
-def said(job=JOB, cpus=None, memory=None, node_gpus=8, **changes):
-    used = Used(cpus, memory, node_gpus=node_gpus)
+def said(job=JOB, use=None, node_gpus=8, **changes):
+    used = Used(use, node_gpus=node_gpus)
     return [f"{note.words} {note.fix}".strip() for note in notes(job, replace(RUN, **changes), used, NOW)]
 
 
@@ -55,13 +57,26 @@ def test_what_was_not_looked_at_is_not_claimed():
                                                                                    seen_seconds=9000.0)
 
 
+def test_cpus_and_memory_are_not_judged_by_minutes_of_hours():
+    assert said(use=replace(USE, measured_s=360.0)) == [
+        "Its CPUs and memory were measured 1.0 % of the time: not long enough to judge them."]
+    assert said(use=replace(USE, measured_s=360.0), end_s=300.0, seen_seconds=300.0) == [
+        "It ran for less than ten minutes: too short to judge."]
+
+
+def test_the_memory_of_its_gpus_is_not_judged_by_minutes_of_hours_and_their_activity_is_of_that_time():
+    told = said(memory_max_bytes=3.0 * GIB, activity=0.1, seen_seconds=360.0)
+    assert not any("fullest GPU" in one for one in told)
+    assert any("worked 10 % of the time while it was looked at." in one for one in told)
+
+
 def test_a_young_job_is_not_judged():
     assert said(end_s=300.0, seen_seconds=300.0, idle_gpus=("a:0",)) == [
         "It ran for less than ten minutes: too short to judge."]
 
 
 def test_cpus_memory_limit_and_scattered_gpus():
-    told = said(cpus=8.0, memory=20.0 * GIB)
+    told = said(use=USE)
     assert "8.0 of its 64 CPUs worked at once. Ask for 10." in told
     assert "It used 20.0 of 256.0 GiB of memory. Ask for 24 GiB." in told
     short = said(job=replace(JOB, limit_s=1e6))

@@ -24,6 +24,7 @@ from idlewatt.storage.gpu_parts import GpuPart
 from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
+from idlewatt.storage.uses import Use
 
 PATHS = ["/", "/jobs", "/jobs?sort=wasted&since=30d", "/jobs/4711", "/jobs/4712", "/jobs/666", "/jobs/900", "/users",
          "/users/alice", "/nodes/dgx01"]
@@ -299,6 +300,27 @@ def test_parts_of_gpus_are_named_on_the_page_in_the_api_and_by_the_command(view,
     lines = list(report(row, 80))
     assert "      Ran on  dgx01: 25 % of GPU 7 (1 shard), 4 CPUs" in lines
     assert any(line.startswith("   Asked for  parts of GPUs") for line in lines)
+
+
+@pytest.mark.parametrize(("measured_s", "shown"), [(180.0, False), (3500.0, True)])
+def test_cpus_and_memory_that_were_measured_for_minutes_of_hours_are_not_shown_as_the_jobs(view, tmp_path, measured_s,
+                                                                                         shown):
+    job = energies.job("78")
+    with History.open(f"sqlite:///{tmp_path}/history.db") as history:
+        running = replace(job, state=JobState.RUNNING, end_s=None)
+        history.record_snapshot(SchedulerSnapshot(energies.START, jobs=(running,)))
+        history.record_finished([job])
+        history.record_shares(list(energies.shares(job)))
+        history.record_uses([Use(*job.key, job.start_s, "alice", "train", 4, 64, 2**38, job.end_s, measured_s, "cgroup",
+                                 2.0, 2.0, 0.0, 2.0**33)])
+        view.ledger = EnergyBook(history, Costing(EUR), view.now)
+        client = Client(WebApp(view))
+        text, _ = parsed(client, "/jobs/78")
+        (row,) = client.get("/api/v1/jobs/78").json["data"]
+    assert ("Its CPUs and memory were measured 5.0 % of the time: not long enough to judge them." in text) is not shown
+    assert ("8.0 GiB in use" in text) is shown
+    assert ("Ask for 10 GiB." in text) is shown
+    assert (row["cpus_used"], row["memory_used_bytes"]) == ((2.0, 2.0**33) if shown else (None, None))
 
 
 def test_a_program_is_told_a_fault_in_plain_text_and_a_browser_on_a_page(view):
