@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import requests
+from requests.adapters import HTTPAdapter
 
 from ...exporters.causes import innermost
+from ...exporters.deadline import DEADLINES, POOLS
 from ...storage.notices import Notice
 from ..settings.notices import AlertmanagerSettings, WebhookSettings
 
@@ -16,19 +19,49 @@ class PostError(Exception):
     """Nothing took it; the message says why."""
 
 
+class _InTime(HTTPAdapter):
+    """An adapter whose connections a deadline can cut, those through a proxy too."""
+
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, **options)
+        self.poolmanager.pool_classes_by_scheme = POOLS
+
+    def proxy_manager_for(self, *args: Any, **options: Any) -> Any:
+        manager = super().proxy_manager_for(*args, **options)
+        manager.pool_classes_by_scheme = POOLS
+        return manager
+
+
 def post(settings: WebhookSettings, path: str, body: object) -> None:
-    """Post JSON; PostError unless the answer is a success."""
+    """Post JSON; PostError unless the answer is a success, which its head says: nothing else of it is read."""
     headers = {}
     try:
         if settings.token_file is not None:
             headers["Authorization"] = f"Bearer {settings.token_file.read_text(encoding='utf-8').strip()}"
-        answer = requests.post(f"{settings.url.rstrip('/')}{path}" if path else settings.url, json=body,
-                               headers=headers, timeout=settings.timeout, allow_redirects=False,
-                               verify=str(settings.ca_file) if settings.ca_file else True)
+        status = _status(settings, f"{settings.url.rstrip('/')}{path}" if path else settings.url, body, headers)
     except (requests.RequestException, OSError, ValueError) as error:
         raise PostError(innermost(error)) from error
-    if not answer.ok or answer.is_redirect:
-        raise PostError(f"answered {answer.status_code}")
+    if not 200 <= status < 300:
+        raise PostError(f"answered {status}")
+
+
+def _status(settings: WebhookSettings, url: str, body: object, headers: Mapping[str, str]) -> int:
+    """Return how a server answers; PostError when it has not within its time, however slowly it speaks."""
+    late = PostError(f"did not answer within {settings.timeout:g} s")
+    with DEADLINES.limit(settings.timeout) as exchange, requests.Session() as session:
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _InTime())
+        try:
+            with session.post(url, json=body, headers=headers, timeout=settings.timeout, allow_redirects=False,
+                              verify=str(settings.ca_file) if settings.ca_file else True, stream=True) as answer:
+                status = answer.status_code
+        except (requests.RequestException, OSError) as error:
+            if exchange.overdue:
+                raise late from error
+            raise
+    if exchange.overdue:  # a head that was cut reads like one that has ended
+        raise late
+    return status
 
 
 def told(notice: Notice) -> dict[str, object]:

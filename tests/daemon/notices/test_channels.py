@@ -1,9 +1,11 @@
 """Webhook, Alertmanager and hooks: what is posted and run, and what becomes of it when nobody takes it."""
 
+import contextlib
 import json
+import socket
 import sys
 import time
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 from werkzeug.serving import make_server
@@ -59,6 +61,65 @@ def test_a_webhook_that_fails_is_asked_again_later(place, taker):
     taker.status = 200
     place.look(desk, 61.0)
     assert place.states() == [("4711", "first", "sent")]
+
+
+class Raw:
+    """A server that answers each connection with parts of its own, until the other end is gone or they have ended."""
+
+    def __init__(self, parts) -> None:
+        self.sent, self._parts = 0, parts
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/"
+        self._thread = Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        connection, _ = self._socket.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(1 << 16)
+            for part in self._parts():
+                connection.sendall(part)
+                self.sent += len(part)
+
+    def close(self) -> None:
+        self._thread.join()
+        self._socket.close()
+
+
+@pytest.fixture
+def raw():
+    """Return a function that starts a server of raw answers."""
+    with contextlib.ExitStack() as stack:
+        yield lambda parts: stack.enter_context(contextlib.closing(Raw(parts)))
+
+
+def test_of_an_answer_without_end_no_more_than_its_head_is_read(place, raw):
+    def endless():
+        yield b"HTTP/1.1 200 OK\r\n\r\n"
+        for _ in range(1000):
+            yield bytes(65536)
+
+    server = raw(endless)
+    place.look(place.desk("[{kind: idle_gpus, channels: [webhook]}]", webhook=f"{{url: '{server.url}'}}"))
+    assert place.states() == [("4711", "first", "sent")]
+    server.close()
+    assert server.sent < 16 << 20
+
+
+def test_a_webhook_whose_answer_drips_is_given_up_after_its_time(place, raw):
+    ended = Event()
+
+    def dripping():
+        yield b"HTTP/1.1 200 OK\r\nX-Slow: "
+        for _ in range(200):
+            ended.wait(0.02)
+            yield b"x"
+        yield b"\r\n\r\n"
+
+    server = raw(dripping)
+    place.look(place.desk("[{kind: idle_gpus, channels: [webhook]}]", webhook=f"{{url: '{server.url}', timeout: 0.3s}}"))
+    ended.set()
+    assert place.reasons() == ["webhook: did not answer within 0.3 s"]
 
 
 def test_alertmanager_gets_its_own_shape_again_and_again_until_it_is_over(place, taker):
