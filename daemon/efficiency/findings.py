@@ -169,7 +169,8 @@ def unused_gpu_memory(facts: RunFacts, threshold: float, window_s: float = 0.0) 
     """Return that the fullest GPU of a job held less than a share of its memory: a smaller one may do."""
     run = facts.run
     told = _GIGABYTES.search(run.gpu_model) if run is not None else None
-    if run is None or not facts.measured or not facts.seen or told is None or run.memory_max_bytes is None or facts.ran_s < window_s \
+    known = facts.measured and facts.seen
+    if run is None or not known or told is None or run.memory_max_bytes is None or facts.ran_s < window_s \
             or run.memory_max_bytes / (int(told[1]) * GIB) >= threshold:
         return None
     return Note(f"Its fullest GPU held {run.memory_max_bytes / GIB:.1f} of {told[1]} GiB.",

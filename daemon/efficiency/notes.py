@@ -42,8 +42,8 @@ def notes(job: Job, run: JobRow | None, used: Used, now_s: float) -> tuple[Note,
     if facts.ran_s < YOUNG_S:
         return (*found, Note("It ran for less than ten minutes: too short to judge."))
     if used.use is not None and not findings.long_enough(used.use, facts.ran_s):
-        found.append(Note(f"Its CPUs and memory were measured {percent(used.use.measured_s / facts.ran_s)} of the time: "
-                          "not long enough to judge them."))
+        measured = percent(used.use.measured_s / facts.ran_s)
+        found.append(Note(f"Its CPUs and memory were measured {measured} of the time: not long enough to judge them."))
     gpus = findings.unused_gpus(facts, 0.0) or findings.low_activity(facts, LOW_ACTIVITY)
     if gpus is not None and gpus.kind == "low_activity" and used.causes:
         gpus = replace(gpus, fix="")  # each cause has its own

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import smtplib
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.message import EmailMessage
 from email.policy import SMTP
-from email.utils import formatdate, make_msgid
+from email.utils import formatdate, getaddresses, make_msgid
 
 from ...exporters.text import clean
 from ..settings.notices import MailSettings
+
+log = logging.getLogger(__name__)
 
 LONGEST_SUBJECT = 180
 CLOSING, PERMANENT = 421, 500
@@ -97,10 +100,14 @@ def _connected(settings: MailSettings) -> smtplib.SMTP:
 
 
 def _sent(server: smtplib.SMTP, mail: Mail, settings: MailSettings, time_s: float) -> Outcome:
-    """Send one mail; a full mailbox is one reader's matter, and the others' mails go on."""
+    """Send one mail; a full mailbox, or an address that the server cannot take, is one reader's matter only."""
     words: bytes | str
+    to = _taken(server, mail.to)
+    if not to:
+        return Outcome("refused: the server takes only addresses in ASCII (it does not offer SMTPUTF8)")
     try:
-        server.send_message(message(mail, settings, time_s), from_addr=None, to_addrs=mail.to)
+        server.send_message(message(replace(mail, to=to), settings, time_s), from_addr=None,
+                            to_addrs=[address for _, address in getaddresses(to)])
     except smtplib.SMTPRecipientsRefused as error:
         code, words = next(iter(error.recipients.values()))
     except smtplib.SMTPResponseException as error:
@@ -114,6 +121,18 @@ def _sent(server: smtplib.SMTP, mail: Mail, settings: MailSettings, time_s: floa
         raise MailError(f"{settings.host}:{settings.port}: {code} {_text(words)}")
     server.rset()
     return Outcome(f"refused: {code} {_text(words)}", again=code < PERMANENT)
+
+
+def _taken(server: smtplib.SMTP, to: Sequence[str]) -> tuple[str, ...]:
+    """Return the recipients that a server can be asked to take: others would cost it the mail to all."""
+    server.ehlo_or_helo_if_needed()
+    if server.has_extn("smtputf8"):
+        return tuple(to)
+    taken = tuple(one for one in to if all(address.isascii() for _, address in getaddresses([one])))
+    if len(taken) < len(to):
+        log.warning("an address that is not ASCII is left out: the mail server does not offer SMTPUTF8",
+                    extra={"address": ", ".join(one for one in to if one not in taken)})
+    return taken
 
 
 def _plain(error: Exception) -> str:

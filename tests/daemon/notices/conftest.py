@@ -87,6 +87,13 @@ class WithTls(Controller):
         super().__init__(box, hostname="127.0.0.1", port=free_port(), ssl_context=context, **options)
 
 
+class OfAscii(Controller):
+    """A server that does not offer SMTPUTF8."""
+
+    def __init__(self, box, port) -> None:
+        super().__init__(box, hostname="127.0.0.1", port=port, enable_SMTPUTF8=False)
+
+
 class WithStartTls(Controller):
     """A server that wants STARTTLS and a password."""
 
@@ -101,13 +108,14 @@ class WithStartTls(Controller):
 
 @pytest.fixture
 def mail_server():
-    """Return a function that starts a mail server: ``plain``, ``tls`` or ``starttls``."""
+    """Return a function that starts a mail server: ``plain``, ``ascii``, ``tls`` or ``starttls``."""
     with contextlib.ExitStack() as stack:
         def start(kind: str = "plain", authority=None, port: int | None = None) -> MailServer:
             box = Box()
             context, file = authority or (None, "")
             made = {"plain": lambda: Controller(box, hostname="127.0.0.1", port=port or free_port()),
-                    "tls": lambda: WithTls(box, context), "starttls": lambda: WithStartTls(box, context)}[kind]()
+                    "ascii": lambda: OfAscii(box, free_port()), "tls": lambda: WithTls(box, context),
+                    "starttls": lambda: WithStartTls(box, context)}[kind]()
             made.start()
             stack.callback(made.stop)
             return MailServer(box, made.port, file)

@@ -117,7 +117,8 @@ def test_a_webhook_whose_answer_drips_is_given_up_after_its_time(place, raw):
         yield b"\r\n\r\n"
 
     server = raw(dripping)
-    place.look(place.desk("[{kind: idle_gpus, channels: [webhook]}]", webhook=f"{{url: '{server.url}', timeout: 0.3s}}"))
+    place.look(place.desk("[{kind: idle_gpus, channels: [webhook]}]",
+                          webhook=f"{{url: '{server.url}', timeout: 0.3s}}"))
     ended.set()
     assert place.reasons() == ["webhook: did not answer within 0.3 s"]
 

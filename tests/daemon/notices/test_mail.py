@@ -128,6 +128,28 @@ def test_a_full_mailbox_keeps_nobody_elses_mail_back(place, mail_server):
     assert "mail: refused: 452 mailbox full" in place.reasons()
 
 
+@pytest.mark.parametrize(("admins", "reached"), [
+    ("[root@example.org, jörg@example.org]", ("root@example.org",)), ("[jörg@example.org]", ()),
+    ("['Jörg <joerg@example.org>']", ("joerg@example.org",))])
+def test_an_administrators_address_that_the_server_cannot_take_costs_only_itself(place, mail_server, admins, reached):
+    server = mail_server("ascii")
+    desk = place.desk(mail=by(server), admins=admins, escalation="{second_after: null, admins_after: 1h}")
+    place.look(desk)
+    place.other("4712", "bob")
+    place.look(desk, 2 * HOUR)
+    assert [to for to, _, _ in server.mails] == [("ada@example.org",), *([reached] if reached else []),
+                                                 ("bob@example.org",)]
+    assert place.states()[:2] == [("4711", "first", "sent"), ("4711", "admins", "sent" if reached else "failed")]
+
+
+def test_an_address_that_is_not_ascii_is_reached_where_the_server_offers_that(place, mail_server):
+    server = mail_server()
+    desk = place.desk(mail=by(server), admins="[root@example.org, jörg@example.org]", escalation="{admins_after: 1h}")
+    place.look(desk)
+    place.look(desk, 2 * HOUR)
+    assert [to for to, _, _ in server.mails][1:] == [("root@example.org", "jörg@example.org")]
+
+
 def test_mails_leave_although_each_address_takes_long_to_find(place, mail_server, monkeypatch):
     server, spent = mail_server(), [0.0]
 
