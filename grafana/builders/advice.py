@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .dashboard import as_json
-from .panels import CURRENCY, DAEMON, MEAN_PRICE, PRICE, Row, column, lines, listing, number, quiet
+from .panels import CURRENCY, DAEMON, MEAN_PRICE, PRICE, SITE, Row, column, lines, listing, number, quiet
 
 AGE = f"clamp_min(max(time() - idlewatt_advice_timestamp_seconds{{{DAEMON}}}), 0)"
 ISSUED = f"sum(increase(idlewatt_advice_issued_total{{{DAEMON}}}[$__range]))"
@@ -11,8 +11,8 @@ FOLLOWED = f"sum(increase(idlewatt_advice_followed_total{{{DAEMON}}}[$__range]))
 VERDICTS = "sum by ({by}) (increase(idlewatt_advice_verdicts_total{{" + DAEMON + "{only}}}[$__range]))"
 WITHIN = ', result="within"'
 FORETOLD = "sum(increase(idlewatt_start_forecasts_total{{" + DAEMON + "{only}}}[$__range]))"
-DOWN = f"max by (cluster, node) (idlewatt_power_down_info{{{DAEMON}}})"
-DOWN_POWER = f"sum by (cluster, node) (idlewatt_node_power_watts{{{DAEMON}}}) and on (cluster, node) {DOWN}"
+DOWN = f"max by ({SITE}, node) (idlewatt_power_down_info{{{DAEMON}}})"
+DOWN_POWER = f"sum by ({SITE}, node) (idlewatt_node_power_watts{{{DAEMON}}}) and on ({SITE}, node) {DOWN}"
 # Zero where the daemon measures and advises none; nothing at all where it does not measure.
 NO_POWER = f"0 * sum(idlewatt_node_power_watts{{{DAEMON}}})"
 NO_ADVICE = f"0 * sum(idlewatt_advice_interval_seconds{{{DAEMON}}})"
@@ -22,7 +22,7 @@ NO_ERROR = "no window or error known"
 NOT_SURE = "not distinguishable from 0, +-"
 
 ENERGY, WAIT = (f"idlewatt_simulated_{what}_total{{{DAEMON}}}" for what in ("energy_joules", "wait_seconds"))
-ERROR = "max by (cluster) (idlewatt_simulation_{}_error_ratio{{" + DAEMON + "}})"
+ERROR = f"max by ({SITE}) (idlewatt_simulation_{{}}_error_ratio{{{{{DAEMON}}}}})"
 
 
 def _role(role: str) -> str:
@@ -30,7 +30,7 @@ def _role(role: str) -> str:
 
 
 def _spent(spent: str) -> str:
-    return f"sum by (cluster, policy) (increase({spent}[$__range]))"
+    return f"sum by ({SITE}, policy) (increase({spent}[$__range]))"
 
 
 def _saved(spent: str) -> str:
@@ -40,22 +40,22 @@ def _saved(spent: str) -> str:
     """
     incumbent = f"({spent} and on (cluster, job, instance, policy) {_role('incumbent')})"
     beside = f"{spent} * 0 + on (cluster, job, instance) group_left () {incumbent}"
-    return (f"sum by (cluster, policy) (increase(({beside})[$__range:$__interval]) - "
+    return (f"sum by ({SITE}, policy) (increase(({beside})[$__range:$__interval]) - "
             f"increase({spent}[$__range:$__interval]))")
 
 
 def _saved_by_active(spent: str) -> str:
-    return f"sum({_saved(spent)} and on (cluster, policy) {_role('active')})"
+    return f"sum({_saved(spent)} and on ({SITE}, policy) {_role('active')})"
 
 
 def _paid(joules: str, of: str) -> str:
     """Return what joules by cluster cost at the mean price of the time range; of each ``of``."""
-    return f"sum{of} (({joules}) / 3.6e6 * on (cluster) group_left () {MEAN_PRICE})"
+    return f"sum{of} (({joules}) / 3.6e6 * on ({SITE}) group_left () {MEAN_PRICE})"
 
 
 def _off(spent: str, what: str) -> str:
     """Return by how much what was simulated of the time range may be off, going by the error of the last window."""
-    return f"abs(max({ERROR.format(what)})) * sum({_spent(spent)} and on (cluster, policy) {_role('incumbent')})"
+    return f"abs(max({ERROR.format(what)})) * sum({_spent(spent)} and on ({SITE}, policy) {_role('incumbent')})"
 
 
 def _sure(saved: str, off: str) -> str:
@@ -84,7 +84,7 @@ def _figures() -> Row:
                    "dashboard Learning.", f'max by (policy) ({_role("active")})', "short",
                    legend="{{policy}}")),
         (3, number("Jobs to start now", "Jobs that the active policy would start now.",
-                   f"count(count by (cluster, job_id) (idlewatt_advice_info{{{DAEMON}}})) or {NO_ADVICE}",
+                   f"count(count by ({SITE}, job_id) (idlewatt_advice_info{{{DAEMON}}})) or {NO_ADVICE}",
                    "short")),
         (3, number("Age of the advice", "Time since the oldest policy last advised. Red from ten minutes: the "
                    "cluster has moved on, do not follow it.", AGE, "s",
@@ -98,16 +98,16 @@ def _figures() -> Row:
                    "needed soon, and not of the reserve.", f"sum({DOWN_POWER}) or {NO_POWER}", "watt")),
         (4, number("Cost of nodes to power down, a day",
                    "What these nodes cost in a day if they stay on, at the price of now.",
-                   f"sum((sum by (cluster) ({DOWN_POWER}) or 0 * sum by (cluster) "
+                   f"sum((sum by ({SITE}) ({DOWN_POWER}) or 0 * sum by ({SITE}) "
                    f"(idlewatt_node_power_watts{{{DAEMON}}}))"
-                   f" * on (cluster) max by (cluster) {PRICE}) * 24 / 1e3", CURRENCY, decimals=2, empty="no price")))
+                   f" * on ({SITE}) max by ({SITE}) {PRICE}) * 24 / 1e3", CURRENCY, decimals=2, empty="no price")))
 
 
 def _worth() -> Row:
     losing = ((None, "orange"), (0.0, "text"))
     saved, off = f"{_saved_by_active(ENERGY)} / 3.6e6", f"{_off(ENERGY, 'energy')} / 3.6e6"
     sooner, by = f"{_saved_by_active(WAIT)} / 3600", f"{_off(WAIT, 'wait')} / 3600"
-    kept = _paid(f"{_saved(ENERGY)} and on (cluster, policy) {_role('active')}", "")
+    kept = _paid(f"{_saved(ENERGY)} and on ({SITE}, policy) {_role('active')}", "")
     return (
         (5, number("Energy saved, if followed", "In the closed windows of the time range, by replay of "
                    "the same jobs: the scheduler's own policy less the active one. Shown only where "
@@ -135,13 +135,13 @@ def _worth() -> Row:
 
 
 def _now() -> Row:
-    reason = (f'max by (cluster, policy, job_id, reason) (idlewatt_advice_reason_info{{{DAEMON}, '
+    reason = (f'max by ({SITE}, policy, job_id, reason) (idlewatt_advice_reason_info{{{DAEMON}, '
               'action="start"})')
     return (
         (17, listing("Recommended placements", "What the active policy would start now, no more than 50; a job on "
                      "several nodes has several rows. All of them: idlewatt advise, or the daemon's own page.",
-                     (f"max by (cluster, policy, objective, job_id, node, gpus) (idlewatt_advice_info{{{DAEMON}}}) "
-                      f"* on (cluster, policy, job_id) group_left (reason) {reason}",),
+                     (f"max by ({SITE}, policy, objective, job_id, node, gpus) (idlewatt_advice_info{{{DAEMON}}}) "
+                      f"* on ({SITE}, policy, job_id) group_left (reason) {reason}",),
                      {"cluster": "Cluster", "job_id": "Job", "node": "Node", "gpus": "GPUs", "Value": "Start",
                       "reason": "Reason", "policy": "Policy"}, special={
                          "Job": column(width=80), "Node": column(width=130), "GPUs": column(width=60),
@@ -150,8 +150,8 @@ def _now() -> Row:
         (7, listing("Nodes that could be powered down", "Empty nodes that no known job needs soon, with what they "
                     "draw and would save until they are needed again, where the past tells; the reserve of each "
                     "partition is left out. idlewatt powers nothing down itself.",
-                    (DOWN, f"sum by (cluster, node) ({DOWN_POWER})",
-                     f"max by (cluster, node) (idlewatt_power_down_saving_joules{{{DAEMON}, "
+                    (DOWN, f"sum by ({SITE}, node) ({DOWN_POWER})",
+                     f"max by ({SITE}, node) (idlewatt_power_down_saving_joules{{{DAEMON}, "
                      'bound="estimate"}) / 3.6e6'),
                     {"cluster": "Cluster", "node": "Node", "Value #B": "Draws now", "Value #C": "Would save"},
                     unit="watt", order="-Draws now", special={"Would save": column("kwatth", decimals=1)},
@@ -159,9 +159,9 @@ def _now() -> Row:
 
 
 def _held() -> Row:
-    why = (f'max by (cluster, policy, job_id, reason) (idlewatt_advice_reason_info{{{DAEMON}, '
+    why = (f'max by ({SITE}, policy, job_id, reason) (idlewatt_advice_reason_info{{{DAEMON}, '
            'action="hold"})')
-    job = "cluster, policy, job_id"
+    job = f"{SITE}, policy, job_id"
     return (
         (24, listing("Jobs that are held, and until when", "What cannot start now, by expected start, no more than 50: "
                      "the start assumes that jobs use their full limits, so it is rather too late. None: it can never "
@@ -184,7 +184,7 @@ def _savings() -> Row:
         (8, lines("Cost saved against the scheduler's own policy", "The same in money, at the mean price of the time "
                   "range.",
                   ((_paid(_saved(ENERGY), " by (policy)"), "{{policy}}"),
-                   (_paid(f"abs(({_incumbent(ENERGY)}) * on (cluster) {ERROR.format('energy')})", ""),
+                   (_paid(f"abs(({_incumbent(ENERGY)}) * on ({SITE}) {ERROR.format('energy')})", ""),
                     "error of the simulation")), CURRENCY, signed=True, names=_BAND, empty="no price, or no window")),
         (8, lines("Hours of waiting saved against the scheduler's own policy", "The same, of the time that all jobs "
                    "together waited for their start. Where too few jobs waited the error is not known, and no curve "
@@ -196,12 +196,12 @@ _BAND = {"error of the simulation": ("Error of the simulation", "#9e9e9e")}
 
 
 def _incumbent(spent: str) -> str:
-    return f"{_spent(spent)} and on (cluster, policy) {_role('incumbent')}"
+    return f"{_spent(spent)} and on ({SITE}, policy) {_role('incumbent')}"
 
 
 def _gap(spent: str, what: str, scale: str) -> tuple[tuple[str, str], ...]:
     return ((f"{_saved(spent)} / {scale}", "{{policy}}"),
-            (f"sum(abs(({_incumbent(spent)}) * on (cluster) {ERROR.format(what)})) / {scale}",
+            (f"sum(abs(({_incumbent(spent)}) * on ({SITE}) {ERROR.format(what)})) / {scale}",
              "error of the simulation"))
 
 
@@ -235,8 +235,8 @@ def _record() -> Row:
         (12, listing("Policies side by side", "What the closed windows of the time range would have taken under each "
                     "policy, by replay of the same jobs; less where a policy came later.",
                     (f"sum by (policy) ({_spent(ENERGY)}) / 3.6e6", f"sum by (policy) ({_spent(WAIT)}) / 3600",
-                     f"sum by (policy) (sum by (cluster, policy) ({_spent(ENERGY)}) / 3.6e6 "
-                     f"* on (cluster) group_left () max by (cluster) {PRICE})"),
+                     f"sum by (policy) (sum by ({SITE}, policy) ({_spent(ENERGY)}) / 3.6e6 "
+                     f"* on ({SITE}) group_left () max by ({SITE}) {PRICE})"),
                     {"policy": "Policy", "Value #A": "Energy", "Value #B": "Waiting hours", "Value #C": "Cost today"},
                     special={"Policy": column(width=190), "Energy": column("kwatth"),
                              "Cost today": column(CURRENCY, decimals=2)}, order="Energy",
@@ -259,8 +259,8 @@ def _closeness() -> Row:
                     "the GPUs that are left over here and there: 2 is twice as fast. By Pollux's tables (OSDI'21, up "
                     "to four nodes of four GPUs), for jobs whose name tells one of its applications "
                     "(advice.applications); no more than 50.",
-                    (f"max by (cluster, job_id) (idlewatt_advice_speedup_ratio{{{DAEMON}}})",),
-                    {"job_id": "Job", "Value": "Times as fast"}, order="-Times as fast",
+                    (f"max by ({SITE}, job_id) (idlewatt_advice_speedup_ratio{{{DAEMON}}})",),
+                    {"cluster": "Cluster", "job_id": "Job", "Value": "Times as fast"}, order="-Times as fast",
                     special={"Times as fast": column(decimals=2)},
                     empty=quiet("no such job could start now, or none would be scattered"))),
         (12, lines("Locality penalty of placements, as they are and as advised", "Weight of the edges between the "
@@ -283,16 +283,17 @@ def _moves() -> Row:
         (14, listing("Moves that would let a waiting job start", "The fewest GPUs that were found to be moved so that "
                      "a job starts which waits for room; those for one job belong together, no more than 50 in all. "
                      "With where it would start, and what is at stake: idlewatt advise --moves.",
-                     ("max by (cluster, for_job_id, job_id, node, to_node, gpus) "
+                     (f"max by ({SITE}, for_job_id, job_id, node, to_node, gpus) "
                       f"(idlewatt_move_info{{{DAEMON}}})",),
-                     {"for_job_id": "Lets start", "job_id": "Move job", "gpus": "GPUs", "node": "From",
+                     {"cluster": "Cluster", "for_job_id": "Lets start", "job_id": "Move job", "gpus": "GPUs",
+                      "node": "From",
                       "to_node": "To"}, order="Lets start", special={"GPUs": column(width=60)},
                      empty=quiet("no move would let a waiting job start"))))
 
 
 def _elastic() -> Row:
-    info = f"max by (cluster, job_id, change, gpus, room, helps, basis) (idlewatt_elastic_info{{{DAEMON}}})"
-    change = "cluster, job_id, change"
+    info = f"max by ({SITE}, job_id, change, gpus, room, helps, basis) (idlewatt_elastic_info{{{DAEMON}}})"
+    change = f"{SITE}, job_id, change"
 
     def beside(values: str) -> str:
         return f"{info} * on ({change}) group_left () max by ({change}) ({values})"
@@ -310,7 +311,8 @@ def _elastic() -> Row:
                      "of like runs, by their GPUs' activity (which flatters large sizes), or as configured. Slurm "
                      "lets no running job grow: idlewatt advise --elastic says what it takes. No more than 50 jobs.",
                      (*times, beside(f"idlewatt_elastic_marginal_gain_ratio{{{DAEMON}}}")),
-                     {"job_id": "Job", "gpus": "GPUs", "change": "Change", "Value #A": "Time left",
+                     {"cluster": "Cluster", "job_id": "Job", "gpus": "GPUs", "change": "Change",
+                      "Value #A": "Time left",
                       "Value #B": "At best", "Value #C": "At worst", "Value #D": "Speed per GPU", "room": "Room",
                       "helps": "Makes room for", "basis": "Data source"}, unit="percentunit", order="Time left",
                      special={"Job": column(width=80), "GPUs": column("short", width=60),
@@ -319,10 +321,10 @@ def _elastic() -> Row:
 
 
 def _allocation() -> Row:
-    info = f"max by (cluster, job_id, state, node, basis, reason) (idlewatt_allocation_info{{{DAEMON}}})"
+    info = f"max by ({SITE}, job_id, state, node, basis, reason) (idlewatt_allocation_info{{{DAEMON}}})"
 
     def beside(values: str) -> str:
-        return f"{info} * on (cluster, job_id) group_left () max by (cluster, job_id) ({values})"
+        return f"{info} * on ({SITE}, job_id) group_left () max by ({SITE}, job_id) ({values})"
 
     cpus = (beside(f'idlewatt_allocation_cpus{{{DAEMON}, which="{which}"}}') for which in ("held", "advised"))
     return (
@@ -340,8 +342,8 @@ def _allocation() -> Row:
                      "No more than 50; all of them: idlewatt advise --allocation.",
                      (info, *cpus, *(beside(f'idlewatt_allocation_sooner_ratio{{{DAEMON}, bound="{bound}"}}')
                                      for bound in ("estimate", "low"))),
-                     {"job_id": "Job", "node": "Node", "Value #B": "CPUs", "Value #C": "Advised",
-                      "Value #D": "Sooner by", "Value #E": "At least", "basis": "Data source",
+                     {"cluster": "Cluster", "job_id": "Job", "node": "Node", "Value #B": "CPUs",
+                      "Value #C": "Advised", "Value #D": "Sooner by", "Value #E": "At least", "basis": "Data source",
                       "reason": "What and why"},
                      order="-Sooner by", special={
                          "Job": column(width=60), "Node": column(width=110), "CPUs": column(width=60),

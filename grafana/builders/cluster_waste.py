@@ -9,6 +9,7 @@ from .panels import (
     MEMBERS,
     PARTITION,
     PRICE,
+    SITE,
     Panel,
     Row,
     at_least,
@@ -35,7 +36,7 @@ WASTED_RATE = f"rate(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__rate_
 _BY_QUARTERS = cost_by_quarters(f"idlewatt_wasted_energy_joules_total{{{PARTITION}}}")
 # A daemon that began within this quarter of an hour has the present price.
 WASTED_COST = f"({_BY_QUARTERS} and on () ({WASTED_KWH})) or ({WASTED_KWH}) * on () avg({PRICE})"
-BY_PARTITION = f"sum by (partition) (increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range]))"
+BY_PARTITION = f"sum by ({SITE}, partition) (increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range]))"
 COST_WORDS = ("The same in money, at the price that idlewatt published at each time, with the site's PUE where that is "
               "set. No amount while no price in this currency is known.")
 UNUSED = f"sum(idlewatt_host_unused_watts{{{PARTITION}}})"
@@ -109,10 +110,10 @@ def _where() -> Row:
                   "range. A step usually follows a large job's start or end.",
                   ((top(15, "partition", "idlewatt_wasted_power_watts", PARTITION), "{{partition}}"),), "watt")),
         (8, bars("Wasted now, by node", "The ten nodes that waste most now, their empty hosts included.",
-                 f"topk(10, sum by (node) (idlewatt_node_wasted_power_watts{{{MEMBERS}}}))", "node", "watt")),
+                 f"topk(10, sum by ({SITE}, node) (idlewatt_node_wasted_power_watts{{{MEMBERS}}}))", "node", "watt")),
         (8, bars("Wasted now, by user", "The ten people whose jobs hold GPUs that do nothing, too little, or spin. "
                  "A reason to talk, not to blame: the code is often somebody else's.",
-                 f"topk(10, sum by (user) (idlewatt_user_wasted_power_watts{{{PARTITION}}}))", "user", "watt",
+                 f"topk(10, sum by ({SITE}, user) (idlewatt_user_wasted_power_watts{{{PARTITION}}}))", "user", "watt",
                  empty="nobody, or no data")))
 
 
@@ -139,15 +140,15 @@ def _energy() -> Row:
 
 def _summed(by: str, metric: str, selector: str) -> str:
     """Return kWh from watts, for what the daemon counts no joules of; a gap in the watts adds nothing."""
-    return (f"topk(20, sum by ({by}) (sum_over_time({metric}{{{selector}}}[$__range:$__interval])))"
+    return (f"topk(20, sum by ({SITE}, {by}) (sum_over_time({metric}{{{selector}}}[$__range:$__interval])))"
             " * $__interval_ms / 3.6e9")
 
 
 def _bill(by: str, description: str, kwh: str, watts: str, empty: str = "") -> Panel:
     told = {"empty": empty} if empty else {}
     return listing(f"Wasted, by {by}", f"{description} Over the time range, and its cost at the prices of its time.",
-                   (kwh, f"{cost(watts, f' by ({by})')} and on ({by}) ({kwh})"),
-                   {by: by.capitalize(), "Value #A": "Energy", "Value #B": "Cost"}, unit="kwatth",
+                   (kwh, f"{cost(watts, f' by ({SITE}, {by})')} and on ({SITE}, {by}) ({kwh})"),
+                   {"cluster": "Cluster", by: by.capitalize(), "Value #A": "Energy", "Value #B": "Cost"}, unit="kwatth",
                    special={"Energy": column(width=85), "Cost": column(CURRENCY, width=80, decimals=2)},
                    order="-Energy", **told)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .dashboard import as_json
-from .panels import DAEMON, Row, column, lines, listing, number, timeline
+from .panels import DAEMON, SITE, Row, column, lines, listing, number, timeline
 
 UP = f"idlewatt_up{{{DAEMON}}}"
 NOTHING = "no data: is idlewatt up, and scraped?"
@@ -110,7 +110,8 @@ def _knowledge() -> Row:
                      {"model": "Model", "floor_source": "Known from", "Value": "Idle power"},
                      unit="watt", empty=NOTHING)),
         (12, listing("Trained agents", "Agents that advise, and their age. None: a heuristic is active.",
-                     (f"max by (policy, version) (idlewatt_model_info{{{DAEMON}}}) * on (policy) group_left () "
-                      f"(time() - max by (policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}}))",),
+                     (f"max by ({SITE}, policy, version) (idlewatt_model_info{{{DAEMON}}}) "
+                      f"* on ({SITE}, policy) group_left () "
+                      f"(time() - max by ({SITE}, policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}}))",),
                      {"policy": "Agent", "version": "Version", "Value": "Age"}, unit="s",
                      empty=f"none: a heuristic is active; or {NOTHING}")))

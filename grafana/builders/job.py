@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from .dashboard import as_json
-from .panels import CURRENCY, JOB, Row, column, cost, lines, listing, number, quiet
+from .panels import CURRENCY, JOB, SITE, Row, column, cost, lines, listing, number, quiet
 
 POWER, WASTED = f"idlewatt_job_power_watts{{{JOB}}}", f"idlewatt_job_wasted_power_watts{{{JOB}}}"
 START = f"idlewatt_job_start_timestamp_seconds{{{JOB}}}"
 NONE = "the jobs that waste most are published, as many as waste.job_series says"
 UNKNOWN = "not published, or not measured"
-OF = "cluster, job_id, user, account, partition"
+OF = f"{SITE}, job_id, user, account, partition"
 
 
 def build() -> str:
@@ -40,8 +40,8 @@ def _over_time() -> Row:
     return (
         (24, lines("Power of the job over time", "Power of the GPUs of the chosen jobs, at most ten of them, and the "
                    "part of it that does no work.",
-                   ((f"topk(10, sum by (cluster, job_id) ({POWER}))", "{{job_id}}"),
-                    (f"topk(10, sum by (cluster, job_id) ({WASTED}))", "{{job_id}} wasted")), "watt",
+                   ((f"topk(10, sum by ({SITE}, job_id) ({POWER}))", "{{job_id}}"),
+                    (f"topk(10, sum by ({SITE}, job_id) ({WASTED}))", "{{job_id}} wasted")), "watt",
                    empty=quiet(NONE))),)
 
 
@@ -51,7 +51,8 @@ def _table() -> Row:
                      "what of it does no work, when they started, what they wasted in the time range.",
                      (f"sum by ({OF}) ({POWER})", f"sum by ({OF}) ({WASTED})", f"max by ({OF}) ({START}) * 1000",
                       _kwh(f" by ({OF})"), cost(WASTED, f" by ({OF})")),
-                     {"job_id": "Job", "user": "User", "account": "Account", "partition": "Partition",
+                     {"cluster": "Cluster", "job_id": "Job", "user": "User", "account": "Account",
+                      "partition": "Partition",
                       "Value #A": "Power", "Value #B": "Wasted now", "Value #C": "Started", "Value #D": "Energy wasted",
                       "Value #E": "Cost"}, unit="watt", order="-Wasted now",
                      special={"Started": column("dateTimeFromNow"), "Energy wasted": column("kwatth"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .dashboard import as_json
-from .panels import PARTITION, Row, column, lines, listing, number, quiet
+from .panels import PARTITION, SITE, Row, column, lines, listing, number, quiet
 
 NONE = "no job has ended within it"
 
@@ -57,7 +57,7 @@ def _now() -> Row:
                    "of no flavour.", ((f"sum by (flavour, state) (idlewatt_jobs{{{PARTITION}}})",
                                        "{{flavour}} {{state}}"),), "short")),
         (12, lines("Longest queues of users over time", "The ten users with most jobs that wait.",
-                   ((f"topk(10, sum by (user) ({queues}))", "{{user}}"),), "short", stacked=True,
+                   ((f"topk(10, sum by ({SITE}, user) ({queues}))", "{{user}}"),), "short", stacked=True,
                    empty=quiet("nobody's job waits"))))
 
 
@@ -94,13 +94,15 @@ def _tables() -> Row:
                "job_slowdown_mean_ratio", "job_makespan_seconds")
     headings = ("Jobs", "Wait", "Run time", "Completion", "Slowdown", "Makespan")
     times = {name: column("s") for name in ("Wait", "Run time", "Completion", "Makespan")}
-    queue = tuple(f"sum by (user, partition) (idlewatt_user_queued_{what}{{{PARTITION}}})" for what in ("jobs", "gpus"))
+    queue = tuple(f"sum by ({SITE}, user, partition) (idlewatt_user_queued_{what}{{{PARTITION}}})"
+                  for what in ("jobs", "gpus"))
     return (
         (16, listing("Partitions and flavours in the last week", "How the jobs fared that ended within seven days.",
-                     tuple(f"max by (partition, flavour) ({_of(metric, '7d')})" for metric in metrics),
-                     {"partition": "Partition", "flavour": "Flavour"} | {
+                     tuple(f"max by ({SITE}, partition, flavour) ({_of(metric, '7d')})" for metric in metrics),
+                     {"cluster": "Cluster", "partition": "Partition", "flavour": "Flavour"} | {
                          f"Value #{letter}": heading for letter, heading in zip("ABCDEF", headings, strict=True)},
                      special=times | {"Jobs": column("locale")}, order="-Jobs", empty=quiet(NONE))),
         (8, listing("Queues of users now", "Jobs that wait and the GPUs that they ask for.", queue,
-                    {"user": "User", "partition": "Partition", "Value #A": "Jobs", "Value #B": "GPUs"},
+                    {"cluster": "Cluster", "user": "User", "partition": "Partition", "Value #A": "Jobs",
+                     "Value #B": "GPUs"},
                     order="-Jobs", empty=quiet("nobody's job waits"))))

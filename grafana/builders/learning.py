@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 from .dashboard import as_json
-from .panels import CURRENCY, DAEMON, MEAN_PRICE, Panel, Row, column, curves, lines, listing, number, quiet, timeline
+from .panels import (
+    CURRENCY,
+    DAEMON,
+    MEAN_PRICE,
+    SITE,
+    Panel,
+    Row,
+    column,
+    curves,
+    lines,
+    listing,
+    number,
+    quiet,
+    timeline,
+)
 
 NO_AGENT = quiet("no agent yet (idlewatt train)")
 NOT_JUDGED = quiet("no agent has been judged yet")
@@ -25,7 +39,7 @@ NOT_SURE = "not distinguishable from 100 %"
 
 
 def _role(role: str) -> str:
-    return f'max by (policy) (idlewatt_policy_info{{{DAEMON}, role="{role}"}})'
+    return f'max by ({SITE}, policy) (idlewatt_policy_info{{{DAEMON}, role="{role}"}})'
 
 
 # The first line that holds for a policy is its role.
@@ -35,7 +49,7 @@ ROLE = " or ".join((f"{_role('active')} * 4", f"{_role('fallback')} * 3", f"{_ro
 
 def _heldout(what: str, *more: str, **labels: str) -> str:
     chosen = ", ".join((DAEMON, *more, *(f'{label}="{value}"' for label, value in labels.items())))
-    return f"max by (policy) (idlewatt_heldout_{what}{{{chosen}}})"
+    return f"max by ({SITE}, policy) (idlewatt_heldout_{what}{{{chosen}}})"
 
 
 def build() -> str:
@@ -48,14 +62,14 @@ def build() -> str:
 
 
 def _figures() -> Row:
-    abstaining = f"max by (policy) (idlewatt_abstaining{{{DAEMON}}}) and on (policy) {_role('active')}"
+    abstaining = f"max by ({SITE}, policy) (idlewatt_abstaining{{{DAEMON}}}) and on ({SITE}, policy) {_role('active')}"
     return (
         (5, number("Active policy", "Whose advice goes out: an agent that was promoted (kind@version), or a "
                    "heuristic while none has earned it.", _role("active"), "short", legend="{{policy}}")),
         (3, number("Age of the active agent",
                    "Time since the active agent was trained. Clusters change: after weeks a younger one "
                    "should have been tried.",
-                   f"time() - max(idlewatt_model_trained_timestamp_seconds{{{DAEMON}}} and on (policy) "
+                   f"time() - max(idlewatt_model_trained_timestamp_seconds{{{DAEMON}}} and on ({SITE}, policy) "
                    f"{_role('active')})", "s", empty="no agent")),
         (3, number("Active agent abstains",
                    "Whether the active agent gives no advice at the moment, so that the heuristic's "
@@ -68,7 +82,7 @@ def _figures() -> Row:
         (3, number("Days worse than the scheduler",
                    "Closed days in a row on which the active policy was worse than the scheduler's own; "
                    "a row of them is a sign, and demotes nobody: evidence over weeks does.",
-                   f"max(idlewatt_regret_streak{{{DAEMON}}} and on (policy) {_role('active')})", "short",
+                   f"max(idlewatt_regret_streak{{{DAEMON}}} and on ({SITE}, policy) {_role('active')})", "short",
                    steps=((None, "green"), (1.0, "orange"), (3.0, "red")), empty="no closed day")),
         (3, number("Training of agents", "Whether an agent is trained at the moment.",
                    f"max(idlewatt_training_running{{{DAEMON}}})", "short",
@@ -89,8 +103,8 @@ def _best() -> Panel:
 
 
 def _candidates() -> Row:
-    info = f"max by (policy, state, reason) (idlewatt_candidate_info{{{DAEMON}}})"
-    ratios = (f'{info} * on (policy) group_left () max by (policy) '
+    info = f"max by ({SITE}, policy, state, reason) (idlewatt_candidate_info{{{DAEMON}}})"
+    ratios = (f'{info} * on ({SITE}, policy) group_left () max by ({SITE}, policy) '
               f'(idlewatt_candidate_jct_ratio{{{DAEMON}, bound="{bound}"}})' for bound in ("estimate", "low", "high"))
     columns = {"policy": "Policy", "state": "State", "Value #B": "Completion", "Value #C": "From", "Value #D": "To",
                "reason": "Why"}
@@ -125,8 +139,8 @@ def _judged() -> Row:
                       *(_heldout(f"{what}_seconds", statistic=statistic)
                         for what in ("jct", "wait") for statistic in ("mean", "p99")),
                       f"{_heldout('energy_joules', empty_nodes='on')} / 3.6e6",
-                      f'max by (policy) (idlewatt_heldout_energy_joules{{{DAEMON}, empty_nodes="on"}} / 3.6e6 '
-                      f"* on (cluster) group_left () {MEAN_PRICE})",
+                      f'max by ({SITE}, policy) (idlewatt_heldout_energy_joules{{{DAEMON}, empty_nodes="on"}} / 3.6e6 '
+                      f"* on ({SITE}) group_left () {MEAN_PRICE})",
                       _heldout("utilization_ratio"), _heldout("makespan_seconds")),
                      columns, special=dict(zip(columns.values(), looks, strict=True)), order="Against the scheduler",
                      empty=NOT_JUDGED)),)
@@ -149,12 +163,14 @@ def _watched() -> Row:
         (8, lines("Regret of policies",
                   "Time in the system of the last closed day's jobs under each policy over that under the "
                   "scheduler's own, less 1, by replay. An agent is demoted by evidence over weeks, as it was promoted.",
-                  ((f"max by (policy) (idlewatt_regret_ratio{{{DAEMON}}})", "{{policy}}"),), "percentunit", signed=True,
+                  ((f"max by ({SITE}, policy) (idlewatt_regret_ratio{{{DAEMON}}})", "{{policy}}"),), "percentunit",
+                  signed=True,
                   empty=quiet("no closed day has been replayed yet"))),
         (8, lines("Drift of waiting jobs",
                   "Share of the waiting jobs that lie outside of what each agent was trained on. Above a "
                   "quarter the scorer gives no advice any more: train anew.",
-                  ((f"max by (policy) (idlewatt_drift_ratio{{{DAEMON}}})", "{{policy}}"),), "percentunit", most=1.0,
+                  ((f"max by ({SITE}, policy) (idlewatt_drift_ratio{{{DAEMON}}})", "{{policy}}"),), "percentunit",
+                  most=1.0,
                   empty=NO_AGENT)),
         (8, lines("Rounds without advice", "Rounds, over the time range, in which an agent abstained, by cause: doubt "
                   "of its own, stale facts, damaged files, unknown partitions or GPUs, or a failure.",
@@ -174,9 +190,9 @@ def _trained() -> Row:
         (8, listing("Agents in use",
                     "Agents in use, the youngest first: the time since they were trained, their present "
                     "drift and their last regret.",
-                    (f"time() - max by (policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}})",
-                     f"max by (policy) (idlewatt_drift_ratio{{{DAEMON}}})",
-                     f"max by (policy) (idlewatt_regret_ratio{{{DAEMON}, {AGENT}}})"),
+                    (f"time() - max by ({SITE}, policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}})",
+                     f"max by ({SITE}, policy) (idlewatt_drift_ratio{{{DAEMON}}})",
+                     f"max by ({SITE}, policy) (idlewatt_regret_ratio{{{DAEMON}, {AGENT}}})"),
                     {"policy": "Agent", "Value #A": "Age", "Value #B": "Drift", "Value #C": "Regret"},
                     special={"Agent": column(width=205), "Age": column("s"), "Drift": column("percentunit"),
                              "Regret": column("percentunit")},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .classes import GPU_WORDS
 from .dashboard import as_json
-from .panels import CURRENCY, NODE, Row, by_gpu, column, cost, lines, listing, number, quiet, timeline
+from .panels import CURRENCY, NODE, SITE, Row, by_gpu, column, cost, lines, listing, number, quiet, timeline
 
 POWER, WASTED = f"idlewatt_node_power_watts{{{NODE}}}", f"idlewatt_node_wasted_power_watts{{{NODE}}}"
 GPUS = f"idlewatt_node_gpus{{{NODE}}}"
@@ -40,15 +40,15 @@ def _over_time() -> Row:
     return (
         (14, lines("Power of the node over time", "Of the chosen nodes the ten that draw most, and the part of their "
                    "power that does no work; 'estimated' and 'gpus' are no wall meters.",
-                   ((f"topk(10, sum by (node, source) ({POWER}))", "{{node}} ({{source}})"),
-                    (f"topk(10, sum by (node) ({WASTED}))", "{{node}} wasted")), "watt")),
+                   ((f"topk(10, sum by ({SITE}, node, source) ({POWER}))", "{{node}} ({{source}})"),
+                    (f"topk(10, sum by ({SITE}, node) ({WASTED}))", "{{node}} wasted")), "watt")),
         (10, lines("GPUs of the node by state over time", "How many GPUs of the chosen nodes jobs hold, are free, "
                    "stranded, or not measured.", ((f"sum by (state) ({GPUS})", "{{state}}"),), "short", stacked=True)))
 
 
 def _gpus() -> Row:
-    few = f"topk(8, sum by (cluster, node) (max_over_time({GPUS}[$__range] @ end())))"
-    states = f"idlewatt_gpu_state{{{NODE}}} and on (cluster, node) {few}"
+    few = f"topk(8, sum by ({SITE}, node) (max_over_time({GPUS}[$__range] @ end())))"
+    states = f"idlewatt_gpu_state{{{NODE}}} and on ({SITE}, node) {few}"
     return (
         (24, timeline("GPUs of the node over time", "What each GPU did, of eight of the chosen nodes at most. Red and "
                       "violet in the middle of a job: talk to its owner.",
@@ -56,8 +56,8 @@ def _gpus() -> Row:
 
 
 def _tables() -> Row:
-    errors = f"max by (cluster, node, gpu, xid) (idlewatt_gpu_error_info{{{NODE}}})"
-    outside = f"max by (cluster, node, gpu) (idlewatt_outside_scheduler_since_timestamp_seconds{{{NODE}}}) * 1000"
+    errors = f"max by ({SITE}, node, gpu, xid) (idlewatt_gpu_error_info{{{NODE}}})"
+    outside = f"max by ({SITE}, node, gpu) (idlewatt_outside_scheduler_since_timestamp_seconds{{{NODE}}}) * 1000"
     return (
         (8, listing("Errors of the node's GPUs", "GPUs whose driver has reported an error since it was loaded, with "
                     "NVIDIA's number (Xid) of the last one.", (errors,),
@@ -68,6 +68,6 @@ def _tables() -> Row:
                     {"cluster": "Cluster", "node": "Node", "gpu": "GPU", "Value": "Since"},
                     special={"Since": column("dateTimeFromNow")}, empty=quiet("none is"))),
         (8, listing("Chosen nodes that could be powered down", "Empty, measured, and needed by no known job soon.",
-                    (f"sum by (cluster, node) ({POWER} and on (cluster, node) idlewatt_power_down_info{{{NODE}}})",),
+                    (f"sum by ({SITE}, node) ({POWER} and on ({SITE}, node) idlewatt_power_down_info{{{NODE}}})",),
                     {"cluster": "Cluster", "node": "Node", "Value": "Draws now"}, unit="watt",
                     empty=quiet("none could"))))

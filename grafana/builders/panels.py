@@ -49,7 +49,9 @@ NODE, USER, JOB = (f"{DAEMON}, {label}=~`${{{name}:regex}}`" for label, name in 
     ("node", "node"), ("user", "user"), ("job_id", "job_id")))
 CURRENCY = "currencyUSD"
 """Unit of money; ``idlewatt grafana install --currency`` writes another."""
-_SAME = "on (cluster, job, instance) group_left ()"
+SITE = "cluster, job, instance"
+"""What tells nodes, partitions, users and jobs of one name apart: their cluster, or else the daemon they are of."""
+_SAME = f"on ({SITE}) group_left ()"
 
 
 def _price(window: str) -> str:
@@ -61,7 +63,7 @@ PRICE = _price("$__rate_interval")
 """What a kWh costs with the site's PUE, in the currency that is shown: a price in another one gives no amount."""
 
 
-MEAN_PRICE = f"max by (cluster) ({_price('$__range')})"
+MEAN_PRICE = f"max by ({SITE}) ({_price('$__range')})"
 """The mean of it over the time range, by cluster: for what was replayed, of which no moment is known."""
 
 
@@ -114,13 +116,13 @@ def at_least(expr: str, by: str = "") -> str:
 
 def largest(count: int) -> str:
     """Return the ``count`` largest of the chosen partitions, to be joined on the partition."""
-    return f"topk({count}, sum by (partition) (idlewatt_gpus{{{PARTITION}}} @ end()))"
+    return f"topk({count}, sum by ({SITE}, partition) (idlewatt_gpus{{{PARTITION}}} @ end()))"
 
 
 def top(count: int, by: str, metric: str, selector: str) -> str:
     """Return an expression of the ``count`` largest over the time range, the same ones all along it."""
-    return (f"sum by ({by}) ({metric}{{{selector}}}) and "
-            f"topk({count}, sum by ({by}) (avg_over_time({metric}{{{selector}}}[$__range] @ end())))")
+    return (f"sum by ({SITE}, {by}) ({metric}{{{selector}}}) and "
+            f"topk({count}, sum by ({SITE}, {by}) (avg_over_time({metric}{{{selector}}}[$__range] @ end())))")
 
 
 class Figure(TypedDict, total=False):
@@ -250,7 +252,7 @@ def timeline(title: str, description: str, expr: str, legend: str, words: dict[s
 
 def by_gpu(states: str) -> str:
     """Return an expression with one label for each GPU, so that Prometheus sorts by node: it would by gpu, else."""
-    return f'max by (cluster, node_gpu) (label_join({states}, "node_gpu", " GPU ", "node", "gpu"))'
+    return f'max by ({SITE}, node_gpu) (label_join({states}, "node_gpu", " GPU ", "node", "gpu"))'
 
 
 def column(unit: str = "", *, width: int = 0, decimals: int | None = None,

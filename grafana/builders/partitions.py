@@ -7,6 +7,7 @@ from .dashboard import as_json
 from .panels import (
     MEMBERS,
     PARTITION,
+    SITE,
     Row,
     at_least,
     by_gpu,
@@ -46,7 +47,7 @@ NODE_WORDS = {
 
 def _gpus_in(state: str = "") -> str:
     chosen = f', state=~"{state}"' if state else ""
-    return f"sum by (cluster, node) (idlewatt_node_gpus{{{MEMBERS}{chosen}}})"
+    return f"sum by ({SITE}, node) (idlewatt_node_gpus{{{MEMBERS}{chosen}}})"
 
 
 # The first line that holds for a node is its state.
@@ -63,7 +64,7 @@ NODE_STATE = " or ".join((
 def _wasteful(count: int) -> str:
     """Return the nodes that wasted most over the time range: a browser draws no thousand rows."""
     wasted = f"idlewatt_node_wasted_power_watts{{{MEMBERS}}}"
-    return f"topk({count}, sum by (cluster, node) (avg_over_time({wasted}[$__range] @ end())))"
+    return f"topk({count}, sum by ({SITE}, node) (avg_over_time({wasted}[$__range] @ end())))"
 
 
 def build() -> str:
@@ -97,17 +98,19 @@ def _table() -> Row:
         (16, listing("Partitions now",
                      "One row a partition: how many GPUs, how many jobs hold, how many no job can use, "
                      "what share of power is wasted at least, and how many jobs wait.",
-                     (f"sum by (partition) ({GPUS})", f"sum by (partition) ({HELD})",
-                      f"sum by (partition) ({STRANDED})",
-                      at_least(f"sum by (partition) (idlewatt_wasted_power_watts{{{PARTITION}}}) / "
-                               f"sum by (partition) (idlewatt_power_watts{{{PARTITION}}})", "partition"),
-                      f"sum by (partition) ({PENDING}) or 0 * sum by (partition) ({GPUS})"),
-                     {"partition": "Partition", "Value #A": "GPUs", "Value #B": "Held", "Value #C": "Stranded",
+                     (f"sum by ({SITE}, partition) ({GPUS})", f"sum by ({SITE}, partition) ({HELD})",
+                      f"sum by ({SITE}, partition) ({STRANDED})",
+                      at_least(f"sum by ({SITE}, partition) (idlewatt_wasted_power_watts{{{PARTITION}}}) / "
+                               f"sum by ({SITE}, partition) (idlewatt_power_watts{{{PARTITION}}})",
+                               f"{SITE}, partition"),
+                      f"sum by ({SITE}, partition) ({PENDING}) or 0 * sum by ({SITE}, partition) ({GPUS})"),
+                     {"cluster": "Cluster", "partition": "Partition", "Value #A": "GPUs", "Value #B": "Held",
+                      "Value #C": "Stranded",
                       "Value #D": "Power wasted", "Value #E": "Waiting jobs"},
                      unit="locale", special={"Power wasted": column("percentunit")})),
         (8, listing("In use outside the scheduler", "GPUs of the chosen nodes that have been busy for minutes although "
                     "the scheduler says that nobody holds them, the longest first. They are in no wasted figure.",
-                    (f"bottomk(50, max by (cluster, node, gpu) ({OUTSIDE})) * 1000",),
+                    (f"bottomk(50, max by ({SITE}, node, gpu) ({OUTSIDE})) * 1000",),
                     {"cluster": "Cluster", "node": "Node", "gpu": "GPU", "Value": "Since"},
                     special={"Since": column("dateTimeFromNow")}, order="Since", empty=quiet("none is"))))
 
@@ -129,14 +132,14 @@ def _shares() -> Row:
                    "the GIST AI-X paper. 'limit' counts the requested time limit, as the paper does, and overstates "
                    "use when jobs end early: above 100 % others run on GPUs that still count for a job that has ended. "
                    "'actual' is what was really held. Of the ten largest partitions.",
-                   ((f"avg by (partition, basis) (idlewatt_utilization_ratio{{{PARTITION}}}) "
-                     f"and on (partition) {largest(10)}", "{{partition}}, {{basis}}"),), "percentunit")),
+                   ((f"avg by ({SITE}, partition, basis) (idlewatt_utilization_ratio{{{PARTITION}}}) "
+                     f"and on ({SITE}, partition) {largest(10)}", "{{partition}}, {{basis}}"),), "percentunit")),
         (12, lines("Fragmentation of free GPUs",
                    "Share of the free GPUs that the usual demand of the last seven days cannot use "
                    "(FGD, ATC'23), of the ten largest partitions. High with many free GPUs: jobs should be placed "
                    "closer together.",
-                   ((f"avg by (partition) (idlewatt_fragmentation_ratio{{{PARTITION}}}) and on (partition) "
-                     f"{largest(10)}", "{{partition}}"),), "percentunit", most=1.0,
+                   ((f"avg by ({SITE}, partition) (idlewatt_fragmentation_ratio{{{PARTITION}}}) "
+                     f"and on ({SITE}, partition) {largest(10)}", "{{partition}}"),), "percentunit", most=1.0,
                    empty=quiet("nothing is free, or no demand is known"))))
 
 
@@ -159,11 +162,11 @@ def _nodes() -> Row:
         (24, timeline("Nodes over time", "What each node's GPUs were doing, twenty nodes a page: of the chosen nodes "
                       "the 60 that wasted most over the time range. A node that is empty for hours could be powered "
                       "down; one with stranded GPUs needs other neighbours.",
-                      f"({NODE_STATE}) and on (cluster, node) {_wasteful(60)}", "{{node}}", NODE_WORDS)),)
+                      f"({NODE_STATE}) and on ({SITE}, node) {_wasteful(60)}", "{{node}}", NODE_WORDS)),)
 
 
 def _gpus() -> Row:
-    states = f"idlewatt_gpu_state{{{MEMBERS}}} and on (cluster, node) {_wasteful(8)}"
+    states = f"idlewatt_gpu_state{{{MEMBERS}}} and on ({SITE}, node) {_wasteful(8)}"
     return (
         (24, timeline("GPUs over time", "Every GPU of the eight chosen nodes that wasted most over the time range; "
                       "the dashboard Node shows one alone. Red and violet in the middle of a job: talk to its owner.",

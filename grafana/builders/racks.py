@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .dashboard import as_json
-from .panels import DAEMON, Row, lines, listing, number, quiet
+from .panels import DAEMON, SITE, Row, lines, listing, number, quiet
 
 NO_RACK = "no rack is metered"
 NO_DOMAIN = "no domain of nodes"
@@ -53,8 +53,8 @@ def _power() -> Row:
                    "together they are the meter.", tuple((_parts(part), part) for part in PARTS), "watt",
                    stacked=True, names=PARTS, empty=quiet(NO_RACK))),
         (12, lines("Power by rack", "What the meter of each rack tells.",
-                   ((f"sum by (enclosure) (idlewatt_enclosure_power_watts{{{DAEMON}}})", "{{enclosure}}"),), "watt",
-                   stacked=True, empty=quiet(NO_RACK))))
+                   ((f"sum by ({SITE}, enclosure) (idlewatt_enclosure_power_watts{{{DAEMON}}})", "{{enclosure}}"),),
+                   "watt", stacked=True, empty=quiet(NO_RACK))))
 
 
 def _domains() -> Row:
@@ -63,14 +63,14 @@ def _domains() -> Row:
                    "small jobs leave none for large ones.", tuple((_states(state), state) for state in STATES),
                    "short", stacked=True, names=STATES, empty=quiet(NO_DOMAIN))),
         (12, lines("Free GPUs of broken domains by partition", "A node of several partitions counts in each.",
-                   ((f"sum by (partition) (idlewatt_nvlink_domain_broken_gpus{{{DAEMON}}})", "{{partition}}"),),
+                   ((f"sum by ({SITE}, partition) (idlewatt_nvlink_domain_broken_gpus{{{DAEMON}}})", "{{partition}}"),),
                    "short", stacked=True, empty=quiet(NO_DOMAIN))))
 
 
 def _tables() -> Row:
-    columns = {"enclosure": "Rack", **{f"Value #{letter}": heading for letter, heading in zip(
+    columns = {"cluster": "Cluster", "enclosure": "Rack", **{f"Value #{letter}": heading for letter, heading in zip(
         "ABCDE", ("Trays", "NVLink switches", "Conversion loss", "Unmeasured", "Trays above the meter"), strict=True)}}
-    by = " by (enclosure)"
+    by = f" by ({SITE}, enclosure)"
     return (
         (14, listing("Racks now", "Shelf = trays + switches + loss. Where the trays tell more than the meter, one of "
                      "them is wrong.", (*(_parts(part, by) for part in PARTS),
@@ -78,6 +78,7 @@ def _tables() -> Row:
                      columns, unit="watt", order="Rack", empty=quiet(NO_RACK))),
         (10, listing("Trays with their share of the rack", "The fifty that draw most: their own power and, by it, "
                      "their share of switches and loss.",
-                     (f"topk(50, sum by (enclosure, node) (idlewatt_enclosure_node_power_watts{{{DAEMON}}}))",),
-                     {"node": "Node", "enclosure": "Rack", "Value": "Power"}, unit="watt", order="-Power",
+                     (f"topk(50, sum by ({SITE}, enclosure, node) (idlewatt_enclosure_node_power_watts{{{DAEMON}}}))",),
+                     {"cluster": "Cluster", "node": "Node", "enclosure": "Rack", "Value": "Power"}, unit="watt",
+                     order="-Power",
                      empty=quiet(NO_RACK))))

@@ -34,17 +34,17 @@ def build() -> str:
 def _gpus(*names: str) -> str:
     """Return a field of DCGM under any of its names, once for each GPU: jobs and pods repeat its rows."""
     found = " or ".join(f"{name}{{{GPU}}}" for name in names)
-    return f'label_join(max by (Hostname, gpu) ({found}), "node", "", "Hostname")'
+    return f'label_join(max by (cluster, Hostname, gpu) ({found}), "node", "", "Hostname")'
 
 
 def _hosts_of(expression: str) -> str:
     """Return what node_exporter tells, by the name that the server calls itself."""
-    names = f"max by (instance, nodename) (node_uname_info{{{HOST}}})"
-    return f'label_join(({expression}) * on (instance) group_left (nodename) {names}, "node", "", "nodename")'
+    names = f"max by (cluster, instance, nodename) (node_uname_info{{{HOST}}})"
+    return f'label_join(({expression}) * on (cluster, instance) group_left (nodename) {names}, "node", "", "nodename")'
 
 
 def _rate(metric: str, chosen: str = "") -> str:
-    return f"sum by (instance) (rate({metric}{{{_CLUSTER}{chosen}}}[$__rate_interval]))"
+    return f"sum by (cluster, instance) (rate({metric}{{{_CLUSTER}{chosen}}}[$__rate_interval]))"
 
 
 def _memory() -> str:
@@ -54,11 +54,11 @@ def _memory() -> str:
 
 def _busy() -> str:
     idle = f'rate(node_cpu_seconds_total{{{_CLUSTER}, mode="idle"}}[$__rate_interval])'
-    return _hosts_of(f"1 - avg by (instance) ({idle})")
+    return _hosts_of(f"1 - avg by (cluster, instance) ({idle})")
 
 
 def _host_memory() -> str:
-    free, every = (f"max by (instance) (node_memory_{name}_bytes{{{_CLUSTER}}})"
+    free, every = (f"max by (cluster, instance) (node_memory_{name}_bytes{{{_CLUSTER}}})"
                    for name in ("MemAvailable", "MemTotal"))
     return _hosts_of(f"1 - {free} / {every}")
 
@@ -126,7 +126,7 @@ def _gpu_clocks() -> Row:
 
 
 def _hosts() -> Row:
-    load = f"max by (instance) (node_load1{{{_CLUSTER}}})"
+    load = f"max by (cluster, instance) (node_load1{{{_CLUSTER}}})"
     return (
         (8, lines("CPUs of servers", f"Share of the time in which CPUs were not idle; the {MOST} busiest servers.",
                   _of_hosts((_busy(), "")), "percentunit", most=1.0, empty=NO_NODE)),
@@ -159,7 +159,7 @@ def _storage() -> Row:
     nfs = _hosts_of(_rate("node_nfs_requests_total"))
 
     def full(chosen: str) -> str:
-        free, size = (f"max by (instance, mountpoint) (node_filesystem_{what}_bytes{{{_CLUSTER}, {chosen}}})"
+        free, size = (f"max by (cluster, instance, mountpoint) (node_filesystem_{what}_bytes{{{_CLUSTER}, {chosen}}})"
                       for what in ("avail", "size"))
         return f'topk({MOST}, {_hosts_of(f"1 - {free} / ({size} > 0)")})'
 
@@ -177,13 +177,14 @@ def _storage() -> Row:
 
 
 def _table() -> Row:
-    columns = {"GPU use": f"avg by (node) ({_gpus(*UTIL)}) / 100", "GPU memory": f"avg by (node) ({_memory()})",
-               "GPU power": f"sum by (node) ({_gpus(*POWER)})", "Hottest": f"max by (node) ({_gpus(*TEMPERATURE)})",
-               "CPUs": f"max by (node) ({_busy()})", "Memory": f"max by (node) ({_host_memory()})"}
+    of = "by (cluster, node)"
+    columns = {"GPU use": f"avg {of} ({_gpus(*UTIL)}) / 100", "GPU memory": f"avg {of} ({_memory()})",
+               "GPU power": f"sum {of} ({_gpus(*POWER)})", "Hottest": f"max {of} ({_gpus(*TEMPERATURE)})",
+               "CPUs": f"max {of} ({_busy()})", "Memory": f"max {of} ({_host_memory()})"}
     share = {name: column("percentunit") for name in ("GPU use", "GPU memory", "CPUs", "Memory")}
     return (
         (24, listing("Servers now", "All chosen servers side by side; a name leads to what the server wastes.",
-                     tuple(columns.values()), {"node": "Node"} | {
+                     tuple(columns.values()), {"cluster": "Cluster", "node": "Node"} | {
                          f"Value #{letter}": name for letter, name in zip("ABCDEF", columns, strict=True)},
                      special=share | {"GPU power": column("watt"), "Hottest": column("celsius")}, order="-GPU power",
                      empty=NO_DCGM)),)

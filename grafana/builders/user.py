@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .dashboard import as_json
-from .panels import CURRENCY, USER, Row, column, cost, lines, listing, number, quiet
+from .panels import CURRENCY, SITE, USER, Row, column, cost, lines, listing, number, quiet
 
 POWER, WASTED = f"idlewatt_user_power_watts{{{USER}}}", f"idlewatt_user_wasted_power_watts{{{USER}}}"
 JOBS = f"idlewatt_job_wasted_power_watts{{{USER}}}"
@@ -38,21 +38,23 @@ def _over_time() -> Row:
     return (
         (24, lines("Power of the user's GPUs over time", "Of the chosen users the ten that draw most, and the part of "
                    "their power that does no work.",
-                   ((f"topk(10, sum by (user) ({POWER}))", "{{user}}"),
-                    (f"topk(10, sum by (user) ({WASTED}))", "{{user}} wasted")), "watt", empty=quiet(NONE))),)
+                   ((f"topk(10, sum by ({SITE}, user) ({POWER}))", "{{user}}"),
+                    (f"topk(10, sum by ({SITE}, user) ({WASTED}))", "{{user}} wasted")), "watt", empty=quiet(NONE))),)
 
 
 def _tables() -> Row:
     return (
         (12, listing("Users and partitions", "Who draws and wastes what, where; energy and cost over the time range.",
-                     (f"sum by (user, partition) ({POWER})", f"sum by (user, partition) ({WASTED})",
-                      _kwh(WASTED, " by (user, partition)"), cost(WASTED, " by (user, partition)")),
-                     {"user": "User", "partition": "Partition", "Value #A": "Power", "Value #B": "Wasted now",
+                     (f"sum by ({SITE}, user, partition) ({POWER})", f"sum by ({SITE}, user, partition) ({WASTED})",
+                      _kwh(WASTED, f" by ({SITE}, user, partition)"), cost(WASTED, f" by ({SITE}, user, partition)")),
+                     {"cluster": "Cluster", "user": "User", "partition": "Partition", "Value #A": "Power",
+                      "Value #B": "Wasted now",
                       "Value #C": "Energy wasted", "Value #D": "Cost"}, unit="watt", order="-Wasted now",
                      special={"Energy wasted": column("kwatth"), "Cost": column(CURRENCY, decimals=2)},
                      empty=quiet(NONE))),
         (12, listing("Running jobs of the user that waste most", "Only the jobs that are published one by one "
                      "(waste.job_series); all of them are on the user's page.",
-                     (f"sum by (cluster, job_id, user, partition) ({JOBS})",),
-                     {"job_id": "Job", "user": "User", "partition": "Partition", "Value": "Wasted now"}, unit="watt",
+                     (f"sum by ({SITE}, job_id, user, partition) ({JOBS})",),
+                     {"cluster": "Cluster", "job_id": "Job", "user": "User", "partition": "Partition",
+                      "Value": "Wasted now"}, unit="watt",
                      order="-Wasted now", empty=quiet("none of their jobs is published"))))

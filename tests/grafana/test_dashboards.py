@@ -275,10 +275,37 @@ def test_the_dashboard_of_advice_is_divided_by_headings():
                         "Closeness of placements", "Beyond starts: moves, sizes, CPUs and memory"]
 
 
-def test_jobs_with_one_id_on_two_clusters_are_not_taken_for_one(dashboard):
+NAMED = {"node", "node_gpu", "partition", "user", "job_id", "enclosure", "Hostname", "nodename"}
+"""Labels whose values are the same at many sites."""
+
+
+def test_what_has_one_name_on_two_clusters_is_not_taken_for_one(dashboard):
+    """Where no label ``cluster`` tells two sites apart their daemons do; other exporters have only that label."""
+    apart = {"cluster"} if dashboard["uid"] == RESOURCES else set(made.SITE.split(", "))
     for expression in expressions(dashboard):
-        for labels in re.findall(r"(?:by|on) \(([^)]*job_id[^)]*)\)", expression):
-            assert "cluster" in labels.split(", "), expression
+        for found in re.findall(r"(?:by|on) \(([^)]*)\)", expression):
+            labels = set(found.split(", "))
+            assert apart <= labels or not labels & NAMED or "alertname" in labels, expression
+
+
+def test_models_of_one_name_on_two_clusters_are_not_joined(dashboard):
+    for expression in expressions(dashboard):
+        for found in re.findall(r"on \(([^)]*policy[^)]*)\)", expression):
+            assert set(made.SITE.split(", ")) <= set(found.split(", ")), expression
+
+
+def test_users_of_one_name_at_two_daemons_without_a_label_cluster_are_not_added_up(tmp_path, promtool):
+    waste = json.loads((ROOT / "grafana" / "dashboards" / "cluster-waste.json").read_text())
+    ((target,),) = [panel["targets"] for panel in panels(waste) if panel["title"] == "Wasted now, by user"]
+    of = 'job="idlewatt", user="ada"'
+    (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
+        "interval": "1m", "input_series": [
+            {"series": f'idlewatt_user_wasted_power_watts{{instance="h:{daemon}", {of}, partition="p"}}',
+             "values": f"{daemon}00x5"}
+            for daemon in (1, 2)],
+        "promql_expr_test": [{"expr": filled(target["expr"]), "eval_time": "5m", "exp_samples": [
+            {"labels": f'{{instance="h:{daemon}", {of}}}', "value": 100 * daemon} for daemon in (1, 2)]}]}]}))
+    promtool("test", "rules", tmp_path / "test.yml")
 
 
 def test_labels_of_selectors_exist_on_their_metric(selected, golden):
@@ -304,11 +331,11 @@ def test_power_and_energy_are_shown_to_scale_t26(dashboard):
     for panel in panels(dashboard):
         for target in panel["targets"]:
             heading, unit = shown(panel, target["refId"])
-            expression = target["expr"].split(" and on (cluster, node) topk(")[0]  # which nodes, not what of them
+            expression = target["expr"].split(f" and on ({made.SITE}, node) topk(")[0]  # which nodes, not what of them
             if "_joules" in expression or "sum_over_time" in expression:
                 scale = "3.6e6" if "_joules" in expression else "$__interval_ms / 3.6e9"
                 priced = "idlewatt_electricity_price" in expression
-                scales = ("$__interval_ms / 3.6e9", "[$__range:15m])) / 4e3", "3.6e6 * on (cluster)")
+                scales = ("$__interval_ms / 3.6e9", "[$__range:15m])) / 4e3", f"3.6e6 * on ({made.SITE})")
                 assert any(one in expression for one in (scales if priced else (scale,))), expression
                 assert unit == (made.CURRENCY if priced else "kwatth")
                 assert heading.startswith("Cost") == priced
@@ -348,8 +375,8 @@ def test_nodes_of_one_name_in_two_clusters_are_each_what_they_are(tmp_path, prom
     (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
         "interval": "1m", "input_series": [{"series": series, "values": values} for series, values in inputs.items()],
         "promql_expr_test": [{"expr": filled(partitions.NODE_STATE), "eval_time": "5m", "exp_samples": [
-            {"labels": '{cluster="a", node="n1"}', "value": 2},
-            {"labels": '{cluster="b", node="n1"}', "value": 0}]}]}]}))
+            {"labels": f'{{cluster="a", {of}}}', "value": 2},
+            {"labels": f'{{cluster="b", {of}}}', "value": 0}]}]}]}))
     promtool("test", "rules", tmp_path / "test.yml")
 
 
