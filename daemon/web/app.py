@@ -131,7 +131,7 @@ class WebApp:
         if wants != "text/html" or not request.path.startswith(("/jobs", "/users", "/nodes")):
             return _failure(request, status, message)
         root = "../" * (request.path.count("/") - 1)
-        return Response(error_page(self._view, status, message, root), status, mimetype="text/html")
+        return Response(error_page(self._seen_by(request), status, message, root), status, mimetype="text/html")
 
     def _refusal(self, request: Request) -> Response | None:
         """Return why the request may not pass, None when it may."""

@@ -17,6 +17,7 @@ from ...storage.recommendations import Recommendation
 from ...storage.records import Job
 from ..advice.job_wait_estimate import JobWaitEstimate
 from ..advice.recommender import RecommendationRow
+from ..degraded import Degradation
 from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow
 from ..efficiency.wasters import WastePart
 from ..flavour_rows import FlavourRow
@@ -124,8 +125,9 @@ class OwnView(View):
         return self._view.decisions()
 
     def notices(self, since_s: float, user: str = "") -> Sequence[Notice]:
-        """Return what was said to the user."""
-        return self._view.notices(since_s, self._user) if user in ("", self._user) else ()
+        """Return what was said to the user; what administrators are told of the user's jobs is theirs."""
+        told = self._view.notices(since_s, self._user) if user in ("", self._user) else ()
+        return [notice for notice in told if notice.stage != "admins"]
 
     def flavours(self, since_s: float) -> Sequence[FlavourRow]:
         """Return the flavours: they are about nobody."""
@@ -144,8 +146,9 @@ class OwnView(View):
         return self._view.now()
 
     def status(self) -> Status:
-        """Return whether what is shown can be believed."""
-        return self._view.status()
+        """Return whether what is shown can be believed, without what a mail server says of others' addresses."""
+        found = self._view.status()
+        return replace(found, degraded=tuple(_unnamed(one) for one in found.degraded))
 
     def missing(self) -> Sequence[str]:
         """Return what is missing before the daemon is ready."""
@@ -167,6 +170,13 @@ def anonymous(published: Published) -> Published:
     """Return a page without the series that are about somebody."""
     personal = {metric.name.removeprefix(PREFIX) for metric in METRICS if not PERSONAL.isdisjoint(metric.labels)}
     return replace(published, **{one.name: {} for one in fields(published) if one.name in personal})  # type: ignore[arg-type]
+
+
+def _unnamed(one: Degradation) -> Degradation:
+    """Return what is degraded without the words of others' mail servers and hooks, which may name anybody."""
+    if one.cause != "notices_behind":
+        return one
+    return replace(one, words=one.words.partition(" (")[0] + one.words.rpartition(")")[2])
 
 
 def _named(row: object) -> set[str]:

@@ -3,12 +3,14 @@
 import json
 import re
 import socket
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import bcrypt
 import pytest
 from werkzeug.test import Client
 
+from idlewatt.daemon.degraded import Degradation
 from idlewatt.daemon.pseudonyms import pseudonymised
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.gate import WebConfigFile
@@ -78,6 +80,23 @@ def test_a_user_sees_the_pages_of_own_jobs_and_nothing_of_others(by):
         page = by("alice", path)
         assert page.status_code == 200
         assert not re.search(r"\b(bob|carol|dan|erin|4712|4713|4714|4721)\b", page.text), path
+
+
+def test_what_a_mail_server_said_of_somebody_elses_address_is_for_administrators(by, view):
+    why = "notices not delivered (mail: refused: 450 <bob@example.org> is unknown (4.1.1)) since 14:02"
+    view.standing = replace(view.standing, degraded=(Degradation("notices_behind", "", f"3 {why}", 1.0),))
+    for path in ("/", "/api/v1/status", "/jobs", "/jobs/9"):
+        answer = by("alice", path, HTTP_ACCEPT="text/html")
+        assert "bob@example.org" not in answer.text, path
+        assert "3 notices not delivered since 14:02" in answer.text, path
+    assert "bob@example.org" in by("root", "/api/v1/status").text
+
+
+def test_what_administrators_are_told_of_a_users_job_is_not_shown_to_the_user(by, view):
+    (first,) = view.notice_rows
+    view.notice_rows = (first, replace(first, stage="admins", address="root@example.org"))
+    assert [row["stage"] for row in rows(by("bob", "/api/v1/notices"))] == ["first"]
+    assert len(rows(by("root", "/api/v1/notices"))) == 2
 
 
 @pytest.mark.parametrize("subject", ["moves", "allocation", "elastic", "gpu_slices", "power_caps", "reclaim"])
