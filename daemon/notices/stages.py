@@ -66,7 +66,7 @@ def over(ledger: Ledger, findings: Iterable[Finding], running: set[tuple[str, fl
     for notice in ledger.values():
         if notice.state != "waiting" or notice.stage == "digest":
             continue
-        if now_s - notice.found_s > give_up_s:
+        if notice.tries and now_s - notice.found_s > give_up_s:  # who waits for a turn has not been refused
             yield replace(notice, state="failed", why=f"given up: {notice.why}", updated_s=now_s, next_s=None)
         elif (notice.rule, notice.run) not in present and notice.run not in running and notice.kind != "time_limit":
             yield replace(notice, state="lapsed", why="the job has ended", updated_s=now_s, next_s=None)

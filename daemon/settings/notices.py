@@ -130,7 +130,7 @@ class WebhookSettings(_Peer):
 class AlertmanagerSettings(WebhookSettings):
     """Alertmanager's address without a path."""
 
-    labels: dict[str, Header] = {}
+    labels: dict[Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")], Header] = {}
 
 
 class HookSettings(StrictSettings):

@@ -97,6 +97,19 @@ def test_what_cannot_be_delivered_for_days_is_given_up(place):
     assert place.reasons()[0].startswith("given up: mail:")
 
 
+def test_what_waits_for_its_turn_for_longer_than_is_tried_again_is_not_given_up(place, mail_server):
+    server = mail_server()
+    desk = place.desk(mail=by(server), per_user="7d", give_up="3d",
+                      escalation="{second_after: null, admins_after: null}")
+    place.look(desk)
+    place.other("4712")
+    place.look(desk, HOUR)
+    place.look(desk, 4 * DAY)
+    assert place.states()[1] == ("4712", "first", "waiting")
+    place.look(desk, 3 * DAY)
+    assert (len(server.mails), place.states()[1]) == (2, ("4712", "first", "sent"))
+
+
 def test_an_address_that_the_server_refuses_for_good_has_failed_and_the_others_are_told(place, mail_server):
     server = mail_server()
     place.other("4712", "bob")

@@ -62,6 +62,7 @@ def test_a_template_with_an_error_is_refused_at_a_reload_and_the_old_configurati
     ("mail: {host: x, sender: a@b, username: u, password_file: p}", "only sent over tls"),
     ("mail: {host: x, sender: a@b, username: u, tls: tls}", "belong together"),
     ("digest: {enabled: true}, enabled: true, dry_run: false", "a digest needs mail"),
+    ("alertmanager: {url: 'http://x', labels: {my-cluster: dgx}}", "alertmanager.labels"),
     ("webhook: {url: 'file:///etc/passwd'}", "webhook.url"), ("templates: /nowhere", "no folder"), ("x: 1", "unknown")])
 def test_what_cannot_be_meant_is_refused_with_its_place(keys, words):
     with pytest.raises(config.ConfigError, match=words.replace("{", r"\{")):
