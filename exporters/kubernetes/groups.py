@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-import msgspec
-
 from ..text import clean
-from .fields import Condition, ListOf, Owner, Text, condition, seconds
-from .objects import BatchJob
+from .batches import BatchFacts
+from .fields import Owner
 from .pods import (
     JOBSET,
     LEADER_WORKER_SET,
@@ -22,9 +20,6 @@ from .pods import (
 )
 from .queues import WorkloadFacts
 
-_BATCH = msgspec.json.Decoder(BatchJob)
-BATCHES = msgspec.json.Decoder(ListOf[BatchJob])
-"""Reads a page of them at once."""
 _HIGHEST = 8
 """Owners above one another that are followed: there are three in practice, and a cycle in malice."""
 SERVICES = frozenset(("Deployment", "StatefulSet", "LeaderWorkerSet", "RayService", "RayCluster", "ReplicaSet",
@@ -36,45 +31,6 @@ _RENEWED = frozenset(("Deployment", "LeaderWorkerSet", "RayService"))
 
 Key = tuple[str, str, str, str]
 """Namespace, kind, name, uid ('' where it is not told)."""
-
-
-class BatchFacts(msgspec.Struct, frozen=True, gc=False):
-    """A job of the group batch; times in seconds since the epoch."""
-
-    namespace: str
-    name: str
-    uid: str
-    owner: Owner | None
-    created_s: float | None
-    limit_s: float | None
-    suspended: bool
-    begun: bool
-    ended_s: float | None
-    complete: bool
-    failed: str
-    """Why it failed, '' where it has not."""
-
-
-def parse_batch(raw: Text) -> BatchFacts:
-    """Return a job of the group batch."""
-    return batch_of(_BATCH.decode(raw))
-
-
-def batch_of(job: BatchJob) -> BatchFacts:
-    """Return what is kept of a job of the group batch."""
-    complete, failed = (condition(job.status.conditions, kind) for kind in ("Complete", "Failed"))
-    return BatchFacts(
-        namespace=clean(job.metadata.namespace), name=clean(job.metadata.name), uid=job.metadata.uid,
-        owner=job.metadata.controller, created_s=seconds(job.metadata.creation_timestamp),
-        limit_s=job.spec.active_deadline_seconds, suspended=bool(job.spec.suspend),
-        begun=job.status.start_time is not None,
-        ended_s=seconds(job.status.completion_time) or _since(failed) or _since(complete),
-        complete=complete is not None and complete.status == "True",
-        failed=clean(failed.reason or "Failed") if failed and failed.status == "True" else "")
-
-
-def _since(found: Condition | None) -> float | None:
-    return seconds(found.last_transition_time) if found and found.status == "True" else None
 
 
 @dataclass(slots=True)
@@ -160,14 +116,10 @@ def _key(pod: PodFacts, owner: Owner | None) -> Key | None:
 
 def _top(pod: PodFacts, batches: Mapping[str, BatchFacts]) -> Owner | None:
     """Return the owner of the owner, as far up as is known; of cycles the last that is reached."""
-    owner, labels = pod.owner, pod.labels
-    if owner is None:
+    labels = pod.labels
+    if pod.owner is None:
         return None
-    for _ in range(_HIGHEST):
-        batch = batches.get(owner.uid)
-        if batch is None or batch.owner is None:
-            break
-        owner = batch.owner
+    owner = _above(pod.owner, batches)
     if not labels:
         return owner
     suffix = f"-{labels.get(TEMPLATE_HASH, '')}"
@@ -182,13 +134,24 @@ def _top(pod: PodFacts, batches: Mapping[str, BatchFacts]) -> Owner | None:
     return owner
 
 
+def _above(owner: Owner, batches: Mapping[str, BatchFacts]) -> Owner:
+    """Return who owns an owner that is a batch job, as far up as is known; else the owner itself."""
+    for _ in range(_HIGHEST):
+        batch = batches.get(owner.uid)
+        if batch is None or batch.owner is None:
+            break
+        owner = batch.owner
+    return owner
+
+
 def _attach(groups: dict[Key, JobPods], batches: Mapping[str, BatchFacts], works: Iterable[WorkloadFacts]) -> None:
     """Lay batch jobs and workloads over the groups; a workload without pods is a group of its own."""
     for group in groups.values():
         group.batch = batches.get(group.key[3]) if group.kind == "Job" else None
     named = {key[:3]: group for key, group in groups.items()}
-    for work in works:
-        owner = work.owner
+    # Of a CronJob there may be several: what runs or waits counts before what is over.
+    for work in sorted(works, key=lambda work: (not work.finished, work.admitted)):
+        owner = _above(work.owner, batches) if work.owner is not None else None
         name = (work.namespace, clean(owner.kind), clean(owner.name)) if owner else \
             (work.namespace, "Workload", work.name)
         if name not in named:

@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 Kept = TypeVar("Kept")
 Name = tuple[str, str]
 
+NAMELESS: Name = ("", "something")
+"""Of an object of which not even its name is understood."""
 _MOST_GONE = 100_000
 _LONGEST_WAIT_S = 60.0
 _LIST, _EVENT = msgspec.json.Decoder(Listing), msgspec.json.Decoder(Event)
@@ -199,6 +201,8 @@ class Reflector(Generic[Kept]):
 
         version = self._read_list(take)
         with self._lock:
+            if NAMELESS in strange:  # which may be any of those that are missing: none of them has gone
+                fresh = self._kept | fresh
             for name, (uid, kept) in self._kept.items():
                 if name not in fresh or fresh[name][0] != uid:
                     self._gone.append(kept)
@@ -239,7 +243,7 @@ class Reflector(Generic[Kept]):
 
     def _read(self, raw: Text) -> tuple[Name, str, tuple[str, Kept] | Strange]:
         """Return name and version of an object, and its uid with what is kept of it."""
-        name, version, uid = ("", "something"), "", ""
+        name, version, uid = NAMELESS, "", ""
         try:
             known = _IDENTIFIED.decode(raw).metadata
             name, version, uid = (known.namespace, known.name), known.resource_version, known.uid

@@ -17,11 +17,12 @@ from ..source import Clock, Role, SourceError, TargetHealth
 from ..text import clean
 from .access import reach
 from .api import ApiClient
+from .batches import BATCHES, BatchFacts, KnownBatches, StrangeBatch, batch_of, nameable, parse_batch, told_of_strange
 from .budgets import by_namespace, parse_budget
 from .claims import Devices, parse_claim, parse_slice
 from .fields import Text
 from .gangs import GangFacts, parse_gang
-from .groups import BATCHES, JobPods, batch_of, gather, parse_batch
+from .groups import JobPods, gather
 from .lists import served
 from .nodes import NodeFacts, node_of, parse_node
 from .options import KubernetesOptions
@@ -88,8 +89,9 @@ _NAMING = ("jobs", "workloads")
 
 
 _WHOLESALE: Mapping[str, Wholesale[Any]] = {"pods": Wholesale(PODS, facts_of), "jobs": Wholesale(BATCHES, batch_of)}
-_SALVAGE: Mapping[str, Callable[[Text], object]] = {"pods": held_by_strange}
 """How the longest lists are read."""
+_SALVAGE: Mapping[str, Callable[[Text], object]] = {"pods": held_by_strange, "jobs": told_of_strange}
+"""What is told of objects that are not understood."""
 
 
 class KubernetesSource:
@@ -109,7 +111,7 @@ class KubernetesSource:
         self._api: ApiClient | None = None
         self._reflectors: dict[str, Reflector[Any]] = {}
         self._patience = WatchPatience(config.watch, config.silence, config.resync)
-        self._runs = JobRuns()
+        self._runs, self._batches = JobRuns(), KnownBatches()
         self._looked = float("-inf")
         self._missing = set[str]()
         self._forbidden: dict[str, str] = {}
@@ -259,7 +261,7 @@ class KubernetesSource:
         queues = Queues(by_name(optional["localqueues"]), {one.name: one for one in optional["clusterqueues"]},
                         dict(optional["resourceflavors"]), _gangs(optional),
                         tuple(facts), frozenset(filter(None, optional["cohorts"])))
-        groups = gather(pods, gone, optional["jobs"], optional["workloads"])
+        groups = self._groups(pods, gone, optional)
         works = self._reflectors.get("workloads")
         scene = Surroundings(Grounds.of(facts, pods), queues, partial(self._partition, queues), self._user,
                              partial(queue_of, queues=queues), self._levers(optional, queues),
@@ -272,6 +274,17 @@ class KubernetesSource:
         told, flavors = queues.told()
         return SchedulerSnapshot(now_s, nodes, partitions_of(nodes), tuple(jobs), SchedulerRules(queues=told,
                                                                                                  flavors=flavors))
+
+    def _groups(self, pods: Sequence[PodFacts], gone: Sequence[PodFacts],
+                optional: Mapping[str, list[Any]]) -> list[JobPods]:
+        """Return the jobs that there are, each under the name that it keeps."""
+        reflector = self._reflectors.get("jobs")
+        told = [now for before, now in reflector.strange() if before is None] if reflector else []
+        batches = self._batches.look(
+            [*(one for one in told if isinstance(one, BatchFacts)), *optional["jobs"]],
+            reflector.gone() if reflector else (), (*pods, *gone))
+        known, strange = {one.uid for one in batches}, [one for one in told if isinstance(one, StrangeBatch)]
+        return gather(nameable(pods, known, strange), nameable(gone, known, strange), batches, optional["workloads"])
 
     def _strange(self) -> dict[str | None, list[StrangePod]]:
         """Return by node what pods hold that are not understood, and of which nothing is kept that holds it."""

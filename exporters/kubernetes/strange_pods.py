@@ -53,10 +53,10 @@ class StrangePod:
 
 def held_by_strange(raw: Text) -> StrangePod | None:
     """Return what a pod holds that is not understood, None where it waits or is over."""
-    parts = _told(raw, _PodSections)
+    parts = told(raw, _PodSections)
     if parts is None:
         return StrangePod(None, None)
-    identity, place, status = (_told(parts.metadata, Identity), _told(parts.spec, _Place), _told(parts.status, _Phase))
+    identity, place, status = (told(parts.metadata, Identity), told(parts.spec, _Place), told(parts.status, _Phase))
     if status is not None and status.phase in ("Succeeded", "Failed"):
         return None
     if place is None or identity is None or not identity.name:
@@ -64,7 +64,8 @@ def held_by_strange(raw: Text) -> StrangePod | None:
     return StrangePod(clean(place.node_name), _amount(parts.spec)) if place.node_name else None
 
 
-def _told(raw: Text, kind: type[Part]) -> Part | None:
+def told(raw: Text, kind: type[Part]) -> Part | None:
+    """Return a part of an object, None where it is not understood."""
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -73,7 +74,7 @@ def _told(raw: Text, kind: type[Part]) -> Part | None:
 
 def _amount(raw: Text) -> Amount | None:
     """Return what a pod asks for; of CPUs and memory what can be told."""
-    spec = _told(raw, _PodRequests)
+    spec = told(raw, _PodRequests)
     if spec is None or spec.resource_claims:
         return None
     try:

@@ -297,3 +297,18 @@ def test_no_change_is_lost_or_doubled_in_a_storm(store, server, reflect, present
     gone = copy.gone()
     assert len(gone) == len(set(gone))
     assert set(gone) <= {f"p{number}" for number in range(0, 300, 3)}
+
+
+def test_a_list_with_an_object_without_a_name_ends_none_of_those_that_are_missing(store, server, reflect, present):
+    for name in ("a", "b"):
+        store.put(PODS, make.pod(name))
+    copy = reflect()
+    present(copy)
+    server.api.faults.append(Fault(PATH, 200, times=1, watches=False, body=json.dumps({
+        "kind": "PodList", "metadata": {"resourceVersion": str(store.version)},
+        "items": [make.pod("a"), {"metadata": 7}]}).encode()))
+    copy._list()
+    assert (sorted(copy.kept()), copy.gone()) == (["a", "b"], [])
+    store.delete(PODS, ("team", "b"))
+    copy._list()
+    assert (copy.kept(), set(copy.gone())) == (["a"], {"b"})  # the watch may have said it, too

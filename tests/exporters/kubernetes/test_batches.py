@@ -1,0 +1,111 @@
+"""A job keeps its name whatever becomes of the batch job that owns its pods."""
+
+import json
+
+import kube_objects as make
+import pytest
+from kube_objects import START_S
+
+from idlewatt.exporters.kubernetes import KubernetesConfig
+from idlewatt.exporters.kubernetes.batches import told_of_strange
+from idlewatt.exporters.simulated.api_server import Fault
+from idlewatt.exporters.simulated.api_store import JOBS, NODES, PODS, WORKLOADS
+from idlewatt.storage.records import JobState
+
+UNREADABLE = [{"metadata": {"labels": ["a"]}}, {"spec": {"suspend": "perhaps"}}, {"status": 7},
+              {"metadata": {"creationTimestamp": "0001-01-01T00:00:00Z"}, "status": {"conditions": "none"}}]
+
+
+def of_cron(change=None):
+    """Return a batch job of a CronJob, with what is changed of its parts; its name says that it is strange."""
+    job = make.job("strange", make.owner("CronJob", "nightly"))
+    for part, fields in (change or {}).items():
+        job[part] = {**job[part], **fields} if isinstance(fields, dict) else fields
+    return job
+
+
+@pytest.fixture
+def source(store, server):
+    store.put(NODES, make.node("n1", 8))
+    store.put(PODS, make.pod("run", make.owner("Job", "strange"), on="n1", gpus=2))
+    made = KubernetesConfig.model_validate({"kind": "kubernetes", "url": server.url}).build(lambda: START_S + 60.0)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def names(source, store, until):
+    """Return the function that tells the jobs of the moment, once all that the server has is known."""
+    def names():
+        source.read()
+        until(lambda: all(int(version or 0) >= store.version for version in source.versions.values()))
+        return sorted(job.job_id for job in source.read().jobs)
+
+    return names
+
+
+@pytest.mark.parametrize("change", UNREADABLE)
+def test_a_batch_job_that_is_strange_from_the_first_gives_its_pods_the_name_that_they_keep(store, source, names, change):
+    store.put(JOBS, of_cron(change))
+    assert names() == ["team/nightly"]
+    store.put(JOBS, of_cron())
+    assert names() == ["team/nightly"]
+    assert source.completed(0.0) == []
+
+
+@pytest.mark.parametrize("change", [*UNREADABLE, {"metadata": {"ownerReferences": "none"}}])
+def test_a_batch_job_that_becomes_strange_changes_no_name(store, source, names, change):
+    store.put(JOBS, of_cron())
+    assert names() == ["team/nightly"]
+    store.put(JOBS, of_cron(change))
+    assert names() == ["team/nightly"]
+    assert source.completed(0.0) == []
+
+
+def test_pods_of_a_batch_job_whose_owner_cannot_be_told_are_told_once_it_can(store, source, names):
+    store.put(JOBS, of_cron({"metadata": {"ownerReferences": "none"}}))
+    store.put(PODS, make.pod("other", make.owner("Job", "sane")))
+    assert names() == ["team/sane"]
+    assert source.read().nodes[0].gpus_allocated == 2  # what it holds is held all the same
+    store.put(JOBS, of_cron())
+    assert names() == ["team/nightly", "team/sane"]
+    assert source.completed(0.0) == []
+
+
+def test_no_pod_of_an_unknown_batch_job_is_told_while_one_has_no_name(store, server, source, names, until):
+    server.api.faults.append(Fault("/apis/batch/v1/jobs", 200, watches=False, body=json.dumps({
+        "kind": "JobList", "metadata": {"resourceVersion": str(store.version)}, "items": [{"metadata": 7}]}).encode()))
+    store.put(PODS, make.pod("bare", on="n1"))
+    source.read()
+    until(lambda: [job.job_id for job in source.read().jobs] == ["team/bare"])
+    assert told_of_strange(b"[]").may_own(source._reflectors["pods"].kept()[0])
+
+
+def test_a_batch_job_that_is_deleted_before_its_pods_leaves_them_their_name(store, source, names):
+    store.put(JOBS, of_cron())
+    assert names() == ["team/nightly"]
+    store.delete(JOBS, ("team", "strange"))  # as ``kubectl delete`` does, which leaves pods to the garbage collector
+    assert names() == ["team/nightly"]
+    assert source.completed(0.0) == []
+    store.delete(PODS, ("team", "run"))
+    assert names() == []
+    assert [job.job_id for job in source.completed(0.0)] == ["team/nightly"]
+    source.read()
+    assert source._batches._named == {}  # nothing is kept of what nobody names
+
+
+def test_what_waits_in_a_queue_for_a_cron_job_has_the_name_that_it_runs_under(store, source, names):
+    store.put(JOBS, of_cron())
+    waits = {
+        "metadata": {"name": "job-1", "namespace": "team", "creationTimestamp": make.moment(START_S),
+                     "ownerReferences": [make.owner("Job", "strange")]},
+        "spec": {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": {
+            "spec": {"containers": [make.container(2)]}}}]}, "status": {}}
+    store.put(WORKLOADS, waits)
+    assert names() == ["team/nightly"]
+    store.put(WORKLOADS, {**waits, "metadata": {**waits["metadata"], "name": "over"}, "status": {"conditions": [
+        {"type": "Finished", "status": "True", "reason": "Succeeded", "message": "",
+         "lastTransitionTime": make.moment(START_S)}]}})  # of the night before
+    store.delete(PODS, ("team", "run"))
+    assert names() == ["team/nightly"]
+    assert source.read().jobs[0].state is JobState.PENDING
