@@ -116,12 +116,13 @@ def node_of(facts: NodeFacts, pods: Iterable[PodFacts], partitions: tuple[str, .
             strange: Collection[StrangePod] = ()) -> Node:
     """Return a node with what the pods on it take; of its labels those that ``keys`` name.
 
-    Where one that is not understood may hold any of its GPUs, none of them is called free.
+    Where one that is not understood may hold any of its GPUs, CPUs or memory, none of these is called free.
     """
     holding = [pod for pod in pods if pod.holds]
     amounts = [pod.amount for pod in holding]
-    amounts += [pod.amount for pod in strange if pod.amount is not None]
-    full = any(pod.amount is None for pod in strange)
+    amounts += [pod.amount for pod in strange]
+    unknown = frozenset[str]().union(*(pod.unknown for pod in strange))
+    full = "gpu" in unknown
     taken, whole, parts = NOTHING, 0, dict[str, int]()
     for amount in amounts:
         taken += amount
@@ -133,7 +134,8 @@ def node_of(facts: NodeFacts, pods: Iterable[PodFacts], partitions: tuple[str, .
     return Node(
         name=facts.name, partitions=partitions, gpus=facts.gpus, gpu_model=facts.model, cpus=facts.cpus,
         memory_bytes=facts.memory_bytes, state=_state(facts, busy=busy), features=features(facts.labels, keys),
-        cpus_allocated=math.ceil(taken.cpus), memory_allocated_bytes=int(taken.memory_bytes),
+        cpus_allocated=max(math.ceil(taken.cpus), facts.cpus if "cpu" in unknown else 0),
+        memory_allocated_bytes=max(int(taken.memory_bytes), facts.memory_bytes if "memory" in unknown else 0),
         gpus_allocated=max(whole, facts.gpus) if full else whole,
         reason=facts.reason, vacant=vacant,
         slices=tuple((name, total, total if full else parts.get(name, 0)) for name, total in facts.slices))

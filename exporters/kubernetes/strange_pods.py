@@ -8,11 +8,12 @@ from typing import TypeVar
 import msgspec
 
 from ..text import clean
-from .asks import WHOLE, Amount, asked, is_slice
+from .asks import NOTHING, WHOLE, Amount, asked, is_slice
 from .fields import Amounts, Identity, ObjectPart, Text, quantity
 from .objects import Container, PodSpec, Resources
 
 Part = TypeVar("Part")
+EVERYTHING = frozenset(("gpu", "cpu", "memory"))
 
 
 class _PodSections(ObjectPart, frozen=True):
@@ -30,7 +31,7 @@ class _Phase(ObjectPart, frozen=True):
 
 
 class _ContainerRequests(ObjectPart, frozen=True):
-    resources: dict[str, dict[str, str | int | float] | None] | None = None
+    resources: Resources | None = None
     restart_policy: str | None = None
 
 
@@ -47,21 +48,23 @@ class StrangePod:
 
     node: str | None
     """None where not even that can be told."""
-    amount: Amount | None
-    """None where its GPUs cannot be told: it may hold all of the node's."""
+    amount: Amount = NOTHING
+    """As far as it can be told."""
+    unknown: frozenset[str] = EVERYTHING
+    """Of what it may hold all that the node has: ``gpu``, ``cpu``, ``memory``."""
 
 
 def held_by_strange(raw: Text) -> StrangePod | None:
     """Return what a pod holds that is not understood, None where it waits or is over."""
     parts = told(raw, _PodSections)
     if parts is None:
-        return StrangePod(None, None)
+        return StrangePod(None)
     identity, place, status = (told(parts.metadata, Identity), told(parts.spec, _Place), told(parts.status, _Phase))
     if status is not None and status.phase in ("Succeeded", "Failed"):
         return None
     if place is None or identity is None or not identity.name:
-        return StrangePod(None, None)
-    return StrangePod(clean(place.node_name), _amount(parts.spec)) if place.node_name else None
+        return StrangePod(None)
+    return StrangePod(clean(place.node_name), *_asked(parts.spec)) if place.node_name else None
 
 
 def told(raw: Text, kind: type[Part]) -> Part | None:
@@ -72,32 +75,32 @@ def told(raw: Text, kind: type[Part]) -> Part | None:
         return None
 
 
-def _amount(raw: Text) -> Amount | None:
-    """Return what a pod asks for; of CPUs and memory what can be told."""
+def _asked(raw: Text) -> tuple[Amount, frozenset[str]]:
+    """Return what a pod asks for as far as it can be told, and of what it cannot."""
     spec = told(raw, _PodRequests)
-    if spec is None or spec.resource_claims:
-        return None
-    try:
-        return asked(PodSpec(containers=_containers(spec.containers), init_containers=_containers(spec.init_containers),
-                             overhead=_readable(spec.overhead)))
-    except ValueError:
-        return None
+    if spec is None:
+        return NOTHING, EVERYTHING
+    unknown = {"gpu"} if spec.resource_claims else set[str]()
+    containers, preparing = ([_container(one, unknown) for one in found or ()] for found in (
+        spec.containers, spec.init_containers))
+    pod = PodSpec(containers=containers, init_containers=preparing, overhead=_readable(spec.overhead or {}, unknown))
+    return asked(pod), frozenset(unknown)
 
 
-def _containers(found: list[_ContainerRequests] | None) -> list[Container]:
-    return [Container(resources=Resources(*(_readable((one.resources or {}).get(name)) for name in (
-        "requests", "limits"))), restart_policy=one.restart_policy) for one in found or ()]
+def _container(found: _ContainerRequests, unknown: set[str]) -> Container:
+    resources = found.resources or Resources()
+    given = {**(resources.limits or {}), **(resources.requests or {})}
+    return Container(resources=Resources(_readable(given, unknown)), restart_policy=found.restart_policy)
 
 
-def _readable(amounts: Amounts | None) -> Amounts:
-    """Return the amounts that are some; raise ``ValueError`` where one of GPUs is none."""
+def _readable(amounts: Amounts, unknown: set[str]) -> Amounts:
+    """Return the amounts that are some; note of what there are others."""
     readable: Amounts = {}
-    for name, value in (amounts or {}).items():
+    for name, value in amounts.items():
         try:
             quantity(value)
         except ValueError:
-            if name in WHOLE or is_slice(name):
-                raise
+            unknown.add("gpu" if name in WHOLE or is_slice(name) else name)
         else:
             readable[name] = value
     return readable

@@ -283,6 +283,30 @@ def test_gpus_of_a_pod_that_was_strange_from_the_first_are_not_free(server, buil
     until(lambda: source.read().nodes[0].gpus_allocated == 0)
 
 
+GIB = 2**30
+ALL_CPUS, ALL_MEMORY = 256, 1056763060 * 2**10
+
+
+@pytest.mark.parametrize(("pod", "cpus", "memory"), [
+    (odd(UNREADABLE, gpus=4), 8, 64 * GIB),
+    # GPUs cannot be told, the rest can.
+    (odd(UNREADABLE, resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}]), 8, 64 * GIB),
+    (odd(UNREADABLE, containers=[make.container(0, cpu="4"), make.container("many", "side")]), 12, 128 * GIB),
+    (odd(UNREADABLE, containers=[{"name": "main", "resources": {
+        "claims": [{"name": "gpu"}], "requests": {"cpu": "3", "memory": "1Gi"}}}]), 3, GIB),
+    # It may be all.
+    (odd({"spec": {"containers": "none"}}), ALL_CPUS, ALL_MEMORY),
+    (odd(UNREADABLE, containers=[make.container(4, memory="1Zi")]), 8, ALL_MEMORY),
+    (odd(UNREADABLE, overhead={"cpu": "-1"}), ALL_CPUS, 64 * GIB),
+    (odd(UNREADABLE, initContainers=[make.container(0, "first", cpu="lots")]), ALL_CPUS, 64 * GIB)])
+def test_cpus_and_memory_of_a_pod_that_was_strange_from_the_first_are_not_free(server, build, pod, cpus, memory):
+    server.api.store.put(NODES, make.node("n1", 8))
+    server.api.store.put(PODS, pod)
+    [node] = build().read().nodes
+    assert (node.cpus_allocated, node.memory_allocated_bytes) == (cpus, memory)
+    server.api.store.delete(PODS, ("team", "odd"))
+
+
 def test_a_part_of_a_gpu_that_a_strange_pod_may_hold_is_not_free(server, build):
     server.api.store.put(NODES, make.node("n1", 0, {"nvidia.com/gpu.count": "2"}, **{"nvidia.com/mig-3g.20gb": "4"}))
     server.api.store.put(PODS, odd(UNREADABLE, resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}]))
