@@ -102,7 +102,8 @@ class Collection:
         return Telemetry(tuple(gpu for facts in found for gpu in facts.gpus),
                          tuple(node for facts in found for node in facts.nodes),
                          tuple(job for facts in found for job in facts.jobs),
-                         tuple(one for facts in found for one in facts.enclosures))
+                         tuple(one for facts in found for one in facts.enclosures),
+                         tuple(name for facts in found for name in facts.left))
 
     def snapshot(self, now_s: float, max_age_s: float) -> SchedulerSnapshot | None:
         """Return what the schedulers say, as one; None before the first has answered."""

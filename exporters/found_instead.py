@@ -7,6 +7,9 @@ from collections import Counter
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from ..storage.telemetry import Telemetry
+from .page_limits import PageError
+from .source import SourcePurpose
 from .text import decode, quoted
 
 _LOOKED_AT_BYTES = 262144
@@ -19,6 +22,13 @@ _EXPORTERS = {"DCGM": "dcgm-exporter", "node": "node_exporter", "ipmi": "ipmi_ex
               "redfish": "a Redfish exporter", "nvidia": "nvidia_gpu_exporter",
               "habanalabs": "Intel's Gaudi metric exporter", "amd": "an exporter of AMD GPUs",
               "gpu": "AMD's device-metrics-exporter"}
+
+
+def check_found(telemetry: Telemetry, wanted: SourcePurpose | None, page: bytes, stale: int) -> None:
+    """Raise ``PageError`` where a page shows nothing of what it is read for."""
+    if wanted and not wanted.there(telemetry):
+        old = f" but {stale} samples whose own timestamps are too old (max_age)" if stale else ""
+        raise PageError(f"no {wanted.word} on this page{old}: {found_instead(page)}")
 
 
 def found_instead(page: bytes) -> str:

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -25,20 +25,13 @@ from ..storage.telemetry import Telemetry
 from .deadline import DEADLINES
 from .exposition import Exposition, Look, Samples
 from .fetch import Client, Displaced, TimedOut
-from .found_instead import found_instead
+from .found_instead import check_found
 from .gpu_owners import GpuOwners
 from .http_options import HttpOptions
 from .page_limits import PageError, PageLimits
+from .renamed_servers import ServerNames
 from .source import FAULTS, Clock, Role, SourceConfig, SourceError, SourcePurpose, TargetHealth, joined
 from .targets import Discovery, Target, TargetOptions, page_url
-
-
-def check_found(telemetry: Telemetry, wanted: SourcePurpose | None, page: bytes, look: Look) -> None:
-    """Raise ``PageError`` where a page shows nothing of what it is read for."""
-    if wanted and not wanted.there(telemetry):
-        old = f" but {look.stale} samples whose own timestamps are too old (max_age)" if look.stale else ""
-        raise PageError(f"no {wanted.word} on this page{old}: {found_instead(page)}")
-
 
 Parse = Callable[[Samples, Target, float], Telemetry]
 """Samples of one page, where they came from, and when (seconds since the epoch)."""
@@ -214,6 +207,7 @@ class _Record:
     target: Target
     facts: Telemetry = Telemetry()
     """What it told last, with the time at which it was asked."""
+    names: ServerNames = field(default_factory=ServerNames)
     health: TargetHealth | None = None
     """None until it has answered or failed for the first time."""
     last_success_s: float | None = None
@@ -279,7 +273,7 @@ class PageSource:
     def facts(self) -> Telemetry:
         """Return what each target told last, unless that was long ago."""
         now = self._clock()
-        return joined(record.facts for record in tuple(self._records.values())
+        return joined(replace(record.facts, left=record.names.left()) for record in tuple(self._records.values())
                        if record.last_success_s is not None and abs(now - record.last_success_s) <= _KEPT_S)
 
     def health(self) -> tuple[TargetHealth, ...]:
@@ -330,6 +324,7 @@ class PageSource:
             facts = work()
             if facts is None:
                 return
+            record.names.take(facts, self._timer(), self._config.server_limit)
             record.facts, wrong = self._owners.sift(facts, self._timer(), record.target.url)
             record.last_success_s, record.silent, error = visit.look.time_s, 0, "; ".join(wrong.values())
             record.usual_s, record.retry_at = self._timer() - visit.started, visit.started + self.pause_s()
@@ -379,7 +374,7 @@ class PageSource:
         look.check()
         telemetry = self._parse(samples, target, look.read_s)
         self._config.check_sizes(telemetry)
-        check_found(telemetry, self._config.finds, page, look)
+        check_found(telemetry, self._config.finds, page, look.stale)
         return telemetry
 
     def _pause(self, record: _Record, fault: Exception) -> None:

@@ -152,3 +152,5 @@ class Telemetry:
     nodes: tuple[NodeReading, ...] = ()
     jobs: tuple[JobReading, ...] = ()
     enclosures: tuple[EnclosureReading, ...] = ()
+    left: tuple[str, ...] = ()
+    """Names of servers that are called otherwise now, by whoever told of them."""

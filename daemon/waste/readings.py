@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from ...storage.telemetry import GpuReading, NodeReading, Telemetry
@@ -235,6 +235,11 @@ class LastWalls:
         self._nodes = {node: last for node, last in self._nodes.items()
                        if -early_s <= now_s - last.time_s <= self._longest_s}
 
+    def drop(self, nodes: Set[str]) -> None:
+        """Drop nodes that are not there any more."""
+        for node in nodes & self._nodes.keys():
+            del self._nodes[node]
+
     @property
     def nodes(self) -> frozenset[str]:
         """Return the nodes that are remembered."""
@@ -264,6 +269,7 @@ class Fleet:
         for reading in told:
             self._take_gpu(reading, longest_s)
         self._drop_gone([reading for reading in told if now_s - reading.time_s <= longest_s])
+        self._drop_renamed(telemetry)
         if len(self.walls) >= MOST_METERS:
             self._forget_walls(now_s, longest_s, self._settings.wall_max_age)
         for node in telemetry.nodes:
@@ -308,6 +314,15 @@ class Fleet:
         silent = [gpu.reading for uuid, gpu in self.gpus.items() if uuid not in uuids]
         for uuid in gone(silent, told) if silent else ():
             del self.gpus[uuid]
+
+    def _drop_renamed(self, telemetry: Telemetry) -> None:
+        """Forget at once the servers that are called otherwise now, unless somebody tells of them all the same."""
+        if not telemetry.left:
+            return
+        left = set(telemetry.left) - {one.node for found in (telemetry.gpus, telemetry.nodes) for one in found}
+        self.gpus = {uuid: gpu for uuid, gpu in self.gpus.items() if gpu.reading.node not in left}
+        self.walls = {key: wall for key, wall in self.walls.items() if key[0] not in left}
+        self.last_walls.drop(left)
 
     def _take_wall(self, reading: NodeReading) -> None:
         if reading.power_watts is None:

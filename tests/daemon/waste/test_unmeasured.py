@@ -138,3 +138,16 @@ def test_whatever_falls_silent_when_the_classes_add_up_and_nothing_unknown_is_wa
         assert all(value >= 0.0 for classes in found.totals.values() for value in classes.values())
         if any(verdict.watts is None for verdict in found.gpu_verdicts):
             assert watts(found, PowerClass.NODE_OVERHEAD_EMPTY) == watts(found, PowerClass.HOST_ACTIVE) == 0.0
+
+
+def test_a_node_that_is_called_otherwise_now_is_not_counted_under_its_old_name(site):
+    accountant = site.accountant()
+    snapshot = site.snapshot([site.node(gpus=0)], time_s=1000.0)
+
+    def total(time_s, *walls, left=()):
+        told = tuple(site.wall(500.0, name, time_s) for name in walls)
+        return accountant.assess(snapshot, replace(site.telemetry((), told), left=left), time_s).wall_watts
+
+    assert total(1000.0, "old", "other") == 1000.0
+    assert total(1015.0, "new", "other", left=("old",)) == 1000.0
+    assert total(1300.0, "new", left=("old", "new")) == 1000.0  # the other is silent; one that is told of is there
