@@ -103,7 +103,8 @@ class Collection:
                          tuple(node for facts in found for node in facts.nodes),
                          tuple(job for facts in found for job in facts.jobs),
                          tuple(one for facts in found for one in facts.enclosures),
-                         tuple(name for facts in found for name in facts.left))
+                         tuple(name for facts in found for name in facts.left),
+                         tuple(meter for facts in found for meter in facts.meters))
 
     def snapshot(self, now_s: float, max_age_s: float) -> SchedulerSnapshot | None:
         """Return what the schedulers say, as one; None before the first has answered."""

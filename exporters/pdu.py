@@ -6,7 +6,7 @@ What a metric of a vendor's MIB counts in is told here or in the configuration; 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -62,6 +62,7 @@ def racks(samples: Mapping[str, Samples], time_of: TimeOf) -> tuple[EnclosureRea
 class PduConfig(PageConfig):
     """Racks by their PDUs: pages of snmp_exporter. Each target's label ``enclosure`` names the rack."""
 
+    meters: ClassVar[str] = "snmp"
     kind: Literal["pdu"] = "pdu"
     exporter: str = Field(default="", description="host:port of the snmp_exporter that asks all PDUs; targets are then "
                                                   "their addresses. Empty: each target serves its own page.")

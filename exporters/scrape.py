@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ..storage.telemetry import Telemetry
+from ..storage.telemetry import EnclosureMeter, Telemetry
 from .deadline import DEADLINES
 from .exposition import Exposition, Look, Samples
 from .fetch import Client, Displaced, TimedOut
@@ -63,6 +63,8 @@ class PageConfig(SourceConfig, TargetOptions, HttpOptions, PageLimits):
 
     finds: ClassVar[SourcePurpose | None] = None
     """What every page must show; None where a page may well show nothing."""
+    meters: ClassVar[str] = ""
+    """The power source of targets with the label ``enclosure``."""
     scheme: Literal["http", "https"] = Field(default="http", description="Scheme for targets given as host:port.")
     metrics_path: str = Field(default="/metrics", description="Path of the page on targets given as host:port.")
     params: dict[str, str] = Field(default_factory=dict, description="Query parameters of every page.")
@@ -272,9 +274,12 @@ class PageSource:
 
     def facts(self) -> Telemetry:
         """Return what each target told last, unless that was long ago."""
-        now = self._clock()
-        return joined(replace(record.facts, left=record.names.left()) for record in tuple(self._records.values())
+        now, records = self._clock(), tuple(self._records.values())
+        found = joined(replace(record.facts, left=record.names.left()) for record in records
                        if record.last_success_s is not None and abs(now - record.last_success_s) <= _KEPT_S)
+        return replace(found, meters=tuple(
+            EnclosureMeter(rack, self._config.meters, record.target.instance) for record in records
+            if self._config.meters and (rack := record.target.labels.get("enclosure"))))
 
     def health(self) -> tuple[TargetHealth, ...]:
         """Return how each target fared when it was asked last, discoveries that failed first."""

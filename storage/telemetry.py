@@ -145,6 +145,16 @@ class EnclosureReading:
 
 
 @dataclass(frozen=True, slots=True)
+class EnclosureMeter:
+    """A meter that is to tell of an enclosure, whether or not it does."""
+
+    enclosure: str
+    power_source: str
+    meter: str
+    """As in ``EnclosureReading``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Telemetry:
     """What one read of a telemetry source gave."""
 
@@ -154,3 +164,5 @@ class Telemetry:
     enclosures: tuple[EnclosureReading, ...] = ()
     left: tuple[str, ...] = ()
     """Names of servers that are called otherwise now, by whoever told of them."""
+    meters: tuple[EnclosureMeter, ...] = ()
+    """The meters of enclosures that are asked."""

@@ -184,7 +184,7 @@ class WasteAccountant:
         if now_s - snapshot.time_s > self._settings.scheduler_max_age:
             snapshot = SchedulerSnapshot(snapshot.time_s, partitions=snapshot.partitions)
         self._fleet.absorb(telemetry, now_s, self._longest_s)
-        self._enclosures.absorb(telemetry.enclosures, now_s)
+        self._enclosures.absorb(telemetry.enclosures, now_s, telemetry.meters)
         self._mix.observe(snapshot.jobs, now_s)
         cycle = NodesAssessment(snapshot, self._settings, now_s, self._longest_s)
         cycle.judge(self._fleet, self.floors)
@@ -198,7 +198,8 @@ class WasteAccountant:
             unaccounted_watts=walls - sum(sum(watts.values()) for watts in totals.values()),
             disagreement_watts=sum(node.disagreement_watts for node in cycle.nodes),
             floors=self.floors.by_model(),
-            rejected=dict(self._fleet.rejected) | {"above_rack_rating": self._enclosures.rejected},
+            rejected=dict(self._fleet.rejected) | {"above_rack_rating": self._enclosures.rejected,
+                                                   "part_of_rack": self._enclosures.partial},
             enclosures=self._enclosures.judge({node.node: node.wall_watts for node in cycle.nodes}, now_s))
 
     def _fragmentation(self, cycle: NodesAssessment) -> dict[str, float]:

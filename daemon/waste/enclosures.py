@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from ...storage.telemetry import EnclosureReading
+from ...storage.telemetry import EnclosureMeter, EnclosureReading
 from ..settings.waste import EnclosureSettings
 from .assessment import EnclosureVerdict
 from .readings import FORGET_AFTER_S
@@ -22,11 +22,20 @@ class _Meter:
     reading: EnclosureReading
     since_s: float
     heard_s: float
+    asked: bool = False
+    """It is a target of a source that says so: once it is none any more it is gone."""
+    most: int = 1
+    """Meters that it ever added up."""
 
     @property
     def kind(self) -> tuple[str, str]:
         """Return what its watts are added up with."""
         return self.reading.enclosure, self.reading.power_source
+
+    @property
+    def identity(self) -> EnclosureMeter:
+        """Return which meter it is."""
+        return EnclosureMeter(*self.kind, self.reading.meter)
 
 
 class Enclosures:
@@ -41,8 +50,9 @@ class Enclosures:
     Meters of one kind stand side by side and are added up. Where PDUs and power shelves both measure a rack, the
     current passes one after the other: the larger sum, which is further out, counts, and the other is in it.
 
-    A meter that falls silent leaves its kind unmeasured: without it the sum is not the rack's. An hour later one that
-    was first heard since then, under another name, has taken its place.
+    A meter that falls silent, that adds up fewer meters than before, or that is asked and has never told, leaves its
+    kind unmeasured: without it the sum is not the rack's. One that is a target no more is gone. Else, an hour later,
+    one that was first heard since then, under another name, has taken its place.
     """
 
     def __init__(self, configured: Mapping[str, EnclosureSettings], max_age_s: float) -> None:
@@ -51,10 +61,23 @@ class Enclosures:
         self._absorbed_s = -math.inf
         self.rejected = 0
         """Readings above what the enclosure is rated for."""
+        self.partial = 0
+        """Readings that add up fewer meters than before."""
+        self._awaited = frozenset[tuple[str, str]]()
+        """Kinds of meters of racks of which one that is asked has never told."""
 
-    def absorb(self, readings: Iterable[EnclosureReading], now_s: float) -> None:
-        """Take in readings; what is from the future, no number, or above the rating is left out."""
+    def absorb(self, readings: Iterable[EnclosureReading], now_s: float,
+               asked: Iterable[EnclosureMeter] = ()) -> None:
+        """Take in readings; what is from the future, no number, a part, or above the rating is left out.
+
+        Args:
+            readings: what meters tell.
+            now_s: the time.
+            asked: meters that are targets, as far as that is known.
+        """
         self._follow_clock(now_s)
+        targets = frozenset(asked)
+        self._forget_removed(targets)
         for reading in readings:
             wanted = self._configured.get(reading.enclosure)
             if wanted is None or reading.time_s > now_s + self._max_age_s or not self._is_new(reading, now_s):
@@ -63,7 +86,20 @@ class Enclosures:
                 self.rejected += 1
                 continue
             self._take(reading, now_s)
+        self._note_asked(targets)
         self._forget_replaced(now_s)
+
+    def _forget_removed(self, targets: Set[EnclosureMeter]) -> None:
+        """Drop meters that were targets and are none any more."""
+        self._meters = {key: meter for key, meter in self._meters.items()
+                        if not meter.asked or meter.identity in targets}
+
+    def _note_asked(self, targets: Set[EnclosureMeter]) -> None:
+        """Note which meters are targets, and of which kinds one has never told."""
+        known = {meter.identity: meter for meter in self._meters.values()}
+        for target in targets & known.keys():
+            known[target].asked = True
+        self._awaited = frozenset((one.enclosure, one.power_source) for one in targets - known.keys())
 
     def _follow_clock(self, now_s: float) -> None:
         """Move along, when the clock was set back, when meters were heard."""
@@ -83,7 +119,10 @@ class Enclosures:
 
     def _take(self, reading: EnclosureReading, now_s: float) -> None:
         meter = self._meters.setdefault((reading.enclosure, reading.meter), _Meter(reading, now_s, now_s))
-        meter.reading, meter.heard_s = reading, now_s
+        if reading.meters < meter.most:
+            self.partial += 1
+            return
+        meter.reading, meter.heard_s, meter.most = reading, now_s, reading.meters
 
     def _forget_replaced(self, now_s: float) -> None:
         """Drop meters unheard for an hour for which another of their kind has come: PDUs are renamed and exchanged."""
@@ -113,8 +152,9 @@ class Enclosures:
             rack, kind = meter.kind
             if rack == name:
                 kinds.setdefault(kind, []).append(meter.reading)
-        return max((sum(one.power_watts for one in meters) for meters in kinds.values()
-                    if all(0 <= now_s - one.time_s <= self._max_age_s for one in meters)), default=None)
+        return max((sum(one.power_watts for one in meters) for kind, meters in kinds.items()
+                    if (name, kind) not in self._awaited
+                    and all(0 <= now_s - one.time_s <= self._max_age_s for one in meters)), default=None)
 
 
 def rack_parts(name: str, meter: float, trays: Mapping[str, float | None], switches: float) -> EnclosureVerdict:

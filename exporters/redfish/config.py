@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -31,6 +31,7 @@ _LAST_S = 0.5
 class RedfishConfig(PageConfig):
     """Wall power straight from BMCs by Redfish, and that of racks from the controllers of power shelves and PDUs."""
 
+    meters: ClassVar[str] = "redfish"
     kind: Literal["redfish"] = "redfish"
     scheme: Literal["http", "https"] = Field(default="https", description="Scheme for targets given as host:port.")
     metrics_path: str = Field(default="", description="Not used: Redfish begins at /redfish/v1/.")
@@ -117,8 +118,12 @@ class RedfishSource(PageSource):
 
 
 def _shelves(bmc: Bmc, rack: str, meter: str, now_s: float) -> tuple[EnclosureReading, ...]:
-    """Return the power of a rack: the sum of the shelves and PDUs behind its controller."""
-    found = list(equipment(bmc))
-    if not found:
+    """Return the power of a rack: the sum of the shelves behind its controller, or of the PDUs where that is larger.
+
+    The current passes one after the other.
+    """
+    kinds = [found for found in equipment(bmc) if found]
+    if not kinds:
         raise SourceError("no power shelf and no PDU reports its power: is this a rack's controller?")
-    return (EnclosureReading(rack, now_s, sum(one.watts for _, one in found), "redfish", len(found), meter),)
+    found = max(kinds, key=sum)
+    return (EnclosureReading(rack, now_s, sum(found), "redfish", len(found), meter),)

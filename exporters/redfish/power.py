@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ..facts import server_watts
 from ..fetch import Refused
+from ..source import SourceError
 from .client import Bmc, Resource, link, members
 
 MOST_SUPPLIES = 64
@@ -53,8 +54,7 @@ def _supplies(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     total, count = 0.0, 0
     for one in members(bmc.get(listed), MOST_SUPPLIES) if listed else ():
         supply = bmc.get(one)
-        status = supply.get("Status")
-        if isinstance(status, dict) and status.get("State") in _ABSENT:
+        if _is_absent(supply):
             continue
         metrics = link(supply, "Metrics")
         watts = number(bmc.get(metrics).get("InputPowerWatts")) if metrics else None
@@ -114,16 +114,36 @@ def read(reader: Reader, bmc: Bmc, chassis: Resource) -> ChassisPower | None:
         raise
 
 
-def equipment(bmc: Bmc) -> Iterator[tuple[str, ChassisPower]]:
-    """Yield id and power of each power shelf and rack PDU of a rack's controller."""
+def equipment(bmc: Bmc) -> Iterator[list[float]]:
+    """Yield the watts of each power shelf, then of each PDU, of a rack's controller.
+
+    Raises:
+        SourceError: one that is in use does not tell its power: the sum without it would not be the rack's.
+    """
     root = bmc.get("/redfish/v1/")
     path = link(root, "PowerEquipment")
     top = bmc.get(path) if path else {}
     for kind in ("PowerShelves", "RackPDUs"):
         listed = link(top, kind)
-        for one in members(bmc.get(listed), MOST_SUPPLIES) if listed else ():
-            metrics = link(bmc.get(one), "Metrics")
-            found = bmc.get(metrics) if metrics else {}
-            watts = number(found.get("PowerWatts"))
-            if watts is not None:
-                yield one.rstrip("/").rpartition("/")[2], ChassisPower(watts, _time(found.get("PowerWatts")))
+        found = (_of_equipment(bmc, one) for one in members(bmc.get(listed), MOST_SUPPLIES)) if listed else ()
+        yield [watts for watts in found if watts is not None]
+
+
+def _of_equipment(bmc: Bmc, path: str) -> float | None:
+    """Return the watts of a power shelf or PDU, 0 where it feeds nothing; None where it is not in use."""
+    found = bmc.get(path)
+    if _is_absent(found):
+        return None
+    metrics = link(found, "Metrics")
+    told = bmc.get(metrics).get("PowerWatts") if metrics else None
+    reading = told.get("Reading") if isinstance(told, dict) else told
+    watts = 0.0 if reading == 0 and not isinstance(reading, bool) else number(told)
+    if watts is None:
+        raise SourceError(f"{path.rstrip('/').rpartition('/')[2][:80]} does not report its power: without it the sum "
+                          "is not the rack's")
+    return watts
+
+
+def _is_absent(resource: Resource) -> bool:
+    status = resource.get("Status")
+    return isinstance(status, dict) and status.get("State") in _ABSENT

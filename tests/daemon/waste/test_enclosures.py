@@ -10,7 +10,7 @@ from idlewatt.daemon.waste import WasteAccountant
 from idlewatt.daemon.waste.enclosures import Enclosures, rack_parts
 from idlewatt.daemon.waste.readings import FORGET_AFTER_S
 from idlewatt.storage.records import Node, SchedulerSnapshot
-from idlewatt.storage.telemetry import EnclosureReading, NodeReading, Telemetry
+from idlewatt.storage.telemetry import EnclosureMeter, EnclosureReading, NodeReading, Telemetry
 
 RACK = EnclosureSettings(nodes=("tray*",), switch_watts=3600.0, rated_watts=140_000.0)
 READING = EnclosureReading("rack7", 1000.0, 104_000.0, "redfish", 8, "shelf")
@@ -75,9 +75,10 @@ def test_pdus_and_shelves_of_one_rack_measure_the_same_watts_and_are_not_added_u
     assert found.meter_watts == 104_000.0, "PDUs that no longer tell leave the shelves"
 
 
-def told(racks, time_s, *meters):
+def told(racks, time_s, *meters, asked=()):
     """Absorb 1 kW of each meter; return the rack's watts, None where it is not judged."""
-    racks.absorb([replace(READING, time_s=time_s, meter=meter, power_watts=1000.0) for meter in meters], time_s)
+    racks.absorb([replace(READING, time_s=time_s, meter=meter, power_watts=1000.0) for meter in meters], time_s,
+                 [EnclosureMeter("rack7", "redfish", meter) for meter in asked])
     found = racks.judge({"tray1": 500.0}, time_s)
     return found[0].meter_watts if found else None
 
@@ -112,3 +113,36 @@ def test_a_meter_renamed_before_the_clock_was_set_back_is_forgotten_as_well():
     told(racks, 100_015.0, "new")
     assert told(racks, 10_000.0, "new") is None
     assert told(racks, 10_000.0 + FORGET_AFTER_S + 1.0, "new") == 1000.0
+
+
+def test_a_meter_that_is_taken_out_of_the_configuration_is_the_racks_no_more():
+    racks = Enclosures({"rack7": RACK}, 150.0)
+    assert told(racks, 1000.0, "pdu-a", "pdu-b", asked=("pdu-a", "pdu-b")) == 2000.0
+    assert told(racks, 1200.0, "pdu-b", asked=("pdu-a", "pdu-b")) is None, "silent, but there"
+    assert told(racks, 1215.0, "pdu-b", asked=("pdu-b",)) == 1000.0
+    assert told(racks, 1230.0) is None, "nothing is asked any more"
+
+
+def test_a_rack_is_not_judged_before_each_of_its_meters_has_told_once():
+    racks = Enclosures({"rack7": RACK}, 150.0)
+    assert told(racks, 1000.0, "pdu-a", asked=("pdu-a", "pdu-b")) is None, "half of a rack is not the rack"
+    assert told(racks, 9000.0, "pdu-a", asked=("pdu-a", "pdu-b")) is None
+    assert told(racks, 9015.0, "pdu-a", "pdu-b", asked=("pdu-a", "pdu-b")) == 2000.0
+
+
+def test_what_another_source_asks_stays_when_nobody_says_whether_it_is_asked():
+    racks = Enclosures({"rack7": RACK}, 150.0)
+    assert told(racks, 1000.0, "by-prometheus") == 1000.0
+    assert told(racks, 1015.0) == 1000.0
+
+
+def test_a_meter_that_adds_up_fewer_than_before_falls_silent():
+    racks = Enclosures({"rack7": RACK}, 150.0)
+    racks.absorb([READING], 1000.0)
+    for later in range(1015, 9000, 15):
+        racks.absorb([replace(READING, time_s=later, power_watts=91_000.0, meters=7)], later)
+    assert racks.judge({"tray1": 500.0}, 1100.0)[0].meter_watts == 104_000.0
+    assert racks.judge({"tray1": 500.0}, 9000.0) == ()
+    assert racks.partial > 0
+    racks.absorb([replace(READING, time_s=9015.0)], 9015.0)
+    assert racks.judge({"tray1": 500.0}, 9015.0)[0].meter_watts == 104_000.0

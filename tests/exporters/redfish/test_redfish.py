@@ -9,7 +9,7 @@ from mockup import MockBmc, chassis, empty, rack
 
 from idlewatt.exporters.redfish import RedfishConfig
 from idlewatt.exporters.source import SourceError
-from idlewatt.storage.telemetry import EnclosureReading
+from idlewatt.storage.telemetry import EnclosureMeter, EnclosureReading
 
 
 @pytest.fixture
@@ -178,15 +178,36 @@ def test_a_bmc_that_repeats_an_old_measurement_does_not_make_it_younger(start):
     found.close()
 
 
-def test_shelves_and_pdus_are_added_up_to_their_rack(start):
-    bmc = start(rack({"1": 15_000.0, "2": 14_500.0}, {"A": 800.0}))
+@pytest.mark.parametrize(("shelves", "pdus", "watts", "meters"), [
+    ({"1": 15_000.0, "2": 14_500.0}, {}, 29_500.0, 2), ({}, {"A": 800.0, "B": 0}, 800.0, 2),
+    # One feeds the other: adding them up would count watts twice.
+    ({"1": 15_000.0, "2": 14_500.0}, {"A": 31_000.0}, 31_000.0, 1), ({"1": 15_000.0}, {"A": 800.0}, 15_000.0, 1)])
+def test_shelves_or_pdus_are_added_up_to_their_rack(start, shelves, pdus, watts, meters):
+    bmc = start(rack(shelves, pdus))
     found = source(bmc, labels={"enclosure": "rack7"})
-    assert found.read().enclosures == (EnclosureReading("rack7", 1000.0, 30_300.0, "redfish", 3, bmc.address),)
+    told = found.read()
+    assert told.enclosures == (EnclosureReading("rack7", 1000.0, watts, "redfish", meters, bmc.address),)
+    assert told.meters == (EnclosureMeter("rack7", "redfish", bmc.address),)
     found.close()
+
+
+def test_a_controller_without_shelves_and_pdus_is_none_of_a_rack(start):
     bare = source(start(chassis(empty(), "Self", "RackMount", control=1.0)), labels={"enclosure": "rack7"})
     with pytest.raises(SourceError, match="no power shelf and no PDU"):
         bare.read()
+    assert len(bare.facts().meters) == 1, "it is asked all the same"
     bare.close()
+
+
+@pytest.mark.parametrize("watts", [None, -1.0, "many", True])
+def test_a_shelf_that_does_not_tell_its_power_leaves_the_rack_unmeasured(start, watts):
+    tree = rack({"1": 15_000.0, "2": watts}, {})
+    found = source(start(tree), labels={"enclosure": "rack7"})
+    with pytest.raises(SourceError, match="2 does not report its power: without it the sum is not the rack's"):
+        found.read()
+    tree["/PowerEquipment/PowerShelves/2"]["Status"] = {"State": "Absent"}
+    assert found.read().enclosures[0].power_watts == 15_000.0
+    found.close()
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{\"Members\": 7}", b"\xff\xfe", b"[" * 100_000])
