@@ -6,6 +6,7 @@ MIG mode tells its power and no use of its engines.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
@@ -48,7 +49,13 @@ def gpus(samples: Samples, node_of: NodeOf, time_of: TimeOf) -> tuple[GpuReading
     """Return one reading per GPU; what has an index and nothing measured is none."""
     rows = gather(samples, METRICS, {_OLD_REASONS: REASONS}, _uuid, node_of, time_of)
     judge_use(rows, USE, POWER[1], LIMIT[0], of_shares)
-    return tuple(_reading(row, place) for place, row in enumerate(rows) if row.values.keys() - {INFO})
+    places = Counter[str]()
+    found = []
+    for row in rows:
+        if row.values.keys() - {INFO}:
+            found.append(_reading(row, places[row.node]))
+        places[row.node] += 1
+    return tuple(found)
 
 
 def _uuid(_name: str, labels: Mapping[str, str]) -> str | None:

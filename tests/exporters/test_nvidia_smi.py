@@ -3,7 +3,7 @@
 import pytest
 
 from idlewatt.exporters.exposition import Exposition
-from idlewatt.exporters.nvidia_smi import METRICS, parse
+from idlewatt.exporters.nvidia_smi import METRICS, gpus, parse
 from idlewatt.exporters.targets import Target
 
 TARGET = Target("http://ws-01:9835/metrics", "ws-01:9835")
@@ -41,3 +41,10 @@ def test_gpus_are_joined_with_their_names_by_uuid():
     page += b'nvidia_smi_gpu_info{uuid="c",index="2",name="NVIDIA L40S"} 1\n'
     assert [(gpu.uuid, gpu.index, gpu.model, gpu.power_watts) for gpu in read(page)] == [
         ("GPU-a", 1, "NVIDIA L40S", 60), ("GPU-b", 0, "NVIDIA GB10", 70)]
+
+
+def test_gpus_without_an_index_are_numbered_by_their_server():
+    page = "".join(f'nvidia_smi_power_draw_watts{{uuid="{name}",node="{name[0]}"}} 60\n'
+                   for name in ("a0", "b0", "a1", "b1"))
+    found = gpus(Exposition(METRICS).samples(page.encode()), lambda labels: labels["node"], lambda _labels: 100.0)
+    assert {gpu.uuid: gpu.index for gpu in found} == {"GPU-a0": 0, "GPU-a1": 1, "GPU-b0": 0, "GPU-b1": 1}
