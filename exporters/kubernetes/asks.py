@@ -15,6 +15,10 @@ from .objects import Container, PodSpec, Requirement, Taint, Term, Toleration
 WHOLE = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "gpu.intel.com/xe", "gpu.intel.com/i915")
 """Resources that count GPUs, where no sharing makes more of them than there are."""
 _SLICE = re.compile(r"nvidia\.com/(?:mig-([1-7])g\.\S+|gpu\.shared)")
+_CUT = re.compile(r"-MIG-(?P<slices>[1-6])g\.(?P<part>[0-9]{1,4})gb")
+_MEMORY = re.compile(r"-([0-9]{2,4})GB(?![^-])")
+_FOUR_SLICES = {"A30": 24, "RTX-PRO-6000": 96}
+"""GPUs of four slices, whose products do not name their memory, in GB."""
 _OUT = "node.kubernetes.io/"
 """How the taints begin by which the node's own state is told."""
 MOST_TERMS = 20
@@ -80,7 +84,18 @@ def is_slice(resource: str) -> bool:
 
 
 def asked(spec: PodSpec) -> Amount:
-    """Return what a pod asks of its node: containers side by side, those that prepare it one after the other."""
+    """Return what a pod asks of its node; CPUs and memory that it asks for as a whole count before its containers'."""
+    found, whole = _asked_by_containers(spec), spec.resources.requests if spec.resources else None
+    if not whole:
+        return found
+    own, overhead = amount(whole), amount(spec.overhead)
+    return msgspec.structs.replace(
+        found, cpus=own.cpus + overhead.cpus if "cpu" in whole else found.cpus,
+        memory_bytes=own.memory_bytes + overhead.memory_bytes if "memory" in whole else found.memory_bytes)
+
+
+def _asked_by_containers(spec: PodSpec) -> Amount:
+    """Return what containers ask for side by side, and those that prepare the pod one after the other."""
     # Of what cannot be overcommitted, GPUs, the limit is the request, and may stand alone.
     if not spec.init_containers and not spec.overhead and spec.containers and len(spec.containers) == 1:
         return _container(spec.containers[0])
@@ -112,10 +127,18 @@ def _container(container: Container) -> Amount:
     return amount({**limits, **requests} if limits and requests and limits != requests else requests or limits)
 
 
-def share_of_gpu(product: str) -> float:
-    """Return how much of a GPU one ``nvidia.com/gpu`` is, by the product that a node is labelled with; 1 is all."""
-    found = re.search(r"-MIG-([1-7])g\.", product)
-    return int(found[1]) / 7.0 if found else 1.0
+def instances_per_gpu(product: str) -> int:
+    """Return into how many instances, each called a GPU, a GPU is cut by the product that a node is labelled with.
+
+    So many of a profile fit one GPU, by its slices and by its memory; 0 where GPUs are whole.
+    """
+    found = _CUT.search(product)
+    if found is None:
+        return 0
+    slices, part = int(found["slices"]), int(found["part"])
+    told = _MEMORY.search(product[:found.start()])
+    memory = int(told[1]) if told else next((size for name, size in _FOUR_SLICES.items() if name in product), 0)
+    return max(1, min(7 // slices, round(memory / part) if memory and part else 7))
 
 
 def expression(spec: PodSpec) -> str:

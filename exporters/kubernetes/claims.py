@@ -202,8 +202,10 @@ class Devices:
         """Return nodes with the GPUs that are handed out by name alone."""
         if not self.devices:
             return nodes
-        gpus = Counter(one.node for one in self.devices.values() if not one.instance)
-        return [replace(node, gpus=gpus[node.name]) if gpus[node.name] > node.gpus else node for node in nodes]
+        gpus, named = Counter(one.node for one in self.devices.values() if not one.instance), {
+            one.node for one in self.devices.values()}
+        return [replace(node, gpus=max(gpus[node.name], node.gpus), by_name=True) if node.name in named else node
+                for node in nodes]
 
     def laid_over(self, pods: Iterable[PodFacts]) -> list[PodFacts]:
         """Return pods with what their claims are, or were given; of pods that share one the first holds its GPUs."""
@@ -212,12 +214,14 @@ class Devices:
         return [self._with_claims(pod, holders) if pod.claims else pod for pod in known]
 
     def _with_claims(self, pod: PodFacts, holders: Mapping[tuple[str, str], str]) -> PodFacts:
-        found, uuids, unknown = NOTHING, list[str](), list[str]()
+        found, uuids, unknown, untold = NOTHING, list[str](), list[str](), 0
         for name in dict.fromkeys(pod.claims):
             claim = self.claims.get((pod.namespace, name))
             if claim is None:
                 unknown.append("a claim of devices that is not there, or not shown (DRA)")
+                untold += 1
                 continue
+            untold += bool(claim.unknown)
             unknown += [claim.unknown] if claim.unknown else []
             held = [self.devices[place] for place in claim.devices if place in self.devices]
             lost = sum(place[0] == GPUS and place not in self.devices for place in claim.devices)
@@ -231,7 +235,8 @@ class Devices:
                 unknown.append("where the claim lets it run that it shares with other pods (DRA)")
         told = tuple(dict.fromkeys((*pod.wish.unknown, *unknown)))
         wish = msgspec.structs.replace(pod.wish, unknown=told) if unknown and not pod.node else pod.wish
-        return msgspec.structs.replace(pod, amount=pod.amount + found, devices=tuple(uuids), wish=wish)
+        return msgspec.structs.replace(pod, amount=pod.amount + found, devices=tuple(uuids), wish=wish,
+                                       untold=bool(untold and pod.node))
 
 
 def _holders(pods: Iterable[PodFacts]) -> dict[tuple[str, str], str]:

@@ -12,7 +12,7 @@ import msgspec
 
 from ...storage.records import Node, NodeState
 from ..text import clean
-from .asks import NOTHING, WHOLE, Amount, features, is_slice, repels, share_of_gpu
+from .asks import NOTHING, WHOLE, Amount, features, instances_per_gpu, is_slice, repels
 from .fields import Amounts, Text, condition, quantity, some
 from .objects import NodeObject, Taint
 from .pods import PodFacts
@@ -47,6 +47,8 @@ class NodeFacts:
     """What it has by resource, as quotas count it."""
     slices: tuple[tuple[str, int], ...] = ()
     """Parts of GPUs that it hands out, by resource."""
+    by_name: bool = False
+    """A driver offers GPUs of it by name (DRA)."""
 
     def whole(self, asked: Amount) -> int:
         """Return how many whole GPUs of it a pod holds that asked for so much."""
@@ -99,9 +101,9 @@ def _gpus(able: Amounts, labels: Mapping[str, str]) -> tuple[int, bool]:
     """Return the number of GPUs, and whether what is handed out are parts of them."""
     handed = sum(math.ceil(quantity(able[name])) for name in WHOLE if name in able)
     count, replicas = _number(labels.get(COUNT, "")), _number(labels.get(REPLICAS, "")) or 1
-    share = share_of_gpu(labels.get(PRODUCT, ""))
-    if share < 1.0:  # each GPU is cut into the same parts, and each part is called a GPU
-        return min(math.ceil((count or handed) * share), _MOST_GPUS), True
+    instances = instances_per_gpu(labels.get(PRODUCT, ""))
+    if instances:  # each GPU is cut into the same parts, and each part is called a GPU
+        return min(math.ceil((count or handed) / instances), _MOST_GPUS), True
     sliced = any("/mig-" in name or name.endswith("gpu.shared") for name in able)
     if replicas > 1 or sliced:
         return min(count or math.ceil(handed / replicas), _MOST_GPUS), replicas > 1
@@ -116,13 +118,14 @@ def node_of(facts: NodeFacts, pods: Iterable[PodFacts], partitions: tuple[str, .
             strange: Collection[StrangePod] = ()) -> Node:
     """Return a node with what the pods on it take; of its labels those that ``keys`` name.
 
-    Where one that is not understood may hold any of its GPUs, CPUs or memory, none of these is called free.
+    Where one that is not understood, or whose claims are not known, may hold any of its GPUs, CPUs or memory, none of
+    these is called free.
     """
     holding = [pod for pod in pods if pod.holds]
     amounts = [pod.amount for pod in holding]
     amounts += [pod.amount for pod in strange]
     unknown = frozenset[str]().union(*(pod.unknown for pod in strange))
-    full = "gpu" in unknown
+    full = "gpu" in unknown or (facts.by_name and any(pod.untold for pod in holding))
     taken, whole, parts = NOTHING, 0, dict[str, int]()
     for amount in amounts:
         taken += amount

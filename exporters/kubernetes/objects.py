@@ -126,6 +126,7 @@ class PodSpec(ObjectPart, frozen=True):
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
     overhead: Amounts | None = None
+    resources: Resources | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None

@@ -104,6 +104,8 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     """Claims of devices (DRA), by name."""
     devices: tuple[str, ...] = ()
     """The vendor's ids of what its claims were given."""
+    untold: bool = False
+    """What its claims were given is not known."""
     parts: tuple[GpuPart, ...] = ()
     """Of GPUs, as annotations tell them."""
     known_as: tuple[str, ...] = ()

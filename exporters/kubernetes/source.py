@@ -86,8 +86,11 @@ _OPTIONAL = (
 _REQUIRED = ("nodes", "pods")
 _NAMING = ("jobs", "workloads")
 """What tells the names and the times of submission by which jobs are recorded; required where the server shows it."""
+_LASTING = ("jobs", "claims", "slices")
+"""Lists that are believed however old: who owns a Job, and what a claim was given, never changes.
 
-
+Without them what runs would have another name, or seem to have ended.
+"""
 _WHOLESALE: Mapping[str, Wholesale[Any]] = {"pods": Wholesale(PODS, facts_of), "jobs": Wholesale(BATCHES, batch_of)}
 """How the longest lists are read."""
 _SALVAGE: Mapping[str, Callable[[Text], object]] = {"pods": held_by_strange, "jobs": told_of_strange}
@@ -235,8 +238,7 @@ class KubernetesSource:
         if reflector is None:
             return []
         self._first(reflector)  # half of the first picture would look like another cluster
-        # Who owns a Job never changes; without it, what runs would have another name, and seem to have ended.
-        return reflector.kept() if name == "jobs" or self._believed(reflector) else []
+        return reflector.kept() if name in _LASTING or self._believed(reflector) else []
 
     def _believed(self, reflector: Reflector[object]) -> bool:
         """Tell whether a list that may be missing is known now."""

@@ -39,6 +39,7 @@ class _PodRequests(ObjectPart, frozen=True):
     containers: list[_ContainerRequests] | None = None
     init_containers: list[_ContainerRequests] | None = None
     overhead: Amounts | None = None
+    resources: Resources | None = None
     resource_claims: list[msgspec.Raw] | None = None
 
 
@@ -83,7 +84,9 @@ def _asked(raw: Text) -> tuple[Amount, frozenset[str]]:
     unknown = {"gpu"} if spec.resource_claims else set[str]()
     containers, preparing = ([_container(one, unknown) for one in found or ()] for found in (
         spec.containers, spec.init_containers))
-    pod = PodSpec(containers=containers, init_containers=preparing, overhead=_readable(spec.overhead or {}, unknown))
+    whole = _readable((spec.resources.requests if spec.resources else None) or {}, unknown)
+    pod = PodSpec(containers=containers, init_containers=preparing, overhead=_readable(spec.overhead or {}, unknown),
+                  resources=Resources(whole))
     return asked(pod), frozenset(unknown)
 
 

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kube_objects as make
 import pytest
 from crd_schemas import all_faults
+from kube_objects import START_S
 
+from idlewatt.exporters.kubernetes import KubernetesConfig
 from idlewatt.exporters.simulated.api_server import Api, ApiServer
-from idlewatt.exporters.simulated.api_store import Store
+from idlewatt.exporters.simulated.api_store import NODES, PODS, Store
 
 
 @pytest.fixture
@@ -50,3 +53,26 @@ def kubectl(server, tmp_path):
         return json.loads(out)
 
     return run
+
+
+@pytest.fixture
+def build(server):
+    """Return the function that makes a source which reads the server."""
+    made = []
+
+    def build(**changes):
+        config = {"kind": "kubernetes", "url": server.url, "silence": "5s", "http": {"timeout": "5s"}} | changes
+        made.append(KubernetesConfig.model_validate(config).build(lambda: START_S + 60.0))
+        return made[-1]
+
+    yield build
+    for source in made:
+        source.close()
+
+
+@pytest.fixture
+def filled(store):
+    """What the server serves with a node of eight GPUs, and a pod on it that holds one."""
+    store.put(NODES, make.node("n1", 8, {"gpu": "a100"}))
+    store.put(PODS, make.pod("p", on="n1"))
+    return store

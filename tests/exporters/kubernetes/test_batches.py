@@ -45,7 +45,7 @@ def names(source, store, until):
 
 
 @pytest.mark.parametrize("change", UNREADABLE)
-def test_a_batch_job_that_is_strange_from_the_first_gives_its_pods_the_name_that_they_keep(store, source, names, change):
+def test_a_batch_job_that_is_strange_from_the_first_gives_its_pods_their_lasting_name(store, source, names, change):
     store.put(JOBS, of_cron(change))
     assert names() == ["team/nightly"]
     store.put(JOBS, of_cron())

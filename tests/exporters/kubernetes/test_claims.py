@@ -4,6 +4,7 @@ import kube_objects as make
 import pytest
 
 from idlewatt.exporters.kubernetes import KubernetesConfig
+from idlewatt.exporters.simulated.api_server import Fault
 from idlewatt.exporters.simulated.api_store import CLAIMS, NODES, PODS, SLICES
 
 
@@ -17,11 +18,13 @@ def read(server, store, until):
             "string": f"GPU-{number}"}}} for number in range(2)]}})
     source = KubernetesConfig.model_validate({"kind": "kubernetes", "url": server.url}).build(lambda: make.START_S)
 
-    def read():
+    def read(*, all_of_it=True):
         source.read()
-        until(lambda: all(int(version or 0) >= store.version for version in source.versions.values()))
+        until(lambda: not all_of_it
+              or all(int(version or 0) >= store.version for version in source.versions.values()))
         return source.read()
 
+    read.source = source
     yield read
     source.close()
 
@@ -82,3 +85,32 @@ def test_who_looks_at_gpus_as_an_administrator_holds_none(store, read):
     snapshot = read()
     assert held(snapshot) == {"team/p": 1}
     assert snapshot.nodes[0].gpus_allocated == 1
+
+
+def test_gpus_of_a_pod_whose_claim_is_not_shown_are_not_free(store, server, read):
+    server.api.faults.append(Fault("/apis/resource.k8s.io/v1/resourceclaims", 403, times=-1))
+    store.put(PODS, pod("p", "c", on="n1"))
+    snapshot = read(all_of_it=False)
+    assert (snapshot.nodes[0].gpus, snapshot.nodes[0].gpus_allocated) == (2, 2)
+
+
+def test_a_pod_with_a_claim_of_something_else_holds_no_gpu_of_a_node_that_offers_none_by_name(store, read):
+    store.put(NODES, make.node("n2", 8))
+    store.put(PODS, pod("p", "nic", on="n2"))
+    assert {node.name: node.gpus_allocated for node in read().nodes} == {"n1": 0, "n2": 0}
+
+
+@pytest.mark.parametrize("status", [503, 403])
+def test_claims_that_cannot_be_read_for_long_end_no_job_that_holds_gpus_by_them(store, server, read, until, status):
+    store.put(CLAIMS, claim("c", "gpu-1"))
+    store.put(PODS, pod("p", "c", on="n1"))
+    assert held(read()) == {"team/p": 1}
+    server.api.faults += [Fault(f"/apis/resource.k8s.io/v1/{name}", status, times=-1)
+                          for name in ("resourceclaims", "resourceslices")]
+    server.api.drop_watches()
+    lists = [read.source._reflectors[name] for name in ("claims", "slices")]
+    until(lambda: all(one.refused or one.error for one in lists))
+    for one in lists:
+        one.heard = float("-inf")
+    assert held(read.source.read()) == {"team/p": 1}
+    assert read.source.completed(0.0) == []

@@ -209,6 +209,31 @@ def test_gpus_are_counted_as_gpus_whatever_is_handed_out(store, read):
         (0, ("team/part",)), (0, ("team/turn",))]
 
 
+@pytest.mark.parametrize(("product", "handed"), [
+    ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", 56), ("NVIDIA-A100-SXM4-40GB-MIG-1g.10gb", 32),
+    ("NVIDIA-A100-SXM4-40GB-MIG-2g.10gb", 24), ("NVIDIA-A100-SXM4-80GB-MIG-3g.40gb", 16),
+    ("NVIDIA-A100-SXM4-80GB-MIG-4g.40gb", 8), ("NVIDIA-H100-80GB-HBM3-MIG-1g.20gb", 32),
+    ("NVIDIA-H200-MIG-3g.71gb", 16), ("NVIDIA-H200-MIG-1g.18gb", 56), ("NVIDIA-A30-MIG-1g.6gb", 32),
+    ("NVIDIA-A30-MIG-2g.12gb", 16), ("NVIDIA-A100-SXM4-80GB-MIG-7g.80gb", 8)])
+def test_gpus_that_are_all_cut_alike_are_counted_by_how_many_instances_fit_one(store, read, product, handed):
+    store.put(NODES, make.node("n", handed, {"nvidia.com/gpu.count": str(handed), "nvidia.com/gpu.product": product}))
+    assert only(read().nodes).gpus == 8
+
+
+@pytest.mark.parametrize(("spec", "cpus", "memory"), [
+    ({"resources": {"requests": {"cpu": "48", "memory": "512Gi"}}}, 48, 512),
+    ({"resources": {"requests": {"cpu": "48"}}}, 48, 64),
+    ({"resources": {"limits": {"cpu": "64"}}}, 8, 64),
+    ({"resources": {"requests": {"cpu": "48"}}, "overhead": {"cpu": "2", "memory": "1Gi"}}, 50, 65)])
+def test_what_a_pod_asks_for_as_a_whole_counts_before_what_its_containers_do(store, read, spec, cpus, memory):
+    store.put(NODES, make.node("n"))
+    store.put(PODS, make.pod("p", on="n", gpus=2, **spec))
+    snapshot = read()
+    assert [(node.cpus_allocated, node.memory_allocated_bytes, node.gpus_allocated) for node in snapshot.nodes] == [
+        (cpus, memory * 2**30, 2)]
+    assert only(snapshot.jobs).request.cpus == cpus
+
+
 def test_partition_and_user_are_what_the_site_says(build, store, until):
     store.put(NODES, make.node("n1"))
     store.put(PODS, make.pod("p", on="n1", labels={"owner": "ada", "tier": "gold"}))
