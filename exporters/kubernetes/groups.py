@@ -29,8 +29,11 @@ NOTEBOOKS = frozenset(("Notebook",))
 _RENEWED = frozenset(("Deployment", "LeaderWorkerSet", "RayService"))
 """Kinds whose own uid nobody below them names."""
 
+CRON = "CronJob"
+"""Each of its batch jobs is a job of its own under its name."""
+
 Key = tuple[str, str, str, str]
-"""Namespace, kind, name, uid ('' where it is not told)."""
+"""Namespace, kind, name, uid ('' where it is not told; of a CronJob that of its batch job)."""
 
 
 @dataclass(slots=True)
@@ -111,7 +114,8 @@ def _key(pod: PodFacts, owner: Owner | None) -> Key | None:
         return None
     if pod.gang and owner.kind in SERVICES:
         return pod.namespace, "PodGroup", pod.gang, ""  # each replica is a gang of its own
-    return pod.namespace, clean(owner.kind), clean(owner.name), "" if owner.kind in _RENEWED else owner.uid
+    below = pod.owner.uid if pod.owner is not None and owner.kind == CRON else owner.uid
+    return pod.namespace, clean(owner.kind), clean(owner.name), "" if owner.kind in _RENEWED else below
 
 
 def _top(pod: PodFacts, batches: Mapping[str, BatchFacts]) -> Owner | None:
@@ -147,14 +151,25 @@ def _above(owner: Owner, batches: Mapping[str, BatchFacts]) -> Owner:
 def _attach(groups: dict[Key, JobPods], batches: Mapping[str, BatchFacts], works: Iterable[WorkloadFacts]) -> None:
     """Lay batch jobs and workloads over the groups; a workload without pods is a group of its own."""
     for group in groups.values():
-        group.batch = batches.get(group.key[3]) if group.kind == "Job" else None
-    named = {key[:3]: group for key, group in groups.items()}
-    # Of a CronJob there may be several: what runs or waits counts before what is over.
+        group.batch = batches.get(group.key[3]) if group.kind in ("Job", CRON) else None
+    named = {_called(key): group for key, group in groups.items()}
+    # While a job is resized it may have several: what runs or waits counts before what is over.
     for work in sorted(works, key=lambda work: (not work.finished, work.admitted)):
-        owner = _above(work.owner, batches) if work.owner is not None else None
-        name = (work.namespace, clean(owner.kind), clean(owner.name)) if owner else \
-            (work.namespace, "Workload", work.name)
-        if name not in named:
-            key = (*name, owner.uid if owner is not None and owner.kind not in _RENEWED else "")
-            groups[key] = named[name] = JobPods(key, batch=batches.get(key[3]), owner=owner)
-        named[name].work = work
+        key, owner = _of_work(work, batches)
+        if _called(key) not in named:
+            groups[key] = named[_called(key)] = JobPods(key, batch=batches.get(key[3]), owner=owner)
+        named[_called(key)].work = work
+
+
+def _called(key: Key) -> tuple[str, ...]:
+    """Return what tells a job of a workload from others: its owner's name, unless there are several of that."""
+    return key if key[1] == CRON else key[:3]
+
+
+def _of_work(work: WorkloadFacts, batches: Mapping[str, BatchFacts]) -> tuple[Key, Owner | None]:
+    """Return the job and the topmost owner of a workload."""
+    if work.owner is None:
+        return (work.namespace, "Workload", work.name, ""), None
+    owner = _above(work.owner, batches)
+    below = work.owner.uid if owner.kind == CRON else owner.uid
+    return (work.namespace, clean(owner.kind), clean(owner.name), "" if owner.kind in _RENEWED else below), owner

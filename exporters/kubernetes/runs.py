@@ -18,7 +18,7 @@ from ...storage.owners import OwnerKind
 from ...storage.records import Allocation, Job, JobState
 from ...storage.waiting import WaitReason
 from ..software import Software, software
-from .groups import NOTEBOOKS, SERVICES, JobPods, Key
+from .groups import CRON, NOTEBOOKS, SERVICES, JobPods, Key
 from .messages import gang_reason, pod_reason, shortened
 from .pods import PodFacts
 from .queues import Queues
@@ -55,6 +55,7 @@ class Surroundings:
 class _Life:
     """What is remembered of a group."""
 
+    name: str
     submit_s: float
     start_s: float | None = None
     """Of the present run."""
@@ -66,6 +67,9 @@ class _Life:
     """It waited in a queue, without pods."""
 
 
+_NOBODY = _Life("", 0.0)
+
+
 @dataclass(slots=True)
 class JobRuns:
     """The jobs that there are, look by look."""
@@ -74,11 +78,13 @@ class JobRuns:
     _ended: OrderedDict[tuple[str, float, float | None], Job] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def look(self, groups: Iterable[JobPods], scene: Surroundings, now_s: float) -> list[Job]:
+    def look(self, groups: Sequence[JobPods], scene: Surroundings, now_s: float) -> list[Job]:
         """Return the jobs that wait or run now; those that have ended since the last look are kept for ``ended``."""
         jobs, seen = [], dict[Key, _Life]()
+        taken = {group.key[:3] for group in groups if group.kind == CRON and _unfinished(group)
+                 and self._lives.get(group.key, _NOBODY).name == group.name}
         for group in groups:
-            life = seen[group.key] = self._lives.get(group.key) or _Life(_submitted(group))
+            life = seen[group.key] = self._lives.get(group.key) or _Life(_named(group, taken), _submitted(group))
             job = self._job(group, life, scene)
             active = job is not None and job.state.active
             if life.job is not None and not active:
@@ -124,7 +130,7 @@ class JobRuns:
             self._gone(life, group, now_s)
             return
         start_s = _first(pod.scheduled_s for pod in ran)
-        job_id = f"{group.namespace}/{group.name}"
+        job_id = f"{group.namespace}/{life.name}"
         if (job_id, life.submit_s, start_s) not in self._ended:
             held = self._record(group, ran, life, scene)
             self._note(_over(replace(held, state=JobState.RUNNING, start_s=start_s, allocations=_held(ran, scene)),
@@ -160,7 +166,7 @@ class JobRuns:
         request = scene.grounds.wanted(parts, group.namespace, labels, queue) if pending \
             else scene.grounds.held(parts, queue)
         return Job(
-            job_id=f"{group.namespace}/{group.name}", submit_s=life.submit_s, state=state,
+            job_id=f"{group.namespace}/{life.name}", submit_s=life.submit_s, state=state,
             partition=scene.partition(group), request=request, user=scene.user(group),
             account=group.namespace, name=group.name, qos=first.priority_class if first else "",
             limit_s=_limit(group, first),
@@ -209,6 +215,21 @@ def _limit(group: JobPods, first: PodFacts | None) -> float | None:
         if teller is not None and teller.limit_s is not None and 0 < teller.limit_s < math.inf:
             return teller.limit_s
     return None
+
+
+def _named(group: JobPods, taken: set[tuple[str, ...]]) -> str:
+    """Return the name that a job has from now on: that of its CronJob for one of its batch jobs at a time."""
+    if group.kind != CRON or not _unfinished(group):
+        return group.name
+    if group.key[:3] in taken and group.batch is not None:
+        return group.batch.name
+    taken.add(group.key[:3])
+    return group.name
+
+
+def _unfinished(group: JobPods) -> bool:
+    """Tell whether it runs or waits."""
+    return any(not pod.over for pod in group.pods) or (group.work is not None and not _finished(group))
 
 
 def _submitted(group: JobPods) -> float:

@@ -135,4 +135,5 @@ def _kind(kind: str, version: str) -> str:
 
 def _unmade(group: JobPods) -> bool:
     """Tell whether its owner is a Job that is suspended and has never made pods: its template may be changed."""
-    return group.batch is not None and group.batch.suspended and not group.batch.begun and not group.pods
+    return (group.kind == "Job" and group.batch is not None and group.batch.suspended and not group.batch.begun
+            and not group.pods)

@@ -109,3 +109,40 @@ def test_what_waits_in_a_queue_for_a_cron_job_has_the_name_that_it_runs_under(st
     store.delete(PODS, ("team", "run"))
     assert names() == ["team/nightly"]
     assert source.read().jobs[0].state is JobState.PENDING
+
+
+def night(store, number, hours, *, over):
+    """Put the batch job and the pod of one night into the store."""
+    begun_s = START_S + 3600.0 * (hours - 100.0)
+    run = make.owner("Job", f"nightly-{number}")
+    pod = make.pod(f"nightly-{number}-x", run, on="n1", gpus=2, created_s=begun_s)
+    store.put(PODS, make.ended(pod, end_s=begun_s + 60.0) if over else pod)
+    made = make.finished_job if over else make.job
+    more = {"end_s": begun_s + 61.0} if over else {}
+    store.put(JOBS, made(f"nightly-{number}", make.owner("CronJob", "nightly"), created_s=begun_s - 1.0, **more))
+    return begun_s - 1.0
+
+
+def test_each_night_of_a_cron_job_is_a_run_of_its_own_under_one_name(store, source, names):
+    store.delete(PODS, ("team", "run"))
+    submitted = [night(store, 1, 0, over=True), night(store, 2, 24, over=True), night(store, 3, 48, over=False)]
+    assert names() == ["team/nightly"]
+    assert [job.submit_s for job in source.read().jobs] == submitted[2:]
+    night(store, 3, 48, over=True)
+    assert names() == []
+    runs = source.completed(0.0)
+    assert sorted((run.job_id, run.submit_s, sum(part.gpus for part in run.allocations)) for run in runs) == [
+        ("team/nightly", told_s, 2) for told_s in submitted]
+    assert max(run.end_s - run.start_s for run in runs) < 60.0
+
+
+def test_nights_of_a_cron_job_that_overlap_have_each_a_name_that_they_keep(store, source, names):
+    store.delete(PODS, ("team", "run"))
+    night(store, 1, 0, over=False)
+    assert names() == ["team/nightly"]
+    night(store, 2, 24, over=False)
+    assert names() == ["team/nightly", "team/nightly-2"]
+    night(store, 1, 0, over=True)
+    assert names() == ["team/nightly-2"]
+    night(store, 3, 48, over=False)
+    assert names() == ["team/nightly", "team/nightly-2"]
