@@ -28,6 +28,8 @@ LEADER_WORKER_SET, RAY = "leaderworkerset.sigs.k8s.io/name", "ray.io/cluster"
 RAY_KIND, RAY_NAME = "ray.io/originated-from-crd", "ray.io/originated-from-cr-name"
 RESERVATIONS = "kai-resource-reservation"
 """The namespace in which KAI holds whole GPUs for the pods that share them."""
+_CEASED = (("DisruptionTarget", "True"), ("Ready", "False"), ("ContainersReady", "False"))
+"""Conditions that pods which are over have since they ended."""
 _MOST_TERMS = 20
 _NO_LABELS: Mapping[str, str] = {}
 
@@ -153,7 +155,7 @@ def facts_of(pod: Pod) -> PodFacts:
         node=clean(spec.node_name), phase=status.phase,
         created_s=_created(meta.creation_timestamp),
         scheduled_s=_scheduled(pod, scheduled) if bound else None, deleted_s=seconds(meta.deletion_timestamp),
-        ended_s=max((time_s for _, _, time_s in exits if time_s is not None), default=None) if over else None,
+        ended_s=_ended(exits, conditions) if over else None,
         gates=tuple(clean(gate.name) for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
         wait=(clean(scheduled.reason), clean(scheduled.message)) if scheduled and not bound else ("", ""),
         ready=status.phase == "Running", starting=_starting(states) if states else "",
@@ -230,6 +232,15 @@ def _exits(states: Iterable[ContainerStatus]) -> list[tuple[int, str, float | No
     """Return code, reason and time of the containers that have ended."""
     return [(one.state.terminated.exit_code, one.state.terminated.reason, seconds(one.state.terminated.finished_at))
             for one in states if one.state and one.state.terminated]
+
+
+def _ended(exits: Iterable[tuple[int, str, float | None]], conditions: Mapping[str, Condition]) -> float | None:
+    """Return when a pod ended: with its last container, else, as of evicted ones, when it ceased to be ready."""
+    told = [time_s for _, _, time_s in exits if time_s is not None]
+    if not told:
+        told = [time_s for kind, status in _CEASED if (found := conditions.get(kind)) and found.status == status
+                and (time_s := seconds(found.last_transition_time)) is not None]
+    return max(told, default=None)
 
 
 def _starting(states: Iterable[ContainerStatus]) -> str:

@@ -133,8 +133,10 @@ class JobRuns:
         job_id = f"{group.namespace}/{life.name}"
         if (job_id, life.submit_s, start_s) not in self._ended:
             held = self._record(group, ran, life, scene)
+            # Nobody saw it run, and where nothing tells of its end it may never have: nodes refuse pods, too.
+            latest_s = start_s if start_s is not None and all(pod.over for pod in ran) else now_s
             self._note(_over(replace(held, state=JobState.RUNNING, start_s=start_s, allocations=_held(ran, scene)),
-                             group, now_s))
+                             group, latest_s))
 
     def _job(self, group: JobPods, life: _Life, scene: Surroundings) -> Job | None:
         """Return the job of a group, None where it is over."""

@@ -231,7 +231,7 @@ def test_a_run_does_not_end_in_a_year_that_no_clock_can_have_told(filled, build,
     filled.put(PODS, pod)
     source = build()
     source.read()
-    assert [(run.job_id, run.end_s) for run in source.completed(0.0)] == [("team/over", START_S + 60.0)]
+    assert [(run.job_id, run.end_s) for run in source.completed(0.0)] == [("team/over", START_S + 5.0)]
 
 
 def test_an_impossible_amount_of_what_is_no_gpu_does_not_cost_the_node(filled, build):

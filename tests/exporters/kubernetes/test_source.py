@@ -193,6 +193,23 @@ def test_a_toleration_lets_a_pod_in(store, read):
         "equal": (), "exists": (), "all": (), "other": ("n1",)}
 
 
+@pytest.mark.parametrize(("conditions", "end_s"), [
+    ({"DisruptionTarget": "True"}, 900.0), ({"Ready": "False", "ContainersReady": "False"}, 900.0),
+    # It may have been refused by its node: nobody has seen it run.
+    ({"Ready": "True", "DisruptionTarget": "False"}, 5.0), ({}, 5.0)])
+def test_a_pod_that_was_evicted_before_the_first_look_ended_when_it_was(source, clock, store, conditions, end_s):
+    store.put(NODES, make.node("n1"))
+    pod = make.pod("evicted", on="n1")
+    pod["status"].update(phase="Failed", reason="Evicted", conditions=[*pod["status"]["conditions"], *(
+        {"type": kind, "status": status, "reason": "EvictionByEvictionAPI",
+         "lastTransitionTime": make.moment(START_S + 900.0)} for kind, status in conditions.items())])
+    store.put(PODS, pod)
+    clock.now_s = START_S + 3600.0
+    source.read()
+    assert [(run.job_id, run.start_s, run.end_s) for run in source.completed(0.0)] == [
+        ("team/evicted", START_S + 5.0, START_S + end_s)]
+
+
 def test_gpus_are_counted_as_gpus_whatever_is_handed_out(store, read):
     store.put(NODES, make.node("a", 8))
     store.put(NODES, make.node("b", 32, {"nvidia.com/gpu.count": "8", "nvidia.com/gpu.replicas": "4"}))
