@@ -178,9 +178,11 @@ class _Gpu:
         return sum(value for value in told if value is not None) if None not in told else None
 
     def settle(self) -> None:
-        """Add up what MIG instances have, where no row tells it for the whole GPU."""
+        """Add up what MIG instances have, where no row tells it for the whole GPU, or that one works less than they."""
         for name, parts in self.instances.items():
-            self.values.setdefault(name, sum(parts.values()))
+            told = sum(parts.values())
+            whole = self.values.get(name, told)
+            self.values[name] = max(told, whole) if name in SHARES else whole
 
 
 def parse(samples: Samples, target: Target, time_s: float) -> Telemetry:

@@ -219,7 +219,7 @@ def _limit(group: JobPods, first: PodFacts | None) -> float | None:
     return None
 
 
-def _named(group: JobPods, taken: set[tuple[str, ...]]) -> str:
+def _named(group: JobPods, taken: set[tuple[str, str, str]]) -> str:
     """Return the name that a job has from now on: that of its CronJob for one of its batch jobs at a time."""
     if group.kind != CRON or not _unfinished(group):
         return group.name

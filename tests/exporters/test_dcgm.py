@@ -294,3 +294,12 @@ CLUSTER = "1A2B3C4D-0000-4000-8000-00AA00BB00CC"
 def test_the_nvlink_domain_is_told_by_fabric_and_clique_as_labels_or_metric(labels, metric, domain):
     page = row(POWER, 200.0, **labels) + (row(CLIQUE, metric, **labels) if metric else "")
     assert only(page).domain == domain
+
+
+@pytest.mark.parametrize("whole", [0.0, 0.2])
+def test_a_gpu_does_not_do_less_than_its_instances_whatever_its_own_row_says(whole):
+    rows = [row(GR, whole), *(row(GR, 1.0, GPU_I_ID=number, GPU_I_PROFILE="3g.20gb") for number in "12")]
+    for page in (rows, rows[::-1]):
+        gpu = only("".join(page))
+        assert gpu.activity == gpu.resident == pytest.approx(6 / 7)
+    assert only(row(GR, 0.9) + row(GR, 0.1, GPU_I_ID="1", GPU_I_PROFILE="3g.20gb")).activity == 0.9
