@@ -76,7 +76,7 @@ def test_mockup_files_served_by_another_program_are_read(serve, tmp_path, tree, 
 def test_a_rack_of_mockup_files_is_read(serve, tmp_path):
     address = serve("sushy-static", "-m", written(rack({"1": 15_000.0, "2": 14_500.0}, {"A": 800.0}), tmp_path))
     found = source(At(address), labels={"enclosure": "rack7"})
-    assert [one.power_watts for one in found.read().enclosures] == [29_500.0], "PDUs feed shelves: the larger sum counts"
+    assert [one.power_watts for one in found.read().enclosures] == [29_500.0], "the larger sum counts"
     found.close()
 
 
