@@ -91,7 +91,6 @@ class NightDecisions:
 
     def decide_all(self, model: StoredModel, parts: Split) -> Promotion:
         """Judge all policies on trial and tonight's model; return what was decided on that model."""
-        self._recheck_active()
         tried = trials(self.ledger.decisions(), self.task.now_s)
         on_trial = [(one.name, one.since_s) for one in heuristics_on_trial(tried)]
         found = self._prospects(parts, tried)
@@ -105,18 +104,6 @@ class NightDecisions:
         decisions, now_s = self.ledger.decisions(), self.task.now_s
         waits = no_turn(trials(decisions, now_s), self.task.agent, spent_by_hand(decisions, now_s))
         return self.decide(verdict, parts.test, None if waits else parts.until_s, waits, {LISTED: listed(found)})
-
-    def _recheck_active(self) -> None:
-        """Move an active policy to the shadow that beat another incumbent than the site runs now.
-
-        What an operator made active stays.
-        """
-        in_force = states(self.ledger.decisions())
-        last = in_force.get(active_model(in_force) or "")
-        beaten, now = last and last.figures.get("incumbent"), self.task.incumbent
-        if last is not None and last.by == "nightly" and beaten and beaten != now:
-            why = f"it was shown to be better than {beaten}, and the site runs {now} now"
-            self._record(Promotion(self.task.now_s, last.model, Decision.SHADOW, "nightly", why))
 
     def _prospects(self, parts: Split, tried: Sequence[Tried]) -> Sequence[Prospect]:
         """Return all combinations of heuristics; promising are those whose trial may begin tonight."""
@@ -182,12 +169,7 @@ class NightDecisions:
         return self._record(Promotion(self.task.now_s, verdict.model, decision, "nightly", reason, figures))
 
     def _record(self, taken: Promotion) -> Promotion:
-        """Record a decision and return the one in force: what others decided since the night began stands."""
-        last = states(self.ledger.decisions()).get(taken.model)
-        if last is not None and last.by != "nightly" and last.time_s > self.task.now_s:
-            return last
-        self.ledger.decide(taken)
-        return taken
+        return _recorded(self.ledger, taken)
 
     def _stays(self, verdict: Verdict, rival: str, test: Sequence[TraceWindow]) -> str:
         """Return why the active one stays there, if it does: a new one must surely be better than it, too.
@@ -207,6 +189,32 @@ class NightDecisions:
 
     def _named(self, name: str) -> Policy:
         return self.store.load(name) if "@" in name else named(name)
+
+
+def recheck_active(ledger: Ledger, task: TrainingTask) -> str:
+    """Move an active policy to the shadow that beat another incumbent than the site runs now; return what came of it.
+
+    What an operator made active stays, and nothing is said of it.
+    """
+    in_force = states(ledger.decisions())
+    last = in_force.get(active_model(in_force) or "")
+    beaten, now = last and last.figures.get("incumbent"), task.incumbent
+    if last is None or last.by != "nightly" or not beaten:
+        return ""
+    if beaten == now:
+        return f"{last.model} was shown to be better than {now}, which the site still runs"
+    why = f"it was shown to be better than {beaten}, and the site runs {now} now"
+    taken = _recorded(ledger, Promotion(task.now_s, last.model, Decision.SHADOW, "nightly", why))
+    return f"{last.model} is active no more: {why}" if taken.by == "nightly" else ""
+
+
+def _recorded(ledger: Ledger, taken: Promotion) -> Promotion:
+    """Record a night's decision and return the one in force: what others decided since the night began stands."""
+    last = states(ledger.decisions()).get(taken.model)
+    if last is not None and last.by != "nightly" and last.time_s > taken.time_s:
+        return last
+    ledger.decide(taken)
+    return taken
 
 
 def _estimate(verdict: Verdict) -> float:
@@ -244,6 +252,17 @@ def carry_out(task: TrainingTask) -> Night:
 
 
 def _night(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory) -> Night:
+    """Look whether the active one still belongs there, also where nobody is trained afterwards; then train."""
+    try:
+        with Ledger.open(task.url) as ledger:
+            checked = recheck_active(ledger, task)
+    except StoreError as error:
+        return Night(task.now_s, "failed", str(error))
+    night = _tried(task, store, training_directory)
+    return replace(night, message=f"{night.message}; {checked}") if checked else night
+
+
+def _tried(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory) -> Night:
     if task.forgets:
         return Night(task.now_s, "refused", task.forgets)
     try:

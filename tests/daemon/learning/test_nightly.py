@@ -27,7 +27,7 @@ from idlewatt.daemon.facts import _learned
 from idlewatt.daemon.learning import nightly, training_scheduler
 from idlewatt.daemon.learning.candidates import STATES, candidates
 from idlewatt.daemon.learning.models import ModelStore, speeds_of
-from idlewatt.daemon.learning.nightly import COOLING_S, NightDecisions, too_soon
+from idlewatt.daemon.learning.nightly import COOLING_S, NightDecisions, recheck_active, too_soon
 from idlewatt.daemon.learning.promotion_criteria import TRIALS, PromotionCriteria
 from idlewatt.daemon.learning.training import SHADOWS, TrainingDirectory
 from idlewatt.daemon.learning.training_scheduler import NIGHT, TASK, Night, TrainingScheduler, TrainingTask, last_night
@@ -259,7 +259,7 @@ def test_a_heuristic_that_is_active_is_not_tried_anew_the_next_night_and_so_stay
 def test_who_beat_another_order_than_the_site_runs_now_has_shown_nothing_here(task, by, beaten, stays):
     with Ledger.open(task.url) as ledger:
         ledger.decide(Promotion(NOW - DAY_S, "scorer@1", Decision.PROMOTE, by, "better", {"incumbent": beaten}))
-        NightDecisions(ledger, ModelStore(task.models), task, None, None)._recheck_active()
+        recheck_active(ledger, task)
     last = states(decisions(task))["scorer@1"]
     assert last.decision is (Decision.PROMOTE if stays else Decision.SHADOW)
     assert stays or last.reason == (
@@ -364,8 +364,25 @@ def test_where_the_history_would_forget_the_beginning_of_a_trial_nobody_is_tried
         tmp_path, monkeypatch, kept, why):
     monkeypatch.setattr(nightly, "_trained", lambda task, *others: Night(task.now_s, "done", ""))
     text = f"storage: {{url: 'sqlite:///{tmp_path}/idlewatt.db', retention: {{jobs: {kept}}}}}"
+    History.open(f"sqlite:///{tmp_path}/idlewatt.db").close()
     night = nightly.carry_out(TrainingTask.of(config.parse(text), NOW))
     assert night == last_night(tmp_path / "models") == Night(NOW, "refused" if why else "done", why)
+
+
+@pytest.mark.parametrize("refused", [{"forgets": "storage.retention.jobs keeps too little"}, {"agent": "nobody"},
+                                     {"now_s": SINCE + DAY_S}], ids=["forgets", "unknown agent", "young"])
+@pytest.mark.parametrize(("beaten", "said"), [
+    ("random-feasible", "scorer@1 is active no more: it was shown to be better than random-feasible, and the site runs "
+                        "fifo+first-fit+easy now"),
+    ("fifo+first-fit+easy", "scorer@1 was shown to be better than fifo+first-fit+easy, which the site still runs")])
+def test_a_night_that_trains_nobody_sees_all_the_same_whether_the_site_runs_another_order(task, refused, beaten, said):
+    task = replace(task, **refused)
+    with Ledger.open(task.url) as ledger:
+        ledger.decide(Promotion(SINCE, "scorer@1", Decision.PROMOTE, "nightly", "better", {"incumbent": beaten}))
+    night = nightly.carry_out(task)
+    assert night.result in ("refused", "failed")
+    assert night.message.endswith(f"; {said}")
+    assert active_model(states(decisions(task))) == (None if "no more" in said else "scorer@1")
 
 
 @pytest.mark.usefixtures("chooser")
