@@ -11,13 +11,14 @@ import click
 
 from ._costs import stated
 from ._history import JobSource
-from ._store import found, settings, store, uses_models
+from ._store import decisions, found, ledger, settings, store, uses_models
 
 if TYPE_CHECKING:
     from ..agents.kinds import TraceWindow
     from ..learning.models import ModelStore, StoredModel
     from ..learning.promotion_criteria import PromotionCriteria
     from ..learning.training import TrainingJob
+    from ..learning.verdict import Verdict
 
 
 @click.command("evaluate", short_help="Judge a model on history that it has not seen.")
@@ -37,7 +38,8 @@ def command(model: str, source: str | None, incumbent: str | None, seed: int | N
             folder: Path | None, **trace: str | None) -> None:
     """Compare MODEL with the scheduler's own policy, heuristics, a random baseline and an oracle on unseen history.
 
-    MODEL is kind@version, or a kind for its newest version. The results are written to its card.
+    MODEL is kind@version, or a kind for its newest version. The results are written to its card, but for those of
+    another seed than its training's.
 
     \b
     Examples:
@@ -120,6 +122,24 @@ def _judge(models: ModelStore, model: StoredModel, order: TrainingJob, where: Jo
         verdict = examined(models, model, windows, order.incumbent, seed=order.seed, foreign=not own,
                            terms=terms, fidelity=faithful)
     show_verdict(verdict, style, stated(where.config_file))
+    if own and order.seed != trained.seed:
+        click.echo(f"not written to its card: the best of several seeds is as many chances, and {trained.seed} is that "
+                   "of its training", err=True)
+    elif own and model.card is not None and model.card.source == "history":
+        _count(where.config_file, verdict)
+
+
+def _count(config_file: Path, verdict: Verdict) -> None:
+    """Record what came of a model that no decision tells of: a judgement that may lead to a promotion is a chance."""
+    from ...storage.promotions import Decision, Promotion, states
+    from ..learning.trials import uncounted
+
+    if not uncounted(decisions(config_file), verdict.model):
+        return
+    with ledger(config_file) as (opened, now_s):
+        last = states(opened.decisions()).get(verdict.model)
+        what, why = (Decision.SHADOW, verdict.reason) if last is None else (last.decision, last.reason)
+        opened.decide(Promotion(now_s, verdict.model, what, "operator", why, verdict.figures()))
 
 
 def _other_jobs(where: JobSource, trained: TrainingJob, windows: Sequence[TraceWindow], seen_s: float) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ._history import JobSource
-from ._store import decide, decided, decisions, found, settings, store, uses_models
+from ._store import decide, decisions, found, settings, store, uses_models
 
 if TYPE_CHECKING:
     from ...storage.promotions import Promotion
@@ -74,8 +74,8 @@ def _chances(judged: frozenset[str], config_file: Path) -> str:
 
 def _unearned(card: ModelCard, config_file: Path) -> str:
     """Return why a model has not earned its place here and now; '' when it has."""
-    from ...storage.promotions import Decision
-    from ..learning.trials import TRIED
+    from ...storage.promotions import Decision, states
+    from ..learning.trials import never_tried
 
     if card.metrics.get("earned") != 1:
         return "has not earned it on history that it did not know"
@@ -85,9 +85,10 @@ def _unearned(card: ModelCard, config_file: Path) -> str:
     if card.incumbent != incumbent:
         return (f"has been compared with {card.incumbent or 'nobody knows whom'}, and this site runs {incumbent} "
                 f"(`idlewatt evaluate {card.model} --incumbent {incumbent}` compares it with that)")
-    last: Promotion | None = decided(config_file).get(card.model)
+    taken = decisions(config_file)
+    last: Promotion | None = states(taken).get(card.model)
     if last is not None and last.decision is Decision.DEMOTE:
         return f"was demoted since: {last.reason}"
-    if last is not None and last.by == "nightly" and TRIED not in last.figures:
-        return f"has not had its turn: {last.reason}"
-    return ""
+    # Whatever was decided since: that newer ones are in its place gives it no turn.
+    waits = never_tried(taken, card.model)
+    return f"has not had its turn: {waits}" if waits else ""

@@ -289,11 +289,12 @@ def examined(store: ModelStore, model: StoredModel, windows: Sequence[TraceWindo
              seed: int = 0) -> Verdict:
     """Judge a model on history that it has not seen, and write on its card what came of it; ModelError as of load.
 
-    What came of a ``foreign`` history, another than it was trained on, is not written down.
+    What came of a ``foreign`` history, another than it was trained on, is not written down, nor what came of another
+    seed than that of its training: the best of several seeds is as many chances.
     """
     verdict = judge(store.load(model.name), incumbent, HEURISTICS, windows, fidelity=fidelity, foreign=foreign,
                     terms=terms, seed=seed)
-    if model.card is not None and not foreign:
+    if model.card is not None and not foreign and seed == TrainingJob.read(model.folder).seed:
         learned = {name: worth for name, worth in model.card.metrics.items() if name.startswith(WAY)}
         write_card(model.folder, replace(model.card, metrics={**learned, **figures(verdict)}, incumbent=incumbent))
     return verdict

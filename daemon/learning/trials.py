@@ -85,6 +85,17 @@ def shortlists_left(tried: Iterable[Tried]) -> int:
     return max(0, TRIALS - len({one.since_s for one in tried if "@" not in one.name}))
 
 
+def uncounted(decisions: Iterable[Promotion], model: str) -> bool:
+    """Tell whether no decision tells what a model has shown, so that its judgement would not count as a chance.
+
+    An operator who made it active all the same has chosen; that decision stays as it is.
+    """
+    decisions = tuple(decisions)
+    last = states(decisions).get(model)
+    return (not any(one.model == model and one.figures.get("against") for one in decisions)
+            and (last is None or last.decision is not Decision.PROMOTE))
+
+
 def judged_by_hand(decisions: Iterable[Promotion], now_s: float, cards: Iterable[str] = ()) -> frozenset[str]:
     """Return the agents of trainings by hand that were judged within a year, by decisions and by their ``cards``."""
     decisions = tuple(decisions)
@@ -97,6 +108,12 @@ def spent_by_hand(decisions: Iterable[Promotion], now_s: float) -> int:
     """Return how many of a year's trials trainings by hand took: all out of which one became active by its figures."""
     told = (one.figures.get(JUDGED) for one in decisions if one.time_s >= now_s - YEAR_S)
     return max((count for count in told if isinstance(count, int)), default=0)
+
+
+def never_tried(decisions: Iterable[Promotion], model: str) -> str:
+    """Return what a night said of a model of its own that it has not tried; '' of all others."""
+    nightly = [one for one in decisions if one.model == model and one.by == "nightly"]
+    return nightly[-1].reason if nightly and not any(TRIED in one.figures for one in nightly) else ""
 
 
 def no_turn(tried: Sequence[Tried], kind: str, by_hand: int = 0) -> str:

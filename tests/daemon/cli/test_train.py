@@ -1,10 +1,12 @@
 """`idlewatt train`, `models`, `evaluate`, `promote`, `demote`: the whole way as a user goes it, on a trace."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import signal
+import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -19,6 +21,7 @@ from idlewatt.daemon.agents.kinds import AgentKind
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.cli._history import JobSource
 from idlewatt.daemon.learning.training import TrainingJob
+from idlewatt.daemon.learning.trials import judged_by_hand
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
 from idlewatt.storage.promotions import Decision, Promotion
@@ -237,6 +240,43 @@ def test_a_model_whose_turn_has_not_come_needs_a_reason(trained):
     done = trained.run("promote", row["model"])
     assert done.exit_code == 2
     assert "has not had its turn: chooser@1 is on trial" in done.output
+
+
+def test_a_model_of_a_night_that_made_room_for_one_by_hand_has_still_not_had_its_turn(trained):
+    (row,) = trained.rows()
+    path = trained.folder / "models/chooser" / row["model"].partition("@")[2] / "card.json"
+    told = {"metrics": {"earned": 1.0}, "source": "history", "incumbent": "fifo+first-fit+easy"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | told))
+    with Ledger.open(f"sqlite:///{trained.folder}/idlewatt.db") as ledger:
+        ledger.decide(Promotion(1.0, row["model"], Decision.SHADOW, "nightly", "chooser@1 is on trial"))
+        ledger.decide(Promotion(2.0, row["model"], Decision.REFUSE, "operator", "newer ones are in shadow"))
+    done = trained.run("promote", row["model"])
+    assert done.exit_code == 2
+    assert "has not had its turn: chooser@1 is on trial" in done.output
+
+
+def test_what_another_seed_makes_of_a_model_is_shown_and_no_further_chance(trained):
+    before = trained.rows()[0]["card"]
+    done = trained.run("evaluate", "chooser", "--seed", "7", "--incumbent", "random-feasible")
+    assert done.exit_code == 0, done.output
+    assert "not written to its card: the best of several seeds is as many chances, and 0 is that of its" in done.stderr
+    assert trained.rows()[0]["card"] == before
+    assert "not written" not in trained.run("evaluate", "chooser").output
+
+
+def test_an_interrupted_training_that_is_judged_afterwards_counts_also_when_its_model_is_gone(desk):
+    record(f"sqlite:///{desk.folder}/idlewatt.db", site(days=20, jobs=1700, dependency=-1))
+    assert desk.run("train", "--agent", "chooser").exit_code == 0
+    model = desk.rows()[0]["model"]
+    with contextlib.closing(sqlite3.connect(desk.folder / "idlewatt.db")) as connection, connection:
+        connection.execute("DELETE FROM promotions")  # as if it had been interrupted: nobody judged it
+    assert desk.run("evaluate", "chooser").exit_code == 0
+    assert desk.run("evaluate", "chooser").exit_code == 0
+    with History.read_only(f"sqlite:///{desk.folder}/idlewatt.db") as reader:
+        (decision,) = reader.decisions()
+    assert (decision.model, decision.decision, decision.by) == (model, Decision.SHADOW, "operator")
+    shutil.rmtree(desk.folder / "models/chooser")
+    assert judged_by_hand([decision], decision.time_s) == {model}
 
 
 def test_one_of_many_trainings_by_hand_needs_a_reason_and_few_take_their_share_of_a_year(trained):
