@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import ipaddress
 import itertools
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -48,6 +50,11 @@ _PATIENCE = {"connect_timeout": 2, "keepalives_idle": 15, "keepalives_interval":
 _PORT = 5432
 """Of PostgreSQL, where a URL names none."""
 
+_HERE = "localhost"
+_LOCAL = {"", _HERE, "localhost.localdomain", "ip6-localhost",
+          *(os.path.realpath(folder) for folder in ("/var/run/postgresql", "/tmp"))}  # noqa: S108 - libpq's own
+"""Names of this machine everywhere, with the folders of sockets that libpq takes where a URL names no host."""
+
 ProgressCallback = Callable[[int, int], object]
 """Called with how many of how many steps are done."""
 
@@ -79,7 +86,16 @@ def fingerprint(url: str) -> str:
 def _on_server(url: URL) -> str:
     """Return which database of which server a URL names, whoever asks it and however."""
     host, port = url.host or url.query.get("host", ""), url.port or url.query.get("port", _PORT)
-    return f"{str(host).lower()}:{port}/{url.database or url.username}"
+    return f"{_host(str(host).lower())}:{port}/{url.database or url.username}"
+
+
+def _host(name: str) -> str:
+    """Return one name for all that mean this machine; names are not looked up, which may take long."""
+    name = os.path.realpath(name) if name.startswith("/") else name.rstrip(".")
+    own = socket.gethostname().lower()
+    with suppress(ValueError):
+        return _HERE if ipaddress.ip_address(name.strip("[]")).is_loopback else name
+    return _HERE if name in {own, own.partition(".")[0], *_LOCAL} or name.endswith(f".{_HERE}") else name
 
 
 def connect(url: URL, *, read_only: bool = False) -> Engine:

@@ -21,6 +21,7 @@ from . import (
     nodes,
     placements,
     promotions,
+    recorders,
     scheduler_configuration,
     schema,
     simulated,
@@ -118,6 +119,11 @@ class HistoryReader(EnergyReader, NoticeReader):
     def close(self) -> None:
         """Release connections."""
         self._engine.dispose()
+
+    def identity(self) -> str:
+        """Return what tells this history from every other one, a copy apart; '' while nobody has recorded into it."""
+        with self._reading() as connection:
+            return recorders.identity(connection)
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:

@@ -55,6 +55,12 @@ class Claim:
         return since_s
 
 
+def identity(connection: Connection) -> str:
+    """Return what only this database and copies of it hold, by whichever name it is reached; '' of one without jobs."""
+    token: str | None = connection.execute(select(_TABLE.c.token).order_by(_TABLE.c.id).limit(1)).scalar_one_or_none()
+    return token or ""
+
+
 def _last(connection: Connection) -> tuple[int, str, str]:
     row = connection.execute(select(_TABLE.c.id, _TABLE.c.token, _TABLE.c.place)
                              .order_by(_TABLE.c.id.desc()).limit(1)).one_or_none()

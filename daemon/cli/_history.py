@@ -44,7 +44,10 @@ class JobSource:
         return self.name == "history" or "://" in self.name
 
     def same_as(self, name: str) -> bool:
-        """Tell whether another name stands for the same jobs: the configured history is a database with a URL, too."""
+        """Tell whether another name stands for the same jobs: the configured history is a database with a URL, too.
+
+        A server may have names that no two URLs share; what stands in the database then tells.
+        """
         from ...storage.database import fingerprint
         from ...storage.errors import StoreError
 
@@ -52,9 +55,18 @@ class JobSource:
         if not (self.recorded and other.recorded):
             return self.recorded == other.recorded and Path(self.name).resolve() == Path(name).resolve()
         try:
-            return self.name == name or fingerprint(self._url()) == fingerprint(other._url())
+            if self.name == name or fingerprint(self._url()) == fingerprint(other._url()):
+                return True
+            found = self._identity()
+            return found != "" and found == other._identity()
         except StoreError:  # who reads it says what is wrong with it
             return False
+
+    def _identity(self) -> str:
+        from ...storage.history import History
+
+        with History.read_only(self._url()) as reader:
+            return reader.identity()
 
     @contextmanager
     def history(self) -> Iterator[HistoryReader]:

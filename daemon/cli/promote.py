@@ -90,5 +90,8 @@ def _unearned(card: ModelCard, config_file: Path) -> str:
     if last is not None and last.decision is Decision.DEMOTE:
         return f"was demoted since: {last.reason}"
     # Whatever was decided since: that newer ones are in its place gives it no turn.
-    waits = never_tried(taken, card.model)
-    return f"has not had its turn: {waits}" if waits else ""
+    if waits := never_tried(taken, card.model):
+        return f"has not had its turn: {waits}"
+    if not any(one.model == card.model and one.figures.get("against") for one in taken):
+        return "was never judged by the jobs of this database (another one's model, or a backup restored since?)"
+    return ""

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -91,6 +92,19 @@ def test_a_database_is_the_same_whoever_asks_it_and_however_its_url_is_written(t
         "postgresql://db/other", "postgresql://db:5433/site", "postgresql://else/site")]
     assert [server.index(one) for one in server] == [0, 0, 0, 3, 4, 5]
     assert database.fingerprint(f"{tmp_path}/a.db") == database.fingerprint(f"sqlite:///{tmp_path}/./a.db?timeout=3")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "[::1]", "localhost.", "LOCALHOST:5432", "db.localhost",
+                                  socket.gethostname(), socket.gethostname().partition(".")[0], ""])
+@pytest.mark.parametrize("driver", ["postgresql", "postgresql+psycopg"])
+def test_every_name_of_this_machine_is_the_same_server(host, driver):
+    assert database.fingerprint(f"{driver}://{host}/site") == database.fingerprint("postgresql://localhost/site")
+
+
+@pytest.mark.parametrize("url", ["postgresql:///site?host=/srv/sockets", "postgresql://10.0.0.1/site",
+                                 "postgresql://127.0.0.1:5433/site", "postgresql://localhost.example.org/site"])
+def test_other_servers_are_not_this_machines(url):
+    assert database.fingerprint(url) != database.fingerprint("postgresql://localhost/site")
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import sqlite3
+import time
 from dataclasses import replace
 
 import pytest
@@ -176,6 +177,18 @@ def test_what_a_model_has_seen_of_a_database_is_known_under_its_other_name(train
     assert JobSource(str(trained.trace), trained.config).same_as(str(trained.trace))
 
 
+def test_a_database_is_known_by_what_stands_in_it_where_its_names_share_nothing(desk):
+    record(f"sqlite:///{desk.folder}/idlewatt.db", site(days=2, jobs=50))
+    record(f"sqlite:///{desk.folder}/another.db", site(days=2, jobs=50))
+    os.link(desk.folder / "idlewatt.db", desk.folder / "linked.db")
+    where = JobSource("history", desk.config)
+    assert where.same_as(f"sqlite:///{desk.folder}/linked.db")
+    assert not where.same_as(f"sqlite:///{desk.folder}/another.db")
+    for empty in ("first", "second"):
+        History.open(f"sqlite:///{desk.folder}/{empty}.db").close()
+    assert not JobSource(f"sqlite:///{desk.folder}/first.db").same_as(f"sqlite:///{desk.folder}/second.db")
+
+
 def test_evaluation_on_another_history_writes_nothing_on_the_card(trained):
     before = trained.rows()[0]["card"]["metrics"]
     other = write_trace(site(days=14, jobs=900, seed=5), trained.folder / "other.csv")
@@ -223,6 +236,8 @@ def test_a_model_that_has_not_earned_it_needs_a_reason(trained):
     assert "compared with random-feasible, and this site runs fifo+first-fit+easy" in output
     assert f"`idlewatt evaluate {row['model']} --incumbent fifo+first-fit+easy` compares it with that" in output
     (folder / "card.json").write_text(json.dumps(card | {"incumbent": "fifo+first-fit+easy"}))
+    assert "was never judged by the jobs of this database" in trained.run("promote", row["model"]).output
+    judge(trained, row["model"])
     assert trained.run("promote", row["model"]).exit_code == 0
     assert trained.run("demote", row["model"], "--reason", "large jobs wait").exit_code == 0
     done = trained.run("promote", row["model"])
@@ -289,9 +304,11 @@ def test_one_of_many_trainings_by_hand_needs_a_reason_and_few_take_their_share_o
         copy = store / f"1999.{number}"
         shutil.copytree(first, copy)
         (copy / "card.json").write_text(json.dumps(card | {"version": copy.name}))
+    judge(trained, "chooser@1999.1")
     done = trained.run("promote", "chooser@1999.1")
     assert done.exit_code == 0, done.output
-    assert decided_last(trained).figures == {"judged_by_hand": 4}
+    assert decided_last(trained).figures["judged_by_hand"] == 4
+    judge(trained, row["model"])
     (first / "card.json").write_text(json.dumps(card))
     done = trained.run("promote", row["model"])
     assert done.exit_code == 2
@@ -299,6 +316,12 @@ def test_one_of_many_trainings_by_hand_needs_a_reason_and_few_take_their_share_o
     assert "is one of 5 agents that were judged within a year (5 of trainings by hand, 0 by night)" in output
     assert trained.run("promote", row["model"], "--reason", "an operator's choice").exit_code == 0
     assert "judged_by_hand" not in decided_last(trained).figures
+
+
+def judge(desk, model):
+    """Record that an operator's training or evaluation judged a model."""
+    with Ledger.open(f"sqlite:///{desk.folder}/idlewatt.db") as ledger:
+        ledger.decide(Promotion(time.time(), model, Decision.SHADOW, "operator", "judged", {"against": {"fifo": {}}}))
 
 
 def decided_last(desk):
