@@ -54,6 +54,8 @@ JITTER = 0.2
 """Standard deviation of the logarithm by which run times differ from what was recorded."""
 COPY_S = 3600.0
 """The jobs of a user who is drawn twice are moved by up to so much."""
+OUTSTANDING_S = 7 * DAY_S
+"""So long a job that has not ended holds back what its history proves; one that takes longer is waited for no more."""
 FEWEST_USERS = 4
 OUTAGE_EVERY_S, OUTAGE_S, OUTAGE_SPREAD = 30 * DAY_S, 4 * 3600.0, 1.0
 """A node fails once a month, for four hours or so (median of a log-normal, and the deviation of its logarithm)."""
@@ -77,6 +79,8 @@ class Material:
     """How fast its jobs run wherever they are placed; run times are the work that they were by these speeds."""
     power: PowerModel = PowerModel()
     """What its nodes draw; what its jobs do is in the workload."""
+    settled_s: float = float("inf")
+    """Jobs that were submitted earlier have ended: what comes later is without those that still run."""
 
     def since(self, since_s: float) -> Material:
         """Return what was submitted from a moment on."""
@@ -126,7 +130,14 @@ def recorded(history: HistoryReader, since_s: float, until_s: float, source: str
     least, most = speeds.sizes(work.application, work.gpus)
     free = work.nodes == 0  # a job that names a number of nodes wants that shape
     work = replace(work, minimum=np.where(free, least, work.gpus), maximum=np.where(free, most, work.gpus))
-    return Material(source, found.cluster, work, tuple(unplaced(found.unplaced)), speeds, found.power)
+    outstanding = found.workload.submit[~np.isfinite(ended_s)]
+    outstanding = outstanding[outstanding >= max(since_s, until_s - OUTSTANDING_S)]
+    notes = [*unplaced(found.unplaced)]
+    if len(outstanding):
+        notes.append(f"{len(outstanding)} jobs of the last days have not ended: what is proved rests on the time before "
+                     f"the first of them, {(until_s - outstanding.min()) / DAY_S:.1f} days ago")
+    return Material(source, found.cluster, work, tuple(notes), speeds, found.power,
+                    float(outstanding.min(initial=np.inf)))
 
 
 def split(material: Material, *, seed: int = 0) -> Split:
@@ -144,7 +155,7 @@ def split(material: Material, *, seed: int = 0) -> Split:
              for begin, end in ((select_s, test_s), (test_s, until_s))]
     known, unseen = _known(cluster, first)
     speeds, power = material.speeds, material.power
-    select, test = (replace(part, speeds=speeds, power=power) for part in parts)
+    select, test = (replace(part, speeds=speeds, power=power, settled_s=material.settled_s) for part in parts)
     return Split(Bootstrap(cluster, first, since_s, select_s, seed, speeds, power), (select,), (test,), since_s, test_s,
                  known, (*material.notes, *notes, *unseen))
 
@@ -160,7 +171,7 @@ def held_out(material: Material, after_s: float) -> tuple[TraceWindow, ...]:
     first_s, last_s = (after_s, min(until_s, after_s + TRIAL_S)) if np.isfinite(after_s) else (until_s - TEST_MOST_S,
                                                                                                until_s)
     counted = _counted(material.cluster, work, first_s, last_s, material.source)
-    return (replace(counted, speeds=material.speeds, power=material.power),)
+    return (replace(counted, speeds=material.speeds, power=material.power, settled_s=material.settled_s),)
 
 
 def taken(work: Workload, rows: Rows, **columns: object) -> Workload:

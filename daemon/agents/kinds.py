@@ -68,6 +68,8 @@ class TraceWindow:
     resize_s: float = RESTART_S
     power: PowerModel = PowerModel()
     """What its nodes draw; what its jobs do is in the workload."""
+    settled_s: float = float("inf")
+    """Of the jobs that were submitted earlier none is to come any more; evidence counts until then."""
 
     def replayed(self, policy: Policy) -> Run:
         """Replay it at the speeds that it is told to have."""

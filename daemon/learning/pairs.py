@@ -239,8 +239,9 @@ class Pair:
         ended = np.isfinite(ours.jct) & np.isfinite(theirs.jct)
         for window, mine, other in zip(exam.windows, ours.replays, theirs.replays, strict=True):
             submit, number = window.workload.submit, len(edges)
+            # A long job that ends later would change a block that has been looked at: such a block is not there yet.
             edges.append(cuts(submit, np.maximum(mine.start, other.start), window.since_s,
-                              float(submit.max(initial=window.since_s))))
+                              min(window.settled_s, float(submit.max(initial=window.since_s)))))
             which = ours.window == number
             found = block_of(ours.submit[which], edges[-1])
             numbers.append(np.where((found != OUTSIDE) & ended[which], found + before, OUTSIDE))

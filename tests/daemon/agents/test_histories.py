@@ -236,3 +236,25 @@ def test_a_recorded_history_brings_predictions_and_leaves_out_what_has_not_ended
     assert found.workload.ids == tuple(map(str, range(10)))
     assert found.workload.prediction[1:4] == pytest.approx([500.0] * 3)  # the first one's run, known at its end
     assert found.cluster.names == ("n0",)
+
+
+@pytest.mark.parametrize(("waits_days", "held_days"), [(2.0, 2.0), (8.0, np.inf)])
+def test_what_is_proved_ends_before_the_first_job_that_has_not_ended_but_waits_for_none_for_ever(
+        tmp_path, waits_days, held_days):
+    url, now_s = f"sqlite:///{tmp_path}/idlewatt.db", SINCE + 10 * DAY_S
+    jobs = [Job(str(number), SINCE + 2400 * number, JobState.COMPLETED, "all", Request(2, 1, cpus=2), "ana",
+                start_s=SINCE + 2400 * number, end_s=SINCE + 2400 * number + 500, limit_s=3600.0,
+                allocations=(Allocation("n0", 2),)) for number in range(10 * 36)]
+    jobs.append(Job("9999", now_s - waits_days * DAY_S, JobState.RUNNING, "all", Request(2), "ana",
+                    start_s=now_s - waits_days * DAY_S, allocations=(Allocation("n0", 2),)))
+    nodes = (Node("n0", ("all",), 8, "A100"),), (Partition("all", ("n0",)),)
+    with closing(History.open(url)) as history:
+        for time_s, some in ((SINCE - 2, ()), (now_s, tuple(jobs))):
+            history.record_snapshot(SchedulerSnapshot(time_s, *nodes, some))
+    with History.read_only(url) as reader:
+        found = recorded(reader, SINCE - 1, now_s, url)
+    assert found.settled_s == (now_s - held_days * DAY_S if np.isfinite(held_days) else np.inf)
+    assert any("have not ended" in note for note in found.notes) is bool(np.isfinite(held_days))
+    assert held_out(found, SINCE + 5 * DAY_S)[0].settled_s == found.settled_s
+    assert split(replace(found, workload=replace(found.workload, run=np.linspace(10, 3000, len(found.workload)))))\
+        .test[0].settled_s == found.settled_s

@@ -2,8 +2,12 @@
 
 import numpy as np
 import pytest
+from null_sites import site
 
-from idlewatt.daemon.learning.pairs import DAY_S, MOST_S, OUTSIDE, block_of, cuts, sums
+from idlewatt.daemon.agents.histories import taken
+from idlewatt.daemon.agents.kinds import TraceWindow
+from idlewatt.daemon.learning.pairs import DAY_S, MOST_S, OUTSIDE, Exam, Pair, block_of, cuts, replayed, sums
+from idlewatt.daemon.policies import named
 
 
 def every(hours: float, days: float, wait_s: float = 0.0):
@@ -48,3 +52,28 @@ def test_jobs_lie_in_the_block_in_which_they_were_submitted():
     number = block_of(np.array([-1.0, 0.0, 5.0, 10.0, 19.0, 20.0]), np.array([0.0, 10.0, 20.0]))
     assert number.tolist() == [OUTSIDE, 0, 0, 1, 1, OUTSIDE]
     assert sums(np.arange(6.0), number, 2).tolist() == [3.0, 7.0]
+
+
+def test_a_block_that_was_looked_at_stays_as_it_was_when_long_jobs_end_later():
+    cluster, work = site(16.0, seed=3, nodes=4, daily=40)
+    ended = work.submit + np.where(np.arange(len(work)) % 20 == 0, 3 * DAY_S, work.run)
+    changed = False
+    whole = looked_at(cluster, work, np.inf)
+    for night in (10.5 * DAY_S, 14.5 * DAY_S):
+        known = np.flatnonzero((work.submit < night) & (ended < night))
+        running = work.submit[(work.submit < night) & (ended >= night)]
+        then = looked_at(cluster, taken(work, known), running.min())
+        assert 1 < len(then) < night / DAY_S - 3
+        assert then == whole[:len(then)]
+        unsettled = looked_at(cluster, taken(work, known), np.inf)
+        changed |= unsettled != whole[:len(unsettled)]
+    assert changed, "which they did where those that still run were not waited for"
+
+
+def looked_at(cluster, work, settled_s):
+    """Return the sums of completion times of two orders in each block."""
+    exam = Exam.of((TraceWindow(cluster, work, 0.0, settled_s=settled_s),))
+    pair = Pair.of(*(replayed(named(order), exam, 0) for order in ("fifo+best-fit+easy", "sjf-limit+best-fit+easy")),
+                   exam)
+    return [tuple(sums(one.jct, pair.block, pair.blocks)[[number]].tolist()[0] for one in (pair.ours, pair.theirs))
+            for number in range(pair.blocks)]
