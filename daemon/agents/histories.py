@@ -134,8 +134,8 @@ def recorded(history: HistoryReader, since_s: float, until_s: float, source: str
     outstanding = outstanding[outstanding >= max(since_s, until_s - OUTSTANDING_S)]
     notes = [*unplaced(found.unplaced)]
     if len(outstanding):
-        notes.append(f"{len(outstanding)} jobs of the last days have not ended: what is proved rests on the time before "
-                     f"the first of them, {(until_s - outstanding.min()) / DAY_S:.1f} days ago")
+        notes.append(f"{len(outstanding)} jobs of the last days have not ended: what is proved rests on the time "
+                     f"before the first of them, {(until_s - outstanding.min()) / DAY_S:.1f} days ago")
     return Material(source, found.cluster, work, tuple(notes), speeds, found.power,
                     float(outstanding.min(initial=np.inf)))
 

@@ -95,7 +95,7 @@ def judge(candidate: Policy, incumbent: str, heuristics: Sequence[str], windows:
     best = min(rivals, key=lambda name: (trials[name].jct_mean_s, name), default=incumbent)
     known = (None, None) if foreign else (card.history_from_s, card.history_until_s)
     try:
-        return _weighed(_measured(replace(empty, best=best), trials, exam), known, trials)
+        return weighed(_measured(replace(empty, best=best), trials, exam), known, trials)
     except FAILURES as error:
         return replace(empty, decision=Decision.SHADOW, reasons=(
             f"nothing can be compared: {raised(error)}",))
@@ -166,15 +166,19 @@ def _trial(policy: Policy, exam: Exam, terms: PromotionCriteria, seed: int) -> H
 
 def _measured(empty: Verdict, trials: Mapping[str, HeldOutRun], exam: Exam) -> Verdict:
     """Return the verdict with all figures, and no decision yet."""
-    ours, terms = trials[empty.model], empty.terms
+    ours = trials[empty.model]
     pairs = {name: Pair.of(ours, trials[name], exam) for name in dict.fromkeys((empty.incumbent, empty.best))
              if name in trials}
-    submit = exam.column(lambda work: work.submit)
-    incumbent = pairs.get(empty.incumbent)
+    rows = tuple(_row(name, trial, trials, empty, exam) for name, trial in trials.items())
+    return replace(measured(empty, pairs, exam), rows=rows,
+                   speeds=trials[empty.incumbent].speeds if empty.incumbent in pairs else ())
+
+
+def measured(empty: Verdict, pairs: Mapping[str, Pair], exam: Exam) -> Verdict:
+    """Return the verdict with all that is asked of a candidate beside others, by their names, and no decision yet."""
+    submit, terms, incumbent = exam.column(lambda work: work.submit), empty.terms, pairs.get(empty.incumbent)
     return replace(
-        empty, speeds=() if incumbent is None else trials[empty.incumbent].speeds,
-        rows=tuple(_row(name, trial, trials, empty, exam) for name, trial in trials.items()),
-        days=exam.days, jobs=len(ours.jct),
+        empty, days=exam.days, jobs=len(submit),
         since_s=float(submit.min()) if len(submit) else None, until_s=float(submit.max()) if len(submit) else None,
         against={name: pair.jct(bound=terms.alike) for name, pair in pairs.items()},
         utilization={name: pair.utilization() for name, pair in pairs.items()},
@@ -211,19 +215,19 @@ def _joules(trial: HeldOutRun, trials: Mapping[str, HeldOutRun], exam: Exam) -> 
     return on, down
 
 
-def _weighed(measured: Verdict, known: tuple[float | None, float | None], trials: Mapping[str, HeldOutRun]) -> Verdict:
+def weighed(found: Verdict, known: tuple[float | None, float | None], trials: Mapping[str, HeldOutRun]) -> Verdict:
     """Return the verdict with its decision: what is wrong with the agent itself refuses it, all else shadows it."""
-    if measured.model == measured.incumbent:
-        return replace(measured, decision=Decision.SHADOW, reasons=("it is the scheduler's own policy",))
-    ours, theirs = trials[measured.model], trials[measured.incumbent]
+    if found.model == found.incumbent:
+        return replace(found, decision=Decision.SHADOW, reasons=("it is the scheduler's own policy",))
+    ours, theirs = trials[found.model], trials[found.incumbent]
     lost = int((~np.isfinite(ours.jct) & np.isfinite(theirs.jct)).sum())
     if lost:
-        return replace(measured, reasons=(f"{lost} jobs never end under it that do under {measured.incumbent}",))
-    against = (*_unfounded(measured, known), *_harmful(measured), *not_better(measured))
+        return replace(found, reasons=(f"{lost} jobs never end under it that do under {found.incumbent}",))
+    against = (*_unfounded(found, known), *_harmful(found), *not_better(found))
     if against:
-        return replace(measured, decision=Decision.SHADOW, reasons=against)
-    return replace(measured, decision=Decision.PROMOTE,
-                   reasons=tuple(why(measured, name) for name in measured.against))
+        return replace(found, decision=Decision.SHADOW, reasons=against)
+    return replace(found, decision=Decision.PROMOTE,
+                   reasons=tuple(why(found, name) for name in found.against))
 
 
 def _unfounded(found: Verdict, known: tuple[float | None, float | None]) -> Iterator[str]:

@@ -1,61 +1,127 @@
-"""Which policies the gate promotes and demotes while a trace goes by, night after night, and when."""
+"""Which policies the gate promotes and demotes while a trace goes by, night after night, and when.
+
+What is proved, what is harm and who loses his place is decided by the daemon's own functions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ...learning.promotion_criteria import ASSUMED, SHORTLIST, TRIALS
-from ...learning.trials import error_of_each
+from ....storage.promotions import Decision, Promotion, ShadowResult, active_model, states
+from ...agents.histories import OUTSTANDING_S, taken
+from ...agents.kinds import TraceWindow
+from ...learning.nightly import too_soon
+from ...learning.pairs import Exam, HeldOutRun, Pair, WindowReplay
+from ...learning.promotion import measured, weighed
+from ...learning.promotion_criteria import ASSUMED, TRIALS, PromotionCriteria
+from ...learning.regret import demotion, regrets
+from ...learning.trials import Prospect, error_of_each, shortlisted
+from ...learning.verdict import Verdict
 from ...replay.arrays import Floats
+from ...replay.cluster import Cluster
+from ...replay.power import Occupation
 from ...replay.workload import Workload
+from ...settings.training import TRIAL_S
 from .deciding import Promoted
-from .outcomes import ReplayOutcome, compare, compare_tails
+from .outcomes import ReplayOutcome
 
 NIGHT_S = 86400.0
+Outcomes = Mapping[str, ReplayOutcome]
 
 
-def promotions(work: Workload, outcomes: Mapping[str, ReplayOutcome], incumbent: str) -> Iterator[Promoted]:
+def promotions(cluster: Cluster, work: Workload, outcomes: Outcomes, incumbent: str) -> Iterator[Promoted]:
     """Yield which policy decides from when on, in order of time; nothing while none has earned it.
 
     A fortnight's shortlist is on trial on what comes after it, each with its share of the error, as in the daemon.
     """
-    submit, first = work.submit, float(work.submit[0])
-    theirs, deciding = outcomes[incumbent], incumbent
-    began = first + ASSUMED.days * NIGHT_S
+    submit, decided = work.submit, list[Promotion]()
+    began = float(submit[0]) + ASSUMED.days * NIGHT_S
     listed = _shortlist(submit, outcomes, incumbent, began)
-    error = error_of_each(TRIALS) / max(1, len(listed))
+    trial = _Trial(cluster, work, outcomes, incumbent, began, error_of_each(TRIALS * max(1, len(listed))))
     for night in np.arange(began + ASSUMED.days * NIGHT_S, float(submit[-1]), NIGHT_S).tolist():
-        earned = [name for name in listed if _earned(submit, outcomes[name], theirs, began, night, error)]
-        lost = deciding in listed and compare(*_since(submit, outcomes[deciding], theirs, began), night).above(error)
-        wanted = deciding if deciding in listed and not lost else next(iter(earned), incumbent)
-        if wanted != deciding:
-            deciding = wanted
-            yield Promoted(night, wanted)
+        active = active_model(states(decided))
+        if active is not None:
+            lost = trial.lost(active, decided[-1].time_s, night)
+            decision, deciding = lost, incumbent
+        else:
+            tried = [name for name in listed if all(one.model != name for one in decided)]
+            ready = night <= began + TRIAL_S and not too_soon(decided, night)
+            decision = trial.earned(tried, night) if ready else None
+            deciding = "" if decision is None else decision.model
+        if decision is not None:
+            decided.append(decision)
+            yield Promoted(night, deciding)
 
 
-def _shortlist(submit: Floats, outcomes: Mapping[str, ReplayOutcome], incumbent: str, until_s: float) -> list[str]:
+def _shortlist(submit: Floats, outcomes: Outcomes, incumbent: str, until_s: float) -> tuple[str, ...]:
     """Return the policies that did better than the incumbent on the first days, the best first."""
     early = submit < until_s
     jct = {name: float(np.mean((one.end - submit)[early])) for name, one in outcomes.items()}
-    better = [name for name in jct if name != incumbent and jct[name] < 0.99 * jct[incumbent]]
-    return sorted(better, key=lambda name: jct[name])[:SHORTLIST]
+    found = [Prospect(name, "", jct[name] / jct[incumbent]) for name in sorted(jct, key=lambda name: jct[name])]
+    return shortlisted([one for one in found if one.name != incumbent])
 
 
-def _since(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome, since_s: float) \
-        -> tuple[Floats, ReplayOutcome, ReplayOutcome]:
-    rows = submit >= since_s
-    return submit[rows], _of(ours, rows), _of(theirs, rows)
+class _Trial:
+    """Judges the replays of one trace on what is known of them on a night."""
+
+    def __init__(self, cluster: Cluster, work: Workload, outcomes: Outcomes, incumbent: str, began_s: float,
+                 error: float) -> None:
+        self._cluster, self._work, self._outcomes = cluster, work, outcomes
+        self._incumbent, self._began_s, self._error = incumbent, began_s, error
+
+    def earned(self, names: Sequence[str], night: float) -> Promotion | None:
+        """Return the promotion of the best of those that have earned it by a night; None where none has."""
+        rows, exam = self._known(night)
+        theirs, found = _held_out(self._outcomes[self._incumbent], exam, rows), list[Verdict]()
+        for name in names:
+            ours = _held_out(self._outcomes[name], exam, rows)
+            empty = Verdict(name, Decision.SHADOW, (), self._incumbent, self._incumbent,
+                            terms=_with(self._error))
+            told = measured(empty, {self._incumbent: Pair.of(ours, theirs, exam)}, exam)
+            found.append(weighed(told, (None, None), {name: ours, self._incumbent: theirs}))
+        best = min((one for one in found if one.decision is Decision.PROMOTE), default=None,
+                   key=lambda one: one.against[self._incumbent].estimate)
+        return None if best is None else Promotion(night, best.model, best.decision, "nightly", best.reason)
+
+    def lost(self, name: str, since_s: float, night: float) -> Promotion | None:
+        """Return the demotion of the active one where it has become worse by a night."""
+        days = np.arange(self._began_s // NIGHT_S * NIGHT_S, night + 1.0, NIGHT_S)
+        ours, theirs = (_in_system(self._work.submit, self._outcomes[one].end, days) for one in (name, self._incumbent))
+        told = [ShadowResult(name, day, day + NIGHT_S, mine, other, 0.0, 0.0, self._incumbent)
+                for day, mine, other in zip(days.tolist(), ours.tolist(), theirs.tolist(), strict=False)]
+        return demotion(name, regrets(told, night, since_s), night)
+
+    def _known(self, night: float) -> tuple[np.ndarray, Exam]:
+        """Return the jobs that the site has seen end by a night, and what is asked of them."""
+        submit, ended = self._work.submit, self._outcomes[self._incumbent].end
+        came = (submit >= self._began_s) & (submit < night)
+        running = submit[came & ~(ended < night) & (submit >= night - OUTSTANDING_S)]
+        rows = np.flatnonzero(came & (ended < night))
+        window = TraceWindow(self._cluster, taken(self._work, rows), self._began_s,
+                             settled_s=float(running.min(initial=np.inf)))
+        return rows, Exam((window,), (np.ones(len(rows), bool),))
 
 
-def _of(one: ReplayOutcome, rows: np.ndarray) -> ReplayOutcome:
-    return ReplayOutcome(one.start[rows], one.end[rows], one.wait[rows], one.slowdown[rows], one.joules, one.marks,
-                         one.woken)
+def _with(error: float) -> PromotionCriteria:
+    return replace(ASSUMED, error=error)
 
 
-def _earned(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome, since_s: float, until_s: float,
-            error: float) -> bool:
-    """Tell whether a candidate is surely better by a night, and its longest waits are surely not much longer."""
-    seen = _since(submit, ours, theirs, since_s)
-    return compare(*seen, until_s).below(error) and compare_tails(*seen, until_s).bounded(error)
+def _held_out(one: ReplayOutcome, exam: Exam, rows: np.ndarray) -> HeldOutRun:
+    """Return what came of some jobs as the gate reads it; how full partitions were is not told."""
+    submit, (window,) = exam.windows[0].workload.submit, exam.windows
+    nothing = np.zeros(len(window.cluster.names))
+    spent = Occupation(float(one.marks[-1]), nothing, nothing, nothing, nothing, nothing, np.inf)
+    times = np.array([window.since_s, float(submit.max(initial=window.since_s))])
+    replayed = WindowReplay(one.start[rows], one.marks, one.joules, one.joules, spent, spent, times, np.zeros(2),
+                            float(np.nanmax(one.end, initial=window.since_s)))
+    return HeldOutRun(np.zeros(len(rows), np.int64), submit, one.end[rows] - submit, one.wait[rows],
+                      one.slowdown[rows], (replayed,))
+
+
+def _in_system(submit: Floats, end: Floats, edges: Floats) -> Floats:
+    """Return the seconds that all jobs spent waiting or running between two edges."""
+    spent = [float(np.clip(np.fmin(end, edge) - submit, 0.0, None).sum()) for edge in edges.tolist()]
+    return np.diff(spent)

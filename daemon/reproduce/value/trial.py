@@ -71,7 +71,7 @@ def _deciders(task: ReplayTask, cluster: Cluster, work: Workload) -> Deciders:
 
     if task.tried == GATE:
         return as_promoted(decider(TRIED[0]), [(one.since_s, decider(next(
-            each for each in TRIED if each.name == one.name))) for one in _promotions(task, work)])
+            each for each in TRIED if each.name == one.name))) for one in _promotions(task, cluster, work)])
     if task.tried in (SCORER, HEEDED):
         agent, since_s = taught(task, cluster, told(work, quantiles, SITE), quantiles)
         known = told(work, quantiles, SITE)
@@ -80,10 +80,10 @@ def _deciders(task: ReplayTask, cluster: Cluster, work: Workload) -> Deciders:
     return Deciders(decider(task.tried))
 
 
-def _promotions(task: ReplayTask, work: Workload) -> list[Promoted]:
+def _promotions(task: ReplayTask, cluster: Cluster, work: Workload) -> list[Promoted]:
     """Return which policies the gate promotes and when, by what all candidates' replays showed until then."""
     outcomes = {one.name: found for one in TRIED if (found := kept(replace(task, tried=one))) is not None}
-    return list(promotions(work, outcomes, INCUMBENT))
+    return list(promotions(cluster, work, outcomes, INCUMBENT))
 
 
 def _driven(done: Run, event_list: EventList, deciders: Deciders, task: ReplayTask) -> tuple[Floats, Floats]:

@@ -23,6 +23,7 @@ TRACES_HERE = Path(__file__).parents[3] / "traces"
 DAY = 86400.0
 JOBS = 6000
 SUBMIT = np.linspace(0.0, 60 * DAY, JOBS)
+CLUSTER = Cluster.from_spec("4x8")
 WORK = Workload.of(SUBMIT, np.full(JOBS, 100.0), np.ones(JOBS, int))
 
 
@@ -33,15 +34,16 @@ def outcome(factor, seed=0, wait=0.0):
 
 
 def test_who_is_better_is_promoted_after_two_fortnights_and_who_is_not_never():
-    [one] = promotions(WORK, {INCUMBENT: outcome(1.0), "better": outcome(0.8, 1), "equal": outcome(1.0, 2)}, INCUMBENT)
+    found = {INCUMBENT: outcome(1.0), "better": outcome(0.8, 1), "equal": outcome(1.0, 2)}
+    [one] = promotions(CLUSTER, WORK, found, INCUMBENT)
     assert one.name == "better"
     assert one.since_s >= 28 * DAY
-    assert list(promotions(WORK, {INCUMBENT: outcome(1.0), "equal": outcome(1.0, 2)}, INCUMBENT)) == []
+    assert list(promotions(CLUSTER, WORK, {INCUMBENT: outcome(1.0), "equal": outcome(1.0, 2)}, INCUMBENT)) == []
 
 
 def test_who_lets_others_wait_longer_is_not_promoted():
     found = {INCUMBENT: outcome(1.0, wait=1000.0), "unfair": outcome(0.8, 1, wait=5000.0)}
-    assert list(promotions(WORK, found, INCUMBENT)) == []
+    assert list(promotions(CLUSTER, WORK, found, INCUMBENT)) == []
 
 
 def test_who_lets_some_wait_much_longer_on_many_days_is_not_promoted_though_few_of_all_jobs_do():
@@ -50,9 +52,27 @@ def test_who_lets_some_wait_much_longer_on_many_days_is_not_promoted_though_few_
     waits = np.where(second & (day % 2 == 1) & (day < 54), 20_000.0, 1000.0)
     assert (waits > 1000.0).mean() < 0.01
     found = {INCUMBENT: outcome(1.0, wait=1000.0), "risky": outcome(0.8, 1, wait=waits)}
-    assert list(promotions(WORK, found, INCUMBENT)) == []
+    assert list(promotions(CLUSTER, WORK, found, INCUMBENT)) == []
     found["risky"] = outcome(0.8, 1, wait=1000.0)
-    assert [one.name for one in promotions(WORK, found, INCUMBENT)] == ["risky"]
+    assert [one.name for one in promotions(CLUSTER, WORK, found, INCUMBENT)] == ["risky"]
+
+
+def test_who_makes_a_partition_wait_longer_is_not_promoted_as_in_the_daemon():
+    work = replace(WORK, partition=(np.arange(JOBS) % 5 == 0).astype(np.int32), partition_names=("many", "few"))
+    unfair = outcome(0.6, 1)
+    unfair = replace(unfair, end=np.where(work.partition == 1, SUBMIT + 1.4 * (unfair.end - SUBMIT) / 0.6, unfair.end))
+    found = {INCUMBENT: outcome(1.0), "unfair": unfair}
+    assert list(promotions(CLUSTER, work, found, INCUMBENT)) == []
+    assert [one.name for one in promotions(CLUSTER, WORK, found, INCUMBENT)] == ["unfair"]
+
+
+def test_who_becomes_much_worse_loses_its_place_to_the_incumbent_as_in_the_daemon():
+    better = outcome(0.8, 1)
+    worse = replace(better, end=np.where(SUBMIT > 40 * DAY, SUBMIT + 2.0 * (better.end - SUBMIT), better.end))
+    first, second = promotions(CLUSTER, WORK, {INCUMBENT: outcome(1.0), "worse": worse}, INCUMBENT)
+    assert first.name == "worse"
+    assert second.name == INCUMBENT
+    assert 40 * DAY < second.since_s < 56 * DAY
 
 
 def test_a_row_tells_what_is_harmed():
