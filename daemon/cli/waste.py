@@ -27,7 +27,8 @@ _WIDE = {"measured": "measured", "worst": "most wasted as", "carbon": "kg CO2e"}
 @asks_daemon
 @click.option("--by", type=click.Choice([*_BY, "day"]), default="class", show_default=True, help="What to group by.")
 @click.option("--since", type=Since(),
-              help="From this time on, energy instead of power now, in whole days (UTC): 7d, 2026-10-01.")
+              help="From this time on, energy instead of power now, in whole days (UTC): 7d, 2026-10-01. The unused "
+                   "part of busy nodes is not recorded.")
 @click.option("--until", type=Since(), help="Until this time; with --since.")
 @click.option("--account", help="Only this account; with --since.")
 @click.option("--class", "classes", multiple=True, type=click.Choice([row.value for row in WASTED]),

@@ -42,7 +42,7 @@ GROUPS = ((1, 1, "1 GPU"), (2, 8, "2 to 8 GPUs"), (9, 1 << 30, "more GPUs"))
 
 
 @dataclass(frozen=True)
-class Contest:
+class TraceOutcomes:
     """All outcomes on one trace."""
 
     trace: TraceSite
@@ -106,10 +106,11 @@ class TraceTables:
 
 def tables(site: int, found: Mapping[ReplayTask, ReplayOutcome], setting: Setting, traces: Path) -> TraceTables:
     """Return what is said of the trace in one place."""
-    contest = _contest(TRACES[site], found, setting, traces)
-    return TraceTables(_summary(contest), [verdict(contest, tried, power) for tried, power in OURS],
-                       (contest.trace.name, *checked(in_use(contest.cluster, contest.work), len(contest.cluster)).said),
-                       _section(contest, setting))
+    outcomes = _outcomes(TRACES[site], found, setting, traces)
+    return TraceTables(_summary(outcomes), [verdict(outcomes, tried, power) for tried, power in OURS],
+                       (outcomes.trace.name,
+                        *checked(in_use(outcomes.cluster, outcomes.work), len(outcomes.cluster)).said),
+                       _section(outcomes, setting))
 
 
 def facts(known: Sequence[TraceTables], setting: Setting) -> dict[str, object]:
@@ -137,45 +138,46 @@ def _preface(setting: Setting) -> Iterator[str]:
            "of the trial, where the daemon goes by the regret of days; so it promotes what the daemon might not.")
 
 
-def _contest(trace: TraceSite, found: Mapping[ReplayTask, ReplayOutcome], setting: Setting, traces: Path) -> Contest:
+def _outcomes(trace: TraceSite, found: Mapping[ReplayTask, ReplayOutcome], setting: Setting,
+              traces: Path) -> TraceOutcomes:
     cluster, work = jobs_of(trace, traces, setting.limit_factor)
     mine: dict[tuple[str, str], list[ReplayOutcome]] = {}
     for task, outcome in sorted(found.items(), key=lambda pair: pair[0].seed):
         mine.setdefault((task.tried.name, task.power), []).append(outcome)
-    return Contest(trace, cluster, work, mine)
+    return TraceOutcomes(trace, cluster, work, mine)
 
 
-def _replayed(contest: Contest, tried: Sequence[Try]) -> list[Try]:
+def _replayed(outcomes: TraceOutcomes, tried: Sequence[Try]) -> list[Try]:
     """Return those that were replayed, the best last."""
-    return sorted((one for one in tried if (one.name, ON) in contest.found),
-                  key=lambda one: -contest.total(contest.found[one.name, ON][0]))
+    return sorted((one for one in tried if (one.name, ON) in outcomes.found),
+                  key=lambda one: -outcomes.total(outcomes.found[one.name, ON][0]))
 
 
-def _bound(contest: Contest) -> float | None:
-    least = limit(contest.cluster, contest.work).uninterrupted_s
-    return None if least is None else least / float(np.mean(contest.incumbent.end - contest.work.submit))
+def _bound(outcomes: TraceOutcomes) -> float | None:
+    least = limit(outcomes.cluster, outcomes.work).uninterrupted_s
+    return None if least is None else least / float(np.mean(outcomes.incumbent.end - outcomes.work.submit))
 
 
-def _summary(contest: Contest) -> tuple[str, ...]:
-    oracle, best, bound = _replayed(contest, ORACLES)[-1], _replayed(contest, TRIED)[-1], _bound(contest)
-    gain, ours = (1.0 - contest.total(contest.found[one.name, ON][0]) for one in (oracle, best))
-    return (contest.trace.name, f"{load(contest.cluster, contest.work):.2f}", f"{gain:.1%}", oracle.name,
+def _summary(outcomes: TraceOutcomes) -> tuple[str, ...]:
+    oracle, best, bound = _replayed(outcomes, ORACLES)[-1], _replayed(outcomes, TRIED)[-1], _bound(outcomes)
+    gain, ours = (1.0 - outcomes.total(outcomes.found[one.name, ON][0]) for one in (oracle, best))
+    return (outcomes.trace.name, f"{load(outcomes.cluster, outcomes.work):.2f}", f"{gain:.1%}", oracle.name,
             "" if bound is None else f"{1 - bound:.1%}", f"{ours:.1%}", best.name,
             "nothing to gain" if gain <= WORTH else f"{ours / gain:.0%}")
 
 
-def verdict(contest: Contest, tried: Try, power: str) -> tuple[str, ...]:
+def verdict(outcomes: TraceOutcomes, tried: Try, power: str) -> tuple[str, ...]:
     """Return a row on whether powering down is worth what is wanted of it, with its three figures."""
-    one, busy = contest.found[tried.name, power][0], load(contest.cluster, contest.work)
-    all_on = contest.energy(one, contest.found[INCUMBENT, ON][0])
-    second = contest.found[INCUMBENT, OFF][0]
-    timer, least = contest.energy(one, second), contest.energy(contest.found[tried.name, AT_ONCE][0], second)
-    jct = contest.total(one)
+    one, busy = outcomes.found[tried.name, power][0], load(outcomes.cluster, outcomes.work)
+    all_on = outcomes.energy(one, outcomes.found[INCUMBENT, ON][0])
+    second = outcomes.found[INCUMBENT, OFF][0]
+    timer, least = outcomes.energy(one, second), outcomes.energy(outcomes.found[tried.name, AT_ONCE][0], second)
+    jct = outcomes.total(one)
     failed = [name for name, holds in (("all nodes on", all_on.total <= SAVED), ("power-down", timer.high < 1.0),
                                        ("JCT", jct <= HARM)) if not holds]
     said = "busy" if busy >= LOADED else f"not met: {', '.join(failed)}" if failed else "met"
-    return (contest.trace.name, f"{busy:.2f}", f"{tried.name}, {power}", f"{all_on.total:.3f}", timer.said,
-            f"{least.total:.4f}", f"{jct:.4f}", contest.jct(one, contest.incumbent).said, said)
+    return (outcomes.trace.name, f"{busy:.2f}", f"{tried.name}, {power}", f"{all_on.total:.3f}", timer.said,
+            f"{least.total:.4f}", f"{jct:.4f}", outcomes.jct(one, outcomes.incumbent).said, said)
 
 
 def _powers(rows: Sequence[Sequence[str]]) -> Section:
@@ -197,56 +199,56 @@ def _forecasts(rows: Sequence[Sequence[str]]) -> Section:
         [Table(("trace", "asked", "told", "kept to the interval", "needed earlier, later"), rows)])
 
 
-def _section(contest: Contest, setting: Setting) -> Section:
-    work, incumbent = contest.work, contest.incumbent
+def _section(outcomes: TraceOutcomes, setting: Setting) -> Section:
+    work, incumbent = outcomes.work, outcomes.incumbent
     mean, tail = float(np.mean(incumbent.end - work.submit)), float(np.quantile(incumbent.wait, 0.99))
-    groups = f"the {len(contest.groups)} users with 30 jobs" if len(np.unique(work.user)) > 1 else \
+    groups = f"the {len(outcomes.groups)} users with 30 jobs" if len(np.unique(work.user)) > 1 else \
         "sizes of jobs, as users are not told"
-    return Section(contest.trace.name, [
-        f"{len(work)} jobs of {np.ptp(work.submit) / 86400:.0f} days, load {load(contest.cluster, work):.2f}. "
+    return Section(outcomes.trace.name, [
+        f"{len(work)} jobs of {np.ptp(work.submit) / 86400:.0f} days, load {load(outcomes.cluster, work):.2f}. "
         f"Under the incumbent the mean completion time is {mean:,.0f} s, the 99 % wait {tail:,.0f} s. "
         f"Groups are {groups}."],
-        [_policies(contest), _energies(contest, setting)])
+        [_policies(outcomes), _energies(outcomes, setting)])
 
 
-def _policies(contest: Contest) -> Table:
-    rows = [_row(contest, one.name, one.family) for one in (*TRIED, GATE, SCORER, HEEDED, RANDOM)
-            if (one.name, ON) in contest.found]
-    rows += [_row(contest, one.name, "oracle") for one in _replayed(contest, ORACLES)]
-    bound = _bound(contest)
+def _policies(outcomes: TraceOutcomes) -> Table:
+    rows = [_row(outcomes, one.name, one.family) for one in (*TRIED, GATE, SCORER, HEEDED, RANDOM)
+            if (one.name, ON) in outcomes.found]
+    rows += [_row(outcomes, one.name, "oracle") for one in _replayed(outcomes, ORACLES)]
+    bound = _bound(outcomes)
     if bound is not None:
         rows.append(("bound", "", f"{bound:.3f}", "", "", "", "", "", ""))
     return Table(("policy", "what it is", "mean JCT, total", "by block", "p99 wait", "Jain", "worst group", "kWh",
                   "harms"), rows)
 
 
-def _row(contest: Contest, name: str, family: str) -> tuple[str, ...]:
-    seeds = contest.found[name, ON]
-    jct, against = contest.jct(seeds[0], contest.incumbent), contest.incumbent
+def _row(outcomes: TraceOutcomes, name: str, family: str) -> tuple[str, ...]:
+    seeds = outcomes.found[name, ON]
+    jct, against = outcomes.jct(seeds[0], outcomes.incumbent), outcomes.incumbent
 
     def mean(figures: Sequence[float]) -> str:
         return f"{np.mean(figures):.3f}"
 
-    total, tail = [contest.total(one) for one in seeds], [contest.tail(one) for one in seeds]
-    worst, even = [contest.worst(one) for one in seeds], [contest.jain(one) for one in seeds]
-    drawn = [contest.energy(one, against).total for one in seeds]
+    total, tail = [outcomes.total(one) for one in seeds], [outcomes.tail(one) for one in seeds]
+    worst, even = [outcomes.worst(one) for one in seeds], [outcomes.jain(one) for one in seeds]
+    drawn = [outcomes.energy(one, against).total for one in seeds]
     if name == INCUMBENT:
         return name, family, "1", "", "1", mean(even), "1", "1", ""
     harms = [words for words, harm in (("JCT", np.mean(total) > HARM), ("p99", np.mean(tail) > HARM),
-             ("Jain", np.mean(even) < contest.jain(against) - 0.005), ("group", np.mean(worst) > HARM)) if harm]
+             ("Jain", np.mean(even) < outcomes.jain(against) - 0.005), ("group", np.mean(worst) > HARM)) if harm]
     return (name, family, mean(total), jct.said, mean(tail), mean(even), mean(worst), mean(drawn), ", ".join(harms))
 
 
-def _energies(contest: Contest, setting: Setting) -> Table:
-    first, second = contest.found[INCUMBENT, ON][0], contest.found[INCUMBENT, OFF][0]
+def _energies(outcomes: TraceOutcomes, setting: Setting) -> Table:
+    first, second = outcomes.found[INCUMBENT, ON][0], outcomes.found[INCUMBENT, OFF][0]
     rows = []
     for tried, power in POWERED:
-        one = contest.found[tried.name, power][0]
-        until = max(other.marks[-1] for (_, _), others in contest.found.items() for other in others[:1])
-        jct, saved = contest.jct(one, first), contest.energy(one, first)
-        beside = contest.energy(one, second)
+        one = outcomes.found[tried.name, power][0]
+        until = max(other.marks[-1] for (_, _), others in outcomes.found.items() for other in others[:1])
+        jct, saved = outcomes.jct(one, first), outcomes.energy(one, first)
+        beside = outcomes.energy(one, second)
         rows.append((tried.name, power, f"{np.interp(until, one.marks, one.joules) / 3.6e6:,.0f}", saved.said,
-                     beside.said, f"{contest.total(one):.4f}", jct.said, str(one.woken)))
+                     beside.said, f"{outcomes.total(one):.4f}", jct.said, str(one.woken)))
     return Table((f"policy; a node comes up in {setting.wake_s:g} s", "empty nodes", "kWh",
                   "of the first row, by block", "of the second row, by block", "mean JCT, total", "by block",
                   "wake-ups"), rows)

@@ -40,16 +40,16 @@ def promotions(cluster: Cluster, work: Workload, outcomes: Outcomes, incumbent: 
     submit, decided = work.submit, list[Promotion]()
     began = float(submit[0]) + ASSUMED.days * NIGHT_S
     listed = _shortlist(submit, outcomes, incumbent, began)
-    trial = _Trial(cluster, work, outcomes, incumbent, began, error_of_each(TRIALS * max(1, len(listed))))
+    gate = _TraceGate(cluster, work, outcomes, incumbent, began, error_of_each(TRIALS * max(1, len(listed))))
     for night in np.arange(began + ASSUMED.days * NIGHT_S, float(submit[-1]), NIGHT_S).tolist():
         active = active_model(states(decided))
         if active is not None:
-            lost = trial.lost(active, decided[-1].time_s, night)
+            lost = gate.lost(active, decided[-1].time_s, night)
             decision, deciding = lost, incumbent
         else:
             tried = [name for name in listed if all(one.model != name for one in decided)]
             ready = night <= began + TRIAL_S and not too_soon(decided, night)
-            decision = trial.earned(tried, night) if ready else None
+            decision = gate.earned(tried, night) if ready else None
             deciding = "" if decision is None else decision.model
         if decision is not None:
             decided.append(decision)
@@ -64,7 +64,7 @@ def _shortlist(submit: Floats, outcomes: Outcomes, incumbent: str, until_s: floa
     return shortlisted([one for one in found if one.name != incumbent])
 
 
-class _Trial:
+class _TraceGate:
     """Judges the replays of one trace on what is known of them on a night."""
 
     def __init__(self, cluster: Cluster, work: Workload, outcomes: Outcomes, incumbent: str, began_s: float,

@@ -12,7 +12,7 @@ from idlewatt.daemon.policies.registry import parse
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.reproduce.value import run
-from idlewatt.daemon.reproduce.value.claims import PACKED, Contest, _row, verdict
+from idlewatt.daemon.reproduce.value.claims import PACKED, TraceOutcomes, _row, verdict
 from idlewatt.daemon.reproduce.value.gating import promotions
 from idlewatt.daemon.reproduce.value.outcomes import ReplayOutcome
 from idlewatt.daemon.reproduce.value.sites import TRACES
@@ -76,10 +76,10 @@ def test_who_becomes_much_worse_loses_its_place_to_the_incumbent_as_in_the_daemo
 
 
 def test_a_row_tells_what_is_harmed():
-    contest = Contest(TRACES[0], Cluster.from_spec("1x8"), WORK, {
+    outcomes = TraceOutcomes(TRACES[0], Cluster.from_spec("1x8"), WORK, {
         (INCUMBENT, "all nodes on"): [outcome(1.0)], ("bad", "all nodes on"): [outcome(1.2, wait=1e5)]})
-    assert _row(contest, "bad", "heuristic")[-1] == "JCT, p99, group"
-    assert _row(contest, INCUMBENT, "incumbent")[-1] == ""
+    assert _row(outcomes, "bad", "heuristic")[-1] == "JCT, p99, group"
+    assert _row(outcomes, INCUMBENT, "incumbent")[-1] == ""
 
 
 def test_only_an_oracle_is_told_run_times():
@@ -106,10 +106,10 @@ def powered(joules_of_all_on, joules, jct=1.0, jobs=WORK):
     def drawn(share, factor=1.0):
         return replace(outcome(factor), marks=days * DAY, joules=np.cumsum(share * uneven))
 
-    contest = Contest(TRACES[0], Cluster.from_spec("1x8"), jobs, {
+    outcomes = TraceOutcomes(TRACES[0], Cluster.from_spec("1x8"), jobs, {
         (INCUMBENT, ON): [drawn(joules_of_all_on)], (INCUMBENT, OFF): [drawn(0.88)], (PACKED.name, OFF): [
             drawn(joules, jct)], (PACKED.name, AT_ONCE): [drawn(0.44)]})
-    row = verdict(contest, PACKED, OFF)
+    row = verdict(outcomes, PACKED, OFF)
     assert row[5] == "0.5000", "at best, of the incumbent's with power-down"
     return row[-1]
 
