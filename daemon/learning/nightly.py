@@ -58,11 +58,13 @@ from .training import (
 from .training_scheduler import NIGHT, NOTE, TASK, Night, TrainingTask
 from .trials import (
     TRIED,
+    WEIGHTS,
     Prospect,
     Tried,
     agent_on_trial,
     begun_together,
     error_of_each,
+    exchanged,
     fit,
     heuristics_on_trial,
     no_turn,
@@ -103,7 +105,8 @@ class NightDecisions:
                            terms=self.task.terms, seed=int(self.task.now_s // 86400.0))
         decisions, now_s = self.ledger.decisions(), self.task.now_s
         waits = no_turn(trials(decisions, now_s), self.task.agent, spent_by_hand(decisions, now_s))
-        return self.decide(verdict, parts.test, None if waits else parts.until_s, waits, {LISTED: listed(found)})
+        return self.decide(verdict, parts.test, None if waits else parts.until_s, waits,
+                           {LISTED: listed(found), WEIGHTS: _digest(model)})
 
     def _prospects(self, parts: Split, tried: Sequence[Tried]) -> Sequence[Prospect]:
         """Return all combinations of heuristics; promising are those whose trial may begin tonight."""
@@ -119,13 +122,15 @@ class NightDecisions:
         """Judge an agent on all that has come since its training."""
         try:
             model, windows = self.store.find(name), held_out(self.material, since_s)
+            if wrong := exchanged(self.ledger.decisions(), name, _digest(model)):
+                raise ModelError(wrong)
             # The same seed every night: to draw anew what was drawn before would be another chance each time.
             verdict = examined(self.store, model, windows, self.task.incumbent, fidelity=self.fidelity,
                                terms=self.task.terms, seed=0 if model.card is None else model.card.seed)
         except (ModelError, TooLittle) as error:
             self._record(Promotion(self.task.now_s, name, Decision.REFUSE, "nightly", str(error)))
             return
-        self.decide(verdict, windows, since_s, "")
+        self.decide(verdict, windows, since_s, "", {WEIGHTS: _digest(model)})
 
     def _heuristics(self, on_trial: Sequence[tuple[str, float]], tried: Sequence[Tried]) -> None:
         """Judge the heuristics on trial; of several that have earned it the best is made active."""
@@ -189,6 +194,10 @@ class NightDecisions:
 
     def _named(self, name: str) -> Policy:
         return self.store.load(name) if "@" in name else named(name)
+
+
+def _digest(model: StoredModel) -> str:
+    return "" if model.card is None else model.card.weights_digest
 
 
 def recheck_active(ledger: Ledger, task: TrainingTask) -> str:

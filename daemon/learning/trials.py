@@ -39,6 +39,8 @@ PROMISING = 0.99
 """A heuristic is tried where its mean JCT on earlier history is below so much of the incumbent's."""
 TRIED = "tried_since_s"
 """Figure of a decision: from when on the evidence of its trial counts."""
+WEIGHTS = "weights"
+"""Figure of a decision: the digest of the weights that were judged."""
 JUDGED = "judged_by_hand"
 """Figure of a decision: out of how many agents of trainings by hand one became active for what it has shown."""
 
@@ -108,6 +110,14 @@ def spent_by_hand(decisions: Iterable[Promotion], now_s: float) -> int:
     """Return how many of a year's trials trainings by hand took: all out of which one became active by its figures."""
     told = (one.figures.get(JUDGED) for one in decisions if one.time_s >= now_s - YEAR_S)
     return max((count for count in told if isinstance(count, int)), default=0)
+
+
+def exchanged(decisions: Iterable[Promotion], model: str, digest: str) -> str:
+    """Return why a trial cannot go on with weights of this digest; '' where they are those that it began with."""
+    told = (one.figures.get(WEIGHTS) for one in decisions if one.model == model and TRIED in one.figures)
+    if next(filter(None, told), digest) == digest:
+        return ""
+    return "its weights are others than those that its trial began with: each is a chance to be wrong"
 
 
 def never_tried(decisions: Iterable[Promotion], model: str) -> str:

@@ -14,13 +14,14 @@ from datetime import datetime
 import numpy as np
 import pytest
 import scattered
-from chooser import CHOICES, chooser  # noqa: F401
+from chooser import CHOICES, LIKE, SCHEMA, chooser  # noqa: F401
 from click.testing import CliRunner
 from cost import widened
 from sites import SINCE, record, site
 
 from idlewatt.daemon import config
 from idlewatt.daemon.advice.model_roles import ModelRoles
+from idlewatt.daemon.agents.checkpoint import save, verify
 from idlewatt.daemon.agents.histories import DAY_S
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.facts import _learned
@@ -36,7 +37,7 @@ from idlewatt.daemon.learning.verdict import Verdict
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
 from idlewatt.storage.promotions import Decision, Promotion, active_model, states
-from idlewatt.storage.records import SchedulerSnapshot
+from idlewatt.storage.records import ModelCard, SchedulerSnapshot
 
 NOW = SINCE + 20 * DAY_S + 3600
 
@@ -322,6 +323,26 @@ def test_terms_that_the_operator_set_hold_at_night(task):
     assert decision.decision is Decision.SHADOW
     assert "30 days and 100 jobs are needed" in decision.reason
     assert decision.figures["terms"]["tail"] == 1.5
+
+
+@pytest.mark.usefixtures("chooser")
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_a_trial_does_not_go_on_with_other_weights_under_the_same_name(task, tmp_path, monkeypatch, exchanged):
+    card = ModelCard("chooser", "", NOW - DAY_S, 0, "", "", "", kind="chooser")
+    save(tmp_path / "draft", card, {"jct": LIKE["jct"] + 1}, SCHEMA)
+    model = ModelStore(task.models).keep(tmp_path / "draft", verify(tmp_path / "draft"))
+    verdict = Verdict(model.name, Decision.SHADOW, ("not yet",), task.incumbent, task.incumbent)
+    monkeypatch.setattr(nightly, "held_out", lambda material, since_s: ())
+    monkeypatch.setattr(nightly, "examined", lambda *arguments, **options: verdict)
+    with Ledger.open(task.url) as ledger:
+        sitting = NightDecisions(ledger, ModelStore(task.models), task, None, None)
+        sitting._go_on(model.name, NOW - 20 * DAY_S)
+        if exchanged:
+            save(model.folder, model.card, {"jct": LIKE["jct"] + 2}, SCHEMA)
+        sitting._go_on(model.name, NOW - 20 * DAY_S)
+    last = states(decisions(task))[model.name]
+    assert last.decision is (Decision.REFUSE if exchanged else Decision.SHADOW)
+    assert ("weights are others than those that its trial began with" in last.reason) is exchanged
 
 
 def test_soon_after_a_demotion_what_has_earned_it_waits_in_shadow(task):
