@@ -16,12 +16,12 @@ from ..storage.records import Job
 
 DAY_S = 86400.0
 SETTLED_S = DAY_S
-"""A day that ended longer ago is asked for once: its ends have reached the accounts."""
+"""A day that ended longer ago is read once: its ends have reached the accounts."""
 WHOLE = -1.0
 """The part that says that all of a file is in."""
 EXAMPLES = 3
 
-Ask = Callable[[float, float], Parsed[Job]]
+ReadRuns = Callable[[float, float], Parsed[Job]]
 """Returns the runs that touch a window."""
 
 
@@ -52,7 +52,7 @@ class Brought:
     examples: list[str] = field(default_factory=list)
 
 
-def from_sacct(ask: Ask, since_s: float, now_s: float, known: Collection[float]) -> Iterator[HistoryChunk]:
+def from_sacct(read_runs: ReadRuns, since_s: float, now_s: float, known: Collection[float]) -> Iterator[HistoryChunk]:
     """Yield day by day (UTC) the runs that ended in it, the newest day first, without the days that are ``known``."""
     last, first = now_s // DAY_S, since_s // DAY_S
     total = last - first + 1
@@ -61,7 +61,7 @@ def from_sacct(ask: Ask, since_s: float, now_s: float, known: Collection[float])
         if day_s in known:
             yield HistoryChunk(day_s, (), place + 1, total, complete=False)
             continue
-        parsed = ask(day_s, day_s + DAY_S)
+        parsed = read_runs(day_s, day_s + DAY_S)
         # A run touches every day that it spans; it belongs to the one in which it ended.
         runs = tuple(run for run in _ended(parsed.records) if day_s <= (run.end_s or 0.0) < day_s + DAY_S)
         yield HistoryChunk(day_s, runs, place + 1, total, parsed.skipped, day_s + DAY_S + SETTLED_S <= now_s)
@@ -90,7 +90,7 @@ def name_of(path: Path) -> str:
         return f"file {hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-def bring(importer: Importer, source: str, parts: Iterable[HistoryChunk]) -> Iterator[Brought]:
+def import_chunks(importer: Importer, source: str, parts: Iterable[HistoryChunk]) -> Iterator[Brought]:
     """Write parts into the history, and yield after each what has come in."""
     brought = Brought()
     for part in parts:

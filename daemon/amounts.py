@@ -11,7 +11,7 @@ _LEAST = 0.005
 
 
 def amount(cost: Mapping[str, Any] | None, part: str = "energy") -> str:
-    """Return an amount of a cost as JSON tells it, with its currency, and of how much it is where that is not all.
+    """Return an amount of a cost from JSON with its currency, and the share that it covers where that is not all.
 
     '' where nothing is known.
     """
@@ -20,8 +20,8 @@ def amount(cost: Mapping[str, Any] | None, part: str = "energy") -> str:
         return ""
     known = 1.0 if part == "gpu_hours" else cost.get("priced_ratio", 1.0)
     # A little is not nothing.
-    told = "< 0.01" if 0 < value < _LEAST else f"{value:,.2f}"
-    return f"{told} {cost['currency']}{_of(known)}"
+    text = "< 0.01" if 0 < value < _LEAST else f"{value:,.2f}"
+    return f"{text} {cost['currency']}{_of(known)}"
 
 
 def carbon(cost: Mapping[str, Any] | None) -> str:

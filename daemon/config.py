@@ -78,15 +78,15 @@ class Settings(Sections):
     @model_validator(mode="after")
     def _one_currency(self) -> Settings:
         for source in self.sources:
-            told = getattr(source, "currency", "")
-            if told and told != self.costs.currency:
-                raise ValueError(f"source {source.name or source.kind} has prices in {told}, and costs.currency is "
+            currency = getattr(source, "currency", "")
+            if currency and currency != self.costs.currency:
+                raise ValueError(f"source {source.name or source.kind} has prices in {currency}, and costs.currency is "
                                  f"{self.costs.currency or 'not set'}")
         return self
 
     @field_validator("notices")
     @classmethod
-    def _can_be_told(cls, notices: NoticesSettings) -> NoticesSettings:
+    def _deliverable(cls, notices: NoticesSettings) -> NoticesSettings:
         check_notices(notices)
         return notices
 

@@ -204,15 +204,15 @@ class WindowReplayer:
                 [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 text=True)
         try:
-            said, complaint = self._child.communicate(json.dumps(asdict(request)), timeout=timeout_s)
+            output, errors = self._child.communicate(json.dumps(asdict(request)), timeout=timeout_s)
         except subprocess.TimeoutExpired:
             self._child.kill()
-            said, complaint = self._child.communicate()
-            complaint = f"not done after {timeout_s:.0f} s"
+            output, errors = self._child.communicate()
+            errors = f"not done after {timeout_s:.0f} s"
         if self._child.returncode == 0:
-            return ReplayedWindow(**json.loads(said))
+            return ReplayedWindow(**json.loads(output))
         if not self._ended:
-            log.warning("a closed window could not be replayed", extra={"error": complaint.strip()[-500:]})
+            log.warning("a closed window could not be replayed", extra={"error": errors.strip()[-500:]})
         return None
 
     def end(self) -> None:

@@ -64,13 +64,13 @@ def current(known: Known, now_s: float, ages: Ages) -> Known:
     snapshot_s = known.snapshot.time_s if known.snapshot else None
     seen = believed(snapshot_s, now_s, ages.scheduler_s)
 
-    def stands(said: Advice | Recommendations, every_s: float) -> bool:
-        rests_s = said.snapshot_s if said.snapshot_s is not None else snapshot_s
+    def stands(one: Advice | Recommendations, every_s: float) -> bool:
+        rests_s = one.snapshot_s if one.snapshot_s is not None else snapshot_s
         return seen and believed(rests_s, now_s, ages.most(every_s))
 
     advice = known.advice
     if advice is not None and not stands(advice, ages.advice_s):
         advice = replace(advice, recommendations=(), power_down={}, withdrawn=True)
-    recommended = {name: said if stands(said, ages.recommended_s.get(name, 0.0))
-               else replace(said, rows=(), metrics={}, withdrawn=True) for name, said in known.recommended.items()}
+    recommended = {name: one if stands(one, ages.recommended_s.get(name, 0.0))
+                   else replace(one, rows=(), metrics={}, withdrawn=True) for name, one in known.recommended.items()}
     return replace(known, advice=advice, recommended=recommended, old=not seen)

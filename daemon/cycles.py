@@ -38,11 +38,11 @@ _CLOSE_S = 0.3
 class _Reader:
     """One source with its thread."""
 
-    def __init__(self, watched: Watched, tell: Callable[[], None]) -> None:
+    def __init__(self, watched: Watched, notify: Callable[[], None]) -> None:
         self.watched = watched
         self.ended = self.taken = 0
-        """Reads that have ended, and how many of these somebody has been told of."""
-        self.errand = Errand(f"read-{watched.name}", self._read, tell)
+        """Reads that have ended, and how many of these were reported to a caller."""
+        self.errand = Errand(f"read-{watched.name}", self._read, notify)
 
     def _read(self) -> None:
         self.watched.read()
@@ -58,9 +58,9 @@ class Collection:
         self._readers: list[_Reader]
         reading: dict[Watched, _Reader] = {reader.watched: reader for reader in before._readers} if before else {}
         # A source that goes on keeps its thread, so that a read that never ends is not begun once more.
-        self._readers = [reading.get(watched) or _Reader(watched, self._tell) for watched in self.sources]
+        self._readers = [reading.get(watched) or _Reader(watched, self._notify) for watched in self.sources]
         for reader in self._readers:
-            reader.errand.then = self._tell
+            reader.errand.then = self._notify
         self._closed = False
 
     def of(self, role: str) -> list[Watched]:
@@ -135,7 +135,7 @@ class Collection:
     def _over(self, readers: Sequence[_Reader]) -> bool:
         return self._closed or not any(reader.errand.under_way for reader in readers)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         with self._change:
             self._change.notify_all()
 
@@ -154,7 +154,7 @@ class Accounts:
     def __init__(self, name: str, source: Accounting, clock: Clock) -> None:
         self._name, self._source, self._clock = name, source, clock
         self._since_s = 0.0
-        self._told: Accounted | None = None
+        self._answer: Accounted | None = None
         self._errand = Errand(f"accounts-{name}", self._ask)
 
     def finished(self, since_s: float, within_s: float) -> Accounted | None:
@@ -163,13 +163,13 @@ class Accounts:
             self._since_s = since_s
             self._errand.begin()
         self._errand.wait(within_s)
-        told, self._told = self._told, None
-        return told
+        answer, self._answer = self._answer, None
+        return answer
 
     def _ask(self) -> None:
         asked_s = self._clock()
         try:
-            self._told = Accounted(asked_s, tuple(self._source.completed(self._since_s)))
+            self._answer = Accounted(asked_s, tuple(self._source.completed(self._since_s)))
         except SourceError as error:
             log.warning("accounting cannot be read", extra={"target": self._name, "error": str(error)})
         except FAULTS:
@@ -275,9 +275,9 @@ class CycleScheduler:
             cycle = self._cycles[job.id]
             away_s = (job.next_run_time - now).total_seconds()
             if away_s > max(cycle.period_s, cycle.offset_s) + SLACK_S:
-                self._beat_at(cycle.name, now + timedelta(seconds=away_s % cycle.period_s))
+                self._run_at(cycle.name, now + timedelta(seconds=away_s % cycle.period_s))
 
-    def _beat_at(self, name: str, moment: datetime) -> None:
+    def _run_at(self, name: str, moment: datetime) -> None:
         with suppress(JobLookupError):  # stopped meanwhile
             self._scheduler.modify_job(name, next_run_time=moment)
 
@@ -308,7 +308,7 @@ class CycleScheduler:
         began, failed = self._clock(), False
         try:
             cycle.run()
-        except Exception:  # noqa: BLE001 - the edge of the loop: said, counted, and the next beat comes
+        except Exception:  # noqa: BLE001 - the edge of the loop: logged, counted, and the next beat comes
             log.exception("cycle failed", extra={"cycle": cycle.name})
             failed = True
         ended = self._clock()
@@ -320,4 +320,4 @@ class CycleScheduler:
             due = [] if health.runs else self._waited_for(cycle.name)
             self._lock.notify_all()
         for name in due:
-            self._beat_at(name, datetime.now(UTC))
+            self._run_at(name, datetime.now(UTC))

@@ -128,8 +128,8 @@ def _period_s(role: Role, settings: Sections, beats: Mapping[str, CycleHealth]) 
         return settings.cycles.scrape
     if role in WITH_JOBS:
         return settings.cycles.jobs
-    asked = (beats[name].period_s for name, subject in subjects().items() if role in subject.reads and name in beats)
-    return max((settings.cycles.jobs, *asked))
+    periods = (beats[name].period_s for name, kind in subjects().items() if role in kind.reads and name in beats)
+    return max((settings.cycles.jobs, *periods))
 
 
 def unread(seen: HealthFacts) -> list[Degradation]:
@@ -146,31 +146,31 @@ def unread(seen: HealthFacts) -> list[Degradation]:
 def found(seen: HealthFacts, since: Mapping[tuple[str, str], float] | None = None) -> tuple[Degradation, ...]:
     """Return all that is wrong, the worst first.
 
-    ``since`` says, by cause and subject, since when what has no date of its own has stood.
+    ``since`` holds, by cause and subject, the begin of degradations without a date of their own.
     """
-    return _told(_wrong(seen), seen.now_s, since or {})
+    return _with_dates(_wrong(seen), seen.now_s, since or {})
 
 
 def _wrong(seen: HealthFacts) -> tuple[list[Degradation], list[Degradation]]:
-    """Return what is wrong: what has its date in its words already, and what has not."""
-    told = unread(seen)
-    silent = {one.subject for one in told}
+    """Return what is wrong: first what has its date in its text already, then what has not."""
+    dated = unread(seen)
+    silent = {one.subject for one in dated}
     undated = [*_backlog(seen), *_cycles(seen), *_unmeasured(seen), *_notices(seen)]
     for source in seen.sources:
-        if source.status.reads and source.status.name not in silent:  # one that nobody asks for has not failed
+        if source.status.reads and source.status.name not in silent:  # one that nothing reads has not failed
             undated += _source(source, seen.now_s)
             undated += _targets(source, seen)
-    return [*told, *_step(seen)], undated
+    return [*dated, *_step(seen)], undated
 
 
-def _told(wrong: tuple[list[Degradation], list[Degradation]], now_s: float,
-          stood: Mapping[tuple[str, str], float]) -> tuple[Degradation, ...]:
+def _with_dates(wrong: tuple[list[Degradation], list[Degradation]], now_s: float,
+                stood: Mapping[tuple[str, str], float]) -> tuple[Degradation, ...]:
     """Return what is wrong with its dates, the worst first."""
-    told, undated = wrong
+    known, undated = wrong
     since = (one if one.since_s is not None else replace(one, since_s=stood.get((one.cause, one.subject)))
              for one in undated)
     dated = [_dated(one, now_s) for one in since]
-    return tuple(sorted((*told, *dated), key=lambda one: (DEGRADED.index(one.cause), one.subject)))
+    return tuple(sorted((*known, *dated), key=lambda one: (DEGRADED.index(one.cause), one.subject)))
 
 
 def _dated(one: Degradation, now_s: float, never: str = "") -> Degradation:
@@ -284,12 +284,12 @@ class Chronicle:
             over = self._since.keys() - now
             new = now - self._since.keys()
             self._since = {key: min(self._since.get(key, seen.now_s), seen.now_s) for key in now}
-            told = _told(wrong, seen.now_s, self._since)
-        _tell((one for one in told if (one.cause, one.subject) in new), over)
-        return told
+            dated = _with_dates(wrong, seen.now_s, self._since)
+        _log_changes((one for one in dated if (one.cause, one.subject) in new), over)
+        return dated
 
 
-def _tell(new: Iterable[Degradation], over: Iterable[tuple[str, str]]) -> None:
+def _log_changes(new: Iterable[Degradation], over: Iterable[tuple[str, str]]) -> None:
     for one in new:
         log.warning("degraded", extra={"cause": one.cause, "what": one.words})
     for cause, subject in sorted(over):

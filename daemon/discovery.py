@@ -85,11 +85,11 @@ def prometheus(url: str) -> DiscoveredSite:
     return DiscoveredSite(missing=[f"prometheus {url}: {why}"])
 
 
-def _without(kind: str, port: int, nodes: Sequence[str], asked: int, why: str) -> str:
-    if len(nodes) == asked:
+def _without(kind: str, port: int, nodes: Sequence[str], total: int, why: str) -> str:
+    if len(nodes) == total:
         return f"{kind}: no server answers at port {port} ({EXPORTERS[kind][1]}){f': {why}' if why else ''}"
     shown = ", ".join(nodes[:3]) + (" …" if len(nodes) > 3 else "")  # noqa: PLR2004 - as many as a line holds
-    return f"{kind}: {len(nodes)} of {asked} servers do not answer at port {port}: {shown}"
+    return f"{kind}: {len(nodes)} of {total} servers do not answer at port {port}: {shown}"
 
 
 def _read(entries: Iterable[Entry]) -> list[tuple[Watched | None, str]]:

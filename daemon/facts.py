@@ -94,18 +94,18 @@ class Process:
 
 def published(known: Known, process: Process, recall: Recall | None = None) -> Published:
     """Return the facts of the metrics page; what rests on the same facts as last time is the same object."""
-    ask = recall or Recall()
+    recalled = recall or Recall()
     facts = _daemon(known, process) | _advice(known) | _simulated(known.counterfactual) | _training(known.training)
     facts |= _spare(known) | _learned(known.learned) | _held_out(known.learned.judged) | _recommended(known.recommended)
-    facts["gpu_error_info"] = ask(_errors, known.telemetry)
+    facts["gpu_error_info"] = recalled(_errors, known.telemetry)
     found = known.assessment
     if found is not None:
-        facts |= ask(_watts, found, known.energy_joules, known.unmeasured_seconds) | ask(_wasters, found)
-        facts |= ask(_gpus, found) | ask(job_facts, found, known.snapshot, process.job_series)
-        facts |= ask(flavour_facts, found, known.snapshot)
+        facts |= recalled(_watts, found, known.energy_joules, known.unmeasured_seconds) | recalled(_wasters, found)
+        facts |= recalled(_gpus, found) | recalled(job_facts, found, known.snapshot, process.job_series)
+        facts |= recalled(flavour_facts, found, known.snapshot)
     facts["job_wait_seconds"] = known.waits
     if known.snapshot is not None and not known.old:
-        facts |= ask(_scheduled, known.snapshot) | fared(known.fared)
+        facts |= recalled(_scheduled, known.snapshot) | fared(known.fared)
     return Published(**facts)
 
 
@@ -243,12 +243,12 @@ def _spare(known: Known) -> dict[str, object]:
     return {"power_down_info": dict.fromkeys(worth, 1.0)}
 
 
-def _recommended(said: Mapping[str, Recommendations]) -> dict[str, Any]:
-    metrics = {name: value for one in said.values() for name, value in one.metrics.items()}
+def _recommended(recommended: Mapping[str, Recommendations]) -> dict[str, Any]:
+    metrics = {name: value for one in recommended.values() for name, value in one.metrics.items()}
     return metrics | {
-        "recommendation_rows": {subject: float(len(one.rows)) for subject, one in said.items()
+        "recommendation_rows": {name: float(len(one.rows)) for name, one in recommended.items()
                          if not one.withdrawn},
-        "recommendation_timestamp_seconds": {subject: one.issued_s for subject, one in said.items()}}
+        "recommendation_timestamp_seconds": {name: one.issued_s for name, one in recommended.items()}}
 
 
 def _placements(rows: Iterable[Recommendation]) -> list[tuple[str, ...]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..storage.flavours import FlavourCount
 from ..storage.records import Job, JobState, Node
-from .flavours import NONE, Asked, FlavourBook, impossible
+from .flavours import NONE, FlavourBook, FlavourKey, impossible
 
 NEARLY_ALL = 0.95
 """Share of a size's jobs that keep within the limit that is told of it."""
@@ -48,7 +48,7 @@ def rows(book: FlavourBook, nodes: Sequence[Node], jobs: Sequence[Job], counts: 
              for one in book.configured]
     none = [job for job in jobs if job.request.gpus and not job.flavour and not job.state.finished]
     if none or recorded[NONE]:
-        why = book.why_none(Asked.of(none[0])) if none else _why(book, counts)
+        why = book.why_none(FlavourKey.of(none[0])) if none else _why(book, counts)
         found.append(FlavourRow(NONE, "", "", 0, None, False, recorded[NONE], sum(
             job.tasks for job in none if job.state is JobState.PENDING), sum(
             job.state is JobState.RUNNING for job in none), why))
@@ -57,8 +57,8 @@ def rows(book: FlavourBook, nodes: Sequence[Node], jobs: Sequence[Job], counts: 
 
 def _why(book: FlavourBook, counts: Sequence[FlavourCount]) -> str:
     """Return why recorded jobs have no flavour; '' where they would have one now."""
-    untold = (one for one in counts if one.flavour == NONE)
-    return next((book.why_none(Asked(one.partition, one.gpus, one.limit_s)) for one in untold), "")
+    without = (one for one in counts if one.flavour == NONE)
+    return next((book.why_none(FlavourKey(one.partition, one.gpus, one.limit_s)) for one in without), "")
 
 
 def _counted(counts: Iterable[FlavourCount]) -> Counter[str]:
@@ -92,10 +92,10 @@ def _gpus(flavour: str) -> int:
 
 def _usual(counts: Sequence[FlavourCount]) -> float | None:
     """Return the limit that nearly all of these jobs keep within; None where they have none."""
-    told = sorted((one.limit_s, one.jobs) for one in counts if one.limit_s is not None)
-    whole, seen = sum(jobs for _, jobs in told), 0
-    for limit_s, jobs in told:
+    limited = sorted((one.limit_s, one.jobs) for one in counts if one.limit_s is not None)
+    total, seen = sum(jobs for _, jobs in limited), 0
+    for limit_s, jobs in limited:
         seen += jobs
-        if seen >= NEARLY_ALL * whole:
+        if seen >= NEARLY_ALL * total:
             return limit_s
     return None

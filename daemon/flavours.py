@@ -22,7 +22,7 @@ Models = Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FlavourKey:
     """What of a job decides on its flavour."""
 
     partition: str
@@ -32,7 +32,7 @@ class Asked:
     gpu_model: str = ""
 
     @classmethod
-    def of(cls, job: Job) -> Asked:
+    def of(cls, job: Job) -> FlavourKey:
         """Return what a job asks for."""
         return cls(job.partition, job.request.gpus, job.limit_s, job.request.gpu_model)
 
@@ -43,7 +43,7 @@ class FlavourBook:
     def __init__(self, configured: Sequence[FlavourSettings] = (), models: Models | None = None) -> None:
         self.configured = tuple(sorted(configured, key=lambda one: (one.gpus, _limit(one.limit))))
         self.models: Models = models or {}
-        self._told: dict[Asked, str] = {}
+        self._known: dict[FlavourKey, str] = {}
         self._named: dict[int, tuple[Job, Job]] = {}
         """The jobs of the last snapshot as they came and with their flavours: most come again, and stay the same."""
 
@@ -51,27 +51,27 @@ class FlavourBook:
         """Take note of which GPUs partitions have: a flavour may be for a type, and a job may name none."""
         models = models_of(nodes)
         if models != self.models:
-            self.models, self._told, self._named = models, {}, {}
+            self.models, self._known, self._named = models, {}, {}
 
-    def of(self, asked: Asked) -> str:
+    def of(self, request: FlavourKey) -> str:
         """Return the flavour of a job; '' when none allows it, or it has no GPUs."""
-        known = self._told
-        if asked not in known:
+        known = self._known
+        if request not in known:
             if len(known) > MOST_REMEMBERED:
-                known = self._told = {}
-            known[asked] = self._found(asked)
-        return known[asked]
+                known = self._known = {}
+            known[request] = self._match(request)
+        return known[request]
 
     def of_recorded(self, partition: str, gpus: int, limit_s: float | None, gpu_model: str) -> str:
         """Return the flavour of a job of which the history knows this."""
-        return self.of(Asked(partition, gpus, limit_s, gpu_model))
+        return self.of(FlavourKey(partition, gpus, limit_s, gpu_model))
 
     def named(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
         """Return jobs with their flavours."""
-        return tuple(job if job.flavour == (name := self.of(Asked.of(job))) else replace(job, flavour=name)
+        return tuple(job if job.flavour == (name := self.of(FlavourKey.of(job))) else replace(job, flavour=name)
                      for job in jobs)
 
-    def tell(self, snapshot: SchedulerSnapshot) -> SchedulerSnapshot:
+    def with_flavours(self, snapshot: SchedulerSnapshot) -> SchedulerSnapshot:
         """Return a snapshot whose jobs have their flavours."""
         self.learn(snapshot.nodes)
         before = self._named
@@ -80,41 +80,41 @@ class FlavourBook:
         self._named = {id(job): (job, named) for job, named in known}
         return replace(snapshot, jobs=tuple(named for _, named in known))
 
-    def why_none(self, asked: Asked) -> str:
+    def why_none(self, request: FlavourKey) -> str:
         """Return why a job has no flavour, and what to do; '' when it has one."""
-        if self.of(asked) != NONE:
+        if self.of(request) != NONE:
             return ""
-        if asked.gpus < 1:
+        if request.gpus < 1:
             return "it asks for no GPU"
-        there = [one for one in self.configured if self._meant(one, asked)]
+        there = [one for one in self.configured if self._meant(one, request)]
         if not there:
-            return f"no flavour is for partition {asked.partition}: add one, or leave out the partition of another"
-        wide = [one for one in there if one.gpus >= asked.gpus]
+            return f"no flavour is for partition {request.partition}: add one, or leave out the partition of another"
+        wide = [one for one in there if one.gpus >= request.gpus]
         if not wide:
-            return (f"it asks for {asked.gpus} GPUs, and the largest flavour there, {there[-1].name}, has "
+            return (f"it asks for {request.gpus} GPUs, and the largest flavour there, {there[-1].name}, has "
                     f"{there[-1].gpus}: add a larger one")
         longest = max(wide, key=lambda one: _limit(one.limit))
-        wanted = "no time limit" if asked.limit_s is None else f"{asked.limit_s / HOUR_S:g} h"
+        wanted = "no time limit" if request.limit_s is None else f"{request.limit_s / HOUR_S:g} h"
         return (f"it asks for {wanted}, and the longest flavour of its size, {longest.name}, allows "
                 f"{_limit(longest.limit) / HOUR_S:g} h: raise its limit, or add another")
 
-    def _found(self, asked: Asked) -> str:
-        if asked.gpus < 1:
+    def _match(self, request: FlavourKey) -> str:
+        if request.gpus < 1:
             return NONE
         if not self.configured:
-            return size_name(asked.gpus)
-        return next((one.name for one in self.configured if one.gpus >= asked.gpus and self._meant(one, asked)
-                     and (one.limit is None or (asked.limit_s is not None and asked.limit_s <= one.limit))), NONE)
+            return size_name(request.gpus)
+        return next((one.name for one in self.configured if one.gpus >= request.gpus and self._meant(one, request)
+                     and (one.limit is None or (request.limit_s is not None and request.limit_s <= one.limit))), NONE)
 
-    def _meant(self, flavour: FlavourSettings, asked: Asked) -> bool:
+    def _meant(self, flavour: FlavourSettings, request: FlavourKey) -> bool:
         """Tell whether a flavour is for the partition and the type of GPUs that a job asks for."""
-        partitions = asked.partition.split(",")
+        partitions = request.partition.split(",")
         if flavour.partition and flavour.partition not in partitions:
             return False
         if not flavour.gpu_model:
             return True
-        if asked.gpu_model:
-            return same_model(asked.gpu_model, flavour.gpu_model)
+        if request.gpu_model:
+            return same_model(request.gpu_model, flavour.gpu_model)
         # A job that names no type gets what its partition has: where that has several, nobody knows which.
         there = frozenset[str]().union(*(self.models.get(name, frozenset()) for name in partitions))
         return there == {flavour.gpu_model.lower()}

@@ -94,14 +94,14 @@ class Balance:
         return self.watts[PowerClass.UNMEASURED]
 
     @property
-    def told(self) -> float:
+    def reported(self) -> float:
         """Return the watts that are wasted or of the unused part of busy nodes."""
         return self.wasted + self.unused
 
     @property
-    def told_share(self) -> float:
+    def reported_share(self) -> float:
         """Return them as a share of all watts, 0..1."""
-        return self.told / self.total if self.total else 0.0
+        return self.reported / self.total if self.total else 0.0
 
     @property
     def waste_complete(self) -> bool:
@@ -115,8 +115,8 @@ class Balance:
 
     @property
     def known(self) -> bool:
-        """Tell whether a figure of waste may be given: a complete one, or what it is at least."""
-        return self.told >= VISIBLE_WATTS or (self.complete and (self.total > 0.0 or self.nodes > 0))
+        """Tell whether a figure of waste may be given: a complete one, or a lower bound."""
+        return self.reported >= VISIBLE_WATTS or (self.complete and (self.total > 0.0 or self.nodes > 0))
 
     @property
     def waste(self) -> str:
@@ -124,11 +124,11 @@ class Balance:
         if not self.known:
             return "waste unknown"
         unused = " or unused" if self.dark_busy or self.unused >= VISIBLE_WATTS else ""
-        return f"{'' if self.complete else 'at least '}{watts(self.told)} wasted{unused}"
+        return f"{'' if self.complete else 'at least '}{watts(self.reported)} wasted{unused}"
 
     @property
-    def unused_words(self) -> str:
-        """Return the unused part of busy nodes in words."""
+    def unused_text(self) -> str:
+        """Return the unused part of busy nodes as text."""
         if self.dark_busy and self.unused < VISIBLE_WATTS:
             return watts(None)
         return f"{'at least ' if self.dark_busy else ''}{watts(self.unused)}"
@@ -141,7 +141,7 @@ class Balance:
         wasted = f"{'' if self.waste_complete else 'at least '}{watts(self.wasted)} wasted"
         if not self.waste_complete and self.wasted < VISIBLE_WATTS:
             wasted = "waste unknown"
-        return f"{wasted}, {self.unused_words} {UNUSED_PART[:1].lower()}{UNUSED_PART[1:]}"
+        return f"{wasted}, {self.unused_text} {UNUSED_PART[:1].lower()}{UNUSED_PART[1:]}"
 
     @property
     def missing(self) -> str:
@@ -179,7 +179,7 @@ class Balance:
             return "no watts measured yet" if not self.missing else self.headline
         if not self.complete:
             return f"{watts(self.total)} {self.basis}, {self.headline}"
-        within = ": ".join(filter(None, (percent(self.told_share), self.parts)))
+        within = ": ".join(filter(None, (percent(self.reported_share), self.parts)))
         return f"{watts(self.total)} {self.basis}, {self.waste} ({within})"
 
 

@@ -14,9 +14,9 @@ from .waste.holders import names_of
 def with_parts(snapshot: SchedulerSnapshot, gpus: Iterable[GpuReading]) -> SchedulerSnapshot:
     """Return the snapshot with the parts that running jobs hold: MIG instances, and GPUs that several jobs hold.
 
-    A part of which the scheduler names no GPU gets the one on which an exporter names the job. Nothing is added to
-    jobs whose parts the scheduler tells whole. Whole GPUs that no scheduler names, as Kubernetes does not, are those on
-    which an exporter names the job, if these are as many as it holds and nobody else is named there.
+    A part for which the scheduler names no GPU gets the one on which an exporter names the job. Nothing is added to
+    jobs whose parts the scheduler reports in full. Whole GPUs that no scheduler names, as on Kubernetes, are those
+    on which an exporter names the job, if these are as many as it holds and nobody else is named there.
     """
     divided: dict[str, list[GpuReading]] = {}
     for gpu in gpus:
@@ -25,7 +25,7 @@ def with_parts(snapshot: SchedulerSnapshot, gpus: Iterable[GpuReading]) -> Sched
     if not divided:
         return snapshot
     counts = _holders(snapshot.jobs, divided)
-    return replace(snapshot, jobs=tuple(_told(job, divided, counts) for job in snapshot.jobs))
+    return replace(snapshot, jobs=tuple(_with_parts_of(job, divided, counts) for job in snapshot.jobs))
 
 
 def _holders(jobs: Iterable[Job], divided: dict[str, list[GpuReading]]) -> dict[str, int]:
@@ -41,7 +41,7 @@ def _holders(jobs: Iterable[Job], divided: dict[str, list[GpuReading]]) -> dict[
     return counts
 
 
-def _told(job: Job, divided: dict[str, list[GpuReading]], counts: dict[str, int]) -> Job:
+def _with_parts_of(job: Job, divided: dict[str, list[GpuReading]], counts: dict[str, int]) -> Job:
     if not job.state.active or not any(part.node in divided for part in job.allocations):
         return job
     names = names_of(job)

@@ -39,9 +39,9 @@ def merged(snapshots: Sequence[SchedulerSnapshot], now_s: float, max_age_s: floa
 def _joined(rules: Sequence[SchedulerRules]) -> SchedulerRules:
     """Return the rules of several schedulers, and of their settings those on which they agree."""
     return SchedulerRules(
-        reservations=_all(rules, lambda one: one.reservations), licenses=_told(rules, lambda one: one.licenses),
-        qos=_told(rules, lambda one: one.qos), associations=_told(rules, lambda one: one.associations),
-        usage=_told(rules, lambda one: one.usage), site=_agreed([one.site for one in rules]),
+        reservations=_all(rules, lambda one: one.reservations), licenses=_records_of(rules, lambda one: one.licenses),
+        qos=_records_of(rules, lambda one: one.qos), associations=_records_of(rules, lambda one: one.associations),
+        usage=_records_of(rules, lambda one: one.usage), site=_agreed([one.site for one in rules]),
         queues=_all(rules, lambda one: one.queues), flavors=_all(rules, lambda one: one.flavors))
 
 
@@ -49,9 +49,9 @@ def _all(rules: Iterable[SchedulerRules], part: Callable[[SchedulerRules], Itera
     return tuple(chain.from_iterable(map(part, rules)))
 
 
-def _told(rules: Sequence[SchedulerRules], part: Callable[[SchedulerRules], tuple[Any, ...] | None],
+def _records_of(rules: Sequence[SchedulerRules], part: Callable[[SchedulerRules], tuple[Any, ...] | None],
           ) -> tuple[Any, ...] | None:
-    """Return the records of those that tell any; None where none does."""
+    """Return the records of those that report any; None where none does."""
     known = [found for one in rules if (found := part(one)) is not None]
     return tuple(chain.from_iterable(known)) if known else None
 

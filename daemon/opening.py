@@ -26,10 +26,10 @@ def kept_for(settings: Settings) -> Retention:
                      kept.speeds, kept.uses, kept.notices)
 
 
-def told(settings: Settings, history: History) -> Settings:
-    """Return settings with the incumbent that the scheduler has told; as configured where the history is silent."""
+def with_recorded_scheduler(settings: Settings, history: History) -> Settings:
+    """Return settings with the recorded incumbent of the scheduler; as configured where none is recorded."""
     try:
-        return recorded_scheduling.told(settings, history)
+        return recorded_scheduling.with_recorded_scheduler(settings, history)
     except StoreError as error:
         log.warning("the recorded configuration of the scheduler cannot be read", extra={"error": str(error)})
         return settings
@@ -46,7 +46,7 @@ def warm_up(settings: Settings) -> WarmUp:
 
 
 def recommenders(settings: Settings, history: History, kept: Mapping[str, Recommender]) -> dict[str, Recommender]:
-    """Return the recommender of each enabled subject; ConfigError names the one whose settings cannot be."""
+    """Return each enabled recommender; ConfigError names one whose settings are impossible."""
     opened = dict(kept)
     for name, subject in subjects().items():
         if name not in kept and settings.recommenders.of(name).enabled:

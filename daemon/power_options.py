@@ -54,8 +54,8 @@ def _listed(model: str) -> dict[str, Any]:
         context = found.idle.watts + WasteSettings().context_extra_watts
         return {"idle": found.idle.watts, "context": context, "limit": found.limit.watts}
     known = ", ".join(gpu.name for gpu in catalogue().gpus if gpu.idle and gpu.limit)
-    asked = repr(model) if model else "nodes without a GPU model"
-    raise PowerError(f"the watts of {asked} are not known; known are {known} or words of these names, "
+    unknown = repr(model) if model else "nodes without a GPU model"
+    raise PowerError(f"the watts of {unknown} are not known; known are {known} or words of these names, "
                      "else write a YAML file")
 
 
@@ -71,10 +71,10 @@ def _from_file(path: Path, cluster: Cluster) -> PowerModel:
 
 
 def _from_mapping(document: object, cluster: Cluster) -> PowerModel:
-    told = _known(document, (*_WATTS, "load", "curve", "models"), "the file")
-    models = _known(told.pop("models", {}), None, "models")
-    changes: dict[str, Any] = {"curve": _curve(told.pop("curve"))} if "curve" in told else {}
-    changes |= {key: _number(value, key) for key, value in told.items()}
+    values = _known(document, (*_WATTS, "load", "curve", "models"), "the file")
+    models = _known(values.pop("models", {}), None, "models")
+    changes: dict[str, Any] = {"curve": _curve(values.pop("curve"))} if "curve" in values else {}
+    changes |= {key: _number(value, key) for key, value in values.items()}
     if not 0 <= changes.get("load", 1.0) <= 1:
         raise PowerError("load lies between 0 and 1")
     return _each(PowerModel(**changes), {model: {

@@ -20,17 +20,17 @@ _KWH_MJ = KWH_J * 1000
 _SINCE = attrgetter("since_s")
 
 
-def priced(shares: Iterable[EnergyShare], costs: CostSettings, told: Sequence[Facts] = ()) -> list[EnergyShare]:
-    """Return shares with what a kWh cost and meant when their window began; what nobody knew stays None.
+def priced(shares: Iterable[EnergyShare], costs: CostSettings, facts: Sequence[Facts] = ()) -> list[EnergyShare]:
+    """Return shares with price and carbon of a kWh when their window began; what is not known stays None.
 
-    ``told`` are readings of the grid, the first that knows a moment counts; where none does, what is set in ``costs``.
+    ``facts`` are readings of the grid, the first that knows a moment counts; where none does, what is set in ``costs``.
     """
     known: dict[tuple[float, float], tuple[float | None, float | None]] = {}
     found = []
     for share in shares:
         window = share.start_s, share.seconds
         if window not in known:
-            known[window] = in_force(costs, told, share.start_s, share.start_s + share.seconds)
+            known[window] = in_force(costs, facts, share.start_s, share.start_s + share.seconds)
         price, grams = known[window]
         hour = costs.gpu_hour(share.model) if share.job_id else None
         found.append(share if price is None and grams is None and hour is None else replace(
@@ -38,10 +38,10 @@ def priced(shares: Iterable[EnergyShare], costs: CostSettings, told: Sequence[Fa
     return found
 
 
-def in_force(costs: CostSettings, told: Sequence[Facts], start_s: float, end_s: float | None = None) \
+def in_force(costs: CostSettings, facts: Sequence[Facts], start_s: float, end_s: float | None = None) \
         -> tuple[float | None, float | None]:
-    """Return price and grams of carbon a kWh of a moment, or of a window that may begin before anything was told."""
-    readings = [reading for reading in told if isinstance(reading, GridReading)]
+    """Return price and grams of carbon a kWh of a moment, or of a window that may begin before the first reading."""
+    readings = [reading for reading in facts if isinstance(reading, GridReading)]
     moments = (start_s,) if end_s is None else (start_s, end_s)
     price = _first((reading.prices for reading in readings if reading.currency == costs.currency), moments)
     grams = _first((reading.carbon for reading in readings), moments)

@@ -1,4 +1,4 @@
-"""How the site's own scheduler ordered and backfilled at a moment of the past, as far as it told."""
+"""How the site's own scheduler ordered and backfilled at a moment of the past, as far as it is recorded."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ HALF_LIVES = 10
 """Of usage that is looked back at: a thousandth of what is older still counts."""
 
 
-def told(settings: Configured, history: HistoryReader) -> Configured:
-    """Return settings with the incumbent and the power-down that the scheduler told last, where none is configured."""
+def with_recorded_scheduler(settings: Configured, history: HistoryReader) -> Configured:
+    """Return settings with the scheduler's last recorded incumbent and power-down, where none is configured."""
     last = history.scheduler_configuration()
-    return settings if last is None else settings.told(dict(last.rules.site.priority), last.rules.site.power_down_s)
+    if last is None:
+        return settings
+    return settings.with_scheduler_lines(dict(last.rules.site.priority), last.rules.site.power_down_s)
 
 
 def recorded_scheduling(history: HistoryReader, at_s: float | None = None) -> Scheduling:
     """Return the recorded weights, backfill and shares as of a moment, now by default, and what users had used by then.
 
-    Where nothing is recorded it is what :class:`Scheduling` says of nothing told. ClusterError names a setting that is
+    Where nothing is recorded it is the default of :class:`Scheduling`. ClusterError names a setting that is
     no number.
     """
     then = history.scheduler_configuration(at_s)

@@ -35,8 +35,8 @@ EVER_S = 1e12
 """Later than any time that is recorded."""
 LEAST_SAMPLES = 3
 """Readings before a run counts."""
-MOST_APART = 1000.0
-"""Like jobs do not differ by more, on whatever they run: something upstream is lying."""
+MOST_RATIO = 1000.0
+"""Like jobs do not differ by more, on whatever they run: a source is wrong."""
 NAMED = 5
 THROUGHPUT = "throughput"
 
@@ -76,7 +76,7 @@ def site_speeds(history: HistoryReader, until_s: float | None = None,
         notes.append(f"{_counted(once, 'application was', 'applications were')} seen once, which shows nothing of "
                      f"their speeds: {_some(once)}")
     kept += [published(pattern, name) for pattern, name in patterns.items()]
-    odd = [words for group in kept for words in group.contradictions()]
+    odd = [sentence for group in kept for sentence in group.contradictions()]
     notes += odd[:NAMED] + ([f"{len(odd) - NAMED} more groups contradict themselves so"] if len(odd) > NAMED else [])
     return SiteSpeeds("site", tuple(_labelled(kept, groups)), (*notes, *watched.notes()), watched.topology)
 
@@ -90,10 +90,10 @@ def _sound(runs: Sequence[RunSpeed], until_s: float, notes: list[str]) -> list[R
     for run in sound:
         rates.setdefault((run.user, run.template, run.gpu_model), []).append(run.rate / run.gpus)
     usual = {kind: float(np.median(some)) for kind, some in rates.items()}
-    like = [run for run in sound if 1 / MOST_APART <= run.rate / run.gpus / usual[run.user, run.template, run.gpu_model]
-            <= MOST_APART]
+    like = [run for run in sound if 1 / MOST_RATIO <= run.rate / run.gpus / usual[run.user, run.template, run.gpu_model]
+            <= MOST_RATIO]
     for some, why in ((len(within) - len(sound), "is no positive number"),
-                      (len(sound) - len(like), f"is more than {MOST_APART:.0f} times that of their like, or less")):
+                      (len(sound) - len(like), f"is more than {MOST_RATIO:.0f} times that of their like, or less")):
         if some:
             notes.append(f"{some} runs are left out, as their speed {why}")
     return like
@@ -133,10 +133,10 @@ class _WatchedPlacements:
                         float(self._found.cpus[rows].sum()) / run.gpus or None)
 
     def notes(self) -> list[str]:
-        """Return what is to be said of them."""
-        told = [(self._lost, "runs are left out, as where they ran is not recorded"),
-                (self._moved, "runs were on nodes that hang on other switches now: they count by where those hung")]
-        return [f"{count} {words}" for count, words in told if count]
+        """Return sentences about runs that count otherwise or not at all."""
+        counts = [(self._lost, "runs are left out, as where they ran is not recorded"),
+                  (self._moved, "runs were on nodes that hang on other switches now: they count by where those hung")]
+        return [f"{count} {clause}" for count, clause in counts if count]
 
     def _hung(self, node: str, time_s: float) -> tuple[str, str] | None:
         """Return the leaf and the spine of a node at a moment; None where nobody knows it."""
@@ -268,12 +268,12 @@ def applied(history: HistoryReader, prepared: WorkloadBuilder, cluster: Cluster,
                                                         grouped.started.tolist(), strict=True))}
     found = history.load_placements(began, until_s)
     node = {name: number for number, name in enumerate(cluster.names)}
-    words = found.vocabularies
+    vocabularies = found.vocabularies
     held = HeldNodes(np.array([row.get(key, -1) for key in zip(found.job_id.tolist(), found.submit_s.tolist(),
                                                                found.start_s.tolist(), strict=True)], np.int64),
-                     np.array([node.get(name, -1) for name in words["node"]], np.int64)[found.node],
+                     np.array([node.get(name, -1) for name in vocabularies["node"]], np.int64)[found.node],
                      found.gpus.astype(np.int64), found.start_s, np.where(np.isnan(found.end_s), until_s, found.end_s),
-                     speeds.rows(found.user, words["user"], found.name, words["name"]).astype(np.int64))
+                     speeds.rows(found.user, vocabularies["user"], found.name, vocabularies["name"]).astype(np.int64))
     work, placed = as_work(work, cluster, speeds.table, held)
     return replace(grouped, workload=work, unplaced=int((~placed).sum()))
 
@@ -296,8 +296,8 @@ def held_by(workload: Workload, cluster: Cluster, parts: Iterable[tuple[int, str
             started: NDArray[np.float64]) -> HeldNodes:
     """Return where the jobs of a workload ran, given (row, node, GPUs), from when they really started."""
     node = {name: number for number, name in enumerate(cluster.names)}
-    told = [(row, node.get(name, -1), gpus) for row, name, gpus in parts]
-    job, place, gpus = (np.array(column, np.int64) for column in zip(*told, strict=True)) if told else (
+    rows = [(row, node.get(name, -1), gpus) for row, name, gpus in parts]
+    job, place, gpus = (np.array(column, np.int64) for column in zip(*rows, strict=True)) if rows else (
         np.zeros(0, np.int64),) * 3
     return HeldNodes(job, place, gpus, started[job], started[job] + workload.run[job],
                      workload.application[job].astype(np.int64))

@@ -96,7 +96,7 @@ class SiteWatts:
         whole = self.kinds.get(EVERYBODY)
         return PowerModel(**columns) if whole is None else PowerModel(**columns, load=whole.load)  # type: ignore[arg-type]
 
-    def told(self, work: Workload, users: Iterable[str], names: Iterable[str]) -> Workload:
+    def with_watts(self, work: Workload, users: Iterable[str], names: Iterable[str]) -> Workload:
         """Return a workload with what is known of each job's watts; ``users`` and ``names`` are those of its rows."""
         if not self.kinds:
             return work
@@ -129,9 +129,9 @@ def site_watts(history: HistoryReader, until_s: float = 1e12, own_until_s: float
     types = {model: _type(model, spent, runs) for model in ("", *sorted({node.gpu_model.lower() for node in nodes}))}
     own = runs if later_s == until_s else _runs(history, since_s, later_s, where)
     kinds = _kinds(runs, types)
-    told = f"as recorded of {len(spent.own)} nodes with {len(types) - 1} types of GPUs and of {len(runs)} runs"
+    summary = f"as recorded of {len(spent.own)} nodes with {len(types) - 1} types of GPUs and of {len(runs)} runs"
     return SiteWatts({name: _own(types[spent.model[row]], spent, row) for row, name in enumerate(spent.names)
-                      if name in spent.own}, types, _jobs(own, types, kinds), kinds, told)
+                      if name in spent.own}, types, _jobs(own, types, kinds), kinds, summary)
 
 
 def in_watts(prepared: WorkloadBuilder, cluster: Cluster, watts: SiteWatts) -> WorkloadBuilder:
@@ -139,7 +139,7 @@ def in_watts(prepared: WorkloadBuilder, cluster: Cluster, watts: SiteWatts) -> W
     work, names = prepared.workload, np.array([*prepared.names, ""], object)
     users = np.array([*work.user_names, ""], object)[work.user]
     called = np.full(len(work), "", object) if prepared.name is None else names[prepared.name]
-    return replace(prepared, workload=watts.told(work, users.tolist(), called.tolist()), power=watts.on(cluster),
+    return replace(prepared, workload=watts.with_watts(work, users.tolist(), called.tolist()), power=watts.on(cluster),
                    watts=watts.summary)
 
 

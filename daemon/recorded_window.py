@@ -138,11 +138,11 @@ class RecordedWindow:
         busy = np.array([_covered(intervals) for intervals in held])
         node, gpu_s, job_row = np.array(parts, np.float64).reshape(-1, 3).T
         load, draw = (column[job_row.astype(np.int64)] for column in (self.workload.load, self.workload.draw))
-        told_s = np.where(np.isnan(draw), 0.0, gpu_s)
-        gpu, told, *rest = by_node(node.astype(np.int64), len(row), gpu_s, told_s, told_s * np.nan_to_num(load),
-                                   told_s * np.nan_to_num(draw))
+        known_s = np.where(np.isnan(draw), 0.0, gpu_s)
+        gpu, known, *rest = by_node(node.astype(np.int64), len(row), gpu_s, known_s, known_s * np.nan_to_num(load),
+                                    known_s * np.nan_to_num(draw))
         return Occupation(until_s, busy, until_s - since_s - busy, np.zeros(len(row)), gpu,
-                          np.full(len(row), until_s), float("inf"), told, *rest)
+                          np.full(len(row), until_s), float("inf"), known, *rest)
 
 
 def _covered(intervals: Iterable[tuple[float, float]]) -> float:
@@ -165,11 +165,11 @@ def past(history: HistoryReader, since_s: float, until_s: float, speeds: SiteSpe
                                        history.unfinished_jobs()) for job in some}
     again = {job.key: (job, runs) for job, runs in history.requeued(since_s, until_s)}
     pieces = [[job] for key, job in known.items() if key not in again]
-    pieces += [list(_apart(job, runs)) for job, runs in again.values()]
+    pieces += [list(_runs_of(job, runs)) for job, runs in again.values()]
     jobs = in_order([part for some in pieces for part in _within(some, since_s, until_s)])
     workload = Workload.from_records(jobs, run={job.key: _run_s(job, until_s) for job in jobs},
                                      predictor=RuntimeHistory(history.load_columns(until_s=until_s, last=RECENT)))
-    workload = watts.told(workload, [job.user for job in jobs], [job.name for job in jobs])
+    workload = watts.with_watts(workload, [job.user for job in jobs], [job.name for job in jobs])
     cluster = recorded_cluster(history, since_s, until_s, reserved="up")
     found = RecordedWindow(since_s, until_s, cluster, tuple(jobs), workload, reservations(history, since_s, until_s),
                            speeds, power=watts.on(cluster))
@@ -188,7 +188,7 @@ def _in_work(window: RecordedWindow) -> RecordedWindow:
     return replace(window, workload=work, unplaced=int((~placed & np.isfinite(started)).sum()))
 
 
-def _apart(job: Job, runs: Sequence[JobRun]) -> Iterator[Job]:
+def _runs_of(job: Job, runs: Sequence[JobRun]) -> Iterator[Job]:
     """Yield a requeued job once for each run, put into the queue when the one before had ended, and as it waits now."""
     queued_s = job.submit_s
     for run in runs:

@@ -34,8 +34,8 @@ _MEANING = {row.value: row.label for kind in _STACKED for row in PowerClass if r
 
 
 def write_report(path: Path, outcomes: Sequence[PolicyOutcome], rows: Sequence[Mapping[str, Any]], plan: SweepPlan,
-                 left_out: Mapping[str, int], words: Sequence[str] = (), priced: str = "") -> None:
-    """Write the page of a sweep; ``words`` say what it comes to, and stand first, ``priced`` at what energy is."""
+                 left_out: Mapping[str, int], sentences: Sequence[str] = (), priced: str = "") -> None:
+    """Write the page of a sweep; ``sentences`` say what it comes to, and stand first, ``priced`` at what energy is."""
     pages = Environment(loader=PackageLoader("idlewatt.daemon"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
                         undefined=StrictUndefined)
     pages.filters |= {"seconds": _seconds, "short": charts.short,
@@ -44,7 +44,7 @@ def write_report(path: Path, outcomes: Sequence[PolicyOutcome], rows: Sequence[M
     first = float(np.nanmin(plan.workload.submit, initial=np.inf))
     shown = outcomes[:LINES]
     page = pages.get_template("report.html").render(
-        rows=rows, plan=plan, words=words, priced=priced, speeds=_sentence(rows[0]), left_out=left_out,
+        rows=rows, plan=plan, words=sentences, priced=priced, speeds=_sentence(rows[0]), left_out=left_out,
         rejected=outcomes[0].rejected, version=version("idlewatt"),
         jobs=len(plan.workload), nodes=len(plan.cluster), gpus=int(plan.cluster.gpus.sum()), began=_day(first),
         lines=[(_hue(index), outcome.policy) for index, outcome in enumerate(shown)],
@@ -59,8 +59,8 @@ def write_report(path: Path, outcomes: Sequence[PolicyOutcome], rows: Sequence[M
 
 def _sentence(row: Mapping[str, Any]) -> str:
     """Return which speeds jobs ran at, and what those rest on."""
-    said = str(SpeedCoverage.of_row(row))
-    return said[0].upper() + said[1:]
+    sentence = str(SpeedCoverage.of_row(row))
+    return sentence[0].upper() + sentence[1:]
 
 
 def _hue(index: int) -> str:

@@ -30,45 +30,45 @@ class RuntimeHistory:
     def __init__(self, past: JobColumns) -> None:
         self.past = past = _by_template(past)
         self._users, self._partitions, self._templates = (
-            {word: code for code, word in enumerate(past.vocabularies[name])} for name in ("user", "partition", "name"))
+            {text: code for code, text in enumerate(past.vocabularies[name])} for name in ("user", "partition", "name"))
         images = past.vocabularies["image"]
         self._image_of = {image: code for code, image in enumerate(images) if image}
         self._images = known_codes(images)
-        self._told: tuple[dict[tuple[str, float], int], Floats] = {}, np.empty((0, len(PREDICTED_COLUMNS)))
-        """The rows of the jobs that were asked about last, and [row, column of ``PREDICTED_COLUMNS``]: replaced
+        self._predicted: tuple[dict[tuple[str, float], int], Floats] = {}, np.empty((0, len(PREDICTED_COLUMNS)))
+        """The rows of the jobs that were predicted last, and [row, column of ``PREDICTED_COLUMNS``]: replaced
         together, as other threads take copies."""
 
     def __call__(self, jobs: Sequence[Job]) -> dict[str, Floats]:
         """Return the columns of ``PREDICTED_COLUMNS`` for these jobs, in their order; NaN where nothing is known.
 
-        What was told of them is remembered, and of all others forgotten.
+        Their predictions are remembered, and those of all others forgotten.
         """
-        rows, told = self._told
+        rows, predicted = self._predicted
         new = list({job.key: job for job in jobs if job.key not in rows}.values())
         if new:
-            rows = rows | {job.key: len(told) + number for number, job in enumerate(new)}
-            told = np.concatenate([told, self._foresee(new)])
+            rows = rows | {job.key: len(predicted) + number for number, job in enumerate(new)}
+            predicted = np.concatenate([predicted, self._predict(new)])
         # One array of its own: a row kept for each job would keep all that was found together with it, for days.
-        kept = told[np.array([rows[job.key] for job in jobs], np.intp)]
-        self._told = {job.key: row for row, job in enumerate(jobs)}, kept
+        kept = predicted[np.array([rows[job.key] for job in jobs], np.intp)]
+        self._predicted = {job.key: row for row, job in enumerate(jobs)}, kept
         return {name: kept[:, column].copy() for column, name in enumerate(PREDICTED_COLUMNS)}
 
     def renewed(self, past: JobColumns) -> RuntimeHistory:
-        """Return the history with more of the past; what was told of a job stays."""
+        """Return the history with more of the past; predictions of jobs stay."""
         renewed = RuntimeHistory(past)
-        renewed._told = self._told
+        renewed._predicted = self._predicted
         return renewed
 
-    def apart(self) -> RuntimeHistory:
-        """Return a copy for another asker: what one was told is not forgotten when the other asks about other jobs."""
+    def independent_copy(self) -> RuntimeHistory:
+        """Return a copy for another caller: what one predicted is not forgotten when the other predicts other jobs."""
         return copy(self)
 
-    def _foresee(self, jobs: Sequence[Job]) -> Floats:
+    def _predict(self, jobs: Sequence[Job]) -> Floats:
         """Return [job, column of ``PREDICTED_COLUMNS``]."""
         past, run_s, ended_s = self.past, self.past.end_s - self.past.start_s, self.past.end_s
-        # Nobody is his own predecessor; what became of these jobs is known to those that come after.
-        asked = {job.key for job in jobs}
-        row = {key: number for number, key in enumerate(zip(past.job_id, past.submit_s, strict=True)) if key in asked}
+        # No job is its own predecessor; the outcomes of these jobs are known to later ones.
+        keys = {job.key for job in jobs}
+        row = {key: number for number, key in enumerate(zip(past.job_id, past.submit_s, strict=True)) if key in keys}
         own = [row.get(job.key, -1) for job in jobs]
         kept = np.ones(len(past), bool)
         kept[[number for number in own if number >= 0]] = False
@@ -100,7 +100,7 @@ def _by_template(past: JobColumns) -> JobColumns:
                    vocabularies=past.vocabularies | {"name": tuple(templates)})
 
 
-def _codes(words: Sequence[str], known: dict[str, int]) -> NDArray[np.int64]:
-    """Return codes of words; those that are not known get one each that nobody else has."""
+def _codes(texts: Sequence[str], known: dict[str, int]) -> NDArray[np.int64]:
+    """Return codes of texts; unknown ones get a new code each."""
     fresh = dict(known)
-    return np.array([fresh.setdefault(word, len(fresh)) for word in words], np.int64)
+    return np.array([fresh.setdefault(text, len(fresh)) for text in texts], np.int64)

@@ -75,7 +75,7 @@ class Service:
     def __init__(self, settings: Settings, history: History, clock: Clock, *, speed: float = 1.0,
                  steps: ClockWatch | None = None) -> None:
         self._history, self._clock, self._speed = history, clock, speed
-        settings = opening.told(settings, history)
+        settings = opening.with_recorded_scheduler(settings, history)
         self._change = threading.Lock()
         self._known_lock = threading.Lock()
         self._model_roles = ModelRoles(settings, history, speed, clock())
@@ -113,13 +113,13 @@ class Service:
                 continue
             topologies = [known for known in self._collection.facts("topology")
                           if isinstance(known, Fabric | NodeLinks)]
-            hung = self.flavours.tell(self._hanging.hang(merged, topologies, self.known.telemetry.gpus))
+            hung = self.flavours.with_flavours(self._hanging.hang(merged, topologies, self.known.telemetry.gpus))
             self._learn(snapshot=hung, waits=self._waits.noted(hung.jobs))
             if any(watched.snapshot.fresh for watched in read if watched.role == "scheduler"):
                 whole = with_parts(hung, self.known.telemetry.gpus)
                 self._keep(partial(self._history.record_snapshot, whole, self._clock()))
             site = hung.rules.site
-            self._compare_with(self.settings.told(dict(site.priority), site.power_down_s))
+            self._compare_with(self.settings.with_scheduler_lines(dict(site.priority), site.power_down_s))
 
     def _compare_with(self, settings: Settings) -> None:
         """Take what the scheduler tells of itself for the incumbent, as soon as it does."""
@@ -153,18 +153,18 @@ class Service:
 
     def recommend(self, name: str) -> None:
         """Consider one subject beyond starts; what was said of it before stays until there is more to say."""
-        known, subject, now_s = self.known, subjects()[name], self._clock()
+        known, kind, now_s = self.known, subjects()[name], self._clock()
         if known.snapshot is None or not may_advise(known.snapshot, now_s, self.settings) or not self._warm_up.over():
             return
-        for _ in self._collection.read(*subject.reads, within_s=PATIENCE * self.settings.recommenders.of(name).every):
+        for _ in self._collection.read(*kind.reads, within_s=PATIENCE * self.settings.recommenders.of(name).every):
             pass  # some sources may have answered; what is known of the others is taken with its age
         context = RecommenderContext(self._clock(), known.snapshot, known.telemetry, known.advice,
-                                     tuple(self._collection.facts(*subject.reads)),
+                                     tuple(self._collection.facts(*kind.reads)),
                                      self._model_roles.runtime_history, known.assessment)
-        said = self._recommenders[name].recommend(context).resting_on(known.snapshot.time_s)
-        check(said.metrics)
+        found = self._recommenders[name].recommend(context).resting_on(known.snapshot.time_s)
+        check(found.metrics)
         with self._known_lock:
-            self.known = replace(self.known, recommended={**self.known.recommended, name: said})
+            self.known = replace(self.known, recommended={**self.known.recommended, name: found})
 
     def record(self) -> None:
         """Write closed windows and learned floors, and complete what only accounting knows."""
@@ -176,10 +176,10 @@ class Service:
         self._keep(self._count)
 
     def _write(self, closed: Closed, floors: Mapping[tuple[str, str], IdleFloor]) -> None:
-        told = self._collection.facts("grid")
+        grid = self._collection.facts("grid")
         self._keep(lambda: self._history.record_rollups(closed.rollups))
         self._keep(lambda: self._history.record_waste(closed.readings))
-        self._keep(lambda: self._history.record_shares(priced(closed.shares, self.settings.costs, told)))
+        self._keep(lambda: self._history.record_shares(priced(closed.shares, self.settings.costs, grid)))
         self._keep(lambda: self._history.save_floors(floors))
 
     def _count(self) -> None:
@@ -216,7 +216,7 @@ class Service:
         self._learn(counterfactual=total)
         self._keep(lambda: self._history.save_simulated(total.totals()))
         standings = window.standings(incumbent)
-        self._keep(lambda: self._learn(learned=self._model_roles.stand(standings, incumbent, self._clock())))
+        self._keep(lambda: self._learn(learned=self._model_roles.record_standings(standings, incumbent, self._clock())))
 
     def training(self) -> None:
         """Start tonight's training when it is time for it, and take note of how it goes."""
@@ -262,7 +262,7 @@ class Service:
             log.info("configuration reloaded", extra={"sources": len(sources)})
 
     def _swap(self, settings: Settings, sources: list[Watched], recommenders: dict[str, Recommender]) -> None:
-        settings = opening.told(settings, self._history)
+        settings = opening.with_recorded_scheduler(settings, self._history)
         self._replays.end()
         self._collection.leave(but=sources)
         self.beat.stop()
@@ -276,7 +276,7 @@ class Service:
         self._collection = Collection(sources, self._collection)
         self._accounts = self._collection.accounts(self._clock)
         self._recommenders = recommenders
-        self._learn(recommended={name: said for name, said in self.known.recommended.items() if name in recommenders})
+        self._learn(recommended={name: found for name, found in self.known.recommended.items() if name in recommenders})
         if settings.waste != self.settings.waste or settings.cycles.scrape != self.settings.cycles.scrape:
             floors = self.accountant.floors.learned()
             self._write(self.accountant.drain_all(), floors)
@@ -381,12 +381,12 @@ class Service:
             now_s = self._clock()
             # A clock that was set back must not ask for the future.
             since = min(self._accounted_s or now_s - ACCOUNTING_FIRST_S, now_s) - ACCOUNTING_OVERLAP_S
-            told = accounts.finished(since, PATIENCE * self.settings.cycles.record)
-            if told is None:
+            accounted = accounts.finished(since, PATIENCE * self.settings.cycles.record)
+            if accounted is None:
                 continue
-            self._accounted_s = told.asked_s
-            self._learn(waits=self._waits.noted(told.jobs))
-            self._keep(partial(self._history.record_finished, self.flavours.named(told.jobs)))
+            self._accounted_s = accounted.asked_s
+            self._learn(waits=self._waits.noted(accounted.jobs))
+            self._keep(partial(self._history.record_finished, self.flavours.named(accounted.jobs)))
             for recommender in self._recommenders.values():
                 if isinstance(recommender, RunListener):
-                    self._keep(partial(recommender.finished, told.jobs))
+                    self._keep(partial(recommender.finished, accounted.jobs))

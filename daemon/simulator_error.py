@@ -19,7 +19,7 @@ from .replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .replay.speed_coverage import NO_SPEEDS, SpeedCoverage, coverage
 from .replay.timeline import Floats, energies
 
-Tell = Callable[[float, float], object]
+Progress = Callable[[float, float], object]
 STEPS = 4
 """The watts, the history, the replay, what really ran; what is compared by parts and nodes follows."""
 PARTS = 24
@@ -129,35 +129,35 @@ class Fidelity:
 
 
 def check(history: HistoryReader, since_s: float, until_s: float, policy: str,
-          speeds: SiteSpeeds = FLAT_SPEEDS, tell: Tell = lambda done, total: None) -> Fidelity:
+          speeds: SiteSpeeds = FLAT_SPEEDS, progress: Progress = lambda done, total: None) -> Fidelity:
     """Replay a window of the history under the policy that really decided and compare.
 
-    ``tell`` hears how many of how many steps are done.
+    ``progress`` is called with the number of steps done and of all.
     """
     middle = (since_s + until_s) / 2
     watts = site_watts(history, middle)
-    tell(1, STEPS)
+    progress(1, STEPS)
     window, then = past(history, since_s, until_s, speeds, watts), measured(history, middle, until_s)
-    tell(2, STEPS)
+    progress(2, STEPS)
     decider = named(policy)
     run, drawn = energies(window.cluster, window.workload, decider, (since_s, middle, until_s), window.power,
                           reserved=window.reserved, speed=speeds.table_for(decider))
-    tell(3, STEPS)
+    progress(3, STEPS)
     simulated = float(drawn[2] - drawn[1])
     real = then.total if then.coverage >= WATCHED else None
     as_it_ran = joules(window.occupation(middle, until_s), window.cluster.gpus, window.power).total
     started = _since(since_s, window.started)
     error = (run.start - started)[~np.isnan(started)]
-    told = error[~np.isnan(error)]
+    known_errors = error[~np.isnan(error)]
     waiting = wait_error(window.workload.submit, started, run.start)
     known = _known(window, site_watts(history, middle, until_s))
     as_they_drew = joules(known.occupation(middle, until_s), known.cluster.gpus, known.power).total
     parts = tuple(_parts(history, window, known, middle, until_s))
-    tell(4, STEPS)
+    progress(4, STEPS)
     return Fidelity(
-        policy, len(told), len(error) - len(told),
-        {name: float(np.quantile(told, q)) for name, q in QUANTILES.items()} if len(told) else {},
-        float(np.abs(told).mean()) if len(told) else None, real, simulated, off(simulated, real),
+        policy, len(known_errors), len(error) - len(known_errors),
+        {name: float(np.quantile(known_errors, q)) for name, q in QUANTILES.items()} if len(known_errors) else {},
+        float(np.abs(known_errors).mean()) if len(known_errors) else None, real, simulated, off(simulated, real),
         off(as_it_ran, real), *waiting, coverage(run, speeds, window.unplaced), watts.summary,
         _part_error(history, window, middle, until_s), _node_error(history, window, middle, until_s),
         tuple(_steps(history, middle, until_s)), off(as_they_drew, real), parts)
@@ -166,7 +166,7 @@ def check(history: HistoryReader, since_s: float, until_s: float, policy: str,
 def _known(window: RecordedWindow, watts: SiteWatts) -> RecordedWindow:
     """Return a window whose jobs draw what they really drew; nodes draw what they did."""
     users, names = ([getattr(job, column) for job in window.jobs] for column in ("user", "name"))
-    return replace(window, workload=watts.told(window.workload, users, names))
+    return replace(window, workload=watts.with_watts(window.workload, users, names))
 
 
 def _parts(history: HistoryReader, window: RecordedWindow, known: RecordedWindow, since_s: float,
@@ -227,7 +227,7 @@ def _part_error(history: HistoryReader, window: RecordedWindow, since_s: float, 
     pairs = [(joules(window.occupation(*span), window.cluster.gpus, window.power).total, then.total)
              for span in pairwise(edges) if (then := measured(history, *span)).coverage >= WATCHED]
     modelled, real = np.array(pairs).reshape(-1, 2).T
-    return _apart(modelled, real)
+    return _relative_error(modelled, real)
 
 
 def _node_error(history: HistoryReader, window: RecordedWindow, since_s: float, until_s: float) -> float | None:
@@ -237,10 +237,10 @@ def _node_error(history: HistoryReader, window: RecordedWindow, since_s: float, 
         return None
     begin_s, drawn = found
     modelled = joules_of_nodes(window.occupation(begin_s, until_s), window.cluster.gpus, window.power)
-    return _apart(np.sum(list(modelled.values()), axis=0), np.sum(list(drawn.values()), axis=0))
+    return _relative_error(np.sum(list(modelled.values()), axis=0), np.sum(list(drawn.values()), axis=0))
 
 
-def _apart(modelled: Floats, real: Floats) -> float | None:
+def _relative_error(modelled: Floats, real: Floats) -> float | None:
     return float(np.abs(modelled - real).sum() / real.sum()) if real.sum() > 0 else None
 
 

@@ -71,20 +71,20 @@ def document_of(text: str, where: str) -> object:
 
 def faults_of(error: ValidationError, most: int = 10) -> str:
     """Return the first faults of a document on one line, each with its place and what stands there."""
-    return "; ".join(f"{_place(fault['loc']) or 'the file'}: {_said(fault)}" for fault in error.errors()[:most])
+    return "; ".join(f"{_place(fault['loc']) or 'the file'}: {_message(fault)}" for fault in error.errors()[:most])
 
 
 def _place(location: tuple[int | str, ...]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).lstrip(".")
 
 
-def _said(fault: ErrorDetails) -> str:
+def _message(fault: ErrorDetails) -> str:
     value = fault.get("input")
-    told = f", not {value!r}" if isinstance(value, int | float | str) else ""
+    value_text = f", not {value!r}" if isinstance(value, int | float | str) else ""
     if fault["type"] == "model_type":
-        return f"names of parts with their values are expected{told}"
+        return f"names of parts with their values are expected{value_text}"
     message = fault["msg"].removeprefix("Value error, ")
-    return f"{message[:1].lower()}{message[1:]}{told}"
+    return f"{message[:1].lower()}{message[1:]}{value_text}"
 
 
 def read_strictly(model: type[Model], text: str, where: str, checks: Checks, tags: Collection[str] = ()) -> Model:

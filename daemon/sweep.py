@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .replay.lower_bound import LowerBound
 
 ORACLES = ("sjf-oracle+best-fit+easy", "qssf-oracle+best-fit+easy")
-"""Orders that are told true run times. None is a bound; the best of them stands beside it."""
+"""Orders that know true run times. None is a bound; the best of them stands beside it."""
 ALWAYS = ("random-feasible", ORACLES[0])
 """Rows of every judgement: chance, and one order that knows true run times."""
 DAY_S = 86400.0
@@ -48,7 +48,7 @@ KEPT = 256
 """So many outcomes are kept; older ones make room."""
 ENGINES = {"processes": "idlewatt.daemon.sweep", "ray": "idlewatt.daemon.sweep_ray"}
 
-_SPENT = ("busy", "empty", "down", "gpu", "since", "told", "load", "draw")
+_SPENT = ("busy", "empty", "down", "gpu", "since", "known", "load", "draw")
 """Columns of :class:`.replay.power.Occupation` by node."""
 
 Arrays = dict[str, NDArray[Any]]
@@ -93,9 +93,9 @@ class SweepPlan:
 
     def key(self, policy: str) -> str:
         """Return the digest of all that the policy's outcome depends on, our own code included."""
-        told = (self.history, policy, self.seed, self.preemption_s, self.power_down_s,
-                self.model.told, code_digest(), self.speeds.told, self.unplaced)
-        return hashlib.sha256(repr(told).encode()).hexdigest()[:32]
+        parts = (self.history, policy, self.seed, self.preemption_s, self.power_down_s,
+                 self.model.as_numbers, code_digest(), self.speeds.identity, self.unplaced)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
@@ -167,9 +167,9 @@ class Shelf:
     def get(self, key: str) -> PolicyOutcome | None:
         """Return an outcome; None when there is none, or a damaged one."""
         try:
-            said = json.loads((self.folder / f"{key}.json").read_text(encoding="utf-8"))
+            stored = json.loads((self.folder / f"{key}.json").read_text(encoding="utf-8"))
             with np.load(self.folder / f"{key}.npz", allow_pickle=False) as arrays:
-                return PolicyOutcome(said["policy"], said["figures"], said["rejected"], dict(arrays))
+                return PolicyOutcome(stored["policy"], stored["figures"], stored["rejected"], dict(arrays))
         except (OSError, ValueError, KeyError, TypeError, RecursionError, EOFError, BadZipFile):
             return None
 
@@ -180,8 +180,8 @@ class Shelf:
         with partial.open("wb") as file:
             np.savez(file, allow_pickle=False, **outcome.arrays)
         partial.replace(self.folder / f"{key}.npz")
-        said = {"policy": outcome.policy, "figures": outcome.figures, "rejected": outcome.rejected}
-        partial.write_text(json.dumps(said), encoding="utf-8")
+        stored = {"policy": outcome.policy, "figures": outcome.figures, "rejected": outcome.rejected}
+        partial.write_text(json.dumps(stored), encoding="utf-8")
         partial.replace(self.folder / f"{key}.json")
         self._make_room()
 
@@ -213,13 +213,13 @@ class Sweep:
         rows = np.flatnonzero(ids == (int(job) if ids.dtype.kind == "i" else job))
         return f"{job} in line {self.lines[rows[0]]}" if len(rows) else job
 
-    def carry_out(self, engine: str, workers: int, tell: Callable[[int, int], None]) -> None:
-        """Replay what is not done yet; ``tell`` hears how many are. What is done stays when it is interrupted."""
+    def carry_out(self, engine: str, workers: int, progress: Callable[[int, int], None]) -> None:
+        """Replay what is not done yet, and call ``progress`` with how many are; done ones survive an interrupt."""
         keys = {policy: self.plan.key(policy) for policy in self.policies}
         if not self.plan.writes:
             self.done = {policy: found for policy, key in keys.items() if (found := self.shelf.get(key)) is not None}
         left = [policy for policy in self.policies if policy not in self.done]
-        tell(len(self.done), len(self.policies))
+        progress(len(self.done), len(self.policies))
         if not left:
             return
         side_by_side = importlib.import_module(ENGINES[engine]).side_by_side
@@ -227,7 +227,7 @@ class Sweep:
             for outcome in outcomes:
                 self.done[outcome.policy] = outcome  # before it is seen on disk, where somebody may wait to interrupt
                 self.shelf.put(keys[outcome.policy], outcome)
-                tell(len(self.done), len(self.policies))
+                progress(len(self.done), len(self.policies))
 
     def outcomes(self) -> list[PolicyOutcome]:
         """Return what is done, in the order asked for."""
@@ -265,14 +265,14 @@ def side_by_side(plan: SweepPlan, policies: Sequence[str], workers: int) -> Iter
 
 
 def rows(outcomes: Sequence[PolicyOutcome], plan: SweepPlan, baseline: str) -> list[dict[str, object]]:
-    """Return one row per policy: energies up to a common end, mean JCT against the baseline and against the limit."""
-    from .replay.lower_bound import limit  # compiled code, which the command that only asks for help does not load
+    """Return one row per policy: energies up to a common end, mean JCT against the baseline and the lower bound."""
+    from .replay.lower_bound import lower_bound  # compiled code, not for a command that only shows its help
 
     if not outcomes:
         return []
     # Nobody is faster than at the greatest speed that there is.
     fastest = max(1.0, float(plan.speeds.table.spread.max()))
-    least = limit(plan.cluster, replace(plan.workload, run=plan.workload.run / fastest))
+    least = lower_bound(plan.cluster, replace(plan.workload, run=plan.workload.run / fastest))
     least = replace(least, exact=least.exact and plan.speeds.flat)
     until = max(outcome.occupation.until for outcome in outcomes)
     against = next((outcome for outcome in outcomes if outcome.policy == baseline), None)
@@ -281,7 +281,7 @@ def rows(outcomes: Sequence[PolicyOutcome], plan: SweepPlan, baseline: str) -> l
 
 
 def _distance(figures: Mapping[str, Any], least: LowerBound) -> dict[str, object]:
-    """Return how far a policy is from the limit, unless it left jobs behind: the mean is then not of the same jobs."""
+    """Return how far a policy is from the lower bound, unless it left jobs behind: the mean is then of other jobs."""
     return least.row(figures["jct_mean_s"], preemptions=figures["preemptions"], ended=not figures["jobs_unfinished"])
 
 
@@ -308,6 +308,6 @@ def _compared(outcome: PolicyOutcome, baseline: PolicyOutcome | None, plan: Swee
             "jct_ratio_high": found.high}
 
 
-def told(row: Mapping[str, object]) -> dict[str, object]:
+def json_row(row: Mapping[str, object]) -> dict[str, object]:
     """Return a row as JSON may hold it: None where a figure is no number."""
     return {key: None if isinstance(value, float) and not np.isfinite(value) else value for key, value in row.items()}

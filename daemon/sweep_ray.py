@@ -19,7 +19,7 @@ def side_by_side(plan: SweepPlan, policies: Sequence[str], workers: int) -> Iter
     started = not ray.is_initialized()
     if started:
         ray.init(log_to_driver=False, include_dashboard=False)
-    shared, task, left = ray.put(replace(plan, spool=None)), ray.remote(replay_apart), list(policies)
+    shared, task, left = ray.put(replace(plan, spool=None)), ray.remote(replay_remotely), list(policies)
     running = [task.remote(shared, left.pop(0)) for _ in range(min(workers, len(left)))]
     try:
         while running:
@@ -39,7 +39,7 @@ def side_by_side(plan: SweepPlan, policies: Sequence[str], workers: int) -> Iter
             ray.shutdown()
 
 
-def replay_apart(plan: SweepPlan, policy: str) -> tuple[PolicyOutcome, list[bytes]]:
+def replay_remotely(plan: SweepPlan, policy: str) -> tuple[PolicyOutcome, list[bytes]]:
     """Replay on a machine that need share no folder with ours: tables come back with the outcome."""
     with tempfile.TemporaryDirectory() as folder:
         here = replace(plan, jobs_out=plan.jobs_out and Path(folder, f"jobs{plan.jobs_out.suffix}"),

@@ -20,15 +20,15 @@ class AttachTopology:
     """Hangs the nodes of snapshots on switches, and says once what does not fit together."""
 
     def __init__(self) -> None:
-        self._told: dict[str, tuple[str, ...]] = {}
+        self._logged: dict[str, tuple[str, ...]] = {}
         self._domains: dict[str, str] = {}
-        """By node, as GPUs told them last: an exporter that is silent for a while moves no node."""
+        """By node, as GPUs reported them last: an exporter that is silent for a while moves no node."""
 
     def hang(self, snapshot: SchedulerSnapshot, known: Sequence[Topology],
              gpus: Iterable[GpuReading] = ()) -> SchedulerSnapshot:
         """Return the snapshot with the switches and islands of its nodes; where two know a node the last is taken.
 
-        What drivers tell of NVLink domains (``gpus``) is taken for nodes of which no topology tells a domain.
+        NVLink domains from drivers (``gpus``) count for nodes without a domain in any topology.
         """
         nodes = snapshot.nodes
         links = [topology for topology in known if isinstance(topology, NodeLinks)]
@@ -41,13 +41,13 @@ class AttachTopology:
         nodes = tuple(fabric.placed(nodes))
         for link in links:
             nodes = tuple(link.placed(nodes))
-        self._tell("%d nodes have another number of GPUs than their kind, so that how these are linked is not known "
-                   "(MIG slices have no links): %s", (name for one in links for name in one.misfits(nodes)))
-        self._tell("the topology names %d nodes that the scheduler does not know: %s",
-                   (name for one in fabrics for name in one.strangers(nodes)))
+        self._log_once("%d nodes have another number of GPUs than their kind, so that how these are linked is not "
+                       "known (MIG slices have no links): %s", (name for one in links for name in one.misfits(nodes)))
+        self._log_once("the topology names %d nodes that the scheduler does not know: %s",
+                       (name for one in fabrics for name in one.strangers(nodes)))
         if fabrics:
-            self._tell("%d nodes hang on no switch that the topology knows, and are taken to be far from all others: "
-                       "%s", (node.name for node in nodes if not node.leaf))
+            self._log_once("%d nodes hang on no switch that the topology knows, and are taken to be far from all "
+                           "others: %s", (node.name for node in nodes if not node.leaf))
         if fabrics or fabric.domain:
             nodes = _each_on_its_own(nodes)
         return replace(snapshot, nodes=nodes)
@@ -59,16 +59,16 @@ class AttachTopology:
             try:
                 found = one.over(found)
             except TopologyError as error:
-                self._tell("%d topologies contradict each other, and the last is taken: %s", (str(error),))
+                self._log_once("%d topologies contradict each other, and the last is taken: %s", (str(error),))
                 found = one
         return within_one_tree(found)
 
-    def _tell(self, words: str, found: Iterable[str]) -> None:
+    def _log_once(self, message: str, found: Iterable[str]) -> None:
         """Log the names that are found, unless they are those found last time."""
         names = tuple(sorted(set(found)))
-        if names and names != self._told.get(words):
-            log.warning(words, len(names), ", ".join(names[:SHOWN]))
-        self._told[words] = names
+        if names and names != self._logged.get(message):
+            log.warning(message, len(names), ", ".join(names[:SHOWN]))
+        self._logged[message] = names
 
 
 def _each_on_its_own(nodes: Sequence[Node]) -> tuple[Node, ...]:

@@ -64,10 +64,10 @@ class DaemonView(View):
         advice = self._service.standing().advice
         return advice.recommendations if advice else ()
 
-    def recommended(self, subject: str) -> Sequence[RecommendationRow]:
-        """Return what there is to say on a subject beyond starts, what is worth most first."""
-        said = self._service.standing().recommended.get(subject)
-        return said.rows if said else ()
+    def recommended(self, name: str) -> Sequence[RecommendationRow]:
+        """Return the rows of a recommender, what is worth most first."""
+        found = self._service.standing().recommended.get(name)
+        return found.rows if found else ()
 
     def waste(self) -> Sequence[WasteRow]:
         """Return where every watt goes."""
@@ -168,7 +168,7 @@ class DaemonView(View):
         return Status(self.now(), not missing, missing, self._service.unadvised(), self._service.degraded(),
                       snapshot.time_s if snapshot else None, self._service.database)
 
-    def prioritize(self, asked: PodQuestion) -> Mapping[str, int]:
+    def prioritize(self, question: PodQuestion) -> Mapping[str, int]:
         """Return scores of nodes for a pod; nothing when what is known of the cluster is too old."""
         known, last = self._service.standing(), self._scores
         if known.snapshot is None or known.old:
@@ -177,7 +177,7 @@ class DaemonView(View):
         advice = known.advice.recommendations if known.advice else ()
         if last is None or last[0] is not known.snapshot or last[1] is not advice:
             last = self._scores = known.snapshot, advice, NodeScores(known.snapshot, advice)
-        return last[2].of(asked)
+        return last[2].of(question)
 
     def reload(self) -> None:
         """Read the configuration again and put it in force; raise ReloadError and keep the old one if it is bad."""

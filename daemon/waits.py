@@ -63,12 +63,12 @@ class _Counted:
 
     def first_seen(self, jobs: Iterable[Job]) -> list[Job]:
         """Return the jobs that were not counted before, each once, and remember them as long as ``REMEMBERED_S``."""
-        asked: dict[int, Job] = {}
+        by_hash: dict[int, Job] = {}
         for job in jobs:
-            asked.setdefault(hash(job.key), job)
-        hashes = np.fromiter(asked, np.int64, len(asked))
+            by_hash.setdefault(hash(job.key), job)
+        hashes = np.fromiter(by_hash, np.int64, len(by_hash))
         fresh = hashes[~self._has(hashes)]
-        new = [asked[found] for found in fresh.tolist()]
+        new = [by_hash[found] for found in fresh.tolist()]
         if new:
             self._add(fresh, np.array([job.start_s for job in new], np.float64))
         return new

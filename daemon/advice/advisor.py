@@ -30,7 +30,7 @@ from .wait_estimate import StartForecast, StartForecasts, WaitChange
 log = logging.getLogger(__name__)
 
 MOST_REASONED = 50
-"""Recommendations that tell what moved an agent: as many as people look at."""
+"""Recommendations that say what moved an agent: as many as people look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +44,16 @@ class Advice:
     """Reason by node."""
     active: str = ""
     """The policy whose advice goes out: that of an agent, or the heuristic's where it abstains."""
-    heard: tuple[ModelResult, ...] = ()
+    model_results: tuple[ModelResult, ...] = ()
     """What each agent answered, or why it did not."""
     snapshot_s: float | None = None
-    """When the cluster was seen as this advice takes it to be."""
+    """When the cluster was seen that this advice rests on."""
     policies: tuple[str, ...] = ()
     """All that advised, the active one first."""
     came: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Starts that were foretold, by policy and by whether they came within their interval, earlier or later."""
+    """Forecast starts, by policy and by whether they came within their interval, earlier or later."""
     withdrawn: bool = False
-    """Whether it was taken back since, because the cluster has not been seen for too long."""
+    """Whether it was withdrawn since, because the cluster has not been seen for too long."""
     needed_s: Mapping[str, float] = field(default_factory=dict)
     """When a job that waits is expected to start, by node."""
 
@@ -65,12 +65,12 @@ class AdviceInputs:
     served_models: Sequence[ServedModel] = ()
     """Agents to be asked, the active one first."""
     incumbent: str = ""
-    """The policy that changes in wait are told against; none are told without it."""
+    """The policy that changes in wait are measured against; without it there are none."""
     predictor: RuntimePredictor | None = None
     heuristic: str = ""
-    """The one that has earned it; the configuration's without it."""
+    """The one that was promoted; the configuration's where it is empty."""
     forecasts: StartForecasts | None = None
-    """What was foretold of starts, and how it came; nothing is foretold as an interval without."""
+    """Forecasts of starts and their outcomes; without them starts have no intervals."""
     stale_s: float = float("inf")
     """Agents are not asked about a cluster that was last seen longer ago."""
     past: JobColumns | None = None
@@ -81,7 +81,7 @@ class Advisor:
     """Asks policies about a live cluster."""
 
     def __init__(self, settings: AdviceSettings, advice_inputs: AdviceInputs = AdviceInputs()) -> None:
-        self._settings, self._circumstances = settings, advice_inputs
+        self._settings, self._inputs = settings, advice_inputs
         advising = advice_inputs.heuristic or settings.policy or advice_inputs.incumbent or FIRST_COME
         self._heuristic = named(advising)
         self._shadows = [named(name) for name in settings.shadow if name != advising]
@@ -99,60 +99,60 @@ class Advisor:
         """Return what to do with every pending job, and with nodes that nobody needs."""
         if not snapshot.nodes:
             return Advice(now_s, snapshot_s=snapshot.time_s)
-        state = ClusterState.from_snapshot(snapshot, now_s, predictor=self._circumstances.predictor,
-                                           speeds=self._speeds, past=self._circumstances.past)
-        context = DecisionContext(state, snapshot, Diagnosis(snapshot, now_s), now_s, self._circumstances.stale_s,
+        state = ClusterState.from_snapshot(snapshot, now_s, predictor=self._inputs.predictor,
+                                           speeds=self._speeds, past=self._inputs.past)
+        context = DecisionContext(state, snapshot, Diagnosis(snapshot, now_s), now_s, self._inputs.stale_s,
                         self._incumbent, self._settings.draws)
         heuristic = PolicyAdvice(state, self._heuristic, context.diagnosis)
-        heard = tuple(ask_model(served_model, context) for served_model in self._circumstances.served_models)
+        results = tuple(ask_model(served_model, context) for served_model in self._inputs.served_models)
         shadows = [PolicyAdvice(state, policy, context.diagnosis) for policy in self._shadows]
-        shadows += [one.said.answer for one in heard if one.said and not one.served_model.active]
-        leader = next((one.said for one in heard if one.said and one.served_model.active), None)
+        shadows += [one.advice.answer for one in results if one.advice and not one.served_model.active]
+        leader = next((one.advice for one in results if one.advice and one.served_model.active), None)
         if leader is None:
-            first, told = heuristic, self._told(heuristic, context, expected(self._heuristic, context))
+            first, rows = heuristic, self._rendered(heuristic, context, expected(self._heuristic, context))
         else:
-            first, told = leader.answer, self._told_by_agent(leader, heuristic, context)
+            first, rows = leader.answer, self._rendered_by_agent(leader, heuristic, context)
             shadows.insert(0, heuristic)
-        aside = [row for answer in shadows for row in self._told(answer, context)]
+        aside = [row for answer in shadows for row in self._rendered(answer, context)]
         policies = tuple(dict.fromkeys((first.policy.name, *(answer.policy.name for answer in shadows))))
-        told = _foretold(told, self._forecasts(state, first.policy))
+        rows = _with_intervals(rows, self._forecasts(state, first.policy))
         needed = first.needed_at()
-        return Advice(now_s, (*told, *aside), self._power_down(snapshot, needed, now_s), first.policy.name,
-                      heard, snapshot.time_s, policies, self._came, needed_s=needed)
+        return Advice(now_s, (*rows, *aside), self._power_down(snapshot, needed, now_s), first.policy.name,
+                      results, snapshot.time_s, policies, self._came, needed_s=needed)
 
     def _forecasts(self, state: ClusterState, policy: Policy) -> Mapping[tuple[str, float], StartForecast]:
         """Return when jobs start under the active policy; nothing where an agent fails at the futures."""
-        book = self._circumstances.forecasts
+        book = self._inputs.forecasts
         try:
-            return {} if book is None else book.told(state, policy, self._settings.draws)
+            return {} if book is None else book.renewed(state, policy, self._settings.draws)
         except FAILURES as error:
             log.warning("starts cannot be foretold", extra={"policy": policy.name, "error": str(error)})
             return {}
 
     @property
     def _came(self) -> Mapping[tuple[str, str], int]:
-        book = self._circumstances.forecasts
+        book = self._inputs.forecasts
         return {} if book is None else book.counts
 
-    def _told(self, answer: PolicyAdvice, context: DecisionContext,
-              changes: Mapping[int, WaitChange] | None = None) -> list[Recommendation]:
-        """Return advice in words; without ``changes`` it is that of a shadow."""
+    def _rendered(self, answer: PolicyAdvice, context: DecisionContext,
+                  changes: Mapping[int, WaitChange] | None = None) -> list[Recommendation]:
+        """Return the recommendations of an answer; without ``changes`` they are a shadow's."""
         options = RenderOptions(context.now_s, self._aim(answer.policy), changes is None, changes or {},
                         self._settings.applications, context.snapshot.time_s)
-        return [said for _, said in answer.recommend(options)]
+        return [row for _, row in answer.recommend(options)]
 
-    def _told_by_agent(self, leader: ModelAdvice, heuristic: PolicyAdvice,
-                       context: DecisionContext) -> list[Recommendation]:
-        """Return an agent's advice with what moved it, and what the heuristic would have said."""
-        otherwise = {(said.job_id, said.submit_s): instead_of(said) for said in self._told(heuristic, context)}
+    def _rendered_by_agent(self, leader: ModelAdvice, heuristic: PolicyAdvice,
+                           context: DecisionContext) -> list[Recommendation]:
+        """Return an agent's recommendations with their reasons, and what the heuristic would have recommended."""
+        otherwise = {(row.job_id, row.submit_s): instead_of(row) for row in self._rendered(heuristic, context)}
         options = RenderOptions(context.now_s, self._aim(leader.agent), changes=leader.changes,
                         applications=self._settings.applications, snapshot_s=context.snapshot.time_s)
-        return [replace(said, instead=otherwise.get((said.job_id, said.submit_s)),
+        return [replace(advised, instead=otherwise.get((advised.job_id, advised.submit_s)),
                         reasons=reasons(leader.agent, context.state, row) if number < MOST_REASONED else ())
-                for number, (row, said) in enumerate(leader.answer.recommend(options))]
+                for number, (row, advised) in enumerate(leader.answer.recommend(options))]
 
     def _aim(self, policy: Policy) -> str:
-        """Return what a policy is after: an agent what it was trained for, a heuristic what the configuration says."""
+        """Return a policy's objective: an agent's is that of its training, a heuristic's that of the configuration."""
         card: ModelCard | None = getattr(policy, "card", None)
         return self._settings.objective if card is None or not card.objective else card.objective
 
@@ -172,9 +172,9 @@ class Advisor:
         return reasons
 
 
-def _foretold(rows: Sequence[Recommendation],
-              forecasts: Mapping[tuple[str, float], StartForecast]) -> list[Recommendation]:
-    """Return advice to hold jobs with the intervals within which they start; one with equal ends is none."""
+def _with_intervals(rows: Sequence[Recommendation],
+                    forecasts: Mapping[tuple[str, float], StartForecast]) -> list[Recommendation]:
+    """Return recommendations to hold jobs with the intervals within which they start, unless all futures agree."""
     return [row if (known := forecasts.get((row.job_id, row.submit_s))) is None or row.action != "hold"
             or not known.spread
             else replace(row, start_interval_s=(known.low_s, known.high_s)) for row in rows]

@@ -18,11 +18,11 @@ from .topology_cost import FreeIndexes, TopologyCost
 
 Counts = NDArray[np.int64]
 COMES_LATER = "there is room now, but jobs that come first take it or would be delayed"
-"""Said of a job for which nodes are free."""
+"""The reason for a job that waits although nodes are free."""
 
 
 class Diagnosis:
-    """The free nodes of a snapshot, asked job by job; jobs of the same shape are looked at once."""
+    """The free nodes of a snapshot, and why each job waits; jobs of the same shape are looked at once."""
 
     def __init__(self, snapshot: SchedulerSnapshot, now_s: float) -> None:
         self._free = FreeNodes(snapshot.nodes)

@@ -1,6 +1,6 @@
-"""What a policy wants, as the scheduler would take it: what it would refuse is held, and the policy asked again.
+"""The starts of a policy that the scheduler would accept: others are held, and the policy decides again.
 
-A start that the scheduler would take on other nodes goes there; one that it would not take now is held for what binds,
+A start that the scheduler would put on other nodes goes there; one that it would refuse now is held with the reason,
 and the policy decides again about the rest. Last come starts that no policy sees: on nodes that have to wake first, and
 at the cost of jobs that may be preempted.
 """
@@ -31,7 +31,7 @@ from ..replay.state import Actions, ClusterState, Start
 from .preemption import quota_starts, second_chances
 
 MOST_ROUNDS = 40
-"""Times that a policy is asked again; what is refused after that is held without asking."""
+"""Times that a policy decides again; what is refused after that is held without another decision."""
 MIB, GIB = 1 << 20, 1 << 30
 MOST_TURNS = 1000
 """Jobs of a queue that are looked at one by one; Slurm's own backfill looks at 500."""
@@ -49,14 +49,14 @@ class FeasibleStarts:
     holds: Mapping[int, Hold]
     gate: Gate | None = None
     """What is left when all of it has started."""
-    words: Mapping[int, str] = field(default_factory=dict)
+    reasons: Mapping[int, str] = field(default_factory=dict)
     """Reasons of starts that need one of their own, by row."""
     unlike: frozenset[int] = frozenset()
     """Rows that start with another request than theirs: with other GPUs, CPUs or memory."""
 
 
 def feasible_starts(state: ClusterState, policy: Policy) -> FeasibleStarts:
-    """Ask a policy until all that it starts would be taken; ValueError when what it says cannot be carried out."""
+    """Let a policy decide until all its starts would be accepted; ValueError when one cannot be carried out."""
     holds, rules = dict(state.holds), getattr(policy, "rules", None)
     for left in range(MOST_ROUNDS, -1, -1):
         actions = policy.decide(state)
@@ -74,11 +74,11 @@ def feasible_starts(state: ClusterState, policy: Policy) -> FeasibleStarts:
         if not refused or left == 0:
             break
         state = _without(state, refused)
-    more, words = second_chances(state, gate, taken, holds)
+    more, reasons = second_chances(state, gate, taken, holds)
     reclaimed, at_cost = quota_starts(state, gate, taken | more, holds)
-    more, words = more | reclaimed, words | at_cost
+    more, reasons = more | reclaimed, reasons | at_cost
     own = {**_other_sizes(state, taken), **_other_grants(state, taken, grants_of(actions))}
-    return FeasibleStarts(state, actions, taken | more, holds, gate, {**words, **own}, frozenset(own))
+    return FeasibleStarts(state, actions, taken | more, holds, gate, {**reasons, **own}, frozenset(own))
 
 
 def placement_of(state: ClusterState, action: Start) -> Placement:
@@ -120,7 +120,7 @@ def moulded(state: ClusterState, row: int, placement: Placement) -> bool:
 def _as_placed(state: ClusterState, row: int, placement: Placement, granted: tuple[int, int] | None = None) -> Job:
     """Return a job as it would be submitted for what it is given.
 
-    It has a name of its own, for a gate remembers what each asks.
+    It has an id of its own, since a gate remembers each job's request.
     """
     job, gpus = state.records[row], sum(placement.gpus)
     if granted is not None:
@@ -151,16 +151,17 @@ def _other_grants(state: ClusterState, taken: Mapping[int, Placement],
     for row in grants.keys() & taken.keys():
         job = state.arrays.jobs[row]
         gpus = max(1, int(job.chunk))
-        asked, given = ((cpus // gpus, -(-memory // gpus)) for cpus, memory in (
+        requested, given = ((cpus // gpus, -(-memory // gpus)) for cpus, memory in (
             (int(job.cpus), int(job.memory)), grants[row]))
-        parts = [(f"{given[0]} CPUs", f"{asked[0]}", f"--cpus-per-gpu={given[0]}"),
-                 (f"{given[1] / GIB:.1f} GiB", f"{asked[1] / GIB:.1f} GiB", f"--mem-per-gpu={-(-given[1] // MIB)}M")]
-        other = [part for part, own, new in zip(parts, asked, given, strict=True) if own != new]
+        parts = [(f"{given[0]} CPUs", f"{requested[0]}", f"--cpus-per-gpu={given[0]}"),
+                 (f"{given[1] / GIB:.1f} GiB", f"{requested[1] / GIB:.1f} GiB",
+                  f"--mem-per-gpu={-(-given[1] // MIB)}M")]
+        other = [part for part, old, new in zip(parts, requested, given, strict=True) if old != new]
         if other:
-            amounts, own_amounts, options = (" and ".join(words) for words in zip(*other, strict=True))
+            amounts, requested_amounts, options = (" and ".join(texts) for texts in zip(*other, strict=True))
             how = "with requests to match" if state.records[row].owner else f"with {options.replace(' and ', ' ')}"
-            found[row] = (f"with {amounts} for each GPU in place of {own_amounts}, by what its like use; submit it "
-                          f"again {how}")
+            found[row] = (f"with {amounts} for each GPU in place of {requested_amounts}, by what its like use; "
+                          f"submit it again {how}")
     return found
 
 
@@ -168,9 +169,9 @@ def _walked(state: ClusterState, rules: Rules, starts: Mapping[int, Placement],
             ) -> tuple[dict[int, Placement], dict[int, Hold], Gate]:
     """Walk the queue as the scheduler does; return what starts where, what does not and why, and what is left then."""
     assert state.gate is not None
-    told, left = walk(state.gate, bool(rules.turns), list(islice(_line(state, rules, starts), MOST_TURNS)))
-    taken = {row: found for row, found in told.items() if isinstance(found, Placement)}
-    refused = {row: _by_whom(state.gate, state.records[row], found) for row, found in told.items()
+    outcomes, left = walk(state.gate, bool(rules.turns), list(islice(_line(state, rules, starts), MOST_TURNS)))
+    taken = {row: found for row, found in outcomes.items() if isinstance(found, Placement)}
+    refused = {row: _by_whom(state.gate, state.records[row], found) for row, found in outcomes.items()
                if isinstance(found, Hold) and found.cause != ROOM}
     return taken, refused, left
 
@@ -222,7 +223,7 @@ def _planned_only(state: ClusterState) -> list[tuple[float, QueueEntry]]:
     found = list[tuple[float, QueueEntry]]()
     for row, hold in state.holds.items():
         job, priority = state.records[row], _priority(state, row)
-        beyond = job.array_limit is not None and ARRAY_LIMIT in hold.words
+        beyond = job.array_limit is not None and ARRAY_LIMIT in hold.reason
         kept = job.reason is WaitReason.RESERVATION and not job.request.reservation
         if hold.cause == HELD and beyond:
             found.append((priority, QueueEntry(row, job, later=True)))
@@ -279,7 +280,7 @@ def _by_whom(gate: Gate, job: Job, hold: Hold) -> Hold:
     """Return a hold for a limit or licences as one for earlier jobs, where only their starts use it up."""
     if hold.cause not in (LIMIT, LICENSES) or gate.limits_bar(job) is not None or gate.license_bars(job) is not None:
         return hold
-    return Hold(AHEAD, f"those who come first leave too little: {hold.words}")
+    return Hold(AHEAD, f"those who come first leave too little: {hold.reason}")
 
 
 def _groups(state: ClusterState) -> dict[str, list[int]]:
@@ -317,7 +318,7 @@ def _without(state: ClusterState, refused: Mapping[int, Hold]) -> ClusterState:
 def why_held(feasible: FeasibleStarts, row: int, job: Job) -> Hold:
     """Return why a job does not start: what bars it, what binds, or the jobs that come first."""
     hold = feasible.holds.get(row)
-    if hold is not None and (hold.cause != ROOM or hold.words):
+    if hold is not None and (hold.cause != ROOM or hold.reason):
         return hold
     gate = feasible.state.gate
     if gate is None:
@@ -328,4 +329,4 @@ def why_held(feasible: FeasibleStarts, row: int, job: Job) -> Hold:
     found = gate.find(job)
     if isinstance(found, Placement):
         return gate.limit_bars(job, gate.partition_of(job, found), found) or Hold(AHEAD, "")
-    return found if found.words else why_no_nodes(gate, job)
+    return found if found.reason else why_no_nodes(gate, job)

@@ -17,7 +17,7 @@ from .wait_estimate import WaitChange, changes, futures
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """An agent that is to be asked."""
+    """An agent that advises, active or in the shadow."""
 
     model: str
     """``kind@version``."""
@@ -33,7 +33,7 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True)
 class DecisionContext:
-    """What agents are asked about."""
+    """The state that agents decide on."""
 
     state: ClusterState
     snapshot: SchedulerSnapshot
@@ -42,7 +42,7 @@ class DecisionContext:
     stale_s: float
     """An agent is not asked about a cluster that was last seen longer ago."""
     incumbent: Policy | None = None
-    """What changes in wait are told against."""
+    """The policy that changes in wait are measured against."""
     draws: int = 0
 
 
@@ -57,36 +57,36 @@ class ModelAdvice:
 
 @dataclass(frozen=True, slots=True)
 class ModelResult:
-    """What an agent said, or why it did not."""
+    """An agent's advice, or why it abstains."""
 
     served_model: ServedModel
-    said: ModelAdvice | None = None
+    advice: ModelAdvice | None = None
     drift: float | None = None
     cause: str = ""
     """Why it abstains, one of ``storage.promotions.CAUSES``; empty when it answered."""
-    words: str = ""
+    reason: str = ""
 
 
 def ask_model(served_model: ServedModel, context: DecisionContext) -> ModelResult:
-    """Ask an agent, unless something speaks against it."""
+    """Return an agent's advice, or the reason that it must abstain."""
     if served_model.agent is None:
-        return ModelResult(served_model, cause="damaged", words=served_model.fault)
+        return ModelResult(served_model, cause="damaged", reason=served_model.fault)
     age_s = context.now_s - context.snapshot.time_s
     if age_s > context.stale_s:
-        return ModelResult(served_model, cause="stale", words=f"the scheduler was last seen {age_s:.0f} s ago")
+        return ModelResult(served_model, cause="stale", reason=f"the scheduler was last seen {age_s:.0f} s ago")
     strange = _unknown(served_model.agent.card, context.snapshot) or _elsewhere(served_model, context.snapshot)
     if strange:
-        return ModelResult(served_model, cause="unknown", words=strange)
+        return ModelResult(served_model, cause="unknown", reason=strange)
     try:
-        return _asked(served_model, served_model.agent, context)
+        return _model_result(served_model, served_model.agent, context)
     except FAILURES as error:
-        return ModelResult(served_model, cause="failed", words=f"{type(error).__name__}: {error}")
+        return ModelResult(served_model, cause="failed", reason=f"{type(error).__name__}: {error}")
 
 
-def _asked(served_model: ServedModel, agent: TrainedPolicy, context: DecisionContext) -> ModelResult:
+def _model_result(served_model: ServedModel, agent: TrainedPolicy, context: DecisionContext) -> ModelResult:
     drift, doubt = agent.drift(context.state), agent.doubt(context.state)
     if doubt is not None:
-        return ModelResult(served_model, drift=drift, cause="doubt", words=doubt)
+        return ModelResult(served_model, drift=drift, cause="doubt", reason=doubt)
     answer = PolicyAdvice(context.state, agent, context.diagnosis)
     changes = expected(agent, context) if served_model.active else {}
     return ModelResult(served_model, ModelAdvice(agent, answer, changes), drift)
@@ -117,11 +117,11 @@ def _elsewhere(served_model: ServedModel, snapshot: SchedulerSnapshot) -> str:
 def _unknown(card: ModelCard, snapshot: SchedulerSnapshot) -> str:
     """Return what there is that was not there in training: partitions where jobs wait, GPU types; '' when nothing."""
     waiting = [job for job in snapshot.jobs if job.state is JobState.PENDING]
-    asked = {name for job in waiting for name in job.partition.split(",") if name}
+    partitions = {name for job in waiting for name in job.partition.split(",") if name}
     models = {node.gpu_model for node in snapshot.nodes if node.gpu_model}
-    for found, word, known in ((asked, "partition", card.known.get("partition", ())),
+    for found, kind, known in ((partitions, "partition", card.known.get("partition", ())),
                                (models, "GPU type", card.known.get("gpu_model", ()))):
         strange = sorted(found - set(known)) if known else []
         if strange:
-            return f"{word} {', '.join(strange[:3])} was not there when it was trained"
+            return f"{kind} {', '.join(strange[:3])} was not there when it was trained"
     return ""

@@ -1,7 +1,7 @@
 """When a waiting job starts under what the site runs, what stands before it, and which smaller shape would start now.
 
-The start is told as an interval over futures in which run times are drawn from what like jobs took, and beside it
-the latest: every job using its whole limit. Nobody new arrives in either, so that both may still be too early.
+The start is an interval over futures in which run times are drawn from those of similar jobs, and beside it the
+latest: every job using its whole limit. Nobody new arrives in either, so that both may still be too early.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from .smaller_shapes import SmallerRequest, smaller_shapes
 from .wait_estimate import HORIZON_S, LEAST, LEVEL, futures
 
 MOST_AHEAD = 20
-"""Jobs that are told by id of those that stand before one."""
+"""Jobs before one that are listed by id."""
 TIMELY = (ROOM, AHEAD, LIMIT, LICENSES)
-"""Holds that end as others end: of all else it is not known when they do."""
+"""Holds that end as other jobs end; when other holds end is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class JobWaitEstimate:
-    """What can be told of a waiting job's start; times are seconds since the epoch."""
+    """What is known of a waiting job's start; times are seconds since the epoch."""
 
     job_id: str
     submit_s: float
     issued_s: float
     snapshot_s: float
     policy: str
-    """What the site runs, as far as it is known: the start is told as if it decided."""
+    """The site's own policy, as far as it is known: the start is forecast as if it decided."""
     verdict: str
     """``starts`` now, ``waits``, or ``unknown`` where a fact is missing that decides."""
     reason: str
@@ -76,7 +76,7 @@ class JobWaitEstimate:
 
 
 class JobWaitEstimates:
-    """Gives wait estimates on one snapshot; what all jobs share is worked out once, when the first is asked about."""
+    """Gives wait estimates on one snapshot; what all jobs share is worked out once, for the first of them."""
 
     def __init__(self, snapshot: SchedulerSnapshot, now_s: float, policy: str,
                  predictor: RuntimePredictor | None = None, draws: int = 0) -> None:
@@ -84,7 +84,7 @@ class JobWaitEstimates:
         self._policy = named(policy)
         self._state = ClusterState.from_snapshot(snapshot, now_s, predictor=predictor)
         self._lock = threading.Lock()
-        self._told: dict[tuple[str, float], JobWaitEstimate] = {}
+        self._estimates: dict[tuple[str, float], JobWaitEstimate] = {}
         self._advice: dict[int, Recommendation] | None = None
         self._starts: np.ndarray | None = None
 
@@ -96,44 +96,45 @@ class JobWaitEstimates:
             return None
         with self._lock:
             key = self._state.records[row].key
-            if key not in self._told:
-                self._told[key] = self._wait_estimate(row)
-            return self._told[key]
+            if key not in self._estimates:
+                self._estimates[key] = self._wait_estimate(row)
+            return self._estimates[key]
 
     def _wait_estimate(self, row: int) -> JobWaitEstimate:
         if self._advice is None:
             self._work_out()
-        job, said = self._state.records[row], self._said(row)
-        verdict = {"start": "starts", "unknown": "unknown"}.get(said.action, "waits")
-        timely = verdict == "waits" and said.cause in TIMELY
+        job, advised = self._state.records[row], self._recommendation(row)
+        verdict = {"start": "starts", "unknown": "unknown"}.get(advised.action, "waits")
+        timely = verdict == "waits" and advised.cause in TIMELY
         median_s, interval_s, drawn_s = self._interval(row) if timely else (None, None, 0)
         position, first = self._first(row)
         shapes = () if verdict == "starts" or not timely else self._shapes(job)
+        ahead = () if verdict == "starts" else (*self._holders(advised.placement), *first)[:MOST_AHEAD]
         return JobWaitEstimate(job.job_id, job.submit_s, self._now_s, self.snapshot.time_s, self._policy.name, verdict,
-                           said.reason, said.placement, said.expected_start_s if verdict != "unknown" else None,
-                           median_s, interval_s, drawn_s, position if verdict != "starts" else 0,
-                           () if verdict == "starts" else (*self._holders(said.placement), *first)[:MOST_AHEAD], shapes)
+                               advised.reason, advised.placement,
+                               advised.expected_start_s if verdict != "unknown" else None, median_s, interval_s,
+                               drawn_s, position if verdict != "starts" else 0, ahead, shapes)
 
     def _work_out(self) -> None:
-        self._consent = feasible_starts(self._state, self._policy)
+        self._feasible = feasible_starts(self._state, self._policy)
         answer = PolicyAdvice(self._state, self._policy, Diagnosis(self.snapshot, self._now_s))
         self._advice = dict(answer.recommend(RenderOptions(self._now_s, "", shadow=True)))
-        number = futures(self._consent.state, self._draws)
+        number = futures(self._feasible.state, self._draws)
         if number >= LEAST:
-            chance = np.random.default_rng(0)
-            self._starts = np.array([followed(drawn(self._consent.state, chance), self._policy,
+            rng = np.random.default_rng(0)
+            self._starts = np.array([followed(drawn(self._feasible.state, rng), self._policy,
                                               HORIZON_S).arrays.jobs.start for _ in range(number)])
 
-    def _said(self, row: int) -> Recommendation:
-        """Return the advice on a row; tasks of an array share that of the one which starts first."""
+    def _recommendation(self, row: int) -> Recommendation:
+        """Return the recommendation for a row; tasks of an array share that of the one which starts first."""
         assert self._advice is not None
         key = self._state.records[row].key
-        return self._advice.get(row) or next(said for said in self._advice.values()
-                                             if (said.job_id, said.submit_s) == key)
+        return self._advice.get(row) or next(advised for advised in self._advice.values()
+                                             if (advised.job_id, advised.submit_s) == key)
 
     def _interval(self, row: int) -> tuple[float | None, tuple[float | None, float | None] | None, int]:
         """Return the median start, the interval, and over how many futures; nothing where too few were drawn."""
-        if self._starts is None or self._consent.state.arrays.jobs[row].status != WAITING:
+        if self._starts is None or self._feasible.state.arrays.jobs[row].status != WAITING:
             return None, None, 0  # a held job does not start in a forecast: that says nothing of when it would
         starts = np.nan_to_num(self._starts[:, row], nan=np.inf)
         low, middle, high = (float(value) if np.isfinite(value) else None for value in np.quantile(
@@ -148,14 +149,14 @@ class JobWaitEstimates:
         order, jobs = queued(self._state, rules), self._state.records
         if row not in order:
             return None, []
-        own = set(jobs[row].partition.split(","))
-        before = [other for other in order[:order.index(row)] if own & set(jobs[other].partition.split(","))]
-        told = list({jobs[other].key: other for other in reversed(before)}.values())[::-1]
-        return len(before), [self._waiting(other) for other in told[:MOST_AHEAD]]
+        partitions = set(jobs[row].partition.split(","))
+        before = [other for other in order[:order.index(row)] if partitions & set(jobs[other].partition.split(","))]
+        listed = list({jobs[other].key: other for other in reversed(before)}.values())[::-1]
+        return len(before), [self._waiting(other) for other in listed[:MOST_AHEAD]]
 
     def _waiting(self, row: int) -> Ahead:
-        job, said = self._state.records[row], self._said(row)
-        start_s = self._now_s if said.action == "start" else said.expected_start_s
+        job, advised = self._state.records[row], self._recommendation(row)
+        start_s = self._now_s if advised.action == "start" else advised.expected_start_s
         return Ahead(job.job_id, job.state, job.partition, job.request.gpus, start_s)
 
     def _holders(self, placement: Placement | None) -> Sequence[Ahead]:
@@ -169,9 +170,9 @@ class JobWaitEstimates:
         return sorted(found, key=lambda one: (one.free_s is None, one.free_s or 0.0, one.job_id))
 
     def _shapes(self, job: Job) -> tuple[SmallerRequest, ...]:
-        if self._consent.gate is None:
+        if self._feasible.gate is None:
             return ()
-        return smaller_shapes(self.snapshot, self._now_s, job, self._policy, self._consent.gate)
+        return smaller_shapes(self.snapshot, self._now_s, job, self._policy, self._feasible.gate)
 
 
 def _ends(job: Job) -> float | None:

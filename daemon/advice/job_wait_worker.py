@@ -37,7 +37,7 @@ class JobWaitWorker:
         self._made_s = 0.0
         self._listed: frozenset[str] = frozenset()
         self._estimates: Future[JobWaitEstimates] = Future()
-        self._asked: dict[str, Future[JobWaitEstimate | None]] = {}
+        self._futures: dict[str, Future[JobWaitEstimate | None]] = {}
 
     def ask(self, job_id: str, snapshot: SchedulerSnapshot, terms: Hashable, make: Callable[[], JobWaitEstimates],
             within_s: float | None = None) -> JobWaitEstimate | None:
@@ -53,30 +53,30 @@ class JobWaitWorker:
         with self._lock:
             if not self._serves(job_id, snapshot.time_s, terms):
                 self._terms, self._made_s, self._listed = terms, snapshot.time_s, waiting
-                self._estimates, self._asked = self._later(make), {}
-            asked = self._asked.get(job_id) or self._begin(job_id)
+                self._estimates, self._futures = self._later(make), {}
+            future = self._futures.get(job_id) or self._begin(job_id)
         try:
-            return asked.result(within_s)
+            return future.result(within_s)
         except TimeoutError:
             raise NotYet(job_id) from None
 
     def close(self) -> None:
-        """Begin nothing more; what is being worked out goes on, and nobody waits for it here."""
+        """Begin nothing more; what is being worked out goes on without being awaited."""
         self._waiting.clear()
 
     def _later(self, work: Callable[[], Result]) -> Future[Result]:
         """Have something worked out after what waits already."""
-        told: Future[Result] = Future()
+        future: Future[Result] = Future()
 
         def settle() -> None:
             try:
-                told.set_result(work())
+                future.set_result(work())
             except Exception as error:  # noqa: BLE001 - the caller that asks for the result gets it
-                told.set_exception(error)
+                future.set_exception(error)
 
         self._waiting.append(settle)
         self._errand.begin()
-        return told
+        return future
 
     def _work(self) -> None:
         with contextlib.suppress(IndexError):  # of the empty queue: what work raises is kept for its caller
@@ -95,8 +95,8 @@ class JobWaitWorker:
         return not failed and 0.0 <= time_s - self._made_s < KEPT_S
 
     def _begin(self, job_id: str) -> Future[JobWaitEstimate | None]:
-        if sum(not one.done() for one in self._asked.values()) >= MOST_AT_ONCE:
+        if sum(not one.done() for one in self._futures.values()) >= MOST_AT_ONCE:
             raise NotYet(job_id)
         estimates = self._estimates
-        self._asked[job_id] = self._later(lambda: estimates.result().of(job_id))
-        return self._asked[job_id]
+        self._futures[job_id] = self._later(lambda: estimates.result().of(job_id))
+        return self._futures[job_id]

@@ -1,6 +1,6 @@
-"""Commands by which the objects of Kubernetes are told what is advised; each form was dry-run by the real kubectl.
+"""Commands that apply advice to the objects of Kubernetes; each form was dry-run by the real kubectl.
 
-They are printed for people: nobody here runs them. Every name is quoted, since names come from the cluster.
+They are printed for people, and never run here. Every name is quoted, since names come from the cluster.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ...storage.steering import Steering
 ADMISSION_GATE, BOOST = "kueue.x-k8s.io/admission-gated-by", "kueue.x-k8s.io/priority-boost"
 HOSTNAME = "kubernetes.io/hostname"
 MOST_PODS = 50
-"""Pods that one command names; a longer one nobody reads."""
+"""Pods that one command names; a longer one is unreadable."""
 
 
 def start_commands(steering: Steering, placement: Placement) -> str:
-    """Return what lets a job start on a placement; '' where nothing can tell it, as a pod that has no gate."""
+    """Return the commands that let a job start on a placement; '' where there are none, as for a pod without a gate."""
     steps = _gated_pods(steering, placement) if steering.gated else _queued(steering, placement)
     return " && ".join(steps)
 
@@ -41,7 +41,7 @@ def _gated_pods(steering: Steering, placement: Placement) -> list[str]:
 
 
 def _queued(steering: Steering, placement: Placement) -> list[str]:
-    """Return what a queue is told: where the job may be, that it comes first, and that it need not wait for advice."""
+    """Return the commands that give a queued job its nodes, put it first, and end its wait for advice."""
     if not steering.workload:
         return []
     if steering.check is not None:
@@ -100,10 +100,10 @@ def resize_command(steering: Steering, owner: str, requests: Mapping[str, str]) 
     if not requests or not steering.container:
         return ""
     if kind in ("Deployment", "StatefulSet"):
-        told = ",".join(f"{resource}={amount}" for resource, amount in requests.items())
-        limits = [f"--limits={told}"] if steering.limited else []
+        pairs = ",".join(f"{resource}={amount}" for resource, amount in requests.items())
+        limits = [f"--limits={pairs}"] if steering.limited else []
         return _command(steering, "set", "resources", f"{kind.lower()}.apps/{name}",
-                        f"--containers={steering.container}", f"--requests={told}", *limits)
+                        f"--containers={steering.container}", f"--requests={pairs}", *limits)
     if not 0 < len(steering.pods) <= MOST_PODS:
         return ""
     amounts = {"requests": dict(requests), **({"limits": dict(requests)} if steering.limited else {})}

@@ -82,13 +82,13 @@ class MigrationPlanner:
         self._kept_from_s = np.full(len(self.nodes), np.inf)
 
     def take(self, placement: Placement, wanted: Need) -> None:
-        """Let a job have its place."""
+        """Take a job's GPUs, CPUs and memory off what is free."""
         for name, gpus in zip(placement.nodes, placement.gpus, strict=True):
             if name in self.row:
                 self.free[self.row[name]] -= _amounts(wanted, gpus)
 
     def keep(self, nodes: Iterable[str], from_s: float) -> None:
-        """Keep nodes for a job that is expected to start there: no job that is asked about later delays it."""
+        """Keep nodes for a job that is expected to start there: no job that is planned later delays it."""
         for name in nodes:
             if name in self.row:
                 self._kept_from_s[self.row[name]] = min(from_s, self._kept_from_s[self.row[name]])
@@ -302,7 +302,7 @@ def _levels(nodes: Sequence[Node]) -> list[NDArray[np.str_]]:
 
 
 def _free(node: Node) -> Amounts:
-    """Return what a node has left; of an amount that the scheduler does not tell there is plenty."""
+    """Return what a node has left; an amount that the scheduler does not report is unlimited."""
     return (node.gpus - node.gpus_allocated,
             node.cpus - node.cpus_allocated if node.cpus else PLENTY,
             node.memory_bytes - node.memory_allocated_bytes if node.memory_bytes else PLENTY)

@@ -29,11 +29,11 @@ from .warm_up import WarmUp
 log = logging.getLogger(__name__)
 
 RUNTIME_HISTORY_S = 60.0
-"""How often the daemon looks at which jobs have ended since: some orders go by how long those next to a job took."""
+"""How often the daemon reads which jobs have ended since: some orders go by the run times of those next to a job."""
 STALE_READS = 3.0
-"""An agent is not asked once so many reads of the scheduler are missing,"""
+"""An agent abstains once so many reads of the scheduler are missing,"""
 STALE_S = 60.0
-"""nor is it before so long."""
+"""but not before so long."""
 DAYS = 60
 """Days of standings that are looked at."""
 ROLES = {Decision.PROMOTE: "active", Decision.SHADOW: "shadow", Decision.DEMOTE: "demoted"}
@@ -68,13 +68,13 @@ class ModelStatus:
         return active_model(self.in_force)
 
     def roles(self) -> tuple[tuple[str, str], ...]:
-        """Return what each agent in use is to us, as ``policy_info`` says it."""
+        """Return the role of each agent in use, as in ``policy_info``."""
         decisions = {model: self.in_force[model].decision for model in self.asked if model in self.in_force}
         return tuple((model, ROLES[decision]) for model, decision in decisions.items() if decision in ROLES)
 
 
 def roles(settings: Sections, learned: ModelStatus) -> tuple[tuple[str, str], ...]:
-    """Return what each policy is to us: the scheduler's own, active or its fallback, in the shadow or demoted."""
+    """Return the role of each policy: the scheduler's own, active or its fallback, in the shadow or demoted."""
     advising = settings.advising(learned.leader)
     heuristic = (advising, "fallback" if "@" in (learned.leader or "") else "active")
     return ((settings.incumbent, "incumbent"), heuristic,
@@ -82,11 +82,11 @@ def roles(settings: Sections, learned: ModelStatus) -> tuple[tuple[str, str], ..
 
 
 class ModelRoles:
-    """Follows the recorded decisions; what it cannot read it keeps as it was."""
+    """Follows the recorded decisions; what cannot be read stays as it was."""
 
     def __init__(self, settings: Sections, history: History, speed: float, now_s: float) -> None:
         self._history, self._speed = history, speed
-        self._agency = ModelLoader(settings.storage.models_folder)
+        self._loader = ModelLoader(settings.storage.models_folder)
         self._lock = threading.Lock()
         self._forecasts = StartForecasts()
         self._last, self._runtimes_read_s = -1, float("-inf")
@@ -97,11 +97,11 @@ class ModelRoles:
     def advice_inputs(self, settings: Sections, now_s: float) -> AdviceInputs:
         """Return what advice takes into account now."""
         try:
-            self._follow(now_s)
-            self._remember(now_s)
+            self._read_decisions(now_s)
+            self._read_runtimes(now_s)
         except StoreError as error:
             log.warning("decisions on agents cannot be read; the old ones stand", extra={"error": str(error)})
-        served_models = self._agency.served_models(self.learned.in_force)
+        served_models = self._loader.served_models(self.learned.in_force)
         stale_s = max(STALE_S, STALE_READS * settings.cycles.jobs * self._speed)
         return AdviceInputs(served_models, settings.live_incumbent, self._runtime_history,
                             settings.advising(self.learned.leader), self._forecasts, stale_s,
@@ -110,29 +110,29 @@ class ModelRoles:
     @property
     def runtime_history(self) -> RuntimeHistory | None:
         """Return the run times of jobs that have ended, for callers beside the round of advice."""
-        return None if self._runtime_history is None else self._runtime_history.apart()
+        return None if self._runtime_history is None else self._runtime_history.independent_copy()
 
     def note(self, advice: Advice) -> ModelStatus:
-        """Take note of which agents answered and which did not; return what is known now."""
+        """Record which agents answered and which abstained; return what is known now."""
         before = self.learned.silent
-        silent = {heard.served_model.model: _silence(heard, before.get(heard.served_model.model), advice.issued_s)
-                  for heard in advice.heard if heard.cause}
+        silent = {result.served_model.model: _silence(result, before.get(result.served_model.model), advice.issued_s)
+                  for result in advice.model_results if result.cause}
         abstained = Counter(self.learned.abstained)
         abstained.update((model, abstention.cause) for model, abstention in silent.items())
-        return self._know(
-            silent=silent, abstained=abstained, asked=tuple(one.served_model.model for one in advice.heard),
-            cards={one.served_model.model: one.served_model.agent.card for one in advice.heard
+        return self._update_status(
+            silent=silent, abstained=abstained, asked=tuple(one.served_model.model for one in advice.model_results),
+            cards={one.served_model.model: one.served_model.agent.card for one in advice.model_results
                    if one.served_model.agent is not None},
-            drift={one.served_model.model: one.drift for one in advice.heard if one.drift is not None})
+            drift={one.served_model.model: one.drift for one in advice.model_results if one.drift is not None})
 
-    def stand(self, standings: Iterable[ShadowResult], incumbent: str, now_s: float) -> ModelStatus:
-        """Take note of a closed window; an active one that has lost its place is demoted. Return what is known now.
+    def record_standings(self, standings: Iterable[ShadowResult], incumbent: str, now_s: float) -> ModelStatus:
+        """Record the results of a closed window, and demote an active model that lost. Return what is known now.
 
         Only what was measured against the ``incumbent`` that decides now counts.
         """
         self._history.record_standings(standings)
         recent = measured_against(incumbent, self._history.standings(now_s - DAYS * DAY_S))
-        self._know(regrets=regrets(recent, now_s))
+        self._update_status(regrets=regrets(recent, now_s))
         leader = self.learned.leader
         if leader is None:
             return self.learned
@@ -144,10 +144,10 @@ class ModelRoles:
         return self.learned
 
     def end(self) -> None:
-        """End what runs beside."""
-        self._agency.end()
+        """End the child processes."""
+        self._loader.end()
 
-    def _follow(self, now_s: float) -> None:
+    def _read_decisions(self, now_s: float) -> None:
         """Read the decisions again when there are new ones; of old judgements only what came of them is kept."""
         last = self._history.last_decision()
         if last == self._last:
@@ -155,17 +155,17 @@ class ModelRoles:
         decisions = self._history.decisions()
         judged = next((one for one in reversed(decisions) if "rows" in one.figures), None)
         short = tuple(replace(one, figures={}) for one in decisions)
-        self._know(in_force=states(short), decisions=short, judged=judged,
-                   candidates=candidates(decisions, now_s))
+        self._update_status(in_force=states(short), decisions=short, judged=judged,
+                            candidates=candidates(decisions, now_s))
         self._last = last
 
-    def _know(self, **parts: object) -> ModelStatus:
+    def _update_status(self, **parts: object) -> ModelStatus:
         """Replace parts of what is known, whole: two cycles write here."""
         with self._lock:
             self.learned = replace(self.learned, **parts)  # type: ignore[arg-type]
             return self.learned
 
-    def _remember(self, now_s: float) -> None:
+    def _read_runtimes(self, now_s: float) -> None:
         """Learn of the jobs that have ended since the last look."""
         if 0 <= now_s - self._runtimes_read_s < RUNTIME_HISTORY_S:
             return
@@ -175,9 +175,9 @@ class ModelRoles:
         self._runtimes_read_s = now_s
 
 
-def _silence(heard: ModelResult, before: Abstention | None, now_s: float) -> Abstention:
+def _silence(result: ModelResult, before: Abstention | None, now_s: float) -> Abstention:
     """Return an agent's silence, which goes on while the cause is the same; its first round is logged."""
-    now = Abstention(heard.served_model.model, heard.cause, heard.words, now_s, now_s)
+    now = Abstention(result.served_model.model, result.cause, result.reason, now_s, now_s)
     if before is not None and before.cause == now.cause:
         return replace(now, first_s=before.first_s, rounds=before.rounds + 1)
     log.warning("an agent abstains", extra={"model": now.model, "cause": now.cause, "reason": now.words})
@@ -185,7 +185,7 @@ def _silence(heard: ModelResult, before: Abstention | None, now_s: float) -> Abs
 
 
 MOST_SHADOWS = 3
-"""Agents that are asked beside the active one, those decided on last: each costs as much as a policy."""
+"""Agents in the shadow beside the active one, those decided on last: each costs as much as a policy."""
 
 
 class ModelLoader:
@@ -197,7 +197,7 @@ class ModelLoader:
         self._warm_ups: dict[str, WarmUp] = {}
 
     def served_models(self, in_force: Mapping[str, Promotion]) -> tuple[ServedModel, ...]:
-        """Return the agents to be asked, the active one first; one whose code is being compiled is left out."""
+        """Return the agents to serve, the active one first; one whose code is being compiled is left out."""
         named = wanted(in_force)
         self._loaded = {model: kept for model, kept in self._loaded.items() if model in named}
         for model in self._warm_ups.keys() - named.keys():
@@ -223,17 +223,17 @@ class ModelLoader:
     def _load(self, model: str, leads: bool) -> ServedModel:
         try:
             agent, speeds = self._store.load(model), speeds_of(self._store.find(model).folder)
-            apart = bool((speeds.table.spread != 1).any())
-            return ServedModel(model, leads, agent, topology=speeds.topology if apart else {},
+            by_place = bool((speeds.table.spread != 1).any())
+            return ServedModel(model, leads, agent, topology=speeds.topology if by_place else {},
                                speeds=speeds)
         except FAILURES as error:  # a model that cannot be had costs itself alone, whatever is the matter with it
-            said = str(error) if isinstance(error, ModelError) else f"{model} must not be used: {raised(error)}"
-            log.error("an agent cannot be used", extra={"model": model, "error": said})
-            return ServedModel(model, leads, None, said)
+            fault = str(error) if isinstance(error, ModelError) else f"{model} must not be used: {raised(error)}"
+            log.error("an agent cannot be used", extra={"model": model, "error": fault})
+            return ServedModel(model, leads, None, fault)
 
 
 def wanted(in_force: Mapping[str, Promotion]) -> dict[str, bool]:
-    """Return the agents to be asked and whether each is active, that one first."""
+    """Return the agents to serve and whether each is active, the active one first."""
     in_force = {model: last for model, last in in_force.items() if "@" in model}  # a heuristic is no file
     leader = active_model(in_force)
     listened = [model for model, last in in_force.items() if last.decision in (Decision.SHADOW, Decision.DEMOTE)]

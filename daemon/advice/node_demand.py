@@ -1,7 +1,7 @@
 """How soon an empty node is needed again, from how soon as many more nodes were in use in the recorded past.
 
-From each moment of the past at about the same time of day, it is looked how long it took until so many more nodes of
-the same partitions ran jobs than at that moment. Moments at which so many more were not there say nothing.
+For each moment of the past at about the same time of day, the wait is taken until so many more nodes of the same
+partitions ran jobs than at that moment. Moments at which there were not so many more nodes are left out.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def in_use(held: PlacementColumns, rows: Mapping[str, int], since_s: float) -> I
 
 def demands(counts: Sequence[NDArray[np.int_]], since_s: float, now_s: float, nodes: int,
             more: NDArray[np.intp]) -> list[NodeDemand | None]:
-    """Return for each number of further nodes when so many more than now are needed; None where nothing tells.
+    """Return for each number of further nodes when so many more than now are needed; None where too little is known.
 
     ``counts`` are the nodes in use, a row of steps for each day from ``since_s`` on, of ``nodes`` in all.
     """
@@ -87,12 +87,12 @@ def passages(used: NDArray[np.int_], moment: int, nodes: int, more: NDArray[np.i
 
 
 def _demand(after_s: Floats, days: NDArray[np.intp]) -> NodeDemand | None:
-    told = ~np.isnan(after_s)
-    count = len(np.unique(days[told]))
+    known = ~np.isnan(after_s)
+    count = len(np.unique(days[known]))
     if count < LEAST_DAYS:
         return None
     # Moments of a day are not independent, days are: with fewer than 19 the interval holds all that was seen
     # (conformal prediction; Vovk, Gammerman and Shafer 2005).
     share = math.floor(BESIDE * (count + 1)) / count
-    early, middle, late = np.quantile(after_s[told], (share, 0.5, 1.0 - share), method="inverted_cdf").tolist()
+    early, middle, late = np.quantile(after_s[known], (share, 0.5, 1.0 - share), method="inverted_cdf").tolist()
     return NodeDemand((early, middle, late), count)

@@ -24,7 +24,7 @@ _LEFT = 0.5
 
 
 class NodeScores:
-    """The nodes of a snapshot as arrays; made once for each, asked by many threads."""
+    """The nodes of a snapshot as arrays; made once for each, used by many threads."""
 
     def __init__(self, snapshot: SchedulerSnapshot, recommendations: Iterable[Recommendation]) -> None:
         self.snapshot = snapshot
@@ -34,27 +34,27 @@ class NodeScores:
         self._free = np.array([node.gpus - node.gpus_allocated for node in nodes], np.float64)
         self._hosts = np.array([_left(node) for node in nodes], np.float64).reshape(-1, 2)
         self._parts = np.array([_part(node) for node in nodes], np.float64).reshape(-1, 2)
-        self._advised = {said.job_id: said for said in recommendations if not said.shadow}
+        self._advised = {advised.job_id: advised for advised in recommendations if not advised.shadow}
 
-    def of(self, asked: PodQuestion) -> Mapping[str, int]:
-        """Return scores of the nodes that are asked about, 0 to 10; nothing where nothing can be said."""
-        said = self._advised.get(asked.job_id)
-        if said is not None:
-            return self._as_advised(said, asked) if said.action == "start" else {}
-        return {} if asked.slices else self._by_what_is_left(asked)
+    def of(self, question: PodQuestion) -> Mapping[str, int]:
+        """Return scores of the nodes in question, 0 to 10; nothing where none can be given."""
+        advised = self._advised.get(question.job_id)
+        if advised is not None:
+            return self._as_advised(advised, question) if advised.action == "start" else {}
+        return {} if question.slices else self._by_what_is_left(question)
 
-    def _as_advised(self, said: Recommendation, asked: PodQuestion) -> dict[str, int]:
-        first = set(said.placement.nodes) if said.placement else set()
-        second = {node for other in said.alternatives for node in other.placement.nodes}
-        if first.isdisjoint(asked.nodes):
+    def _as_advised(self, advised: Recommendation, question: PodQuestion) -> dict[str, int]:
+        first = set(advised.placement.nodes) if advised.placement else set()
+        second = {node for other in advised.alternatives for node in other.placement.nodes}
+        if first.isdisjoint(question.nodes):
             return {}  # the scheduler has ruled them out: what is advised is not to be had
-        return {name: HIGHEST if name in first else SECOND if name in second else 0 for name in asked.nodes}
+        return {name: HIGHEST if name in first else SECOND if name in second else 0 for name in question.nodes}
 
-    def _by_what_is_left(self, asked: PodQuestion) -> dict[str, int]:
-        names = [name for name in asked.nodes if name in self._row]
+    def _by_what_is_left(self, question: PodQuestion) -> dict[str, int]:
+        names = [name for name in question.nodes if name in self._row]
         rows = np.fromiter((self._row[name] for name in names), np.int64, len(names))
-        free = np.maximum(self._free[rows] - asked.gpus, 0.0)
-        left = self._hosts[rows] - (asked.cpus, asked.memory_bytes)
+        free = np.maximum(self._free[rows] - question.gpus, 0.0)
+        left = self._hosts[rows] - (question.cpus, question.memory_bytes)
         strands = (free > 0) & (left < free[:, None] * self._parts[rows] * _LEFT).any(axis=1)
         emptiness = np.divide(free, self._gpus[rows], out=np.zeros(len(rows)), where=self._gpus[rows] > 0)
         scores = np.where(strands, 0, np.rint(HIGHEST * (1.0 - emptiness))).astype(int)
@@ -62,7 +62,7 @@ class NodeScores:
 
 
 def _left(node: Node) -> tuple[float, float]:
-    """Return CPUs and bytes that are free; of an amount that the scheduler does not tell there is plenty."""
+    """Return CPUs and bytes that are free; an amount that the scheduler does not report is unlimited."""
     return (node.cpus - node.cpus_allocated if node.cpus else np.inf,
             node.memory_bytes - node.memory_allocated_bytes if node.memory_bytes else np.inf)
 

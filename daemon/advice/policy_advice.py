@@ -1,4 +1,4 @@
-"""One policy's answer about one state, in words: what to start where, what to hold until when, and why."""
+"""One policy's recommendations for one state: what to start where, what to hold until when, and why."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOT_THAT_SHAPE = "GPUs are free, but not in the shape it asks for with the CPUs 
 
 @dataclass(frozen=True, slots=True)
 class RenderOptions:
-    """How an answer is given."""
+    """How recommendations are rendered."""
 
     now_s: float
     objective: str
@@ -37,16 +37,16 @@ class RenderOptions:
 
 
 class PolicyAdvice:
-    """What a policy says; whatever it raises comes out here, at once."""
+    """The decisions of a policy on a state; whatever the policy raises comes out when this is made."""
 
     def __init__(self, state: ClusterState, policy: Policy, diagnosis: Diagnosis) -> None:
-        """Ask; ValueError when what it says cannot be carried out."""
+        """Let the policy decide; ValueError when its decision cannot be carried out."""
         self.policy = policy
         self._diagnosis = diagnosis
-        self._consent = feasible_starts(state, policy)
-        self._state = self._consent.state
+        self._feasible = feasible_starts(state, policy)
+        self._state = self._feasible.state
         self._whys: dict[tuple[str, float], Hold] = {}
-        starts = self._consent.starts
+        starts = self._feasible.starts
         indexes = diagnosis.indexes.hand_out(starts.values())
         self._starts = {row: (placement, free) for (row, placement), free in zip(starts.items(), indexes, strict=True)}
         self._expected = forecast(self._state, policy, HORIZON_S)
@@ -57,18 +57,19 @@ class PolicyAdvice:
 
         The tasks of an array share one: that of the task which starts first.
         """
-        jobs, told = self._state.records, set[tuple[str, float]]()
+        jobs, seen = self._state.records, set[tuple[str, float]]()
         waiting = [row for row, job in enumerate(jobs) if job.state is JobState.PENDING and row not in self._starts]
         waiting.sort(key=lambda row: (self._when(row), jobs[row].submit_s, jobs[row].job_id))
         taken = Counter[str]()
         for row in (*self._starts, *waiting):
             job = jobs[row]
-            if job.key not in told and job.state is JobState.PENDING:
-                told.add(job.key)
-                said = self._start(job, row, options, taken) if row in self._starts else self._hold(job, row, options)
+            if job.key not in seen and job.state is JobState.PENDING:
+                seen.add(job.key)
+                advised = (self._start(job, row, options, taken) if row in self._starts
+                           else self._hold(job, row, options))
                 change = options.changes.get(row)
-                yield row, said if change is None else replace(said, wait_change_s=change.mean_s,
-                                                               interval_s=change.interval_s)
+                yield row, advised if change is None else replace(advised, wait_change_s=change.mean_s,
+                                                                  interval_s=change.interval_s)
             if row in self._starts:
                 _count(self._starts[row][0], taken)
 
@@ -87,7 +88,7 @@ class PolicyAdvice:
     def _start(self, job: Job, row: int, options: RenderOptions, taken: Mapping[str, int]) -> Recommendation:
         """Return advice to start, beside the GPUs of each node that are ``taken`` by what is to start before."""
         placement, indexes = self._starts[row]
-        why = self._consent.words.get(row) or self._diagnosis.why_here(job, placement, taken)
+        why = self._feasible.reasons.get(row) or self._diagnosis.why_here(job, placement, taken)
         alternatives = () if options.shadow else (*self._alternatives(job, placement, taken),
                                                  *self._scattered(job, placement, options.applications))
         return Recommendation(job.job_id, job.submit_s, job.partition, options.now_s, self.policy.name,
@@ -95,11 +96,11 @@ class PolicyAdvice:
                               options.now_s, alternatives, options.shadow,
                               communication_cost=self._diagnosis.topology_cost.cost(placement, indexes),
                               gpu_indexes=indexes, raw_id=job.raw_id, snapshot_s=options.snapshot_s,
-                              command="" if row in self._consent.unlike
+                              command="" if row in self._feasible.unlike
                               else command_for(job, placement, self._state.cluster.names))
 
     def _alternatives(self, job: Job, placement: Placement, taken: Mapping[str, int]) -> Iterator[Alternative]:
-        """Yield other placements that have room, what they cost in communication, and what else is to say."""
+        """Yield other placements that have room, what they cost in communication, and why they are named."""
         names = self._diagnosis.nodes_with_room(job, max(placement.gpus), taken)
         others = self._other_nodes(job, placement, names, taken) if len(placement.nodes) == 1 else \
             self._other_groups(placement, names)
@@ -124,41 +125,41 @@ class PolicyAdvice:
     def _other_groups(self, placement: Placement, names: list[str]) -> Iterator[tuple[Placement, str]]:
         """Yield the nodes that are closest together, and the fullest ones wherever they are, where they are others."""
         count = len(placement.nodes)
-        told = {frozenset(placement.nodes)}
+        seen = {frozenset(placement.nodes)}
         for nodes, reason in ((self._diagnosis.topology_cost.closest(names, count), "the closest together"),
                               (tuple(names[:count]), "the fullest nodes, however far apart")):
-            if len(nodes) == count and frozenset(nodes) not in told:
-                told.add(frozenset(nodes))
+            if len(nodes) == count and frozenset(nodes) not in seen:
+                seen.add(frozenset(nodes))
                 yield Placement(nodes, placement.gpus), reason
 
     def _hold(self, job: Job, row: int, options: RenderOptions) -> Recommendation:
         expected: Expectation | None = self._expected.get(row)
         placement = expected.placement if expected else None
-        action, words, cause = self._why(job, row)
+        action, text, cause = self._why(job, row)
         return Recommendation(job.job_id, job.submit_s, job.partition, options.now_s, self.policy.name,
-                              options.objective, action, words, placement, expected.start if expected else None, (),
+                              options.objective, action, text, placement, expected.start if expected else None, (),
                               options.shadow, cause=cause, raw_id=job.raw_id, snapshot_s=options.snapshot_s,
                               communication_cost=self._diagnosis.topology_cost.cost(placement))
 
     def _why(self, job: Job, row: int) -> tuple[str, str, str]:
-        """Return whether a job is held or nothing is known of it, why, and of what kind that is."""
-        hold = self._whys.get(job.key) or why_held(self._consent, row, job)
+        """Return the action (``hold`` or ``unknown``), the reason and the cause."""
+        hold = self._whys.get(job.key) or why_held(self._feasible, row, job)
         self._whys[job.key] = hold
         if hold.cause == UNKNOWN:
-            return "unknown", hold.words, hold.cause
-        if hold.words:
-            return "hold", hold.words, hold.cause
+            return "unknown", hold.reason, hold.cause
+        if hold.reason:
+            return "hold", hold.reason, hold.cause
         if hold.cause == AHEAD:
             return "hold", COMES_LATER, AHEAD
         reason = self._rejected.get(row)
-        words = f"can never run: {reason}" if reason and self._consent.gate is None else self._diagnosis.why_wait(job)
-        return "hold", words if words != COMES_LATER else NOT_THAT_SHAPE, hold.cause
+        text = f"can never run: {reason}" if reason and self._feasible.gate is None else self._diagnosis.why_wait(job)
+        return "hold", text if text != COMES_LATER else NOT_THAT_SHAPE, hold.cause
 
 
 def _count(placement: Placement, taken: Counter[str]) -> None:
     taken.update(dict(zip(placement.nodes, placement.gpus, strict=True)))
 
 
-def instead_of(said: Recommendation) -> Instead:
-    """Return advice as it stands beside that of an agent."""
-    return Instead(said.policy, said.action, said.placement, said.expected_start_s)
+def instead_of(row: Recommendation) -> Instead:
+    """Return a recommendation in the form that stands beside an agent's."""
+    return Instead(row.policy, row.action, row.placement, row.expected_start_s)

@@ -1,7 +1,7 @@
 """What NVIDIA's workload power profiles (Blackwell and later) would save and cost jobs, by what a site has measured.
 
-Which profile a GPU has no exporter tells: DCGM's masks are binary, and dcgm-exporter cannot print them. A site that has
-run like jobs without and with a profile therefore names both in its configuration; of any other nothing is said.
+No exporter reports which profile a GPU has: DCGM's masks are binary, and dcgm-exporter cannot print them. A site that
+has run like jobs without and with a profile therefore names both in its configuration; other jobs get no such advice.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def best_profile(job: Job, gpus: Sequence[GpuReading | None], settings: PowerCap
     if not known or len(known) != len(gpus):
         return None
     rows = [_row(job, known, profile, now_s) for profile in settings.profiles if _fits(profile, job, known)]
-    sure = [row for row in rows if row.saves_interval[0] > 0 and row.slower_interval[1] <= settings.slower]
-    return max(sure, key=lambda row: row.saves_interval[0], default=None)
+    significant = [row for row in rows if row.saves_interval[0] > 0 and row.slower_interval[1] <= settings.slower]
+    return max(significant, key=lambda row: row.saves_interval[0], default=None)
 
 
 def enforcing(profiles: Iterable[PowerProfileSettings], gpus: Iterable[GpuReading],

@@ -1,8 +1,8 @@
 """Starts that cost something first: nodes that have to wake, jobs that may be preempted, quotas that were lent.
 
 Which jobs may be preempted follows ``PreemptType``: jobs whose QOS the waiting job's QOS preempts, or jobs in a
-partition of a lower tier. What Slurm suspends keeps its memory, and gang scheduling takes turns: of such sites nothing
-is said. A queue that has lent its quota takes it back from the jobs that borrowed it, the latest first.
+partition of a lower tier. What Slurm suspends keeps its memory, and gang scheduling takes turns: such sites get
+no such starts. A queue that has lent its quota takes it back from the jobs that borrowed it, the latest first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def second_chances(state: ClusterState, gate: Gate, taken: Mapping[int, Placemen
     waking = any(node.wakes for node in gate.resources.nodes)
     if not waking and not _may_preempt(gate):
         return {}, {}
-    found, words, gone = dict[int, Placement](), dict[int, str](), set[tuple[str, float]]()
+    found, reasons, gone = dict[int, Placement](), dict[int, str](), set[tuple[str, float]]()
     rows = [row for row in state.waiting.tolist() if row not in taken and row not in holds
             and not state.records[row].group]
     rows.sort(key=lambda row: (-float(state.arrays.jobs[row].priority), row))
@@ -36,13 +36,13 @@ def second_chances(state: ClusterState, gate: Gate, taken: Mapping[int, Placemen
         job = state.records[row]
         if not isinstance(gate.find(job), Hold):
             continue  # there is room: it is held for the jobs that come first
-        said: tuple[Placement, str] | Hold | None = _woken(gate, job) if waking else None
-        said = said or _preempting(gate, job, gone)
-        if isinstance(said, Hold):
-            holds[row] = said
-        elif said is not None:
-            found[row], words[row] = said
-    return found, words
+        start: tuple[Placement, str] | Hold | None = _woken(gate, job) if waking else None
+        start = start or _preempting(gate, job, gone)
+        if isinstance(start, Hold):
+            holds[row] = start
+        elif start is not None:
+            found[row], reasons[row] = start
+    return found, reasons
 
 
 def _may_preempt(gate: Gate) -> bool:
@@ -150,13 +150,13 @@ MOST_QUOTA_TRIED = 100
 def quota_starts(state: ClusterState, gate: Gate, taken: Mapping[int, Placement], holds: dict[int, Hold],
                  ) -> tuple[dict[int, Placement], dict[int, str]]:
     """Return more starts by row with their reasons, and book them; a job that starts is held no longer."""
-    found, words, gone = dict[int, Placement](), dict[int, str](), set[tuple[str, float]]()
+    found, reasons, gone = dict[int, Placement](), dict[int, str](), set[tuple[str, float]]()
     for row in list(_waiting_for_quota(state, gate, taken, holds))[:MOST_QUOTA_TRIED]:
-        said = _reclaiming(gate, state.records[row], gone)
-        if said is not None:
-            found[row], words[row] = said
+        start = _reclaiming(gate, state.records[row], gone)
+        if start is not None:
+            found[row], reasons[row] = start
             holds.pop(row, None)
-    return found, words
+    return found, reasons
 
 
 def _waiting_for_quota(state: ClusterState, gate: Gate, taken: Mapping[int, Placement],

@@ -8,16 +8,16 @@ ends with a dot. It holds:
   ``open(settings, history)`` and kept until its section of the configuration changes;
 * at its end ``register(RecommenderKind("<name>", ...))``.
 
-What follows from that without another line: a cycle of its own named as the subject (what it raises is logged, counted
-in ``cycle_failures_total`` and hides nothing else; what was said before stays, with its age in
+What follows from that without another line: a cycle of its own of the same name (what it raises is logged, counted
+in ``cycle_failures_total`` and hides nothing else; earlier recommendations stay, with its age in
 ``recommendation_timestamp_seconds``), ``/api/v1/<name>`` with its place in the OpenAPI document,
 ``idlewatt advise --<name>``, the configuration, and metrics.
 
 What stands elsewhere because it must: what a site may set, a section of ``settings.recommenders``; the row, a frozen
 dataclass in a file of its own in ``storage`` (and a table, where it is kept); the metrics, as fields of
 ``exporters.metrics.Published``; the defaults in ``config.sample.yml``; a panel in ``grafana/builders/advice.py``. Facts
-that only the subject needs come from a source with a role of its own (``exporters.source.Role``) that the subject names
-in ``reads``: it is read in the subject's cycle.
+that only this recommender needs come from a source with a role of its own (``exporters.source.Role``) that it names in
+``reads``: it is read in the recommender's cycle.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class RecommendationRow(Protocol):
-    """What any recommendation says at least; it is shown as JSON, field by field."""
+    """The least that a recommendation holds; it is shown as JSON, field by field."""
 
     @property
     def job_id(self) -> str:
@@ -58,12 +58,12 @@ class RecommendationRow(Protocol):
 
     @property
     def snapshot_s(self) -> float | None:
-        """Return when the scheduler was read that the row rests on; an recommender leaves it to the service."""
+        """Return when the scheduler was read that the row rests on; a recommender leaves it to the service."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecommenderContext:
-    """What is known at the moment of considering."""
+    """What is known at the time of a recommendation."""
 
     now_s: float
     snapshot: SchedulerSnapshot
@@ -71,7 +71,7 @@ class RecommenderContext:
     advice: Advice | None = None
     """What starts are advised; None before the first round."""
     facts: tuple[Facts, ...] = ()
-    """The last good data of the sources that the subject reads, some of it perhaps old."""
+    """The last good data of the sources that the recommender reads, some of it perhaps old."""
     predictor: RuntimeHistory | None = None
     """Run times of like jobs; None before the first round of advice."""
     assessment: Assessment | None = None
@@ -80,7 +80,7 @@ class RecommenderContext:
 
 @dataclass(frozen=True, slots=True)
 class Recommendations:
-    """What there is to say on a subject at one moment."""
+    """The recommendations of one kind at one time."""
 
     issued_s: float
     rows: tuple[RecommendationRow, ...] = ()
@@ -99,15 +99,15 @@ class Recommendations:
 
 
 class Recommender(Protocol):
-    """Considers one subject again and again, always in the same thread at a time."""
+    """Makes recommendations of one kind again and again, in one thread at a time."""
 
     def recommend(self, context: RecommenderContext) -> Recommendations:
-        """Return what there is to say now; whatever it raises ends this round of this subject only."""
+        """Return the recommendations now; whatever this raises ends this round of this recommender only."""
 
 
 @runtime_checkable
 class RunListener(Protocol):
-    """An recommender that learns from the accounts, too."""
+    """A recommender that learns from the accounts, too."""
 
     def finished(self, jobs: Iterable[Job]) -> None:
         """Take in jobs that ended, some of them again, in another thread than ``recommend``; StoreError is logged.
@@ -135,7 +135,7 @@ class RecommenderKind:
     cells: Callable[[Mapping[str, object]], Mapping[str, object]] = _as_it_is
     """Makes of a row as JSON one for the table, with every key of ``columns``."""
     empty: str = "nothing to advise"
-    """What a table without rows says."""
+    """The text of a table without rows."""
     reads: tuple[Role, ...] = ()
     """Roles of the sources that are read for it alone."""
 
@@ -144,7 +144,7 @@ REGISTERED: dict[str, RecommenderKind] = {}
 """What the files that were imported so far have registered; ``recommenders.subjects`` imports them all."""
 
 
-def register(subject: RecommenderKind) -> RecommenderKind:
-    """Make a subject known; called by its own file."""
-    REGISTERED[subject.name] = subject
-    return subject
+def register(kind: RecommenderKind) -> RecommenderKind:
+    """Register a kind of recommendation; called by its own file."""
+    REGISTERED[kind.name] = kind
+    return kind

@@ -24,8 +24,8 @@ def host_options(job: Job, cpus: int, memory_bytes: int) -> str:
     """Return how CPUs and memory of the whole request are asked for; 0 for what it does not ask for."""
     if job.steering is None:
         return " ".join(_of_task(cpus, memory_bytes))
-    said = ", ".join(_of_pod(job.request, cpus, memory_bytes))
-    return f"{said} for each pod" if _pods(job.request) > 1 else said
+    text = ", ".join(_of_pod(job.request, cpus, memory_bytes))
+    return f"{text} for each pod" if _pods(job.request) > 1 else text
 
 
 def _of_task(cpus: int, memory_bytes: int) -> list[str]:

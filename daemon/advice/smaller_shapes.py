@@ -1,6 +1,6 @@
-"""Which smaller shape of a waiting job would start now: each is put to the gate that decides on starts, none guessed.
+"""Which smaller shape of a waiting job would start now: each is tried at the gate that decides on starts, none guessed.
 
-A shape is asked about as if it were submitted this moment, last in line: what starts so starts from the old place too.
+A shape is tried as if it were submitted now, last in line: one that starts then starts from the old place, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHORTEST_LIMIT_S = 600.0
 LEAST_CPUS, LEAST_MEMORY = 2, 2**31
 """Requests below which half of it is no help."""
 NEW = "~smaller"
-"""Ends the id that a shape is asked about by."""
+"""Suffix of the id under which a shape is tried."""
 MOST_RUNS, WORK = 12, 4000
 """Times that the whole queue is walked for one job, and waiting jobs that are looked at in all of them together."""
 TOO_MANY = "too many jobs wait to try every shape; this one has room, but may delay who comes first"
@@ -50,8 +50,8 @@ Candidates = Iterator[tuple[str, str, Job]]
 
 
 @dataclass(slots=True)
-class Asking:
-    """What shapes are tried on: a snapshot without the job itself, the policy, and what its starts leave."""
+class ShapeTrial:
+    """The base that shapes are tried on: a snapshot without the job itself, the policy, and what its starts leave."""
 
     others: SchedulerSnapshot
     now_s: float
@@ -81,29 +81,30 @@ def smaller_shapes(snapshot: SchedulerSnapshot, now_s: float, job: Job, policy: 
         -> tuple[SmallerRequest, ...]:
     """Return of each kind of shape the largest that would start now, or else what became of the smallest.
 
-    Components of heterogeneous jobs are not asked about: () is returned, as for a job that is as small as can be.
+    Components of heterogeneous jobs are not tried: () is returned, as for a job that is as small as can be.
     """
     if job.group:
         return ()
     others = tuple(one for one in snapshot.jobs if one.key != job.key)
     waiting = sum(one.state is JobState.PENDING for one in others)
-    asking = Asking(replace(snapshot, jobs=others), now_s, policy, left, max(1, min(MOST_RUNS, WORK // (waiting + 1))))
+    runs = max(1, min(MOST_RUNS, WORK // (waiting + 1)))
+    trial = ShapeTrial(replace(snapshot, jobs=others), now_s, policy, left, runs)
     new = _last_in_line(job, snapshot, now_s)
     kinds = (_fewer_gpus(new), _spread(new), _less_beside(new), _shorter(new))
-    return tuple(found for kind in kinds if (found := _largest(asking, kind)) is not None)
+    return tuple(found for kind in kinds if (found := _largest(trial, kind)) is not None)
 
 
-def _largest(asking: Asking, kind: Candidates) -> SmallerRequest | None:
-    said = None
+def _largest(trial: ShapeTrial, kind: Candidates) -> SmallerRequest | None:
+    found = None
     for change, options, job in kind:
-        said = asking.verdict(change, options, job)
-        if said.verdict != "waits":
+        found = trial.verdict(change, options, job)
+        if found.verdict != "waits":
             break
-    return said
+    return found
 
 
 def _held(change: str, options: str, hold: Hold, otherwise: str) -> SmallerRequest:
-    return SmallerRequest(change, options, "unknown" if hold.cause == UNKNOWN else "waits", hold.words or otherwise)
+    return SmallerRequest(change, options, "unknown" if hold.cause == UNKNOWN else "waits", hold.reason or otherwise)
 
 
 def _last_in_line(job: Job, snapshot: SchedulerSnapshot, now_s: float) -> Job:
@@ -126,11 +127,11 @@ def _resized(request: Request, gpus: int) -> Request:
     """Return a request for fewer GPUs, with CPUs and memory in the same relation, on as few nodes as they need."""
     share, each = gpus / request.gpus, request.gpus_per_node
     nodes = max(1, math.ceil(gpus / each)) if each else min(request.nodes, gpus)
-    asked, on_node = request.details, share * request.nodes / nodes
-    details = replace(asked, tasks=max(1, math.ceil(asked.tasks * share)),
-                      most_nodes=min(asked.most_nodes, nodes) if asked.most_nodes else 0,
-                      cpus_per_node=math.ceil(asked.cpus_per_node * on_node),
-                      memory_per_node_bytes=math.ceil(asked.memory_per_node_bytes * on_node))
+    old, on_node = request.details, share * request.nodes / nodes
+    details = replace(old, tasks=max(1, math.ceil(old.tasks * share)),
+                      most_nodes=min(old.most_nodes, nodes) if old.most_nodes else 0,
+                      cpus_per_node=math.ceil(old.cpus_per_node * on_node),
+                      memory_per_node_bytes=math.ceil(old.memory_per_node_bytes * on_node))
     return replace(request, gpus=gpus, nodes=nodes, gpus_per_node=None if each is None else gpus // nodes,
                    cpus=math.ceil(request.cpus * share), memory_bytes=math.ceil(request.memory_bytes * share),
                    details=details)
@@ -159,8 +160,8 @@ def _less_beside(job: Job) -> Candidates:
                             memory_per_gpu_bytes=details.memory_per_gpu_bytes // parts,
                             memory_per_node_bytes=details.memory_per_node_bytes // parts,
                             memory_per_cpu_bytes=details.memory_per_cpu_bytes)
-            words = "half" if parts == 2 else "a quarter of"
-            yield f"{words} its CPUs and memory", host_options(job, cpus, memory), \
+            part = "half" if parts == 2 else "a quarter of"
+            yield f"{part} its CPUs and memory", host_options(job, cpus, memory), \
                 replace(job, request=replace(request, cpus=cpus, memory_bytes=memory, details=fewer))
 
 

@@ -1,4 +1,4 @@
-"""Which empty nodes are worth powering down: never one of which nobody can say that it is idle."""
+"""Which empty nodes are worth powering down: never one that is not known to be idle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Spare:
     worth: Mapping[str, str]
     """Measured and idle."""
     unknown: Mapping[str, str]
-    """Why nobody can say: not measured, or busy although the scheduler knows of nothing there."""
+    """Why it is not known: not measured, or busy although the scheduler knows of nothing there."""
 
 
 def spare_nodes(advised: Mapping[str, str], verdicts: Mapping[str, NodeVerdict]) -> Spare:

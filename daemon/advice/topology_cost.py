@@ -19,9 +19,9 @@ Indexes = tuple[tuple[int, ...], ...]
 
 
 class FreeIndexes:
-    """Free GPUs by node; nodes of which the scheduler does not tell are missing.
+    """Free GPUs by node; nodes whose GPUs in use the scheduler does not report are missing.
 
-    It tells either of a node as a whole, or of every job that runs there.
+    It reports either those of a node as a whole, or those of every job that runs there.
     """
 
     def __init__(self, snapshot: SchedulerSnapshot) -> None:
@@ -29,8 +29,8 @@ class FreeIndexes:
         self._free: dict[str, list[int]] = {}
         self._islands = {node.name: node.islands for node in snapshot.nodes}
         for node in snapshot.nodes:
-            told = node.gpu_indexes_allocated
-            held = by_jobs.get(node.name, set()) if told is None else set(told)
+            reported = node.gpu_indexes_allocated
+            held = by_jobs.get(node.name, set()) if reported is None else set(reported)
             if held is not None and len(held) == node.gpus_allocated:
                 self._free[node.name] = [index for index in range(node.gpus) if index not in held]
 
@@ -98,8 +98,8 @@ class TopologyCost:
             return None
         held = dict(zip(placement.nodes, placement.gpus, strict=True))
         named = zip(placement.nodes, indexes, strict=False)
-        apart = sum(pairs_apart(some, self._islands[node]) for node, some in named)
-        return cost_in_tree(held, self._above, self._domain, self._weights, apart=apart)
+        pairs = sum(pairs_apart(some, self._islands[node]) for node, some in named)
+        return cost_in_tree(held, self._above, self._domain, self._weights, apart=pairs)
 
     def domains(self, names: Iterable[str]) -> int | None:
         """Return in how many NVLink domains these nodes are; None where one of them is in none."""
@@ -171,7 +171,7 @@ def compared(runs: Iterable[Placed], topology_cost: TopologyCost) -> dict[tuple[
 APPLICATIONS = speed_priors.APPLICATIONS
 """What was measured: the models of Pollux's artifact, on nodes of four GPUs."""
 SOURCE = f"Pollux's tables (OSDI'21, nodes of {speed_priors.NODE_GPUS} GPUs)"
-"""As it is told beside every speed."""
+"""The source that stands beside every speed."""
 
 _SLOW = speed_priors.slow()
 

@@ -1,9 +1,9 @@
 """When waiting jobs start, and what following a policy is expected to change in their waits, over possible futures.
 
-What a policy changes against another is forecast in the same futures (run times drawn from what like jobs took), so
+What a policy changes against another is forecast in the same futures (run times drawn from those of similar jobs), so
 that the change is paired. A start is an interval over futures by the policy whose advice goes out, renewed every few
 minutes. The first interval of each job is counted as kept or missed: it is the boldest. No new job arrives in a future,
-so that a job that comes later and goes first makes starts later than they were foretold; the count shows how much.
+so that a job that comes later and goes first makes starts later than forecast; the count shows how much.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ WORK = 20_000
 """Waiting jobs x futures x policies that one round may forecast: a second or so of a core."""
 LEAST = 4
 """Fewer futures give no interval."""
-ALIKE_S = 60.0
-"""Ends that are nearer read the same: an interval from a time to that very time is none."""
+MIN_SPREAD_S = 60.0
+"""Narrower intervals are left out: their ends read the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,18 @@ def changes(state: ClusterState, policy: Policy, other: Policy, draws: int, seed
     waiting = state.waiting
     if not draws or not len(waiting):
         return {}
-    if policy.name == other.name:  # no future tells them apart
+    if policy.name == other.name:  # they are the same in every future
         return {int(job): WaitChange(0.0, None) for job in waiting}
-    chance = np.random.default_rng(seed)
-    found = np.array([_difference(drawn(state, chance), policy, other, waiting) for _ in range(draws)])
+    rng = np.random.default_rng(seed)
+    found = np.array([_difference(drawn(state, rng), policy, other, waiting) for _ in range(draws)])
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return {int(job): WaitChange(float(mean), _interval(float(least), float(most), draws))
             for job, mean, least, most in zip(waiting, found.mean(axis=0), low, high, strict=True)}
 
 
 def _interval(low: float, high: float, draws: int) -> tuple[float, float] | None:
-    """Return the interval; None where futures are few, or all alike: then it tells no spread."""
-    return (low, high) if draws >= LEAST and high - low >= ALIKE_S else None
+    """Return the interval; None where futures are few, or all alike."""
+    return (low, high) if draws >= LEAST and high - low >= MIN_SPREAD_S else None
 
 
 def _difference(future: ClusterState, policy: Policy, other: Policy, waiting: NDArray[np.intp]) -> Floats:
@@ -99,7 +99,7 @@ class StartForecast:
 
     @property
     def spread(self) -> bool:
-        """Tell whether the futures differ: where nothing tells run times apart they all are the same."""
+        """Tell whether the futures differ: without predictions of run times they all are the same."""
         return self.high_s is None or self.high_s - self.low_s > NEAR_S
 
     def came(self, start_s: float) -> str:
@@ -110,10 +110,10 @@ class StartForecast:
 
 
 class StartForecasts:
-    """Makes forecasts, keeps the first of each job until it starts, and counts how they came."""
+    """Makes forecasts, keeps the first of each job until it starts, and counts their outcomes."""
 
     def __init__(self) -> None:
-        """Begin with nothing foretold."""
+        """Begin without forecasts."""
         self._first: dict[Key, tuple[str, StartForecast]] = {}
         self._latest: dict[Key, StartForecast] = {}
         self._made_s, self._policy = float("-inf"), ""
@@ -124,7 +124,7 @@ class StartForecasts:
         """Return how many starts came within their interval, earlier and later, by policy and these words."""
         return dict(self._counts)
 
-    def told(self, state: ClusterState, policy: Policy, draws: int) -> Mapping[Key, StartForecast]:
+    def renewed(self, state: ClusterState, policy: Policy, draws: int) -> Mapping[Key, StartForecast]:
         """Return the forecasts of the jobs that wait now, and count those of jobs that have started."""
         self._count(state.records)
         waiting = {state.records[row].key for row in state.waiting.tolist()}
@@ -153,13 +153,13 @@ def start_forecasts(state: ClusterState, policy: Policy, draws: int, seed: int =
         return {}
     state = feasible_starts(state, policy).state
     waiting = state.waiting
-    chance = np.random.default_rng(seed)
-    found = np.array([followed(drawn(state, chance), policy, HORIZON_S).arrays.jobs.start[waiting]
+    rng = np.random.default_rng(seed)
+    found = np.array([followed(drawn(state, rng), policy, HORIZON_S).arrays.jobs.start[waiting]
                       for _ in range(number)])
     ends = (1 - FORECAST_LEVEL) / 2, (1 + FORECAST_LEVEL) / 2
     low, high = np.quantile(np.nan_to_num(found, nan=np.inf), ends, axis=0, method="inverted_cdf")
-    told: dict[Key, StartForecast] = {}
+    forecasts: dict[Key, StartForecast] = {}
     for row, least, most in zip(waiting.tolist(), low.tolist(), high.tolist(), strict=True):
         if np.isfinite(least):  # else in hardly any future it starts at all
-            told.setdefault(state.records[row].key, StartForecast(least, most if np.isfinite(most) else None))
-    return told
+            forecasts.setdefault(state.records[row].key, StartForecast(least, most if np.isfinite(most) else None))
+    return forecasts

@@ -1,7 +1,7 @@
 """Compile policies in a process of their own, so that the daemon only loads what is on disk.
 
 Compiling takes half a minute on a new machine and twice the memory of running; in a process of its own it can be ended
-at once when the daemon stops, and its memory goes with it. What has been compiled before is not gone through again.
+at once when the daemon stops, and its memory goes with it. What has been compiled before is not compiled again.
 ``python -m idlewatt.daemon.advice.warm_up [--models FOLDER] POLICY|KIND@VERSION …``
 """
 
@@ -39,11 +39,11 @@ NICENESS = 10
 
 
 class WarmUp:
-    """A child process in which policies take their first decision; ``over`` tells when they may be used here."""
+    """A child process in which policies take their first decision; ``over`` is true once they may be used here."""
 
     def __init__(self, names: Sequence[str], models: Path | None = None) -> None:
         self._child: subprocess.Popen[bytes] | None = None
-        self._said = False
+        self._reported = False
         if models is not None or not compiled_mark(names).exists():
             command = [sys.executable, "-m", __name__, *names, *(("--models", str(models)) if models else ())]
             self._child = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603 - our own program
@@ -51,8 +51,8 @@ class WarmUp:
     def over(self) -> bool:
         """Tell whether the policies are compiled; also when that failed, as compiling here still works."""
         status = 0 if self._child is None else self._child.poll()
-        if status not in (None, 0) and not self._said:
-            self._said = True
+        if status not in (None, 0) and not self._reported:
+            self._reported = True
             log.warning("policies could not be compiled in advance", extra={"status": status})
         return status is not None
 
@@ -81,7 +81,7 @@ def warm_up(names: Sequence[str], models: Path | None = None) -> None:
     advice_inputs = AdviceInputs(served_models, policies[-1], _predicted)
     Advisor(settings, advice_inputs).advise(SchedulerSnapshot(3.0, (node,), jobs=jobs), 3.0)
     if models is None:
-        with suppress(OSError):  # they are gone through again then
+        with suppress(OSError):  # they are compiled again then
             compiled_mark(names).touch()
 
 

@@ -131,7 +131,7 @@ class Training:
         """Return the digest of what makes it this training and no other."""
         return schema_hash({**self.learner.schema, "seed": self.config.seed, "incumbent": self.config.incumbent,
                             "objective": asdict(self.config.objective),
-                            "speeds": [window.speeds.told for window in self.config.select]})
+                            "speeds": [window.speeds.identity for window in self.config.select]})
 
     def save(self) -> None:
         """Keep all that it needs to go on, in one file."""

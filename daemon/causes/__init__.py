@@ -2,6 +2,7 @@
 
 from .rules import CauseVerdict, HostMeans, Means, judge
 from .watch import CauseWatch
-from .words import evidence_words, label, remedy, told
+from .words import evidence_text, label, remedy, reported_causes
 
-__all__ = ["CauseWatch", "HostMeans", "Means", "CauseVerdict", "evidence_words", "judge", "label", "remedy", "told"]
+__all__ = ["CauseWatch", "HostMeans", "Means", "CauseVerdict", "evidence_text", "judge", "label", "remedy",
+           "reported_causes"]

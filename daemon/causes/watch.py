@@ -169,16 +169,16 @@ def _take_host(watched: _Watched, part: Allocation, seen: _Round) -> None:
     """Add what was read of the server; the CPUs of the job's own, or all of them where they are nearly all its own."""
     name = part.node
     host = watched.hosts.setdefault(name, _Host())
-    told = next((node for node in seen.nodes.get(name, ()) if node.cpu_busy_ratio is not None), None)
-    if told is None or told.time_s <= host.read_s:
+    reading = next((node for node in seen.nodes.get(name, ()) if node.cpu_busy_ratio is not None), None)
+    if reading is None or reading.time_s <= host.read_s:
         return
-    seconds, host.read_s = told.time_s - host.read_s, told.time_s
+    seconds, host.read_s = reading.time_s - host.read_s, reading.time_s
     cores = _cores(watched.job, host, name, seen)
     cpus = seen.cpus.get(name, 0)
-    if cores is None and seen.crowd[name] == 1 and told.cpu_busy_ratio is not None and part.cpus >= WHOLE * cpus > 0:
-        cores = told.cpu_busy_ratio * cpus
+    if cores is None and seen.crowd[name] == 1 and reading.cpu_busy_ratio is not None and part.cpus >= WHOLE * cpus > 0:
+        cores = reading.cpu_busy_ratio * cpus
     if seconds <= LONGEST_GAP_S:
-        host.sums.add(iter((*of_node(told), ("cpus", cores))), seconds)
+        host.sums.add(iter((*of_node(reading), ("cpus", cores))), seconds)
 
 
 def _cores(job: Job, host: _Host, name: str, seen: _Round) -> float | None:

@@ -13,7 +13,7 @@ LEAST_SHARE = 0.3
 LEAST_SHARE_IDLE = 0.1
 """The same of GPUs that do nothing while others work: one of eight is an eighth."""
 
-_WORDS: Mapping[Cause, str] = {
+_LABELS: Mapping[Cause, str] = {
     Cause.WAITING_FOR_DATA: "waits for data", Cause.CPU_BOUND: "waits for one thread on its CPUs",
     Cause.SMALL_BATCH: "work too small for the GPU", Cause.MEMORY_BOUND: "bound by the GPU's memory",
     Cause.COMMUNICATION: "waits for links", Cause.ONE_OF_SEVERAL: "only some of its GPUs work",
@@ -46,8 +46,8 @@ _EVIDENCE: Mapping[str, str] = {
 
 
 def label(cause: Cause) -> str:
-    """Return a cause in words."""
-    return _WORDS[cause]
+    """Return the text of a cause."""
+    return _LABELS[cause]
 
 
 def remedy(cause: Cause) -> str:
@@ -55,15 +55,15 @@ def remedy(cause: Cause) -> str:
     return _REMEDIES.get(cause, "")
 
 
-def evidence_words(evidence: Mapping[str, float]) -> tuple[str, ...]:
+def evidence_text(evidence: Mapping[str, float]) -> tuple[str, ...]:
     """Return what was measured, a clause each."""
     found = [_EVIDENCE[name].format(f"{100 * value:.0f} %") for name, value in evidence.items() if name in _EVIDENCE]
     each = evidence.get("cores_per_gpu")
     return (*found, f"{each:.1f} cores worked for each GPU") if each is not None else tuple(found)
 
 
-def told(tallies: Iterable[CauseTally], gpus: float) -> tuple[tuple[CauseTally, float], ...]:
-    """Return the causes that were seen long enough to be told, with their share of the judged time, longest first."""
+def reported_causes(tallies: Iterable[CauseTally], gpus: float) -> tuple[tuple[CauseTally, float], ...]:
+    """Return the causes that were seen long enough to report, with their share of the judged time, longest first."""
     some = list(tallies)
     judged = sum(one.gpu_seconds for one in some)
     if judged < LEAST_S * max(1.0, gpus):

@@ -83,12 +83,12 @@ class JobSource:
 
     def told(self, settings: Settings) -> Settings:
         """Return settings with what the recorded scheduler told of itself, where nothing is configured."""
-        from ..recorded_scheduling import told
+        from ..recorded_scheduling import with_recorded_scheduler
 
         if not self.recorded:
             return settings
         with self.history() as reader:
-            return told(settings, reader)
+            return with_recorded_scheduler(settings, reader)
 
     def read(self, cluster_text: str | None) -> tuple[Cluster, WorkloadBuilder]:
         """Return the cluster and its jobs; click exceptions say what is wrong with either."""

@@ -46,7 +46,7 @@ def bring(url: str, what: str, since_s: float, commands: SlurmCommands, *, trust
     with opened(url) as importer, progress(f"reading {plain(what)}") as report:
         try:
             source, parts = _source(importer, what, since_s, commands, trusted=trusted)
-            for brought in accounting.bring(importer, source, parts):
+            for brought in accounting.import_chunks(importer, source, parts):
                 report(brought.done, brought.total)
         except KeyboardInterrupt as interrupt:
             click.echo(f"interrupted: {_said(brought)}; the same command goes on from there", err=True)

@@ -106,7 +106,7 @@ def _drawing(sums: Balance) -> Iterator[DrawnRow]:
             yield DrawnRow(row.label, power, watts(power), percent(power / sums.total), _style(row))
             if row is PowerClass.HOST_ACTIVE and (sums.unused or sums.dark_busy):
                 share = percent(sums.unused / sums.total) if sums.unused else ""
-                yield DrawnRow(f"  {UNUSED_PART}", sums.unused, sums.unused_words, share, "yellow")
+                yield DrawnRow(f"  {UNUSED_PART}", sums.unused, sums.unused_text, share, "yellow")
 
 
 def _title(sums: Balance) -> Text:

@@ -234,7 +234,7 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
     """Show what is done, whole sweep or not."""
     from ..policies.limits import knowing
     from ..replay.speed_coverage import SpeedCoverage
-    from ..sweep import rows, told
+    from ..sweep import json_row, rows
     from ._conclusion import conclusion, warnings
 
     outcomes = sweep.outcomes()
@@ -246,7 +246,7 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
     found = rows(outcomes, sweep.plan, options["baseline"] or sweep.policies[0])
     price = stated(options["config_file"])
     found = [row | price.row(row) for row in found]
-    lines = [told(row) | {"jobs_left_out": sum(sweep.left_out.values())} for row in found]
+    lines = [json_row(row) | {"jobs_left_out": sum(sweep.left_out.values())} for row in found]
     for row in found[:1]:
         _say(str(SpeedCoverage.of_row(row)))
     if price.words:

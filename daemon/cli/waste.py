@@ -68,7 +68,7 @@ def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) 
         groups[row[key]].append(part)
     sums = {name: balance(own, within) for name, own in groups.items()}
     rows = [_row(by, name, own, total.total)
-            for name, own in sorted(sums.items(), key=lambda item: (-item[1].told, -item[1].total))]
+            for name, own in sorted(sums.items(), key=lambda item: (-item[1].reported, -item[1].total))]
     if style == "table" and by == "class":
         rows = [{**row, "class": PowerClass(row["class"]).label} for row in rows]
     columns = {by: by, "power_watts": "W", "wasted_power_watts": "wasted W", "unused_power_watts": "unused W",

@@ -13,7 +13,7 @@ from ...storage.reading import HistoryReader, JobDetail
 from ...storage.records import Allocation, Job
 from ...storage.underuse import CauseTally
 from ...storage.uses import Use
-from ..causes import evidence_words, label, remedy, told
+from ..causes import evidence_text, label, remedy, reported_causes
 from ..pricing import Costing
 from .findings import long_enough
 from .notes import Used, notes
@@ -68,8 +68,8 @@ class EnergyBook:
     def _with_energy(self, row: HolderRow, run: RunRow | None) -> HolderRow:
         if run is None:
             return row
-        told = job_row(run, self._costing, WASTED)
-        return replace(row, energy_joules=told.energy_joules, wasted_joules=told.wasted_joules, cost=told.cost)
+        energy = job_row(run, self._costing, WASTED)
+        return replace(row, energy_joules=energy.energy_joules, wasted_joules=energy.wasted_joules, cost=energy.cost)
 
     def reports(self, job_id: str, live: Sequence[Job] = ()) -> tuple[JobReport, ...]:
         """Return the report of a job, its last run first, or of the tasks of an array; () of one that is unknown.
@@ -101,7 +101,7 @@ class EnergyBook:
         ran_s = 0.0 if run is None else (now_s if run.end_s is None else run.end_s) - run.start_s
         whole = use if use is not None and long_enough(use, ran_s) else None
         found = notes(replace(job, allocations=allocations), row, used, now_s)
-        series, told_by = (self._timelines.of(self._history, held, run)
+        series, source = (self._timelines.of(self._history, held, run)
                            if drawn and run is not None and held is not None else ((), ""))
         start_s = run.start_s if run is not None else job.start_s
         ready_s = max(job.submit_s, job.eligible_s or job.submit_s)
@@ -112,7 +112,7 @@ class EnergyBook:
             cpus_used=None if whole is None else whole.cpus_mean,
             memory_used_bytes=None if whole is None else whole.memory_peak_bytes,
             classes=_classes(self._history.classes_of(run, MOST_POINTS), run) if drawn and run is not None else (),
-            series=series, series_source=told_by)
+            series=series, series_source=source)
 
     def _node_gpus(self, allocations: Sequence[Allocation]) -> int | None:
         """Return the GPUs of the largest node of a job that is on several, as telemetry knows them."""
@@ -129,18 +129,18 @@ class EnergyBook:
 
 
 def _causes(tallies: Sequence[CauseTally], gpus: float) -> tuple[CauseRow, ...]:
-    """Return why GPUs were underused, in words."""
-    return tuple(CauseRow(one.cause, label(one.cause), share, one.confidence, evidence_words(one.evidence),
-                          remedy(one.cause)) for one, share in told(tallies, gpus))
+    """Return why GPUs were underused, with texts."""
+    return tuple(CauseRow(one.cause, label(one.cause), share, one.confidence, evidence_text(one.evidence),
+                          remedy(one.cause)) for one, share in reported_causes(tallies, gpus))
 
 
 def _reasons(detail: JobDetail) -> tuple[str, ...]:
     """Return why a job waited, one after the other, each once in a row."""
     found: list[str] = []
     for change in detail.changes:
-        words = change.reason_text or change.reason.value.replace("_", " ")
-        if change.state.value == "pending" and words and words not in found[-1:]:
-            found.append(words)
+        reason = change.reason_text or change.reason.value.replace("_", " ")
+        if change.state.value == "pending" and reason and reason not in found[-1:]:
+            found.append(reason)
     return tuple(found[-8:])
 
 

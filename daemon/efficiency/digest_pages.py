@@ -22,21 +22,21 @@ LEAST_PRICED = 0.5
 
 
 def as_json(digest: Digest) -> Row:
-    """Return a digest as the API tells it."""
+    """Return a digest as the API returns it."""
     (row,) = ADAPTER.dump_python((digest,), mode="json")
-    told: Row = row
-    return told
+    shown: Row = row
+    return shown
 
 
 def subject(row: Row, cluster: str = "") -> str:
     """Return the subject of its mail."""
-    whose = f"account {row['account']}" if row["account"] else cluster or "the cluster"
+    holder = f"account {row['account']}" if row["account"] else cluster or "the cluster"
     total = row["total"]
     if not total["energy_joules"]:
-        return f"nothing was recorded: {whose}, {span(row)}"
+        return f"nothing was recorded: {holder}, {span(row)}"
     lost = amount(total["cost"], "wasted")
     return (f"{kwh(total['wasted_joules'])}{f' ({lost})' if lost else ''} of {kwh(total['energy_joules'])} wasted: "
-            f"{whose}, {span(row)}")
+            f"{holder}, {span(row)}")
 
 
 def text(row: Row, cluster: str = "") -> str:

@@ -168,12 +168,12 @@ def low_activity(facts: RunFacts, threshold: float, window_s: float = 0.0) -> No
 def unused_gpu_memory(facts: RunFacts, threshold: float, window_s: float = 0.0) -> Note | None:
     """Return that the fullest GPU of a job held less than a share of its memory: a smaller one may do."""
     run = facts.run
-    told = _GIGABYTES.search(run.gpu_model) if run is not None else None
+    capacity = _GIGABYTES.search(run.gpu_model) if run is not None else None
     known = facts.measured and facts.seen
-    if run is None or not known or told is None or run.memory_max_bytes is None or facts.ran_s < window_s \
-            or run.memory_max_bytes / (int(told[1]) * GIB) >= threshold:
+    if run is None or not known or capacity is None or run.memory_max_bytes is None or facts.ran_s < window_s \
+            or run.memory_max_bytes / (int(capacity[1]) * GIB) >= threshold:
         return None
-    return Note(f"Its fullest GPU held {run.memory_max_bytes / GIB:.1f} of {told[1]} GiB.",
+    return Note(f"Its fullest GPU held {run.memory_max_bytes / GIB:.1f} of {capacity[1]} GiB.",
                 "A smaller GPU or a MIG instance may do.", "unused_gpu_memory")
 
 

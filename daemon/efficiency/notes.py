@@ -47,10 +47,10 @@ def notes(job: Job, run: JobRow | None, used: Used, now_s: float) -> tuple[Note,
     gpus = findings.unused_gpus(facts, 0.0) or findings.low_activity(facts, LOW_ACTIVITY)
     if gpus is not None and gpus.kind == "low_activity" and used.causes:
         gpus = replace(gpus, fix="")  # each cause has its own
-    told = (gpus, findings.unused_gpu_memory(facts, LOW_MEMORY), findings.suspicious(facts, SUSPICIOUS),
-            findings.scattered(facts, 1), findings.unused_cpus(facts, LOW_CPUS),
-            findings.unused_memory(facts, LOW_MEMORY), findings.short_of_limit(facts, LOW_LIMIT))
-    return (*found, *_causes(used.causes), *(note for note in told if note is not None))
+    judged = (gpus, findings.unused_gpu_memory(facts, LOW_MEMORY), findings.suspicious(facts, SUSPICIOUS),
+              findings.scattered(facts, 1), findings.unused_cpus(facts, LOW_CPUS),
+              findings.unused_memory(facts, LOW_MEMORY), findings.short_of_limit(facts, LOW_LIMIT))
+    return (*found, *_causes(used.causes), *(note for note in judged if note is not None))
 
 
 def _coverage(run: JobRow, ran_s: float) -> Iterator[Note]:

@@ -16,8 +16,8 @@ from .rows import ChartSeries
 MOST_POINTS = 96
 """Windows that a timeline is drawn from: of a long run every so many."""
 MOST_SERIES = 64
-LEAST_TOLD = 0.9
-"""Share of the time of which a Prometheus must know each GPU; what it has lost or never had, windows may know."""
+LEAST_KNOWN = 0.9
+"""Share of the time for which Prometheus must have each GPU; else recorded windows may have it."""
 REST_S = 60.0
 """How long one that could not be asked is left alone: each page would wait for it."""
 RECORDED = "recorded windows"
@@ -38,39 +38,39 @@ class GpuTimelines:
         self._rests_until_s, self._why = float("-inf"), ""
 
     def of(self, history: HistoryReader, held: JobRun, run: RunRow) -> tuple[tuple[ChartSeries, ...], str]:
-        """Return the GPUs that a run held over time, and the source of that in words; '' without any."""
+        """Return the GPUs that a run held over time, and the name of the source; '' without any."""
         places = {part.node: part.gpu_indexes for part in held.allocations
                   if part.gpus and part.gpu_indexes is not None}
         gpus = history.held_gpus(places)[:MOST_SERIES]
-        told, why = self._told(gpus, run)
-        if told is not None:
-            return tuple(_series(f"{node}:{index}", told, told.gpus[uuid]) for uuid, node, index in gpus), why
+        ranges, why = self._from_prometheus(gpus, run)
+        if ranges is not None:
+            return tuple(_series(f"{node}:{index}", ranges, ranges.gpus[uuid]) for uuid, node, index in gpus), why
         series = _recorded(history, places, run)
         return series, (f"{RECORDED}{f' ({why})' if why else ''}" if series else why)
 
-    def _told(self, gpus: Sequence[GpuKey], run: RunRow) -> tuple[GpuRanges | None, str]:
-        """Return what the Prometheus tells, with its words; None with why it does not, '' where there is none."""
+    def _from_prometheus(self, gpus: Sequence[GpuKey], run: RunRow) -> tuple[GpuRanges | None, str]:
+        """Return the ranges of Prometheus and its name; None and the reason where it has none, '' where none is set."""
         if self._ranges is None or not gpus:
             return None, ""
         if self._now() < self._rests_until_s:
             return None, self._why
         until_s = min(run.last_s, self._now()) if run.end_s is None else run.end_s
         try:
-            told = self._ranges.read([uuid for uuid, _, _ in gpus], run.start_s, until_s, MOST_POINTS)
+            found = self._ranges.read([uuid for uuid, _, _ in gpus], run.start_s, until_s, MOST_POINTS)
         except SourceError as error:
             self._why = f"Prometheus could not be asked: {str(error)[:160]}"
             if until_s - run.start_s > REST_S:
                 self._rests_until_s = self._now() + REST_S
             return None, self._why
-        least = min(one.told for one in told.gpus.values())
-        if least < LEAST_TOLD:
+        least = min(one.told for one in found.gpus.values())
+        if least < LEAST_KNOWN:
             return None, f"Prometheus knows {100 * least:.0f} % of the time"
-        return told, f"Prometheus, by {told.step_s:.0f} s"
+        return found, f"Prometheus, by {found.step_s:.0f} s"
 
 
-def _series(name: str, told: GpuRanges, gpu: GpuRange) -> ChartSeries:
-    starts = tuple(told.start_s + step * told.step_s for step in range(told.steps))
-    return ChartSeries(name, starts, (told.step_s,) * told.steps, gpu.watts, gpu.activity)
+def _series(name: str, ranges: GpuRanges, gpu: GpuRange) -> ChartSeries:
+    starts = tuple(ranges.start_s + step * ranges.step_s for step in range(ranges.steps))
+    return ChartSeries(name, starts, (ranges.step_s,) * ranges.steps, gpu.watts, gpu.activity)
 
 
 def _recorded(history: HistoryReader, places: Mapping[str, tuple[int, ...] | None], run: RunRow) -> tuple[ChartSeries,
@@ -87,8 +87,8 @@ def _recorded(history: HistoryReader, places: Mapping[str, tuple[int, ...] | Non
 
 def _windows(name: str, some: Sequence[GpuRollup], run: RunRow) -> ChartSeries:
     end_s = float("inf") if run.end_s is None else run.end_s
-    own = [run.start_s <= one.start_s and one.start_s + one.seconds <= end_s for one in some]
-    told = own if any(own) else [True] * len(some)
+    within = [run.start_s <= one.start_s and one.start_s + one.seconds <= end_s for one in some]
+    shown = within if any(within) else [True] * len(some)
     return ChartSeries(name, tuple(one.start_s for one in some), tuple(one.seconds for one in some),
-                       tuple(one.power_mean_watts if known else None for one, known in zip(some, told, strict=True)),
-                       tuple(one.activity_mean if known else None for one, known in zip(some, told, strict=True)))
+                       tuple(one.power_mean_watts if known else None for one, known in zip(some, shown, strict=True)),
+                       tuple(one.activity_mean if known else None for one, known in zip(some, shown, strict=True)))

@@ -146,7 +146,7 @@ def speeds_of(folder: Path) -> SiteSpeeds:
 def _without_speeds(folder: Path, card: ModelCard) -> str:
     """Return why a model's speeds are not those that its card tells; '' when they are."""
     try:
-        found = speeds_of(folder).told
+        found = speeds_of(folder).identity
     except ModelError as error:
         return str(error)
     if found == card.speeds:

@@ -31,7 +31,7 @@ from ..agents.kinds import FAILURES, TraceWindow, TrainingError
 from ..niceness import give_way
 from ..policies import named
 from ..policies.limits import unfit
-from ..recorded_scheduling import told
+from ..recorded_scheduling import with_recorded_scheduler
 from ..recorded_speeds import site_speeds
 from ..recorded_watts import site_watts
 from ..replay.cluster import ClusterError
@@ -243,7 +243,7 @@ def by_hand(settings: Sections) -> Night:
         raise TrainingError("the daemon trains by itself (training.enabled in its configuration): disable that, or "
                             "idlewatt-train.timer; one of them, never both")
     with suppress(StoreError), History.read_only(settings.storage.url) as reader:  # what is wrong is said as it trains
-        settings = told(settings, reader)
+        settings = with_recorded_scheduler(settings, reader)
     return carry_out(TrainingTask.of(settings, time.time()))
 
 
@@ -327,7 +327,7 @@ def _start(store: ModelStore, agent: str, parts: Split) -> tuple[Path | None, st
     if gone:
         return None, f"; trained anew: partition {', '.join(gone)} is not there any more (renamed?)"
     before = FLAT_SPEEDS if newest is None else speeds_of(newest)
-    elsewhere = moved(before.topology, speeds.topology) if before.told else []
+    elsewhere = moved(before.topology, speeds.topology) if before.identity else []
     if not elsewhere:
         return newest, ""
     return None, (f"; trained anew: {len(set(elsewhere))} nodes hang together with others than when the last one "

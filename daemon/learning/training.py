@@ -268,14 +268,14 @@ class TrainingRun:
                 raise TrainingError(f"{self.order.agent} has nothing to show yet: give it a larger budget")
             best, order = self.training_directory.unfinished / "best", self.order
             order.write(best)
-            if self.split.fit.speeds.told:
+            if self.split.fit.speeds.identity:
                 write(best / SPEEDS, text(self.split.fit.speeds).encode())
             return store.keep(best, replace(
                 verify(best), kind=order.agent, trained_s=trained_s, code_version=version("idlewatt"),
                 source=_told(order), history_from_s=self.split.since_s,
                 history_until_s=max(self.split.until_s, order.known_until_s or self.split.until_s),
                 known=dict(self.split.known), curve=tuple(sorted(self.curve.items())),
-                speeds=self.split.fit.speeds.told, objective=order.objective.aim))
+                speeds=self.split.fit.speeds.identity, objective=order.objective.aim))
         except (OSError, CheckpointError) as error:
             raise TrainingError(f"the trained {self.order.agent} cannot be kept: {error}") from error
 

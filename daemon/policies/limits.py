@@ -26,7 +26,7 @@ def unfit(policy: str, *history: Workload) -> str:
     if order not in BY_LIMIT | UNLESS_PREDICTED:
         return ""
     spoilt = (fault for work in history for fault in faults(work) if _spoils(fault, order, work))
-    return next((f"{fault.said}: {_becomes(order, fault)}" for fault in spoilt), "")
+    return next((f"{fault.text}: {_becomes(order, fault)}" for fault in spoilt), "")
 
 
 def doubts(policies: Sequence[str], work: Workload) -> Iterator[str]:
@@ -37,12 +37,12 @@ def doubts(policies: Sequence[str], work: Workload) -> Iterator[str]:
     for fault in faults(work) if looking or UNLESS_PREDICTED & {*orders.values()} else ():
         spoilt = [policy for policy, order in orders.items() if _spoils(fault, order, work)]
         if fault.kind == "missing" and looking:
-            yield f"{fault.said}, which {', '.join(looking)} go{'es' if len(looking) == 1 else ''} by"
+            yield f"{fault.text}, which {', '.join(looking)} go{'es' if len(looking) == 1 else ''} by"
         rest = [policy for policy in looking if policy in orders and policy not in spoilt]
         if fault.kind == "leaking" and rest:
-            yield f"{fault.said}: the backfill of {', '.join(rest)} knows when jobs end"
+            yield f"{fault.text}: the backfill of {', '.join(rest)} knows when jobs end"
         for policy in spoilt:
-            yield f"{fault.said}: {_becomes(policy, fault)}, and no candidate"
+            yield f"{fault.text}: {_becomes(policy, fault)}, and no candidate"
 
 
 def knowing(policies: Iterable[str], work: Workload) -> tuple[str, ...]:

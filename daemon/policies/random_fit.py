@@ -3,7 +3,7 @@
 from ..replay.arrays import Ask, Longs, PlacementView
 from ..replay.compiled import compiled
 from ..replay.moves import draw, fits
-from ..replay.node_selection import among, enough, least, pick
+from ..replay.node_selection import contains, enough, least, pick
 from .registry import placement
 
 
@@ -44,7 +44,7 @@ def usable(site: PlacementView, node: int, ask: Ask) -> int:
 def numbered(site: PlacementView, ask: Ask, chosen: Longs, count: int, number: int) -> int:
     """Return the usable node of this number among those not yet chosen."""
     for node in range(site.nodes.size):
-        if usable(site, node, ask) and not among(chosen, count, node):
+        if usable(site, node, ask) and not contains(chosen, count, node):
             if number == 0:
                 return node
             number -= 1

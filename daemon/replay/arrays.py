@@ -32,7 +32,7 @@ NOW, WAKE = 0, 1
 
 RUNNING_JOBS, STARTED, MAX_STARTS, KEEP_ESTIMATES, DEPTH = range(5)
 WAITING_JOBS, PREEMPTIONS, ENDED_JOBS, CHANGED, ALIKE, RESIZING, COUPLED, DIVIDED, RETURNING = range(5, 14)
-"""Places in ``State.counts``; CHANGED tells whether anything happened that could let a blocked line move on, ALIKE
+"""Places in ``State.counts``; CHANGED is 1 if anything happened that could let a blocked line move on, ALIKE
 whether the jobs of a line ask for the same, RESIZING whether the rules resize running jobs, COUPLED whether speeds
 depend on neighbours or on CPUs and memory, DIVIDED whether nodes have islands of GPUs, RETURNING how many jobs were
 requeued and may not begin yet."""
@@ -43,7 +43,7 @@ change of GPUs and one of CPUs or memory cost, how long a slot is; bytes per GPU
 how long a node takes to come up that was powered down."""
 
 STARTED_NOW, PREEMPTED_NOW, RESIZED_NOW, KINDS = 0, 1, 2, 4
-"""What entries of ``State.log`` tell: ``job * KINDS + kind``."""
+"""Entries of ``State.log``: ``job * KINDS + kind``."""
 
 RANDOM, DIGEST = 0, 1
 """Places in ``State.words``: the one random generator; the digest of the event log so far."""
@@ -88,8 +88,8 @@ METER = np.dtype([
     ("changed", "f8"),  # when the node last became busy or empty
     ("busy", "f8"), ("empty", "f8"), ("down", "f8"),  # seconds with a job; on without one; powered down
     ("gpu", "f8"),  # GPU-seconds held
-    ("told", "f8"), ("load", "f8"), ("draw", "f8"),  # of these by jobs whose watts are known; times theirs
-    ("slept", "f8"), ("ready", "f8"),  # since when it is powered down by somebody's word; when it is or was up again
+    ("known", "f8"), ("load", "f8"), ("draw", "f8"),  # of these by jobs whose watts are known; times theirs
+    ("slept", "f8"), ("ready", "f8"),  # when a command powered it down; when it is or was up again
     ("woken", "i8"),  # how often it had to come up
 ], align=True)
 """How a node spent its time up to ``changed``; jobs that still run are not in ``gpu`` yet."""
@@ -190,14 +190,14 @@ class State(NamedTuple):
     keys: Floats
     """Scratch: [job] what they are sorted by."""
     weights: Floats
-    """What learned rules go by; empty for all others. They alone know what it means."""
+    """Weights of learned rules; empty for all others. Only the rule knows their meaning."""
     kin: Floats
-    """What orders that let like jobs tell of one another go by; empty for all others. They alone know what it means."""
+    """Runs of similar jobs, for orders that predict from them; empty for others. Only the order knows the layout."""
     traits: Floats
-    """[job, trait] what learned rules make of each job before the first decision."""
+    """[job, trait] features of each job that learned rules compute before the first decision."""
     scratch: Floats
     """Scratch: features of cluster and queue that learned rules compute at a decision; numbers that Slurm's rules keep
-    from one round to the next. A rule alone knows what its own mean."""
+    from one round to the next. Only the rule knows their meaning."""
     outlook: Longs
-    """Scratch: what a rule that looks ahead keeps in mind of nodes; empty for all others. It alone knows what it means,
-    and finds out itself what has changed but for ``eligible``: code that changes that sets all of it to 0."""
+    """Scratch: what a look-ahead rule remembers of nodes; empty for all others. Only the rule knows the layout. It
+    notices every change except one of ``eligible``: code that changes ``eligible`` sets all of this to 0."""

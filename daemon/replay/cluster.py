@@ -19,7 +19,7 @@ from .cluster_document import ClusterDocument
 from .priority.site import Scheduling
 
 PLENTY = 1 << 56
-"""Stands for an amount nobody told us: it never binds."""
+"""Stands for an unknown amount: it never binds."""
 
 _SPEC = re.compile(r"(\d+)x(\d+)(?::([\w.-]+))?$")
 MOST_GPUS = 1024
@@ -132,7 +132,7 @@ class Cluster:
         cluster = cls.from_records(_hung([node for _, nodes in groups for node in nodes], known))
         cluster = cluster.with_islands({**cluster.islands, **islands}).with_events(events)
         try:
-            return replace(cluster, scheduling=Scheduling.told(document.settings or {}))
+            return replace(cluster, scheduling=Scheduling.of_config_lines(document.settings or {}))
         except ValueError as error:
             raise ClusterError(f"cluster: {error}") from error
 
@@ -171,7 +171,7 @@ def _hung(nodes: Sequence[Node], known: Sequence[Topology]) -> Sequence[Node]:
 
 
 def _members(nodes: Sequence[Node], partitions: Sequence[Partition]) -> dict[str, NDArray[np.bool_]]:
-    """Return the nodes of each partition, by the partitions' lists and the nodes' own words; the default one first."""
+    """Return the nodes of each partition, from the partitions' lists and the nodes' entries; the default one first."""
     ordered = sorted(partitions, key=lambda partition: not partition.default)
     known = {partition.name: set(partition.nodes) for partition in ordered}
     for node in nodes:

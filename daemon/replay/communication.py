@@ -59,8 +59,8 @@ def cost_in_tree(gpus: Mapping[Node, int], above: Mapping[Node, Sequence[Hashabl
 
     Args:
         gpus: held by node.
-        above: the switches above each node, the closest first, of all nodes equally many; a switch is told from its
-            namesakes by those above it.
+        above: the switches above each node, the closest first, of all nodes equally many; the switches
+            above a switch distinguish it from its namesakes.
         domain: the NVLink domain of each node that is in one.
         weights: what edges cost.
         apart: pairs of GPUs on different islands of a node.

@@ -43,7 +43,7 @@ config: Any = numba_config
 
 
 class _LockListener(numba_event.Listener):
-    """Hears when numba's compiler is entered and left."""
+    """Listens for the moment when numba's compiler is left."""
 
     def __init__(self, left: Callable[[], None]) -> None:
         self._left = left
@@ -52,7 +52,7 @@ class _LockListener(numba_event.Listener):
         """Do nothing."""
 
     def on_end(self, event: object) -> None:
-        """Tell that the compiler is left."""
+        """Report that the compiler was left."""
         self._left()
 
 
@@ -102,7 +102,7 @@ _claims: list[IO[str]] = []
 def cache_folder() -> Path:
     """Return the folder of this version's machine code: $NUMBA_CACHE_DIR, systemd's cache directory or ~/.cache.
 
-    Where that cannot be written it is a private folder among temporary files, which children are told of.
+    Where that cannot be written it is a private folder among temporary files, which children inherit.
     """
     base = config.CACHE_DIR or os.environ.get("CACHE_DIRECTORY", "").split(":")[0]
     if not base:
@@ -155,7 +155,7 @@ def _private() -> Path:
 
 
 def _folder(function: Callable[..., object]) -> Path:
-    """Return the folder of one function's machine code; what was typed in has no file to be named after."""
+    """Return the folder of one function's machine code; code typed into a shell has no file to be named after."""
     source = Path(function.__code__.co_filename)
     return cache_folder() / _around(source) if source.is_file() and source.parent != _HERE else cache_folder()
 
@@ -280,11 +280,11 @@ def _njit(function: Function, **options: Any) -> object:
 _code_of = attrgetter("library")
 """Returns what numba keeps of LLVM's of one version of a function."""
 _FROM_PYTHON: list[Any] = []
-"""Forms of functions that nobody but Python calls."""
+"""Forms of functions that only Python calls."""
 
 
 def forget_inlinable() -> None:
-    """Let go of what could be inlined of functions that nobody but Python calls: megabytes of LLVM's objects.
+    """Free what could be inlined of functions that only Python calls: megabytes of LLVM's objects.
 
     Compiled code that calls them inlines their other form.
     """
@@ -303,16 +303,16 @@ def _dispatcher(function: Function, options: dict[str, Any], folder: str = "") -
 
 
 def only_version(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the machine code of a compiled function that was called, without its look at the types of what it gets.
+    """Return the machine code of a compiled function that was called, without the dispatch by argument types.
 
-    That look takes as long as the replay of an hour. Where there is code for several types it has to be.
+    Dispatch takes as long as the replay of an hour. A function that was compiled for several types needs it.
     """
     return _only_of(function, len(function.overloads))  # type: ignore[attr-defined]
 
 
 @functools.cache
 def _only_of(function: Callable[..., Any], versions: int) -> Callable[..., Any]:
-    """Return the machine code of a function's only version, once for all: to ask for it is to hash all its types."""
+    """Return the machine code of a function's only version, cached: a look-up hashes all its types."""
     if versions != 1:
         return function
     only: Callable[..., Any] = next(iter(function.overloads.values())).entry_point  # type: ignore[attr-defined]

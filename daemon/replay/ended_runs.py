@@ -1,7 +1,7 @@
 """Jobs that have ended, beside those of a live state: a replay still has them among its rows, a live one has not.
 
-Orders that let like jobs tell of one another go by what ran next to a job. A site has recorded that of every job that
-ended, and nothing of those that did not.
+Orders that predict from similar jobs use the runs that were submitted next to a job. A site has a record of every job
+that ended, and none of the others.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .workload import natural, waits_from
 REACH = 200
 """Jobs that are looked at on either side of one that waits."""
 NEXT, GPUS, USER, RUN, FACTS = range(5)
-"""Columns: the row that comes next in order, what it asked for, whose it was, the logarithm of its run time."""
+"""Columns: the row that comes next in order, the GPUs asked for, the user, the logarithm of the run time."""
 
 
 def none() -> Floats:
-    """Return that nothing has ended, or that it is still there among the rows."""
+    """Return an empty table: no job has ended, or ended jobs still have rows."""
     return np.zeros((0, FACTS))
 
 
 def beside(past: JobColumns, jobs: Sequence[Job], users: Mapping[str, int]) -> Floats:
-    """Return [ended job, fact] of those next to jobs that wait, in the order in which all waited; users by code."""
+    """Return [ended job, fact] of jobs next to those that wait, in order of their waiting; users by code."""
     since_s = np.fmax(past.submit_s, past.eligible_s)
     first_s = min((waits_from(job) for job in jobs if job.state is JobState.PENDING), default=np.inf)
     ran, here = past.end_s >= past.start_s, {job.key for job in jobs}

@@ -2,7 +2,7 @@
 
 Order within an instant: jobs end, nodes fail or come back, jobs arrive, one decision is taken. Ties go by row, which is
 (submit, id). :func:`run` keeps everything in compiled code; :func:`decisions` is the same run as a generator, for
-code that looks on: statistics, plots, training, policies written in Python.
+code that observes: statistics, plots, training, policies written in Python.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from .arrays import (
 from .cluster import Cluster
 from .compiled import compiled, compiled_without_lock
 from .events import EventList, advance, event_list_of, next_time
-from .execution_rate import set_paces
+from .execution_rate import update_rates
 from .feasibility import ReplayOptions
-from .queue import asked, following, insert, insert_sorted, queue_up, remove, sort_jobs
-from .queue_groups import stand
+from .queue import decisions_due, following, insert, insert_sorted, queue_up, remove, sort_jobs
+from .queue_groups import assign_queues
 from .rules import Calls, Key, Place, Rules, Walk
 from .state import Action, Actions, ClusterState, Preempt, Rejection, Resize, Start
 from .workload import Workload
@@ -136,7 +136,7 @@ def is_due(state: State) -> bool:
 
 @compiled
 def book_slot(state: State) -> None:
-    """See to it that the next slot brings a decision, as long as anything runs."""
+    """Schedule a decision at the next slot, as long as anything runs."""
     if state.costs[SLOT] > 0.0 and state.counts[RUNNING_JOBS] > 0:
         state.clock[WAKE] = min(state.clock[WAKE], state.clock[NOW] + state.costs[SLOT])
 
@@ -148,7 +148,7 @@ def decide(state: State, calls: Calls) -> None:
     if calls.patient and state.counts[CHANGED] == 0:
         return
     before = np.int64(-1)
-    while asked(state) > 0 and state.counts[STARTED] > before:
+    while decisions_due(state) > 0 and state.counts[STARTED] > before:
         before = state.counts[STARTED]
         if calls.one_at_a_time:
             state.counts[MAX_STARTS] = before + 1
@@ -175,12 +175,12 @@ def loop(state: State, event_list: EventList, calls: Calls, until: float) -> flo
 
 @compiled_without_lock
 def loop_coupled(state: State, event_list: EventList, calls: Calls, until: float) -> float:
-    """Run so where speeds depend on neighbours or grants; alone, the possibility would halve the speed."""
+    """Run up to a moment where speeds depend on neighbours or grants, which would halve the speed of `loop`."""
     while advance(state, event_list, until):
         if is_due(state):
             decide(state, calls)
             book_slot(state)
-        set_paces(state)
+        update_rates(state)
     return next_time(state, event_list)
 
 
@@ -206,11 +206,11 @@ def keep_estimates(state: State) -> None:
 
 
 def prepare(state: ClusterState, rules: Rules) -> None:
-    """Rank all jobs and keep the books that these rules need."""
+    """Rank all jobs and build the indexes that these rules need."""
     if rules.ready is not None:
         state.arrays = rules.ready(state)
     state.walk = None if rules.instead is None else rules.instead(state)
-    stand(state, rules.lines)
+    assign_queues(state, rules.lines)
     state.arrays.counts[RESIZING] = rules.resizing
     arrays = state.arrays
     if rules.calculator is not None:
@@ -268,7 +268,7 @@ def logged(state: ClusterState) -> list[Action]:
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a replay; row ``j`` of every array is job ``workload.ids[j]``."""
+    """The result of a replay; row ``j`` of every array is job ``workload.ids[j]``."""
 
     policy: str
     seed: int
@@ -301,7 +301,7 @@ class Run:
 
 def run(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, until: float = np.inf,
         **terms: Unpack[ReplayOptions]) -> Run:
-    """Replay a workload under a policy until it is through, or until ``until``. Same arguments, same digest."""
+    """Replay a workload under a policy until all jobs have ended, or until ``until``. Same arguments, same digest."""
     state = ClusterState.of(cluster, workload, seed=seed, **terms)
     rules: Rules | None = getattr(policy, "rules", None)
     if rules is None:
@@ -324,7 +324,7 @@ class DecisionPoint:
 
 def decisions(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, until: float = np.inf,
               **terms: Unpack[ReplayOptions]) -> Iterator[DecisionPoint]:
-    """Replay as :func:`run` does, and show every decision; the state is the live one, to look at and not to keep."""
+    """Replay as :func:`run` does, and show every decision; the state is the live one: read it, do not keep it."""
     state = ClusterState.of(cluster, workload, seed=seed, **terms)
     return stepwise(state, event_list_of(cluster), policy, until)
 
@@ -347,7 +347,7 @@ def stepwise(state: ClusterState, event_list: EventList, policy: Policy,
             decide(state.arrays, rules.calls_on(state))
             actions = logged(state)
         if state.arrays.counts[COUPLED]:
-            set_paces(state.arrays)
+            update_rates(state.arrays)
         if due:
             book_slot(state.arrays)
             yield DecisionPoint(state.now, state, actions)

@@ -8,7 +8,7 @@ from .compiled import only_version
 
 
 class Entrance:
-    """Knows what the loop was given last: what is the same again need not be looked at again."""
+    """Remembers the loop's last arguments: unchanged ones need no dispatch by their types."""
 
     def __init__(self) -> None:
         self._loop: Callable[..., float] | None = None

@@ -30,7 +30,7 @@ class EventList(NamedTuple):
 
 
 def event_list_of(cluster: Cluster) -> EventList:
-    """Return what will happen to a cluster, before the first of it has."""
+    """Return the events of a cluster, none of which has happened yet."""
     events = cluster.events
     return EventList(np.zeros(2, np.int64), np.array([event.time for event in events], np.float64),
                   np.array([cluster.index(event.node) for event in events], np.int64),

@@ -50,46 +50,46 @@ def speed_of(state: State, job: int, gpus: int, level: int) -> float:
 
 
 @compiled
-def set_paces(state: State) -> None:
-    """Let running jobs go on at the speed that neighbours and grants allow from now on; book what they did before.
+def update_rates(state: State) -> None:
+    """Set the rates of running jobs to what neighbours and grants allow from now on; book the work done before.
 
-    Only where somebody came or went can a speed have changed.
+    A speed can have changed only where a job came or went.
     """
     for node in range(state.nodes.size):
         if state.nodes[node].stirred == 1:
             state.nodes[node].stirred = 0
-            set_paces_on(state, node)
+            update_rates_on(state, node)
     if state.demand[0] > 0.0:
-        set_paces_without_gpus(state)
+        update_rates_without_gpus(state)
 
 
 @compiled
-def set_paces_on(state: State, node: int) -> None:
-    """Do so for the jobs that hold GPUs of a node."""
+def update_rates_on(state: State, node: int) -> None:
+    """Update the rates of the jobs that hold GPUs of a node."""
     before = -1
     for slot in range(state.occupant.shape[1]):
         job = state.occupant[node, slot]
-        if job >= 0 and job != before and set_pace(state, job):
+        if job >= 0 and job != before and update_rate(state, job):
             seat_again(state.heap, state.jobs, job, state.counts[RUNNING_JOBS])
         before = job
 
 
 @compiled
-def set_paces_without_gpus(state: State) -> None:
-    """Do so for the jobs that no GPU tells of."""
+def update_rates_without_gpus(state: State) -> None:
+    """Update the rates of the jobs that hold no GPU."""
     changed = False
     for index in range(state.counts[RUNNING_JOBS]):
         job = state.heap[index]
-        if state.jobs[job].gpus_held == 0 and set_pace(state, job):
+        if state.jobs[job].gpus_held == 0 and update_rate(state, job):
             changed = True
     if changed:
         order_again(state.heap, state.jobs, state.counts[RUNNING_JOBS])
 
 
 @compiled
-def set_pace(state: State, job: int) -> bool:
-    """Let a running job go on at its present speed; tell whether that is another one than before."""
-    row, rate, now = state.jobs[job], pace(state, job), state.clock[NOW]
+def update_rate(state: State, job: int) -> bool:
+    """Set a running job's rate to its present speed; return whether it has changed."""
+    row, rate, now = state.jobs[job], current_rate(state, job), state.clock[NOW]
     if rate == row.rate:
         return False
     row.remaining = max(0.0, row.remaining - (now - row.as_of) * row.rate)
@@ -99,8 +99,8 @@ def set_pace(state: State, job: int) -> bool:
 
 
 @compiled
-def pace(state: State, job: int) -> float:
-    """Return the speed of a running job as things are."""
+def current_rate(state: State, job: int) -> float:
+    """Return the present speed of a running job."""
     row = state.jobs[job]
     for index in range(row.nodes_held):
         state.chosen[index] = state.held[row.held + index].node
@@ -146,10 +146,10 @@ def granted(state: State, job: int) -> float:
     row, step = state.jobs[job], state.costs[STEP]
     table = state.grants[row.model]
     gpus = np.float64(max(1, row.chunk))
-    asked = read_off(table, row.cpus / gpus, row.memory / gpus / step)
-    if asked <= 0.0:
+    requested = read_off(table, row.cpus / gpus, row.memory / gpus / step)
+    if requested <= 0.0:
         return 1.0
-    return read_off(table, row.cpus_held / gpus, row.memory_held / gpus / step) / asked
+    return read_off(table, row.cpus_held / gpus, row.memory_held / gpus / step) / requested
 
 
 @compiled

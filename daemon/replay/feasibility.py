@@ -31,7 +31,7 @@ Shapes = dict[str, NDArray[np.int64]]
 
 
 class ReplayOptions(TypedDict, total=False):
-    """On what terms a workload is replayed; what is left out costs nothing and changes nothing."""
+    """Options of a replay; one that is left out costs nothing and changes nothing."""
 
     preemption_s: float
     """What a preempted job pays in extra work."""
@@ -48,7 +48,7 @@ class ReplayOptions(TypedDict, total=False):
     speed: SpeedTable
     """How fast jobs really run."""
     known: SpeedTable
-    """What policies are told of that; the same where it is left out."""
+    """The speeds that policies know; ``speed`` where it is left out."""
 
 
 def pools(cluster: Cluster, workload: Workload) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
@@ -98,9 +98,9 @@ def shape(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix:
     that names a number of nodes is spread evenly: 9 GPUs over 4 nodes are 3 + 2 + 2 + 2.
     """
     largest = np.array([cluster.gpus[row == 1].max(initial=0) for row in matrix], np.int64)[pool]
-    gpus, asked = workload.gpus.astype(np.int64), workload.nodes.astype(np.int64)
+    gpus, requested = workload.gpus.astype(np.int64), workload.nodes.astype(np.int64)
     # A node without a share of the GPUs is not held, so nobody gets more nodes than GPUs.
-    nodes = np.where(gpus > 0, np.minimum(asked, gpus), asked)
+    nodes = np.where(gpus > 0, np.minimum(requested, gpus), requested)
     chunk = np.where(nodes > 0, -(-gpus // np.maximum(nodes, 1)), np.minimum(gpus, np.maximum(largest, 1)))
     packed = np.where(chunk > 0, gpus // np.maximum(chunk, 1), 1)
     fuller = np.where(gpus % np.maximum(nodes, 1) > 0, gpus % np.maximum(nodes, 1), nodes)
@@ -245,7 +245,7 @@ def _records(shape: int | tuple[int, ...], kind: np.dtype[np.void]) -> a.Records
 
 
 def empty_lines(number: int, jobs: int) -> Lines:
-    """Return the arrays of so many lines, in which nobody stands yet."""
+    """Return the arrays of this many empty queue lines."""
     lines = _records(number, a.LINE)
     lines.head = lines.blocked = -1
     leaves, branches, roots = (np.zeros((number, (jobs >> 6 * level) + 1), np.uint64) for level in (1, 2, 3))
@@ -266,7 +266,7 @@ def _nodes(cluster: Cluster) -> a.Records:
 def _jobs(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], shapes: Shapes) -> a.Records:
     room = _room(cluster, workload, shapes)
     jobs = _records(len(workload), a.JOB)
-    for name in list(shapes):  # the largest arrays there are: let go of each as soon as it is copied
+    for name in list(shapes):  # the largest arrays there are: free each as soon as it is copied
         jobs[name] = np.clip(shapes.pop(name), 0, np.iinfo(a.JOB[name]).max)
     for name in ("submit", "run", "limit", "prediction", "priority", "gpus", "minimum", "maximum", "dependency",
                  "preemptible", "load", "draw"):

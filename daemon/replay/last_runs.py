@@ -1,4 +1,4 @@
-"""The last runs of every group of like jobs, bursts of them included, and what they make one expect of the next."""
+"""The last runs of every group of similar jobs, bursts included, and the forecasts of the next run from them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Codes = npt.NDArray[np.int64]
 Groups = npt.NDArray[np.int32]
 
 MEMORIES = np.array([1, 2, 3, 5, 8, 16, 32])
-"""So many last runs of a group may count; the number that would have been right of late does."""
+"""Numbers of last runs of a group that may count; the one that would have been right of late is used."""
 MEMORY, FEW = int(MEMORIES[-1]), 8
 WEIGHT = 1.0
-"""So many runs of its own weigh as much for a group as all that is known of the wider one."""
+"""With this many runs of its own a group weighs as much as the wider group."""
 
 
 class LastRuns(NamedTuple):
@@ -115,7 +115,7 @@ def _insert(value: float, count: int, ordered: Floats) -> None:
 
 @compiled_with_arrays
 def _pulled(wider: float, value: float, own: float) -> float:
-    """Return what is told of a wider group, pulled towards what is known of a narrower one, by how much that is."""
+    """Return a wider group's value, pulled towards a narrower group's ``value`` with weight ``own``."""
     return own * value + (1.0 - own) * wider if own < 1.0 else value
 
 
@@ -138,7 +138,7 @@ SEEING, BLIND = 0, 1
 
 
 class Bursts(NamedTuple):
-    """The last burst of each group of like jobs, and of which one each job is."""
+    """The last burst of each group of like jobs, and the burst of each job."""
 
     group: Codes
     """[job]"""

@@ -2,8 +2,8 @@
 
 Such a job counts as gone after the time within which nine in ten of its like are that have run for as long as it
 has, by the run times that are predicted for it (log-logistic through their quartiles). It is not ended then: at the
-next look it has outlived more of its like and is given longer. A replay does not look again, so there such jobs stay
-without.
+next look it has outlived more of its like and is given longer. A replay does not look again, so such jobs have
+no limit there.
 """
 
 from __future__ import annotations

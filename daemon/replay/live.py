@@ -27,7 +27,7 @@ FREE, NO_GPU = -1, -2
 OVERRUN_S = 60.0
 """How much longer a live job is expected to run that is past its limit."""
 ENDLESS_S = 12 * UNLIMITED_S
-"""How long what never ends is taken to run: beyond all that is foretold."""
+"""How long what never ends is taken to run: beyond every forecast."""
 MOST_TASKS = 10_000
 """Array tasks that get a row of their own; those beyond would start far in the future."""
 
@@ -70,9 +70,9 @@ def expected_run(job: Job, now: float) -> float:
 
 
 def limits(work: Workload, jobs: Sequence[Job], now: float) -> NDArray[np.float64]:
-    """Return the limits of live jobs in seconds, learned ones where they have none and like jobs tell.
+    """Return the limits of live jobs in seconds, learned from similar jobs where they have none.
 
-    A service has none, whatever became of those before it: it was ended by somebody.
+    A service has none, however long earlier ones ran: somebody ended them.
     """
     lasted = np.array([max(0.0, now - job.start_s) if job.state.active and job.start_s is not None else 0.0
                        for job in jobs])
@@ -86,7 +86,7 @@ def endless(jobs: Sequence[Job]) -> NDArray[np.bool_]:
 
 def settle(arrays: a.State, cluster: Cluster, jobs: Sequence[Job], snapshot: SchedulerSnapshot, gate: Gate,
            ) -> tuple[a.State, dict[int, Hold]]:
-    """Put live jobs where they are, and close what may not be used now; ``clock`` tells when now is.
+    """Put live jobs where they are, and close what may not be used now, which is the time in ``clock``.
 
     Return the arrays, and why some jobs are held whatever is free.
     """
@@ -102,7 +102,7 @@ def settle(arrays: a.State, cluster: Cluster, jobs: Sequence[Job], snapshot: Sch
             live.status[job] = a.HELD if live.status[job] != a.REJECTED else a.REJECTED
         elif (live.status[job] != a.REJECTED or job in terms.parts or could_ever(gate, record)
               or counts(record.request.features)):
-            # What is larger than one node to the engine may be split by Slurm, which tells all memory of the largest
+            # What is larger than one node to the engine may be split by Slurm, which reports all memory of the largest
             # node for a job that does not ask for any. It keeps nodes for one that counts features; that never starts.
             live.status[job] = a.FUTURE
             join(arrays, job)

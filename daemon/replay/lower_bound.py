@@ -35,7 +35,7 @@ class LowerBound:
     why: str = ""
 
     def row(self, jct_mean_s: float, *, preemptions: int, ended: bool) -> dict[str, object]:
-        """Return the columns of a policy; ``distance`` is 0 at the limit and 1 at twice its time.
+        """Return the columns of a policy; ``distance`` is 0 at the lower bound and 1 at twice its time.
 
         ``jct_bound_kind`` is ``optimum`` or ``bound``, else it says why there is none.
         """
@@ -46,23 +46,24 @@ class LowerBound:
                 "distance": jct_mean_s / least - 1.0 if known and least else None}
 
 
-def limit(cluster: Cluster, workload: Workload) -> LowerBound:
-    """Return the limit of the jobs that can run at all; outages and dependencies only move policies away from it."""
+def lower_bound(cluster: Cluster, workload: Workload) -> LowerBound:
+    """Return the lower bound of the jobs that can run at all; outages and dependencies only add to it."""
     pool, matrix = pools(cluster, workload)
-    kept = np.ones(len(workload), bool)
-    kept[list(rejections(cluster, workload, pool, matrix, shape(cluster, workload, pool, matrix)))] = False
-    jobs = _only(workload, kept)
+    runnable = np.ones(len(workload), bool)
+    runnable[list(rejections(cluster, workload, pool, matrix, shape(cluster, workload, pool, matrix)))] = False
+    jobs = _only(workload, runnable)
     if not len(jobs):
         return LowerBound(None, None, why="no job can run")
     if len(jobs) > MANY:
         return LowerBound(None, None, why=f"no bound is sought for more than {MANY} jobs")
     if (jobs.maximum > jobs.gpus).any():
         return LowerBound(None, None, why="elastic jobs can be faster than they were")
-    parts = [(len(some), jct_mean_bound(some, gpus)) for some, gpus in _apart(cluster, jobs, pool[kept], matrix)]
+    parts = [(len(some), jct_mean_bound(some, gpus))
+             for some, gpus in _independent_parts(cluster, jobs, pool[runnable], matrix)]
     bound_s = sum(count * mean for count, mean in parts) / len(jobs)
     if len(jobs) > FEW:
         return LowerBound(bound_s, bound_s)
-    free = not cluster.events and bool(cluster.up.all()) and not (workload.dependency[kept] >= 0).any()
+    free = not cluster.events and bool(cluster.up.all()) and not (workload.dependency[runnable] >= 0).any()
     return _searched(cluster, jobs, bound_s, whole=free and not jobs.exclusive.any())
 
 
@@ -73,8 +74,8 @@ def _only(workload: Workload, kept: NDArray[np.bool_]) -> Workload:
     return replace(workload, ids=range(int(kept.sum())), **columns)
 
 
-def _apart(cluster: Cluster, jobs: Workload, pool: NDArray[np.int32],
-           matrix: NDArray[np.int8]) -> Iterator[tuple[Workload, int]]:
+def _independent_parts(cluster: Cluster, jobs: Workload, pool: NDArray[np.int32],
+                       matrix: NDArray[np.int8]) -> Iterator[tuple[Workload, int]]:
     """Yield the jobs that share no node with others, and the GPUs of their nodes: each part has its own bound."""
     parts: list[tuple[set[int], NDArray[np.bool_]]] = []
     for row in np.unique(pool).tolist():
@@ -89,7 +90,7 @@ def _apart(cluster: Cluster, jobs: Workload, pool: NDArray[np.int32],
 
 
 def _searched(cluster: Cluster, jobs: Workload, bound_s: float, *, whole: bool) -> LowerBound:
-    """Return the limit of a few jobs by search, which is exact where it knows the ``whole`` of what binds them."""
+    """Return the lower bound of a few jobs by search, which is exact where it knows the ``whole`` of their limits."""
     try:
         found = best_schedule(cluster, jobs, states=STATES)
     except OptimumError:

@@ -1,4 +1,4 @@
-"""One of the futures that may come: every run time drawn from what is known of it, nothing else changed."""
+"""One possible future: every run time drawn from what is known of it, nothing else changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST, MOST_ODDS, STEEP = 30.0, 9.0, 1e-3
 """Bounds within which exponentials stay finite: the logarithm of a run time, of odds, and the narrowest scale."""
 
 
-def drawn(state: ClusterState, chance: np.random.Generator) -> ClusterState:
+def drawn(state: ClusterState, rng: np.random.Generator) -> ClusterState:
     """Return a copy in which every job runs as long as was drawn for it, and at most for its limit.
 
     Run times are log-logistic through their three quantiles: tails as long as those of real jobs, and what is left of
@@ -35,7 +35,7 @@ def drawn(state: ClusterState, chance: np.random.Generator) -> ClusterState:
     start = ahead.arrays.jobs.start
     lasted = np.where(running, state.now - np.nan_to_num(start, nan=state.now), 0.0)
     limit = np.maximum(SHORTEST_S, np.minimum(work.limit, np.maximum(UNLIMITED_S, lasted)))
-    share = np.clip(_shares(work, chance), 1e-9, 1 - 1e-9)
+    share = np.clip(_shares(work, rng), 1e-9, 1 - 1e-9)
     took = np.maximum(lasted, lasted + share * (limit - lasted))
     known = np.isfinite(work.prediction)
     quantiles = np.maximum(SHORTEST_S, np.stack([work.prediction_low, work.prediction, work.prediction_high])[:, known])
@@ -46,11 +46,11 @@ def drawn(state: ClusterState, chance: np.random.Generator) -> ClusterState:
     return ahead
 
 
-def _shares(work: Workload, chance: np.random.Generator) -> Floats:
+def _shares(work: Workload, rng: np.random.Generator) -> Floats:
     """Return for each job a share 0..1 of its distribution; most of a user's jobs with a prediction have the same."""
-    common, own = chance.random(len(work.user_names) + 1)[work.user], chance.random(len(work))
-    alike = (work.user >= 0) & np.isfinite(work.prediction) & (chance.random(len(work)) < ALIKE)
-    return np.where(alike, common, own)
+    common, individual = rng.random(len(work.user_names) + 1)[work.user], rng.random(len(work))
+    alike = (work.user >= 0) & np.isfinite(work.prediction) & (rng.random(len(work)) < ALIKE)
+    return np.where(alike, common, individual)
 
 
 def _lasting(lasted: Floats, share: Floats, quantiles: Floats) -> Floats:

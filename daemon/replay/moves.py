@@ -185,7 +185,7 @@ def _read_meter(state: State, node: int) -> None:
 
 @compiled
 def rouse(state: State, node: int) -> None:
-    """Let an empty node be there for jobs: what was powered down comes up first."""
+    """Make an empty node ready for jobs: one that was powered down comes up first."""
     meter, now = state.meters[node], state.clock[NOW]
     if meter.slept <= now or now - meter.changed > state.costs[POWER_DOWN]:
         meter.ready = now + state.costs[WAKE_UP]
@@ -253,7 +253,7 @@ def start_shares(state: State, job: int, count: int) -> None:
     if np.isnan(row.start):
         row.start = now
     run_on(state, job, count, 0.0)
-    tell(state, job, STARTED_NOW)
+    log_action(state, job, STARTED_NOW)
     note(state.words, 1, job, now, state.chosen[0] + 4096 * count)
 
 
@@ -264,12 +264,12 @@ def resize(state: State, job: int, count: int, cpus: int, memory: int, pause: fl
     release(state, job)
     row.cpus_held, row.memory_held = cpus, memory
     run_on(state, job, count, pause)
-    tell(state, job, RESIZED_NOW)
+    log_action(state, job, RESIZED_NOW)
     note(state.words, 5, job, state.clock[NOW], row.gpus_held + 4096 * count)
 
 
 @compiled
-def tell(state: State, job: int, kind: int) -> None:
+def log_action(state: State, job: int, kind: int) -> None:
     """Write an action down, as long as there is room: rules do at most three things to a job in one decision."""
     if state.counts[STARTED] < state.log.size:
         state.log[state.counts[STARTED]] = job * KINDS + kind
@@ -286,7 +286,7 @@ def release(state: State, job: int) -> None:
         held_s = (now - row.since) * gpus
         state.meters[node].gpu += held_s
         if row.draw == row.draw:  # NaN differs from itself
-            state.meters[node].told += held_s
+            state.meters[node].known += held_s
             state.meters[node].load += held_s * row.load
             state.meters[node].draw += held_s * row.draw
         if state.nodes[node].busy == 1:
@@ -329,7 +329,7 @@ def preempt(state: State, job: int) -> None:
     state.counts[WAITING_JOBS] += 1
     state.counts[PREEMPTIONS] += 1
     insert(state, row.queue, row.rank)
-    tell(state, job, PREEMPTED_NOW)
+    log_action(state, job, PREEMPTED_NOW)
     note(state.words, 3, job, state.clock[NOW], 0)
 
 
@@ -344,7 +344,7 @@ def requeue(state: State, job: int, again: float) -> None:
     row.since = row.end = again
     state.counts[PREEMPTIONS] += 1
     state.counts[RETURNING] += 1
-    tell(state, job, PREEMPTED_NOW)
+    log_action(state, job, PREEMPTED_NOW)
     note(state.words, 3, job, state.clock[NOW], 0)
 
 
@@ -363,4 +363,4 @@ def cancel(state: State, job: int) -> None:
     row.end = state.clock[NOW]
     row.preempted += 1
     state.counts[PREEMPTIONS] += 1
-    tell(state, job, PREEMPTED_NOW)
+    log_action(state, job, PREEMPTED_NOW)

@@ -14,13 +14,13 @@ def lowest(site: PlacementView, ask: Ask, gpus: int, taken: Longs, count: int) -
     for node in range(site.nodes.size):
         if site.nodes[node].free_gpus < gpus or (best >= 0 and site.nodes[node].score >= site.nodes[best].score):
             continue
-        if fits(site, node, ask, gpus) and not among(taken, count, node):
+        if fits(site, node, ask, gpus) and not contains(taken, count, node):
             best = node
     return best
 
 
 @compiled
-def among(taken: Longs, count: int, node: int) -> bool:
+def contains(taken: Longs, count: int, node: int) -> bool:
     """Tell whether a node is one of the ``count`` first of ``taken``."""
     found = False
     for index in range(count):

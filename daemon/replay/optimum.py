@@ -115,11 +115,11 @@ class _Search:
 
     def _wait(self, now: float, cost: float, waiting: list[int]) -> None:
         """Let time pass until something ends or arrives."""
-        moments = [end for end, _ in self.running]
-        moments += [submit for index in waiting if (submit := self.tasks[index].submit_s) > now]
-        if not moments:
+        times = [end for end, _ in self.running]
+        times += [submit for index in waiting if (submit := self.tasks[index].submit_s) > now]
+        if not times:
             return
-        then = min(moments)
+        then = min(times)
         ended = [run for run in self.running if run[0] <= then]
         self.running = [run for run in self.running if run[0] > then]
         for _, index in ended:
@@ -149,13 +149,13 @@ class _Search:
             return
         share, tried = task.shares[len(chosen)], set()
         for node, free in enumerate(self.free):
-            fits = task.allowed[node] and all(left >= asked for left, asked in zip(free, share, strict=True))
+            fits = task.allowed[node] and all(left >= wanted for left, wanted in zip(free, share, strict=True))
             if fits and node not in chosen and marks[node] not in tried:
                 tried.add(marks[node])
                 yield from self._extend(task, (*chosen, node), marks)
 
     def _marks(self, waiting: list[int]) -> list[object]:
-        """Return for each node what tells it from others: its size, what may use it, and what runs on it until when."""
+        """Return for each node what distinguishes it: its size, what may use it, and what runs on it until when."""
         held: list[list[tuple[float, Amount]]] = [[] for _ in self.free]
         for end, index in self.running:
             for node, share in zip(self.starts[index][1], self.tasks[index].shares, strict=True):

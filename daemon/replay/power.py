@@ -6,7 +6,7 @@ Node watts = hosts that are on + GPUs. A free GPU draws its idle floor ``b``; an
 
 Of the classes of waste a replay knows idle, underused and empty. What a job makes of its GPUs is not replayed, so
 that idle and hung allocations are within ``allocated_underused``; stranded and planned GPUs are within
-``idle_unallocated``, and how many of them waiting jobs could not have used is told by the fragmentation.
+``idle_unallocated``, and the fragmentation tells how many of them waiting jobs could not have used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Counts = NDArray[np.int64]
 
 
 Watts = float | Floats
-"""Of every node alike, or [node]."""
+"""One value for all nodes, or [node]."""
 LINEAR = ((0.0, 0.0), (1.0, 1.0))
 
 
@@ -61,7 +61,7 @@ class PowerModel:
         return float(np.interp(load, loads, shares))
 
     @property
-    def told(self) -> tuple[object, ...]:
+    def as_numbers(self) -> tuple[object, ...]:
         """Return all of it as plain numbers."""
         return tuple(value.tolist() if isinstance(value, np.ndarray) else value for value in astuple(self))
 
@@ -112,7 +112,7 @@ class Occupation:
     """When nodes last became busy or empty."""
     delay: Floats | float
     """Seconds after which an empty node is powered down, or was."""
-    told: Floats | float = 0.0
+    known: Floats | float = 0.0
     """Of ``gpu``, by jobs whose own watts are known,"""
     load: Floats | float = 0.0
     """these times their activity,"""
@@ -139,26 +139,26 @@ def occupation(run: Run, until: float | None = None) -> Occupation:
     delay = float(state.costs[a.POWER_DOWN])
     if np.isfinite(slept).any():
         delay = np.minimum(delay, slept - changed)
-    gpu, told, load, draw = _held_by_running(run.state, last)
+    gpu, known, load, draw = _held_by_running(run.state, last)
     return Occupation(
         last, meters["busy"] + np.where(busy, left, 0.0),
         meters["empty"] + np.where(busy, 0.0, np.minimum(left, delay)),
         meters["down"] + np.where(busy, 0.0, np.maximum(0.0, left - delay)),
         meters["gpu"] + gpu, np.where(np.isfinite(changed), changed, last), delay,
-        meters["told"] + told, meters["load"] + load, meters["draw"] + draw)
+        meters["known"] + known, meters["load"] + load, meters["draw"] + draw)
 
 
 def _held_by_running(state: ClusterState, until: float) -> tuple[Floats, ...]:
-    """Return what running jobs have held since they were last metered, as ``gpu, told, load, draw`` of nodes."""
+    """Return what running jobs have held since they were last metered, as ``gpu, known, load, draw`` of nodes."""
     jobs, parts, running = np.asarray(state.arrays.jobs), np.asarray(state.arrays.held), state.running
     begin, nodes_held, since, load, draw = (
         jobs[name][running] for name in ("held", "nodes_held", "since", "load", "draw"))
     first = np.repeat(begin - (np.cumsum(nodes_held) - nodes_held), nodes_held)
     part = first + np.arange(len(first))
     held_s = parts["gpus"][part] * np.repeat(until - since, nodes_held)
-    told_s = np.where(np.repeat(np.isnan(draw), nodes_held), 0.0, held_s)
+    known_s = np.where(np.repeat(np.isnan(draw), nodes_held), 0.0, held_s)
     load, draw = (np.repeat(np.where(np.isnan(column), 0.0, column), nodes_held) for column in (load, draw))
-    return by_node(parts["node"][part], len(state.arrays.nodes), held_s, told_s, told_s * load, told_s * draw)
+    return by_node(parts["node"][part], len(state.arrays.nodes), held_s, known_s, known_s * load, known_s * draw)
 
 
 def by_node(node: Counts, nodes: int, *columns: Floats) -> tuple[Floats, ...]:
@@ -181,9 +181,9 @@ def joules(spent: Occupation, gpus: Counts, model: PowerModel) -> Energy:
 
 def joules_of_nodes(spent: Occupation, gpus: Counts, model: PowerModel) -> dict[str, Floats]:
     """Return the joules of each node by class, under the names of :class:`Energy`."""
-    untold = spent.gpu - spent.told
-    idle_s = spent.gpu - spent.load - untold * model.load
-    share_s = spent.draw + untold * model.share(model.load)
+    unknown = spent.gpu - spent.known
+    idle_s = spent.gpu - spent.load - unknown * model.load
+    share_s = spent.draw + unknown * model.share(model.load)
     held = model.context * spent.gpu + (model.limit - model.context) * share_s
     underused = np.minimum(model.context * idle_s, held)
     free = gpus * (spent.busy + spent.empty) - spent.gpu

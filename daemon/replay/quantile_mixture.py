@@ -1,11 +1,11 @@
-"""Forecasts of quantiles, mixed by how each way of making them did of late, and moved until they hold as often as told.
+"""Quantile forecasts: a mix of several ways, weighted by recent success and corrected to hold as often as stated.
 
 Each quantile is a mean of several ways' forecasts, a way weighing the less the more it has lost (exponential weights on
 the quantile loss: Cesa-Bianchi and Lugosi 2006; a mixture for each quantile: Berrisch and Ziel, J. Econometrics 2023).
 An offset is added that rises whenever a job outlasts its quantile and sinks whenever one does not, by so much that in
 the long run as many do as should, whatever the jobs (adaptive conformal inference, Gibbs and Candes, NeurIPS 2021).
-A job that still runs tells what is asked of it as soon as it has run longer than was foretold: its end is not awaited.
-Forecasts of whose outcome nothing was known share one error, so that each of many such counts for less.
+A job that still runs counts as an outcome as soon as it has run longer than was forecast: its end is not awaited.
+Forecasts that were made without knowing each other's outcome share one error, so that each of many counts for less.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STEP = 0.15
 """An outcome moves a quantile by so much of the usual error; half of it for all jobs, half for those of its kind."""
 SHARPNESS = 20.0
 """How fast a way of forecasting loses weight with its loss beside the mean of all."""
-LOSS_KEPT, ERROR_KEPT = 0.999, 0.995
+LOSS_DECAY, ERROR_DECAY = 0.999, 0.995
 """What the loss and the error of an earlier job still count beside one of the next."""
 ROOM = float(np.log(2.0))
 """No quantile is further than this from all that was ever seen: twice the longest run, half the shortest."""
@@ -35,11 +35,11 @@ KINDS = 2
 
 
 class Mixture(NamedTuple):
-    """What was forecast, what became of it, and what was learnt from that. All values are logarithms."""
+    """Forecasts, their outcomes, and what was learnt from these. All values are logarithms."""
 
     ways: Floats
     """[job, way, quantile] forecasts."""
-    told: Floats
+    forecast: Floats
     """[job, quantile] the forecasts that were given."""
     middle: Floats
     """[job] the estimate that is the median."""
@@ -50,10 +50,10 @@ class Mixture(NamedTuple):
     waiting: Codes
     """One number: of how many it is not known now."""
     due_s: Floats
-    """[job] when something may be known next: at its end, or when it has run longer than was foretold."""
-    moved: Flags
+    """[job] when something may be known next: at its end, or when it has run longer than was forecast."""
+    offset_updated: Flags
     """[job, quantile] whether the offset has learnt from it."""
-    weighed: Flags
+    weights_updated: Flags
     """[job, quantile] whether the weights have learnt from it."""
     open_jobs: Codes
     """Jobs from which something is left to learn, in the order of their submissions."""
@@ -91,7 +91,7 @@ def mix(job: int, quantiles: Floats, mixture: Mixture) -> None:
             total += weights[way]
             forecast += weights[way] * mixture.ways[job, way, place]
         forecast = forecast / total + mixture.offset[kind, place] + mixture.offset[KINDS, place]
-        mixture.told[job, place] = min(max(forecast, mixture.seen[0] - ROOM), mixture.seen[1] + ROOM)
+        mixture.forecast[job, place] = min(max(forecast, mixture.seen[0] - ROOM), mixture.seen[1] + ROOM)
 
 
 @compiled_with_arrays
@@ -110,10 +110,10 @@ def await_outcome(job: int, started_s: Floats, ended_s: Floats, unit_s: Floats, 
 def _due(job: int, started_s: float, ended_s: float, unit_s: float, mixture: Mixture) -> float:
     """Return when the next outcome of a job will be known; infinite when all are."""
     due, left = np.inf, False
-    for place in range(mixture.told.shape[1]):
-        if not mixture.moved[job, place]:
-            due, left = min(due, started_s + np.exp(mixture.told[job, place]) * unit_s), True
-        if not mixture.weighed[job, place]:
+    for place in range(mixture.forecast.shape[1]):
+        if not mixture.offset_updated[job, place]:
+            due, left = min(due, started_s + np.exp(mixture.forecast[job, place]) * unit_s), True
+        if not mixture.weights_updated[job, place]:
             due, left = min(due, started_s + np.exp(mixture.ways[job, :, place].max()) * unit_s), True
     if not left:
         return np.inf
@@ -146,22 +146,22 @@ def _learn_outcome(job: int, lasted: float, ended: bool, quantiles: Floats, mixt
     """Learn from a job that has lasted so long, and from each of its quantiles once."""
     last, kind = len(quantiles) - 1, mixture.kind[job]
     mixture.seen[1] = max(mixture.seen[1], lasted)
-    if not mixture.moved[job, last] and (ended or lasted > mixture.told[job, last]):
+    if not mixture.offset_updated[job, last] and (ended or lasted > mixture.forecast[job, last]):
         mixture.waiting[0] -= 1
-        mixture.error[0] = ERROR_KEPT * mixture.error[0] + abs(lasted - mixture.middle[job])
-        mixture.error[1] = ERROR_KEPT * mixture.error[1] + 1.0
+        mixture.error[0] = ERROR_DECAY * mixture.error[0] + abs(lasted - mixture.middle[job])
+        mixture.error[1] = ERROR_DECAY * mixture.error[1] + 1.0
     usual = mixture.error[0] / mixture.error[1] if mixture.error[1] > 0 else 1.0
     for place in range(len(quantiles)):
-        outlasted = lasted > mixture.told[job, place]
-        if not mixture.moved[job, place] and (ended or outlasted):
+        outlasted = lasted > mixture.forecast[job, place]
+        if not mixture.offset_updated[job, place] and (ended or outlasted):
             missed = (1.0 if outlasted else 0.0) - (1.0 - quantiles[place])
             step = 0.5 * STEP * usual * missed / (1.0 + STEP * mixture.awaited[job])
             mixture.offset[kind, place] += step
             mixture.offset[KINDS, place] += step
-            mixture.moved[job, place] = True
-        if not mixture.weighed[job, place] and (ended or lasted > mixture.ways[job, :, place].max()):
+            mixture.offset_updated[job, place] = True
+        if not mixture.weights_updated[job, place] and (ended or lasted > mixture.ways[job, :, place].max()):
             for way in range(mixture.ways.shape[1]):
                 off = lasted - mixture.ways[job, way, place]
-                mixture.loss[kind, way, place] = LOSS_KEPT * mixture.loss[kind, way, place] + max(
+                mixture.loss[kind, way, place] = LOSS_DECAY * mixture.loss[kind, way, place] + max(
                     quantiles[place] * off, (quantiles[place] - 1.0) * off)
-            mixture.weighed[job, place] = True
+            mixture.weights_updated[job, place] = True

@@ -1,4 +1,4 @@
-"""Quantiles of few values, of which some are known to be larger than they are told."""
+"""Quantiles of few values, some of which are only lower bounds (right-censored)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Floats = npt.NDArray[np.float64]
 
 @compiled_with_arrays
 def product_limit(values: Floats, open_ended: npt.NDArray[np.bool_], quantiles: Floats, out: Floats) -> None:
-    """Fill in quantiles of values of which some are known to be larger than they are told (Kaplan and Meier 1958)."""
+    """Fill in quantiles of values of which some are right-censored (Kaplan and Meier 1958)."""
     order = np.argsort(values)
     larger, filled = 1.0, 0
     for place in range(len(order)):
@@ -25,13 +25,13 @@ def product_limit(values: Floats, open_ended: npt.NDArray[np.bool_], quantiles: 
 
 
 @compiled_with_arrays
-def centre(told: float, quantiles: Floats, out: Floats) -> None:
-    """Put the estimate itself in the middle, and let no quantile be on its neighbour's wrong side."""
-    bound = told
+def centre(estimate: float, quantiles: Floats, out: Floats) -> None:
+    """Put the estimate in the middle, and keep the quantiles in ascending order."""
+    bound = estimate
     for place in range(len(quantiles) - 1, -1, -1):
         if quantiles[place] <= 0.5:
-            bound = out[place] = told if quantiles[place] == 0.5 else min(out[place], bound)
-    bound = told
+            bound = out[place] = estimate if quantiles[place] == 0.5 else min(out[place], bound)
+    bound = estimate
     for place in range(len(quantiles)):
         if quantiles[place] > 0.5:
             bound = out[place] = max(out[place], bound)

@@ -34,8 +34,8 @@ def _from(words: Words, index: int) -> int:
 
 
 @compiled
-def asked(state: State) -> int:
-    """Return how much there may be to decide; 0 for nothing."""
+def decisions_due(state: State) -> int:
+    """Return how many decisions may be due; 0 for none."""
     return int(state.counts[WAITING_JOBS] + state.counts[RESIZING] + state.counts[RETURNING])
 
 
@@ -222,14 +222,14 @@ def _before(key: Floats, one: int, other: int) -> bool:
 def sort_jobs(jobs: Ints, size: int, key: Floats) -> None:
     """Sort the first ``size`` jobs by (key, job), in place; a heap sort, since compiled code makes no arrays."""
     for root in range(size // 2 - 1, -1, -1):
-        _sift(jobs, root, size, key)
+        _sift_down(jobs, root, size, key)
     for last in range(size - 1, 0, -1):
         jobs[0], jobs[last] = jobs[last], jobs[0]
-        _sift(jobs, 0, last, key)
+        _sift_down(jobs, 0, last, key)
 
 
 @compiled
-def _sift(jobs: Ints, root: int, size: int, key: Floats) -> None:
+def _sift_down(jobs: Ints, root: int, size: int, key: Floats) -> None:
     job = jobs[root]
     while True:
         child = 2 * root + 1

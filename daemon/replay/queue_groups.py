@@ -1,7 +1,7 @@
 """Which jobs stand in line together; rules choose. A line that is blocked is left alone until something is released.
 
-The jobs of a partition stand in line where each partition minds its own business. Partitions that share nodes make one
-line where nobody may take what another was promised. Jobs that ask for exactly the same make a line where whatever
+The jobs of a partition form a line where partitions are independent. Partitions that share nodes form one line where
+no job may take what another was promised. Jobs that ask for exactly the same make a line where whatever
 fits may start: if the first of them does not fit, none does, and a million need not be tried one by one.
 """
 
@@ -21,7 +21,7 @@ PARTITION, SHARED_NODES, KIND = "partition", "shared nodes", "kind"
 
 MOST_BITS = 1 << 29
 """Lines times jobs that are kept apart (64 MB); with more kinds of jobs than that they stand by partition again."""
-_ASKED = ("pool", "chunk", "chunks", "rest", "rests", "cpus", "memory", "whole")
+_REQUEST_COLUMNS = ("pool", "chunk", "chunks", "rest", "rests", "cpus", "memory", "whole")
 
 
 def by_partition(state: ClusterState) -> Lines:
@@ -47,7 +47,7 @@ def by_shared_nodes(state: ClusterState) -> Lines:
 def by_kind(state: ClusterState) -> Lines:
     """Return a line for all jobs that ask for the same on the same nodes."""
     jobs = state.arrays.jobs
-    return distinct(np.stack([jobs[name].astype(np.int64) for name in _ASKED], axis=1))[1].astype(np.int32)
+    return distinct(np.stack([jobs[name].astype(np.int64) for name in _REQUEST_COLUMNS], axis=1))[1].astype(np.int32)
 
 
 _LINES = {PARTITION: by_partition, SHARED_NODES: by_shared_nodes, KIND: by_kind}
@@ -57,14 +57,14 @@ def _number(lines: Lines) -> int:
     return int(lines.max(initial=0)) + 1
 
 
-def stand(state: ClusterState, by: str) -> None:
-    """Let all jobs stand in these lines, also those that wait already."""
+def assign_queues(state: ClusterState, by: str) -> None:
+    """Assign all jobs to these lines, also those that wait already."""
     lines = _LINES[by](state)
-    alike = by == KIND and _number(lines) * lines.size <= MOST_BITS
-    if by == KIND and not alike:
+    same_kind = by == KIND and _number(lines) * lines.size <= MOST_BITS
+    if by == KIND and not same_kind:
         lines = by_partition(state)
     arrays = state.arrays
-    arrays.counts[ALIKE] = alike
+    arrays.counts[ALIKE] = same_kind
     if np.array_equal(lines, arrays.jobs.queue):
         return
     state.arrays = arrays = arrays._replace(**empty_lines(_number(lines), lines.size))

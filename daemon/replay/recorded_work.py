@@ -1,7 +1,7 @@
-"""What jobs did where they really ran, turned into the work that it took: run times tell of the placements they had.
+"""What jobs did where they really ran, turned into the work that it took: a run time depends on the placement.
 
 A job that ran for ten hours on GPUs that left it half its speed has five hours of work, and runs for five where it is
-placed well. ``work = run time x mean speed there``, by the same table that then tells how fast it is elsewhere, so that
+placed well. ``work = run time x mean speed there``, by the same table that gives the speed elsewhere, so that
 a replay which gives every job its recorded place gives it its recorded run time.
 """
 
@@ -27,7 +27,7 @@ class HeldNodes:
     """Where jobs ran: a row for each node that a job held, those of one run together."""
 
     job: Longs
-    """Row of the workload; -1 for a job that is only somebody's neighbour."""
+    """Row of the workload; -1 for a job that is only a neighbour of others."""
     node: Longs
     """Row of the cluster; -1 for a node that it does not have."""
     gpus: Longs
@@ -75,14 +75,14 @@ def speeds_there(workload: Workload, cluster: Cluster, table: SpeedTable, held: 
 def levels(cluster: Cluster, node: Longs, first: Longs) -> Longs:
     """Return the columns of ``LEVELS`` of placements: nodes one after the other, each beginning at ``first``.
 
-    What lies on one node counts as one island: which GPUs of it a job had is not asked.
+    A placement on one node counts as one island: which of its GPUs a job had is ignored.
     """
     if not len(first):
         return np.zeros(0, np.int64)
     leaf, spine = cluster.leaf[node], cluster.spine[node]
     count = np.diff(np.append(first, len(node)))
-    apart = [np.maximum.reduceat(column, first) != np.minimum.reduceat(column, first) for column in (leaf, spine)]
-    return np.where(count == 1, 0, np.where(apart[1], 4, np.where(apart[0], 3, 2)))
+    differs = [np.maximum.reduceat(column, first) != np.minimum.reduceat(column, first) for column in (leaf, spine)]
+    return np.where(count == 1, 0, np.where(differs[1], 4, np.where(differs[0], 3, 2)))
 
 
 def sizes(table: SpeedTable, row: NDArray[np.integer], held: NDArray[np.integer],
@@ -90,8 +90,8 @@ def sizes(table: SpeedTable, row: NDArray[np.integer], held: NDArray[np.integer]
     """Return the speed with so many GPUs over that with as many as were asked for."""
     size, last = _of(table.size, row), table.size.shape[1] - 1
     each = np.arange(len(row))
-    asked = size[each, np.minimum(wanted, last)]
-    return np.where(asked > 0, size[each, np.minimum(held, last)] / np.where(asked > 0, asked, 1.0), 1.0)
+    requested = size[each, np.minimum(wanted, last)]
+    return np.where(requested > 0, size[each, np.minimum(held, last)] / np.where(requested > 0, requested, 1.0), 1.0)
 
 
 def _of(part: Floats, row: NDArray[np.integer]) -> Floats:

@@ -1,4 +1,4 @@
-"""What a compiled rule looks like from the engine: three function pointers that it calls, and knows nothing else of.
+"""What a compiled rule looks like from the engine: the function pointers that it calls, and nothing else.
 
 *key* gives a job its place in the order (lowest first), *place* finds nodes for one job, *walk* goes through the queue
 and starts jobs. The engine is compiled once for all rules; a rule when a policy that uses it is first built.
@@ -50,7 +50,7 @@ class Rules(NamedTuple):
     one_at_a_time: bool
     """Every start changes the keys of the others."""
     waking: bool
-    """The order may change although nothing happens; ``wake`` tells when."""
+    """The order may change although nothing happens; ``wake`` returns when."""
     patient: bool
     """A blocked line stays blocked until something is released: nothing need be tried before."""
     estimates: bool
@@ -62,17 +62,17 @@ class Rules(NamedTuple):
     ready: Callable[[ClusterState], State] | None = None
     """Returns the arrays with ``weights``, ``traits`` and ``scratch`` as a rule wants them, before any decision."""
     resizing: bool = False
-    """The walk resizes running jobs, so it is asked although nobody waits."""
+    """The walk resizes running jobs, so it is called although no job waits."""
     lines: str = PARTITION
     """Which jobs stand in line together, as in :mod:`.queue_groups`."""
     turns: bool | None = None
     """A live queue is walked job by job as the scheduler does it, with plans for waiting jobs or without; None leaves
     it to the engine."""
     calculator: Callable[[Cluster, Workload, State], PriorityCalculator] | None = None
-    """Ranks the jobs of a run, where the order is computed from time to time; ``key`` then only tells the rank."""
+    """Ranks the jobs of a run, where the order is computed from time to time; ``key`` then only returns the rank."""
 
     instead: Callable[[ClusterState], Walk | None] | None = None
-    """Returns another walk where the cluster's scheduler is configured so that this one does not do."""
+    """Returns another walk where the cluster's scheduler is configured in a way that this walk does not cover."""
 
     @property
     def calls(self) -> Calls:

@@ -1,4 +1,4 @@
-"""How long a job will run, told from what its user's like jobs did, and only from those that had ended when it came.
+"""Predicts a job's run time from its user's similar jobs, and only from those that had ended at its submission.
 
 Each group of like jobs, from all jobs down to the same user, name and size or container image and size, pulls the
 estimate towards the median of its last runs, the more of them the stronger. How many last runs count is what would have
@@ -6,7 +6,7 @@ been right of late (recent runs of the same user are the field's strong simple p
 TPDS 2007). Intervals are mixed of four ways (:mod:`.quantile_mixture`): how far estimates were off for the last jobs,
 those that still run included, which are known to be longer than they have been running (the product-limit estimator,
 Kaplan and Meier 1958); the quantiles of a group's last 8 runs and last 32; and those of the runs that began its bursts,
-for a job whose burst nobody has seen the end of is foretold by other bursts, however few jobs these had.
+for a job of a burst in which none has ended yet is predicted from other bursts, however few jobs these had.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Errors(NamedTuple):
     seen: Codes
     quantiles: Floats
     """[level, quantile]; NaN while too few are known."""
-    asked: Codes
+    since_renewed: Codes
     """[level] since they were worked out."""
 
 
@@ -117,7 +117,7 @@ def sweep(order: Codes, ends: Codes, runs: Runs, quantiles: Floats, memory: Swee
         if not _forecast(job, runs, quantiles, memory):
             continue
         mix(job, quantiles, mixture)
-        centre(mixture.middle[job], quantiles, mixture.told[job])
+        centre(mixture.middle[job], quantiles, mixture.forecast[job])
         await_outcome(job, runs.started_s, runs.ended_s, runs.unit_s, mixture)
 
 
@@ -172,24 +172,24 @@ def _by_errors(job: int, runs: Runs, quantiles: Floats, memory: SweepMemory, out
 
 
 @compiled_with_arrays
-def _renew(level: int, now: float, runs: Runs, told: Floats, errors: _Errors, quantiles: Floats) -> None:
+def _renew(level: int, now: float, runs: Runs, medians: Floats, errors: _Errors, quantiles: Floats) -> None:
     """Work out the quantiles of a level's errors once in a while."""
-    errors.asked[level] += 1
-    if errors.asked[level] < RENEWED and not np.isnan(errors.quantiles[level, 0]):
+    errors.since_renewed[level] += 1
+    if errors.since_renewed[level] < RENEWED and not np.isnan(errors.quantiles[level, 0]):
         return
     off, open_ended, count, known = np.empty(ERRORS), np.zeros(ERRORS, np.bool_), 0, 0
     for place in range(min(errors.seen[level], ERRORS)):
         job = errors.jobs[level, place]
         if runs.ended_s[job] <= now and not np.isnan(runs.value[job]):
-            off[count] = runs.value[job] - told[job]
+            off[count] = runs.value[job] - medians[job]
             count, known = count + 1, known + 1
         elif runs.started_s[job] < now and not np.isnan(runs.unit_s[job]):
-            off[count] = np.log(max(now - runs.started_s[job], 1.0) / runs.unit_s[job]) - told[job]
+            off[count] = np.log(max(now - runs.started_s[job], 1.0) / runs.unit_s[job]) - medians[job]
             open_ended[count] = True
             count += 1
     if known >= KNOWN:
         product_limit(off[:count], open_ended[:count], quantiles, errors.quantiles[level])
-        errors.asked[level] = 0
+        errors.since_renewed[level] = 0
 
 
 Column = Sequence[object] | npt.NDArray[np.generic]
@@ -202,11 +202,11 @@ QUANTILES = (0.1, 0.5, 0.9)
 QUARTILES = (0.25, 0.5, 0.75)
 """How far run times spread, whatever becomes of the jobs that fail at once: often every seventh."""
 HABIT = 8
-"""Last jobs of a user that tell whether they always ask for the same limit."""
+"""Last jobs of a user that show whether they always ask for the same limit."""
 STRIDE = 20_000
-"""Jobs between two words of how far it has come: some tenths of a second."""
+"""Jobs between two progress reports: some tenths of a second."""
 ProgressCallback = Callable[[int, int], None]
-"""Hears how much is done, and of how much."""
+"""Called with how much is done, and of how much."""
 
 _VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8,}|\d+(?:\.\d+)?(?:e-?\d+)?", re.IGNORECASE)
 
@@ -218,7 +218,7 @@ class Prediction:
     quantiles: Floats
     """(job, quantile) seconds; NaN where nothing was known, not even a limit."""
     level: npt.NDArray[np.int64]
-    """Index into ``LEVELS`` of the group that was asked; -1 where none was (the limit stands in)."""
+    """Index into ``LEVELS`` of the group that was used; -1 where none was (the limit stands in)."""
     evidence: npt.NDArray[np.int64]
     """How many runs it had."""
 
@@ -241,8 +241,8 @@ def template_codes(names: Codes, vocabulary: Sequence[str]) -> Codes:
 
 
 def known_codes(vocabulary: Sequence[str]) -> Codes:
-    """Return for codes of words the same codes, but -1 for '', which is nothing in common."""
-    return np.array([code if word else -1 for code, word in enumerate(vocabulary)] + [-1], np.int64)
+    """Return the codes of texts, but -1 for '', which jobs do not have in common."""
+    return np.array([code if text else -1 for code, text in enumerate(vocabulary)] + [-1], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ def predict(*, submit_s: Column, run_s: Column, ended_s: Column, features: JobFe
     """Predict the run time of every job from those that had ended at its submission.
 
     ``ended_s`` is when the run time became known, NaN or infinite for a job that has not ended (its ``run_s`` is then
-    never looked at). ``started_s`` tells how long those have run that have not ended. No prediction exceeds a limit.
+    never looked at). ``started_s`` gives the run time so far of jobs that still run. No prediction exceeds a limit.
     """
     return _predicted(_groups(features), _runs(submit_s, run_s, ended_s, started_s), limit_s, quantiles)
 
@@ -277,20 +277,20 @@ def _runs(submit_s: Column, run_s: Column, ended_s: Column, started_s: Column | 
     return Runs(submit, started, ended, np.log(np.maximum(run, 1.0) / unit), unit)
 
 
-def silent(done: int, total: int) -> None:
-    """Tell nobody."""
+def ignore_progress(done: int, total: int) -> None:
+    """Do nothing."""
 
 
 def _predicted(groups: Groups, runs: Runs, limit_s: Column | None, quantiles: Sequence[float],
-               tell: ProgressCallback = silent) -> Prediction:
+               progress: ProgressCallback = ignore_progress) -> Prediction:
     known = np.flatnonzero(np.isfinite(runs.ended_s) & np.isfinite(runs.value))
     ends = known[np.argsort(runs.ended_s[known], kind="stable")]
-    order, asked = np.argsort(runs.submit_s, kind="stable"), np.asarray(quantiles, np.float64)
-    memory = SweepMemory.of(groups, _finest(groups), len(asked))
+    order, wanted = np.argsort(runs.submit_s, kind="stable"), np.asarray(quantiles, np.float64)
+    memory = SweepMemory.of(groups, _finest(groups), len(wanted))
     for first in range(0, len(order), STRIDE):
-        sweep(order[first:first + STRIDE], ends, runs, asked, memory)
-        tell(min(first + STRIDE, len(order)), len(order))
-    found = np.exp(memory.mixture.told).round(6)  # or a run as long as its quantile lies beyond it by rounding
+        sweep(order[first:first + STRIDE], ends, runs, wanted, memory)
+        progress(min(first + STRIDE, len(order)), len(order))
+    found = np.exp(memory.mixture.forecast).round(6)  # or a run as long as its quantile lies beyond it by rounding
     if limit_s is not None:
         limits = np.asarray(limit_s, np.float64)[:, None]
         found = np.where(np.isnan(found), limits, np.fmin(found, limits))
@@ -299,19 +299,19 @@ def _predicted(groups: Groups, runs: Runs, limit_s: Column | None, quantiles: Se
 
 def predicted_columns(*, submit_s: Column, run_s: Column, ended_s: Column, features: JobFeatures,
                       started_s: Column | None = None, limit_s: Column | None = None,
-                      tell: ProgressCallback = silent) -> dict[str, Floats]:
+                      progress: ProgressCallback = ignore_progress) -> dict[str, Floats]:
     """Return a workload's columns of what is known at submission: run times of like jobs, and their use of limits.
 
-    ``tell`` hears how many predictions are made, and of how many: a million jobs take a minute.
+    ``progress`` is called with how many predictions are made, and of how many: a million jobs take a minute.
     """
     size = len(submit_s)
     limits = np.full(size, np.nan) if limit_s is None else np.asarray(limit_s, np.float64)
     limits = np.where(np.isfinite(limits) & (limits > 0), limits, np.nan)
     groups = _groups(features)
     runs = _predicted(groups, _runs(submit_s, run_s, ended_s, started_s), limits, QUARTILES,
-                      lambda done, total: tell(done, 2 * size)).quantiles
+                      lambda done, total: progress(done, 2 * size)).quantiles
     uses = _predicted(groups, _runs(submit_s, run_s, ended_s, started_s, limits), None, QUARTILES,
-                      lambda done, total: tell(size + done, 2 * size)).quantiles
+                      lambda done, total: progress(size + done, 2 * size)).quantiles
     names = ("prediction_low", "prediction", "prediction_high", "use_low", "use", "use_high")
     known = dict(zip(names, np.concatenate([runs, uses], axis=1).T.copy(), strict=True))
     return known | {"usual": _usual(np.asarray(submit_s, np.float64), limits, features.user)}
@@ -334,9 +334,9 @@ def _usual(submit_s: Floats, limit_s: Floats, user: Column | None) -> Floats:
 def _groups(features: JobFeatures) -> Groups:
     """Return [level, job] the group of each job at each level; -1 where a column of the level is unknown."""
     gpus = np.asarray(features.gpus, np.int64)
-    told = {name: getattr(features, name) for name in ("user", "template", "image", "partition")}
+    given = {name: getattr(features, name) for name in ("user", "template", "image", "partition")}
     columns = {name: np.full(len(gpus), -1, np.int64) if column is None else np.asarray(column, np.int64)
-               for name, column in told.items()} | {"gpus": gpus}
+               for name, column in given.items()} | {"gpus": gpus}
     codes = {name: _renumbered(column) for name, column in columns.items()}
     groups = np.zeros((len(LEVELS), len(gpus)), np.int32)
     for level, names in enumerate(LEVELS):

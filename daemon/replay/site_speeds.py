@@ -108,7 +108,7 @@ class SpeedGroup:
         return not (self.runs or self.follows or self.size or self.spread or self.company)
 
     def contradictions(self) -> list[str]:
-        """Return where it was surely faster on GPUs further apart: both figures are kept, and it is told."""
+        """Return where it was surely faster on GPUs further apart: both figures are kept and reported."""
         found, nearer = list[str](), SpeedCell(1.0, 1.0, 1.0, "measured")
         for level in LEVELS:
             cell = self.spread.get(level)
@@ -139,7 +139,7 @@ class SiteSpeeds:
     """Leaf and spine switch by node, when they were put together."""
 
     def __post_init__(self) -> None:
-        """Refuse groups that nobody could tell apart."""
+        """Refuse groups with equal labels, and unknown neighbours."""
         labels = [group.label for group in self.groups]
         if len(set(labels)) < len(labels):
             raise SpeedError(f"two groups are {next(label for label in labels if labels.count(label) > 1)}")
@@ -185,13 +185,13 @@ class SiteSpeeds:
         sizes += [{gpus: cell.factor for gpus, cell in group.size.items()} or {1: 1.0} for group in self.groups]
         spread: list[Mapping[str, float]] = [{}]
         spread += [{level: cell.factor for level, cell in group.spread.items()} for group in self.groups]
-        told = {(group.label, other): cell.factor for group in self.groups for other, cell in group.company.items()}
+        factors = {(group.label, other): cell.factor for group in self.groups for other, cell in group.company.items()}
         labels = {label: row for row, label in enumerate(self.labels)}
         most = max(max(size) for size in sizes)
-        if all(factor == 1 for factor in told.values()):
+        if all(factor == 1 for factor in factors.values()):
             return measured(sizes, most, spread)
         company = np.ones((len(labels), len(labels)))
-        for (label, other), factor in told.items():
+        for (label, other), factor in factors.items():
             company[labels[label], labels[other]] = factor
         return measured(sizes, most, spread, company=company)
 
@@ -215,27 +215,27 @@ class SiteSpeeds:
 
     @cached_property
     def digest(self) -> str:
-        """Return what tells these figures from others; '' for flat ones."""
-        told = [asdict(group) for group in self.groups]
-        return "" if self.flat else hashlib.sha256(repr(told).encode()).hexdigest()[:12]
+        """Return a digest of these figures; '' for flat ones."""
+        contents = [asdict(group) for group in self.groups]
+        return "" if self.flat else hashlib.sha256(repr(contents).encode()).hexdigest()[:12]
 
     @property
-    def told(self) -> str:
-        """Return what they are, as it stands on the card of a model that was trained with them; '' for flat ones."""
+    def identity(self) -> str:
+        """Return what identifies these speeds on the card of a model that was trained with them; '' for flat ones."""
         return f"{self.origin} {self.digest}" if self.digest else ""
 
     @property
     def summary(self) -> str:
-        """Return what they are, in words."""
+        """Return a summary in one sentence."""
         if self.origin == "flat":
             return "flat: speed depends on nothing"
         watched = [group.runs for group in self.groups if group.runs]
-        said = f"{self.origin}: {len(watched)} groups of like jobs from {sum(watched)} runs"
+        text = f"{self.origin}: {len(watched)} groups of like jobs from {sum(watched)} runs"
         used = sum(group.only_used for group in self.groups)
-        told = len(self.groups) - len(watched) - used
-        said += f", {told} by what others measured" if told else ""
-        said += f", of {used} only what CPUs and memory they use" if used else ""
-        return f"{said}, where nothing is known, so they are as flat ones" if self.flat else said
+        published = len(self.groups) - len(watched) - used
+        text += f", {published} by what others measured" if published else ""
+        text += f", of {used} only what CPUs and memory they use" if used else ""
+        return f"{text}, where nothing is known, so they are as flat ones" if self.flat else text
 
     def rows(self, user: NDArray[np.integer], users: Sequence[str], name: NDArray[np.integer],
              names: Sequence[str]) -> Rows:
@@ -256,12 +256,12 @@ class SiteSpeeds:
         """
         least, most = np.full(len(self.groups) + 1, MOST_GPUS, np.int32), np.zeros(len(self.groups) + 1, np.int32)
         for number, group in enumerate(self.groups, 1):
-            own = [size for size, cell in group.size.items() if cell.source == "measured"]
-            if len(own) > 1:
-                least[number], most[number] = min(own), max(own)
-        asked = np.asarray(gpus, np.int32)
-        return np.where(asked > 0, np.minimum(asked, least[row]), asked), np.maximum(
-            asked, np.where(asked > 0, most[row], asked))
+            measured_sizes = [size for size, cell in group.size.items() if cell.source == "measured"]
+            if len(measured_sizes) > 1:
+                least[number], most[number] = min(measured_sizes), max(measured_sizes)
+        requested = np.asarray(gpus, np.int32)
+        return np.where(requested > 0, np.minimum(requested, least[row]), requested), np.maximum(
+            requested, np.where(requested > 0, most[row], requested))
 
     def row(self, user: str, name: str) -> int:
         """Return the row of one job; 0 for one of no group."""
@@ -281,8 +281,8 @@ class SiteSpeeds:
     @cached_property
     def _patterns(self) -> list[int]:
         """Return the groups that are found by trying: what fits more than one name, or names with what varies."""
-        plain = [(unescaped(group.user), unescaped(group.name)) for group in self.groups]
-        return [row for row, (group, (user, name)) in enumerate(zip(self.groups, plain, strict=True), 1)
+        texts = [(unescaped(group.user), unescaped(group.name)) for group in self.groups]
+        return [row for row, (group, (user, name)) in enumerate(zip(self.groups, texts, strict=True), 1)
                 if (escaped(user), escaped(name)) != (group.user, group.name) or template(name) != name]
 
     def sources(self, level: NDArray[np.integer], held: NDArray[np.integer], wanted: NDArray[np.integer],
@@ -302,8 +302,8 @@ class SiteSpeeds:
         size = np.full((len(self.groups) + 1, most + 2), UNKNOWN, np.int8)  # the last column: larger than any known
         for row, group in enumerate(self.groups, 1):
             # One on a node of its own is what all others are compared with.
-            told = PRIOR if group.follows or not (group.runs or group.only_used) else UNKNOWN
-            spread[row, :2] = MEASURED if group.runs >= ENOUGH else told
+            without_runs = PRIOR if group.follows or not (group.runs or group.only_used) else UNKNOWN
+            spread[row, :2] = MEASURED if group.runs >= ENOUGH else without_runs
             for level, cell in group.spread.items():
                 spread[row, LEVELS.index(level)] = SOURCES.index(cell.source)
             known = sorted(group.size)
@@ -314,7 +314,7 @@ class SiteSpeeds:
 
 
 FLAT_SPEEDS = SiteSpeeds("flat")
-"""Speed depends on nothing, and nobody claims that it does."""
+"""Speed depends on nothing."""
 
 
 def _along(cells: Mapping[float, SpeedCell], grid: Floats) -> Floats:
@@ -344,11 +344,11 @@ def moved(before: Mapping[str, tuple[str, str]], now: Mapping[str, tuple[str, st
     Switches may be called otherwise: only which nodes share one counts.
     """
     common = sorted(set(before) & set(now))
-    return [node for place in (0, 1) for node in _apart(common, before, now, place)] if common else []
+    return [node for place in (0, 1) for node in _regrouped(common, before, now, place)] if common else []
 
 
-def _apart(nodes: Sequence[str], before: Mapping[str, tuple[str, str]], now: Mapping[str, tuple[str, str]],
-           place: int) -> list[str]:
+def _regrouped(nodes: Sequence[str], before: Mapping[str, tuple[str, str]], now: Mapping[str, tuple[str, str]],
+               place: int) -> list[str]:
     """Return the nodes whose switches, leaves or spines by ``place``, hold others together than they did."""
     def together(known: Mapping[str, tuple[str, str]]) -> dict[str, frozenset[str]]:
         switches: dict[tuple[str, ...], set[str]] = {}

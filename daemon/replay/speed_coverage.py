@@ -16,7 +16,7 @@ from .site_speeds import FLAT_SPEEDS, SOURCES, UNKNOWN, SiteSpeeds
 
 @dataclass(frozen=True, slots=True)
 class SpeedCoverage:
-    """What a replay went by."""
+    """The speeds that a replay used."""
 
     speeds: str
     """In words, as ``SiteSpeeds.summary``."""
@@ -32,7 +32,7 @@ class SpeedCoverage:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Self:
-        """Return what a row tells."""
+        """Return the coverage that a row describes."""
         shares = {source: row[f"gpu_time_{source}_ratio"] for source in SOURCES}
         return cls(row["speeds"], {source: share for source, share in shares.items() if share is not None and
                                    share == share}, row["jobs_unplaced"])
@@ -40,9 +40,9 @@ class SpeedCoverage:
     def __str__(self) -> str:
         """Return it in one sentence."""
         parts = ", ".join(f"{share:.0%} {source}" for source, share in self.shares.items() if share)
-        told = f"speeds are {self.speeds}" + (f"; GPU time by what they rest on: {parts}" if parts else "")
-        return told + (f"; {self.unplaced} jobs keep their run times, as where they ran is not recorded"
-                       if self.unplaced else "")
+        sentence = f"speeds are {self.speeds}" + (f"; GPU time by what they rest on: {parts}" if parts else "")
+        return sentence + (f"; {self.unplaced} jobs keep their run times, as where they ran is not recorded"
+                           if self.unplaced else "")
 
 
 NO_SPEEDS = SpeedCoverage(FLAT_SPEEDS.summary, {})

@@ -12,7 +12,7 @@
       name: "train_resnet_#"
       spread: {leaf: {factor: 0.9, low: 0.8, high: 1.0, source: measured, runs: 12}}
 
-A bare number is somebody's word: a ``prior`` without an interval of its own. The first group that fits a job counts.
+A bare number is a ``prior`` without an interval of its own. The first group that fits a job counts.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class _Cell(_Strict):
                          self.factor if self.high is None else self.high, self.source, self.runs)
 
 
-def _whole(value: object) -> object:
-    """Make a bare number a cell; what YAML takes for something else is told apart."""
+def _as_cell_mapping(value: object) -> object:
+    """Make a bare number a cell; leave everything else, booleans included, to the validation."""
     return {"factor": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-AnyCell = Annotated[_Cell, BeforeValidator(_whole)]
+AnyCell = Annotated[_Cell, BeforeValidator(_as_cell_mapping)]
 
 
 class _Group(_Strict):
@@ -112,19 +112,19 @@ def read(path: Path) -> SiteSpeeds:
 
 
 def _contradictions(groups: tuple[SpeedGroup, ...]) -> list[str]:
-    return [words for group in groups for words in group.contradictions()]
+    return [sentence for group in groups for sentence in group.contradictions()]
 
 
 def text(speeds: SiteSpeeds) -> str:
     """Return speeds as a file holds them."""
-    document: dict[str, object] = {"origin": speeds.origin, "groups": [_told(group) for group in speeds.groups]}
+    document: dict[str, object] = {"origin": speeds.origin, "groups": [_as_mapping(group) for group in speeds.groups]}
     if speeds.topology:
         document["topology"] = {node: list(place) for node, place in speeds.topology.items()}
     document["notes"] = [note for note in speeds.notes if note not in _contradictions(speeds.groups)]
     return str(yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True))
 
 
-def _told(group: SpeedGroup) -> dict[str, object]:
+def _as_mapping(group: SpeedGroup) -> dict[str, object]:
     parts = {name: {key: _shown(cell) for key, cell in getattr(group, name).items()}
              for name in ("size", "spread", "company", "cpus", "memory")}
     return {"user": group.user, "name": group.name, "runs": group.runs, "follows": group.follows,

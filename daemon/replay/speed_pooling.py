@@ -17,7 +17,7 @@ to the size: no placement of that size could spare it.
 Published profiles are Pollux' step times and Synergy's matrices. They were measured on other machines, so each is one
 draw of what a site may see: the deviation of its logarithm stands beside it. Nobody published what neighbours cost jobs
 that hold GPUs of their own on a node (Gavel's pairs share a GPU, DeepShare's span several nodes both), so company has
-no profile: until the site's own runs tell, it is unknown.
+no profile: until the site's own runs measure it, it is unknown.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BETWEEN_SITES = 0.3
 sites that measured the same. It is what the site's own runs are weighed against."""
 _TASKS = {"bert": "language", "ncf": "language", "yolov3": "image", "cifar10": "image", "imagenet": "image",
           "deepspeech2": "speech"}
-"""Whose sensitivity to CPUs and memory an application of Pollux has, by task of Synergy."""
+"""The task of Synergy whose sensitivity to CPUs and memory stands in for each application of Pollux."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +73,15 @@ def profile(application: str) -> Profile:
     if application not in speed_priors.APPLICATIONS:
         return NONE
     slow = speed_priors.slow()[speed_priors.APPLICATIONS.index(application)]
-    whole = range(1, speed_priors.NODE_GPUS + 1)
+    node_sizes = range(1, speed_priors.NODE_GPUS + 1)
     # Of one node only: what more nodes cost is spread, and elsewhere a node may have more GPUs.
-    size = {gpus: gpus / float(slow[0, gpus - 1]) for gpus in whole}
-    apart = [np.log(slow[0, nodes * gpus - 1] / slow[nodes - 1, gpus - 1])
-             for nodes in whole for gpus in whole if nodes > 1 and nodes * gpus <= speed_priors.NODE_GPUS]
+    size = {gpus: gpus / float(slow[0, gpus - 1]) for gpus in node_sizes}
+    slowdowns = [np.log(slow[0, nodes * gpus - 1] / slow[nodes - 1, gpus - 1])
+                 for nodes in node_sizes for gpus in node_sizes if nodes > 1 and nodes * gpus <= speed_priors.NODE_GPUS]
     needs = speed_priors.prior(_TASKS[application])
     fair_cpus = needs.at(speed_priors.FAIR_CPUS, speed_priors.FAIR_MEMORY)
     return Profile(
-        size, {"leaf": Expected(float(np.mean(apart)), float(np.hypot(BETWEEN_SITES, np.std(apart))))},
+        size, {"leaf": Expected(float(np.mean(slowdowns)), float(np.hypot(BETWEEN_SITES, np.std(slowdowns))))},
         {float(cpus): needs.at(cpus, speed_priors.FAIR_MEMORY) / fair_cpus for cpus in speed_priors.CPUS},
         {float(memory): needs.at(speed_priors.FAIR_CPUS, memory) / fair_cpus for memory in speed_priors.MEMORY})
 
@@ -90,14 +90,14 @@ Floats = NDArray[np.float64]
 
 SPREAD, SPREAD_RUNS = 0.08, 4.0
 """The assumed spread of speeds from run to run, relatively, and how many runs it outweighs."""
-OWN = 0.5
+MEASURED_SHARE = 0.5
 """Share of what is known of an effect that must come from the site's own runs before it is called measured."""
 SIZE_DEVIATION, COMPANY_DEVIATION = 0.7, 0.2
 """Of logarithms, where nothing was published: perfect scaling, and neighbours that do not matter, are expected."""
 BESIDE = 0.1
 """Mean number of such neighbours over a run from which on it ran beside them."""
 _CROSSED = tuple(range(2, len(LEVELS)))
-"""Columns of ``LEVELS`` that are further than a node: which GPUs of a node a run had is not asked."""
+"""Columns of ``LEVELS`` that are further than a node: which GPUs of a node a run had is ignored."""
 Z = 1.96
 """Deviations on either side of a 95 % interval."""
 
@@ -135,7 +135,7 @@ class Pooled:
 
 
 def pooled(runs: Sequence[Observed], published: Profile = NONE) -> Pooled:
-    """Return the speeds of a group; runs without a recorded place tell nothing of spread, and are left out."""
+    """Return the speeds of a group; runs without a recorded place say nothing of spread, and are left out."""
     placed = [run for run in runs if run.level is not None]
     reference = _Reference.of(placed, published)
     effects = list(dict.fromkeys(effect for run in placed for effect, _ in reference.features(run)))
@@ -152,9 +152,9 @@ def pooled(runs: Sequence[Observed], published: Profile = NONE) -> Pooled:
     spread = np.sqrt(np.diag(variance))
     counts = [min(int((design[:, column] > BESIDE).sum()), int((design[:, column] <= BESIDE).sum()))
               for column in range(len(effects))]
-    told = [_told(effect, published) for effect in effects]
+    is_published = [_is_published(effect, published) for effect in effects]
     cells = {effect: _cell(*facts) for effect, *facts in zip(
-        effects, posterior.tolist(), spread.tolist(), deviation.tolist(), counts, told, strict=True)}
+        effects, posterior.tolist(), spread.tolist(), deviation.tolist(), counts, is_published, strict=True)}
     company = {key: _harm(cell) for (kind, key), cell in cells.items() if kind == "company" and cell is not None}
     levels = _LevelCosts({key: column for column, (kind, key) in enumerate(effects) if kind == "spread"}, posterior,
                          variance)
@@ -176,10 +176,10 @@ class _Reference:
     @classmethod
     def of(cls, runs: Sequence[Observed], published: Profile) -> _Reference:
         beside = Counter(group for run in runs for group, mean in run.company.items() if mean > BESIDE)
-        apart = frozenset(group for group, count in beside.items() if ENOUGH <= count <= len(runs) - ENOUGH)
-        told = {LEVELS.index(level) for level in published.spread}
-        return cls(_usual(run.gpus for run in runs) or 1, _usual(_whole(run.cpus) for run in runs), apart,
-                   frozenset(level for level in _CROSSED if level in told or _on_both_sides(runs, level)))
+        compared = frozenset(group for group, count in beside.items() if ENOUGH <= count <= len(runs) - ENOUGH)
+        published_levels = {LEVELS.index(level) for level in published.spread}
+        return cls(_usual(run.gpus for run in runs) or 1, _usual(_rounded(run.cpus) for run in runs), compared,
+                   frozenset(level for level in _CROSSED if level in published_levels or _on_both_sides(runs, level)))
 
     def features(self, run: Observed) -> Iterable[tuple[Effect, float]]:
         """Yield in what a run differs, and how much of it."""
@@ -191,7 +191,7 @@ class _Reference:
         for group, mean in run.company.items():
             if group in self.groups and mean > 0:
                 yield ("company", group), mean
-        cpus = _whole(run.cpus)
+        cpus = _rounded(run.cpus)
         if cpus is not None and self.cpus is not None and cpus != self.cpus:
             yield ("cpus", cpus), 1.0
 
@@ -201,7 +201,7 @@ def _usual(values: Iterable[float | int | None]) -> int | None:
     return min(counts, key=lambda value: (-counts[value], value)) if counts else None
 
 
-def _whole(cpus: float | None) -> int | None:
+def _rounded(cpus: float | None) -> int | None:
     return None if cpus is None or not math.isfinite(cpus) or cpus < 0.5 else round(cpus)
 
 
@@ -220,7 +220,7 @@ def _expected(effect: Effect, reference: _Reference, published: Profile) -> Expe
     return Expected(0.0, COMPANY_DEVIATION if kind == "company" else BETWEEN_SITES)
 
 
-def _told(effect: Effect, published: Profile) -> bool:
+def _is_published(effect: Effect, published: Profile) -> bool:
     """Tell whether something was published of an effect."""
     kind, key = effect
     if kind == "spread":
@@ -255,17 +255,17 @@ def _posterior(design: Floats, speed: Floats, mean: Floats, deviation: Floats,
     return found, variance, off
 
 
-def _cell(mean: float, spread: float, deviation: float, runs: int, told: bool) -> SpeedCell | None:
+def _cell(mean: float, spread: float, deviation: float, runs: int, is_published: bool) -> SpeedCell | None:
     """Return the figure of an effect; None where neither the site nor anybody else knows it."""
-    own = runs >= ENOUGH and 1.0 - (spread / deviation) ** 2 >= OWN
-    if not own and not told:
+    is_measured = runs >= ENOUGH and 1.0 - (spread / deviation) ** 2 >= MEASURED_SHARE
+    if not is_measured and not is_published:
         return None
-    source: Source = "measured" if own else "prior"
+    source: Source = "measured" if is_measured else "prior"
     return SpeedCell(math.exp(mean), math.exp(mean - Z * spread), math.exp(mean + Z * spread), source, int(runs))
 
 
 def _harm(cell: SpeedCell) -> SpeedCell:
-    """Return what is left beside a neighbour: all where the interval does not tell it from that, or beyond.
+    """Return the speed that is left beside a neighbour: 1 where the interval reaches 1.
 
     A site has thousands of pairs of groups, and chance makes some of them look bad.
     """
@@ -287,7 +287,7 @@ def _sizes(cells: Mapping[Effect, SpeedCell | None], reference: _Reference, runs
 
 @dataclass(frozen=True, slots=True)
 class _LevelCosts:
-    """What it costs to cross levels, as far as somebody knows."""
+    """What it costs to cross levels, as far as it is known."""
 
     column: Mapping[int, int]
     """In the posterior, by level."""
@@ -316,7 +316,7 @@ def _spreads(cells: Mapping[Effect, SpeedCell | None], levels: _LevelCosts, runs
         elif len(here) >= ENOUGH and level not in levels.column:  # its cost belongs to the sizes that ran there
             sources.append("measured")
         elif here:
-            sources.append("fitted")  # what lies beyond is told by those that are known
+            sources.append("fitted")  # levels beyond are estimated from those that are known
             continue
         else:
             continue

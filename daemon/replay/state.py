@@ -1,4 +1,4 @@
-"""The one state that policies see: filled in simulated time, or from a live snapshot. They cannot tell."""
+"""The one state that policies see: filled in simulated time, or from a live snapshot. Policies cannot tell which."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class ClusterState:
     walk: object = None
     """The walk through the queue, where that is another than the rules have."""
     ended: Callable[[], a.Floats] = ended_runs.none
-    """Tells of a live state what is recorded of jobs that have ended, as :mod:`.ended_runs` has it: few orders ask."""
+    """Returns for a live state the recorded runs of ended jobs (:mod:`.ended_runs`), which few orders need."""
     entrance: Entrance = field(default_factory=Entrance)
     """The way of this run into the compiled loop."""
 

@@ -50,8 +50,8 @@ def groups(run: Run) -> Rows:
         mine = codes[measured.jobs]
         order = np.argsort(mine, kind="stable")
         for members in np.split(order, np.flatnonzero(np.diff(mine[order])) + 1) if len(order) else ():
-            told = [value for figure in figures for value in _summary(figure[members])]
-            yield (group, (*names, "")[mine[members[0]]], len(members), float(held[members].sum()), *told)
+            statistics = [value for figure in figures for value in _summary(figure[members])]
+            yield (group, (*names, "")[mine[members[0]]], len(members), float(held[members].sum()), *statistics)
 
 
 def _known(value: float) -> float | None:

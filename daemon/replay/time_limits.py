@@ -1,4 +1,4 @@
-"""What is wrong with a history's time limits: they are missing, mostly the same, or tell the run times.
+"""What is wrong with a history's time limits: they are missing, mostly the same, or reveal the run times.
 
 Nobody knows a run time beforehand. Limits from which it can be computed were made afterwards, as in some published
 traces; a policy that orders by them is an oracle. Two things give them away. The limits of many jobs are the run time
@@ -23,14 +23,14 @@ from .workload import Workload
 Floats = NDArray[np.float64]
 
 NOTICED = 0.05
-"""Share of jobs without a limit from which it is worth a word."""
+"""Share of jobs without a limit from which that is reported."""
 MISSING, ALIKE = 0.5, 0.8
 """Share of jobs from which limits are missing, or the same."""
 MULTIPLES = 0.25
 """Share of jobs whose limits are one multiple of their run times from which limits were made of these. Where they were
 not, a spread of two or three times leaves 7 % within the rounding of one number."""
 IN_ORDER = 0.95
-"""Share of pairs with limits much alike that run in the order of their limits from which limits tell run times. Limits
+"""Share of pairs with limits much alike that run in the order of their limits from which limits reveal them. Limits
 of one to three times the run time, drawn at random, reach 0.83; of one to 1.2 times, 0.95."""
 NEAR = 2.0
 """Limits are much alike where one is at most so many times the other."""
@@ -39,37 +39,37 @@ FEWEST = 20
 STEPS_S = (300.0, 60.0, 1.0)
 """What limits are rounded to."""
 FINE = 0.05
-"""A limit of which a step is a larger share tells no multiple."""
+"""A limit of which a step is a larger share shows no multiple."""
 SAMPLE, PAIRS = 20_000, 40_000
 
 
 @dataclass(frozen=True, slots=True)
 class LimitFault:
-    """One thing that is wrong with limits."""
+    """One fault of time limits."""
 
     kind: str
     """``missing``, ``alike`` or ``leaking``."""
     share: float
     """Of the jobs; of pairs of jobs where limits put them in order."""
-    said: str
-    """It in words."""
+    text: str
+    """Description without a full stop."""
 
     @property
     def grave(self) -> bool:
-        """Tell whether an order by such limits is none."""
+        """Tell whether limits like these make an order by limit meaningless."""
         return self.kind != "missing" or self.share >= MISSING
 
 
 class Leak(NamedTuple):
-    """How limits tell run times."""
+    """How limits reveal run times."""
 
     share: float
     ratio: float
     """Limit over run time; NaN where they only put jobs in order."""
 
     @property
-    def said(self) -> str:
-        """Return it in words."""
+    def text(self) -> str:
+        """Return a description without a full stop."""
         if np.isnan(self.ratio):
             return f"of jobs with limits much alike {self.share:.0%} run in the order of their time limits"
         times = "" if self.exact else f"{self.ratio:.3g} times "
@@ -85,25 +85,26 @@ def faults(work: Workload) -> Iterator[LimitFault]:
     """Yield all that is wrong with the limits of these jobs, the gravest first."""
     if not len(work):
         return
-    told = np.isfinite(work.limit)
-    missing = 1.0 - float(told.mean())
+    has_limit = np.isfinite(work.limit)
+    missing = 1.0 - float(has_limit.mean())
     found = []
     if missing >= NOTICED:
         found.append(LimitFault("missing", missing, f"{missing:.0%} of the jobs have no time limit"))
     leak = leaking(work.limit, work.run, work.user)
     if leak is not None:
-        found.append(LimitFault("leaking", leak.share, leak.said))
-    _, counts = np.unique(work.limit[told], return_counts=True)
+        found.append(LimitFault("leaking", leak.share, leak.text))
+    _, counts = np.unique(work.limit[has_limit], return_counts=True)
     common = int(counts.max(initial=0)) / len(work)
-    if common >= ALIKE and told.sum() > 1:
+    if common >= ALIKE and has_limit.sum() > 1:
         found.append(LimitFault("alike", common, f"{common:.0%} of the jobs have the same time limit"))
     yield from sorted(found, key=lambda one: not one.grave)
 
 
 def leaking(limit_s: Floats, run_s: Floats, user: NDArray[np.generic] | None = None) -> Leak | None:
-    """Return how limits tell run times; None where they do not."""
-    told = np.flatnonzero(np.isfinite(limit_s) & (limit_s > 0) & (run_s > 0))
-    rows = told[(run_s[told] < limit_s[told]) | (limit_s[told] % STEPS_S[0] != 0)]  # others were ended at their limit
+    """Return how limits reveal run times; None where they do not."""
+    usable = np.flatnonzero(np.isfinite(limit_s) & (limit_s > 0) & (run_s > 0))
+    # Others were ended at their limit.
+    rows = usable[(run_s[usable] < limit_s[usable]) | (limit_s[usable] % STEPS_S[0] != 0)]
     rows = rows[np.unique(np.linspace(0, max(0, len(rows) - 1), min(len(rows), SAMPLE)).astype(np.int64))]
     limit, run = np.asarray(limit_s, np.float64)[rows], np.asarray(run_s, np.float64)[rows]
     if len(np.unique(limit)) < FEWEST:
@@ -111,7 +112,7 @@ def leaking(limit_s: Floats, run_s: Floats, user: NDArray[np.generic] | None = N
     ratio = _multiple(limit, run)
     if ratio is not None:
         found = Leak(0.0, ratio)
-        return found._replace(share=float(made_of(limit_s[told], run_s[told], found).sum() / len(limit_s)))
+        return found._replace(share=float(made_of(limit_s[usable], run_s[usable], found).sum() / len(limit_s)))
     everybody = np.zeros(len(rows), np.int64)
     who = everybody if user is None else np.unique(np.asarray(user)[rows], return_inverse=True)[1]
     in_order = max(_in_order(limit, run, everybody), _in_order(limit, run, who))
@@ -119,7 +120,7 @@ def leaking(limit_s: Floats, run_s: Floats, user: NDArray[np.generic] | None = N
 
 
 def without_leaking(limit_s: Floats, run_s: Floats, user: NDArray[np.generic] | None = None) -> Floats:
-    """Return limits as they may be used to foretell run times: none at all where they tell these."""
+    """Return limits that may be used to predict run times: none at all where they reveal these."""
     return limit_s if leaking(limit_s, run_s, user) is None else np.full(len(limit_s), np.nan)
 
 

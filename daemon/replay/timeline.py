@@ -109,30 +109,30 @@ class Reserved:
     name: str
 
 
-class Doors:
+class ReservedNodes:
     """Lets jobs onto reserved nodes if they name the reservation, and onto the others if they name none."""
 
     def __init__(self, state: ClusterState, workload: Workload, cluster: Cluster, names: Collection[str]) -> None:
-        """Know the jobs; a reservation that no node ever has is taken as none."""
+        """Note the reservation of each job; one that no node ever has counts as none."""
         self._state, self._cluster = state, cluster
         self._anyway = state.arrays.eligible.copy()
         self._reserved = np.full(len(cluster), "", object)
         pools, first = np.unique(state.arrays.jobs.pool, return_index=True)
-        self._asked = {int(pool): name if (name := _asked(workload, int(job))) in names else ""
-                       for pool, job in zip(pools, first, strict=True)}
+        self._reservation_of = {int(pool): name if (name := _reservation_of(workload, int(job))) in names else ""
+                                for pool, job in zip(pools, first, strict=True)}
 
-    def turn(self, changes: Sequence[Reserved]) -> None:
+    def change(self, changes: Sequence[Reserved]) -> None:
         """Change what is reserved, all at one moment, and have a decision taken then."""
         for change in changes:
             self._reserved[self._cluster.index(change.node)] = change.name
         arrays = self._state.arrays
-        for pool, name in self._asked.items():
+        for pool, name in self._reservation_of.items():
             arrays.eligible[pool] = self._anyway[pool] & (self._reserved == name)
         arrays.counts[CHANGED], arrays.outlook[:] = 1, 0
         arrays.clock[WAKE] = min(arrays.clock[WAKE], changes[0].time_s)
 
 
-def _asked(workload: Workload, job: int) -> str:
+def _reservation_of(workload: Workload, job: int) -> str:
     row = int(workload.eligible[job])
     return workload.constraints[row].reservation if row >= 0 else ""
 
@@ -150,11 +150,11 @@ def energies(cluster: Cluster, workload: Workload, policy: Policy, instants: Seq
     run, event_list = Run(policy.name, seed, cluster, workload, state), event_list_of(cluster)
     if getattr(policy, "rules", None) is not None:
         prepare(state, policy.rules)  # type: ignore[attr-defined]
-    drawn, doors = [], Doors(state, workload, cluster, {change.name for change in reserved})
+    drawn, reserved_nodes = [], ReservedNodes(state, workload, cluster, {change.name for change in reserved})
     for until in instants:
         while reserved and reserved[0].time_s <= until:
             proceed(state, event_list, policy, np.nextafter(reserved[0].time_s, -np.inf))
-            doors.turn([change for change in reserved if change.time_s == reserved[0].time_s])
+            reserved_nodes.change([change for change in reserved if change.time_s == reserved[0].time_s])
             reserved = [change for change in reserved if change.time_s > reserved[0].time_s]
         proceed(state, event_list, policy, until)
         drawn.append(energy(run, model, until=until).total)

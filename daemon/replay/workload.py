@@ -17,9 +17,9 @@ UNLIMITED_S = 30 * 86400.0
 """What a missing time limit counts as where an order needs a number."""
 
 PREDICTED_COLUMNS = ("prediction", "prediction_low", "prediction_high", "use", "use_low", "use_high", "usual")
-"""Columns that tell what is known of a run time when the job is submitted."""
+"""Columns of what is known of a run time when the job is submitted."""
 WATTS = ("load", "draw")
-"""Columns that tell what is known of a job's watts: neither policies nor agents see them."""
+"""Columns of what is known of a job's watts: neither policies nor agents see them."""
 RuntimePredictor = Callable[[Sequence[Job]], Mapping[str, NDArray[np.float64]]]
 _PARENT = re.compile(r"after\w*:(\w+)")
 
@@ -90,7 +90,7 @@ class Workload:
     eligible: NDArray[np.int32]
     """Row of ``constraints``; -1 for the whole partition."""
     load: NDArray[np.float32]
-    """Mean activity of its GPUs, 0..1; NaN where nothing tells."""
+    """Mean activity of its GPUs, 0..1; NaN where it is not known."""
     draw: NDArray[np.float32]
     """How far its GPUs' watts are on the way from those of an idle context to those of full load; NaN as ``load``."""
     partition_names: tuple[str, ...] = ("default",)
@@ -100,7 +100,7 @@ class Workload:
     """Of the rows of the speed tables, in words; empty where nobody named them."""
     constraints: tuple[Constraint, ...] = ()
     charged: Charged | None = None
-    """Who pays and how it is rated, where that is known."""
+    """Account, QOS and nice value of each job, where they are known."""
 
     def __len__(self) -> int:
         """Return the number of jobs."""

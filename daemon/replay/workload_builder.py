@@ -1,4 +1,4 @@
-"""Bring a history, an outside trace's or the daemon's own, into the shape that is replayed; nothing is lost unsaid."""
+"""Turn a history, an outside trace's or the daemon's own, into a workload, and report all that is left out of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from ...storage.columns import JobColumns
 from ...storage.traces import Trace
 from .cluster import Cluster
 from .power import PowerModel
-from .runtime_prediction import JobFeatures, ProgressCallback, known_codes, predicted_columns, silent, template_codes
+from .runtime_prediction import (
+    JobFeatures,
+    ProgressCallback,
+    ignore_progress,
+    known_codes,
+    predicted_columns,
+    template_codes,
+)
 from .site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .time_limits import leaking, made_of, without_leaking
 from .workload import COLUMNS, Workload
@@ -32,7 +39,7 @@ class WorkloadBuilder:
 
     workload: Workload
     started: NDArray[np.float64]
-    """When each job really started; NaN where the history does not tell. Rows are those of the workload."""
+    """When each job really started; NaN where the history does not say. Rows are those of the workload."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Rows that are not replayed, counted by reason."""
     examples: tuple[str, ...] = ()
@@ -40,26 +47,26 @@ class WorkloadBuilder:
     notes: tuple[str, ...] = ()
     """What was taken differently from how it is written."""
     lines: NDArray[np.int32] | None = None
-    """Where each job stands in its file; None for the daemon's own history."""
+    """The line of each job in its file; None for the daemon's own history."""
     name: NDArray[np.int32] | None = None
     """What each job is called, index into ``names``; -1 for none."""
     names: tuple[str, ...] = ()
     submitted: NDArray[np.float64] | None = None
     """When each job was submitted, as it is recorded: a workload's jobs come when they might begin."""
     speeds: SiteSpeeds = FLAT_SPEEDS
-    """By which run times are work."""
+    """The speeds by which run times became work."""
     unplaced: int = 0
-    """Jobs whose run times are none by these speeds, as nobody knows where they ran."""
+    """Jobs whose run times could not be turned into work, as their nodes are not recorded."""
     power: PowerModel = PowerModel()
     """What the cluster's nodes draw; what its jobs do is in the workload."""
     watts: str = ""
-    """What the watts rest on, in words."""
+    """What the watts rest on."""
 
 
-def from_trace(trace: Trace, tell: ProgressCallback = silent) -> WorkloadBuilder:
+def from_trace(trace: Trace, progress: ProgressCallback = ignore_progress) -> WorkloadBuilder:
     """Return the jobs of an outside trace; ``HistoryError`` when none can be replayed.
 
-    ``tell`` hears how many run times are predicted, and of how many.
+    ``progress`` is called with how many run times are predicted, and of how many.
     """
     if len(trace) and np.isnan(trace.run_s).all():
         raise HistoryError("its jobs are elastic: they have no run time of their own, so there is nothing to replay")
@@ -73,7 +80,7 @@ def from_trace(trace: Trace, tell: ProgressCallback = silent) -> WorkloadBuilder
         user_names=_names(trace, "user"),
         **_predicted_columns(trace.submit_s, trace.run_s, trace.start_s, limit_s, JobFeatures(
             trace.gpus, trace.user, template_codes(trace.name.astype(np.int64), trace.vocabularies["name"]),
-            partition=trace.partition), tell))
+            partition=trace.partition), progress))
     notes = {"jobs have their very run time for a limit, which nobody knew beforehand: they are given none": leaked,
              "jobs ask for a part of a GPU and get a whole one": shared,
              "jobs do not wait for one that the history does not have": (trace.after >= 0) & (parents < 0)}
@@ -109,10 +116,10 @@ def _parents(trace: Trace) -> NDArray[np.int32]:
     return np.append(rows, -1)[trace.after].astype(np.int32)
 
 
-def from_columns(jobs: JobColumns, tell: ProgressCallback = silent) -> WorkloadBuilder:
+def from_columns(jobs: JobColumns, progress: ProgressCallback = ignore_progress) -> WorkloadBuilder:
     """Return the jobs of the daemon's own history that ended; those that never ran are counted.
 
-    ``tell`` hears how many run times are predicted, and of how many.
+    ``progress`` is called with how many run times are predicted, and of how many.
     """
     run = jobs.end_s - jobs.start_s
     reasons = {"never started": np.isnan(jobs.start_s), "has not ended": np.isnan(jobs.end_s),
@@ -121,25 +128,26 @@ def from_columns(jobs: JobColumns, tell: ProgressCallback = silent) -> WorkloadB
     for reason, wrong in reasons.items():
         left_out[reason] = int((kept & wrong).sum())
         kept &= ~wrong
-    words = jobs.vocabularies
+    vocabularies = jobs.vocabularies
     submit = np.fmax(jobs.submit_s, jobs.eligible_s)[kept]
     order = np.argsort(submit, kind="stable")
     known = _predicted_columns(submit, run[kept], jobs.start_s[kept], jobs.limit_s[kept], JobFeatures(
-        jobs.gpus[kept], jobs.user[kept], template_codes(jobs.name.astype(np.int64), words["name"])[kept],
-        known_codes(words["image"])[jobs.image][kept], jobs.partition[kept]), tell)
+        jobs.gpus[kept], jobs.user[kept], template_codes(jobs.name.astype(np.int64), vocabularies["name"])[kept],
+        known_codes(vocabularies["image"])[jobs.image][kept], jobs.partition[kept]), progress)
     workload = Workload.of(
         submit, run[kept], jobs.gpus[kept], ids=jobs.job_id[kept].tolist(), limit=_unlimited(jobs.limit_s[kept]),
         nodes=np.where(jobs.nodes > 1, jobs.nodes, 0)[kept], cpus=jobs.cpus[kept],
         memory=np.nan_to_num(jobs.memory_bytes)[kept], partition=jobs.partition[kept],
-        partition_names=words["partition"] or ("",), user=jobs.user[kept], user_names=words["user"] or ("",),
-        **known)
+        partition_names=vocabularies["partition"] or ("",), user=jobs.user[kept],
+        user_names=vocabularies["user"] or ("",), **known)
     return _checked(WorkloadBuilder(workload, jobs.start_s[kept][order],
                            {reason: count for reason, count in left_out.items() if count},
-                           name=jobs.name[kept][order], names=words["name"], submitted=jobs.submit_s[kept][order]))
+                                    name=jobs.name[kept][order], names=vocabularies["name"],
+                                    submitted=jobs.submit_s[kept][order]))
 
 
 def fitted(prepared: WorkloadBuilder, cluster: Cluster) -> WorkloadBuilder:
-    """Return the prepared without what the cluster's description does not tell apart: partitions, GPU models."""
+    """Return the workload without partitions or GPU models where the cluster's description has none."""
     work, notes = prepared.workload, list(prepared.notes)
     if tuple(cluster.partitions) == ("default",) and work.partition_names != ("default",):
         if any(work.partition_names):
@@ -200,12 +208,12 @@ def _some(names: Sequence[str]) -> str:
 
 def _predicted_columns(submit_s: NDArray[np.float64], run_s: NDArray[np.float64], start_s: NDArray[np.float64],
                        limit_s: NDArray[np.float64], features: JobFeatures,
-                       tell: ProgressCallback) -> dict[str, NDArray[np.float64]]:
+                       progress: ProgressCallback) -> dict[str, NDArray[np.float64]]:
     """Return what is known at submission; run times become known at recorded ends, else at submission + run at best.
 
-    Limits that tell run times have no part in it: no prediction exceeds a limit, and would be an oracle by them.
+    Limits that reveal run times have no part in it: no prediction exceeds a limit, and would be an oracle by them.
     """
     limit_s = without_leaking(limit_s, run_s, np.asarray(features.user))
     started_s = np.where(np.isnan(start_s), submit_s, start_s)
     return predicted_columns(submit_s=submit_s, run_s=run_s, ended_s=started_s + run_s, features=features,
-                             started_s=started_s, limit_s=limit_s, tell=tell)
+                             started_s=started_s, limit_s=limit_s, progress=progress)

@@ -65,38 +65,38 @@ class PrioritySettings:
         return not self.flags & {"NO_NORMAL_ALL", f"NO_NORMAL_{what}"}
 
     @classmethod
-    def of(cls, told: Mapping[str, str]) -> PrioritySettings:
-        """Return the settings that lines of ``scontrol show config`` tell; ValueError names one that is no number."""
-        weights = {name: _number(line, told[line]) for line, name in WEIGHTS.items() if line in told}
-        flags = frozenset(word.strip().upper() for word in told.get("PriorityFlags", "").split(",")
-                          if word.strip().lower() not in _NOTHING)
+    def of(cls, lines: Mapping[str, str]) -> PrioritySettings:
+        """Return the settings in lines of ``scontrol show config``; ValueError names one that is no number."""
+        weights = {name: _number(key, lines[key]) for key, name in WEIGHTS.items() if key in lines}
+        flags = frozenset(flag.strip().upper() for flag in lines.get("PriorityFlags", "").split(",")
+                          if flag.strip().lower() not in _NOTHING)
         others: dict[str, float] = {
-            name: read(line, told[line]) for line, name, read in (
+            name: read(key, lines[key]) for key, name, read in (
                 ("PriorityMaxAge", "max_age_s", _seconds), ("PriorityDecayHalfLife", "half_life_s", _seconds),
                 ("PriorityCalcPeriod", "calc_period_s", _seconds), ("FairShareDampeningFactor", "dampening", _number))
-            if line in told}
-        found = cls(**{**weights, **others}, resources=_resources(told.get("PriorityWeightTRES", "")),
-                    favor_small=told.get("PriorityFavorSmall", "").strip().lower() in ("yes", "1", "true"), flags=flags,
-                    unset=tuple(line for line in PRIORITY_LINES if line not in told), unfollowed=())
-        return replace(found, unfollowed=tuple(_unfollowed(found, told)))
+            if key in lines}
+        found = cls(**{**weights, **others}, resources=_resources(lines.get("PriorityWeightTRES", "")),
+                    favor_small=lines.get("PriorityFavorSmall", "").strip().lower() in ("yes", "1", "true"),
+                    flags=flags, unset=tuple(key for key in PRIORITY_LINES if key not in lines), unfollowed=())
+        return replace(found, unfollowed=tuple(_unfollowed(found, lines)))
 
 
-def _unfollowed(settings: PrioritySettings, told: Mapping[str, str]) -> Iterator[str]:
-    """Yield what of these lines no replay goes by, where it matters, unless associations are told besides."""
+def _unfollowed(settings: PrioritySettings, lines: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines that replays ignore although they matter, unless associations are known besides."""
     if settings.association:
         yield "PriorityWeightAssoc"
     for name, weight in settings.resources.items():
         if weight and name not in WEIGHED_RESOURCES and not name.startswith("gres/gpu:"):
             yield f"PriorityWeightTRES={name}"
     yield from (f"PriorityFlags={flag}" for flag in sorted(settings.flags - FOLLOWED_FLAGS))
-    if settings.fair_share and _set(told, "PriorityUsageResetPeriod"):
+    if settings.fair_share and _set(lines, "PriorityUsageResetPeriod"):
         yield "PriorityUsageResetPeriod"
-    if _set(told, "PrioritySiteFactorPlugin"):
+    if _set(lines, "PrioritySiteFactorPlugin"):
         yield "PrioritySiteFactorPlugin"
 
 
-def _set(told: Mapping[str, str], line: str) -> bool:
-    return told.get(line, "").strip().lower() not in (*_NOTHING, "0")
+def _set(lines: Mapping[str, str], line: str) -> bool:
+    return lines.get(line, "").strip().lower() not in (*_NOTHING, "0")
 
 
 MULTIFACTOR = "multifactor+slurm-placement+slurm-backfill"
@@ -145,18 +145,18 @@ class BackfillSettings:
     @classmethod
     def of(cls, parameters: tuple[str, ...]) -> BackfillSettings:
         """Return the settings among ``SchedulerParameters``; what is not among them has Slurm's default."""
-        words = {name.strip().lower(): value.strip() for name, _, value in (word.partition("=") for word in parameters)}
-        told = {name: value for name, value in words.items() if value}
-        unfollowed = tuple(sorted(name for name, value in words.items() if name in UNFOLLOWED and value != "0"))
-        return cls(_told(told, "bf_interval", 30.0), _told(told, "bf_window", 1440.0) * 60.0,
-                   _told(told, "bf_resolution", 60.0), max(1, int(_told(told, "bf_max_job_test", 500.0))),
+        pairs = {name.strip().lower(): value.strip() for name, _, value in (one.partition("=") for one in parameters)}
+        values = {name: value for name, value in pairs.items() if value}
+        unfollowed = tuple(sorted(name for name, value in pairs.items() if name in UNFOLLOWED and value != "0"))
+        return cls(_parameter(values, "bf_interval", 30.0), _parameter(values, "bf_window", 1440.0) * 60.0,
+                   _parameter(values, "bf_resolution", 60.0), max(1, int(_parameter(values, "bf_max_job_test", 500.0))),
                    unfollowed=unfollowed)
 
 
-def _told(told: Mapping[str, str], name: str, usual: float) -> float:
+def _parameter(values: Mapping[str, str], name: str, usual: float) -> float:
     """Return a parameter, or Slurm's default where it is missing or nonsense."""
     try:
-        value = float(told.get(name, usual))
+        value = float(values.get(name, usual))
     except ValueError:
         return usual
     return value if 0 < value < float("inf") else usual

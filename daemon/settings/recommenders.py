@@ -1,4 +1,4 @@
-"""What is set of recommendations beyond "start this job here": a section for each subject, named as its file is."""
+"""What is set of recommendations beyond "start this job here": a section for each recommender, named as its file is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAST_RUNS = 3
 
 
 class RecommenderSettings(StrictSettings):
-    """What every subject lets a site set; each adds its own keys. Unknown keys are errors."""
+    """What every recommender lets a site set; each adds its own keys. Unknown keys are errors."""
 
     enabled: bool = True
     every: Duration = 60.0
@@ -154,7 +154,7 @@ class ReclaimSettings(RecommenderSettings):
 
 
 class RecommendersSettings(StrictSettings):
-    """A section for each subject."""
+    """A section for each recommender."""
 
     allocation: AllocationSettings = AllocationSettings()
     causes: CausesSettings = CausesSettings()
@@ -165,7 +165,7 @@ class RecommendersSettings(StrictSettings):
     power_down: PowerDownSettings = PowerDownSettings()
     reclaim: ReclaimSettings = ReclaimSettings()
 
-    def of(self, subject: str) -> RecommenderSettings:
-        """Return the settings of a subject."""
-        settings: RecommenderSettings = getattr(self, subject)
+    def of(self, name: str) -> RecommenderSettings:
+        """Return the settings of a recommender."""
+        settings: RecommenderSettings = getattr(self, name)
         return settings

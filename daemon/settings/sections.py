@@ -81,11 +81,11 @@ class Sections(StrictSettings):
                 f"{needed_s / 86400.0:.0f}: what it has shown would be forgotten while it lasts, so nobody is trained "
                 f"or tried by night; set it to {needed_s / 86400.0:.0f}d or more")
 
-    def told(self, lines: Mapping[str, str], power_down_s: float | None = None) -> Self:
-        """Return these settings with what the scheduler tells of itself, where nothing is configured.
+    def with_scheduler_lines(self, lines: Mapping[str, str], power_down_s: float | None = None) -> Self:
+        """Return these settings with what the scheduler reports of itself, where nothing is configured.
 
         Its own lines make the incumbent; ``power_down_s`` is after how long it powers an empty node down, None for
-        never or where it does not tell.
+        never or where it does not report it.
         """
         found = {"incumbent": own_policy(lines), "power_down_after": power_down_s}
         known = {name: value for name, value in found.items()

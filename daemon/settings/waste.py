@@ -35,9 +35,9 @@ class ModelSettings(StrictSettings):
 
     @model_validator(mode="after")
     def _in_order(self) -> ModelSettings:
-        told = [(name, watts) for name in ("bare_watts", "context_watts", "limit_watts")
-                if (watts := getattr(self, name)) is not None]
-        for (less, low), (more, high) in zip(told, told[1:], strict=False):
+        given = [(name, watts) for name in ("bare_watts", "context_watts", "limit_watts")
+                 if (watts := getattr(self, name)) is not None]
+        for (less, low), (more, high) in zip(given, given[1:], strict=False):
             if low > high:
                 raise ValueError(f"{less} of {low:g} is above {more} of {high:g}")
         return self

@@ -18,7 +18,7 @@ from ...storage.power_down import PowerDown
 from ...storage.recommendations import ACTIONS, Placement, Recommendation
 from ...storage.records import Job, JobState
 from ...storage.underuse import Underuse
-from ..advice.recommenders.power_down import said
+from ..advice.recommenders.power_down import idle_text
 from ..causes import label
 from ..efficiency import HolderRow
 from ..efficiency.wasters import wasters
@@ -101,7 +101,7 @@ def bars(rows: Sequence[WasteRow]) -> tuple[PartitionBar, list[PartitionBar]]:
         partitions.setdefault(row.partition, []).append(part)
     within = scope(parts)
     return bar("", parts, within), sorted((bar(name, own, within) for name, own in partitions.items()),
-                                          key=lambda one: (-one.balance.told, one.name))
+                                          key=lambda one: (-one.balance.reported, one.name))
 
 
 def part_of(rows: Sequence[WasteRow]) -> PartitionBar:
@@ -213,7 +213,7 @@ TEMPLATES.filters |= {"energy": units.energy, "day": day, "money": units.money,
                       "beside": units.beside, "job_path": units.job_path, "counted": units.counted,
                       "user_path": units.user_path, "node_path": units.node_path, "watts": watts, "percent": percent,
                       "span": span, "change": change, "within": within, "gpus": gpus, "closeness": closeness,
-                      "speedup": speedup, "idle": said, "capitalized": _capitalized, "cause": label,
+                      "speedup": speedup, "idle": idle_text, "capitalized": _capitalized, "cause": label,
                       "named_reason": named_reason}
 
 

@@ -89,7 +89,7 @@ def looked(now, jobs, known, book, policy):
         rows = [int(job.job_id) for job in some]
         return {name: known[name][rows] if name in known else np.full(len(rows), np.nan) for name in PREDICTED_COLUMNS}
     snapshot = SchedulerSnapshot(now, (Node("a", ("all",), GPUS, gpus_allocated=used),), jobs=there)
-    book.told(ClusterState.from_snapshot(snapshot, now, predictor=told), policy, FUTURES)
+    book.renewed(ClusterState.from_snapshot(snapshot, now, predictor=told), policy, FUTURES)
 
 
 def main():

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from idlewatt.daemon.config import ConfigError, parse
-from idlewatt.daemon.flavours import Asked, FlavourBook, impossible, size_name
+from idlewatt.daemon.flavours import FlavourBook, impossible, size_name
+from idlewatt.daemon.flavours import FlavourKey as Key
 from idlewatt.daemon.settings.flavours import FlavourSettings
 from idlewatt.storage.records import Job, JobState, Node, Request, SchedulerSnapshot
 
@@ -17,40 +18,40 @@ NODES = [Node(f"{model}-{number}", (model,), 8, gpu_model=model.lower())
          for model in ("A100", "V100") for number in (1, 2)]
 
 
-@pytest.mark.parametrize(("asked", "flavour"), [
-    (Asked("A100", 2, 72 * HOUR), "s-A100"), (Asked("V100", 1, HOUR), "s-V100"), (Asked("A100", 3, HOUR), "m-A100"),
-    (Asked("A100", 2, 100 * HOUR), "m-A100"), (Asked("A100", 16, 504 * HOUR), "f-A100"),
-    (Asked("A100", 17, HOUR), ""), (Asked("A100", 2, None), ""), (Asked("H100", 2, HOUR), ""),
-    (Asked("A100", 0, HOUR), ""), (Asked("H100,V100", 8, HOUR), "l-V100")])
-def test_a_job_is_of_the_smallest_flavour_that_allows_it(asked, flavour):
-    assert FlavourBook(TABLE).of(asked) == flavour
+@pytest.mark.parametrize(("request", "flavour"), [
+    (Key("A100", 2, 72 * HOUR), "s-A100"), (Key("V100", 1, HOUR), "s-V100"), (Key("A100", 3, HOUR), "m-A100"),
+    (Key("A100", 2, 100 * HOUR), "m-A100"), (Key("A100", 16, 504 * HOUR), "f-A100"),
+    (Key("A100", 17, HOUR), ""), (Key("A100", 2, None), ""), (Key("H100", 2, HOUR), ""),
+    (Key("A100", 0, HOUR), ""), (Key("H100,V100", 8, HOUR), "l-V100")])
+def test_a_job_is_of_the_smallest_flavour_that_allows_it(request, flavour):
+    assert FlavourBook(TABLE).of(request) == flavour
 
 
 @pytest.mark.parametrize(("gpus", "flavour"), [(1, "1-gpu"), (2, "2-gpu"), (3, "4-gpu"), (8, "8-gpu"), (9, "16-gpu")])
 def test_without_configured_ones_a_jobs_flavour_is_its_size(gpus, flavour):
-    assert FlavourBook().of(Asked("A100", gpus, None)) == size_name(gpus) == flavour
-    assert FlavourBook().of(Asked("A100", 0, None)) == ""
+    assert FlavourBook().of(Key("A100", gpus, None)) == size_name(gpus) == flavour
+    assert FlavourBook().of(Key("A100", 0, None)) == ""
 
 
 def test_a_flavour_of_a_type_is_for_jobs_that_ask_for_it_or_get_it_in_their_partition():
     book = FlavourBook([FlavourSettings(name="two", gpus=2, gpu_model="A100")])
-    assert book.of(Asked("mixed", 2, None)) == ""
+    assert book.of(Key("mixed", 2, None)) == ""
     book.learn([*NODES, Node("m", ("mixed",), 8, gpu_model="a100"), Node("n", ("mixed",), 8, gpu_model="v100")])
-    asked = [Asked("A100", 2, None), Asked("V100", 2, None), Asked("mixed", 2, None), Asked("mixed", 2, None, "a100")]
-    assert [book.of(one) for one in asked] == ["two", "", "", "two"]
+    request = [Key("A100", 2, None), Key("V100", 2, None), Key("mixed", 2, None), Key("mixed", 2, None, "a100")]
+    assert [book.of(one) for one in request] == ["two", "", "", "two"]
 
 
 def test_a_snapshot_is_told_its_flavours():
     job = Job("1", 0.0, JobState.PENDING, "A100", Request(4), limit_s=HOUR)
-    told = FlavourBook(TABLE).tell(SchedulerSnapshot(1.0, tuple(NODES), jobs=(job,)))
+    told = FlavourBook(TABLE).with_flavours(SchedulerSnapshot(1.0, tuple(NODES), jobs=(job,)))
     assert told.jobs[0].flavour == "m-A100"
 
 
 def test_a_job_that_comes_again_stays_the_same_object_until_its_flavour_is_another():
     book, job = FlavourBook(TABLE), Job("1", 0.0, JobState.PENDING, "A100", Request(4), limit_s=HOUR)
-    first, second = (book.tell(SchedulerSnapshot(now, tuple(NODES), jobs=(job,))).jobs for now in (1.0, 2.0))
+    first, second = (book.with_flavours(SchedulerSnapshot(now, tuple(NODES), jobs=(job,))).jobs for now in (1.0, 2.0))
     assert first[0] is second[0]
-    longer = book.tell(SchedulerSnapshot(3.0, tuple(NODES), jobs=(replace(job, limit_s=400 * HOUR), job)))
+    longer = book.with_flavours(SchedulerSnapshot(3.0, tuple(NODES), jobs=(replace(job, limit_s=400 * HOUR), job)))
     assert [one.flavour for one in longer.jobs] == ["f-A100", "m-A100"]
 
 
@@ -58,20 +59,20 @@ def test_what_was_told_of_jobs_is_told_anew_where_a_partition_gets_other_gpus():
     book = FlavourBook([FlavourSettings(name="two", gpus=2, gpu_model="A100")])
     job = Job("1", 0.0, JobState.PENDING, "V100", Request(2), limit_s=HOUR)
     nodes = tuple(replace(node, gpu_model="a100") for node in NODES)
-    told = [book.tell(SchedulerSnapshot(1.0, known, jobs=(job,))).jobs[0].flavour for known in (tuple(NODES), nodes)]
-    assert told == ["", "two"]
+    snapshots = [SchedulerSnapshot(1.0, known, jobs=(job,)) for known in (tuple(NODES), nodes)]
+    assert [book.with_flavours(snapshot).jobs[0].flavour for snapshot in snapshots] == ["", "two"]
 
 
-@pytest.mark.parametrize(("asked", "why"), [
-    (Asked("A100", 32, HOUR), "it asks for 32 GPUs, and the largest flavour there, f-A100, has 16: add a larger one"),
-    (Asked("A100", 16, 600 * HOUR), "it asks for 600 h, and the longest flavour of its size, f-A100, allows 504 h: "
+@pytest.mark.parametrize(("request", "why"), [
+    (Key("A100", 32, HOUR), "it asks for 32 GPUs, and the largest flavour there, f-A100, has 16: add a larger one"),
+    (Key("A100", 16, 600 * HOUR), "it asks for 600 h, and the longest flavour of its size, f-A100, allows 504 h: "
                                     "raise its limit, or add another"),
-    (Asked("A100", 2, None), "it asks for no time limit, and the longest flavour of its size, f-A100, allows 504 h: "
+    (Key("A100", 2, None), "it asks for no time limit, and the longest flavour of its size, f-A100, allows 504 h: "
                              "raise its limit, or add another"),
-    (Asked("H100", 2, HOUR), "no flavour is for partition H100: add one, or leave out the partition of another"),
-    (Asked("A100", 0, HOUR), "it asks for no GPU"), (Asked("A100", 2, HOUR), "")])
-def test_a_job_of_no_flavour_is_told_why(asked, why):
-    assert FlavourBook(TABLE).why_none(asked) == why
+    (Key("H100", 2, HOUR), "no flavour is for partition H100: add one, or leave out the partition of another"),
+    (Key("A100", 0, HOUR), "it asks for no GPU"), (Key("A100", 2, HOUR), "")])
+def test_a_job_of_no_flavour_is_told_why(request, why):
+    assert FlavourBook(TABLE).why_none(request) == why
 
 
 def test_flavours_that_no_partition_can_hold_are_told_with_what_to_do():

@@ -80,7 +80,7 @@ def test_nothing_is_said_to_be_zero_while_anything_is_unmeasured(parts):
 def test_the_unused_part_is_contained_in_its_class_and_added_to_no_sum():
     found = balance([gpu(WORK, 600.0), host(BUSY_HOST, 400.0, unused=300.0)])
     assert (found.total, sum(found.watts.values()), found.watts[BUSY_HOST]) == (1000.0, 1000.0, 400.0)
-    assert (found.wasted, found.unused, found.told) == (0.0, 300.0, 300.0)
+    assert (found.wasted, found.unused, found.reported) == (0.0, 300.0, 300.0)
     empty = balance([host(EMPTY_HOST, 400.0, unused=400.0)])
     assert (empty.wasted, empty.unused) == (400.0, 0.0), "what is wholly wasted is not told twice"
 
@@ -88,4 +88,4 @@ def test_the_unused_part_is_contained_in_its_class_and_added_to_no_sum():
 def test_a_daemon_that_is_too_old_to_tell_the_unused_part_leaves_it_unknown():
     row = {"node": "a", "power_class": "host_active", "power_watts": 400.0, "gpu": None, "power_source": "ipmi"}
     found = balance([HeadlineRow.of_json(row)])
-    assert (found.unused_words, found.complete) == ("not measured", False)
+    assert (found.unused_text, found.complete) == ("not measured", False)

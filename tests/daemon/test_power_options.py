@@ -47,8 +47,8 @@ def test_a_file_tells_everything(file):
 
 def test_watts_of_nodes_are_part_of_what_an_outcome_depends_on(file):
     one, other = (described(file(f"models: {{v100: {{host: {host}}}}}"), MIXED) for host in (300, 301))
-    assert one.told != other.told
-    assert one.told == described(file("models: {V100: {host: 300}}"), MIXED).told
+    assert one.as_numbers != other.as_numbers
+    assert one.as_numbers == described(file("models: {V100: {host: 300}}"), MIXED).as_numbers
 
 
 @pytest.mark.parametrize(("text", "says"), [

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.learning.training_scheduler import TrainingTask
 from idlewatt.daemon.policies import named
-from idlewatt.daemon.recorded_scheduling import recorded_scheduling, told, used
+from idlewatt.daemon.recorded_scheduling import recorded_scheduling, used, with_recorded_scheduler
 from idlewatt.daemon.recorded_window import past
 from idlewatt.daemon.replay import engine
 from idlewatt.daemon.replay.cluster import ClusterError
@@ -111,14 +111,14 @@ def test_who_held_much_of_what_partitions_charge_for_comes_later(url):
     before = [replace(many_cpus, allocations=(Allocation("n0", 0, cpus=64),)),
               replace(gpus, allocations=(Allocation("n0", 8, cpus=8),))]
     write(url, before)
-    told = Partition("all", ("n0",), billing_weights=(("cpu", 1.0), ("gpu", 16.0)))
+    partition = Partition("all", ("n0",), billing_weights=(("cpu", 1.0), ("gpu", 16.0)))
     with closing(History.open(url)) as history:
-        history.record_snapshot(SchedulerSnapshot(NOW - 2 * DAY, partitions=(told,), rules=RULES))
+        history.record_snapshot(SchedulerSnapshot(NOW - 2 * DAY, partitions=(partition,), rules=RULES))
     with History.read_only(url) as reader:
         by_cpus = recorded_scheduling(reader, NOW - 2.5 * DAY)
         usage = recorded_scheduling(reader, NOW).usage
 
-    assert by_cpus.billing == {}  # nobody told by then
+    assert by_cpus.billing == {}  # nothing was recorded by then
     assert usage["lab", "bob"] / usage["lab", "ann"] == pytest.approx((8 + 8 * 16) / 64)
 
 
@@ -178,7 +178,7 @@ def test_the_incumbent_is_what_the_scheduler_told_of_itself_where_that_leaves_no
     settings = Sections(counterfactual=CounterfactualSettings(incumbent=configured))
     write(url, queue(), SchedulerRules(site=SchedulerSettings(priority=tuple(lines.items()))))
     with History.read_only(url) as reader:
-        assert told(settings, reader).incumbent == incumbent
+        assert with_recorded_scheduler(settings, reader).incumbent == incumbent
 
 
 @pytest.mark.parametrize(("slurm_s", "configured", "power_down_s"), [
@@ -188,7 +188,7 @@ def test_candidates_are_judged_with_the_power_down_that_the_scheduler_told_unles
     settings = Sections(counterfactual=CounterfactualSettings(power_down_after=configured))
     write(url, queue(), SchedulerRules(site=SchedulerSettings(power_down_s=slurm_s)))
     with History.read_only(url) as reader:
-        found = told(settings, reader)
+        found = with_recorded_scheduler(settings, reader)
     assert TrainingTask.of(found, NOW).terms.power_down_s == power_down_s
     assert found.incumbent == FIRST_COME
 
@@ -197,14 +197,14 @@ def test_an_incumbent_that_is_told_leaves_the_configured_power_down_as_it_is(url
     settings = Sections(counterfactual=CounterfactualSettings(power_down_after=60.0))
     write(url, queue(), SchedulerRules(site=SchedulerSettings(priority=tuple(ALL_TOLD.items()), power_down_s=600.0)))
     with History.read_only(url) as reader:
-        found = told(settings, reader)
+        found = with_recorded_scheduler(settings, reader)
     assert (found.incumbent, found.power_down_s) == (INCUMBENT, 60.0)
-    assert found.told({}, 600.0) is found, "nothing is new"
+    assert found.with_scheduler_lines({}, 600.0) is found, "nothing is new"
 
 
 def test_without_a_record_the_incumbent_is_as_configured(url):
     with closing(History.open(url)) as history:
-        assert told(Sections(), history).incumbent == FIRST_COME
+        assert with_recorded_scheduler(Sections(), history).incumbent == FIRST_COME
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e6), st.sampled_from([0.0, 600.0, 86400.0]))

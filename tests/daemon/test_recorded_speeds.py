@@ -182,7 +182,7 @@ def test_the_command_line_chooses_the_speeds_and_says_what_they_rest_on(lived, t
     flat, said = replay(lived, tmp_path, "--speeds", "flat")
     assert "speeds are flat" in said
     assert site["jct_mean_s"] < 0.95 * flat["jct_mean_s"]
-    assert read(out).told == found_of(lived[0], applications=AdviceSettings().applications).told
+    assert read(out).identity == found_of(lived[0], applications=AdviceSettings().applications).identity
 
 
 @pytest.mark.parametrize(("speeds", "said"), [("fast", "site, flat or a YAML file"), ("none.yaml", "cannot be read")])

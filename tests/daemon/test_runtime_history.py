@@ -55,9 +55,9 @@ def test_of_jobs_that_have_gone_nothing_is_kept_however_many_were_asked_about_wi
                             limit_s=DAY) for number in range(9)]
     first = foresight([waiting, *others])["prediction"][0]
     assert foresight([waiting])["prediction"].tolist() == [first]
-    _, told = foresight._told
+    _, told = foresight._predicted
     assert (told.shape, told.base) == ((1, len(PREDICTED_COLUMNS)), None)
-    assert foresight.apart()([waiting])["prediction"].tolist() == [first]
+    assert foresight.independent_copy()([waiting])["prediction"].tolist() == [first]
 
 
 def test_without_any_past_nothing_is_foreseen(tmp_path):
@@ -89,7 +89,7 @@ def test_another_asker_does_not_make_it_forget(history):
                   limit_s=DAY)
     young = RuntimeHistory(history.load_columns(until_s=1e9 + 3000.0))
     before = young([pending])
-    other = young.apart()
+    other = young.independent_copy()
     assert other([pending]) == before
     other([])
     assert young.renewed(columns)([pending]) == before

@@ -98,7 +98,7 @@ def test_a_baseline_that_is_not_done_yet_leaves_its_columns_out():
 
 
 def test_figures_that_are_no_numbers_become_null():
-    assert sweep.told({"a": float("nan"), "b": float("inf"), "c": 1.5, "d": "x", "e": 3}) == {
+    assert sweep.json_row({"a": float("nan"), "b": float("inf"), "c": 1.5, "d": "x", "e": 3}) == {
         "a": None, "b": None, "c": 1.5, "d": "x", "e": 3}
 
 

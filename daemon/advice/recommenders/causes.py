@@ -15,7 +15,7 @@ from ....storage.errors import StoreError
 from ....storage.history import History
 from ....storage.records import Job
 from ....storage.underuse import Cause, CauseTally, Underuse
-from ...causes import CauseWatch, evidence_words, label, remedy, told
+from ...causes import CauseWatch, evidence_text, label, remedy, reported_causes
 from ...settings.recommenders import CausesSettings
 from ..held_gpus import HeldGpus
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
@@ -45,7 +45,7 @@ class CauseRecommender:
         rows, counts = [], Counter[tuple[str, str]]()
         for job, tallies, activity in self._watch.running(context.now_s):
             gpus = sum(part.gpus for part in job.allocations)
-            causes = told(tallies, gpus)
+            causes = reported_causes(tallies, gpus)
             row = _row(job, gpus, causes, tallies, activity, context.now_s)
             counts[job.partition, row.cause.value] += gpus
             if causes:
@@ -75,7 +75,7 @@ def _row(job: Job, gpus: int, causes: tuple[tuple[CauseTally, float], ...], tall
     cause = main.cause if main else Cause.NONE if 2 * well >= judged else Cause.UNKNOWN
     return Underuse(job.job_id, job.submit_s, job.partition, job.user, now_s,
                     tuple(part.node for part in job.allocations), gpus, cause, share,
-                    main.confidence if main else None, evidence_words(main.evidence) if main else (), remedy(cause),
+                    main.confidence if main else None, evidence_text(main.evidence) if main else (), remedy(cause),
                     judged / max(1, gpus), activity)
 
 

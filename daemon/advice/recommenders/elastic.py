@@ -31,7 +31,7 @@ from ..scaling.what_if_sizes import SpareCapacity
 
 log = logging.getLogger(__name__)
 
-MOST_WEIGHED = 500
+MOST_EVALUATED = 500
 """Jobs that are weighed in one round, the oldest first."""
 MOST_FITTED = 2_000
 """Curves that are kept."""
@@ -66,7 +66,7 @@ class ElasticRecommender:
         except StoreError as error:
             log.error("speeds of runs cannot be written; they are kept and tried again", extra={"error": str(error)})
         self._before, self._fitted = self._fitted, {}
-        rows, unknown = self._weighed(context, kinds)
+        rows, unknown = self._rows(context, kinds)
         self._before = {}
         return Recommendations(context.now_s, tuple(rows), _metrics(rows[:ADVICE], unknown))
 
@@ -84,7 +84,7 @@ class ElasticRecommender:
                 self._runs.watch(job, kind, reading)
         return kinds
 
-    def _weighed(self, context: RecommenderContext, kinds: Mapping[tuple[str, float], Kind]) \
+    def _rows(self, context: RecommenderContext, kinds: Mapping[tuple[str, float], Kind]) \
             -> tuple[list[ElasticAdvice], Counter[str]]:
         advised = context.advice.recommendations if context.advice else ()
         site = SpareCapacity(context.snapshot, [row for row in advised if not row.shadow], context.now_s)
@@ -94,7 +94,7 @@ class ElasticRecommender:
             curve, basis = self._curve(job, kinds[job.key])
             if curve is None:
                 unknown[basis] += 1
-            elif len(rows) < MOST_WEIGHED:
+            elif len(rows) < MOST_EVALUATED:
                 row = weigh(Case(job, gpus, curve, basis, remaining.get(job.key)), site, context.now_s)
                 unknown[FAR] += row.more is None and row.fewer is None
                 rows += [row] if row.more or row.fewer else []
@@ -102,10 +102,10 @@ class ElasticRecommender:
 
     def _curve(self, job: Job, kind: Kind) -> tuple[Learned | None, str]:
         """Return a job's curve and its basis; None and the cause where there is none."""
-        told = next((known.speeds for known in self._settings.curves
-                     if fnmatchcase(job.name, known.name) and fnmatchcase(job.user, known.user)), None)
-        if told is not None:
-            curve = self._fit(tuple(told), tuple(told.values()))
+        configured = next((known.speeds for known in self._settings.curves
+                           if fnmatchcase(job.name, known.name) and fnmatchcase(job.user, known.user)), None)
+        if configured is not None:
+            curve = self._fit(tuple(configured), tuple(configured.values()))
             return curve, CONFIGURED if curve else "no_curve"
         causes = []
         for basis in (THROUGHPUT, ACTIVITY):
@@ -139,8 +139,8 @@ def _sized(jobs: Sequence[Job]) -> list[tuple[Job, int]]:
     """Return jobs that run or wait with their GPUs, the oldest first; those without are left out."""
     found = []
     for job in sorted(jobs, key=lambda job: (job.submit_s, job.job_id)):
-        asked = max(job.request.gpus, (job.request.gpus_per_node or 0) * max(1, job.request.nodes))
-        gpus = sum(part.gpus for part in job.allocations) if job.state is JobState.RUNNING else asked
+        requested = max(job.request.gpus, (job.request.gpus_per_node or 0) * max(1, job.request.nodes))
+        gpus = sum(part.gpus for part in job.allocations) if job.state is JobState.RUNNING else requested
         if gpus > 0 and job.state in (JobState.RUNNING, JobState.PENDING):
             found.append((job, gpus))
     return found

@@ -72,14 +72,14 @@ class MoveRecommender:
               planner: MigrationPlanner) -> Iterator[tuple[Job, Recommendation | None]]:
         """Yield waiting jobs that are held; those that are advised to start get their place first."""
         recommended = context.advice.recommendations if context.advice else ()
-        said = {(row.job_id, row.submit_s): row for row in recommended if not row.shadow}
+        advised = {(row.job_id, row.submit_s): row for row in recommended if not row.shadow}
         waiting = {job.key: job for job in context.snapshot.jobs if eligible(job, context.now_s)}
-        for key, row in said.items():
+        for key, row in advised.items():
             if row.action == "start" and row.placement and key in waiting and (wanted := need(waiting.pop(key))):
                 planner.take(row.placement, wanted)
-        order = {key: place for place, key in enumerate(said)}
+        order = {key: place for place, key in enumerate(advised)}
         for key in sorted(waiting, key=lambda key: (order.get(key, len(order)), key[1])):
-            yield waiting[key], said.get(key)
+            yield waiting[key], advised.get(key)
 
 
 def _relief(job: Job, plan: MigrationPlan, advice: Recommendation | None, now_s: float) -> Relief:

@@ -65,8 +65,8 @@ class CappedGpus:
     @property
     def throttled(self) -> float | None:
         """Return the share of GPUs that their power limit holds down; None where one of them does not tell."""
-        told = [gpu.detail.throttled_by for gpu in self.gpus]
-        return None if None in told else sum("power" in (why or ()) for why in told) / len(told)
+        reasons = [gpu.detail.throttled_by for gpu in self.gpus]
+        return None if None in reasons else sum("power" in (why or ()) for why in reasons) / len(reasons)
 
 
 class PowerCapRecommender:
@@ -132,13 +132,13 @@ class PowerCapRecommender:
              now_s: float) -> PowerCap:
         saves, saves_interval = lost([run.watts / run.rate for run in tried], [run.watts / run.rate for run in now])
         slower, slower_interval = lost([run.rate for run in tried], [run.rate for run in now])
-        told = [run.throttled for run in now if run.throttled is not None]
+        throttled = [run.throttled for run in now if run.throttled is not None]
         profile = enforcing(self._settings.profiles, held.gpus, cap)
         what = setting(profile) if profile else f"nvidia-smi -i {{gpus}} -pl {cap:.0f}"
         return PowerCap(
             job.job_id, job.submit_s, job.partition, job.user, now_s, tuple(part.node for part in job.allocations),
             len(held.gpus), held.limit_watts, cap, saves, saves_interval, slower, slower_interval,
-            (len(tried), len(now)), sum(told) / len(told) if told else None,
+            (len(tried), len(now)), sum(throttled) / len(throttled) if throttled else None,
             tuple(commands(held.gpus, what)), profile=called(profile) if profile else "")
 
 
@@ -179,15 +179,15 @@ def _may(held: CappedGpus, cap: float) -> bool:
 
 def _metrics(gpus: Iterable[GpuReading], rows: Sequence[PowerCap]) -> dict[str, Scalar | Series]:
     """Return the GPUs whose limit is below their default, those that are held down by reason, and what is advised."""
-    told = list(gpus)
-    held = Counter(why for gpu in told for why in gpu.detail.throttled_by or ())
-    below = [gpu for gpu in told if gpu.power_limit_watts is not None and gpu.detail.default_limit_watts is not None
+    readings = list(gpus)
+    held = Counter(why for gpu in readings for why in gpu.detail.throttled_by or ())
+    below = [gpu for gpu in readings if gpu.power_limit_watts is not None and gpu.detail.default_limit_watts is not None
              and gpu.power_limit_watts < gpu.detail.default_limit_watts - STEP_WATTS]
     caps: Labelled = {(row.partition, row.job_id, f"{row.cap_watts:.0f}", bound): value
                       for row in rows if not row.profile for bound, value in _bounds(row)}
     profiles: Labelled = {(row.partition, row.job_id, row.profile, bound): value
                           for row in rows if row.profile for bound, value in _bounds(row)}
-    return {"capped_gpus": float(len(below)) if any(gpu.detail.default_limit_watts for gpu in told) else None,
+    return {"capped_gpus": float(len(below)) if any(gpu.detail.default_limit_watts for gpu in readings) else None,
             "throttled_gpus": {why: float(count) for why, count in held.items()},
             "power_cap_saving_ratio": caps, "power_profile_saving_ratio": profiles}
 

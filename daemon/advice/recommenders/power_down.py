@@ -133,10 +133,10 @@ def _metrics(rows: Sequence[PowerDown]) -> dict[str, Labelled]:
             "power_down_saving_joules": saved}
 
 
-def said(row: PowerDown) -> str:
+def idle_text(row: PowerDown) -> str:
     """Return until when a node is not needed and what that saves, in words."""
-    told = asdict(row)
-    again, saves = _again(told), _saves(told)
+    columns = asdict(row)
+    again, saves = _again(columns), _saves(columns)
     if again is None or saves is None:
         return "until when is not known, as too little of the past is recorded"
     return f"needed again in {again}, until then it saves {saves}, by {row.days} days of the past"
@@ -163,8 +163,8 @@ def _saves(row: Mapping[str, object]) -> str | None:
         return None
     figures = [("" if when is not None else "over ") + f"{float(str(joules)) / 3.6e6:.1f}" for when, joules in zip(
         (row["needed_from_s"], row["needed_mid_s"], row["needed_until_s"]), (ends[0], middle, ends[1]), strict=True)]
-    low, told, high = figures
-    return f"{told} kWh" if low == high else f"{told} kWh ({low} to {high})"
+    low, usual, high = figures
+    return f"{usual} kWh" if low == high else f"{usual} kWh ({low} to {high})"
 
 
 register(RecommenderKind("power_down", PowerDown, lambda settings, history: PowerDownRecommender(settings, history), {

@@ -51,8 +51,8 @@ class ReclaimRecommender:
                 if job.state is JobState.RUNNING and job.job_id in verdicts}
         rows = [_row(job, idle, context.now_s) for job in jobs.values() if (idle := gpus_of(job, verdicts[job.job_id]))]
         rows.sort(key=lambda row: (-row.gpus_idle, row.since_s, row.job_id))
-        told = tuple(self._with_starts(rows, jobs, context))
-        return Recommendations(context.now_s, told, _metrics(told))
+        advised = tuple(self._with_starts(rows, jobs, context))
+        return Recommendations(context.now_s, advised, _metrics(advised))
 
     def _with_starts(self, rows: Sequence[Reclaimable], jobs: Mapping[tuple[str, float], Job],
                      context: RecommenderContext) -> Iterator[Reclaimable]:

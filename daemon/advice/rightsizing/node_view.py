@@ -47,9 +47,9 @@ class Past:
         for use in uses:
             kind, run = (sys.intern(use.user), sys.intern(use.template)), hash(use.run)
             known = self._kinds.pop(kind, np.empty(0, _USED))
-            told = (run, use.updated_s, use.gpus, use.cpus, use.cpus_p95, use.at_limit_ratio, use.memory_peak_bytes,
-                    use.activity)
-            rows = np.append(known[known["run"] != run], np.array([told], _USED))
+            fields = (run, use.updated_s, use.gpus, use.cpus, use.cpus_p95, use.at_limit_ratio, use.memory_peak_bytes,
+                      use.activity)
+            rows = np.append(known[known["run"] != run], np.array([fields], _USED))
             self._kinds[kind] = rows[np.argsort(rows["updated_s"], kind="stable")[-MOST_RUNS:]]
             if len(self._kinds) > MOST_KINDS:
                 del self._kinds[next(iter(self._kinds))]

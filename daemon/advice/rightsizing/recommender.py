@@ -55,11 +55,11 @@ class ShareRecommender:
 
     def finished(self, jobs: Iterable[Job]) -> None:
         """Record what accounting tells of jobs; it may tell late, so that is read from the first of their ends on."""
-        told = list(accounted(jobs, self._settings.starved))
+        uses = list(accounted(jobs, self._settings.starved))
         try:
-            self._history.record_uses(told)
+            self._history.record_uses(uses)
         finally:  # what cannot be written now is kept, and written later
-            self._read_from(min((use.updated_s for use in told), default=float("inf")))
+            self._read_from(min((use.updated_s for use in uses), default=float("inf")))
 
     def _read_from(self, time_s: float) -> None:
         with self._change:
@@ -84,17 +84,17 @@ class ShareRecommender:
             log.error("what runs used cannot be recorded or read now", extra={"error": str(error)})
 
     def _rows(self, found: NodeView, context: RecommenderContext, insight: Insight) -> Iterator[ShareAdvice]:
-        told: set[Key] = set()
+        seen: set[Key] = set()
         # The fullest nodes first: what fits there leaves whole nodes to jobs that need them.
         for node in sorted(context.snapshot.nodes, key=lambda node: (node.gpus - node.gpus_allocated, node.name)):
             if node.name not in found.nodes:
                 continue
             here = found.nodes[node.name]
-            waiting = [tenant for tenant in candidates(node, found, insight, context.now_s) if tenant.key not in told]
+            waiting = [tenant for tenant in candidates(node, found, insight, context.now_s) if tenant.key not in seen]
             shares = ShareRows(node.name, here, waiting, tune(here, waiting), found, context.now_s)
             for row in shares.rows(self._settings.window):
-                if (row.job_id, row.submit_s) not in told:  # of a job on several nodes: what is said of the first
-                    told.add((row.job_id, row.submit_s))
+                if (row.job_id, row.submit_s) not in seen:  # of a job on several nodes: what is said of the first
+                    seen.add((row.job_id, row.submit_s))
                     yield row
 
 

@@ -45,7 +45,7 @@ LEAST_SPEED = 1e-9
 """What is slower is as good as standing still: nobody divides by it."""
 FULL = 0.95
 """A job that used so much of its memory, page cache included, may want more."""
-_WORD = re.compile(r"[a-z0-9]+")
+_TOKEN = re.compile(r"[a-z0-9]+")
 _ANY_MEMORY = np.array([1e-9])
 
 
@@ -141,8 +141,8 @@ def recognized(name: str, patterns: Mapping[str, str]) -> str:
     for pattern, model in patterns.items():
         if fnmatchcase(name, pattern):
             return model
-    words = _WORD.findall(name.lower())
-    return next((word for word in words if word in PRIORS), "")
+    tokens = _TOKEN.findall(name.lower())
+    return next((token for token in tokens if token in PRIORS), "")
 
 
 def matrix(model: str) -> Sensitivity:

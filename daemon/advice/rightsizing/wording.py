@@ -16,7 +16,7 @@ Share = tuple[str, NodeShare, float]
 
 def gift(taker: str, shares: Sequence[Share], what_for: str) -> str:
     """Return the sentence on what a job is given, by which jobs and what for."""
-    return f"give job {taker} {_amount([part for _, part, _ in shares])} {_whose(shares)}; {what_for}"
+    return f"give job {taker} {_amount([part for _, part, _ in shares])} {_holders(shares)}; {what_for}"
 
 
 def worth(sooner: float, at_least: float, shares: Sequence[Share]) -> str:
@@ -69,12 +69,12 @@ def ask(part: NodeShare, has: NodeShare, gpus: int) -> str:
         return ""
     # A giver must keep all that it needs, a taker must not take more than there is.
     cpus = -(-part.cpus // gpus) if part.cpus < has.cpus else part.cpus // gpus
-    asked = [f"--cpus-per-gpu={cpus}"] if part.cpus != has.cpus else []
+    options = [f"--cpus-per-gpu={cpus}"] if part.cpus != has.cpus else []
     if part.memory_bytes != has.memory_bytes:
         memory = -(-part.memory_bytes // (gpus * 2**20)) if part.memory_bytes < has.memory_bytes \
             else part.memory_bytes // (gpus * 2**20)
-        asked.append(f"--mem-per-gpu={memory}M")
-    return " ".join(asked)
+        options.append(f"--mem-per-gpu={memory}M")
+    return " ".join(options)
 
 
 def _amount(parts: Sequence[NodeShare]) -> str:
@@ -85,7 +85,7 @@ def _amount(parts: Sequence[NodeShare]) -> str:
     return "the " + " and the ".join(amounts)
 
 
-def _whose(shares: Sequence[Share]) -> str:
+def _holders(shares: Sequence[Share]) -> str:
     names = [name for name, _, _ in shares if name]
     free = len(names) < len(shares)
     if not names:

@@ -37,7 +37,7 @@ def weigh(case: Case, site: SpareCapacity, now_s: float) -> ElasticAdvice:
         job.job_id, job.submit_s, job.partition, now_s, job.state.value, job.user,
         tuple(part.node for part in job.allocations), gpus, case.basis,
         case.curve.runs if case.basis != "configured" else 0, case.curve.sizes, case.curve.error,
-        ", ".join(_words(case, more, fewer, room)), more, fewer, case.curve.falls_at, case.remaining_s,
+        ", ".join(_reasons(case, more, fewer, room)), more, fewer, case.curve.falls_at, case.remaining_s,
         site.free_gpus(job), room)
 
 
@@ -92,7 +92,7 @@ def _how(case: Case, change: int) -> str:
     return (f"scontrol update JobId={known} NumNodes={nodes_left(nodes)}, if the program can go on without the others")
 
 
-def _words(case: Case, more: ResizeEffect | None, fewer: ResizeEffect | None, room: bool) -> Iterator[str]:
+def _reasons(case: Case, more: ResizeEffect | None, fewer: ResizeEffect | None, room: bool) -> Iterator[str]:
     if more is not None:
         yield (f"{sooner(more.time_ratio, more.time_interval)} with {more.gpus} more GPUs, "
                f"{'for which there is room now' if room else 'for which there is no room now'}")

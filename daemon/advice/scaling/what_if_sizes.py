@@ -45,16 +45,16 @@ class SpareCapacity:
     """
 
     def __init__(self, snapshot: SchedulerSnapshot, advice: Iterable[Recommendation], now_s: float) -> None:
-        self._ground = MigrationPlanner(snapshot, now_s)
+        self._planner = MigrationPlanner(snapshot, now_s)
         self._unkept: dict[tuple[str, float], Masks] = {}
         waiting = {job.key: job for job in snapshot.jobs if eligible(job, now_s)}
-        self._heed(advice, waiting)
+        self._take_advised(advice, waiting)
         oldest_first = sorted(waiting.values(), key=lambda job: (job.submit_s, job.job_id))
         wishes = [(job.job_id, wish) for job in oldest_first if (wish := self._wish(job)) is not None][:MOST_ASKED]
         lacking = {wish for wish in {wish for _, wish in wishes} if not self._fits(wish)}
         self._waiting = [(job_id, wish) for job_id, wish in wishes if wish in lacking]
         self._largest: dict[str, int] = {}
-        for node in self._ground.nodes:
+        for node in self._planner.nodes:
             for partition in node.partitions:
                 self._largest[partition] = max(node.gpus, self._largest.get(partition, 1))
 
@@ -65,7 +65,7 @@ class SpareCapacity:
     def free_gpus(self, job: Job) -> int:
         """Return the GPUs that are free on the nodes that a job may use."""
         wanted = need(job)
-        return 0 if wanted is None else int(self._ground.free[self._usable(job, wanted), 0].clip(0).sum())
+        return 0 if wanted is None else int(self._planner.free[self._usable(job, wanted), 0].clip(0).sum())
 
     def has_room(self, job: Job, request: Request) -> bool:
         """Tell whether a job fits with another request, on what is free and what it holds itself."""
@@ -80,7 +80,7 @@ class SpareCapacity:
         fits = {wish for wish in {wish for _, wish in self._waiting} if self._fits(wish, returned)}
         return tuple(job_id for job_id, wish in self._waiting if wish in fits)[:MOST_HELPED]
 
-    def _heed(self, advice: Iterable[Recommendation], waiting: dict[tuple[str, float], Job]) -> None:
+    def _take_advised(self, advice: Iterable[Recommendation], waiting: dict[tuple[str, float], Job]) -> None:
         """Give jobs that are to start their places, no longer waiting; note which nodes are kept from which jobs."""
         for row in advice:
             job = waiting.get((row.job_id, row.submit_s))
@@ -88,17 +88,17 @@ class SpareCapacity:
             if job is None or wanted is None:
                 continue
             if row.action == "start" and row.placement is not None:
-                self._ground.take(row.placement, wanted)
+                self._planner.take(row.placement, wanted)
                 del waiting[job.key]
             elif row.action == "hold":
-                self._unkept[job.key] = self._ground.unkept(job.limit_s)
+                self._unkept[job.key] = self._planner.unkept(job.limit_s)
                 if row.placement is not None and row.expected_start_s is not None:
-                    self._ground.keep(row.placement.nodes, row.expected_start_s)
+                    self._planner.keep(row.placement.nodes, row.expected_start_s)
 
     def _usable(self, job: Job, wanted: Need) -> Masks:
         """Return the nodes that a job may use and on which, started now, it delays no earlier job."""
         unkept = self._unkept.get(job.key)
-        return self._ground.allowed(wanted) & (self._ground.unkept(job.limit_s) if unkept is None else unkept)
+        return self._planner.allowed(wanted) & (self._planner.unkept(job.limit_s) if unkept is None else unkept)
 
     def _wish(self, job: Job) -> Wish | None:
         wanted = need(job)
@@ -107,10 +107,10 @@ class SpareCapacity:
     def _fits(self, wish: Wish, returned: Returned = ()) -> bool:
         """Tell whether there is room for a wish, on what is free and what is given back."""
         wanted, usable = wish[0], np.frombuffer(wish[1], bool)
-        free = self._ground.free.clip(0)
+        free = self._planner.free.clip(0)
         for node, amounts in returned:
-            if node in self._ground.row:
-                row = self._ground.row[node]
+            if node in self._planner.row:
+                row = self._planner.row[node]
                 free[row] = np.minimum(free[row] + amounts, PLENTY)
         each = (wanted.gpus, max(1, wanted.cpus), max(1, wanted.memory_bytes))
         sets = (free[usable] // each).min(axis=1, initial=wanted.sets)

@@ -13,7 +13,7 @@ from importlib.metadata import version
 import numpy as np
 
 from ....storage.records import ModelCard, Node
-from ...flavours import Asked, FlavourBook, impossible
+from ...flavours import FlavourBook, FlavourKey, impossible
 from ...policies import named
 from ...replay.engine import Policy, run
 from ...replay.state import ClusterState
@@ -205,7 +205,7 @@ def _tell_unnamed(config: TrainingConfig, window: TraceWindow, fitting: Mapping[
     book = FlavourBook([one for one in config.flavours if not one.gpu_model])
     for name in fitting if book.configured else ():
         jobs = single_server(state, name)
-        asked = [Asked(name, gpus, limit if np.isfinite(limit) else None) for gpus, limit
+        asked = [FlavourKey(name, gpus, limit if np.isfinite(limit) else None) for gpus, limit
                  in zip(jobs.gpus.tolist(), jobs.limit_s.tolist(), strict=True)]
         none = [one for one in asked if not book.of(one)]
         if none:

@@ -183,7 +183,7 @@ class EnsembleTraining:
     @property
     def plan(self) -> str:
         """Return the digest of what makes it this training and no other."""
-        speeds = [window.speeds.told for window in self.config.select if window.speeds.told]
+        speeds = [window.speeds.identity for window in self.config.select if window.speeds.identity]
         return schema_hash({**schema(), "seed": self.config.seed, "incumbent": self.config.incumbent,
                             "objective": asdict(self.config.objective), **({"speeds": speeds} if speeds else {})})
 

@@ -18,7 +18,7 @@ from ....storage.records import Job
 from .gate import HELD, ROOM, Gate, Hold, PartitionNodes
 from .main_pass import (
     counted,
-    counted_apart,
+    counted_separately,
     first_by_terms,
     leave_alike,
     look_at,
@@ -69,19 +69,19 @@ class BackfillPass:
         """When jobs of a kind could begin, as found so far in this round."""
         self._fits: dict[object, Mask] = {}
         self._exact = True
-        self._weighing = False
+        self._weights_matter = False
         """Whether a job is in line whose nodes depend on jobs looked at before: a job without GPUs."""
         self._releases = Releases(gate.resources, gate.snapshot.jobs, gate.now_s)
 
     def walk(self, line: Sequence[QueueEntry]) -> dict[int, Placement | Hold]:
         """Return by row what starts where, and why the rest does not; round after round while that changes."""
-        told, line = dict[int, Placement | Hold](), [self._named(entry) for entry in line]
-        self._weighing = any(self.gate.demand(entry.job).gpus == 0 for entry in line)
+        outcomes, line = dict[int, Placement | Hold](), [self._named(entry) for entry in line]
+        self._weights_matter = any(self.gate.demand(entry.job).gpus == 0 for entry in line)
         for number in range(MOST_ROUNDS):
-            again = self._round(line, told)
-            if not self._exact or not (again or (self._weighing and number == 0)):
+            again = self._round(line, outcomes)
+            if not self._exact or not (again or (self._weights_matter and number == 0)):
                 break
-        return told
+        return outcomes
 
     def _named(self, entry: QueueEntry) -> QueueEntry:
         """Return a job with the nodes that are named for it: Slurm takes all of them, or none of the others."""
@@ -89,11 +89,12 @@ class BackfillPass:
         if names is None:
             return entry
         others = tuple(node.name for node in self.gate.resources.nodes if node.name not in names)
-        asked = entry.job.request
-        asked = replace(asked, excluded_nodes=others) if excludes(entry.job) else replace(asked, required_nodes=names)
-        return replace(entry, job=replace(entry.job, request=asked))
+        request = entry.job.request
+        request = (replace(request, excluded_nodes=others) if excludes(entry.job)
+                   else replace(request, required_nodes=names))
+        return replace(entry, job=replace(entry.job, request=request))
 
-    def _round(self, line: Sequence[QueueEntry], told: dict[int, Placement | Hold]) -> bool:
+    def _round(self, line: Sequence[QueueEntry], outcomes: dict[int, Placement | Hold]) -> bool:
         """Walk the queue once; tell whether somebody has started, so that the next round may find more.
 
         The main scheduler looks first: it does so whenever a job comes or ends, the backfill every half a minute.
@@ -101,30 +102,30 @@ class BackfillPass:
         now_s = self.gate.now_s
         self._space = NodeSpace(len(self.gate.resources.nodes), now_s, now_s + WINDOW_S)
         self._plans, self._soonest, self._exact = 0, {}, len(line) <= MOST_EXACT
-        before = sum(isinstance(found, Placement) for found in told.values())
-        while self._main(line, told):
+        before = sum(isinstance(found, Placement) for found in outcomes.values())
+        while self._main(line, outcomes):
             pass
-        left = [entry for entry in line if not isinstance(told.get(entry.row), Placement)]
-        if self._weighing:
+        left = [entry for entry in line if not isinstance(outcomes.get(entry.row), Placement)]
+        if self._weights_matter:
             jobs = (one.job for one in left
                     if out_of_reach(one.job) or names_out_of_reach(one.job) or not absent(self.gate, one))
             tried_by_main(self.gate, jobs, self._planning)
         begins = dict[str, list[tuple[QueueEntry, float | None, Placement | Hold]]]()
         for entry in left:
-            if isinstance(told.get(entry.row), Placement):
+            if isinstance(outcomes.get(entry.row), Placement):
                 continue  # it started in another of its partitions
             if self._plans >= MOST_PLANS:
-                told[entry.row] = Hold(ROOM, "")
+                outcomes[entry.row] = Hold(ROOM, "")
             elif entry.job.group:
                 parts = begins.setdefault(entry.job.group, [])
                 parts.append(self._component(entry, [begin_s for _, begin_s, _ in parts]))
             else:
-                told[entry.row] = sooner(told.get(entry.row), self._take(entry))
+                outcomes[entry.row] = sooner(outcomes.get(entry.row), self._take(entry))
         for parts in begins.values():
-            told |= self._join(parts)
-        return sum(isinstance(found, Placement) for found in told.values()) > before
+            outcomes |= self._join(parts)
+        return sum(isinstance(found, Placement) for found in outcomes.values()) > before
 
-    def _main(self, line: Sequence[QueueEntry], told: dict[int, Placement | Hold]) -> bool:
+    def _main(self, line: Sequence[QueueEntry], outcomes: dict[int, Placement | Hold]) -> bool:
         """Start what the main scheduler starts, which goes before and knows no plans; tell if it will look otherwise.
 
         A job that finds no room stops all behind it in its partition, and on its partition's nodes; one that names its
@@ -137,14 +138,14 @@ class BackfillPass:
         for entry in line:
             job = entry.job
             behind = job.request.reservation in reserved if job.request.reservation else job.partition in stopped
-            if behind or isinstance(told.get(entry.row), Placement):
+            if behind or isinstance(outcomes.get(entry.row), Placement):
                 continue
             if absent(self.gate, entry):
                 nodes = nodes | withheld_in_vain(self.gate, job, nodes) if names_out_of_reach(job) else nodes
                 continue
             found, own = self._tried(entry, nodes), own_nodes(self.gate, job)
             if isinstance(found, Placement):
-                told[entry.row] = found
+                outcomes[entry.row] = found
             elif own is not None and not job.group and (found.cause == ROOM or counted(found)):
                 withheld = bool((own & nodes).any())
                 if not withheld or entry.row not in unavailable:
@@ -186,7 +187,7 @@ class BackfillPass:
         # Where nothing is planned, nodes are kept for a job that Slurm finds nodes for now, but fails to start.
         counting = bool(counts(entry.job.request.features))
         limited = beyond or (self._planning and lacking is not None and counted(lacking))
-        looks = limited and (self._weighing or counting)
+        looks = limited and (self._weights_matter or counting)
         if looks or (lacking is None and (self._planning or counting)):
             plan = self._begin(entry, now_s)
             if lacking is None and not beyond and (self._planning or plan.begin_s <= now_s):
@@ -196,7 +197,7 @@ class BackfillPass:
                 leave_alike(self.gate, entry.job, self._kept_now(entry.job), self.gate.resources)
             elif self._planning and unlimited_by_terms(self.gate, entry.job):
                 self._keep(entry, plan)
-        elif self._weighing:
+        elif self._weights_matter:
             look_at(self.gate, entry.job, self.gate.resources)
         return found
 
@@ -220,13 +221,13 @@ class BackfillPass:
         if (lacking is not None and not beyond) or len(known) < len(others):
             return entry, None, lacking or Hold(ROOM, "")
         plan = self._begin(entry, max((now_s, *known)))
-        if plan.heard_s == np.inf or (plan.begin_s > now_s and not self._planning):
+        if plan.earliest_s == np.inf or (plan.begin_s > now_s and not self._planning):
             return entry, None, lacking or Hold(ROOM, "")
         if lacking is not None:
-            return entry, plan.heard_s, lacking  # Slurm finds the limit last, and keeps nothing
+            return entry, plan.earliest_s, lacking  # Slurm finds the limit last, and keeps nothing
         self._keep(entry, plan)
         starts = plan.where if plan.begin_s <= now_s and not entry.later else None
-        return entry, plan.heard_s, starts or Hold(ROOM, "")
+        return entry, plan.earliest_s, starts or Hold(ROOM, "")
 
     def _join(self, parts: Sequence[tuple[QueueEntry, float | None, Placement | Hold]]) -> dict[int, Placement | Hold]:
         """Start the components of a heterogeneous job if all of them can now."""
@@ -275,11 +276,11 @@ class BackfillPass:
 
         The backfill looks for nodes of its own for each of them, also for a job that asks for no GPUs.
         """
-        apart = counted_apart(self.gate, job)
-        if not apart and (by_main or self.gate.demand(job).gpus or not counts(job.request.features)):
+        separately = counted_separately(self.gate, job)
+        if not separately and (by_main or self.gate.demand(job).gpus or not counts(job.request.features)):
             return False
         ways = (replace(way, usable=way.usable & ~avoid) for way in self.gate.ways(job))
-        return (apart and self._by_terms) or all(
+        return (separately and self._by_terms) or all(
             first_by_terms(self.gate, job, way, self._now) is None for way in ways)
 
     def _kept_now(self, job: Job) -> Mask:
@@ -296,7 +297,7 @@ class BackfillPass:
         found = self.gate.admit(job, wanted, avoid)
         if isinstance(found, Placement):
             limit_s = max(way.limit_s for way in self.gate.ways(job))
-            if self._weighing:
+            if self._weights_matter:
                 leave_alike(self.gate, job, None if by_main else self._kept_now(job), before)
             self._releases.add(job, self.gate.now_s + limit_s, before, self.gate.resources)
             self._arrays |= {job.array} - {""}
@@ -333,7 +334,7 @@ class BackfillPass:
         return found
 
     def _sought(self, job: Job, way: PartitionNodes, from_s: float) -> Plan:
-        able, last_s, heard_s = self._able(job, way), self.gate.now_s + WINDOW_S, np.inf
+        able, last_s, earliest_s = self._able(job, way), self.gate.now_s + WINDOW_S, np.inf
         # Slurm keeps a job off nodes that others keep for themselves now, whenever it plans for.
         alone = self.gate.resources.unowned(self.gate.demand(job), job.user)
         for _ in range(MOST_EXACT_TRIES if self._exact else MOST_TRIES):
@@ -344,7 +345,7 @@ class BackfillPass:
             usable = usable & ~self._space.kept(from_s, end_s)
             found = self._first(job, replace(way, usable=usable)) if able(usable) else None
             begin_s = np.inf if found is None else max(found[0], from_s)
-            heard_s = min(heard_s, begin_s)
+            earliest_s = min(earliest_s, begin_s)
             if later_s is not None and begin_s > later_s:
                 from_s = later_s
                 continue
@@ -352,9 +353,9 @@ class BackfillPass:
                 break
             kept = self._space.overlapped(*whole_minutes(begin_s, way.limit_s))
             if begin_s <= self.gate.now_s or not (kept & self.gate.resources.named(found[1].nodes)).any():
-                return Plan(begin_s, found[1], way.limit_s, heard_s)
+                return Plan(begin_s, found[1], way.limit_s, earliest_s)
             from_s = begin_s
-        return Plan(heard_s=heard_s if heard_s <= last_s else np.inf)
+        return Plan(earliest_s=earliest_s if earliest_s <= last_s else np.inf)
 
     def _able(self, job: Job, way: PartitionNodes) -> Callable[[Mask], bool]:
         """Return what tells whether a job would fit on some nodes if nothing ran there, as far as can be told soon."""

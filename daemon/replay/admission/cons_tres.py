@@ -69,8 +69,8 @@ def _sets(rows: Rows, weights: Counts) -> list[Rows]:
     """Return nodes side by side of the same weight."""
     if not rows.size:
         return []
-    apart = (np.diff(rows) > 1) | (np.diff(weights[rows]) != 0)
-    return np.split(rows, np.flatnonzero(apart) + 1)
+    breaks = (np.diff(rows) > 1) | (np.diff(weights[rows]) != 0)
+    return np.split(rows, np.flatnonzero(breaks) + 1)
 
 
 class _NodeSearch:

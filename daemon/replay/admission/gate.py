@@ -19,7 +19,7 @@ from ....storage.waiting import WaitReason
 from .limits import Licences, Limits
 from .node_resources import Mask, NodeResources
 from .node_search import find_nodes
-from .partition_terms import told, unfit
+from .partition_terms import refusal_text, unfit
 from .quotas import Quotas
 from .resource_demand import ResourceDemand, demand_of
 
@@ -35,7 +35,7 @@ class Hold:
     """Why a job does not start now."""
 
     cause: str
-    words: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class Gate:
         """Why jobs of a kind find no nodes."""
         self._wishes: dict[tuple[object, ...], ResourceDemand] = {}
         self._cache: dict[tuple[object, ...], Mask] = {}
-        self.asked: dict[tuple[str, float], int] = {}
+        self.assumed_switches: dict[tuple[str, float], int] = {}
         """Switches, by job, that jobs are taken to ask for of which nobody tells."""
-        self.unasked = False
+        self.assume_no_switches = False
         """Whether the others of these are taken to ask for none; they start below one leaf where there is room."""
 
     def copy(self) -> Gate:
@@ -106,8 +106,8 @@ class Gate:
             # Slurm looks at limits before it looks for nodes, but for those that are named.
             unnamed = job.reason is WaitReason.NODES_UNAVAILABLE and not job.request.required_nodes
             broken = self.limits_bar(job) if unnamed else None
-            says = named_reason(job) or "its begin time has not come"
-            return broken or Hold(HELD, f"not eligible yet: the scheduler says {says}")
+            reason = named_reason(job) or "its begin time has not come"
+            return broken or Hold(HELD, f"not eligible yet: the scheduler says {reason}")
         shortest = job.least_limit_s or job.limit_s or 0.0
         if job.deadline_s is not None and self.now_s + shortest > job.deadline_s:
             return Hold(HELD, "not eligible yet: the scheduler says DeadLine: it could not end in time")
@@ -139,8 +139,8 @@ class Gate:
         known = self.partitions.get(name)
         if known is None:
             return None
-        says = unfit(job, self.demand(job), known)
-        return Hold(PARTITION, told(job, says, name)) if says else None
+        refusal = unfit(job, self.demand(job), known)
+        return Hold(PARTITION, refusal_text(job, refusal, name)) if refusal else None
 
     def kind(self, job: Job) -> tuple[object, ...]:
         """Return what jobs have alike that find the same nodes."""
@@ -232,7 +232,7 @@ class Gate:
 
     def find(self, job: Job) -> Placement | Hold:
         """Return where a job could start on what is free now, or why it cannot; limits and licences are not asked."""
-        kind = (*self.kind(job), self.switches(job), self.unasked)
+        kind = (*self.kind(job), self.switches(job), self.assume_no_switches)
         if kind not in self._finds:
             self._finds[kind] = self._found(job)
         return self._finds[kind]
@@ -249,7 +249,7 @@ class Gate:
         resources, demand, switches = resources or self.resources_of(way), self.demand(job), self.switches(job)
         if job.request.details.slices:
             way = replace(way, usable=way.usable & resources.with_slices(job))
-        unasked = switches is None and self.unasked
+        unasked = switches is None and self.assume_no_switches
         if switches == 0 or demand.least == 1 == demand.most or (unasked and resources.as_planned):
             return find_nodes(resources, job, demand, way.usable)
         if resources.as_planned and (found := find_nodes(resources, job, demand, way.usable)) and len(found.nodes) == 1:
@@ -283,7 +283,7 @@ class Gate:
         details = job.request.details
         if self.site.tree is False or (details.switches_until_s is not None and self.now_s >= details.switches_until_s):
             return 0
-        return self.asked.get(job.key) if details.switches is None else details.switches
+        return self.assumed_switches.get(job.key) if details.switches is None else details.switches
 
     def admit(self, job: Job, placement: Placement | None, avoid: Mask | None = None) -> Placement | Hold:
         """Book a start where the policy wants it, or elsewhere where it can be; return where, or why not.
@@ -363,9 +363,9 @@ class Gate:
         wants = self.wants(job, placement)
         short = self.quotas.shortage(job, wants, placement)
         if short is not None:
-            return Hold(UNKNOWN if short.unknown else LIMIT, short.words)
+            return Hold(UNKNOWN if short.unknown else LIMIT, short.reason)
         breach = self.limits.breach(job, partition, wants, job.limit_s)
-        return None if breach is None else Hold(UNKNOWN if breach.unknown else LIMIT, breach.words)
+        return None if breach is None else Hold(UNKNOWN if breach.unknown else LIMIT, breach.reason)
 
     def book(self, job: Job, partition: str, placement: Placement) -> None:
         """Take what a job that starts takes."""

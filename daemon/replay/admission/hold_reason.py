@@ -58,8 +58,8 @@ def _reserved_only(gate: Gate, job: Job, ways: Sequence[PartitionNodes]) -> str:
         if found is not None:
             kept = [gate.resources.nodes[gate.resources.row[name]] for name in found.nodes
                     if not way.usable[gate.resources.row[name]]]
-            told = "; ".join(f"{node.name} {_cause(gate, job, node, True)}" for node in kept[:MOST_NAMED])
-            return f"nodes that are free are kept for others: {told}"
+            reserved = "; ".join(f"{node.name} {_cause(gate, job, node, True)}" for node in kept[:MOST_NAMED])
+            return f"nodes that are free are kept for others: {reserved}"
     return ""
 
 
@@ -100,20 +100,20 @@ def _could(gate: Gate, job: Job, ways: Sequence[PartitionNodes], nodes: object) 
 
 def _described(job: Job, demand: ResourceDemand) -> str:
     """Return what is particular about the nodes that a job asks for; '' when any of the partition will do."""
-    request, said = job.request, list[str]()
+    request, conditions = job.request, list[str]()
     if request.features:
-        said.append(f"with feature {request.features}")
+        conditions.append(f"with feature {request.features}")
     if request.gpu_model:
-        said.append(f"with GPUs of type {request.gpu_model}")
+        conditions.append(f"with GPUs of type {request.gpu_model}")
     if request.required_nodes:
-        said.append(f"among {_listed(request.required_nodes)}")
+        conditions.append(f"among {_listed(request.required_nodes)}")
     if request.excluded_nodes:
-        said.append(f"other than {_listed(request.excluded_nodes)}")
+        conditions.append(f"other than {_listed(request.excluded_nodes)}")
     if request.reservation:
-        said.append(f"of reservation {request.reservation}")
+        conditions.append(f"of reservation {request.reservation}")
     if demand.exclusive:
-        said.append("without other jobs")
-    return " and ".join(said)
+        conditions.append("without other jobs")
+    return " and ".join(conditions)
 
 
 def _gpus(number: int) -> str:
@@ -140,9 +140,9 @@ def _kept(gate: Gate, job: Job, demand: ResourceDemand, capable: Mask, usable: M
     causes = [_cause(gate, job, node, bool(opened[gate.resources.row[node.name]])) for node in nodes]
     if count == 1 and nodes:
         return f"the only node that fits, {nodes[0].name}, {causes[0]}"
-    told = "; ".join(f"{_listed([node.name for node, other in zip(nodes, causes, strict=True) if other == cause])} "
-                     f"{_plural(cause, causes.count(cause))}" for cause in dict.fromkeys(causes))
-    return f"{len(nodes)} of the {count} nodes that fit cannot be used: {told}" if nodes else \
+    listed = "; ".join(f"{_listed([node.name for node, other in zip(nodes, causes, strict=True) if other == cause])} "
+                       f"{_plural(cause, causes.count(cause))}" for cause in dict.fromkeys(causes))
+    return f"{len(nodes)} of the {count} nodes that fit cannot be used: {listed}" if nodes else \
         f"its nodes are reserved or out of use: it needs {demand.least}"
 
 
@@ -166,7 +166,7 @@ def _plural(cause: str, number: int) -> str:
 
 def with_whom(victims: Sequence[Job], placement: Placement) -> str:
     """Say at whose cost a job starts on a placement."""
-    told = ", ".join(f"{job.job_id} of {job.user or 'nobody'} ({_gpus(sum(part.gpus for part in job.allocations))})"
-                     for job in victims[:MOST_NAMED])
+    listed = ", ".join(f"{job.job_id} of {job.user or 'nobody'} ({_gpus(sum(part.gpus for part in job.allocations))})"
+                       for job in victims[:MOST_NAMED])
     more = f" and {len(victims) - MOST_NAMED} more" if len(victims) > MOST_NAMED else ""
-    return f"starts by preempting {told}{more} on {_listed(placement.nodes)}"
+    return f"starts by preempting {listed}{more} on {_listed(placement.nodes)}"

@@ -36,7 +36,7 @@ _HOLDING = (JobState.RUNNING, JobState.SUSPENDED)
 class Breach:
     """A ceiling that a job would break, or of which it is unknown whether it would."""
 
-    words: str
+    reason: str
     unknown: bool = False
 
 
@@ -45,9 +45,9 @@ class Limits:
 
     def __init__(self, snapshot: SchedulerSnapshot) -> None:
         rules = snapshot.rules
-        told = rules.site.enforced
-        self.enforced = None if told is None else bool({"limits", "safe", "all"} & set(told))
-        self._safe = told is not None and bool({"safe", "all"} & set(told))
+        enforced = rules.site.enforced
+        self.enforced = None if enforced is None else bool({"limits", "safe", "all"} & set(enforced))
+        self._safe = enforced is not None and bool({"safe", "all"} & set(enforced))
         """A job must also end before what it may use is used up."""
         self._usage = {one.holder: one for one in rules.usage or ()}
         self._counted_s = max((one.time_s for one in rules.usage or ()), default=-np.inf)
@@ -108,14 +108,15 @@ class Limits:
         """Return the first ceiling that a job would break, else one that it may break; None when there is none."""
         if self.enforced is False or not (self._qos or self._associations):
             return None
-        wanted = with_time(job, self._with_billing(partition, wants), None if self._weighed(job) else limit_s)
+        wanted = with_time(job, self._with_billing(partition, wants), None if self._has_usage_factor(job) else limit_s)
         found = list(self._breaches(job, partition, wanted, limit_s))
         first = next((one for one in found if not one.unknown), next(iter(found), None))
         if first is None or first.unknown or self.enforced:
             return first
-        return Breach(f"unknown: {first.words}; whether that is enforced is not known (AccountingStorageEnforce)", True)
+        return Breach(f"unknown: {first.reason}; whether that is enforced is not known (AccountingStorageEnforce)",
+                      True)
 
-    def _weighed(self, job: Job) -> bool:
+    def _has_usage_factor(self, job: Job) -> bool:
         """Tell whether what a job may use counts more or less than it is, which is not counted here."""
         qos = self._qos.get(job.qos)
         return qos is not None and qos.usage_factor != 1.0 and bool(_FACTOR_SAFE & set(qos.flags))
@@ -146,7 +147,7 @@ class Limits:
         settled = set[tuple[str, str]]()
         for qos in self._both(job, partition):
             holder = f"QOS {qos.name}"
-            yield from self._untold(holder, qos.ceilings)
+            yield from self._unknown_ceilings(holder, qos.ceilings)
             kinds: tuple[tuple[str, tuple[str, ...]], ...] = (
                 ("group", ("qos", qos.name)), ("user", ("qos user", qos.name, job.user)),
                 ("account", ("qos account", qos.name, job.account)), ("job", ()), ("node", ()))
@@ -163,7 +164,7 @@ class Limits:
                 yield from self._over(holder, kind, getattr(one.ceilings, kind), (), wants, settled)
             yield from _beyond(holder, one.ceilings, wants, limit_s, settled)
 
-    def _untold(self, holder: str, ceilings: Ceilings) -> Iterator[Breach]:
+    def _unknown_ceilings(self, holder: str, ceilings: Ceilings) -> Iterator[Breach]:
         """Yield the limits that may be set without our being told, where limits are enforced.
 
         Where nobody tells whether they are, what else the holder has of the kind is taken as a sign.
@@ -189,7 +190,7 @@ class Limits:
                 continue
             asks = wants.get(name, 0.0) / (max(1.0, wants.get("node", 1.0)) if kind == "node" else 1.0)
             if asks > 0 and used[name] + asks > most:
-                yield Breach(_over_words(holder, kind, name, most, used[name], asks))
+                yield Breach(_over_text(holder, kind, name, most, used[name], asks))
 
     def _past(self, holder: str, key: tuple[str, ...], name: str, most: float, wants: Used) -> Iterator[Breach]:
         """Yield a ceiling on what has been used so far, where it is reached or a job could not end before it is.
@@ -209,12 +210,12 @@ class Limits:
         if wants.get(resource, 0.0) <= 0:
             return
         if used >= most:
-            yield Breach(_past_words(holder, over_time, most, "all of it is used"))
+            yield Breach(_past_text(holder, over_time, most, "all of it is used"))
         elif self._safe and over_time not in wants:
             yield _unknown(holder, name)  # it has no time limit
         elif self._safe and used + promised + wants[over_time] > most:
             left = max(0.0, most - used - promised)
-            yield Breach(_past_words(holder, over_time, most, f"{left / 60:g} are left beside what running jobs may "
+            yield Breach(_past_text(holder, over_time, most, f"{left / 60:g} are left beside what running jobs may "
                                                               f"use, it needs {wants[over_time] / 60:g}"))
 
 
@@ -246,16 +247,16 @@ def _unknown(holder: str, name: str) -> Breach:
     return Breach(f"unknown: {holder} has a limit on {name}, and how much of that is used is not known", True)
 
 
-def _over_words(holder: str, kind: str, name: str, most: float, used: float, asks: float) -> str:
+def _over_text(holder: str, kind: str, name: str, most: float, used: float, asks: float) -> str:
     amounts = _NAMES.get(name, name)
     if name.endswith(_OVER_TIME):
         amounts, most, used, asks = _MINUTES.get(name, name), most / 60, used / 60, asks / 60
-    whose = {"group": "in all", "user": "a user", "account": "an account", "job": "a job", "node": "a node"}[kind]
+    scope = {"group": "in all", "user": "a user", "account": "an account", "job": "a job", "node": "a node"}[kind]
     beside = f": {used:g} in use, it needs {asks:g}" if kind not in ("job", "node") else f", it asks for {asks:g}"
-    return f"the limit of {holder} is {most:g} {amounts} {whose}{beside}"
+    return f"the limit of {holder} is {most:g} {amounts} {scope}{beside}"
 
 
-def _past_words(holder: str, resource: str, most: float, why: str) -> str:
+def _past_text(holder: str, resource: str, most: float, why: str) -> str:
     amounts = _MINUTES.get(resource, resource)
     return f"the limit of {holder} is {most / 60:g} {amounts} used so far: {why}"
 
@@ -291,8 +292,8 @@ class Licences:
 
     def lacking(self, wanted: str) -> str | None:
         """Return what is lacking, in words; None when nothing is."""
-        lacks = [[words for name, number in some if (words := self._lack(name, number))] for some in _choices(wanted)]
-        if not lacks or any(not words for words in lacks):
+        lacks = [[text for name, number in some if (text := self._lack(name, number))] for some in _choices(wanted)]
+        if not lacks or any(not text for text in lacks):
             return None
         return lacks[0][0]
 

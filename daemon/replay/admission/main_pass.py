@@ -126,7 +126,7 @@ def passed_over_by_main(gate: Gate, job: Job) -> bool:
     return expected > int((gate.resources.named(known.nodes) & gate.resources.members(job.partition)).sum())
 
 
-def counted_apart(gate: Gate, job: Job, nodes: Mask | None = None) -> bool:
+def counted_separately(gate: Gate, job: Job, nodes: Mask | None = None) -> bool:
     """Tell whether a job may fail to start where it fits: Slurm looks for each of its features with all its GPUs.
 
     Of those that stand in brackets none was seen to fail that asks for GPUs by node. Without brackets a node that is
@@ -167,9 +167,9 @@ def first_by_terms(gate: Gate, job: Job, way: PartitionNodes, earliest: Earliest
 
     def part(name: str, number: int) -> tuple[float, Placement] | None:
         usable = way.usable & ~taken & (resources.featured(name, 1) if name else True)
-        asked = replace(job, request=replace(job.request, features=name))
+        one_term = replace(job, request=replace(job.request, features=name))
         want = replace(demand, least=number, gpus=demand.per_node * number or demand.gpus)
-        return earliest(replace(way, usable=usable), lambda free: find_nodes(free, asked, want, usable))
+        return earliest(replace(way, usable=usable), lambda free: find_nodes(free, one_term, want, usable))
 
     for name, number in counts(job.request.features):
         found = part(name, number)
@@ -189,7 +189,7 @@ def first_by_terms(gate: Gate, job: Job, way: PartitionNodes, earliest: Earliest
 
 def counted(hold: Hold) -> bool:
     """Tell whether a hold is for a limit that Slurm looks at last, once it knows the nodes."""
-    return hold.cause == LIMIT and COUNTED.search(hold.words) is not None
+    return hold.cause == LIMIT and COUNTED.search(hold.reason) is not None
 
 
 def tries_again(gate: Gate, space: NodeSpace, job: Job, way: PartitionNodes, within: tuple[float, float],

@@ -48,7 +48,7 @@ class NodeResources:
                         for name, total, taken in node.slices}
         self.users = [frozenset[str]()] * len(self.nodes)
         self.owners = [node.owner for node in self.nodes]
-        self._tell(snapshot.jobs)
+        self._note_users(snapshot.jobs)
         self._idle = False
         self.as_planned = False
         """Nodes are picked as Slurm picks them for waiting jobs, not the fullest first."""
@@ -66,7 +66,7 @@ class NodeResources:
         self._members: dict[str, Mask] = {}
         self._partitions = {partition.name: partition for partition in snapshot.partitions}
 
-    def _tell(self, jobs: Iterable[Job]) -> None:
+    def _note_users(self, jobs: Iterable[Job]) -> None:
         """Note which users run where, and where nobody else may."""
         for job in (job for job in jobs if job.state.active):
             for part in job.allocations:
@@ -259,19 +259,20 @@ class NodeResources:
         if self.as_planned:
             sockets = [node.sockets or 2 for node in self.nodes]
             return np.asarray(np.minimum(self.free_gpus // demand.per_socket, sockets))
-        told = _longs(_sockets_with(node.gpus, node.sockets or 2, () if self._idle else node.gpu_indexes_allocated,
-                                    demand.per_socket) if node.gpus_bound else node.sockets or 2 for node in self.nodes)
-        return np.asarray(np.minimum(told, self.free_gpus // demand.per_socket))
+        ready = _longs(_sockets_with(node.gpus, node.sockets or 2, () if self._idle else node.gpu_indexes_allocated,
+                                     demand.per_socket) if node.gpus_bound else node.sockets or 2
+                       for node in self.nodes)
+        return np.asarray(np.minimum(ready, self.free_gpus // demand.per_socket))
 
     def gpus_by_socket(self, demand: ResourceDemand) -> Counts:
         """Return the GPUs that a job takes of each node for the sockets that its cores are on.
 
         Where none is bound to cores Slurm takes for each socket what is left, be it less than was asked for.
         """
-        asked = demand.sockets * demand.per_socket
+        requested = demand.sockets * demand.per_socket
         bound = self.mask(node.gpus_bound for node in self.nodes)
-        told = np.minimum(self.sockets_for(demand), demand.sockets) * demand.per_socket
-        return np.asarray(np.where(bound, told, np.minimum(self.free_gpus, asked)))
+        bound_gpus = np.minimum(self.sockets_for(demand), demand.sockets) * demand.per_socket
+        return np.asarray(np.where(bound, bound_gpus, np.minimum(self.free_gpus, requested)))
 
     def _dealt(self, demand: ResourceDemand, rows: Counts, gpus: Counts) -> Counts:
         """Return the tasks on each node: a core's worth on each, and then as many as there is room for, in order."""

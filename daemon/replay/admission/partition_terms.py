@@ -28,11 +28,11 @@ def unfit(job: Job, demand: ResourceDemand, partition: Partition) -> str:
     return _denied(job, partition)
 
 
-def told(job: Job, word: str, partition: str) -> str:
+def refusal_text(job: Job, code: str, partition: str) -> str:
     """Return why a job is not let in, in words: Slurm's own where Slurm would say so."""
-    if job.steering is not None and word in PLAIN:
-        return PLAIN[word].format(partition)
-    return f"not eligible yet: the scheduler says {word}"
+    if job.steering is not None and code in PLAIN:
+        return PLAIN[code].format(partition)
+    return f"not eligible yet: the scheduler says {code}"
 
 
 def _denied(job: Job, partition: Partition) -> str:

@@ -35,7 +35,7 @@ class Plan:
     begin_s: float = np.inf
     where: Placement | None = None
     limit_s: float = 0.0
-    heard_s: float = np.inf
+    earliest_s: float = np.inf
     """The first of all moments that came up, be the nodes kept for others then: what other components hear of."""
 
 

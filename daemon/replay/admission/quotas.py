@@ -26,7 +26,7 @@ Key = tuple[str, str, str]
 class Shortage:
     """A quota that a job would exceed."""
 
-    words: str
+    reason: str
     unknown: bool = False
     """Whether nobody here can tell."""
 
@@ -146,7 +146,7 @@ class Quotas:
                                 "than its queues, is not known", unknown=True)
             free = self._free(queue, quota, used)
             if asks > free + _LEAST:
-                return Shortage(_words(queue, quota, used, asks, free))
+                return Shortage(_shortage_text(queue, quota, used, asks, free))
         return None
 
     def _free(self, queue: Queue, quota: Quota, used: float) -> float:
@@ -168,7 +168,7 @@ def _kept(quota: Quota) -> float:
     return 0.0 if quota.lending is None else max(0.0, quota.nominal - quota.lending)
 
 
-def _words(queue: Queue, quota: Quota, used: float, asks: float, free: float) -> str:
+def _shortage_text(queue: Queue, quota: Quota, used: float, asks: float, free: float) -> str:
     what = _NAMES.get(quota.resource, quota.resource)
     cohort = f", and cohort {queue.cohort} lends {max(0.0, free):g} more" if queue.cohort else ""
     return (f"the quota of queue {queue.name} is {quota.nominal:g} {what} ({quota.flavor}): {used:g} in use, "

@@ -71,7 +71,7 @@ def demand_of(job: Job, partition: Partition | None = None, sockets: int = 1, th
         nodes = max(nodes, -(-request.gpus // per_node))
     tasks = max(details.tasks, nodes)
     per_task = max(1, -(-request.cpus // tasks)) if request.cpus else 1
-    said = (details.memory_per_node_bytes, details.memory_per_cpu_bytes, details.memory_per_gpu_bytes)
+    stated = (details.memory_per_node_bytes, details.memory_per_cpu_bytes, details.memory_per_gpu_bytes)
     given = partition.memory_per_gpu_bytes if partition and request.gpus and not details.memory_said else 0
     cpus_per_gpu = details.cpus_per_gpu or (partition.cpus_per_gpu if partition else 0)
     if details.gpus_per_socket and not per_node:
@@ -84,9 +84,9 @@ def demand_of(job: Job, partition: Partition | None = None, sockets: int = 1, th
         most=max(details.most_nodes, nodes) if details.most_nodes else 0,
         tasks=tasks, cpus_per_task=per_task, tasks_per_node=details.tasks_per_node,
         cpus_per_node=max(1, details.cpus_per_node), cpus_per_gpu=cpus_per_gpu,
-        memory=said[0], memory_per_cpu=said[1], memory_per_gpu=said[2] or given,
+        memory=stated[0], memory_per_cpu=stated[1], memory_per_gpu=stated[2] or given,
         whole_memory=details.whole_memory and not given,
-        memory_total=0 if any(said) or details.whole_memory else request.memory_bytes,
+        memory_total=0 if any(stated) or details.whole_memory else request.memory_bytes,
         one_thread=details.one_thread_per_core, exclusive=request.exclusive,
         alone=job.user if details.exclusive_user else "", contiguous=details.contiguous)
 

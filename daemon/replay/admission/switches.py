@@ -56,10 +56,10 @@ class _Want:
         self.rows: list[int] = []
         self._cpus, self._gpus = available(resources, demand), gpus
         by_job = demand.gpus > 0 and not demand.per_node
-        asked = demand.most or demand.least
-        self.missing = demand.least if by_job else asked
+        wanted = demand.most or demand.least
+        self.missing = demand.least if by_job else wanted
         """Nodes that it goes on looking for."""
-        self._enough = self.missing - (asked - demand.least)
+        self._enough = self.missing - (wanted - demand.least)
         """Nodes that count as enough before any is taken."""
         self._least, self._most = demand.least, demand.most or MOST_NODES
         self._cpus_missing = max(demand.tasks * demand.cpus_per_task, demand.cpus_per_node)

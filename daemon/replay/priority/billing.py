@@ -59,7 +59,7 @@ def known(name: str) -> bool:
 
 def charged_of_jobs(cluster: Cluster, workload: Workload, claims: Claims) -> Floats:
     """Return what each job is charged for a second once it runs."""
-    held = _asked(workload, claims)
+    held = _requested(workload, claims)
     # A job that shares no node is charged for all of its CPUs and GPUs, and for the memory that it asked for.
     alone = workload.exclusive > 0
     if alone.any():
@@ -96,19 +96,19 @@ def _members(cluster: Cluster, workload: Workload) -> list[NDArray[np.bool_]]:
     return [cluster.partitions.get(name, np.ones(len(cluster), bool)) for name in workload.partition_names]
 
 
-def asked_and_there(cluster: Cluster, workload: Workload, claims: Claims) -> dict[str, tuple[Floats, Floats]]:
+def requested_and_available(cluster: Cluster, workload: Workload, claims: Claims) -> dict[str, tuple[Floats, Floats]]:
     """Return what jobs ask for and what their partitions have, by the name that PriorityWeightTRES has for it."""
-    asked, there = _asked(workload, claims), _there(cluster, workload)
+    requested, there = _requested(workload, claims), _there(cluster, workload)
     names, scheduling = workload.partition_names, cluster.scheduling
     code = np.arange(len(names))
     # Slurm counts whole units of what is charged.
-    billing = np.trunc(_by_partition(scheduling, names, workload.partition, asked))
+    billing = np.trunc(_by_partition(scheduling, names, workload.partition, requested))
     most = np.trunc(_by_partition(scheduling, names, code, there))
     return {**{f"gres/{name}" if is_gpu(name) else name: (amount, there[name][workload.partition])
-               for name, amount in asked.items()}, "billing": (billing, most[workload.partition])}
+               for name, amount in requested.items()}, "billing": (billing, most[workload.partition])}
 
 
-def _asked(workload: Workload, claims: Claims) -> dict[str, Floats]:
+def _requested(workload: Workload, claims: Claims) -> dict[str, Floats]:
     gpus = workload.gpus.astype(np.float64)
     return {"cpu": claims.cpus, "mem": workload.memory.astype(np.float64), "gpu": gpus, "node": claims.nodes,
             **{f"gpu:{model.lower()}": gpus * (workload.model == code)

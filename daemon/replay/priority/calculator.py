@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .. import arrays as a
 from ..compiled import only_version
 from ..queue import queue_up
-from .billing import asked_and_there, charged_of_jobs
+from .billing import charged_of_jobs, requested_and_available
 from .booking import add_up, book, keep_those_left, note_runs
 from .factors import Claims, Machine, fixed_sum, weighted, whole
 from .fair_share import ShareNode, Tree, decayed, standing
@@ -51,7 +51,7 @@ class PriorityCalculator:
         """When priorities are calculated again."""
         self.priority = np.zeros(len(workload))
         """As calculated last."""
-        self._told = workload.priority if self._scheduling.current else np.zeros(len(workload))
+        self._reported_priority = workload.priority if self._scheduling.current else np.zeros(len(workload))
         self._lead = np.zeros(len(workload))
         """What the scheduler's own priorities are above ours, where it told them: it knows what had been used."""
 
@@ -92,7 +92,7 @@ class PriorityCalculator:
         shares = standing(self._settings, self._tree, self._usage).factor if self._weights[1] else total
         only_version(add_up)(rows, self._weights, now, self._fixed, since, shares, self._row, total)
         if first == 0:
-            self._lead[rows] = np.where(self._told[rows] > 0, self._told[rows] - total, 0.0)
+            self._lead[rows] = np.where(self._reported_priority[rows] > 0, self._reported_priority[rows] - total, 0.0)
         self.priority[rows] = whole(total + self._lead[rows])
         ordered = self._ranking(rows, self.priority[rows], since)
         only_version(queue_up)(arrays.jobs, arrays.order, (arrays.leaves, arrays.branches, arrays.roots), ordered)
@@ -134,7 +134,7 @@ def _claims(cluster: Cluster, workload: Workload, arrays: a.State) -> Claims:
         workload.submit, np.zeros(size), parts, cpus, np.where(np.isfinite(workload.limit), workload.limit, 60.0),
         factor[workload.partition], qos, association,
         nice=np.zeros(size) if charged is None else charged.nice)
-    return replace(claims, resources=asked_and_there(cluster, workload, claims))
+    return replace(claims, resources=requested_and_available(cluster, workload, claims))
 
 
 def _seats(scheduling: Scheduling, workload: Workload) -> tuple[Tree, NDArray[np.int64]]:

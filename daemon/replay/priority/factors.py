@@ -69,11 +69,11 @@ def resource_sum(settings: PrioritySettings, claims: Claims) -> Floats:
     total = np.zeros_like(claims.since)
     for name, weight in settings.resources.items():
         if name in claims.resources:
-            asked, there = claims.resources[name]
+            requested, available = claims.resources[name]
             if settings.normal("TRES"):
-                total += weight * np.divide(asked, there, out=np.zeros_like(total), where=there > 0)
+                total += weight * np.divide(requested, available, out=np.zeros_like(total), where=available > 0)
             else:
-                total += weight * asked / (MIB if name == "mem" else 1)
+                total += weight * requested / (MIB if name == "mem" else 1)
     return total
 
 

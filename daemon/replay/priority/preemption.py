@@ -18,7 +18,7 @@ _BECOMES = {"REQUEUE": REQUEUED, "CANCEL": CANCELLED}
 _ASIDE = {"GANG", "WITHIN"}
 """Words of PreemptMode that do not say what becomes of a job."""
 MOST_PRIORITY = 0xFFFF
-UNTOLD = "whether jobs preempt others is not known (PreemptType, PreemptMode): nobody does in the replay"
+RULES_UNKNOWN = "whether jobs preempt others is not known (PreemptType, PreemptMode): nobody does in the replay"
 NO_QOS = "jobs preempt others by their quality of service, and none are known: nobody does in the replay"
 SUSPENDS = ("what Slurm suspends keeps its GPUs and memory, so nobody starts in its place in the replay; in Slurm jobs "
             "without GPUs would")
@@ -72,21 +72,21 @@ class SchedulerPreemption:
         if site.preempt_type == "none" or site.preempt_mode == ():
             return cls()
         if site.preempt_type not in (BY_QOS, BY_TIER) or site.preempt_mode is None:
-            return cls(notes=(UNTOLD,))
+            return cls(notes=(RULES_UNKNOWN,))
         if site.preempt_type == BY_QOS and rules.qos is None:
             return cls(notes=(NO_QOS,))
         groups = dict(_by_qos(rules.qos or (), site.preempt_mode) if site.preempt_type == BY_QOS
                       else _by_tier(partitions, site.preempt_mode))
-        words = {word.split("=")[0]: word.partition("=")[2] for word in site.parameters}
-        reorders = words.get("preempt_reorder_count", "1")
+        parameters = {parameter.split("=")[0]: parameter.partition("=")[2] for parameter in site.parameters}
+        reorders = parameters.get("preempt_reorder_count", "1")
         return cls(
             site.preempt_type, groups, {qos.name: qos.exempt_s for qos in rules.qos or () if qos.exempt_s},
-            site.exempt_s, "preempt_youngest_first" in words, "preempt_strict_order" in words,
+            site.exempt_s, "preempt_youngest_first" in parameters, "preempt_strict_order" in parameters,
             int(reorders) if reorders.isdecimal() else 1, site.returns_s, site.room_again_s,
             notes=tuple(_not_replayed(site.preempt_type, site.preempt_mode, rules.qos or (), partitions)))
 
     @classmethod
-    def told(cls, lines: Mapping[str, str]) -> SchedulerPreemption:
+    def of_config_lines(cls, lines: Mapping[str, str]) -> SchedulerPreemption:
         """Return what lines of ``scontrol show config`` say by themselves: which jobs preempt which is not told."""
         kind = lines.get("PreemptType", "").rpartition("/")[2].strip().lower()
         return cls(notes=(NO_GROUPS,)) if kind in (BY_QOS, BY_TIER) else cls()
@@ -127,20 +127,20 @@ def _by_tier(partitions: Sequence[Partition], usual: Sequence[str]) -> Iterator[
 
 
 def _becomes(mode: Sequence[str]) -> int:
-    return next((_BECOMES[word] for word in mode if word in _BECOMES), KEPT)
+    return next((_BECOMES[part] for part in mode if part in _BECOMES), KEPT)
 
 
 def _not_replayed(by: str, usual: Sequence[str], known: Sequence[Qos], partitions: Sequence[Partition],
                   ) -> Iterator[str]:
     own = [qos.preempt_mode for qos in known] if by == BY_QOS else [one.preempt_mode for one in partitions]
-    words = {word for mode in (usual, *own) for word in mode}
-    if "SUSPEND" in words:
+    modes = {part for mode in (usual, *own) for part in mode}
+    if "SUSPEND" in modes:
         yield SUSPENDS
-    if "GANG" in words:
+    if "GANG" in modes:
         yield TURNS
-    if "WITHIN" in words:
+    if "WITHIN" in modes:
         yield WITHIN
-    if words - _ASIDE:
+    if modes - _ASIDE:
         yield GRACE
 
 

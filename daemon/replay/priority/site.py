@@ -55,13 +55,13 @@ class Scheduling:
         return next((self.billing[name] for name in partition.split(",") if name in self.billing), {})
 
     @classmethod
-    def told(cls, settings: Mapping[str, object]) -> Scheduling:
+    def of_config_lines(cls, settings: Mapping[str, object]) -> Scheduling:
         """Return what lines of ``scontrol show config`` say, without accounts; ValueError names one that is wrong."""
         lines = {str(name): str(value) for name, value in settings.items()}
-        enforced = {word.strip() for word in lines.get("AccountingStorageEnforce", "limits").lower().split(",")}
+        enforced = {part.strip() for part in lines.get("AccountingStorageEnforce", "limits").lower().split(",")}
         return cls(PrioritySettings.of(lines),
                    BackfillSettings.of(tuple(lines.get("SchedulerParameters", "").split(","))),
-                   preemption=SchedulerPreemption.told(lines),
+                   preemption=SchedulerPreemption.of_config_lines(lines),
                    books_ends=bool(_BOOKED & enforced))
 
     @classmethod
@@ -90,11 +90,11 @@ class Scheduling:
 
 def _association_priorities(settings: PrioritySettings, rules: SchedulerRules) -> dict[tuple[str, str], float]:
     """Return what PriorityWeightAssoc weighs, by account and user; nothing where that is not told of all."""
-    told = {(one.account, one.user): one.priority for one in rules.associations or () if one.priority is not None}
-    if len(told) < len({(one.account, one.user) for one in rules.associations or ()}):
+    priorities = {(one.account, one.user): one.priority for one in rules.associations or () if one.priority is not None}
+    if len(priorities) < len({(one.account, one.user) for one in rules.associations or ()}):
         return {}
-    most = max(told.values(), default=0.0) if settings.normal("ASSOC") else 1.0
-    return {key: priority / most if most > 0 else 0.0 for key, priority in told.items()}
+    most = max(priorities.values(), default=0.0) if settings.normal("ASSOC") else 1.0
+    return {key: priority / most if most > 0 else 0.0 for key, priority in priorities.items()}
 
 
 def _member(association: Association) -> ShareNode:

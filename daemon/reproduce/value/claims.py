@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...learning.evidence import Comparison
 from ...replay.cluster import Cluster
-from ...replay.lower_bound import limit
+from ...replay.lower_bound import lower_bound
 from ...replay.outcome import jain
 from ...replay.workload import Workload
 from ..packaged import TraceSite
@@ -154,7 +154,7 @@ def _replayed(outcomes: TraceOutcomes, tried: Sequence[Try]) -> list[Try]:
 
 
 def _bound(outcomes: TraceOutcomes) -> float | None:
-    least = limit(outcomes.cluster, outcomes.work).uninterrupted_s
+    least = lower_bound(outcomes.cluster, outcomes.work).uninterrupted_s
     return None if least is None else least / float(np.mean(outcomes.incumbent.end - outcomes.work.submit))
 
 

@@ -47,7 +47,7 @@ def jobs_of(trace: TraceSite, traces: Path, limit_factor: float) -> tuple[Cluste
     work = _chosen(trace, traces)
     made = Workload.of(work.submit, work.run, work.gpus, user=np.maximum(work.user, 0), user_names=work.user_names,
                        limit=limit_factor * np.maximum(work.run, 1.0))
-    return replace(Cluster.from_spec(f"{trace.nodes}x{GPUS}"), scheduling=Scheduling.told(SLURM)), made
+    return replace(Cluster.from_spec(f"{trace.nodes}x{GPUS}"), scheduling=Scheduling.of_config_lines(SLURM)), made
 
 
 def load(cluster: Cluster, work: Workload) -> float:

@@ -42,8 +42,8 @@ def running(job_id: str, place: str, gpus: int, ends_in: float = HOUR) -> Job:
 
 def pending(job_id: str, gpus: int = 1, limit_s: float | None = HOUR, waits: float = 60.0,
             request: Request | None = None, **more) -> Job:
-    asked = request or Request(gpus, cpus=gpus, memory_bytes=gpus * GIB)
-    return Job(job_id, NOW - waits, JobState.PENDING, "gpu", asked, limit_s=limit_s, **more)
+    request = request or Request(gpus, cpus=gpus, memory_bytes=gpus * GIB)
+    return Job(job_id, NOW - waits, JobState.PENDING, "gpu", request, limit_s=limit_s, **more)
 
 
 def advise(nodes, *jobs: Job, **options) -> Advice:
@@ -77,12 +77,12 @@ def test_what_else_was_weighed_is_told_the_next_best_first():
 def test_the_second_job_of_an_empty_node_is_not_told_that_it_opens_it():
     wishes = [pending(name, 2, waits=waits) for name, waits in (("7", 90), ("8", 80), ("9", 70))]
     first, second, third = advise([node("dgx1"), node("dgx2", 5)], *wishes).recommendations
-    assert [str(said.placement) for said in (first, second, third)] == ["dgx2:2", "dgx1:2", "dgx1:2"]
-    assert [said.reason for said in (first, second, third)] == [
+    assert [str(one.placement) for one in (first, second, third)] == ["dgx2:2", "dgx1:2", "dgx1:2"]
+    assert [one.reason for one in (first, second, third)] == [
         "leaves 1 GPU free beside running jobs", "opens an empty node and leaves 6 of its GPUs free",
         "leaves 4 GPUs free beside what is advised to start there before it"]
     # One GPU is left on dgx2: that is no other place for either.
-    assert [said.alternatives for said in (second, third)] == [(), ()]
+    assert [one.alternatives for one in (second, third)] == [(), ()]
 
 
 def test_a_gang_gets_its_nodes_together():
@@ -222,12 +222,12 @@ def test_a_job_that_wants_nodes_for_itself_gets_an_empty_one():
     assert (alone.action, alone.expected_start_s) == ("hold", NOW + HOUR)
 
 
-@pytest.mark.parametrize("word", ["Dependency", "JobHeldUser", "BeginTime", "QOSMaxGRESPerUser", "AssocGrpGRES",
+@pytest.mark.parametrize("code", ["Dependency", "JobHeldUser", "BeginTime", "QOSMaxGRESPerUser", "AssocGrpGRES",
                                   "Licenses"])
-def test_a_job_that_the_scheduler_would_not_start_is_held(word):
-    found = only([node("dgx1")], pending("9", reason=wait_reason(word), reason_text=word))
+def test_a_job_that_the_scheduler_would_not_start_is_held(code):
+    found = only([node("dgx1")], pending("9", reason=wait_reason(code), reason_text=code))
     assert (found.action, found.expected_start_s) == ("hold", None)
-    assert found.reason == f"not eligible yet: the scheduler says {word}"
+    assert found.reason == f"not eligible yet: the scheduler says {code}"
 
 
 def test_a_job_that_may_begin_later_is_held_till_then():

@@ -19,11 +19,11 @@ def job(request: Request, **more) -> Job:
                   "request": request} | more)
 
 
-def ask(*nodes: Node) -> Diagnosis:
+def diagnosis(*nodes: Node) -> Diagnosis:
     return Diagnosis(SchedulerSnapshot(NOW, nodes), NOW)
 
 
-@pytest.mark.parametrize(("nodes", "request_", "words"), [
+@pytest.mark.parametrize(("nodes", "request_", "reason"), [
     ((), Request(1), "no GPU is free in gpu"),
     ((node("a", 0),), Request(1), "no GPU is free in gpu"),
     ((node("a", 8, state=NodeState.DRAINED),), Request(1), "no GPU is free in gpu"),
@@ -44,69 +44,69 @@ def ask(*nodes: Node) -> Diagnosis:
     ((node("a", 8),), Request(1), "there is room now, but jobs that come first take it or would be delayed"),
     ((node("a", 8),), Request(0, cpus=4), "asks for no GPU; its CPUs or memory are not free, or others come first"),
 ])
-def test_the_first_constraint_that_binds_is_named_with_its_figures(nodes, request_, words):
-    assert ask(*nodes).why_wait(job(request_)) == words
+def test_the_first_constraint_that_binds_is_named_with_its_figures(nodes, request_, reason):
+    assert diagnosis(*nodes).why_wait(job(request_)) == reason
 
 
 def test_free_gpus_of_another_partition_do_not_count():
-    assert ask(node("a", 8, partitions=("other",))).why_wait(job(Request(1))) == "no GPU is free in gpu"
+    assert diagnosis(node("a", 8, partitions=("other",))).why_wait(job(Request(1))) == "no GPU is free in gpu"
 
 
 def test_several_partitions_are_looked_at_together():
-    found = ask(node("a", 2, partitions=("x",)), node("b", 2, partitions=("y",)))
+    found = diagnosis(node("a", 2, partitions=("x",)), node("b", 2, partitions=("y",)))
     assert found.why_wait(job(Request(6), partition="x,y")) == "needs 6 GPUs, 4 are free in x/y"
 
 
-@pytest.mark.parametrize(("facts", "words"), [
+@pytest.mark.parametrize(("facts", "reason"), [
     ({"reason": WaitReason.DEPENDENCY, "reason_text": "Dependency"}, "not eligible yet: the scheduler says Dependency"),
     ({"eligible_s": NOW + 60}, "not eligible yet: the scheduler says its begin time has not come")])
-def test_the_schedulers_own_reason_comes_first(facts, words):
-    assert ask().why_wait(job(Request(1), **facts)) == words
+def test_the_schedulers_own_reason_comes_first(facts, reason):
+    assert diagnosis().why_wait(job(Request(1), **facts)) == reason
 
 
-@pytest.mark.parametrize(("free", "gpus", "words"), [
+@pytest.mark.parametrize(("free", "gpus", "reason"), [
     (8, 8, "fits exactly: no GPU of the node stays free"),
     (8, 2, "opens an empty node and leaves 6 of its GPUs free"),
     (4, 1, "leaves 3 GPUs free beside running jobs")])
-def test_what_a_placement_leaves_speaks_for_it(free, gpus, words):
-    assert ask(node("a", free)).why_here(job(Request(gpus)), Placement(("a",), (gpus,)), {}) == words
+def test_what_a_placement_leaves_speaks_for_it(free, gpus, reason):
+    assert diagnosis(node("a", free)).why_here(job(Request(gpus)), Placement(("a",), (gpus,)), {}) == reason
 
 
 def test_what_a_placement_leaves_counts_what_starts_there_before_it():
     wish, here = job(Request(2)), Placement(("a",), (2,))
-    assert ask(node("a", 8)).why_here(wish, here, {"a": 2}) == (
+    assert diagnosis(node("a", 8)).why_here(wish, here, {"a": 2}) == (
         "leaves 4 GPUs free beside what is advised to start there before it")
-    assert ask(node("a", 8)).why_here(wish, here, {"a": 6}) == "fits exactly: no GPU of the node stays free"
-    assert ask(node("a", 8)).why_here(wish, here, {"b": 2}) == "opens an empty node and leaves 6 of its GPUs free"
+    assert diagnosis(node("a", 8)).why_here(wish, here, {"a": 6}) == "fits exactly: no GPU of the node stays free"
+    assert diagnosis(node("a", 8)).why_here(wish, here, {"b": 2}) == "opens an empty node and leaves 6 of its GPUs free"
 
 
 def test_a_placement_on_several_nodes_is_counted():
-    assert ask().why_here(job(Request(16)), Placement(("a", "b"), (8, 8)), {}) == "fits now on 2 nodes"
+    assert diagnosis().why_here(job(Request(16)), Placement(("a", "b"), (8, 8)), {}) == "fits now on 2 nodes"
 
 
-@pytest.mark.parametrize(("names", "words"), [
+@pytest.mark.parametrize(("names", "reason"), [
     (("a1", "a2"), "fits now on 2 nodes of NVLink domain rack-a"),
     (("a1", "b1"), "fits now on 2 nodes of 2 NVLink domains: one alone has room, and is left whole"),
     (("b1", "c1"), "fits now on 2 nodes of 2 NVLink domains: one alone has room, and is left whole"),
     (("a1", "plain"), "fits now on 2 nodes")])
-def test_a_placement_tells_how_it_lies_in_nvlink_domains(names, words):
+def test_a_placement_tells_how_it_lies_in_nvlink_domains(names, reason):
     nodes = [node(name, 8, domain=domain, leaf=domain) for name, domain in (
         ("a1", "rack-a"), ("a2", "rack-a"), ("b1", "rack-b"), ("c1", "rack-c"), ("plain", ""))]
     wish = job(Request(16, 2, 8))
-    assert ask(*nodes).why_here(wish, Placement(names, (8, 8)), {}) == words
+    assert diagnosis(*nodes).why_here(wish, Placement(names, (8, 8)), {}) == reason
     without = [one for one in nodes if one.name != "a2"]
     if "a2" not in names and "plain" not in names:
-        assert ask(*without).why_here(wish, Placement(names, (8, 8)), {}).endswith("none has room for all of it")
+        assert diagnosis(*without).why_here(wish, Placement(names, (8, 8)), {}).endswith("none has room for all of it")
 
 
 def test_a_node_that_has_gone_meanwhile_is_no_error():
-    said = ask().why_here(job(Request(2)), Placement(("gone",), (2,)), {})
-    assert said == "fits exactly: no GPU of the node stays free"
-    assert ask(node("a", 8)).free_gpus("gone", {}) == 0
+    reason = diagnosis().why_here(job(Request(2)), Placement(("gone",), (2,)), {})
+    assert reason == "fits exactly: no GPU of the node stays free"
+    assert diagnosis(node("a", 8)).free_gpus("gone", {}) == 0
 
 
 def test_nodes_with_room_come_with_the_least_left_first():
-    found = ask(node("a", 8), node("b", 2), node("c", 4), node("d", 1))
+    found = diagnosis(node("a", 8), node("b", 2), node("c", 4), node("d", 1))
     assert found.nodes_with_room(job(Request(2)), 2, {}) == ["b", "c", "a"]
     assert found.nodes_with_room(job(Request(0)), 0, {}) == []
     assert found.nodes_with_room(job(Request(2)), 2, {"c": 3, "a": 6}) == ["b", "a"]
@@ -117,8 +117,8 @@ def test_a_node_with_room_has_the_cpus_and_the_memory_too(each):
     def left(name, gpus, cpus, memory_bytes):
         return node(name, gpus, cpus_allocated=64 - cpus, memory_bytes=100, memory_allocated_bytes=100 - memory_bytes)
 
-    found = ask(left("exactly", 3, 8, 40), left("more", 4, 64, 100), left("few CPUs", 2, 7, 40),
-                left("little memory", 2, 8, 39))
+    found = diagnosis(left("exactly", 3, 8, 40), left("more", 4, 64, 100), left("few CPUs", 2, 7, 40),
+                      left("little memory", 2, 8, 39))
     assert found.nodes_with_room(job(Request(2, 1, each, cpus=8, memory_bytes=40)), 2, {}) == ["exactly", "more"]
 
 
@@ -129,5 +129,5 @@ def test_a_node_with_room_has_the_cpus_and_the_memory_too(each):
 def test_what_is_left_over_is_taken_from_the_nodes_with_least(request_, gpus, where):
     nodes = (node("a", 3, memory_bytes=9 * 2**30, memory_allocated_bytes=6 * 2**30), node("b", 1, cpus_allocated=50),
              node("c", 8), node("d", 8, partitions=("other",)))
-    found = ask(*nodes).left_over(job(request_), gpus)
+    found = diagnosis(*nodes).left_over(job(request_), gpus)
     assert (found and str(found)) == where

@@ -34,40 +34,40 @@ def advised(nodes, *jobs, site=SITE, partitions=(), **rules):
     """Return action, placement and reason by job."""
     snapshot = SchedulerSnapshot(NOW, tuple(nodes), tuple(partitions), jobs, SchedulerRules(site=site, **rules))
     advice = Advisor(AdviceSettings(policy="priority+best-fit+whole-nodes", shadow=(), draws=0)).advise(snapshot, NOW)
-    return {said.job_id: (said.action, str(said.placement) if said.action == "start" else said.cause, said.reason)
-            for said in advice.recommendations}
+    return {row.job_id: (row.action, str(row.placement) if row.action == "start" else row.cause, row.reason)
+            for row in advice.recommendations}
 
 
 def test_a_job_that_splits_as_it_fits_starts_on_what_is_left():
-    told = advised([node("a", gpus_allocated=4, cpus_allocated=2), node("b", gpus_allocated=5, cpus_allocated=2)],
-                   runs("8", "a", 4), runs("9", "b", 5), waits("1", 7))
-    assert told["1"][:2] == ("start", "a:4,b:3")
+    advice = advised([node("a", gpus_allocated=4, cpus_allocated=2), node("b", gpus_allocated=5, cpus_allocated=2)],
+                     runs("8", "a", 4), runs("9", "b", 5), waits("1", 7))
+    assert advice["1"][:2] == ("start", "a:4,b:3")
 
 
 def test_what_a_limit_refuses_does_not_keep_others_from_starting():
     accounts = (Association("proj", ceilings=Ceilings(group=(("gpu", 6.0),))), Association("proj", "alice"))
-    told = advised([node("a")], waits("1", 4, 4), waits("2", 4, 4), waits("3", 2, 2), associations=accounts)
-    assert (told["1"][:2], told["3"][:2]) == (("start", "a:4"), ("start", "a:2"))
-    assert told["2"] == ("hold", "ahead", "those who come first leave too little: the limit of account proj is "
+    advice = advised([node("a")], waits("1", 4, 4), waits("2", 4, 4), waits("3", 2, 2), associations=accounts)
+    assert (advice["1"][:2], advice["3"][:2]) == (("start", "a:4"), ("start", "a:2"))
+    assert advice["2"] == ("hold", "ahead", "those who come first leave too little: the limit of account proj is "
                                           "6 GPUs in all: 6 in use, it needs 4")
 
 
 def test_what_those_who_come_first_use_up_is_said_to_be_theirs():
     """The limit and the licences would do for each alone."""
     licences = (License("ansys", 1, 0),)
-    told = advised([node("a")], *(waits(number, 1, 1, details=Details(licenses="ansys")) for number in "12"),
-                   licenses=licences)
-    assert told["2"] == ("hold", "ahead", "those who come first leave too little: the scheduler would say Licenses: "
+    advice = advised([node("a")], *(waits(number, 1, 1, details=Details(licenses="ansys")) for number in "12"),
+                     licenses=licences)
+    assert advice["2"] == ("hold", "ahead", "those who come first leave too little: the scheduler would say Licenses: "
                                           "needs 1 of ansys, 0 free")
 
 
 def test_components_of_a_heterogeneous_job_start_together_or_not_at_all():
     parts = [waits("4+0", 2, 2, group="4"), waits("4+1", 7, 7, group="4")]
-    told = advised([node("a")], *parts)
-    assert {row[0] for row in told.values()} == {"hold"}
-    assert told["4+0"][1:] == ("group", "its component 4+1 cannot start now, and all start together")
-    told = advised([node("a"), node("b")], *parts)
-    assert {row[:2] for row in told.values()} == {("start", "a:2"), ("start", "b:7")}
+    advice = advised([node("a")], *parts)
+    assert {row[0] for row in advice.values()} == {"hold"}
+    assert advice["4+0"][1:] == ("group", "its component 4+1 cannot start now, and all start together")
+    advice = advised([node("a"), node("b")], *parts)
+    assert {row[:2] for row in advice.values()} == {("start", "a:2"), ("start", "b:7")}
 
 
 def test_an_exclusive_job_is_advised_with_all_the_gpus_that_it_will_get():
@@ -89,8 +89,8 @@ BY_QOS = (Qos("normal"), Qos("urgent", preempts=("normal",), priority=100.0))
     (replace(SITE, preempt_type="qos", preempt_mode=("REQUEUE",), exempt_s=3600.0), "hold", "no GPU is free in p"),
 ])
 def test_what_preemption_can_take_is_said_with_whom_it_would_cost(site, action, reason):
-    told = advised([FULL], runs("9", "a", 8), waits("1", 2, 2, qos="urgent"), site=site, qos=BY_QOS)
-    assert (told["1"][0], told["1"][2]) == (action, reason)
+    advice = advised([FULL], runs("9", "a", 8), waits("1", 2, 2, qos="urgent"), site=site, qos=BY_QOS)
+    assert (advice["1"][0], advice["1"][2]) == (action, reason)
     ordinary = advised([FULL], runs("9", "a", 8), waits("1", 2, 2), site=site, qos=BY_QOS)
     assert ordinary["1"][0] == "hold"
 
@@ -99,34 +99,34 @@ def test_a_partition_of_a_higher_tier_takes_what_a_lower_one_holds():
     site = replace(SITE, preempt_type="partition_prio", preempt_mode=("REQUEUE",))
     partitions = (Partition("p", ("a",)), Partition("high", ("a",), priority_tier=5))
     shared = replace(FULL, partitions=("p", "high"))
-    told = advised([shared], runs("9", "a", 8), waits("1", 2, 2, partition="high"), site=site, partitions=partitions)
-    assert told["1"] == ("start", "a:2", "starts by preempting 9 of bob (8 GPUs) on a")
+    advice = advised([shared], runs("9", "a", 8), waits("1", 2, 2, partition="high"), site=site, partitions=partitions)
+    assert advice["1"] == ("start", "a:2", "starts by preempting 9 of bob (8 GPUs) on a")
     kept = (replace(partitions[0], preempt_mode=("OFF",)), partitions[1])
-    told = advised([shared], runs("9", "a", 8), waits("1", 2, 2, partition="high"), site=site, partitions=kept)
-    assert told["1"][0] == "hold"
+    advice = advised([shared], runs("9", "a", 8), waits("1", 2, 2, partition="high"), site=site, partitions=kept)
+    assert advice["1"][0] == "hold"
 
 
 def test_a_node_that_is_powered_down_is_woken_where_no_other_has_room():
     off = node("b", state=NodeState.POWERED_DOWN, wakes=True)
-    told = advised([FULL, off], runs("9", "a", 8), waits("1", 2, 2))
-    assert told["1"] == ("start", "b:2", "starts as soon as b has been woken")
+    advice = advised([FULL, off], runs("9", "a", 8), waits("1", 2, 2))
+    assert advice["1"] == ("start", "b:2", "starts as soon as b has been woken")
     assert advised([node("a"), off], waits("1", 2, 2))["1"][1] == "a:2"
 
 
 def test_a_plan_keeps_its_nodes_whole_from_those_who_would_still_run_then():
     half = node("a", gpus_allocated=4, cpus_allocated=2)
     long, first = waits("2", 2, 2, priority=1.0, limit_s=86400.0), waits("1", 8, 8, priority=9.0)
-    told = advised([half], runs("9", "a", 4), first, long, waits("3", 2, 2, priority=1.0, limit_s=3600.0))
-    assert {job: row[0] for job, row in told.items()} == {"1": "hold", "2": "hold", "3": "start"}
-    assert told["2"][1] == "ahead"
+    advice = advised([half], runs("9", "a", 4), first, long, waits("3", 2, 2, priority=1.0, limit_s=3600.0))
+    assert {job: row[0] for job, row in advice.items()} == {"1": "hold", "2": "hold", "3": "start"}
+    assert advice["2"][1] == "ahead"
 
 
 def walked(nodes, *jobs, policy="priority+best-fit+whole-nodes", partitions=(), site=SITE, **rules):
     """Return where each job starts, or why it is held."""
     snapshot = SchedulerSnapshot(NOW, tuple(nodes), tuple(partitions), jobs, SchedulerRules(site=site, **rules))
     advice = Advisor(AdviceSettings(policy=policy, shadow=(), draws=0)).advise(snapshot, NOW)
-    return {said.job_id: str(said.placement) if said.action == "start" else said.cause
-            for said in advice.recommendations}
+    return {row.job_id: str(row.placement) if row.action == "start" else row.cause
+            for row in advice.recommendations}
 
 
 GREEDY = "priority+best-fit+greedy"
@@ -138,32 +138,32 @@ def test_who_loses_nodes_to_those_before_is_tried_on_others_before_those_behind_
     whole = replace(whole, request=replace(whole.request, exclusive=True))
     pair = replace(waits("2", 2, 1, priority=5.0, details=Details(whole_memory=True)))
     pair = replace(pair, request=replace(pair.request, nodes=2))
-    told = walked([node("a"), node("b"), node("c")], whole, pair, waits("3", 8, 8, priority=1.0), policy=GREEDY)
-    assert told == {"1": "a:8", "2": "b:1,c:1", "3": "ahead"}
+    advice = walked([node("a"), node("b"), node("c")], whole, pair, waits("3", 8, 8, priority=1.0), policy=GREEDY)
+    assert advice == {"1": "a:8", "2": "b:1,c:1", "3": "ahead"}
 
 
 def test_what_is_refused_now_is_planned_and_keeps_its_nodes():
     """All the memory of a node is wanted, of which some is in use: nobody long may start there meanwhile."""
     whole = waits("1", 1, 1, priority=9.0, details=Details(whole_memory=True))
-    told = walked([node("a", gpus_allocated=1, cpus_allocated=2, memory_allocated_bytes=1 << 30)], runs("9", "a", 1),
-                  whole, waits("2", 1, 1, priority=5.0, limit_s=86_400.0), waits("3", 1, 1, priority=1.0))
-    assert told == {"1": "room", "2": "ahead", "3": "a:1"}
+    advice = walked([node("a", gpus_allocated=1, cpus_allocated=2, memory_allocated_bytes=1 << 30)], runs("9", "a", 1),
+                    whole, waits("2", 1, 1, priority=5.0, limit_s=86_400.0), waits("3", 1, 1, priority=1.0))
+    assert advice == {"1": "room", "2": "ahead", "3": "a:1"}
 
 
-@pytest.mark.parametrize(("limit_s", "told"), [(6600.0, "ahead"), (6500.0, "a:1")])
-def test_who_ends_in_the_minute_in_which_a_plan_begins_is_held(limit_s, told):
+@pytest.mark.parametrize(("limit_s", "advice"), [(6600.0, "ahead"), (6500.0, "a:1")])
+def test_who_ends_in_the_minute_in_which_a_plan_begins_is_held(limit_s, advice):
     """The running job ends in 6600 s; plans begin at whole minutes."""
     half = node("a", gpus_allocated=4, cpus_allocated=2)
     found = walked([half], runs("9", "a", 4), waits("1", 8, 8, priority=9.0), waits("2", 1, 1, limit_s=limit_s))
-    assert found["2"] == told
+    assert found["2"] == advice
 
 
 def test_jobs_of_reservations_come_before_all_others():
     mine = waits("2", 8, 8, priority=1.0)
     mine = replace(mine, request=replace(mine.request, reservation="soon"))
     soon = Reservation("soon", ("a",), NOW + 86_400, NOW + 90_000, users=("alice",), flags=("FLEX",))
-    told = walked([node("a")], waits("1", 8, 8, priority=9.0), mine, reservations=(soon,), policy=GREEDY)
-    assert told == {"2": "a:8", "1": "ahead"}
+    advice = walked([node("a")], waits("1", 8, 8, priority=9.0), mine, reservations=(soon,), policy=GREEDY)
+    assert advice == {"2": "a:8", "1": "ahead"}
 
 
 PARTS = [waits("4+0", 2, 2, group="4", priority=9.0), waits("4+1", 2, 2, group="4", priority=9.0)]
@@ -199,19 +199,19 @@ def test_who_names_partitions_of_several_tiers_comes_later_in_the_lower_one():
     both = waits("1", 8, 8, priority=1.0, partition="special,all")
     other = waits("2", 8, 8, priority=5.0, partition="all")
     full = node("a", partitions=("special", "all"), gpus_allocated=8, cpus_allocated=2)
-    told = walked([full, node("b", partitions=("all",))], runs("9", "a", 8), both, other,
-                  partitions=(SPECIAL, USUAL), policy=GREEDY)
-    assert told == {"2": "b:8", "1": "ahead"}
+    advice = walked([full, node("b", partitions=("all",))], runs("9", "a", 8), both, other,
+                    partitions=(SPECIAL, USUAL), policy=GREEDY)
+    assert advice == {"2": "b:8", "1": "ahead"}
     free = node("a", partitions=("special", "all"))
     assert walked([free], both, other, partitions=(SPECIAL, USUAL), policy=GREEDY)["1"] == "a:8"
 
 
 def test_memory_by_cpu_of_a_node_of_ones_own_is_that_of_all_its_cpus():
     """As Slurm reckons: 64 CPUs of 4 GB are more than the 250 GB of the node, though only four are asked for."""
-    asked = waits("1", 0, priority=1.0, details=Details(tasks=4, memory_per_cpu_bytes=4_000 << 20))
-    asked = replace(asked, request=replace(asked.request, exclusive=True, cpus=4))
-    assert walked([node("a", gpus=0, cpus=64, memory_bytes=250_000 << 20)], asked, policy=GREEDY)["1"] != "a:0"
-    assert walked([node("a", gpus=0, cpus=64, memory_bytes=256_000 << 20)], asked, policy=GREEDY) == {"1": "a:0"}
+    job = waits("1", 0, priority=1.0, details=Details(tasks=4, memory_per_cpu_bytes=4_000 << 20))
+    job = replace(job, request=replace(job.request, exclusive=True, cpus=4))
+    assert walked([node("a", gpus=0, cpus=64, memory_bytes=250_000 << 20)], job, policy=GREEDY)["1"] != "a:0"
+    assert walked([node("a", gpus=0, cpus=64, memory_bytes=256_000 << 20)], job, policy=GREEDY) == {"1": "a:0"}
 
 
 def test_who_can_start_only_after_a_reservation_is_planned_then():
@@ -219,18 +219,18 @@ def test_who_can_start_only_after_a_reservation_is_planned_then():
     soon = Reservation("soon", ("b",), NOW, NOW + 3600, users=("root",))
     pair = waits("1", 16, 8, priority=9.0)
     pair = replace(pair, request=replace(pair.request, nodes=2))
-    told = walked([node("a"), node("b")], pair, waits("2", 8, 8, priority=1.0, limit_s=7200.0),
-                  waits("3", 8, 8, priority=1.0, limit_s=3000.0), reservations=(soon,))
-    assert told == {"1": "nodes", "2": "ahead", "3": "a:8"}
+    advice = walked([node("a"), node("b")], pair, waits("2", 8, 8, priority=1.0, limit_s=7200.0),
+                    waits("3", 8, 8, priority=1.0, limit_s=3000.0), reservations=(soon,))
+    assert advice == {"1": "nodes", "2": "ahead", "3": "a:8"}
 
 
 def test_gpus_of_a_split_job_are_taken_as_slurm_splits_them():
     """Of four GPUs on two nodes the first gives all that it can, but for one on each of the others."""
     split = waits("1", 4, priority=9.0)
     split = replace(split, request=replace(split.request, nodes=2))
-    told = walked([node("a", gpus=4), node("b", gpus=4)], split, waits("2", 3, 3, priority=1.0),
-                  waits("3", 1, 1, priority=1.0), policy=GREEDY)
-    assert told == {"1": "a:3,b:1", "2": "b:3", "3": "a:1"}
+    advice = walked([node("a", gpus=4), node("b", gpus=4)], split, waits("2", 3, 3, priority=1.0),
+                    waits("3", 1, 1, priority=1.0), policy=GREEDY)
+    assert advice == {"1": "a:3,b:1", "2": "b:3", "3": "a:1"}
 
 
 PLANS = "priority+best-fit+whole-nodes"
@@ -239,10 +239,10 @@ PLANS = "priority+best-fit+whole-nodes"
 def test_a_limit_of_those_who_start_first_leaves_nothing_kept_for_who_breaks_it():
     """Slurm finds the limit before it would keep nodes."""
     accounts = (Association("proj"), Association("small", ceilings=Ceilings(group=(("gpu", 5.0),))))
-    told = walked([node("a"), node("b", gpus_allocated=8, cpus_allocated=2)], runs("9", "b", 8),
-                  waits("1", 4, 4, priority=9.0, account="small"), waits("2", 8, 8, priority=8.0, account="small"),
-                  waits("3", 4, 4, priority=1.0, limit_s=90_000.0), policy=PLANS, associations=accounts)
-    assert (told["1"], told["3"]) == ("a:4", "a:4")
+    advice = walked([node("a"), node("b", gpus_allocated=8, cpus_allocated=2)], runs("9", "b", 8),
+                    waits("1", 4, 4, priority=9.0, account="small"), waits("2", 8, 8, priority=8.0, account="small"),
+                    waits("3", 4, 4, priority=1.0, limit_s=90_000.0), policy=PLANS, associations=accounts)
+    assert (advice["1"], advice["3"]) == ("a:4", "a:4")
 
 
 @pytest.mark.parametrize("policy", [GREEDY, "priority+best-fit+whole-nodes"])
@@ -252,10 +252,10 @@ def test_half_a_heterogeneous_job_never_starts(policy, barred, fits, behind):
     accounts = (Association("proj"), Association("small", ceilings=Ceilings(group=(("gpu", 1.0),))))
     parts = [waits(name, 2, 2, group="4", priority=priority, account="small" if name == barred else "proj")
              for name, priority in (("4+0", 9.0), ("4+1", 8.0))]
-    told = walked([node("a")], *parts, waits("5", 1, 1, priority=1.0, limit_s=60.0), policy=policy,
-                  associations=accounts)
-    assert (told[barred], told["5"]) == ("limit", behind)
-    assert told[fits] in ("group", "ahead")
+    advice = walked([node("a")], *parts, waits("5", 1, 1, priority=1.0, limit_s=60.0), policy=policy,
+                    associations=accounts)
+    assert (advice[barred], advice["5"]) == ("limit", behind)
+    assert advice[fits] in ("group", "ahead")
 
 
 def test_components_behind_one_that_cannot_start_keep_nothing():
@@ -263,16 +263,16 @@ def test_components_behind_one_that_cannot_start_keep_nothing():
     parts = [waits("4+0", 8, 8, group="4", priority=9.0, partition="taken"),
              waits("4+1", 2, 2, group="4", priority=8.0)]
     nodes = [node("a"), node("b", partitions=("taken",), gpus_allocated=8, cpus_allocated=2)]
-    told = walked(nodes, runs("9", "b", 8, partition="taken"), *parts, waits("5", 1, 1, priority=1.0), policy=GREEDY)
-    assert told["5"] == "a:1"
+    advice = walked(nodes, runs("9", "b", 8, partition="taken"), *parts, waits("5", 1, 1, priority=1.0), policy=GREEDY)
+    assert advice["5"] == "a:1"
 
 
 def test_who_asks_by_socket_is_given_what_it_asks_for_in_words_and_command():
-    asked = replace(waits("1", 4, details=Details(gpus_per_socket=2, tasks=2)), raw_id=1)
+    job = replace(waits("1", 4, details=Details(gpus_per_socket=2, tasks=2)), raw_id=1)
     snapshot = SchedulerSnapshot(NOW, (node("a", sockets=2, threads_per_core=2, gpu_indexes_allocated=()),), (),
-                                 (asked,), SchedulerRules(site=SITE))
-    said, = Advisor(AdviceSettings(policy=GREEDY, shadow=(), draws=0)).advise(snapshot, NOW).recommendations
-    assert (said.action, said.command) == ("start", "scontrol update jobid=1 ReqNodeList=a")
+                                 (job,), SchedulerRules(site=SITE))
+    row, = Advisor(AdviceSettings(policy=GREEDY, shadow=(), draws=0)).advise(snapshot, NOW).recommendations
+    assert (row.action, row.command) == ("start", "scontrol update jobid=1 ReqNodeList=a")
 
 
 def test_no_task_beyond_the_limit_of_an_array_is_planned_once_so_many_have_started():
@@ -282,8 +282,8 @@ def test_no_task_beyond_the_limit_of_an_array_is_planned_once_so_many_have_start
     other = replace(other, request=replace(other.request, features="y"))
     full = node("b", features=("y",), gpus_allocated=8, cpus_allocated=2)
     behind = waits("2", 2, 2, priority=1.0, limit_s=86_400.0)
-    told = walked([node("a"), full], runs("9", "b", 8), *tasks, other, behind)
-    assert (told["1_0"], told["2"]) == ("a:5", "a:2")
+    advice = walked([node("a"), full], runs("9", "b", 8), *tasks, other, behind)
+    assert (advice["1_0"], advice["2"]) == ("a:5", "a:2")
 
 
 def test_who_is_told_all_the_memory_of_a_larger_node_is_planned_all_the_same():
@@ -293,8 +293,8 @@ def test_who_is_told_all_the_memory_of_a_larger_node_is_planned_all_the_same():
     behind = waits("2", 2, 2, priority=1.0, limit_s=86_400.0)
     behind = replace(behind, request=replace(behind.request, gpu_model="v100"))
     small = node("b", gpu_model="v100", memory_bytes=1 << 39, gpus_allocated=4, cpus_allocated=2)
-    told = walked([node("a", gpu_model="a100"), small], runs("9", "b", 4), first, behind)
-    assert told == {"1": "room", "2": "ahead"}
+    advice = walked([node("a", gpu_model="a100"), small], runs("9", "b", 4), first, behind)
+    assert advice == {"1": "room", "2": "ahead"}
 
 
 def test_gpus_by_task_go_first_to_as_many_tasks_of_each_node_as_a_core_holds():

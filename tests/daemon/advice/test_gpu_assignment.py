@@ -11,10 +11,10 @@ from idlewatt.storage.recommendations import Placement
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 
 
-def handed(node: Node, *asked: int, held: tuple[Allocation, ...] = ()):
+def handed(node: Node, *requested: int, held: tuple[Allocation, ...] = ()):
     job = Job("1", 0.0, JobState.RUNNING, "all", Request(1), allocations=held)
     free = FreeIndexes(SchedulerSnapshot(0.0, (node,), jobs=(job,)))
-    return free.hand_out(Placement((node.name,), (gpus,)) for gpus in asked)
+    return free.hand_out(Placement((node.name,), (gpus,)) for gpus in requested)
 
 
 def test_the_node_tells_what_is_taken_and_nothing_is_handed_out_twice():

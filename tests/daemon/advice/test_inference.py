@@ -48,7 +48,7 @@ def foresight(jobs):
     return {name: limits * shares.get(name, np.nan) for name in PREDICTED_COLUMNS}
 
 
-def scene(model: str = "a100") -> SchedulerSnapshot:
+def small_cluster(model: str = "a100") -> SchedulerSnapshot:
     """A full node; first in line is a job of ten hours, then one of an hour."""
     jobs = (Job("1", NOW - HOUR, JobState.RUNNING, "gpu", Request(8), start_s=NOW - HOUR, limit_s=2 * HOUR,
                 allocations=(Allocation("dgx1", 8),)),
@@ -62,7 +62,7 @@ def advise(*served_models: ServedModel, snapshot: SchedulerSnapshot | None = Non
            **more) -> Advice:
     settings = AdviceSettings(policy=FIFO, shadow=())
     advice_inputs = AdviceInputs(served_models, FIFO, foresight, **more)
-    return Advisor(settings, advice_inputs).advise(snapshot or scene(), now_s)
+    return Advisor(settings, advice_inputs).advise(snapshot or small_cluster(), now_s)
 
 
 def leads(agent, model: str = "agent@1") -> ServedModel:
@@ -93,7 +93,7 @@ def test_an_active_heuristic_tells_its_change_against_the_incumbent_too_and_shad
 
 def test_nothing_is_told_of_changes_when_nothing_is_to_be_drawn():
     settings = AdviceSettings(policy=FIFO, shadow=(), draws=0)
-    found = Advisor(settings, AdviceInputs((leads(Agent()),), FIFO, foresight)).advise(scene(), NOW)
+    found = Advisor(settings, AdviceInputs((leads(Agent()),), FIFO, foresight)).advise(small_cluster(), NOW)
     assert {row.wait_change_s for row in found.recommendations} == {None}
 
 
@@ -105,7 +105,7 @@ def nowhere(state):
     return [Start(int(state.waiting[0]), (7,), (8,))]
 
 
-@pytest.mark.parametrize(("served_model", "cause", "words"), [
+@pytest.mark.parametrize(("served_model", "cause", "reason"), [
     (leads(Agent(doubts="its members disagree")), "doubt", "its members disagree"),
     (ServedModel("agent@1", True, None, "digest differs"), "damaged", "digest differs"),
     (leads(Agent(known={"partition": ("cpu",)})), "unknown", "partition gpu was not there"),
@@ -116,33 +116,34 @@ def nowhere(state):
     (leads(Agent(decide=lambda state: [Start(int(state.waiting[0]), (float("nan"),), (8,))])), "failed", "NaN"),
     (leads(Agent(decide=lambda state: None)), "failed", "TypeError"),
 ])
-def test_an_agent_whose_word_cannot_be_taken_leaves_it_to_the_heuristic(served_model, cause, words):
+def test_an_agent_that_cannot_be_trusted_leaves_it_to_the_heuristic(served_model, cause, reason):
     advice = advise(served_model)
     assert advice.active == FIFO
     assert [(row.policy, row.shadow) for row in advice.recommendations] == [(FIFO, False)] * 2
-    (heard,) = advice.heard
-    assert heard.cause == cause
-    assert words in heard.words
+    (result,) = advice.model_results
+    assert result.cause == cause
+    assert reason in result.reason
 
 
 def test_what_was_there_in_training_and_what_training_does_not_tell_is_taken_as_it_comes():
     assert advise(leads(Agent(known={"partition": ("gpu",), "gpu_model": ("a100", "v100")}))).active == "agent@1"
     assert advise(leads(Agent(known={}))).active == "agent@1"
-    assert advise(leads(Agent(known={"gpu_model": ("v100",)})), snapshot=scene(model="")).active == "agent@1"
+    assert advise(leads(Agent(known={"gpu_model": ("v100",)})), snapshot=small_cluster(model="")).active == "agent@1"
 
 
 def test_an_agent_is_not_asked_about_a_cluster_last_seen_long_ago():
     assert advise(leads(Agent()), now_s=NOW + 60, stale_s=60).active == "agent@1"
     advice = advise(leads(Agent()), now_s=NOW + 61, stale_s=60)
     assert advice.active == FIFO
-    assert (advice.heard[0].cause, advice.heard[0].words) == ("stale", "the scheduler was last seen 61 s ago")
+    (result,) = advice.model_results
+    assert (result.cause, result.reason) == ("stale", "the scheduler was last seen 61 s ago")
 
 
 def test_a_failing_shadow_costs_nobody_else_their_advice():
     advice = advise(leads(Agent()), ServedModel("b@1", False, Agent(decide=nowhere, kind="b")),
                     ServedModel("c@1", False, Agent(FIFO, kind="c")))
     assert {row.policy for row in advice.recommendations} == {"agent@1", FIFO, "c@1"}
-    assert [heard.cause for heard in advice.heard] == ["", "failed", ""]
+    assert [result.cause for result in advice.model_results] == ["", "failed", ""]
 
 
 def test_an_agent_that_cannot_tell_why_is_believed_without_reasons():
@@ -152,16 +153,18 @@ def test_an_agent_that_cannot_tell_why_is_believed_without_reasons():
 
 
 def test_how_far_jobs_are_from_training_is_told_even_where_it_abstains():
-    assert advise(leads(Agent(doubts="strange jobs"))).heard[0].drift == 0.25
+    assert advise(leads(Agent(doubts="strange jobs"))).model_results[0].drift == 0.25
 
 
 def test_an_agent_that_learned_of_distances_on_another_network_abstains():
     nodes = {f"dgx{number}": ("leaf0", "") for number in (1, 2)}
-    two = replace(scene(), nodes=(replace(scene().nodes[0], leaf="leaf0"), Node("dgx2", ("gpu",), 8, "a100", leaf="x")))
-    heard = advise(replace(leads(Agent()), topology=nodes), snapshot=two).heard[0]
-    assert (heard.cause, heard.said) == ("unknown", None)
-    assert heard.words.startswith("2 nodes hang together with others than when it was trained")
-    assert advise(replace(leads(Agent()), topology={"dgx1": ("a", ""), "dgx2": ("b", "")}), snapshot=two).heard[0].said
+    (node,) = small_cluster().nodes
+    two = replace(small_cluster(), nodes=(replace(node, leaf="leaf0"), Node("dgx2", ("gpu",), 8, "a100", leaf="x")))
+    result = advise(replace(leads(Agent()), topology=nodes), snapshot=two).model_results[0]
+    assert (result.cause, result.advice) == ("unknown", None)
+    assert result.reason.startswith("2 nodes hang together with others than when it was trained")
+    apart = replace(leads(Agent()), topology={"dgx1": ("a", ""), "dgx2": ("b", "")})
+    assert advise(apart, snapshot=two).model_results[0].advice
 
 
 def test_advice_carries_the_aim_of_the_policy_that_gave_it():

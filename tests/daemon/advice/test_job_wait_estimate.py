@@ -27,8 +27,9 @@ def runs(job_id, place, gpus, ends_in=HOUR):
 
 
 def waits(job_id, gpus, limit_s=HOUR, waited=60.0, **more):
-    asked = Request(gpus, 1, gpus, gpus * 8, gpus * 64 * GIB, details=more.pop("details", Details()))
-    return Job(job_id, NOW - waited, JobState.PENDING, "p", asked, limit_s=limit_s, reason=WaitReason.RESOURCES, **more)
+    request = Request(gpus, 1, gpus, gpus * 8, gpus * 64 * GIB, details=more.pop("details", Details()))
+    return Job(job_id, NOW - waited, JobState.PENDING, "p", request, limit_s=limit_s, reason=WaitReason.RESOURCES,
+               **more)
 
 
 def estimate(job_id, nodes, *jobs, draws=20, **rules):
@@ -63,11 +64,11 @@ def verdicts(found):
 
 def test_the_largest_smaller_request_that_starts_now_is_told_with_where():
     found = estimate("5", [node("a", 4), node("b", 6)], runs("1", "a", 4), runs("2", "b", 6), waits("5", 8))
-    told = verdicts(found)
-    assert told["4 of its 8 GPUs"] == "starts"
+    found_verdicts = verdicts(found)
+    assert found_verdicts["4 of its 8 GPUs"] == "starts"
     (shape,) = (one for one in found.shapes if one.change == "4 of its 8 GPUs")
     assert (shape.placement.nodes, shape.options) == (("a",), "--nodes=1 --gpus-per-node=4")
-    assert told["a quarter of its CPUs and memory"] == "waits"
+    assert found_verdicts["a quarter of its CPUs and memory"] == "waits"
 
 
 def test_the_same_gpus_on_two_nodes_may_start_where_one_is_too_full():

@@ -84,7 +84,7 @@ def test_no_more_than_a_few_are_worked_out_at_a_time(worker, slow):
         with pytest.raises(NotYet):
             worker.ask(job.job_id, snapshot(*crowd), "fifo", lambda: slow, 0.0)
     slow.go.set()
-    wait(worker._asked.values(), 10)
+    wait(worker._futures.values(), 10)
     assert slow.asked == [job.job_id for job in crowd[:-1]]
 
 

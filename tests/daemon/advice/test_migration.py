@@ -26,12 +26,12 @@ from idlewatt.storage.steering import Budget, Steering
 NOW = 1_800_000_000.0
 
 
-def runs(job_id, *held, ran_s=600.0, state=JobState.RUNNING, **asked):
+def runs(job_id, *held, ran_s=600.0, state=JobState.RUNNING, **request):
     """Return a job that holds GPUs by node, eight CPUs beside each."""
     parts = tuple(Allocation(node, gpus, None, 8 * gpus) for node, gpus in held)
     gpus = sum(part.gpus for part in parts)
-    partition = asked.pop("partition", "p")
-    return Job(job_id, NOW - ran_s, state, partition, Request(gpus, len(parts), parts[0].gpus, 8 * gpus, **asked),
+    partition = request.pop("partition", "p")
+    return Job(job_id, NOW - ran_s, state, partition, Request(gpus, len(parts), parts[0].gpus, 8 * gpus, **request),
                start_s=NOW - ran_s, allocations=parts)
 
 
@@ -40,20 +40,20 @@ def stays(job_id, *held):
     return runs(job_id, *held, state=JobState.SUSPENDED)
 
 
-def waits(gpus, nodes=1, each=None, cpus=0, **asked):
-    partition = asked.pop("partition", "p")
-    return Job("new", NOW - 60, JobState.PENDING, partition, Request(gpus, nodes, each, cpus or 8 * gpus, **asked))
+def waits(gpus, nodes=1, each=None, cpus=0, **request):
+    partition = request.pop("partition", "p")
+    return Job("new", NOW - 60, JobState.PENDING, partition, Request(gpus, nodes, each, cpus or 8 * gpus, **request))
 
 
 def world(sizes, *jobs, **facts):
     """Return a snapshot with nodes n0, n1, … of so many GPUs, or of such facts."""
     nodes = []
     for number, size in enumerate(sizes):
-        told = {"gpus": size} if isinstance(size, int) else size
+        given = {"gpus": size} if isinstance(size, int) else size
         held = [part for job in jobs for part in job.allocations if part.node == f"n{number}"]
         taken = {"gpus_allocated": sum(part.gpus for part in held), "cpus_allocated": sum(part.cpus for part in held)}
-        nodes.append(Node(f"n{number}", **{"partitions": ("p",), "cpus": 8 * told.get("gpus", 8), "gpus": 8} | taken
-                          | told))
+        nodes.append(Node(f"n{number}", **{"partitions": ("p",), "cpus": 8 * given.get("gpus", 8), "gpus": 8} | taken
+                          | given))
     return SchedulerSnapshot(NOW, tuple(nodes), **facts, jobs=jobs)
 
 
@@ -184,9 +184,9 @@ def test_on_such_nodes_the_job_that_may_go_anywhere_is_moved():
     ({"features": ("ib",)}, {"features": ()}), ({}, {"state": NodeState.DRAINED}), ({}, {"reservation": "course"}),
     ({}, {"cpus": 40}), ({}, {"memory_bytes": 1})])
 def test_nobody_is_moved_to_a_node_that_it_may_not_use_or_that_is_another(first, other):
-    asked = {"partition": "q" if "partitions" in first else "p", "features": "ib" if "features" in first else "",
-             "memory_bytes": 2}
-    snapshot = world([first, other], runs("a", ("n0", 2), **asked), stays("b", ("n1", 4)))
+    request = {"partition": "q" if "partitions" in first else "p", "features": "ib" if "features" in first else "",
+               "memory_bytes": 2}
+    snapshot = world([first, other], runs("a", ("n0", 2), **request), stays("b", ("n1", 4)))
 
     assert planned(snapshot, waits(8, 1, 8, gpu_model="a100" if "gpu_model" in first else "")) is None
 
@@ -195,21 +195,21 @@ def test_nobody_is_moved_to_a_node_that_it_may_not_use_or_that_is_another(first,
     ({"cpus": 48}, ({"a": "n1"}, "n0:8")), ({"cpus": 47}, None),
     ({"memory_bytes": 100}, ({"a": "n1"}, "n0:8")), ({"memory_bytes": 99}, None)])
 def test_a_job_of_which_nobody_tells_what_it_holds_beside_gpus_needs_what_it_asked_for(home, plan):
-    untold = replace(runs("a", ("n0", 2), memory_bytes=100), allocations=(Allocation("n0", 2),))
+    without_indexes = replace(runs("a", ("n0", 2), memory_bytes=100), allocations=(Allocation("n0", 2),))
 
-    assert planned(world([8, home], untold, stays("b", ("n1", 4))), waits(8, 1, 8)) == plan
+    assert planned(world([8, home], without_indexes, stays("b", ("n1", 4))), waits(8, 1, 8)) == plan
 
 
 def test_a_job_of_which_nobody_tells_that_it_holds_gpus_stays_though_its_cpus_would_do():
-    untold = replace(runs("a", ("n0", 1)), allocations=(Allocation("n0", 0, None, 30),))
-    told = replace(untold, allocations=(Allocation("n0", 1, None, 30),))
+    without_indexes = replace(runs("a", ("n0", 1)), allocations=(Allocation("n0", 0, None, 30),))
+    given = replace(without_indexes, allocations=(Allocation("n0", 1, None, 30),))
 
     def plan(job):
         jobs = job, runs("b", ("n0", 1)), stays("c", ("n1", 5))
         return planned(world([8, {"cpus": 100}], *jobs), waits(4, 1, 4, cpus=40))
 
-    assert plan(told) == ({"a": "n1"}, "n0:4")
-    assert plan(untold) is None
+    assert plan(given) == ({"a": "n1"}, "n0:4")
+    assert plan(without_indexes) is None
 
 
 @pytest.mark.parametrize("job", [
@@ -285,7 +285,7 @@ def test_what_can_never_be_is_not_looked_for(job):
 @pytest.mark.parametrize("other", [{"exclusive": True}, {"nodes": 8}])
 def test_what_a_job_may_use_does_not_depend_on_who_asked_before_it(other):
     snapshot = world([{"features": ("ib", "roce")}, {"features": ("roce",)}], runs("a", ("n0", 2)))
-    one, another = (need(waits(8, features="[ib*1&roce*1]", **asked)) for asked in ({}, other))
+    one, another = (need(waits(8, features="[ib*1&roce*1]", **request)) for request in ({}, other))
     ground = MigrationPlanner(snapshot, NOW)
 
     masks = [ground.allowed(wanted).tolist() for wanted in (one, another, one)]

@@ -80,7 +80,7 @@ def test_an_agent_is_loaded_once_and_anew_when_its_files_change(agency, tmp_path
     assert served_model(agency).agent is not first.agent
 
 
-@pytest.mark.parametrize(("spoil", "words"), [
+@pytest.mark.parametrize(("spoil", "pattern"), [
     (lambda folder: (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-8]), "digest differs"),
     (lambda folder: (folder / WEIGHTS).write_bytes(b"\0" * 100), "digest differs"),
     (lambda folder: (folder / WEIGHTS).unlink(), "cannot be read"),
@@ -89,12 +89,12 @@ def test_an_agent_is_loaded_once_and_anew_when_its_files_change(agency, tmp_path
     (lambda folder: (folder / CARD).write_text("{"), "not JSON"),
     (lambda folder: write_card(folder, ModelCard("x", "1", 0, 0, "", "", "", kind="scorer")), "restore|trained|digest"),
 ])
-def test_damaged_files_keep_an_agent_from_its_seat_until_they_are_whole_again(agency, tmp_path, spoil, words):
+def test_damaged_files_keep_an_agent_from_its_seat_until_they_are_whole_again(agency, tmp_path, spoil, pattern):
     before = served_model(agency)
     spoil(tmp_path / "scorer" / "1")
     damaged = served_model(agency)
     assert damaged.agent is None
-    assert re.search(words, damaged.fault)
+    assert re.search(pattern, damaged.fault)
     store_scorer(tmp_path)
     assert served_model(agency).agent.card == before.agent.card
 
@@ -140,8 +140,8 @@ def test_an_order_that_looks_back_advises_by_what_the_daemon_recorded_of_jobs_th
             known = ModelRoles(quick, history, 1.0, now)
             inputs = replace(known.advice_inputs(quick, now), heuristic="", predictor=None)
             known.end()
-        said = Advisor(quick.advice, inputs).advise(snapshot, now).recommendations
-        started[len(recorded)] = [one.job_id for one in said if one.action == "start" and not one.shadow]
+        rows = Advisor(quick.advice, inputs).advise(snapshot, now).recommendations
+        started[len(recorded)] = [one.job_id for one in rows if one.action == "start" and not one.shadow]
     assert started == {0: ["90"], len(near): ["91"]}
 
 
@@ -322,11 +322,11 @@ def test_weeks_of_bad_days_demote_and_the_next_round_is_the_heuristics(rig, serv
     model = store_scorer(service.settings.storage.models_folder)
     promote(rig, service, model)
     roles = service._model_roles
-    roles.stand(standings(model, rig.now_s, 3), FIFO, rig.now_s)
+    roles.record_standings(standings(model, rig.now_s, 3), FIFO, rig.now_s)
     assert roles.learned.leader == model
-    roles.stand(standings(model, rig.now_s, 25), EASY, rig.now_s)
+    roles.record_standings(standings(model, rig.now_s, 25), EASY, rig.now_s)
     assert (roles.learned.leader, roles.learned.regrets) == (model, {}), "another incumbent decides now"
-    roles.stand([], FIFO, rig.now_s)
+    roles.record_standings([], FIFO, rig.now_s)
     service.advise()
     assert service.known.advice.active == EASY
     facts = published(service)
@@ -342,7 +342,7 @@ def test_bad_days_before_its_promotion_do_not_count_against_it(rig, service):
     model = store_scorer(service.settings.storage.models_folder)
     service._history.decide(decided(model, time_s=rig.now_s))
     service.advise()
-    service._model_roles.stand(standings(model, rig.now_s, 25), FIFO, rig.now_s)
+    service._model_roles.record_standings(standings(model, rig.now_s, 25), FIFO, rig.now_s)
     assert service._model_roles.learned.leader == model
 
 

@@ -81,14 +81,14 @@ def test_the_interval_holds_in_about_nine_of_ten_moments_that_it_has_not_seen():
     within = []
     for day in range(30, 87):
         now_s = SINCE + day * DAY_S + NOON
-        said, = demands([*used[day - 28:day], used[day][:STEPS // 2]], SINCE + (day - 28) * DAY_S, now_s, 8,
-                        np.array([2]))
+        demand, = demands([*used[day - 28:day], used[day][:STEPS // 2]], SINCE + (day - 28) * DAY_S, now_s, 8,
+                          np.array([2]))
         flat, here = used.reshape(-1), day * STEPS + STEPS // 2 - 1
         later = flat[here + 1:here + 1 + HORIZON]
-        if said is None or flat[here] + 2 > 8:
+        if demand is None or flat[here] + 2 > 8:
             continue
         found = np.flatnonzero(later >= flat[here] + 2)
         after_s = (found[0] + 1) * STEP_S if len(found) else np.inf
-        within.append(said.after_s[0] <= after_s <= said.after_s[2])
+        within.append(demand.after_s[0] <= after_s <= demand.after_s[2])
     assert len(within) > 40
     assert 0.8 <= np.mean(within) <= 1.0

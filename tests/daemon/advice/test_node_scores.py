@@ -14,12 +14,12 @@ def node(name, held=0, cpus_held=0, gpus=8):
     return Node(name, ("p",), gpus, cpus=64, memory_bytes=512 * GIB, gpus_allocated=held, cpus_allocated=cpus_held)
 
 
-def said(action="start", **more):
+def advised(action="start", **more):
     return Recommendation("team/train", 1.0, "p", 2.0, "fcfs", "wait", action, "why", Placement(("n2",), (4,)), 2.0,
                           (Alternative(Placement(("n3",), (4,)), "as well"),), **more)
 
 
-def asked(gpus=4, nodes=("n1", "n2", "n3"), cpus=8.0, slices=0, job_id="team/train"):
+def question(gpus=4, nodes=("n1", "n2", "n3"), cpus=8.0, slices=0, job_id="team/train"):
     return PodQuestion(job_id, gpus, slices, cpus, 16.0 * GIB, nodes)
 
 
@@ -27,27 +27,27 @@ CLUSTER = SchedulerSnapshot(2.0, (node("n1"), node("n2", 2, 16), node("n3", 4, 3
 
 
 def test_whoever_is_advised_to_start_is_sent_there():
-    assert NodeScores(CLUSTER, [said()]).of(asked()) == {"n1": 0, "n2": 10, "n3": 5}
+    assert NodeScores(CLUSTER, [advised()]).of(question()) == {"n1": 0, "n2": 10, "n3": 5}
 
 
 def test_of_those_who_are_held_and_of_nodes_that_are_ruled_out_nothing_is_said():
-    assert NodeScores(CLUSTER, [said("hold")]).of(asked()) == {}
-    assert NodeScores(CLUSTER, [said()]).of(asked(nodes=("n1", "n3"))) == {}
+    assert NodeScores(CLUSTER, [advised("hold")]).of(question()) == {}
+    assert NodeScores(CLUSTER, [advised()]).of(question(nodes=("n1", "n3"))) == {}
 
 
 def test_without_advice_the_node_that_is_filled_comes_first():
-    scores = NodeScores(CLUSTER, [said(shadow=True)]).of(asked())
+    scores = NodeScores(CLUSTER, [advised(shadow=True)]).of(question())
     assert scores["n3"] == 10 > scores["n2"] > scores["n1"]
 
 
 def test_a_pod_that_would_strand_gpus_goes_elsewhere():
-    scores = NodeScores(CLUSTER, ()).of(asked(0, ("n1", "n2", "cpu"), cpus=40.0))
+    scores = NodeScores(CLUSTER, ()).of(question(0, ("n1", "n2", "cpu"), cpus=40.0))
     assert scores == {"n1": 0, "n2": 0, "cpu": 10}
 
 
 def test_of_parts_of_gpus_and_of_nodes_that_nobody_knows_nothing_is_said():
-    assert NodeScores(CLUSTER, ()).of(asked(0, slices=1)) == {}
-    assert NodeScores(CLUSTER, ()).of(asked(nodes=("elsewhere",))) == {}
+    assert NodeScores(CLUSTER, ()).of(question(0, slices=1)) == {}
+    assert NodeScores(CLUSTER, ()).of(question(nodes=("elsewhere",))) == {}
 
 
 def test_a_thousand_nodes_are_scored_in_five_milliseconds():
@@ -56,6 +56,6 @@ def test_a_thousand_nodes_are_scored_in_five_milliseconds():
     took = []
     for _ in range(20):
         began = time.thread_time()
-        assert len(scores.of(asked(nodes=names))) == 1000
+        assert len(scores.of(question(nodes=names))) == 1000
         took.append(time.thread_time() - began)
     assert min(took) < 0.005

@@ -37,7 +37,7 @@ def played(queues, *jobs, nodes=2, slices=()):
                                  SchedulerRules(queues=tuple(queues), flavors=flavors))
     state = ClusterState.from_snapshot(snapshot, NOW)
     found = feasible_starts(state, named("fifo"))
-    starts = {state.records[row].job_id: found.words.get(row, "") for row in found.starts}
+    starts = {state.records[row].job_id: found.reasons.get(row, "") for row in found.starts}
     holds = {one.job_id: why_held(found, row, one) for row, one in enumerate(state.records)
              if one.state is JobState.PENDING and row not in found.starts}
     return starts, holds
@@ -48,15 +48,15 @@ def test_a_queue_borrows_what_its_cohort_does_not_use():
     assert starts == {"2": ""}
 
 
-@pytest.mark.parametrize(("queues", "words"), [
+@pytest.mark.parametrize(("queues", "reason"), [
     ([queue("a", used=4.0, borrowing=0.0), queue("b")], "the quota of queue a is 4 GPUs (a100): 4 in use, it needs 4"),
     ([queue("a", used=4.0), queue("b", lending=0.0)], "cohort all lends 0 more"),
     ([queue("a", used=4.0, cohort=""), queue("b", cohort="")], "the quota of queue a is 4 GPUs"),
 ], ids=["it may not borrow", "nobody lends", "no cohort"])
-def test_a_quota_that_is_used_up_holds_a_job_beside_free_gpus(queues, words):
+def test_a_quota_that_is_used_up_holds_a_job_beside_free_gpus(queues, reason):
     starts, holds = played(queues, job("1", "a", on="n0"), job("2", "a"))
     assert not starts
-    assert (holds["2"].cause, words in holds["2"].words) == ("limit", True)
+    assert (holds["2"].cause, reason in holds["2"].reason) == ("limit", True)
 
 
 def test_a_quota_of_no_less_than_its_nodes_have_is_no_limit_but_they_are():
@@ -97,7 +97,7 @@ def test_what_a_cohort_with_more_above_it_lends_is_unknown():
 
 def test_rules_that_nobody_can_judge_make_advice_unknown():
     _, holds = played([], job("1", "a", details={"unknown": ("spread",)}, reason=WaitReason.NONE))
-    assert (holds["1"].cause, "spread" in holds["1"].words) == ("unknown", True)
+    assert (holds["1"].cause, "spread" in holds["1"].reason) == ("unknown", True)
 
 
 @pytest.mark.parametrize(("free", "starting"), [(2, {"1"}), (1, set())])

@@ -25,12 +25,12 @@ class Row:
 class Toy:
     """Says what it is told to say."""
 
-    said: list = field(default_factory=list)
+    answers: list = field(default_factory=list)
     scenes: list = field(default_factory=list)
 
-    def recommend(self, scene):
-        self.scenes.append(scene)
-        what = self.said.pop(0)
+    def recommend(self, context):
+        self.scenes.append(context)
+        what = self.answers.pop(0)
         if isinstance(what, Exception):
             raise what
         return what
@@ -63,7 +63,7 @@ def test_a_subject_is_called_as_its_file_and_says_what_it_is_about():
 
 def test_what_is_said_is_seen_and_published(toy):
     service, recommender = toy
-    recommender.said.append(Recommendations(7.0, (Row("1"), Row("2")), {"fragmentation_ratio": {"a100": 0.25}}))
+    recommender.answers.append(Recommendations(7.0, (Row("1"), Row("2")), {"fragmentation_ratio": {"a100": 0.25}}))
     service.recommend("toy")
     assert DaemonView(service, lambda: service.settings).recommended("toy") == (
         Row("1", snapshot_s=service.known.snapshot.time_s), Row("2", snapshot_s=service.known.snapshot.time_s))
@@ -74,10 +74,10 @@ def test_what_is_said_is_seen_and_published(toy):
 
 def test_a_subject_is_shown_what_is_known(toy):
     service, recommender = toy
-    recommender.said.append(Recommendations(7.0))
+    recommender.answers.append(Recommendations(7.0))
     service.recommend("toy")
-    (scene,) = recommender.scenes
-    assert (scene.now_s, scene.snapshot) == (service.now(), service.known.snapshot)
+    (context,) = recommender.scenes
+    assert (context.now_s, context.snapshot) == (service.now(), service.known.snapshot)
 
 
 def test_nobody_is_asked_about_a_cluster_that_nobody_has_seen(toy):
@@ -92,7 +92,7 @@ def test_nobody_is_asked_about_a_cluster_that_nobody_has_seen(toy):
     Recommendations(8.0, (Row("9"),), {"fragmentation_ratio": {("a100", "more"): 1.0}})])
 def test_what_goes_wrong_ends_one_round_of_one_subject(toy, fault):
     service, recommender = toy
-    recommender.said += [Recommendations(7.0, (Row("1"),)), fault, Recommendations(9.0, (Row("3"),))]
+    recommender.answers += [Recommendations(7.0, (Row("1"),)), fault, Recommendations(9.0, (Row("3"),))]
     service.recommend("toy")
     with pytest.raises(ValueError, match="."):
         service.recommend("toy")

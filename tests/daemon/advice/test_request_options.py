@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from idlewatt.daemon.advice.request_options import gpu_options, host_options, limit_option
-from idlewatt.daemon.replay.admission.partition_terms import told
+from idlewatt.daemon.replay.admission.partition_terms import refusal_text
 from idlewatt.storage.details import Details
 from idlewatt.storage.records import Job, JobState, Request
 from idlewatt.storage.steering import Steering
@@ -36,5 +36,6 @@ def test_cpus_memory_and_time_are_asked_for_as_each_scheduler_takes_them():
 
 
 def test_a_word_of_slurm_is_said_of_slurms_jobs_alone():
-    assert told(OF_SLURM, "PartitionNodeLimit", "a100") == "not eligible yet: the scheduler says PartitionNodeLimit"
-    assert told(OF_PODS, "PartitionNodeLimit", "a100") == "it needs more nodes than a100 has"
+    assert refusal_text(OF_SLURM, "PartitionNodeLimit", "a100") == (
+        "not eligible yet: the scheduler says PartitionNodeLimit")
+    assert refusal_text(OF_PODS, "PartitionNodeLimit", "a100") == "it needs more nodes than a100 has"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idlewatt.daemon.advice.advisor import AdviceInputs, Advisor, _foretold
+from idlewatt.daemon.advice.advisor import AdviceInputs, Advisor, _with_intervals
 from idlewatt.daemon.advice.wait_estimate import StartForecast, StartForecasts
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.state import ClusterState
@@ -23,8 +23,8 @@ WAITS = Job("2", NOW - 900, JobState.PENDING, "all", Request(8), limit_s=10 * HO
 
 def foresight(jobs):
     """A quarter of like jobs ran for less than two hours, half for three, a quarter for more than five."""
-    told = {"prediction_low": 2 * HOUR, "prediction": 3 * HOUR, "prediction_high": 5 * HOUR}
-    return {name: np.full(len(jobs), told.get(name, np.nan)) for name in PREDICTED_COLUMNS}
+    forecasts = {"prediction_low": 2 * HOUR, "prediction": 3 * HOUR, "prediction_high": 5 * HOUR}
+    return {name: np.full(len(jobs), forecasts.get(name, np.nan)) for name in PREDICTED_COLUMNS}
 
 
 def snapshot(*jobs, now=NOW):
@@ -40,8 +40,8 @@ def started(after_s):
 
 
 def test_a_start_is_foretold_as_an_interval_before_the_limit_of_who_runs():
-    told = StartForecasts().told(state(), named(FIFO), 100)
-    low, high = (end - NOW for end in (told[WAITS.key].low_s, told[WAITS.key].high_s))
+    forecasts = StartForecasts().renewed(state(), named(FIFO), 100)
+    low, high = (end - NOW for end in (forecasts[WAITS.key].low_s, forecasts[WAITS.key].high_s))
     assert 0 < low < 1.5 * HOUR
     assert 4 * HOUR < high <= 8 * HOUR
 
@@ -49,9 +49,9 @@ def test_a_start_is_foretold_as_an_interval_before_the_limit_of_who_runs():
 @pytest.mark.parametrize(("after_s", "came"), [(2 * HOUR, "within"), (1.0, "earlier"), (9 * HOUR, "later")])
 def test_whether_it_came_so_is_counted_once_by_policy(after_s, came):
     book = StartForecasts()
-    book.told(state(), named(FIFO), 100)
+    book.renewed(state(), named(FIFO), 100)
     for _ in range(2):
-        book.told(state(started(after_s), now=NOW + after_s + 1), named(FIFO), 100)
+        book.renewed(state(started(after_s), now=NOW + after_s + 1), named(FIFO), 100)
     assert book.counts == {(FIFO, came): 1}
 
 
@@ -67,15 +67,15 @@ def test_forecasts_are_made_anew_after_a_while_and_the_first_one_counts(monkeypa
                             state.now, state.now + 10)})
     book = StartForecasts()
     for after_s in (0, 30, 299, 301):
-        book.told(state(now=NOW + after_s), named(FIFO), 20)
+        book.renewed(state(now=NOW + after_s), named(FIFO), 20)
     assert made == [NOW, NOW + 301]
-    book.told(state(started(305), now=NOW + 310), named(FIFO), 20)
+    book.renewed(state(started(305), now=NOW + 310), named(FIFO), 20)
     assert book.counts == {(FIFO, "later"): 1}
 
 
 def test_who_cannot_be_foretold_has_no_interval():
-    assert StartForecasts().told(state(), named(FIFO), 0) == {}
-    assert StartForecasts().told(state(RUNS), named(FIFO), 100) == {}
+    assert StartForecasts().renewed(state(), named(FIFO), 0) == {}
+    assert StartForecasts().renewed(state(RUNS), named(FIFO), 100) == {}
 
 
 def test_advice_to_hold_says_within_which_time_it_starts():
@@ -91,6 +91,6 @@ def test_futures_that_are_all_the_same_are_no_interval():
     assert StartForecast(100.0, 200.0).spread
     assert StartForecast(100.0, None).spread
     held = Recommendation("7", 1.0, "all", 0.0, "priority", "wait", "hold", "", None)
-    for forecast, told in ((StartForecast(100.0, 130.0), None), (StartForecast(100.0, 200.0), (100.0, 200.0))):
-        (row,) = _foretold([held], {("7", 1.0): forecast})
-        assert row.start_interval_s == told
+    for forecast, forecasts in ((StartForecast(100.0, 130.0), None), (StartForecast(100.0, 200.0), (100.0, 200.0))):
+        (row,) = _with_intervals([held], {("7", 1.0): forecast})
+        assert row.start_interval_s == forecasts

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from idlewatt.daemon.advice.held_gpus import HeldGpus
-from idlewatt.daemon.causes import CauseWatch, told
+from idlewatt.daemon.causes import CauseWatch, reported_causes
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.telemetry import GpuDetail, GpuReading, JobReading, NodeReading, Telemetry
 from idlewatt.storage.underuse import Cause
@@ -104,7 +104,7 @@ def verdict(job: Labelled, watcher: CauseWatch | None = None) -> Cause:
     """Return what is told of a job; ``none`` when nothing is."""
     watcher = watch(job, watcher)
     for _, tallies, _ in watcher.running(NOW):
-        causes = told(tallies, job.gpus)
+        causes = reported_causes(tallies, job.gpus)
         if causes:
             return causes[0][0].cause
     return Cause.NONE

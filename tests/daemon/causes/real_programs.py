@@ -10,7 +10,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from idlewatt.daemon.advice.held_gpus import HeldGpus
-from idlewatt.daemon.causes import CauseWatch, told, watch, words
+from idlewatt.daemon.causes import CauseWatch, reported_causes, watch, words
 from idlewatt.exporters import cgroup, dcgm, node
 from idlewatt.exporters.exposition import Exposition
 from idlewatt.exporters.targets import Target
@@ -61,7 +61,7 @@ def judged(name: str, watcher: CauseWatch) -> tuple[tuple[CauseTally, ...], tupl
         running = running or job(name, now)
         watcher.observe(SchedulerSnapshot(now, nodes, (), (running,)), read, HeldGpus(read.gpus, nodes).of, now)
     for _, rows, _ in watcher.running(now):
-        return rows, told(rows, 1)
+        return rows, reported_causes(rows, 1)
     return (), ()
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from labelled import NOW, Host, Labelled, Signals, levels, verdict, watch
 
-from idlewatt.daemon.causes import CauseWatch, HostMeans, Means, evidence_words, judge, remedy, told
+from idlewatt.daemon.causes import CauseWatch, HostMeans, Means, evidence_text, judge, remedy, reported_causes
 from idlewatt.storage.underuse import Cause, CauseTally
 
 CAUSES = [cause for cause in Cause if cause.told]
@@ -72,9 +72,9 @@ def test_a_gpu_that_does_nothing_is_one_of_several_only_beside_one_that_works():
 def test_every_verdict_is_said_in_words_with_a_remedy():
     for cause in CAUSES:
         (_, tallies, activity), = watch(levels(cause, 1), clocks()).running(NOW)
-        (one, share), *_ = told(tallies, 8) or told(tallies, 1)
+        (one, share), *_ = reported_causes(tallies, 8) or reported_causes(tallies, 1)
         assert remedy(one.cause)
-        assert evidence_words(one.evidence)
+        assert evidence_text(one.evidence)
         assert 0 < share <= 1
         assert 0 < one.confidence <= 1
         assert activity is None or 0 <= activity <= 1
@@ -93,8 +93,8 @@ def test_what_was_recorded_before_a_restart_goes_on():
 
 def test_nothing_is_told_of_what_was_judged_for_less_than_ten_minutes():
     tallies = [CauseTally("1", 0.0, 0.0, Cause.HEAT, NOW, 2 * 590.0, 0.9, {})]
-    assert told(tallies, 2) == ()
-    assert told([replace(tallies[0], gpu_seconds=1210.0)], 2)
+    assert reported_causes(tallies, 2) == ()
+    assert reported_causes([replace(tallies[0], gpu_seconds=1210.0)], 2)
 
 
 def test_a_gpu_that_several_jobs_hold_is_not_judged():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from idlewatt.daemon.advice.held_gpus import HeldGpus
-from idlewatt.daemon.causes import CauseWatch, told
+from idlewatt.daemon.causes import CauseWatch, reported_causes
 from idlewatt.exporters import dcgm, nvidia_smi
 from idlewatt.exporters.exposition import Exposition
 from idlewatt.exporters.targets import Target
@@ -33,7 +33,7 @@ def tallies(page, kind, metrics, *, held=None, **host):
         watcher.observe(SchedulerSnapshot(float(now), nodes, (), (job,)), telemetry,
                         HeldGpus(telemetry.gpus, nodes).of, float(now))
     ((_, rows, _),) = watcher.running(1700.0)
-    return rows, told(rows, held)
+    return rows, reported_causes(rows, held)
 
 
 @pytest.mark.parametrize("name", ["l40s_load.prom", "h100_load.prom"])

@@ -39,7 +39,7 @@ def test_what_is_not_replayed_is_said_where_the_scheduler_s_own_backfill_is():
 
 def test_parameters_of_the_scheduler_that_are_not_replayed_are_said_where_its_own_backfill_is():
     settings = {"SchedulerParameters": "bf_max_job_user=20,bf_interval=60,partition_job_depth=9"}
-    cluster = replace(Cluster.from_spec("1x8"), scheduling=Scheduling.told(settings))
+    cluster = replace(Cluster.from_spec("1x8"), scheduling=Scheduling.of_config_lines(settings))
     assert list(warnings(cluster, TOLD, [SLURMS])) == [
         "SchedulerParameters also name bf_max_job_user, partition_job_depth, which Slurm goes by and the replay does "
         "not"]
@@ -47,7 +47,7 @@ def test_parameters_of_the_scheduler_that_are_not_replayed_are_said_where_its_ow
 
 
 def priorities(settings, policy=SLURMS, workload=TOLD, **told):
-    scheduling = replace(Scheduling.told(settings), **told)
+    scheduling = replace(Scheduling.of_config_lines(settings), **told)
     return list(warnings(replace(Cluster.from_spec("1x8"), scheduling=scheduling), workload, [policy]))
 
 

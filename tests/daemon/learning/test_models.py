@@ -161,8 +161,8 @@ def test_a_model_that_was_trained_with_speeds_is_not_used_without_them(store, tm
     speeds = SiteSpeeds("site", (SpeedGroup("ann", "x", 9, spread={"leaf": SpeedCell(0.8, 0.7, 0.9, "measured", 9)}),))
     (tmp_path / "best").mkdir()
     (tmp_path / "best" / SPEEDS).write_text(text(speeds))
-    model = kept(store, tmp_path, speeds=speeds.told)
-    assert store.load(model.name).speeds == speeds.told
+    model = kept(store, tmp_path, speeds=speeds.identity)
+    assert store.load(model.name).speeds == speeds.identity
     assert speeds_of(model.folder).table.spread[1, 2] == 0.8
     (model.folder / SPEEDS).write_text(text(speeds).replace("0.8", "0.75"))
     with pytest.raises(ModelError, match=r"it was trained with speeds \(site .*\), and .*speeds.yaml holds site "):

@@ -567,7 +567,7 @@ def test_a_night_learns_and_judges_by_the_sites_speeds_and_begins_anew_on_anothe
     assert "trained anew" not in first.message
     model = ModelStore(task.models).find(first.model)
     assert model.card.speeds.startswith("site ")
-    assert speeds_of(model.folder).told == model.card.speeds
+    assert speeds_of(model.folder).identity == model.card.speeds
     assert "trained anew" not in nightly.carry_out(replace(task, now_s=now_s + 10)).message
     crossed = tuple(replace(node, leaf=f"leaf{number % 4}") for number, node in enumerate(scattered.NODES))
     with History.open(url) as history:

@@ -454,10 +454,10 @@ def test_promotion_reacts_to_the_speeds_and_tells_them():
 
 
 def test_an_agent_that_was_trained_with_speeds_is_not_judged_without_them():
-    agent = Agent("fifo+nearest+easy", speeds=SLOW.told)
+    agent = Agent("fifo+nearest+easy", speeds=SLOW.identity)
     found = judge(agent, INCUMBENT, ("fifo+best-fit+easy",), [apart(FLAT_SPEEDS)])
     assert found.decision is Decision.SHADOW
-    assert f"it was trained with speeds ({SLOW.told}), and these replays have none" in found.reason
+    assert f"it was trained with speeds ({SLOW.identity}), and these replays have none" in found.reason
     judged = judge(agent, INCUMBENT, ("fifo+best-fit+easy",), [apart(SLOW)], terms=LAX)
     assert judged.decision is Decision.PROMOTE, judged.reason
 

@@ -11,7 +11,7 @@ import pytest
 from idlewatt.daemon.policies import easy
 from idlewatt.daemon.replay import compiled, moves
 
-ASK = """
+DIGEST_SCRIPT = """
 import sys
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine
@@ -31,13 +31,13 @@ print(cache_folder())
 """
 
 
-def ask(policy: str = "random+random-fit+easy", **environment: str) -> tuple[str, Path]:
+def digest_and_folder(policy: str = "random+random-fit+easy", **environment: str) -> tuple[str, Path]:
     """Run a replay in another process and return its digest and its cache folder."""
-    digest, folder = told(ASK, policy, **environment).split()
+    digest, folder = output_of(DIGEST_SCRIPT, policy, **environment).split()
     return digest, Path(folder)
 
 
-def told(script: str, *arguments: str, **environment: str) -> str:
+def output_of(script: str, *arguments: str, **environment: str) -> str:
     """Run a script in another process and return what it prints."""
     there = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "CACHE_DIRECTORY")}
     there |= {"PYTHONPATH": str(Path(__file__).parent)} | environment
@@ -48,18 +48,18 @@ def told(script: str, *arguments: str, **environment: str) -> str:
 
 @pytest.mark.parametrize("policy", ["random-feasible", pytest.param("random+random-fit+easy", marks=pytest.mark.long)])
 def test_another_process_with_other_hash_seeds_comes_to_the_same_digest(policy):
-    assert ask(policy, PYTHONHASHSEED="1")[0] == ask(policy, PYTHONHASHSEED="2")[0]
+    assert digest_and_folder(policy, PYTHONHASHSEED="1")[0] == digest_and_folder(policy, PYTHONHASHSEED="2")[0]
 
 
 def test_machine_code_is_kept_in_the_cache_directory_that_systemd_gives(tmp_path):
-    folder = Path(told(LITTLE, CACHE_DIRECTORY=str(tmp_path)).split()[-1])
+    folder = Path(output_of(LITTLE, CACHE_DIRECTORY=str(tmp_path)).split()[-1])
     assert folder.parent == tmp_path
     assert list(folder.rglob("*.nbc"))
 
 
 @pytest.mark.parametrize("where", ["/proc/nothing/here", "/dev/null/cache"])
 def test_without_a_writable_cache_the_same_comes_out(where, tmp_path):
-    here, folder = told(LITTLE, NUMBA_CACHE_DIR=where, TMPDIR=str(tmp_path)).split()
+    here, folder = output_of(LITTLE, NUMBA_CACHE_DIR=where, TMPDIR=str(tmp_path)).split()
     assert int(here) == int(moves.scramble(np.uint64(7)))
     assert list(Path(folder).rglob("*.nbc"))
     assert Path(folder).is_relative_to(tmp_path)
@@ -68,7 +68,7 @@ def test_without_a_writable_cache_the_same_comes_out(where, tmp_path):
 @pytest.mark.long
 def test_without_a_writable_cache_the_same_run_comes_out(tmp_path):
     """Half a minute of compilation, which the little function above spares."""
-    assert ask(NUMBA_CACHE_DIR="/proc/nothing/here", TMPDIR=str(tmp_path))[0] == ask()[0]
+    assert digest_and_folder(NUMBA_CACHE_DIR="/proc/nothing/here", TMPDIR=str(tmp_path))[0] == digest_and_folder()[0]
 
 
 def test_without_a_writable_cache_machine_code_is_kept_in_a_private_folder_and_that_is_said_once(tmp_path):

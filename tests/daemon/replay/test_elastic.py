@@ -75,15 +75,15 @@ def test_the_engine_and_its_plain_twin_agree_when_sizes_and_speeds_change(cluste
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters(), workloads(), tables(), POLICIES)
 def test_compiled_rules_and_their_actions_carried_out_one_by_one_give_the_same_run(cluster, workload, table, policy):
-    class Apart:
+    class DecidingSeparately:
         name = "apart"
         decide = staticmethod(named("+".join(policy)).decide)
 
     run = engine.run(cluster, workload, named("+".join(policy)), speed=table, resize_s=3.0)
-    apart = engine.run(cluster, workload, Apart(), speed=table, resize_s=3.0)
-    assert run.digest == apart.digest
-    np.testing.assert_array_equal(run.end, apart.end)
-    for state in (run.state, apart.state):
+    separate = engine.run(cluster, workload, DecidingSeparately(), speed=table, resize_s=3.0)
+    assert run.digest == separate.digest
+    np.testing.assert_array_equal(run.end, separate.end)
+    for state in (run.state, separate.state):
         assert (state.arrays.nodes.free_gpus == cluster.gpus).all()
         assert (state.arrays.nodes.free_cpus == cluster.cpus).all()
         assert (state.arrays.usage == 0).all()

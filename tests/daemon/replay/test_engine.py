@@ -40,10 +40,10 @@ def clusters(draw):
 @st.composite
 def workloads(draw):
     number = draw(st.integers(1, 14))
-    pace = draw(st.sampled_from([1, 1, 100]))
+    scale = draw(st.sampled_from([1, 1, 100]))
     column = lambda values: [draw(values) for _ in range(number)]  # noqa: E731
     return Workload.of(
-        column(st.integers(0, 40)), [pace * run for run in column(st.integers(0, 30))], column(st.integers(0, 12)),
+        column(st.integers(0, 40)), [scale * run for run in column(st.integers(0, 30))], column(st.integers(0, 12)),
         limit=column(st.one_of(st.integers(1, 60).map(float), st.just(np.inf))),
         nodes=column(st.sampled_from([0, 0, 0, 1, 2, 3])),
         cpus=column(st.integers(0, 12)), partition=column(st.integers(0, 1)), partition_names=("a", "b"),
@@ -103,7 +103,7 @@ def test_looking_on_changes_nothing_and_every_amount_comes_back(cluster, workloa
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters(), workloads(), POLICIES)
 def test_deciding_apart_and_applying_gives_the_same_run(cluster, workload, policy):
-    class Apart:
+    class DecidingSeparately:
         """The same policy without its compiled rules: the engine has to ask it."""
 
         name = "apart"
@@ -115,7 +115,7 @@ def test_deciding_apart_and_applying_gives_the_same_run(cluster, workload, polic
         return  # the generator lives in the state, and a policy that is only asked leaves the state alone
     rule = named("+".join(policy))
     run = engine.run(cluster, workload, rule)
-    apart = engine.run(cluster, workload, Apart(rule))
-    np.testing.assert_array_equal(run.start, apart.start)
-    np.testing.assert_array_equal(run.end, apart.end)
-    assert run.digest == apart.digest
+    separate = engine.run(cluster, workload, DecidingSeparately(rule))
+    np.testing.assert_array_equal(run.start, separate.start)
+    np.testing.assert_array_equal(run.end, separate.end)
+    assert run.digest == separate.digest

@@ -14,7 +14,7 @@ HOUR, NOW = 3600.0, 1e9
 KNOWN = dict(zip(("prediction_low", "prediction", "prediction_high"), (0.5 * HOUR, HOUR, 2 * HOUR), strict=True))
 
 
-def told(**columns):
+def work(**columns):
     return Workload.of([0.0], [HOUR], [8], **(KNOWN | columns))
 
 
@@ -28,12 +28,12 @@ def state(known, *waiting):
 
 
 def test_a_job_without_a_limit_has_the_time_within_which_nine_in_ten_of_its_like_end():
-    assert learned(told(), np.zeros(1)) == pytest.approx([4 * HOUR])  # log-logistic quartiles a factor of 2 apart
-    assert np.isinf(learned(told(prediction=np.nan), np.zeros(1)))
+    assert learned(work(), np.zeros(1)) == pytest.approx([4 * HOUR])  # log-logistic quartiles a factor of 2 apart
+    assert np.isinf(learned(work(prediction=np.nan), np.zeros(1)))
 
 
 def test_who_has_outlived_its_like_is_given_longer():
-    at = [float(learned(told(), np.array([lasted]))[0]) for lasted in (1.0, HOUR, 4 * HOUR, 40 * HOUR)]
+    at = [float(learned(work(), np.array([lasted]))[0]) for lasted in (1.0, HOUR, 4 * HOUR, 40 * HOUR)]
     assert at == sorted(at)
     assert at[1] == pytest.approx(HOUR * 2 ** (np.log(19) / np.log(3)))
     assert at[3] > 40 * HOUR

@@ -15,12 +15,12 @@ from idlewatt.daemon.replay.last_runs import MEMORY
 from idlewatt.daemon.replay.runtime_prediction import LEVELS, JobFeatures, template, template_codes
 
 
-def told_by(function, *, gpus, user=None, template=None, image=None, **columns):
+def predicted_by(function, *, gpus, user=None, template=None, image=None, **columns):
     return function(features=JobFeatures(gpus, user, template, image), **columns)
 
 
-predict, predicted = (partial(told_by, function) for function in (runtime_prediction.predict,
-                                                                  runtime_prediction.predicted_columns))
+predict, predicted = (partial(predicted_by, function) for function in (runtime_prediction.predict,
+                                                                       runtime_prediction.predicted_columns))
 
 
 def history(runs, ended=None, **columns):
@@ -57,12 +57,12 @@ def test_a_job_is_compared_with_the_most_alike_that_are_enough():
 def test_how_far_it_has_come_is_told_and_changes_no_prediction(monkeypatch):
     made = {"submit_s": np.arange(50.0) * 1000, "run_s": np.geomspace(1, 1e4, 50), "ended_s": np.arange(50.0) * 1100,
             "gpus": np.ones(50), "user": np.arange(50) % 3, "limit_s": np.full(50, 2e4)}
-    at_once, told = predicted(**made), []
+    at_once, reports = predicted(**made), []
     monkeypatch.setattr(runtime_prediction, "STRIDE", 7)
-    by_sevens = predicted(**made, tell=lambda done, total: told.append((done, total)))
+    by_sevens = predicted(**made, progress=lambda done, total: reports.append((done, total)))
     for name, column in at_once.items():
         np.testing.assert_array_equal(by_sevens[name], column)
-    assert (told[0], told[-1], len(told)) == ((7, 100), (100, 100), 16)
+    assert (reports[0], reports[-1], len(reports)) == ((7, 100), (100, 100), 16)
 
 
 def test_an_unknown_user_is_nobodys_friend():
@@ -104,9 +104,9 @@ def test_what_ends_later_changes_nothing(jobs, now, random):
     made = {"submit_s": submit, "gpus": gpus, "user": user, "template": name, "started_s": submit + wait}
     truth = predict(run_s=run, ended_s=ended, **made)
     altered = predict(run_s=changed_run, ended_s=changed_end, **made)
-    told = submit <= now
-    assert np.array_equal(truth.quantiles[told], altered.quantiles[told], equal_nan=True)
-    assert np.array_equal(truth.level[told], altered.level[told])
+    past = submit <= now
+    assert np.array_equal(truth.quantiles[past], altered.quantiles[past], equal_nan=True)
+    assert np.array_equal(truth.level[past], altered.level[past])
 
 
 @settings(max_examples=30, deadline=None)
@@ -130,8 +130,8 @@ def test_a_user_who_changes_his_mind_is_believed_and_a_fickle_one_is_averaged():
     assert history(steady).median_s[35] > 3000  # the last runs count, once they have been right
     random = np.random.default_rng(3)
     fickle = np.exp(random.normal(6.0, 1.5, 400))
-    told = history(fickle).median_s[100:]
-    assert np.log(told).std() < 0.5 < np.log(fickle).std()
+    estimates = history(fickle).median_s[100:]
+    assert np.log(estimates).std() < 0.5 < np.log(fickle).std()
 
 
 def test_jobs_that_still_run_are_known_to_be_long():
@@ -187,9 +187,9 @@ def test_where_names_tell_nothing_the_last_runs_with_the_same_image_do():
     submit = np.arange(8) * 10_000.0
     known = {"submit_s": submit, "run_s": run, "ended_s": submit + run, "gpus": np.ones(8), "user": np.zeros(8),
              "template": np.arange(8)}
-    told, blind = predicted(**known, image=image)["prediction"], predicted(**known)["prediction"]
-    assert 90 < told[6] < 200
-    assert 3000 < told[7] < 5100
-    assert blind[6] not in (told[6], told[7])
+    by_image, blind = predicted(**known, image=image)["prediction"], predicted(**known)["prediction"]
+    assert 90 < by_image[6] < 200
+    assert 3000 < by_image[7] < 5100
+    assert blind[6] not in (by_image[6], by_image[7])
     unknown = predicted(**known, image=np.full(8, -1))["prediction"]
     np.testing.assert_array_equal(unknown, blind)

@@ -91,14 +91,14 @@ def test_speeds_that_say_nothing_are_flat_and_cost_nothing():
     nothing = SiteSpeeds("site", (SpeedGroup("a", "b", 9, spread={"leaf": SpeedCell(1.0, 0.9, 1.1, "measured")}),))
     assert nothing.table is FLAT
     assert FLAT_SPEEDS.table is FLAT
-    assert nothing.digest == FLAT_SPEEDS.told == ""
+    assert nothing.digest == FLAT_SPEEDS.identity == ""
     assert "nothing is known" in SiteSpeeds("site").summary
 
 
 def test_speeds_stay_the_same_on_their_way_to_another_process():
     there = pickle.loads(pickle.dumps(FLAT_SPEEDS))
     assert there.flat
-    assert pickle.loads(pickle.dumps(SPEEDS)).told == SPEEDS.told
+    assert pickle.loads(pickle.dumps(SPEEDS)).identity == SPEEDS.identity
 
 
 def test_cpus_and_memory_are_given_to_policies_that_grant_them_only():

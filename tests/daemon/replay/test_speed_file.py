@@ -24,7 +24,7 @@ def test_what_is_written_is_what_is_read(written):
     speeds = SiteSpeeds("site", SPEEDS.groups, ("one note",), {"n0": ("l0", "s0")})
     found = read(written(text(speeds)))
     assert found == speeds
-    assert found.told == speeds.told
+    assert found.identity == speeds.identity
 
 
 def test_a_bare_number_is_somebodys_word(written):
@@ -35,7 +35,7 @@ def test_a_bare_number_is_somebodys_word(written):
     assert found.table.size[1].tolist() == [0, 10, 19]
 
 
-@pytest.mark.parametrize(("content", "said"), [
+@pytest.mark.parametrize(("content", "faults"), [
     ("groups:\n- {name: x, spread: {leaf: 0}}", "groups[0].spread.leaf.factor: input should be greater than 0, not 0"),
     ("groups:\n- {name: x, spread: {leaf: .nan}}", "groups[0].spread.leaf.factor"),
     ("groups:\n- {name: x, spread: {leaf: -1}}", "groups[0].spread.leaf.factor"),
@@ -51,10 +51,10 @@ def test_a_bare_number_is_somebodys_word(written):
     ("[1, 2]", "the file: names of parts with their values are expected"),
     ("groups: {", "not YAML"), ("", "the file"), ("[" * 200_000, "nest"),
     ("groups:\n- {name: x, size: {1: 2024-13-45}}", "not YAML: month must be in 1..12")])
-def test_what_is_wrong_with_a_file_is_said_with_its_place(written, content, said):
+def test_what_is_wrong_with_a_file_is_said_with_its_place(written, content, faults):
     with pytest.raises(SpeedError) as error:
         read(written(content))
-    assert said in str(error.value)
+    assert faults in str(error.value)
     assert "speeds.yaml" in str(error.value)
 
 

@@ -32,8 +32,8 @@ def node(name, **facts):
 
 
 def waits(job_id, gpus=1, nodes=1, each=None, submit=NOW - 60, **facts):
-    asked = {name: facts.pop(name) for name in list(facts) if name in Request.__dataclass_fields__}
-    request = Request(gpus, nodes, each, **{"cpus": 1} | asked)
+    requested = {name: facts.pop(name) for name in list(facts) if name in Request.__dataclass_fields__}
+    request = Request(gpus, nodes, each, **{"cpus": 1} | requested)
     return Job(job_id, submit, JobState.PENDING, **{"partition": "p", "request": request, "limit_s": 3600.0} | facts)
 
 
@@ -54,15 +54,15 @@ def started(nodes, *jobs, policy="fifo+first-fit+greedy", partitions=()):
             for action in named(policy).decide(state)}
 
 
-@pytest.mark.parametrize(("asked", "where"), [
+@pytest.mark.parametrize(("requested", "where"), [
     ({"features": "ib"}, "b"), ({"features": "(ib|hbm)&nvlink"}, "c"), ({"features": "!ib&!hbm"}, "a"),
     ({"excluded_nodes": ("a", "b")}, "c"), ({"required_nodes": ("c",)}, "c"), ({"gpu_model": "H100"}, "b"),
     ({"reservation": "course"}, "r"), ({"partition": "other,q"}, "c"), ({"partition": "p,q"}, "a")])
-def test_a_job_starts_only_where_it_may(asked, where):
+def test_a_job_starts_only_where_it_may(requested, where):
     nodes = [node("r", reservation="course", state=NodeState.RESERVED), node("a", gpu_model="a100"),
              node("b", gpu_model="h100", features=("ib",)),
              node("c", features=("hbm", "nvlink"), partitions=("p", "q"))]
-    assert started(nodes, waits("1", **asked)) == {"1": (where,)}
+    assert started(nodes, waits("1", **requested)) == {"1": (where,)}
 
 
 def test_running_jobs_sit_on_the_gpus_that_the_scheduler_names_and_islands_are_known():

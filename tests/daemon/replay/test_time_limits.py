@@ -15,7 +15,7 @@ RECORDED = Path(__file__).parents[2] / "recorded/traces"
 RANDOM = np.random.default_rng(5)
 RUN = np.round(RANDOM.lognormal(np.log(3600.0), 1.2, 600))
 USER = RANDOM.integers(8, size=len(RUN))
-ASKED = np.ceil(RUN * RANDOM.uniform(1.0, 10.0, len(RUN)) / 3600.0) * 3600.0
+REQUESTED = np.ceil(RUN * RANDOM.uniform(1.0, 10.0, len(RUN)) / 3600.0) * 3600.0
 OF_USER = np.linspace(1.2, 4.0, 8)[USER]
 SOME = RANDOM.permutation(len(RUN)) < 0.49 * len(RUN)
 
@@ -24,11 +24,11 @@ MADE = {
     "rounded up to the minute": np.ceil(RUN / 60) * 60, "to five minutes": np.ceil(RUN / 300) * 300,
     "twice, to the nearest minute": np.maximum(60, np.round(2 * RUN / 60) * 60),
     "to quarters of an hour": np.ceil(RUN / 900) * 900,
-    "all but one": np.where(np.arange(len(RUN)) == 0, 2 * RUN, RUN), "49 %": np.where(SOME, RUN, ASKED),
+    "all but one": np.where(np.arange(len(RUN)) == 0, 2 * RUN, RUN), "49 %": np.where(SOME, RUN, REQUESTED),
     "ten minutes more": RUN + 600, "each user another multiple": OF_USER * RUN, "a power": RUN ** 1.1,
 }
 HONEST = {
-    "asked for": ASKED, "one to three times": RUN * RANDOM.uniform(1, 3, len(RUN)),
+    "asked for": REQUESTED, "one to three times": RUN * RANDOM.uniform(1, 3, len(RUN)),
     "to quarters of an hour": np.ceil(RUN * RANDOM.uniform(1, 3, len(RUN)) / 900) * 900,
     "a few that people choose": RANDOM.choice([3600.0, 14400.0, 86400.0], len(RUN)),
     "half larger at random": RUN * RANDOM.uniform(1, 1.5, len(RUN)),
@@ -46,21 +46,22 @@ def test_limits_that_people_ask_for_are_not(honest):
 
 
 def test_what_gives_them_away_is_said():
-    assert leaking(MADE["three times"], RUN).said.endswith("of 100% of the jobs are 3 times their very run times")
-    assert leaking(MADE["49 %"], RUN).said == "the time limits of 49% of the jobs are their very run times"
-    assert "run in the order of their time limits" in leaking(MADE["ten minutes more"], RUN).said
+    assert leaking(MADE["three times"], RUN).text.endswith("of 100% of the jobs are 3 times their very run times")
+    assert leaking(MADE["49 %"], RUN).text == "the time limits of 49% of the jobs are their very run times"
+    assert "run in the order of their time limits" in leaking(MADE["ten minutes more"], RUN).text
 
 
 @pytest.mark.parametrize("share", [0.3, 1.0])
 def test_jobs_that_were_ended_at_their_limit_tell_nothing(share):
-    run = np.where(RANDOM.random(len(RUN)) < share, ASKED + RANDOM.integers(30, size=len(RUN)), np.minimum(RUN, ASKED))
-    assert leaking(ASKED, run, USER) is None
+    ended_at_limit = REQUESTED + RANDOM.integers(30, size=len(RUN))
+    run = np.where(RANDOM.random(len(RUN)) < share, ended_at_limit, np.minimum(RUN, REQUESTED))
+    assert leaking(REQUESTED, run, USER) is None
 
 
 def test_a_job_that_runs_again_and_again_is_one_job():
     """Thirty users ask for a limit of their own, and all of their jobs take the same share of it."""
-    asked = 3600.0 * (1 + np.arange(30) % 19)[RANDOM.integers(30, size=3000)]
-    assert leaking(asked, 0.4 * asked + RANDOM.integers(3, size=3000)) is None
+    requested = 3600.0 * (1 + np.arange(30) % 19)[RANDOM.integers(30, size=3000)]
+    assert leaking(requested, 0.4 * requested + RANDOM.integers(3, size=3000)) is None
 
 
 def test_limits_are_missing_or_mostly_equal_by_share():
@@ -69,10 +70,10 @@ def test_limits_are_missing_or_mostly_equal_by_share():
         return [(fault.kind, fault.grave) for fault in faults(work)]
 
     part = np.arange(600) / 600
-    assert kinds(ASKED) == []
-    assert kinds(np.where(part < 0.2, np.inf, ASKED)) == [("missing", False)]
-    assert kinds(np.where(part < 0.6, np.inf, ASKED)) == [("missing", True)]
-    assert kinds(np.where(part < 0.85, 86400.0, ASKED)) == [("alike", True)]
+    assert kinds(REQUESTED) == []
+    assert kinds(np.where(part < 0.2, np.inf, REQUESTED)) == [("missing", False)]
+    assert kinds(np.where(part < 0.6, np.inf, REQUESTED)) == [("missing", True)]
+    assert kinds(np.where(part < 0.85, 86400.0, REQUESTED)) == [("alike", True)]
     assert kinds(np.where(part < 0.1, np.inf, RUN)) == [("leaking", True), ("missing", False)]
 
 
@@ -82,10 +83,10 @@ def test_limits_are_missing_or_mostly_equal_by_share():
     ("alibaba_openb_2023/openb_pod_list_default.csv.gz", ["missing"])])
 def test_the_published_traces_have_no_limits_that_anybody_asked_for(traces, file, expected):
     trace = read_trace(traces / file)
-    told = np.nan_to_num(np.asarray(trace.limit_s), nan=np.inf)
-    leak = leaking(told, np.asarray(trace.run_s), trace.user)
+    limits = np.nan_to_num(np.asarray(trace.limit_s), nan=np.inf)
+    leak = leaking(limits, np.asarray(trace.run_s), trace.user)
     assert (leak is not None and leak.exact) is file.startswith("helios")
-    limit = told if leak is None else np.full(len(told), np.inf)
+    limit = limits if leak is None else np.full(len(limits), np.inf)
     found = Workload.of(trace.submit_s, trace.run_s, np.maximum(trace.gpus, 0), limit=limit)
     assert [fault.kind for fault in faults(found)] == expected
 

@@ -88,6 +88,7 @@ def test_energies_between_moments_add_up_and_an_idle_cluster_draws_power():
 def test_what_a_look_ahead_knows_of_nodes_is_forgotten_when_reservations_change():
     state = ClusterState.of(CLUSTER, workload(1))
     state.arrays = state.arrays._replace(outlook=np.ones(9, np.int64))
-    timeline.Doors(state, workload(1), CLUSTER, {"mine"}).turn([timeline.Reserved(1000.0, "node0001", "mine")])
+    reserved_nodes = timeline.ReservedNodes(state, workload(1), CLUSTER, {"mine"})
+    reserved_nodes.change([timeline.Reserved(1000.0, "node0001", "mine")])
     assert state.arrays.eligible[0].tolist() == [1, 0, 1]
     assert not state.arrays.outlook.any()

@@ -64,10 +64,10 @@ def test_the_digest_sees_every_difference_and_nothing_else():
 
 
 def test_the_daemons_own_history_gives_the_jobs_that_ended(tmp_path):
-    asked = Request(4, 1, cpus=8)
-    jobs = [Job("1", 100.0, JobState.COMPLETED, "all", asked, user="eve", start_s=110.0, end_s=200.0, limit_s=300.0),
-            Job("2", 120.0, JobState.CANCELLED, "all", asked, user="bob", end_s=130.0),
-            Job("3", 90.0, JobState.COMPLETED, "all", asked, eligible_s=150.0, start_s=160.0, end_s=260.0)]
+    wanted = Request(4, 1, cpus=8)
+    jobs = [Job("1", 100.0, JobState.COMPLETED, "all", wanted, user="eve", start_s=110.0, end_s=200.0, limit_s=300.0),
+            Job("2", 120.0, JobState.CANCELLED, "all", wanted, user="bob", end_s=130.0),
+            Job("3", 90.0, JobState.COMPLETED, "all", wanted, eligible_s=150.0, start_s=160.0, end_s=260.0)]
     with History.open(f"sqlite:///{tmp_path}/history.db") as history:
         history.record_finished(jobs)
         found = from_columns(history.load_columns())
@@ -78,18 +78,18 @@ def test_the_daemons_own_history_gives_the_jobs_that_ended(tmp_path):
     assert found.left_out == {"never started": 1}
 
 
-@pytest.mark.parametrize(("row", "says"), [
+@pytest.mark.parametrize(("row", "shown"), [
     ("b,-5,10,1,,,,,,", "submit_s is negative"), ("b,0,0,1,,,,,,", "run_s is not positive"),
     ("b,0,-3,1,,,,,,", "run_s is not positive"), ("b,0,10,-1,,,,,,", "gpus is negative"),
     ("b,0,10,1,0,,,,,", "limit_s is not positive"), ("b,0,10", "does not have 10 columns"),
     ("b,0,nan,1,,,,,,", "run_s is missing"), ("b,0,1e99,1,,,,,,", "run_s is out of range"),
     ("a,9,10,1,,,,,,", "the job appears twice")])
-def test_a_row_that_makes_no_sense_is_counted_and_named_with_its_line(tmp_path, row, says):
+def test_a_row_that_makes_no_sense_is_counted_and_named_with_its_line(tmp_path, row, shown):
     found = from_trace(trace(tmp_path, f"a,0,10,1,,,,,,\n{row}\nc,1,10,1,,,,,,\n"))
     assert list(map(str, found.workload.ids)) == ["a", "c"]
     assert found.lines.tolist() == [2, 4]
     assert sum(found.left_out.values()) == 1
-    assert found.examples[0].startswith(f"line 3: {says}")
+    assert found.examples[0].startswith(f"line 3: {shown}")
 
 
 @pytest.mark.parametrize("ids", [None, ["a", "b"], np.array([1, 2]), np.array(["a", "b"])])

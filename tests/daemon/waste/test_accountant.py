@@ -178,7 +178,7 @@ def test_spreading_the_same_jobs_over_more_nodes_never_lowers_what_is_told_as_wa
 
     first, *others = (assessed(places) for places in (packed, spread, anyhow))
     for found in others:
-        assert told(found).told >= told(first).told - 1e-6
+        assert told(found).reported >= told(first).reported - 1e-6
         assert sum(sum(watts.values()) for watts in found.totals.values()) == pytest.approx(found.wall_watts)
         assert told(found).unused <= told(found).watts[PowerClass.HOST_ACTIVE] + 1e-6
 
@@ -189,10 +189,10 @@ def test_the_unused_part_of_a_busy_node_without_a_meter_is_unknown_and_not_zero(
     jobs = [site.running("1"), site.running("2", "dgx-1")]
     dark = site.judge(nodes, jobs, gpus)
     assert (dark.unused_overhead_watts, dark.unmeasured_busy_hosts) == ({"gpu": None}, {"gpu": 2})
-    assert told(dark).unused_words == "not measured"
+    assert told(dark).unused_text == "not measured"
     half = site.judge(nodes, jobs, gpus, [site.wall(751.0)])
     assert (half.unused_overhead_watts, half.unmeasured_busy_hosts) == ({"gpu": 200.0}, {"gpu": 1})
-    assert told(half).unused_words == "at least 200 W"
+    assert told(half).unused_text == "at least 200 W"
     full = site.judge(nodes[:1], [site.running(indexes=(0, 1))], gpus[:2])
     assert (full.unused_overhead_watts, full.unmeasured_busy_hosts) == ({"gpu": 0.0}, {"gpu": 0})
 

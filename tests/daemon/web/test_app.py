@@ -371,7 +371,7 @@ def test_bar_adds_up_and_starts_with_waste():
     assert one.wasted_watts == 10.0 * len(WASTED)
     assert [slice.wasted for slice in one.slices] == [row.wasted for row in PowerClass]
     assert one.slices[-1].x + one.slices[-1].width == pytest.approx(1000, abs=0.1)
-    assert part_of([]).balance.told_share == 0.0
+    assert part_of([]).balance.reported_share == 0.0
 
 
 def test_bars_show_the_most_wasteful_partition_first():

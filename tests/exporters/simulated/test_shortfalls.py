@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from idlewatt.daemon.advice.held_gpus import HeldGpus
-from idlewatt.daemon.causes import CauseWatch, told
+from idlewatt.daemon.causes import CauseWatch, reported_causes
 from idlewatt.exporters import amd, cgroup, dcgm, gaudi
 from idlewatt.exporters.exposition import Exposition
 from idlewatt.exporters.node import METRICS as NODE_METRICS
@@ -68,7 +68,7 @@ def causes(cluster: SimulatedCluster) -> dict[int, list[Cause]]:
                                 for name in ("gpus", "nodes", "jobs")))
         snapshot = slurm.read()
         watch.observe(snapshot, telemetry, HeldGpus(telemetry.gpus, snapshot.nodes).of, cluster.now_s)
-    return {int(job.job_id): [tally.cause for tally, _ in told(tallies, job.allocations[0].gpus)]
+    return {int(job.job_id): [tally.cause for tally, _ in reported_causes(tallies, job.allocations[0].gpus)]
             for job, tallies, _ in watch.running(cluster.now_s)}
 
 

@@ -20,27 +20,28 @@ def history(tmp_path):
         yield opened
 
 
-def shown(recommender, told):
+def shown(recommender, labelled):
     """Show a whole labelled job to a recommender; return what is said at the end."""
-    part = Allocation("n0", told.gpus, tuple(range(told.gpus)), told.cpus)
-    job = Job("1", NOW - 10, JobState.RUNNING, "p", Request(told.gpus), user="ann", name=told.name, start_s=NOW,
+    part = Allocation("n0", labelled.gpus, tuple(range(labelled.gpus)), labelled.cpus)
+    job = Job("1", NOW - 10, JobState.RUNNING, "p", Request(labelled.gpus), user="ann", name=labelled.name, start_s=NOW,
               allocations=(part,))
     nodes = (Node("n0", ("p",), 8, cpus=64, gpu_model="h100"),)
-    for now, telemetry in readings(told):
-        said = recommender.recommend(RecommenderContext(now, SchedulerSnapshot(now, nodes, (), (job,)), telemetry))
-    return said
+    for now, telemetry in readings(labelled):
+        found = recommender.recommend(RecommenderContext(now, SchedulerSnapshot(now, nodes, (), (job,)), telemetry))
+    return found
 
 
 def test_a_cause_is_a_row_with_evidence_and_remedy_and_counts_its_gpus(history):
-    told = levels(Cause.SMALL_BATCH, 2)
-    said = shown(CauseRecommender(CausesSettings(), history), told)
-    (row,) = said.rows
-    assert (row.job_id, row.cause, row.gpus, row.nodes, row.user) == ("1", Cause.SMALL_BATCH, told.gpus, ("n0",), "ann")
+    labelled = levels(Cause.SMALL_BATCH, 2)
+    found = shown(CauseRecommender(CausesSettings(), history), labelled)
+    (row,) = found.rows
+    assert (row.job_id, row.cause, row.gpus) == ("1", Cause.SMALL_BATCH, labelled.gpus)
+    assert (row.nodes, row.user) == (("n0",), "ann")
     assert row.share_ratio > 0.9
     assert row.remedy.startswith("Try a larger batch")
     assert any("warps filled" in words for words in row.evidence)
-    check(said.metrics)
-    assert said.metrics["underused_gpus"] == {("p", "small_batch"): float(told.gpus)}
+    check(found.metrics)
+    assert found.metrics["underused_gpus"] == {("p", "small_batch"): float(labelled.gpus)}
     kind = subjects()["causes"]
     cells = kind.cells(TypeAdapter(Underuse).dump_python(row, mode="json"))
     assert set(kind.columns) <= set(cells)
@@ -48,18 +49,18 @@ def test_a_cause_is_a_row_with_evidence_and_remedy_and_counts_its_gpus(history):
 
 
 def test_of_a_job_that_does_well_nothing_is_said(history):
-    said = shown(CauseRecommender(CausesSettings(), history), levels(Cause.NONE, 1))
-    assert said.rows == ()
-    assert said.metrics["underused_gpus"] == {}
+    found = shown(CauseRecommender(CausesSettings(), history), levels(Cause.NONE, 1))
+    assert found.rows == ()
+    assert found.metrics["underused_gpus"] == {}
 
 
 def test_what_was_seen_is_recorded_with_the_run_and_gone_on_with(history):
-    told = levels(Cause.MEMORY_BOUND, 4)
-    shown(CauseRecommender(CausesSettings(), history), told)
+    labelled = levels(Cause.MEMORY_BOUND, 4)
+    shown(CauseRecommender(CausesSettings(), history), labelled)
     history.record_causes(())
     (recorded, *_) = history.causes_of_run("1", NOW - 10, NOW)
     assert recorded.cause is Cause.MEMORY_BOUND
-    assert recorded.gpu_seconds >= 600 * told.gpus
+    assert recorded.gpu_seconds >= 600 * labelled.gpus
     again = CauseRecommender(CausesSettings(), history)
-    (row,) = shown(again, told).rows
-    assert row.judged_s > recorded.gpu_seconds / told.gpus
+    (row,) = shown(again, labelled).rows
+    assert row.judged_s > recorded.gpu_seconds / labelled.gpus

@@ -44,22 +44,22 @@ def recommender(history):
 
 def watched(recommender, *runs):
     """Let runs of (id, GPUs, rate) be watched for as long as it takes to count; return what is recommended then."""
-    said = None
+    found = None
     for job_id, gpus, rate in runs:
         for minute in range(3):
-            said = recommender.recommend(scene(job(job_id, gpus, "train_7"), rates=[(job_id, rate)],
+            found = recommender.recommend(scene(job(job_id, gpus, "train_7"), rates=[(job_id, rate)],
                                           now_s=NOW + 60 * minute))
-    return said
+    return found
 
 
 def test_a_curve_is_learned_from_runs_of_two_sizes_and_not_from_one(recommender):
     opened = recommender()
-    said = watched(opened, ("1", 2, 190.0), ("2", 2, 200.0))
-    assert said.rows == ()
-    assert said.metrics["elastic_unknown_jobs"] == {
+    found = watched(opened, ("1", 2, 190.0), ("2", 2, 200.0))
+    assert found.rows == ()
+    assert found.metrics["elastic_unknown_jobs"] == {
         "unseen": 0.0, "one_size": 1.0, "no_curve": 0.0, "too_far": 0.0}
-    said = watched(opened, ("3", 4, 340.0))
-    (row,) = said.rows
+    found = watched(opened, ("3", 4, 340.0))
+    (row,) = found.rows
     assert (row.job_id, row.gpus, row.basis, row.runs, row.sizes) == ("3", 4, "throughput", 3, (2, 4))
     assert row.more.gpus == 4
     assert row.has_room
@@ -77,26 +77,27 @@ def test_only_the_curves_of_the_last_round_are_kept_and_one_that_did_not_change_
 
 def test_what_was_learned_survives_a_restart(recommender):
     watched(recommender(), ("1", 2, 190.0), ("2", 4, 340.0))
-    said = recommender().recommend(scene(job("9", 4, "train_12", JobState.PENDING)))
-    assert [(row.job_id, row.state, row.sizes) for row in said.rows] == [("9", "pending", (2, 4))]
+    found = recommender().recommend(scene(job("9", 4, "train_12", JobState.PENDING)))
+    assert [(row.job_id, row.state, row.sizes) for row in found.rows] == [("9", "pending", (2, 4))]
 
 
 def test_another_users_runs_and_other_names_tell_nothing(recommender):
     opened = recommender()
     watched(opened, ("1", 2, 190.0), ("2", 4, 340.0))
     strangers = (replace(job("8", name="train_1"), user="bob"), job("9", name="other"))
-    said = opened.recommend(scene(*strangers))
-    assert said.rows == ()
-    assert said.metrics["elastic_unknown_jobs"]["unseen"] == 2.0
+    found = opened.recommend(scene(*strangers))
+    assert found.rows == ()
+    assert found.metrics["elastic_unknown_jobs"]["unseen"] == 2.0
 
 
 def test_without_throughput_activity_stands_in_and_the_row_says_so(recommender):
     opened = recommender()
     for job_id, gpus in (("1", 2), ("2", 4)):
         for minute in range(3):
-            found = tuple(GpuReading(f"G{index}", "n1", index, NOW + 60 * minute, activity=0.9) for index in range(8))
-            said = opened.recommend(scene(job(job_id, gpus), gpus=found, now_s=NOW + 60 * minute))
-    assert [row.basis for row in said.rows] == ["activity"]
+            now_s = NOW + 60 * minute
+            readings = tuple(GpuReading(f"G{index}", "n1", index, now_s, activity=0.9) for index in range(8))
+            found = opened.recommend(scene(job(job_id, gpus), gpus=readings, now_s=now_s))
+    assert [row.basis for row in found.rows] == ["activity"]
 
 
 def test_a_job_that_still_loads_is_not_watched(recommender):
@@ -130,20 +131,21 @@ def test_a_configured_curve_that_cannot_be_is_refused(speeds):
 def test_what_can_be_done_now_comes_first_and_every_metric_is_one(recommender):
     jobs = (job("1"), job("2", state=JobState.PENDING),
             job("3", 8, state=JobState.PENDING, reason=WaitReason.RESOURCES))
-    said = recommender(curves=(KNOWN,)).recommend(scene(*jobs))
-    acts = [row.has_room or bool(row.fewer and row.fewer.helps) for row in said.rows]
+    found = recommender(curves=(KNOWN,)).recommend(scene(*jobs))
+    acts = [row.has_room or bool(row.fewer and row.fewer.helps) for row in found.rows]
     assert acts == sorted(acts, reverse=True)
-    check(said.metrics)
-    times = said.metrics["elastic_time_ratio"]
+    check(found.metrics)
+    times = found.metrics["elastic_time_ratio"]
     assert times["a100", "1", "+4", "low"] < times["a100", "1", "+4", "estimate"] < times["a100", "1", "+4", "high"] < 0
-    assert said.metrics["elastic_marginal_gain_ratio"]["a100", "1", "+4"] == pytest.approx((560 / 340 - 1) / 4, rel=0.1)
+    gain = found.metrics["elastic_marginal_gain_ratio"]["a100", "1", "+4"]
+    assert gain == pytest.approx((560 / 340 - 1) / 4, rel=0.1)
 
 
 def test_no_more_series_than_fifty_jobs_have_but_every_row(recommender):
     jobs = [job(str(number), state=JobState.PENDING) for number in range(80)]
-    said = recommender(curves=(KNOWN,)).recommend(scene(*jobs))
-    assert len(said.rows) == 80
-    assert len(said.metrics["elastic_marginal_gain_ratio"]) == 100
+    found = recommender(curves=(KNOWN,)).recommend(scene(*jobs))
+    assert len(found.rows) == 80
+    assert len(found.metrics["elastic_marginal_gain_ratio"]) == 100
 
 
 def test_a_history_that_cannot_be_written_does_not_silence_it(recommender, history, monkeypatch):
@@ -156,9 +158,9 @@ def test_a_history_that_cannot_be_written_does_not_silence_it(recommender, histo
 
 
 def test_a_size_far_from_the_measured_is_counted_and_not_guessed(recommender):
-    said = recommender(curves=(KNOWN,)).recommend(scene(job(gpus=64, state=JobState.PENDING)))
-    assert said.rows == ()
-    assert said.metrics["elastic_unknown_jobs"]["too_far"] == 1.0
+    found = recommender(curves=(KNOWN,)).recommend(scene(job(gpus=64, state=JobState.PENDING)))
+    assert found.rows == ()
+    assert found.metrics["elastic_unknown_jobs"]["too_far"] == 1.0
 
 
 @pytest.mark.parametrize("odd", [
@@ -167,8 +169,8 @@ def test_a_size_far_from_the_measured_is_counted_and_not_guessed(recommender):
     job(gpus=10**9, state=JobState.PENDING)])
 def test_odd_jobs_do_no_harm(recommender, odd):
     opened = recommender(curves=(KNOWN,))
-    said = opened.recommend(scene(odd, job("2"), rates=[("1", 7.0), ("2", 8.0), ("vanished", 9.0)]))
-    assert "2" in [row.job_id for row in said.rows]
+    found = opened.recommend(scene(odd, job("2"), rates=[("1", 7.0), ("2", 8.0), ("vanished", 9.0)]))
+    assert "2" in [row.job_id for row in found.rows]
 
 
 def test_without_nodes_or_jobs_there_is_nothing_to_say(recommender):

@@ -13,7 +13,7 @@ from idlewatt.daemon.advice.advisor import Advice
 from idlewatt.daemon.advice.node_demand import HORIZON, STEP_S, NodeDemand
 from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders import subjects
-from idlewatt.daemon.advice.recommenders.power_down import PowerDownRecommender, said
+from idlewatt.daemon.advice.recommenders.power_down import PowerDownRecommender, idle_text
 from idlewatt.daemon.settings.recommenders import PowerDownSettings
 from idlewatt.daemon.waste import Assessment, NodeVerdict
 from idlewatt.storage.history import History
@@ -150,12 +150,12 @@ def test_figures_say_by_what_they_were_measured_and_are_metrics_where_they_are_k
 
 def test_until_when_is_said_in_words_and_unknown_where_the_past_is_too_short(history, tmp_path):
     never, second = considered(history)
-    assert said(never).startswith("needed again in over 2d 0h, until then it saves over 42.1 kWh, by ")
-    assert "(0.7 to over 42.1)" in said(replace(never, needed_from_s=NOW + HOUR, saved_joules=(2.5e6, 151.5e6)))
-    assert said(second).startswith("needed again in 1h 0m to 5h 0m, until then it saves 2.5 kWh (0.7 to ")
-    assert said(second).endswith(f"by {second.days} days of the past")
+    assert idle_text(never).startswith("needed again in over 2d 0h, until then it saves over 42.1 kWh, by ")
+    assert "(0.7 to over 42.1)" in idle_text(replace(never, needed_from_s=NOW + HOUR, saved_joules=(2.5e6, 151.5e6)))
+    assert idle_text(second).startswith("needed again in 1h 0m to 5h 0m, until then it saves 2.5 kWh (0.7 to ")
+    assert idle_text(second).endswith(f"by {second.days} days of the past")
     with History.open(f"sqlite:///{tmp_path}/empty.db") as empty:
-        words = said(considered(empty, rounds=1)[0])
+        words = idle_text(considered(empty, rounds=1)[0])
     assert words == "until when is not known, as too little of the past is recorded"
     assert not any(letter.isdigit() for letter in words)
 

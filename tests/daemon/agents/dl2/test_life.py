@@ -31,7 +31,7 @@ def test_it_is_trained_listened_to_promoted_moulds_jobs_abstains_and_is_demoted(
     assert life.advise(seen).active == FALLBACK
     life.promote()
     advice = life.advise(seen)
-    assert advice.active == life.name, advice.heard
+    assert advice.active == life.name, advice.model_results
     starts = {row.job_id: row for row in advice.recommendations if not row.shadow and row.action == "start"}
     sizes = {job: sum(row.placement.gpus) for job, row in starts.items()}
     assert set(sizes) == {"1", "2"}
@@ -44,6 +44,6 @@ def test_it_is_trained_listened_to_promoted_moulds_jobs_abstains_and_is_demoted(
     for silent, words in ((life.advise(snapshot("gpt", "gpt")), "jobs of no known group"),
                           (life.advise(seen, FLAT_SPEEDS), "jobs of no known group")):
         assert silent.active == FALLBACK
-        assert silent.heard[0].words == f"the speed of {words} on other numbers of GPUs is not known"
+        assert silent.model_results[0].reason == f"the speed of {words} on other numbers of GPUs is not known"
     life.run("demote", life.name, "--reason", "too many small jobs")
     assert life.advise(seen).active == FALLBACK

@@ -39,13 +39,13 @@ def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_
     assert life.advise(seen).active == FALLBACK
     life.promote()
     advice = life.advise(seen)
-    assert advice.active == life.name, advice.heard
+    assert advice.active == life.name, advice.model_results
     own = [row for row in advice.recommendations if row.policy == life.name]
     assert any(row.action == "start" and row.placement.nodes[0][0] in SIZES for row in own)
     silent = life.advise(snapshot(more=2))
     assert silent.active == FALLBACK
-    assert silent.heard[0].cause == "doubt"
-    assert "24 servers of up to 16 GPUs; trained on 22 of up to 8" in silent.heard[0].words
+    assert silent.model_results[0].cause == "doubt"
+    assert "24 servers of up to 16 GPUs; trained on 22 of up to 8" in silent.model_results[0].reason
     life.run("demote", life.name, "--reason", "large jobs wait")
     after = life.advise(seen)
     assert after.active == FALLBACK

@@ -33,7 +33,7 @@ def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_
     assert life.advise(seen).active == FALLBACK
     life.promote()
     advice = life.advise(seen)
-    assert advice.active == life.name, advice.heard
+    assert advice.active == life.name, advice.model_results
     starts = {row.job_id: row for row in advice.recommendations if not row.shadow and row.action == "start"}
     assert set(starts) == {"1", "2", "3", "4"}  # as they ask, two of the three large ones fit
     assert sum(row.command == "" for row in starts.values()) >= 2
@@ -43,6 +43,6 @@ def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_
     for silent, words in ((life.advise(snapshot("gpt", "gpt")), "jobs of no known group"),
                           (life.advise(seen, FLAT_SPEEDS), "jobs of no known group")):
         assert silent.active == FALLBACK
-        assert silent.heard[0].words == f"the speed of {words} by CPUs is not known"
+        assert silent.model_results[0].reason == f"the speed of {words} by CPUs is not known"
     life.run("demote", life.name, "--reason", "data loaders starve")
     assert life.advise(seen).active == FALLBACK

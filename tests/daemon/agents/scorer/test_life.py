@@ -34,15 +34,15 @@ def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_
     assert life.advise(waiting).active == FALLBACK
     life.promote()
     advice = life.advise(waiting)
-    assert advice.active == life.name, advice.heard
+    assert advice.active == life.name, advice.model_results
     starts = [row for row in advice.recommendations if row.policy == life.name and row.action == "start"]
     assert {row.job_id for row in starts} == {"1", "2", "3"}
     assert all(row.command for row in starts)
     for silent, words in ((life.advise(snapshot(1)), "1 nodes are open; trained on 4 to 4"),
                           (life.advise(snapshot(limit_s=3600.0 * 24 * 3000)), "unlike those it was trained on")):
         assert silent.active == FALLBACK
-        assert silent.heard[0].cause == "doubt"
-        assert words in silent.heard[0].words
+        assert silent.model_results[0].cause == "doubt"
+        assert words in silent.model_results[0].reason
     life.run("demote", life.name, "--reason", "short jobs wait")
     after = life.advise(waiting)
     assert after.active == FALLBACK

@@ -12,7 +12,7 @@ NOW = 1_000_000.0
 SITE = SchedulerSettings("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=False)
 
 
-def told(*free, names, **request):
+def outcome_on(*free, names, **request):
     """Return where a job of three GPUs starts for which nodes are named."""
     nodes = tuple(Node(name, partitions=("p",), features=("x",), gpus=8, gpus_allocated=8 - number, cpus=64,
                        memory_bytes=1 << 40) for name, number in zip("abc", free, strict=True))
@@ -23,14 +23,14 @@ def told(*free, names, **request):
 
 
 def test_who_has_nodes_named_starts_on_all_of_them_or_not_at_all():
-    assert told(2, 8, 8, names=("a", "b")) == "a:2,b:1"
-    assert told(0, 8, 8, names=("a", "b")) == "room"
+    assert outcome_on(2, 8, 8, names=("a", "b")) == "a:2,b:1"
+    assert outcome_on(0, 8, 8, names=("a", "b")) == "room"
 
 
 def test_for_who_counts_features_all_other_nodes_are_excluded():
     """Such a job never starts with nodes named: b will do by itself, where c, which has more room, is not named."""
-    assert told(0, 3, 8, names=("a", "b"), features="x*1") == "b:3"
-    assert told(0, 2, 8, names=("a", "b"), features="x*1") == "room"
+    assert outcome_on(0, 3, 8, names=("a", "b"), features="x*1") == "b:3"
+    assert outcome_on(0, 2, 8, names=("a", "b"), features="x*1") == "room"
 
 
 def test_a_start_by_the_backfill_leaves_all_nodes_alike_that_are_kept_for_nobody():
@@ -54,8 +54,8 @@ def test_who_finds_nodes_and_breaks_a_limit_there_leaves_them_as_alike_as_a_star
                 account="few")]
     gate = Gate(SchedulerSnapshot(NOW, nodes, (), tuple(jobs), SchedulerRules(site=SITE, associations=few)), NOW)
     backfill = BackfillPass(gate, True)
-    told = backfill.walk([QueueEntry(row, job) for row, job in enumerate(jobs)])
-    assert [found.cause for found in told.values()] == ["room", "limit"]
+    outcomes = backfill.walk([QueueEntry(row, job) for row, job in enumerate(jobs)])
+    assert [found.cause for found in outcomes.values()] == ["room", "limit"]
     assert backfill.gate.resources.weights[0].tolist() == [LOOKED_AT, LOOKED_AT]
 
 

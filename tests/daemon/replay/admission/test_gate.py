@@ -63,7 +63,7 @@ def where(found):
     return found.cause if isinstance(found, Hold) else str(found)
 
 
-@pytest.mark.parametrize(("free", "asked", "placed"), [
+@pytest.mark.parametrize(("free", "job", "placed"), [
     ((4, 3), asks(7), "a:4,b:3"),
     ((4, 3), asks(7, most_nodes=2), "a:4,b:3"),
     ((4, 3), asks(7, most_nodes=1), "room"),
@@ -75,13 +75,13 @@ def where(found):
     ((2, 2), asks(4, gpus_per_task=1, tasks=4), "a:2,b:2"),
     ((2, 1), asks(4, gpus_per_task=2, tasks=2), "room"),
 ])
-def test_gpus_split_over_nodes_as_the_scheduler_splits_them(free, asked, placed):
+def test_gpus_split_over_nodes_as_the_scheduler_splits_them(free, job, placed):
     nodes = [node(name, gpus_allocated=8 - left, gpu_indexes_allocated=None, cpus_allocated=2 * (left < 8))
              for name, left in zip("ab", free, strict=True)]
-    assert where(gate(nodes).find(asked)) == placed
+    assert where(gate(nodes).find(job)) == placed
 
 
-@pytest.mark.parametrize(("facts", "asked", "placed"), [
+@pytest.mark.parametrize(("facts", "job", "placed"), [
     ({"cpus_allocated": 40}, asks(4, 1, 4, cpus_per_gpu=8), "room"),
     ({"cpus_allocated": 32}, asks(4, 1, 4, cpus_per_gpu=8), "a:4"),
     ({"memory_allocated_bytes": 480 * GIB}, asks(4, 1, 4, memory_per_gpu_bytes=10 * GIB), "room"),
@@ -103,15 +103,15 @@ def test_gpus_split_over_nodes_as_the_scheduler_splits_them(free, asked, placed)
     ({"gpu_indexes_allocated": (0, 1, 2, 4, 5), "gpus_allocated": 5, "cpus_allocated": 2},
      asks(4, gpus_per_socket=2, tasks=4, cpus=4), "a:2"),
 ])
-def test_cpus_come_in_cores_and_with_gpus_and_memory_with_both(facts, asked, placed):
-    assert where(gate([node("a", **facts)]).find(asked)) == placed
+def test_cpus_come_in_cores_and_with_gpus_and_memory_with_both(facts, job, placed):
+    assert where(gate([node("a", **facts)]).find(job)) == placed
 
 
 RACKS = [node("a", features=("ib", "r1"), leaf="l1"), node("b", features=("ib", "r2"), leaf="l1"),
          node("c", features=("r2",), leaf="l2"), node("d", features=("r1",), leaf="l2")]
 
 
-@pytest.mark.parametrize(("busy", "asked", "placed"), [
+@pytest.mark.parametrize(("busy", "job", "placed"), [
     ("", asks(2, 2, 1, features="[r1|r2]"), "a:1,d:1"),
     ("a", asks(2, 2, 1, features="[r1|r2]"), "b:1,c:1"),
     ("ab", asks(2, 2, 1, features="[r1|r2]"), "room"),
@@ -130,15 +130,15 @@ RACKS = [node("a", features=("ib", "r1"), leaf="l1"), node("b", features=("ib", 
     ("", asks(1, 1, 1, excluded_nodes=("a", "b", "c")), "d:1"),
     ("", asks(20, 2, gpus_per_task=1, tasks=20, required_nodes=("a", "b")), "a:8,b:8,c:4"),
 ])
-def test_sets_of_nodes_are_those_that_the_options_admit(busy, asked, placed):
+def test_sets_of_nodes_are_those_that_the_options_admit(busy, job, placed):
     nodes = [replace(each, gpus_allocated=8, cpus_allocated=8) if each.name in busy else each for each in RACKS]
-    assert where(gate(nodes).find(asked)) == placed
+    assert where(gate(nodes).find(job)) == placed
 
 
 LATER = Reservation("later", ("a",), NOW + 1800, NOW + 7200, users=("carol",))
 
 
-@pytest.mark.parametrize(("reservation", "asked", "placed"), [
+@pytest.mark.parametrize(("reservation", "job", "placed"), [
     (LATER, asks(1, 1, 1), "nodes"),
     (LATER, asks(1, 1, 1, limit_s=1700.0), "a:1"),
     (LATER, asks(1, 1, 1, limit_s=None), "nodes"),
@@ -149,11 +149,11 @@ LATER = Reservation("later", ("a",), NOW + 1800, NOW + 7200, users=("carol",))
     (replace(LATER, start_s=NOW - 10, users=("-alice",)), asks(1, 1, 1, reservation="later"), "reservation"),
     (replace(LATER, flags=("FLEX",)), asks(1, 1, 1, user="carol", reservation="later"), "a:1"),
 ])
-def test_reservations_keep_nodes_for_as_long_as_a_job_may_run(reservation, asked, placed):
+def test_reservations_keep_nodes_for_as_long_as_a_job_may_run(reservation, job, placed):
     judge = gate([node("a")], reservations=(reservation,))
-    found = judge.bars(asked) or judge.find(asked)
+    found = judge.bars(job) or judge.find(job)
     if isinstance(found, Hold) and found.cause == "room":
-        found = why_no_nodes(judge, asked)
+        found = why_no_nodes(judge, job)
     assert where(found) == placed
 
 
@@ -175,7 +175,7 @@ def test_jobs_of_a_maintenance_reservation_run_on_its_nodes_beside_others_but_on
 SMALL = Partition("p", ("a",), 3600.0)
 
 
-@pytest.mark.parametrize(("partition", "asked", "word"), [
+@pytest.mark.parametrize(("partition", "job", "code"), [
     (SMALL, asks(1, limit_s=3601.0), "PartitionTimeLimit"), (replace(SMALL, up=False), asks(1), "PartitionDown"),
     (replace(SMALL, most_nodes=1), asks(2, 2, 1), "PartitionNodeLimit"),
     (replace(SMALL, accounts=("other",)), asks(1), "AccountNotAllowed"),
@@ -186,9 +186,9 @@ SMALL = Partition("p", ("a",), 3600.0)
     (SMALL, asks(1, reason=WaitReason.NODES_UNAVAILABLE, reason_text="ReqNodeNotAvail"), "ReqNodeNotAvail"),
     (SMALL, asks(1, eligible_s=NOW + 9), "begin time"),
 ])
-def test_what_the_scheduler_would_not_even_look_at_is_said_in_its_word(partition, asked, word):
-    hold = gate([node("a")], partitions=[partition]).bars(asked)
-    assert word in (hold.words if hold else "")
+def test_what_the_scheduler_would_not_even_look_at_is_said_in_its_word(partition, job, code):
+    hold = gate([node("a")], partitions=[partition]).bars(job)
+    assert code in (hold.reason if hold else "")
 
 
 def test_of_several_partitions_those_that_admit_the_job_are_used_the_higher_tier_first():
@@ -202,7 +202,7 @@ QOS = (Qos("normal", Ceilings(user=(("gpu", 4.0), ("jobs", 2.0)), group=(("gpu:a
                               wall_s=7200.0)), Qos("free"))
 
 
-@pytest.mark.parametrize(("running", "asked", "told"), [
+@pytest.mark.parametrize(("running", "job", "reason"), [
     ([("alice", 3)], asks(2), "the limit of QOS normal is 4 GPUs a user: 3 in use, it needs 2"),
     ([("bob", 3)], asks(2), None),
     ([("alice", 1), ("alice", 1)], asks(1), "the limit of QOS normal is 2 running jobs a user: 2 in use, it needs 1"),
@@ -211,13 +211,13 @@ QOS = (Qos("normal", Ceilings(user=(("gpu", 4.0), ("jobs", 2.0)), group=(("gpu:a
     ([], asks(1, limit_s=7201.0), "the limit of QOS normal on the time of a job"),
     ([("alice", 3)], asks(2, qos="free"), None),
 ])
-def test_limits_count_what_runs_and_what_is_started(running, asked, told):
+def test_limits_count_what_runs_and_what_is_started(running, job, reason):
     jobs = [runs(str(number), "b", gpus, user=user) for number, (user, gpus) in enumerate(running)]
     judge = gate([node("a", gpu_model="a100"), node("c", gpu_model="a100"),
                   node("b", gpu_model="a100", gpus_allocated=8)], *jobs, qos=QOS)
-    found = judge.admit(asked, None)
-    assert (None if told is None else found.words[:len(told)]) == told
-    assert told is not None or not isinstance(found, Hold)
+    found = judge.admit(job, None)
+    assert (None if reason is None else found.reason[:len(reason)]) == reason
+    assert reason is not None or not isinstance(found, Hold)
 
 
 def test_the_third_job_of_an_account_of_two_waits_for_one_of_our_own_starts():
@@ -225,11 +225,11 @@ def test_the_third_job_of_an_account_of_two_waits_for_one_of_our_own_starts():
                 Association("proj", "alice"))
     judge = gate([node("a")], runs("9", "a", 1), associations=accounts)
     assert where(judge.admit(asks(1, job_id="1"), None)) == "a:1"
-    assert judge.admit(asks(1, job_id="2"), None).words == \
+    assert judge.admit(asks(1, job_id="2"), None).reason == \
         "the limit of account proj is 2 running jobs in all: 2 in use, it needs 1"
 
 
-@pytest.mark.parametrize(("ceilings", "asked", "told"), [
+@pytest.mark.parametrize(("ceilings", "job", "reason"), [
     # The job of bob has 3 GPUs and 6,600 of its 7,200 s left: 330 GPU-minutes.
     (Ceilings(group=(("gpu seconds", 23_400.0),)), asks(1, limit_s=3600.0), None),
     (Ceilings(group=(("gpu seconds", 23_399.0),)), asks(1, limit_s=3600.0),
@@ -249,15 +249,15 @@ def test_the_third_job_of_an_account_of_two_waits_for_one_of_our_own_starts():
     (Ceilings(user=(("license/matlab", 1.0),)), asks(1, licenses="matlab:2"),
      "the limit of QOS normal is 1 license/matlab a user: 0 in use, it needs 2"),
 ])
-def test_limits_over_time_are_counted_and_what_nobody_counts_is_unknown(ceilings, asked, told):
+def test_limits_over_time_are_counted_and_what_nobody_counts_is_unknown(ceilings, job, reason):
     judge = gate([node("a"), node("b")], runs("9", "b", 3), qos=(Qos("normal", ceilings),),
                  licenses=(License("matlab", 4),))
-    found = judge.admit(asked, None)
-    assert (None if told is None else found.words[:len(told)]) == told
-    if told is None:
+    found = judge.admit(job, None)
+    assert (None if reason is None else found.reason[:len(reason)]) == reason
+    if reason is None:
         assert isinstance(found, Placement)
     else:
-        assert found.cause == ("unknown" if told.startswith("unknown") else "limit")
+        assert found.cause == ("unknown" if reason.startswith("unknown") else "limit")
 
 
 USED = CountedUsage(
@@ -266,7 +266,7 @@ USED = CountedUsage(
 """100 GPU-minutes of QOS normal are used, running jobs may use 300 more."""
 
 
-@pytest.mark.parametrize(("ceilings", "asked", "safe", "told"), [
+@pytest.mark.parametrize(("ceilings", "job", "safe", "reason"), [
     (("gpu seconds used", 6001.0), asks(1), False, None),
     (("gpu seconds used", 6000.0), asks(1), False,
      "the limit of QOS normal is 100 GPU-minutes used so far: all of it is used"),
@@ -287,13 +287,13 @@ USED = CountedUsage(
      "the limit of QOS normal is 10 minutes of jobs used so far: all of it is used"),
     (("billing seconds used", 600.0), asks(1), False, "unknown: QOS normal has a limit on billing seconds used"),
 ])
-def test_limits_on_the_past_go_by_what_the_scheduler_says_is_used(ceilings, asked, safe, told):
+def test_limits_on_the_past_go_by_what_the_scheduler_says_is_used(ceilings, job, safe, reason):
     site = replace(SITE, enforced=("limits", "safe") if safe else ("limits",))
     judge = gate([node("a"), node("b")], runs("9", "b", 3), site=site, usage=(USED,),
                  qos=(Qos("normal", Ceilings(group=(ceilings,))), Qos("weighed", usage_factor=2.0)))
-    found = judge.admit(asked, None)
-    assert (None if told is None else found.words[:len(told)]) == told
-    if told is None:
+    found = judge.admit(job, None)
+    assert (None if reason is None else found.reason[:len(reason)]) == reason
+    if reason is None:
         assert isinstance(found, Placement)
 
 
@@ -310,38 +310,38 @@ def test_a_job_that_started_since_usage_was_told_and_our_own_starts_count_beside
 UNTOLD = "unknown: whether QOS normal has a GrpTRESMins is not known"
 
 
-@pytest.mark.parametrize(("enforced", "ceilings", "told"), [
+@pytest.mark.parametrize(("enforced", "ceilings", "reason"), [
     (("limits",), (), UNTOLD), (("associations",), (("gpu seconds", 1e9),), None), (None, (), None),
     (None, (("gpu", 8.0),), None), (None, (("gpu seconds", 1e9),), UNTOLD)])
-def test_a_limit_that_may_be_set_without_being_told_makes_it_unknown_where_limits_bind(enforced, ceilings, told):
+def test_a_limit_that_may_be_set_without_being_told_makes_it_unknown_where_limits_bind(enforced, ceilings, reason):
     judge = gate([node("a")], site=replace(SITE, enforced=enforced),
                  qos=(Qos("normal", Ceilings(group=ceilings, untold=("GrpTRESMins",))), Qos("other")))
     found = judge.admit(asks(1), None)
-    assert (None if told is None else found.words[:len(told)]) == told
+    assert (None if reason is None else found.reason[:len(reason)]) == reason
     assert where(judge.admit(asks(1, qos="other"), None)) == "a:1"
 
 
 @pytest.mark.parametrize("flag", ["USAGEFACTORSAFE", "USAGE_FACTOR_SAFE"])
 def test_what_a_qos_weighs_is_unknown_where_jobs_must_end_before_all_is_used(flag):
-    weighed = Qos("normal", Ceilings(group=(("gpu seconds used", 1e9),)), usage_factor=2.0, flags=(flag,))
-    judge = gate([node("a")], site=replace(SITE, enforced=("safe",)), usage=(USED,), qos=(weighed,))
+    with_factor = Qos("normal", Ceilings(group=(("gpu seconds used", 1e9),)), usage_factor=2.0, flags=(flag,))
+    judge = gate([node("a")], site=replace(SITE, enforced=("safe",)), usage=(USED,), qos=(with_factor,))
     assert judge.admit(asks(1), None).cause == "unknown"
 
 
-@pytest.mark.parametrize(("weights", "most", "told"), [
+@pytest.mark.parametrize(("weights", "most", "reason"), [
     # The job of bob has 2 CPUs and 3 GPUs, the new one asks for 1 and 1.
     ((), 3.0, None), ((), 2.0, "the limit of QOS normal is 2 billing in all: 2 in use, it needs 1"),
     ((("gpu", 10.0), ("cpu", 0.5)), 41.0, None),
     ((("gpu", 10.0), ("cpu", 0.5)), 40.0, "the limit of QOS normal is 40 billing in all: 31 in use, it needs 10"),
     (None, 40.0, "unknown: QOS normal has a limit on billing"),
 ])
-def test_a_limit_on_billing_goes_by_what_the_partition_charges_for(weights, most, told):
+def test_a_limit_on_billing_goes_by_what_the_partition_charges_for(weights, most, reason):
     partition = Partition("p", ("a", "b"), billing_weights=weights)
     judge = gate([node("a"), node("b")], runs("9", "b", 3), partitions=[partition],
                  qos=(Qos("normal", Ceilings(group=(("billing", most),))),))
     found = judge.admit(asks(1), None)
-    assert (None if told is None else found.words[:len(told)]) == told
-    assert told is not None or str(found) == "a:1"
+    assert (None if reason is None else found.reason[:len(reason)]) == reason
+    assert reason is not None or str(found) == "a:1"
 
 
 def test_starts_of_our_own_count_for_limits_over_time():
@@ -372,10 +372,10 @@ def test_an_array_starts_as_many_tasks_as_may_run_at_once():
     task = asks(1, array="7", array_limit=2)
     judge = gate([node("a")], runs("7_1", "a", 1, array="7"))
     assert where(judge.admit(task, None)) == "a:1"
-    assert "JobArrayTaskLimit" in judge.admit(task, None).words
+    assert "JobArrayTaskLimit" in judge.admit(task, None).reason
 
 
-@pytest.mark.parametrize(("nodes", "asked", "words"), [
+@pytest.mark.parametrize(("nodes", "job", "words"), [
     ([node("a", features=("ib",), gpus_allocated=8), node("b", features=("ib",), gpus_allocated=8), node("c")],
      asks(1, 1, 1, features="ib"), "no node with feature ib is free (2 of 2 busy)"),
     ([node("a", features=("ib",), state=NodeState.DRAINING), node("c")], asks(1, 1, 1, features="ib"),
@@ -387,15 +387,16 @@ def test_an_array_starts_as_many_tasks_as_may_run_at_once():
     ([node("a", gpus_allocated=8), node("b")], asks(1, 1, 1, required_nodes=("a",)),
      "the only node among a, a, is busy"),
 ])
-def test_reasons_name_the_constraint_that_binds(nodes, asked, words):
-    assert why_no_nodes(gate(nodes), asked).words.startswith(words)
+def test_reasons_name_the_constraint_that_binds(nodes, job, words):
+    assert why_no_nodes(gate(nodes), job).reason.startswith(words)
 
 
 def test_free_nodes_that_are_kept_for_others_are_named_where_those_that_may_be_used_are_busy():
     """Slurm says Resources then, not ReqNodeNotAvail."""
     kept = Reservation("now", ("b",), NOW - 10, NOW + 7200, users=("carol",))
-    told = why_no_nodes(gate([node("a", gpus_allocated=8), node("b")], reservations=(kept,)), asks(8, 1, 8))
-    assert (told.cause, told.words) == ("room", "nodes that are free are kept for others: b is reserved (now, now)")
+    hold = why_no_nodes(gate([node("a", gpus_allocated=8), node("b")], reservations=(kept,)), asks(8, 1, 8))
+    assert (hold.cause, hold.reason) == (
+        "room", "nodes that are free are kept for others: b is reserved (now, now)")
 
 
 def test_a_limit_is_said_before_nodes_that_are_not_available():
@@ -409,8 +410,8 @@ def test_a_limit_is_said_before_nodes_that_are_not_available():
 
 def test_who_is_held_is_said_to_be_held_though_its_time_has_not_come_either():
     waits = asks(1, 1, 1, reason=WaitReason.HELD, reason_text="JobHeldUser", eligible_s=NOW + 600)
-    told = gate([node("a")]).bars(waits)
-    assert told.words == "not eligible yet: the scheduler says JobHeldUser"
+    hold = gate([node("a")]).bars(waits)
+    assert hold.reason == "not eligible yet: the scheduler says JobHeldUser"
 
 
 @pytest.mark.parametrize(("most", "cause"), [(1, "partition"), (None, None)])
@@ -424,14 +425,14 @@ def test_gpus_by_task_are_where_the_tasks_have_cpus():
     """The partition lets its jobs use 16 CPUs of a node, two tasks' worth: Slurm puts two on each node, not 3 and 1."""
     nodes = [node("a", gpus_allocated=4, gpu_indexes_allocated=None), node("b")]
     narrow = Partition("p", nodes=("a", "b"), most_cpus_per_node=16)
-    asked = asks(4, 2, gpus_per_task=1, tasks=4, cpus=32)
-    assert [where(gate(nodes, partitions=known).find(asked)) for known in ((narrow,), ())] == ["a:2,b:2", "a:3,b:1"]
+    job = asks(4, 2, gpus_per_task=1, tasks=4, cpus=32)
+    assert [where(gate(nodes, partitions=known).find(job)) for known in ((narrow,), ())] == ["a:2,b:2", "a:3,b:1"]
 
 
 def test_tasks_without_gpus_take_cpus_where_their_partition_lets_them():
     """Of 16 CPUs on each node, 32 tasks take all; Slurm puts the rest of them on b, where ours would have been on a."""
     narrow = Partition("p", nodes=("a", "b"), most_cpus_per_node=16)
     tested = gate([node("a"), node("b")], partitions=(narrow,))
-    asked = asks(0, 2, tasks=32, cpus=32)
-    assert where(tested.admit(asked, None)) == "a:0,b:0"
+    job = asks(0, 2, tasks=32, cpus=32)
+    assert where(tested.admit(job, None)) == "a:0,b:0"
     assert isinstance(tested.find(replace(asks(0, cpus=1), job_id="2")), Hold)

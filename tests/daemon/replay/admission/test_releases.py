@@ -41,8 +41,8 @@ def first_fit(gpus, *jobs, usable=(True, True)):
     (9, (runs("a", 600, 8), runs("b", 700, 8)), None),
 ])
 def test_jobs_that_end_within_half_a_minute_of_the_first_are_looked_at_together(gpus, jobs, found):
-    told = first_fit(gpus, *jobs)
-    assert told == found or (found is not None and found[0] == 0)
+    fit = first_fit(gpus, *jobs)
+    assert fit == found or (found is not None and found[0] == 0)
 
 
 def test_jobs_elsewhere_are_passed_over_and_take_the_next_one_along():

@@ -11,7 +11,7 @@ import pytest
 
 from idlewatt.daemon.recorded_scheduling import used
 from idlewatt.daemon.replay.cluster import Cluster
-from idlewatt.daemon.replay.priority.billing import asked_and_there, billed, charged_of_jobs, charged_of_runs
+from idlewatt.daemon.replay.priority.billing import billed, charged_of_jobs, charged_of_runs, requested_and_available
 from idlewatt.daemon.replay.priority.factors import Claims, resource_sum
 from idlewatt.daemon.replay.priority.site import Scheduling
 from idlewatt.daemon.replay.workload import Workload
@@ -26,7 +26,7 @@ NODES = tuple(Node(f"n{row}", ("all", "fast"), 4, "a100", cpus=32, memory_bytes=
 NAMES = tuple(node.name for node in NODES)
 PARTITIONS = (Partition("all", NAMES, default=True, billing_weights=WEIGHTS),
               Partition("fast", NAMES, billing_weights=()))
-TOLD = [5.146484375, 13.953125, 13.09765625, 49.5625]
+EXPECTED = [5.146484375, 13.953125, 13.09765625, 49.5625]
 """``billable_tres`` of the jobs below, as squeue's JSON has them."""
 
 
@@ -47,7 +47,7 @@ def site(*flags, partition="all", partitions=PARTITIONS):
 
 
 def test_jobs_are_charged_the_weighted_sum_of_what_they_hold():
-    assert charged_of_jobs(*site()).tolist() == pytest.approx(TOLD)
+    assert charged_of_jobs(*site()).tolist() == pytest.approx(EXPECTED)
 
 
 def test_with_max_tres_the_largest_of_it_counts():
@@ -59,13 +59,13 @@ def test_with_max_tres_gres_gpus_count_beside_the_largest_of_the_rest():
 
 
 def test_without_weights_or_where_nobody_tells_them_cpus_are_charged():
-    untold = tuple(replace(one, billing_weights=None) for one in PARTITIONS)
-    for told in (site(partition="fast"), site(partitions=untold)):
-        assert charged_of_jobs(*told).tolist() == [3.0, 3.0, 2.0, 32.0]
+    unweighted = tuple(replace(one, billing_weights=None) for one in PARTITIONS)
+    for one in (site(partition="fast"), site(partitions=unweighted)):
+        assert charged_of_jobs(*one).tolist() == [3.0, 3.0, 2.0, 32.0]
 
 
 def test_a_job_of_several_partitions_is_charged_as_the_first_of_them_does():
-    assert charged_of_jobs(*site(partition="all,fast")).tolist() == pytest.approx(TOLD)
+    assert charged_of_jobs(*site(partition="all,fast")).tolist() == pytest.approx(EXPECTED)
 
 
 def test_gpus_of_a_model_are_charged_where_that_is_asked_for():
@@ -85,25 +85,25 @@ def test_recorded_runs_are_charged_as_jobs_are():
     assert charged_of_runs(rules, []).tolist() == []
 
 
-@pytest.mark.parametrize(("flags", "told"), [
+@pytest.mark.parametrize(("flags", "expected"), [
     ((), ({"billing": 10, "node": 275}, {"billing": 26, "node": 275}, {"billing": 26, "node": 550})),
     (("MAX_TRES", "NO_NORMAL_TRES"), ({"billing": 2700, "node": 1100, "mem": 150_000},
                                       {"billing": 6300, "node": 1100, "mem": 2_000_000},
                                       {"billing": 6300, "node": 2200, "mem": 100_000}))])
-def test_weighted_resources_are_those_of_sprio(flags, told):
+def test_weighted_resources_are_those_of_sprio(flags, expected):
     cluster, workload, claims = site(*flags)
-    claims = replace(claims, resources=asked_and_there(cluster, workload, claims))
+    claims = replace(claims, resources=requested_and_available(cluster, workload, claims))
     for name, weight in (("billing", 900), ("node", 1100), ("mem", 500)):
         settings = PrioritySettings(resources={name: weight}, flags=frozenset(flags))
-        for job, expected in enumerate(told):
-            if name in expected:
-                assert resource_sum(settings, claims)[job] == pytest.approx(expected[name], abs=0.5)
+        for job, amounts in enumerate(expected):
+            if name in amounts:
+                assert resource_sum(settings, claims)[job] == pytest.approx(amounts[name], abs=0.5)
 
 
 def test_gpus_of_a_model_are_weighed_by_how_many_the_partition_has_of_it():
     cluster = Cluster.from_records([Node("n0", ("p",), 4, "A100"), Node("n1", ("p",), 8, "v100")])
     workload = Workload.of([0.0, 1.0, 2.0], [9.0] * 3, [2, 2, 2], model=["a100", "v100", ""], partition=["p"] * 3)
     claims = Claims(workload.submit, *[np.ones(3)] * 7)
-    claims = replace(claims, resources=asked_and_there(cluster, workload, claims))
+    claims = replace(claims, resources=requested_and_available(cluster, workload, claims))
     settings = PrioritySettings(resources={"gres/gpu:a100": 100.0})
     assert resource_sum(settings, claims).tolist() == [50.0, 0.0, 0.0]

@@ -10,9 +10,9 @@ from idlewatt.daemon.replay.priority.preemption import (
     NO_GROUPS,
     NO_QOS,
     REQUEUED,
+    RULES_UNKNOWN,
     SUSPENDS,
     TURNS,
-    UNTOLD,
     WITHIN,
     Group,
     SchedulerPreemption,
@@ -29,14 +29,15 @@ PARTITIONS = (Partition("idle", (), priority_tier=1, preempt_mode=("CANCEL",)),
               Partition("now", (), priority_tier=9))
 
 
-def told(kind, mode, qos=(), partitions=PARTITIONS, **more):
+def preemption_of(kind, mode, qos=(), partitions=PARTITIONS, **more):
     site = SchedulerSettings(preempt_type=kind, preempt_mode=mode, **more)
     return SchedulerPreemption.of(SchedulerRules(qos=qos, site=site), partitions)
 
 
 def test_by_quality_of_service_each_preempts_those_that_its_list_names_as_their_own_mode_says():
-    found = told("qos", ("REQUEUE",), (Qos("low"), Qos("spot", preempt_mode=("CANCEL",), exempt_s=60.0),
-                                       Qos("high", priority=70000.0, preempts=("low", "spot", "gone"))), exempt_s=5.0)
+    qos = (Qos("low"), Qos("spot", preempt_mode=("CANCEL",), exempt_s=60.0),
+           Qos("high", priority=70000.0, preempts=("low", "spot", "gone")))
+    found = preemption_of("qos", ("REQUEUE",), qos, exempt_s=5.0)
 
     assert found.groups == {"low": Group(0.0, REQUEUED), "spot": Group(0.0, CANCELLED),
                             "high": Group(65535.0, REQUEUED, frozenset({"low", "spot"}))}
@@ -47,7 +48,7 @@ def test_by_quality_of_service_each_preempts_those_that_its_list_names_as_their_
 
 
 def test_by_tier_each_partition_preempts_all_lower_ones_but_those_that_are_off():
-    found = told("partition_prio", ("REQUEUE",))
+    found = preemption_of("partition_prio", ("REQUEUE",))
 
     assert {name: (group.becomes, group.over) for name, group in found.groups.items()} == {
         "idle": (CANCELLED, frozenset()), "fixed": (KEPT, frozenset()), "work": (REQUEUED, frozenset({"idle"})),
@@ -55,27 +56,28 @@ def test_by_tier_each_partition_preempts_all_lower_ones_but_those_that_are_off()
 
 
 @pytest.mark.parametrize(("kind", "mode", "qos", "notes"), [
-    ("none", ("REQUEUE",), (), ()), ("qos", (), (), ()), (None, ("REQUEUE",), (), (UNTOLD,)),
-    ("qos", None, (), (UNTOLD,)), ("qos", ("REQUEUE",), None, (NO_QOS,)),
+    ("none", ("REQUEUE",), (), ()), ("qos", (), (), ()), (None, ("REQUEUE",), (), (RULES_UNKNOWN,)),
+    ("qos", None, (), (RULES_UNKNOWN,)), ("qos", ("REQUEUE",), None, (NO_QOS,)),
     ("qos", ("SUSPEND", "GANG"), (Qos("a", preempts=("b",)), Qos("b")), (SUSPENDS, TURNS, GRACE)),
     ("qos", ("GANG",), (Qos("a", preempt_mode=("WITHIN",)),), (TURNS, WITHIN))])
 def test_what_is_not_told_or_not_replayed_is_said_and_preempts_nobody(kind, mode, qos, notes):
-    found = told(kind, mode, qos)
+    found = preemption_of(kind, mode, qos)
 
     assert found.notes == notes
     assert not found.takes_place
 
 
 def test_settings_alone_do_not_tell_who_preempts_whom():
-    assert Scheduling.told({"PreemptType": "preempt/qos"}).preemption.notes == (NO_GROUPS,)
-    assert Scheduling.told({"PreemptType": "preempt/none"}).preemption == SchedulerPreemption()
+    assert Scheduling.of_config_lines({"PreemptType": "preempt/qos"}).preemption.notes == (NO_GROUPS,)
+    assert Scheduling.of_config_lines({"PreemptType": "preempt/none"}).preemption == SchedulerPreemption()
 
 
 def test_words_of_the_scheduler_change_who_goes_first():
-    found = told("partition_prio", ("REQUEUE",), parameters=("preempt_youngest_first", "preempt_reorder_count=3"))
+    found = preemption_of("partition_prio", ("REQUEUE",),
+                          parameters=("preempt_youngest_first", "preempt_reorder_count=3"))
 
     assert (found.youngest_first, found.strict_order, found.reorders) == (True, False, 3)
-    assert told("partition_prio", ("REQUEUE",), parameters=("preempt_strict_order",)).strict_order
+    assert preemption_of("partition_prio", ("REQUEUE",), parameters=("preempt_strict_order",)).strict_order
 
 
 def ordered(scheduling, qos, partition, priority):

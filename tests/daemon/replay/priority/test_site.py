@@ -12,17 +12,17 @@ def scheduling(*priorities, flags=""):
     return Scheduling.of(SchedulerRules(associations=accounts, site=SchedulerSettings(priority=lines)))
 
 
-@pytest.mark.parametrize(("told", "flags", "found"), [
+@pytest.mark.parametrize(("priorities", "flags", "found"), [
     ((40.0, 100.0, 0.0), "", [0.4, 1.0, 0.0]), ((40.0, 100.0, 0.0), "NO_NORMAL_ASSOC", [40.0, 100.0, 0.0]),
     ((0.0, 0.0), "", [0.0, 0.0])])
-def test_priorities_of_associations_are_told_over_the_largest_unless_the_settings_say_otherwise(told, flags, found):
-    weighed = scheduling(*told, flags=flags)
-    assert [weighed.associations[f"account-{number}", "ann"] for number in range(len(told))] == found
-    assert weighed.priority.unfollowed == ()
+def test_priorities_of_associations_are_relative_to_the_largest_unless_settings_say_otherwise(priorities, flags, found):
+    scaled = scheduling(*priorities, flags=flags)
+    assert [scaled.associations[f"account-{number}", "ann"] for number in range(len(priorities))] == found
+    assert scaled.priority.unfollowed == ()
 
 
-@pytest.mark.parametrize("told", [(None, None), (40.0, None), ()])
-def test_where_not_all_are_told_they_weigh_nothing_and_that_is_said(told):
-    weighed = scheduling(*told)
-    assert weighed.associations == {}
-    assert weighed.priority.unfollowed == ("PriorityWeightAssoc",)
+@pytest.mark.parametrize("priorities", [(None, None), (40.0, None), ()])
+def test_where_not_all_are_known_they_weigh_nothing_and_that_is_reported(priorities):
+    scaled = scheduling(*priorities)
+    assert scaled.associations == {}
+    assert scaled.priority.unfollowed == ("PriorityWeightAssoc",)
