@@ -18,13 +18,13 @@ NODES = [Node(f"{model}-{number}", (model,), 8, gpu_model=model.lower())
          for model in ("A100", "V100") for number in (1, 2)]
 
 
-@pytest.mark.parametrize(("request", "flavour"), [
+@pytest.mark.parametrize(("key", "flavour"), [
     (Key("A100", 2, 72 * HOUR), "s-A100"), (Key("V100", 1, HOUR), "s-V100"), (Key("A100", 3, HOUR), "m-A100"),
     (Key("A100", 2, 100 * HOUR), "m-A100"), (Key("A100", 16, 504 * HOUR), "f-A100"),
     (Key("A100", 17, HOUR), ""), (Key("A100", 2, None), ""), (Key("H100", 2, HOUR), ""),
     (Key("A100", 0, HOUR), ""), (Key("H100,V100", 8, HOUR), "l-V100")])
-def test_a_job_is_of_the_smallest_flavour_that_allows_it(request, flavour):
-    assert FlavourBook(TABLE).of(request) == flavour
+def test_a_job_is_of_the_smallest_flavour_that_allows_it(key, flavour):
+    assert FlavourBook(TABLE).of(key) == flavour
 
 
 @pytest.mark.parametrize(("gpus", "flavour"), [(1, "1-gpu"), (2, "2-gpu"), (3, "4-gpu"), (8, "8-gpu"), (9, "16-gpu")])
@@ -37,8 +37,8 @@ def test_a_flavour_of_a_type_is_for_jobs_that_ask_for_it_or_get_it_in_their_part
     book = FlavourBook([FlavourSettings(name="two", gpus=2, gpu_model="A100")])
     assert book.of(Key("mixed", 2, None)) == ""
     book.learn([*NODES, Node("m", ("mixed",), 8, gpu_model="a100"), Node("n", ("mixed",), 8, gpu_model="v100")])
-    request = [Key("A100", 2, None), Key("V100", 2, None), Key("mixed", 2, None), Key("mixed", 2, None, "a100")]
-    assert [book.of(one) for one in request] == ["two", "", "", "two"]
+    keys = [Key("A100", 2, None), Key("V100", 2, None), Key("mixed", 2, None), Key("mixed", 2, None, "a100")]
+    assert [book.of(one) for one in keys] == ["two", "", "", "two"]
 
 
 def test_a_snapshot_is_told_its_flavours():
@@ -63,16 +63,16 @@ def test_what_was_told_of_jobs_is_told_anew_where_a_partition_gets_other_gpus():
     assert [book.with_flavours(snapshot).jobs[0].flavour for snapshot in snapshots] == ["", "two"]
 
 
-@pytest.mark.parametrize(("request", "why"), [
+@pytest.mark.parametrize(("key", "why"), [
     (Key("A100", 32, HOUR), "it asks for 32 GPUs, and the largest flavour there, f-A100, has 16: add a larger one"),
     (Key("A100", 16, 600 * HOUR), "it asks for 600 h, and the longest flavour of its size, f-A100, allows 504 h: "
-                                    "raise its limit, or add another"),
+                                  "raise its limit, or add another"),
     (Key("A100", 2, None), "it asks for no time limit, and the longest flavour of its size, f-A100, allows 504 h: "
-                             "raise its limit, or add another"),
+                           "raise its limit, or add another"),
     (Key("H100", 2, HOUR), "no flavour is for partition H100: add one, or leave out the partition of another"),
     (Key("A100", 0, HOUR), "it asks for no GPU"), (Key("A100", 2, HOUR), "")])
-def test_a_job_of_no_flavour_is_told_why(request, why):
-    assert FlavourBook(TABLE).why_none(request) == why
+def test_a_job_of_no_flavour_is_told_why(key, why):
+    assert FlavourBook(TABLE).why_none(key) == why
 
 
 def test_flavours_that_no_partition_can_hold_are_told_with_what_to_do():
