@@ -106,8 +106,9 @@ def saves(one, error, shares=2, *, by_interval=False):
 
 def fills(one, error):
     """Tell at each look whether its utilisation earns it, as one of two ways, and mean JCT is held to be alike."""
-    less = Looks.at(*one["use"][::-1], rates=USE_RATES)
-    alike = Looks.at(*one["jct"], ASSUMED.alike).below(error, ASSUMED.alike)
+    (jct_ours, jct_theirs), (held_ours, held_theirs) = one["jct"], one["use"]
+    less = Looks.at(held_theirs, held_ours, rates=USE_RATES)
+    alike = Looks.at(jct_ours, jct_theirs, ASSUMED.alike).below(error, ASSUMED.alike)
     return alike & (less.high < 1.0) & (less.evidence >= np.log(2.0 / error))
 
 

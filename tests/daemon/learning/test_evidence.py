@@ -13,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from null_sites import NULLS
 
-from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, NOTHING, RATES, compared, log_evidence
+from idlewatt.daemon.learning.evidence import (
+    FEWEST_BLOCKS,
+    NOTHING,
+    RATES,
+    compared,
+    log_evidence,
+    log_evidence_since,
+)
 from idlewatt.daemon.learning.pairs import DAY_S
 from idlewatt.daemon.learning.promotion_criteria import ERROR, TRIALS
 from idlewatt.daemon.learning.trials import error_of_each
@@ -140,3 +147,9 @@ def test_a_better_agent_is_promoted_within_weeks_on_a_larger_site():
     days = [year.promoted(error_of_each(TRIALS)) for year in found]
     assert sum(day is not None and day <= 60 for day in days) >= 2, days
     assert [year.promoted(error_of_each(TRIALS), worse=True) for year in found] == [None] * 3
+
+
+def test_evidence_since_a_block_is_that_of_bets_that_begin_with_it():
+    logs = np.random.default_rng(2).normal(-0.1, 0.3, 7)
+    since = log_evidence_since(logs)
+    assert since == pytest.approx([log_evidence(logs[first:])[-1] for first in range(7)])
