@@ -20,9 +20,9 @@ from .registry import backfill
 from .strict import first_line
 
 OVERRUN_S = 1.0
-"""How much longer a job is expected to run that is past its limit."""
+"""Expected remaining seconds of a job that is past its limit."""
 LEVELS = 512
-"""Moments of the profile; jobs that could not be planned within so many wait without a reservation."""
+"""The most times in the profile; jobs that cannot be planned within them wait without a reservation."""
 
 
 @compiled

@@ -22,7 +22,7 @@ from .strict import start_heads
 
 @compiled
 def imagined(state: State, number: int) -> PlacementView:
-    """Return a site as it is now, to try things out on; there are two, 0 and 1."""
+    """Return a hypothetical copy of the present cluster; there are two, 0 and 1."""
     target = state.imagined[number]
     for node in range(target.size):
         row, now = target[node], state.nodes[node]

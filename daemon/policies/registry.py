@@ -34,12 +34,12 @@ class Order:
     preemptive: bool = False
     one_at_a_time: bool = False
     oracle: bool = False
-    """It looks at true run times; a live daemon must not be run by it."""
+    """It uses true run times, which a live daemon does not know."""
     wake: Wake | None = None
     calculator: Callable[[Cluster, Workload, State], PriorityCalculator] | None = None
-    """Computes the order from time to time; the key then only tells the rank."""
+    """Computes the order from time to time; the key then only returns the rank."""
     ready: Callable[[ClusterState], State] | None = None
-    """Returns the arrays as it wants them before any decision."""
+    """Returns the arrays prepared for this order, before any decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,34 +49,34 @@ class Placing:
     name: str
     place: Place
     repeatable: bool = True
-    """Asked twice about the same cluster, it finds nodes both times or neither."""
+    """For the same job and cluster it always finds nodes, or never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walking:
-    """What happens when the first in line does not fit."""
+    """What happens when the first job of a queue does not fit."""
 
     name: str
     walk: Walk
     levels: int = 2
-    """Clusters that it imagines."""
+    """Number of hypothetical clusters that it needs."""
     estimates: bool = False
-    """It needs running jobs by their estimated end."""
+    """It needs running jobs sorted by their estimated end."""
     own_order: bool = False
-    """It sorts for itself, waiting and running jobs."""
+    """It sorts waiting and running jobs itself."""
     resizing: bool = False
-    """It resizes running jobs, so it is asked although nobody waits."""
+    """It resizes running jobs, so it is called even when no job waits."""
     patient: bool = False
-    """It does nothing for a line whose first job is blocked."""
+    """It does nothing for a queue whose first job is blocked."""
     lines: str = PARTITION
-    """Which jobs stand in line together."""
+    """Which jobs share a queue."""
     turns: bool | None = None
     """A live queue is walked job by job, with plans for waiting jobs (True) or without; None: the engine decides."""
     ready: Callable[[ClusterState], State] | None = None
-    """Returns the arrays as it wants them before any decision."""
+    """Returns the arrays prepared for this walk, before any decision."""
     instead: Callable[[ClusterState, bool], Walk | None] | None = None
-    """Returns the way through the queue that does where the site's configuration asks for another, compiled then; it
-    is told whether the order has a calculator, which lets jobs that preempt go first."""
+    """Returns another walk where the site's configuration needs one, which is compiled only then. The second argument
+    is whether the order has a calculator, which puts jobs that preempt first."""
 
 
 @dataclass(frozen=True)
@@ -86,31 +86,31 @@ class Registry:
     orders: dict[str, Order] = field(default_factory=dict)
     placements: dict[str, Placing] = field(default_factory=dict)
     backfills: dict[str, Walking] = field(default_factory=dict)
-    whole: dict[str, str] = field(default_factory=dict)
-    """Policies with a name of their own."""
+    aliases: dict[str, str] = field(default_factory=dict)
+    """Policies that also have a short name."""
 
 
 _RULES = Registry()
 
 
-def order(name: str, **facts: Any) -> Callable[[Function], Function]:
+def order(name: str, **attributes: Any) -> Callable[[Function], Function]:
     """Register the decorated key function ``(state, job) -> float`` as an order."""
-    return lambda key: _keep(_RULES.orders, Order(name, key, **facts), key)
+    return lambda key: _keep(_RULES.orders, Order(name, key, **attributes), key)
 
 
-def placement(name: str, **facts: Any) -> Callable[[Function], Function]:
+def placement(name: str, **attributes: Any) -> Callable[[Function], Function]:
     """Register the decorated function ``(nodes, ask, chosen) -> count`` as a placement."""
-    return lambda place: _keep(_RULES.placements, Placing(name, place, **facts), place)
+    return lambda place: _keep(_RULES.placements, Placing(name, place, **attributes), place)
 
 
-def backfill(name: str, **facts: Any) -> Callable[[Function], Function]:
+def backfill(name: str, **attributes: Any) -> Callable[[Function], Function]:
     """Register the decorated function ``(state, key, place)`` as a way through the queue."""
-    return lambda walk: _keep(_RULES.backfills, Walking(name, walk, **facts), walk)
+    return lambda walk: _keep(_RULES.backfills, Walking(name, walk, **attributes), walk)
 
 
 def alias(name: str, policy: str) -> None:
     """Give a composed policy a name of its own."""
-    _RULES.whole[name] = policy
+    _RULES.aliases[name] = policy
 
 
 def _keep(family: dict[str, Any], rule: Any, function: Function) -> Function:
@@ -160,34 +160,34 @@ class Recipe:
 
 
 def never(state: object) -> float:
-    """Return infinity: this order changes only when something happens."""
+    """Return infinity: this order changes at events only."""
     return float("inf")
 
 
 def parse(name: str) -> Recipe:
     """Return the rules of ``order[+placement][+backfill]``; ValueError lists what exists when a part is unknown."""
-    known = rules()
-    parts = known.whole.get(name, name).split("+")
-    if parts[0] not in known.orders:
-        raise ValueError(_unknown(name, parts[0], known))
-    chosen = known.orders[parts[0]]
-    placing = known.placements["best-fit"]
-    walking = known.backfills["preempt" if chosen.preemptive else "none"]
+    registry = rules()
+    parts = registry.aliases.get(name, name).split("+")
+    if parts[0] not in registry.orders:
+        raise ValueError(_unknown_rule(name, parts[0], registry))
+    chosen = registry.orders[parts[0]]
+    placing = registry.placements["best-fit"]
+    walking = registry.backfills["preempt" if chosen.preemptive else "none"]
     for part in parts[1:]:
-        if part in known.placements:
-            placing = known.placements[part]
-        elif part in known.backfills:
-            walking = known.backfills[part]
+        if part in registry.placements:
+            placing = registry.placements[part]
+        elif part in registry.backfills:
+            walking = registry.backfills[part]
         else:
-            raise ValueError(_unknown(name, part, known))
+            raise ValueError(_unknown_rule(name, part, registry))
     return Recipe(chosen, placing, walking)
 
 
 FORMER_NAMES = {"oracle": "sjf-oracle+best-fit+easy"}
-"""Names that misled and are no longer understood, with those in their place; nothing that is recorded needs them."""
+"""Former names of policies, which are refused, and their replacements; no recorded data needs the former names."""
 
 
-def _unknown(name: str, part: str, known: Registry) -> str:
+def _unknown_rule(name: str, part: str, registry: Registry) -> str:
     if name in FORMER_NAMES:
         return f"policy {name!r} is now called {FORMER_NAMES[name]}"
 
@@ -195,8 +195,8 @@ def _unknown(name: str, part: str, known: Registry) -> str:
         return ", ".join(sorted(family))
 
     return (f"policy {name!r}: {part!r} is no rule. A policy is order[+placement][+backfill]; "
-            f"orders: {listed(known.orders)}; placements: {listed(known.placements)}; "
-            f"backfills: {listed(known.backfills)}; also: {listed(known.whole)}")
+            f"orders: {listed(registry.orders)}; placements: {listed(registry.placements)}; "
+            f"backfills: {listed(registry.backfills)}; also: {listed(registry.aliases)}")
 
 
 class Heuristic:
@@ -209,7 +209,7 @@ class Heuristic:
 
     @property
     def oracle(self) -> bool:
-        """Tell whether it looks at true run times and so has no place in a live daemon."""
+        """Tell whether it uses true run times, so that it cannot run in a live daemon."""
         return self.recipe.order.oracle
 
     def decide(self, state: ClusterState) -> Actions:
@@ -235,5 +235,5 @@ def named(name: str) -> Heuristic:
 
 def names() -> tuple[str, ...]:
     """Return the names of all orders and of the policies that have a name of their own."""
-    known = rules()
-    return (*sorted(known.orders), *sorted(known.whole))
+    registry = rules()
+    return (*sorted(registry.orders), *sorted(registry.aliases))

@@ -44,9 +44,10 @@ from .strict import start_heads
 
 def ready(state: ClusterState) -> State:
     """Return the arrays with the site's settings of the backfill in them."""
-    told = state.cluster.scheduling.backfill
-    arrays = ready_to_preempt(state, [told.interval_s, told.window_s, told.resolution_s, float(told.jobs_tested),
-                                      told.looks_s], [told.began_s, -1.0, 0.0, np.inf])
+    settings = state.cluster.scheduling.backfill
+    arrays = ready_to_preempt(state, [settings.interval_s, settings.window_s, settings.resolution_s,
+                                      float(settings.jobs_tested), settings.looks_s],
+                              [settings.began_s, -1.0, 0.0, np.inf])
     longs, numbers = rooms(len(state.cluster), len(state.workload))
     scratch = np.zeros(numbers)
     scratch[:arrays.scratch.size] = arrays.scratch

@@ -344,8 +344,8 @@ def open_ready(state: State, tables: BackfillTables, kind: int, last: int) -> in
 @compiled
 def imagine(state: State, tables: BackfillTables, node: int, last: int) -> None:
     """Open an imagined node with what is free there once running jobs up to one have ended."""
-    row, there, entry = state.imagined[0, node], state.nodes[node], tables.entry[node]
-    gpus, cpus, memory = there.free_gpus, there.free_cpus, there.free_memory
+    row, actual, entry = state.imagined[0, node], state.nodes[node], tables.entry[node]
+    gpus, cpus, memory = actual.free_gpus, actual.free_cpus, actual.free_memory
     while entry >= 0 and tables.back[entry] <= last:
         back = tables.back[entry:entry + 5]
         gpus, cpus, memory, entry = gpus + back[1], cpus + back[2], memory + back[3], back[4]

@@ -65,7 +65,7 @@ def only_node(site: PlacementView, ask: Ask) -> int:
 
 @compiled
 def free_room(site: PlacementView, node: int, ask: Ask) -> int:
-    """Return the free CPUs of a node that a job could use; its GPUs where nobody told how many CPUs it has."""
+    """Return the free CPUs of a node that a job could use; its GPUs where its number of CPUs is unknown."""
     row = site.nodes[node]
     if ask.tasked == 1:
         return ask.cpus

@@ -25,7 +25,7 @@ INTERVAL, WINDOW, RESOLUTION, TESTED, LOOKS = range(5)
 
 @compiled
 def clear_plans(state: State) -> None:
-    """Plan nothing, and imagine all nodes closed."""
+    """Remove all plans, and close all imagined nodes."""
     tables = tables_of(state)
     tables.head[PLANNED] = tables.head[INTERVALS] = tables.head[OPENED] = 0
     for node in range(state.nodes.size):
@@ -69,7 +69,7 @@ def keep(state: State, count: int, when: float, lasts: float) -> None:
 
 @compiled
 def insert_plan(tables: BackfillTables, node: int, begin: float, end: float) -> None:
-    """Keep a node for a while; where there are too many plans for it this one is left out."""
+    """Reserve a node for a time span; a plan beyond the most plans of a node is left out."""
     if tables.plans_on[node] == PLANS:
         return
     insert_row(tables.plan_ends, tables.plan_time, tables.plan_node, tables.head[PLANNED], end, begin, node)
@@ -118,7 +118,7 @@ def first_at(moments: Floats, count: int, bound: float) -> int:
 
 @compiled
 def row_of(moments: Floats, nodes: Longs, count: int, moment: float, node: int) -> int:
-    """Return which of so many rows in order of their moments has this one and this node; NONE if none has."""
+    """Return the row with this time and node among rows in order of time; NONE if there is none."""
     row, last = _at(first_at(moments, count, moment)), _at(count)
     while row < last and moments[row] == moment:
         if nodes[row] == node:
@@ -139,7 +139,7 @@ def insert_row(moments: Floats, others: Floats, nodes: Longs, row: int, moment: 
 
 @compiled
 def move_later(moments: Floats, others: Floats, nodes: Longs, count: int, row: int, moment: float) -> None:
-    """Give one of so many rows a later moment, and the place among them that is due to it."""
+    """Give a row a later time, and move it to its place in the order of time."""
     at, last = _at(row), _at(count - 1)
     other, node = others[at], nodes[at]
     while at < last and moments[at + _at(1)] <= moment:
@@ -150,7 +150,7 @@ def move_later(moments: Floats, others: Floats, nodes: Longs, count: int, row: i
 
 @compiled
 def drop_row(moments: Floats, others: Floats, nodes: Longs, count: int, row: int) -> None:
-    """Take one of so many rows out."""
+    """Remove a row."""
     at, last = _at(row), _at(count - 1)
     while at < last:
         moments[at], others[at], nodes[at] = moments[at + _at(1)], others[at + _at(1)], nodes[at + _at(1)]

@@ -37,48 +37,50 @@ FAILED, BUSY, ROOM_MADE = range(3)
 
 
 def ready_to_preempt(state: ClusterState, weights: list[float], places: list[float]) -> State:
-    """Return the arrays with the backfill's settings and scratch, and with what preemption goes by."""
-    told, workload, arrays = state.cluster.scheduling.preemption, state.workload, state.arrays
-    names, code = _groups(told, workload)
-    known = [told.groups.get(name, Group()) for name in names]
-    if not told.takes_place or not any(group.over for group in known):
+    """Return the arrays with the backfill's settings and scratch, and with the site's preemption settings."""
+    preemption, workload, arrays = state.cluster.scheduling.preemption, state.workload, state.arrays
+    names, code = _groups(preemption, workload)
+    groups = [preemption.groups.get(name, Group()) for name in names]
+    if not preemption.takes_place or not any(group.over for group in groups):
         return arrays._replace(weights=np.array([*weights, 0.0]), scratch=np.array(places))
-    over = [float(name in group.over) for group in known for name in names]
-    first = over if told.by == BY_QOS else [float(one.weight > other.weight) for one in known for other in known]
-    exempt = np.array(_exempt(told, workload))
-    traits = np.column_stack([code, np.array([group.becomes for group in known])[code], exempt,
-                              np.array([group.weight for group in known])[code]]).astype(np.float64)
+    preempts = [float(name in group.over) for group in groups for name in names]
+    by_weight = [float(one.weight > other.weight) for one in groups for other in groups]
+    first = preempts if preemption.by == BY_QOS else by_weight
+    exempt = np.array(_exempt(preemption, workload))
+    traits = np.column_stack([code, np.array([group.becomes for group in groups])[code], exempt,
+                              np.array([group.weight for group in groups])[code]]).astype(np.float64)
     scratch = np.zeros((COLUMNS_OF_JOBS, len(workload)))
     scratch[3] = -np.inf
     back = np.flatnonzero((arrays.jobs.status == HELD) & (arrays.jobs.preempted > 0))
     scratch[0, :len(back)] = back
     arrays.counts[RETURNING] = len(back)
     return arrays._replace(
-        weights=np.array([*weights, 1.0, len(names), told.reorders, told.strict_order, told.youngest_first,
-                          told.returns_s, told.again_s, told.most_times, *over, *first]),
+        weights=np.array([*weights, 1.0, len(names), preemption.reorders, preemption.strict_order,
+                          preemption.youngest_first, preemption.returns_s, preemption.again_s, preemption.most_times,
+                          *preempts, *first]),
         scratch=np.concatenate([places, scratch.ravel()]), traits=np.ascontiguousarray(traits))
 
 
-def _groups(told: SchedulerPreemption, workload: Workload) -> tuple[list[str], np.ndarray]:
-    """Return names of groups and the group of each job: its QOS, or of its partitions that of the highest tier."""
-    if told.by == BY_QOS:
+def _groups(preemption: SchedulerPreemption, workload: Workload) -> tuple[list[str], np.ndarray]:
+    """Return the names of groups and each job's group: its QOS, or its partition of the highest tier."""
+    if preemption.by == BY_QOS:
         names, code = np.unique(np.array(workload.charged.qos if workload.charged else [""] * len(workload), str),
                                 return_inverse=True)
         return names.tolist(), code
-    best = [max(name.split(","), key=lambda part: told.groups.get(part, Group()).weight)
+    best = [max(name.split(","), key=lambda part: preemption.groups.get(part, Group()).weight)
             for name in (*workload.partition_names, "")]
     return best, workload.partition % len(best)
 
 
-def _exempt(told: SchedulerPreemption, workload: Workload) -> list[float]:
+def _exempt(preemption: SchedulerPreemption, workload: Workload) -> list[float]:
     if workload.charged is None:
-        return [told.usual_exempt_s] * len(workload)
-    return [told.exempt_s.get(name, told.usual_exempt_s) for name in workload.charged.qos]
+        return [preemption.usual_exempt_s] * len(workload)
+    return [preemption.exempt_s.get(name, preemption.usual_exempt_s) for name in workload.charged.qos]
 
 
 @compiled
 def take_back(state: State) -> float:
-    """Let requeued jobs that may begin again wait; return when the next of the others may."""
+    """Put requeued jobs that may begin again back into the queue; return when the next of the others may."""
     kept, next_s = 0, np.inf
     for index in range(state.counts[RETURNING]):
         job = int(state.scratch[TABLES + index])
@@ -98,7 +100,7 @@ def candidate(state: State, index: int) -> int:
 
 @compiled
 def list_preemptable(state: State, job: int, ask: Ask) -> int:
-    """List the running jobs that a job may preempt, in Slurm's order, those that would stay too; return how many."""
+    """List the running jobs that a job may preempt, in Slurm's order, with those that would stay; return how many."""
     first, count = TABLES + state.jobs.size, 0
     for index in range(state.counts[RUNNING_JOBS]):
         other = state.heap[index]
@@ -137,7 +139,7 @@ def goes_before(state: State, one: int, other: int) -> bool:
 
 @compiled
 def worth(state: State, job: int) -> float:
-    """Return by what jobs are sorted that may be preempted, the least first."""
+    """Return the sort key of jobs that may be preempted, the lowest first."""
     if state.weights[YOUNGEST] == 1.0:
         return -float(state.jobs[job].since)
     return float(state.traits[job, WEIGHT]) * 65536.0 + min(state.jobs[job].nodes_held, 65535)
@@ -145,7 +147,7 @@ def worth(state: State, job: int) -> float:
 
 @compiled
 def goes(state: State, job: int) -> bool:
-    """Tell whether a job gives its place up when it is preempted."""
+    """Tell whether a job releases its nodes when it is preempted."""
     return bool(state.traits[job, BECOMES] != KEPT)
 
 
@@ -172,7 +174,7 @@ def make_room(state: State, place: Place, job: int, ask: Ask, count: int) -> int
 
 @compiled
 def evict(state: State, job: int) -> None:
-    """Preempt a job as its group says, and note that its nodes are being cleared."""
+    """Preempt a job by its group's mode, and mark its nodes as being cleared."""
     row, now = state.jobs[job], state.clock[NOW]
     for index in range(row.held, row.held + row.nodes_held):
         state.imagined[WORK, state.held[index].node].ends = now
@@ -185,7 +187,7 @@ def evict(state: State, job: int) -> None:
 
 @compiled
 def choose_victims(state: State, place: Place, ask: Ask, count: int) -> int:
-    """Return up to which place those that were listed have to go; -1 if even all are not enough.
+    """Return the place of the last listed job that has to be preempted; -1 if even all are not enough.
 
     The nodes are then chosen. The order is changed as often as Slurm does.
     """
@@ -200,7 +202,7 @@ def choose_victims(state: State, place: Place, ask: Ask, count: int) -> int:
 
 @compiled
 def first_enough(state: State, place: Place, ask: Ask, count: int) -> int:
-    """Take the listed away one by one until the job fits; return whose turn it was, -1 if it never does."""
+    """Remove listed jobs one by one until the job fits; return the place of the last one, -1 if it never fits."""
     copy_free(state)
     for index in range(count):
         other = candidate(state, index)
@@ -213,15 +215,15 @@ def first_enough(state: State, place: Place, ask: Ask, count: int) -> int:
 
 @compiled
 def copy_free(state: State) -> None:
-    """Let as much be free on imagined nodes as is; which of them are open stays."""
+    """Copy the free resources of nodes to the imagined ones; which of them are open does not change."""
     for node in range(state.nodes.size):
-        row, there = state.imagined[0, node], state.nodes[node]
-        row.free_gpus, row.free_cpus, row.free_memory = there.free_gpus, there.free_cpus, there.free_memory
+        row, actual = state.imagined[0, node], state.nodes[node]
+        row.free_gpus, row.free_cpus, row.free_memory = actual.free_gpus, actual.free_cpus, actual.free_memory
 
 
 @compiled
 def reorder(state: State, last: int, count: int, nodes: int) -> None:
-    """Put first the job that made the difference, then, unless order is kept, those that hold most chosen nodes."""
+    """Put the last needed job first, then, unless the order is strict, those that hold most of the chosen nodes."""
     first, counts = TABLES + state.jobs.size, TABLES + 2 * state.jobs.size
     for index in range(last + 1):
         held = 0.0 if state.weights[STRICT] == 1.0 else nodes_shared(state, candidate(state, index), nodes)
@@ -256,7 +258,7 @@ def hand_back(state: State, job: int, nodes: Records, sign: int) -> None:
 
 @compiled_apart
 def start_in_line(state: State, place: Place) -> None:
-    """Start jobs in order until the first of each line does not fit, which makes room for itself where it may."""
+    """Start jobs in order until the first of each queue does not fit, which preempts others where it may."""
     again = True
     while again:
         again = False
@@ -272,7 +274,7 @@ def start_in_line(state: State, place: Place) -> None:
 
 @compiled
 def make_room_anywhere(state: State, place: Place, job: int) -> bool:
-    """Tell whether room was made for a job, on any open nodes."""
+    """Preempt for a job on any open nodes where possible; tell whether that was done."""
     ask = ask_of(state, job)
     count = list_preemptable(state, job, ask)
     if count == 0:
@@ -327,7 +329,7 @@ def start_or_make_room(state: State, place: Place, job: int, nodes: int, count: 
 
 @compiled
 def being_cleared(state: State, nodes: int) -> bool:
-    """Tell whether somebody was preempted on a chosen node in this round."""
+    """Tell whether a job was preempted on a chosen node in this round."""
     found = False
     for index in range(nodes):
         found = found or state.imagined[WORK, state.chosen[index]].ends >= state.clock[NOW]
@@ -336,7 +338,7 @@ def being_cleared(state: State, nodes: int) -> bool:
 
 @compiled
 def earliest_start_with_room(state: State, place: Place, ask: Ask, lasts: float, count: int) -> float:
-    """Return when nodes can be had if all jobs that may be preempted are gone, and choose them."""
+    """Return when nodes are available without the jobs that may be preempted, and choose them."""
     for index in range(count):
         other = candidate(state, index)
         if goes(state, other):

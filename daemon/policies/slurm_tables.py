@@ -1,9 +1,9 @@
-"""What Slurm's look ahead keeps in mind between one job and the next: running jobs, plans, and what each kind needs.
+"""The cached tables of Slurm's backfill: running jobs, plans, and the needs of each kind of jobs.
 
-All of it is kept in ``State``: whole numbers in ``outlook``, moments in ``scratch`` behind its first places. Jobs that
-ask for the same on the same nodes are of a kind: for each node it is known which running job has to end before it has
-enough for a part of such a job, and nodes stand in the order of these ends. Where nothing came, went or changed on a
-node since, that is taken over, from one job to the next as from one walk to the next.
+They are stored in ``State``: integers in ``outlook``, times in ``scratch`` behind its first places. Jobs with the same
+request on the same nodes are of one kind: for each node the tables have the running job that must end before the node
+has enough for a part of such a job, and nodes are sorted by these ends. Entries of nodes on which nothing has changed
+are reused, from one job to the next and from one walk to the next.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ PLANNED, CHANGES, OPENED, CLEAR, FEW, LISTED, INTERVALS, HEADER = range(8)
 """Places in ``State.outlook``: how many plans there are, how often a node changed, how many imagined nodes are
 open, how many nodes clear, whether these are few, how often running jobs were listed, how many intervals there are."""
 RUNS, PLANS = 32, 48
-"""Running jobs and plans that are kept apart on a node."""
+"""Running jobs and plans that are stored separately on a node."""
 POOL, GPUS, CPUS, MEMORY, WHOLE, SYNCED, SIZE, SEATED, COLUMNS = range(9)
-"""What a kind is told by; up to which change it knows the nodes, counted from 1; how many nodes it can use; which list
-of running jobs the places of its nodes and of the jobs there go by."""
+"""Columns of a kind: its request; the last change of nodes that it includes, counted from 1; how many nodes it can use;
+the number of the list of running jobs that its places refer to."""
 TRIES = 8
-"""Places at which a kind may stand; where all are taken by others it drives one of them out."""
+"""Slots that a kind may take; where others have all of them, it replaces one."""
 AT_ONCE, NEVER = -1, 1 << 60
-"""In place of the job that has to end: none has to; none would be enough."""
+"""Values in place of the job that has to end: no job has to end; no end of a job is enough."""
 NODE_BITS = 32
-"""Where the second of two nodes begins that are told as one number."""
+"""Bit at which the second of two nodes begins that are packed into one number."""
 _long: Any = np.int64
 _at: Any = np.uint64
 """An index that cannot be negative."""
@@ -71,13 +71,13 @@ class BackfillTables(NamedTuple):
     places: Longs
     """[job] its place among running jobs."""
     entry: Longs
-    """[node] what is given back first there; -1 for nothing."""
+    """[node] first entry that is released there; -1 for none."""
     latest: Longs
-    """[node] what is given back last there."""
+    """[node] last entry that is released there."""
     apart: Longs
-    """[node] how many are kept apart."""
+    """[node] number of running jobs that are stored separately."""
     known: Longs
-    """[node] a digest of what is there."""
+    """[node] digest of the node's state."""
     fresh: Longs
     changed: Longs
     """[change] node, round and round."""
@@ -88,7 +88,7 @@ class BackfillTables(NamedTuple):
     clear: Longs
     """[word] usable nodes without such a plan, by their place in the order of the kind."""
     touching: Longs
-    """[word] running jobs, by place, that hold a part of a clear node; told only where these are few."""
+    """[word] running jobs, by place, that hold a part of a clear node; filled in only where these are few."""
     kinds: Longs
     """[COLUMNS * kind]"""
     usable: Longs
@@ -98,14 +98,14 @@ class BackfillTables(NamedTuple):
     ranked: Longs
     """[place of kind] nodes by that."""
     seats: Longs
-    """[node of kind] its place among them; -1 for one that is no use."""
+    """[node of kind] its place among them; -1 for a node that is of no use."""
     turns: Longs
     """[place of kind] place of the running job that has to end there."""
 
 
 @compiled
 def kinds_of(nodes: int) -> int:
-    """Return how many kinds are kept in mind."""
+    """Return how many kinds the tables hold."""
     return 256 if nodes <= 256 else 64
 
 
@@ -128,9 +128,9 @@ def tables_of(state: State) -> BackfillTables:
     """Return the parts of the scratch."""
     nodes, jobs, words = state.nodes.size, state.jobs.size + 1, words_of(state.nodes.size)
     plans, kinds = nodes * PLANS, kinds_of(state.nodes.size)
-    moments, told = state.scratch[TABLES + COLUMNS_OF_JOBS * state.jobs.size:], state.outlook[HEADER:]
+    moments, longs = state.scratch[TABLES + COLUMNS_OF_JOBS * state.jobs.size:], state.outlook[HEADER:]
     times = moments[jobs + nodes:]
-    runs, sites, back = told[3 * plans:], told[3 * plans + 2 * jobs:], told[3 * plans + 2 * jobs + 9 * nodes:]
+    runs, sites, back = longs[3 * plans:], longs[3 * plans + 2 * jobs:], longs[3 * plans + 2 * jobs + 9 * nodes:]
     sets = back[5 * nodes * RUNS:]
     rows = sets[words + jobs // 64 + 1:]
     needs = rows[kinds * (COLUMNS + words):]
@@ -138,7 +138,7 @@ def tables_of(state: State) -> BackfillTables:
         head=state.outlook[:HEADER], ends=moments, first=moments[jobs:],
         plan_time=times, plan_ends=times[plans:], next_time=times[2 * plans:], next_ends=times[3 * plans:],
         interval_time=times[4 * plans:], interval_ends=times[5 * plans:],
-        plan_node=told, interval_node=told[plans:], next_node=told[2 * plans:], where=runs, places=runs[jobs:],
+        plan_node=longs, interval_node=longs[plans:], next_node=longs[2 * plans:], where=runs, places=runs[jobs:],
         plans_on=sites, entry=sites[nodes:], latest=sites[2 * nodes:], apart=sites[3 * nodes:],
         known=sites[4 * nodes:], fresh=sites[5 * nodes:], changed=sites[6 * nodes:], opened=sites[7 * nodes:],
         blockers=sites[8 * nodes:], back=back, clear=sets, touching=sets[words:], kinds=rows,
@@ -173,7 +173,7 @@ def mixed(digest: int, value: int) -> int:
 
 @compiled
 def list_returns(state: State) -> None:
-    """Write down by node what running jobs give back, by their limits, and on which nodes anything has changed."""
+    """Store by node what running jobs release, by their limits, and the nodes on which anything has changed."""
     tables, used = tables_of(state), 0
     tables.head[LISTED] += 1
     for node in range(state.nodes.size):
@@ -205,7 +205,7 @@ def both_nodes(state: State, first: int, count: int) -> int:
 
 @compiled
 def give_back(state: State, tables: BackfillTables, job: int, place: int, index: int, used: int) -> int:
-    """Write down what a running job gives back of one node, behind all before it; return how many entries there are."""
+    """Store what a running job releases on one node, behind former entries; return how many entries there are."""
     row, share = state.jobs[job], state.held[index]
     node, entry = share.node, 5 * used
     if tables.apart[node] < RUNS:
@@ -235,7 +235,7 @@ def give_back(state: State, tables: BackfillTables, job: int, place: int, index:
 
 @compiled
 def kind_of(state: State, tables: BackfillTables, ask: Ask) -> int:
-    """Return the kind of a job, knowing the nodes as they are."""
+    """Return the kind of a job, with its nodes up to date."""
     gpus = least(ask)
     cpus, memory = part(ask.cpus, ask, gpus), part(ask.memory, ask, gpus)
     digest, kinds = mixed(mixed(mixed(mixed(ask.pool + 1, gpus), cpus), memory), ask.whole), kinds_of(state.nodes.size)
@@ -262,7 +262,7 @@ def kind_of(state: State, tables: BackfillTables, ask: Ask) -> int:
 
 @compiled
 def sync(state: State, tables: BackfillTables, kind: int) -> None:
-    """Look at the nodes that have changed since a kind was asked for."""
+    """Update a kind for the nodes that have changed since its last use."""
     row, nodes = COLUMNS * kind, state.nodes.size
     now, before = tables.head[CHANGES] + 1, tables.kinds[row + SYNCED]
     if now == before:
@@ -280,9 +280,9 @@ def sync(state: State, tables: BackfillTables, kind: int) -> None:
 @compiled
 def can_use(state: State, tables: BackfillTables, kind: int, node: int) -> bool:
     """Tell whether jobs of a kind may ever have a part on a node."""
-    row, there = COLUMNS * kind, state.nodes[node]
-    return (there.open == 1 and state.eligible[tables.kinds[row + POOL], node] == 1
-            and there.gpus >= tables.kinds[row + GPUS])
+    row, actual = COLUMNS * kind, state.nodes[node]
+    return (actual.open == 1 and state.eligible[tables.kinds[row + POOL], node] == 1
+            and actual.gpus >= tables.kinds[row + GPUS])
 
 
 @compiled
@@ -358,11 +358,11 @@ def place_of(tables: BackfillTables, need: int) -> int:
 @compiled
 def left_by(state: State, tables: BackfillTables, kind: int, node: int) -> int:
     """Return which running job has to end before a node has enough for a part of a job of a kind."""
-    kinds, there = COLUMNS * kind, state.nodes[node]
+    kinds, actual = COLUMNS * kind, state.nodes[node]
     gpus, cpus, memory = tables.kinds[kinds + GPUS], tables.kinds[kinds + CPUS], tables.kinds[kinds + MEMORY]
     if tables.kinds[kinds + WHOLE] == 1:
-        gpus, cpus = there.gpus, there.cpus
-    gpus, cpus, memory = gpus - there.free_gpus, cpus - there.free_cpus, memory - there.free_memory
+        gpus, cpus = actual.gpus, actual.cpus
+    gpus, cpus, memory = gpus - actual.free_gpus, cpus - actual.free_cpus, memory - actual.free_memory
     need, entry = _long(AT_ONCE), tables.entry[node]
     while gpus > 0 or cpus > 0 or memory > 0:
         if entry < 0:

@@ -31,14 +31,14 @@ def start_heads(state: State, place: Place, stop: bool) -> None:
 
 @compiled
 def line_up(state: State) -> None:
-    """Begin with the first of each line."""
+    """Begin with the first job of each queue."""
     for line in range(state.lines.size):
         state.lines[line].head, state.lines[line].blocked = following(state, line, 0), NONE
 
 
 @compiled
 def move_on(state: State, line: int, started: bool, stop: bool) -> None:
-    """Go on to the next in line, or note that it is blocked."""
+    """Go on to the next job of a queue, or mark the queue as blocked."""
     row = state.lines[line]
     if started or not stop:
         row.head = following(state, line, row.head + 1)

@@ -38,7 +38,7 @@ def waited(policy, **columns):
 
 @pytest.mark.parametrize("policy", ["sampled", "sampled-aged"])
 def test_the_short_half_of_a_burst_is_found_and_passes_the_long_one(policy):
-    ours, fifo, predicted = (waited(f"{one}+best-fit+easy") for one in (policy, "fifo", "qssf"))
+    ours, fifo, predicted = (waited(f"{start}+best-fit+easy") for start in (policy, "fifo", "qssf"))
     assert np.array_equal(fifo, predicted)  # what was predicted does not tell them apart
     assert ours[JOBS // 2:].mean() < 0.3 * fifo[JOBS // 2:].mean()
     assert ours.mean() < 0.75 * fifo.mean()
@@ -49,7 +49,7 @@ def test_jobs_of_another_user_tell_nothing():
     run = np.where(alternately == "a", LONG, SHORT)
     own = replay("sampled+best-fit+easy", run, user=alternately)
     shared = replay("sampled+best-fit+easy", run)
-    waits = [(one.start - one.workload.submit)[alternately == "b"].mean() for one in (own, shared)]
+    waits = [(start.start - start.workload.submit)[alternately == "b"].mean() for start in (own, shared)]
     assert waits[0] < 0.5 * waits[1]
 
 
@@ -58,8 +58,8 @@ def test_with_ageing_a_job_known_to_be_long_passes_newcomers_in_the_end():
     length = np.insert(np.full(newcomers, 110.0), 101, 5000.0)
     submit = np.insert(np.arange(newcomers) * 20.0, 101, came_s)
     user = np.where(submit == came_s, "long", "short")
-    plain, aged = (waited(f"{one}+best-fit+easy", run=length, submit=submit, prediction=length, user=user)[101]
-                   for one in ("sampled", "sampled-aged"))
+    plain, aged = (waited(f"{start}+best-fit+easy", run=length, submit=submit, prediction=length, user=user)[101]
+                   for start in ("sampled", "sampled-aged"))
     assert 0 < aged < 0.75 * plain
 
 
@@ -100,11 +100,11 @@ def recorded(tmp_path, jobs):
         return history.load_columns()
 
 
-def live_starts(snapshot, policy, predicted, past):
+def live_starts(snapshot, policy, predicted, ended):
     """Return what a policy starts live."""
-    state = ClusterState.from_snapshot(snapshot, snapshot.time_s, past=past, predictor=lambda jobs: {
+    state = ClusterState.from_snapshot(snapshot, snapshot.time_s, past=ended, predictor=lambda jobs: {
         "prediction": np.array([predicted[job.job_id] for job in jobs])})
-    return [(state.records[one.job].job_id, one.nodes, one.gpus) for one in named(policy).decide(state)]
+    return [(state.records[start.job].job_id, start.nodes, start.gpus) for start in named(policy).decide(state)]
 
 
 @pytest.mark.parametrize("policy", ["sampled+best-fit+easy", "sampled-aged+best-fit+greedy"])
@@ -120,19 +120,19 @@ def test_live_it_decides_as_in_a_replay_which_still_has_ended_jobs_among_its_row
     columns = recorded(tmp_path, [
         Job(name, work.submit[row], JobState.COMPLETED, "p", Request(int(work.gpus[row])), start_s=done.start[row],
             end_s=done.end[row], user=work.user_names[work.user[row]]) for row, name in enumerate(work.ids)])
-    seen = otherwise = 0
+    compared = otherwise = 0
     for number, point in enumerate(engine.decisions(cluster, work, named(policy))):
-        wanted = [(work.ids[one.job], one.nodes, one.gpus) for one in point.actions if isinstance(one, Start)]
+        wanted = [(work.ids[start.job], start.nodes, start.gpus) for start in point.actions if isinstance(start, Start)]
         if wanted and number % every == 0:
             over = columns.end_s <= point.time
-            past = replace(columns, **{field.name: getattr(columns, field.name)[over] for field in fields(columns)
-                                       if field.name != "vocabularies"})
+            ended = replace(columns, **{field.name: getattr(columns, field.name)[over] for field in fields(columns)
+                                        if field.name != "vocabularies"})
             snapshot = snapshot_of(point)
-            assert live_starts(snapshot, policy, predicted, past) == wanted
-            seen += 1
+            assert live_starts(snapshot, policy, predicted, ended) == wanted
+            compared += 1
             if otherwise <= ENOUGH:
                 otherwise += live_starts(snapshot, policy, predicted, None) != wanted
-    assert seen > 100
+    assert compared > 100
     assert otherwise > ENOUGH  # it matters what has ended
 
 
@@ -153,11 +153,11 @@ def test_of_a_job_that_runs_again_and_of_one_that_never_ran_the_past_tells_nothi
 
 def test_it_looks_at_like_jobs_beside_a_backfill_that_keeps_books_of_its_own():
     work = Workload.of(np.arange(60.0), RUN, np.ones(JOBS, int), limit=3 * RUN, prediction=1000.0)
-    kept = [named(f"{order}+best-fit+slurm-backfill").rules.ready(ClusterState.of(FEW, work))
-            for order in ("sampled", "fifo")]
-    assert kept[0].kin.size > JOBS
-    assert kept[1].kin.size == 0
-    assert np.array_equal(kept[0].weights, kept[1].weights)
+    arrays = [named(f"{order}+best-fit+slurm-backfill").rules.ready(ClusterState.of(FEW, work))
+              for order in ("sampled", "fifo")]
+    assert arrays[0].kin.size > JOBS
+    assert arrays[1].kin.size == 0
+    assert np.array_equal(arrays[0].weights, arrays[1].weights)
     found = replay("sampled+best-fit+slurm-backfill", limit=3 * RUN)
     waits, fifo = found.start - found.workload.submit, waited("fifo+best-fit+easy")
     assert waits[JOBS // 2:].mean() < 0.5 * fifo[JOBS // 2:].mean()

@@ -77,12 +77,12 @@ def test_jobs_that_end_within_a_window_are_taken_to_end_together():
 def test_each_further_window_ends_twice_as_long_after_the_first_half_minute():
     # 1000 opens windows that end at 1050, 1080, 1140: the jobs of 1090 and 1130 are taken to end together, so four
     # GPUs are planned for 1130, although those of 1090 would do.
-    def told(last):
+    def workload_with(last):
         return Workload.of([0, 0, 0, 1, 100], [1000, 1090, 1130, 100, last], [1, 3, 1, 4, 1],
                            limit=[1000, 1090, 1130, 100, last])
 
-    assert starts(Cluster.from_spec("1x6"), told(1029), resolution_s=1) == [0, 0, 0, 1090, 100]
-    assert starts(Cluster.from_spec("1x6"), told(1030), resolution_s=1)[4] > 100
+    assert starts(Cluster.from_spec("1x6"), workload_with(1029), resolution_s=1) == [0, 0, 0, 1090, 100]
+    assert starts(Cluster.from_spec("1x6"), workload_with(1030), resolution_s=1)[4] > 100
 
 
 def test_a_window_takes_in_whoever_follows_upon_a_job_of_other_nodes():
@@ -90,23 +90,23 @@ def test_a_window_takes_in_whoever_follows_upon_a_job_of_other_nodes():
     # the one after it ends, 1500, and plans for that moment.
     nodes = [Node(f"n{number}", ("default", name), 4) for number, name in enumerate(("left", "right"))]
 
-    def told(other):
+    def workload_with(other):
         return Workload.of([0, 0, 0, 1, 100], [1000, 1500, other, 100, 1399], [2, 1, 4, 3, 1],
                            limit=[1000, 1500, other, 100, 1399], partition=["left", "left", "right", "left", "left"])
 
-    assert starts(Cluster.from_records(nodes), told(1010), resolution_s=1)[3:] == [1499, 100]
-    assert starts(Cluster.from_records(nodes), told(900), resolution_s=1)[3:] == [1000, 1100]
+    assert starts(Cluster.from_records(nodes), workload_with(1010), resolution_s=1)[3:] == [1499, 100]
+    assert starts(Cluster.from_records(nodes), workload_with(900), resolution_s=1)[3:] == [1000, 1100]
 
 
 def test_a_plan_ends_at_the_last_multiple_of_the_resolution():
     # The third is planned for 1010 on node 0, which is kept from 960 to 1020 and not to 1060; the fourth, for both
     # nodes, from then on, so that the last has node 1 until 1020.
-    def told(last):
+    def workload_with(last):
         return Workload.of([0, 0, 1, 1, 100], [1000, 1010, 50, 400, last], [4, 1, 4, 8, 1],
                            limit=[1000, 1010, 50, 400, last], nodes=[1, 1, 1, 2, 1])
 
-    assert starts(Cluster.from_spec("2x4"), told(919))[4] == 100
-    assert starts(Cluster.from_spec("2x4"), told(920))[4] > 100
+    assert starts(Cluster.from_spec("2x4"), workload_with(919))[4] == 100
+    assert starts(Cluster.from_spec("2x4"), workload_with(920))[4] > 100
 
 
 def test_who_starts_beyond_the_window_is_not_planned_for():
@@ -133,12 +133,12 @@ def test_only_so_many_jobs_are_looked_at():
 
 def test_a_job_of_several_nodes_is_planned_for_when_all_are_free_at_once():
     # Node 0 is free from 100, node 1 from 300: the pair is planned for 300, so 150 s fit before on node 0, 350 do not.
-    def told(last):
+    def workload_with(last):
         return Workload.of([0, 0, 1, 110], [100, 300, 50, last], [4, 4, 8, 4], limit=[100, 300, 50, last],
                            nodes=[1, 1, 2, 1])
 
-    assert starts(Cluster.from_spec("2x4"), told(120)) == [0, 0, 300, 130]
-    assert starts(Cluster.from_spec("2x4"), told(350)) == [0, 0, 300, 350]
+    assert starts(Cluster.from_spec("2x4"), workload_with(120)) == [0, 0, 300, 130]
+    assert starts(Cluster.from_spec("2x4"), workload_with(350)) == [0, 0, 300, 350]
 
 
 def test_nothing_is_lost_and_nobody_overlaps_on_random_queues():
