@@ -11,7 +11,7 @@ from ..replay.arrays import Floats
 
 @dataclass
 class Adam:
-    """What is remembered of past gradients; all that a step depends on."""
+    """The running moments of past gradients: the whole state of the optimiser."""
 
     first: Floats
     second: Floats

@@ -1,4 +1,4 @@
-"""Candidate placements of jobs: the nodes, how far apart they are, and what is given back there by when."""
+"""Candidate placements of jobs: the nodes, how far apart they are, and when running jobs release resources there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..replay.arrays import Floats, Longs
-from .observation import RunningSeen
+from .observation import RunningJobs
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class CandidatePlacement:
 
 
 def members(switch: Longs) -> NDArray[np.intp]:
-    """Return [switch, place] the nodes of each switch, filled up with the number of nodes, which is none."""
+    """Return [switch, place] the nodes of each switch, padded with the number of nodes, which is no node's index."""
     order = np.argsort(switch, kind="stable")
     of = switch[order]
     place = np.arange(len(of)) - np.searchsorted(of, of)
@@ -34,8 +34,8 @@ def members(switch: Longs) -> NDArray[np.intp]:
     return found
 
 
-def released(running: RunningSeen) -> tuple[Longs, Floats, Longs]:
-    """Return the shares of running jobs by (node, end): node, end, and all that the node has given back by then."""
+def released(running: RunningJobs) -> tuple[Longs, Floats, Longs]:
+    """Return the shares of running jobs by (node, end): node, end, and the total that the node has released by then."""
     end = running.latest[running.shares[:, 0]]
     order = np.lexsort((end, running.shares[:, 1]))
     node, freed = running.shares[order, 1], running.shares[order, 2:].cumsum(axis=0)

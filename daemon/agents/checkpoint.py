@@ -27,9 +27,9 @@ FORMAT = 1
 WEIGHTS, CARD = "weights.safetensors", "card.json"
 LARGEST_BYTES = 1 << 30
 MOST_FAULTS = 10
-"""Of a card, that are told."""
+"""The most faults of a card that one error lists."""
 FURTHEST_S = 6e10
-"""A moment further from 1970 than some 1,900 years is none."""
+"""Times further from 1970 than some 1,900 years are refused."""
 LARGEST_WEIGHT = 1e6
 """No training of ours ends with a weight beyond it: sums over such weights say nothing."""
 
@@ -57,14 +57,14 @@ def save(folder: Path, card: ModelCard, weights: Arrays, schema: Mapping[str, ob
 
 
 def write_card(folder: Path, card: ModelCard) -> None:
-    """Write what is known of the weights beside them, over what was known before."""
+    """Write the card beside its weights; it replaces the former card."""
     write(folder / CARD, json.dumps({"format": FORMAT, **asdict(card)}, indent=2).encode())
 
 
 def verify(folder: Path) -> ModelCard:
-    """Return a card whose weights are as it says; ``CheckpointError`` when they are not whole, or absurd.
+    """Return the card of a model after checking its weights against it, without loading an agent.
 
-    No agent is needed.
+    ``CheckpointError`` when the weights are damaged or implausible.
     """
     return verified(folder)[1]
 
@@ -101,17 +101,17 @@ def _whole(path: Path, card: ModelCard) -> bytes:
 def read_card(path: Path) -> ModelCard:
     """Return a card; ``CheckpointError`` when it is damaged or from a newer idlewatt."""
     try:
-        told = json.loads(_content(path))
+        fields = json.loads(_content(path))
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not JSON ({error}); restore it together with {WEIGHTS}") from error
-    version = told.pop("format", None) if isinstance(told, dict) else None
+    version = fields.pop("format", None) if isinstance(fields, dict) else None
     if not isinstance(version, int):
         raise CheckpointError(f"{path}: not a model card; it has no format number")
     if version > FORMAT:
         raise CheckpointError(f"{path}: written by a newer idlewatt (format {version}, this one reads {FORMAT}); "
                               "upgrade")
     try:
-        card = _CARD.validate_python(told)
+        card = _CARD.validate_python(fields)
     except ValidationError as error:
         wrong = ", ".join(".".join(map(str, fault["loc"])) for fault in error.errors()[:MOST_FAULTS])
         raise CheckpointError(f"{path}: not a model card: {clean(wrong)} missing or of the wrong kind") from error
@@ -133,27 +133,28 @@ def write(path: Path, content: bytes) -> None:
     draft.replace(path)
 
 
-def write_unfinished(path: Path, told: Mapping[str, object], arrays: Arrays) -> None:
-    """Keep all that a training needs to go on, in one file."""
+def write_unfinished(path: Path, state: Mapping[str, object], arrays: Arrays) -> None:
+    """Write the state and the arrays of an interrupted training into one file, from which it can be resumed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, serialize(dict(arrays), metadata={"training": json.dumps(told)}))
+    write(path, serialize(dict(arrays), metadata={"training": json.dumps(state)}))
 
 
-def read_unfinished(path: Path, plan: str, other: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return what :func:`write_unfinished` was told and given; ``CheckpointError`` when the file is damaged.
+def read_unfinished(path: Path, plan: str, difference: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the state and the arrays that :func:`write_unfinished` wrote.
 
-    So it is where the file is of another plan than this; ``other`` says in words what is another there.
+    ``CheckpointError`` when the file is damaged or belongs to another plan; ``difference`` is how the error names what
+    differs there.
     """
     try:
         with safe_open(path, framework="numpy") as file:
             names: list[str] = list(file.keys())
-            told, arrays = json.loads(file.metadata()["training"]), {name: file.get_tensor(name) for name in names}
-        planned = told.get("plan")
+            state, arrays = json.loads(file.metadata()["training"]), {name: file.get_tensor(name) for name in names}
+        planned = state.get("plan")
     except (SafetensorError, OSError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not an unfinished training ({error}); move it away to start anew") from error
     if planned != plan:
-        raise CheckpointError(f"{path}: of a training with {other}; move it away to start anew")
-    return told, arrays
+        raise CheckpointError(f"{path}: of a training with {difference}; move it away to start anew")
+    return state, arrays
 
 
 def _content(path: Path) -> bytes:
@@ -196,12 +197,12 @@ def _checked(path: Path, weights: Arrays, like: Arrays) -> dict[str, NDArray[np.
 
 
 def _credible(path: Path, weights: Arrays) -> None:
-    """Raise ``CheckpointError`` for weights that no training ends with: an agent decides nothing by them."""
+    """Raise ``CheckpointError`` for weights that no training ends with: an agent with them would be useless."""
     # Weights are of single precision; what a model keeps beside them (sizes in bytes, limits) is not.
-    told = [array for array in weights.values() if array.dtype == np.float32]
-    if not told:
+    layers = [array for array in weights.values() if array.dtype == np.float32]
+    if not layers:
         return  # the caller that loads them says what is missing
-    largest = max(float(np.abs(array).max(initial=0.0)) for array in told)
+    largest = max(float(np.abs(array).max(initial=0.0)) for array in layers)
     if not 0.0 < largest <= LARGEST_WEIGHT:  # NaN is in no range
-        said = "every weight is zero" if largest == 0.0 else f"weights up to {largest:.3g}"
-        raise CheckpointError(f"{path}: {said}, which no training ends with; train it anew")
+        description = "every weight is zero" if largest == 0.0 else f"weights up to {largest:.3g}"
+        raise CheckpointError(f"{path}: {description}, which no training ends with; train it anew")

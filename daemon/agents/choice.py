@@ -34,14 +34,14 @@ class Net:
         return self.inputs + (self.inputs + 2) * self.hidden
 
     def initial(self, random: np.random.Generator) -> Floats:
-        """Return weights whose hidden layer is drawn and says nothing yet."""
+        """Return weights with a random hidden layer that has no effect on the scores yet."""
         weights = np.zeros(self.size)
-        drawn = slice(self.inputs, self.inputs * (1 + self.hidden))
-        weights[drawn] = random.normal(0.0, 1.0 / np.sqrt(self.inputs), self.inputs * self.hidden)
+        hidden_part = slice(self.inputs, self.inputs * (1 + self.hidden))
+        weights[hidden_part] = random.normal(0.0, 1.0 / np.sqrt(self.inputs), self.inputs * self.hidden)
         return weights
 
     def scores(self, weights: Floats, rows: Floats) -> Floats:
-        """Return the score of each candidate, compiled: it is what serving waits for."""
+        """Return the score of each candidate; compiled, since serving spends most of its time here."""
         found = np.empty(len(rows))
         _score(weights, np.ascontiguousarray(rows), np.empty(self.hidden), found)
         return found
@@ -49,7 +49,7 @@ class Net:
     def gradient(self, weights: Floats, rows: Floats, by_score: Floats) -> Floats:
         """Return the gradient of a loss by the weights, from that by each score."""
         _, hidden, bias, out = self._parts(weights)
-        # Not by @: a library that starts threads for so little makes machines of few cores wait for them.
+        # einsum, since @ may start threads, which cost more than so small a product on machines of few cores.
         before = np.einsum("ri,ih->rh", rows, hidden) + bias
         inner = by_score[:, None] * out / (1.0 + np.abs(before)) ** 2
         return np.concatenate([by_score @ rows, np.einsum("ri,rh->ih", rows, inner).ravel(), inner.sum(axis=0),
@@ -83,7 +83,7 @@ def _score(weights: Floats, rows: Floats, before: Floats, found: Floats) -> None
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Choices that were made, one behind the other."""
+    """Recorded choices, concatenated."""
 
     rows: Floats
     """[candidate, input] of all choices."""
@@ -126,17 +126,17 @@ def imitate(net: Net, weights: Floats, choices: Choices, steps: int = 120) -> Fl
     """Return weights that choose as was chosen."""
     from scipy.optimize import minimize  # heavy, and only training wants it
 
-    ones = np.ones(len(choices.first))
+    equal_worth = np.ones(len(choices.first))
 
     def wrong(found: Floats) -> tuple[float, Floats]:
-        value, gradient = loss(net, found, choices, ones)
+        value, gradient = loss(net, found, choices, equal_worth)
         return value + DECAY * float(found @ found), gradient + 2 * DECAY * found
 
     return np.asarray(minimize(wrong, weights, jac=True, method="L-BFGS-B", options={"maxiter": steps}).x)
 
 
 def agreement(net: Net, weights: Floats, choices: Choices) -> float:
-    """Return how often the highest score is that of the choice made (top-1)."""
+    """Return the share of choices, 0..1, that have the highest score of their candidates (top-1 accuracy)."""
     scores = net.scores(weights, choices.rows)
     best = np.maximum.reduceat(scores, choices.first)
     return float((scores[choices.chosen] >= best - 1e-12).mean())

@@ -1,4 +1,4 @@
-"""What jobs ask for, as columns: which ask for the same, what a node must have for them, and whether it has."""
+"""The resources that jobs request, as columns: groups of equal requests, and which nodes have enough for them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..replay.arrays import Longs, Masks
 Ranks = NDArray[np.uint8 | np.uint16 | np.int64]
 
 POOL, CHUNK, CPUS, MEMORY, CHUNKS, REST, RESTS, WHOLE = range(8)
-"""Columns of ``WaitingSeen.demands``."""
+"""Columns of ``WaitingJobs.demands``."""
 MANY = 64
-"""Nodes, from which on it pays to compare ranks instead of amounts."""
+"""From so many nodes on, comparing ranks is faster than comparing amounts."""
 
 
 def kinds_of(demands: Longs) -> tuple[Longs, NDArray[np.intp]]:
-    """Return the different demands, and which of them each job's is."""
+    """Return the distinct demands, and for each job the index of its demand."""
     numbers: dict[bytes, int] = {}
     rows = np.ascontiguousarray(demands).view(f"V{demands.itemsize * demands.shape[1]}").ravel().tolist()
     kind = [numbers.setdefault(demand, len(numbers)) for demand in rows]
@@ -27,7 +27,7 @@ def needs(kinds: Longs, gpus: int) -> Longs:
     """Return the GPUs, CPUs and bytes of each kind's chunk, or rest (column ``gpus``): its share, rounded up."""
     size, scale = kinds[:, gpus], np.maximum(1, kinds[:, CHUNK])
     whole = (kinds[:, CHUNK] == size) | (kinds[:, CHUNK] == 0)
-    shares = [np.where(whole, kinds[:, what], -(-kinds[:, what] * size // scale)) for what in (CPUS, MEMORY)]
+    shares = [np.where(whole, kinds[:, column], -(-kinds[:, column] * size // scale)) for column in (CPUS, MEMORY)]
     return np.stack([size, *shares], axis=1)
 
 

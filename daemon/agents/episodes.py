@@ -1,7 +1,7 @@
-"""Episodes: some hundred jobs of a history that followed each other, where somebody waits; and what they cost.
+"""Episodes: some hundred consecutive jobs of a history in which jobs wait; and their cost.
 
-What a decision cost is told by what came after it in its own replay and in others of the same episode (input-dependent
-baseline, Mao et al. 2019): which jobs came when is the same in all of them, and cancels.
+The advantage of a decision is the cost that followed it in its own replay, compared with other replays of the same
+episode (input-dependent baseline, Mao et al. 2019): all of them have the same arrivals, whose effect cancels.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from ..replay import arrays as a
 from ..replay.arrays import Floats
 from ..replay.engine import Run
 from ..replay.outcome import SHORT_S
-from .histories import taken
+from .histories import subset
 from .kinds import Objective, TraceWindow
 
 JOBS = 240
-"""Of an episode; learning replays thousands of them."""
+"""Jobs of an episode; training replays thousands of episodes."""
 FILLING = 0.2
-"""Share of an episode that fills the cluster and does not count."""
+"""Share of an episode that only fills the cluster and is not counted."""
 HORIZON = 4.0
-"""What comes later than so many mean completion times is not a decision's doing."""
+"""Costs later than so many mean completion times are not attributed to a decision."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """Some hundred jobs of a trace window, and what the incumbent made of them."""
+    """Some hundred jobs of a trace window, with weights relative to the incumbent's results."""
 
     window: TraceWindow
     weight: Floats
-    """[job] what a second in the system costs, so that under the incumbent all of them cost 1 together."""
+    """[job] cost of a second in the system; the total under the incumbent is 1."""
     horizon_s: float
 
     def cost(self, done: Run) -> float:
-        """Return what a replay cost, relative to the incumbent's."""
+        """Return the cost of a replay, relative to the incumbent's."""
         return float(self.weight @ self._spent(done, np.array([np.inf]))[0])
 
     def later(self, done: Run, times: Floats) -> Floats:
-        """Return what a replay cost within the horizon after each of these moments."""
+        """Return the cost of a replay within the horizon after each of these moments."""
         return np.asarray((self._spent(done, times + self.horizon_s) - self._spent(done, times)) @ self.weight)
 
     def _spent(self, done: Run, until: Floats) -> Floats:
@@ -54,7 +54,7 @@ def episode_of(window: TraceWindow, incumbent: str, objective: Objective, random
     done = window.replayed(named(incumbent))
     first = _beginning(np.nan_to_num(done.start - window.workload.submit), random)
     rows = np.arange(first, min(len(window.workload), first + JOBS))
-    work = taken(window.workload, rows)
+    work = subset(window.workload, rows)
     part = replace(window, workload=work, since_s=float(work.submit[int(FILLING * len(rows))]))
     return weighted(part, incumbent, objective)
 
@@ -67,14 +67,14 @@ def weighted(window: TraceWindow, incumbent: str, objective: Objective) -> Episo
     short = np.maximum(work.run, SHORT_S)
     mean = max(1.0, float(jct[counted].mean())) if counted.any() else 1.0
     slow = float((jct / short)[counted].mean()) if counted.any() else 1.0
-    # The tail has no price per second; learning leaves it to later history, which chooses by the whole objective.
+    # The tail of waits has no cost per second; validation on later history covers it with the whole objective.
     weight = counted * (objective.jct_mean / mean + objective.slowdown_mean / (short * max(1.0, slow)))
     total = float(weight @ jct)
     return Episode(window, weight / total if total > 0 else weight, HORIZON * mean)
 
 
 def _beginning(wait: Floats, random: np.random.Generator) -> int:
-    """Return the first row of an episode, by how long the jobs of an episode that begins there wait."""
+    """Draw the first row of an episode, with odds by the total wait of the jobs that follow it."""
     last = max(1, len(wait) - JOBS + 1)
     waited = np.cumsum(np.concatenate([[0.0], wait]))
     odds = waited[np.minimum(np.arange(last) + JOBS, len(wait))] - waited[:last] + 1.0

@@ -1,7 +1,7 @@
-"""Free resources, handed out within one decision: where a job fits, how close together, and when it would fit.
+"""Free resources, allocated within one decision: where a job fits, how close together, and when it would fit.
 
-Jobs that ask for the same are one *kind* and are looked at once; nodes on which nobody fits are left out, and after a
-start a kind is looked at again only where it fitted on the nodes that changed (``placing``, compiled).
+Jobs with the same demand are one *kind* and are checked once; nodes on which no job fits are left out, and after a
+start a kind is checked again only where it fitted on the nodes that changed (``placing``, compiled).
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from . import placing
 from .candidate_placement import CandidatePlacement, members, released
 from .demands import CHUNK, CHUNKS, CPUS, MEMORY, POOL, REST, RESTS, WHOLE, kinds_of, needs, suffices
 from .observation import Observation
-from .placing import FURTHER, HOW_FAR, ISLAND, LEAF, LEFT_OVER, NODE, OPENS, SPINE, FreeResourceArrays
+from .placing import FURTHER, ISLAND, LEAF, LEFTOVER, LEVEL, NODE, OPENS, SPINE, FreeResourceArrays
 
 FAR = 1 << 60
 
 
 class FreeResources:
-    """What is free while jobs are placed one by one."""
+    """The free resources while jobs are placed one by one."""
 
-    def __init__(self, seen: Observation, demands: Longs) -> None:
-        """Look at jobs that ask for this, [job, ...] as ``WaitingSeen.demands``; ``kind`` then is the kind of each."""
-        nodes = seen.nodes
-        self._seen, self.free, self.busy = seen, nodes.free.copy(), nodes.busy.copy()
+    def __init__(self, observation: Observation, demands: Longs) -> None:
+        """Take the jobs' demands, [job, ...] as ``WaitingJobs.demands``; ``kind`` then is the kind of each job."""
+        nodes = observation.nodes
+        self._observation, self.free, self.busy = observation, nodes.free.copy(), nodes.busy.copy()
         self.kinds, self.kind = kinds_of(demands)
-        self._may = seen.eligible[self.kinds[:, POOL]] & nodes.open
+        self._allowed = observation.eligible[self.kinds[:, POOL]] & nodes.open
         whole = self.kinds[:, WHOLE] == 1
         self._whole = whole if whole.any() else None
         self._full, self._last = needs(self.kinds, CHUNK), needs(self.kinds, REST)
@@ -37,18 +37,18 @@ class FreeResources:
         self._rest_fits = self._everywhere(self._last) if rests else self._fits[:0]
         self._chunks = self.kinds[:, CHUNKS].tolist()
         self._alone = (self.kinds[:, CHUNKS] + self.kinds[:, RESTS] == 1).tolist()
-        self.arrays = self._laid_out()
+        self.arrays = self._arrays()
         self._soonest: dict[tuple[int, int], float] = {}
         self._best: dict[tuple[int, ...], int] = {}
         self._ready: dict[int, tuple[Floats, int]] = {}
-        """By kind: when nodes are ready, and after how many moves that was so."""
-        self._moved: list[NDArray[np.intp]] = []
+        """By kind: when nodes are ready, and the number of changes at which that was computed."""
+        self._changed_nodes: list[NDArray[np.intp]] = []
         self._members: dict[int, NDArray[np.intp]] = {}
         self._releases: tuple[Longs, Floats, Longs] | None = None
 
-    def _laid_out(self) -> FreeResourceArrays:
-        """Return what compiled code works on; what is free, busy and fits is shared with it."""
-        nodes, keys = self._seen.nodes, 2 * len(self.kinds)
+    def _arrays(self) -> FreeResourceArrays:
+        """Return the arrays for compiled code; free resources, busy nodes and fits are shared with it."""
+        nodes, keys = self._observation.nodes, 2 * len(self.kinds)
         switches = np.array([nodes.leaf, nodes.spine, *nodes.higher], np.int64)
         most = max(len(self.free), int(switches.max(initial=0)), int(self.free[:, 0].max(initial=0)),
                    int(nodes.gpus.max(initial=0))) + 1
@@ -56,7 +56,7 @@ class FreeResources:
         near = np.flatnonzero(self._fits.any(axis=0) | self._rest_fits.any(axis=0))
         return FreeResourceArrays(
             self.free, self.busy, nodes.gpus, nodes.cpus, island, switches, self.kinds, self._full, self._last,
-            self._may, self._fits, self._rest_fits, np.zeros(len(self.free), bool), near, near.copy(),
+            self._allowed, self._fits, self._rest_fits, np.zeros(len(self.free), bool), near, near.copy(),
             np.zeros(1, bool), np.zeros((keys, 4), np.int64), np.ones(keys, bool), switches.max(axis=1, initial=0) + 1,
             np.zeros(len(self.free), np.int64), np.zeros((2, len(self.free)), np.int64), np.zeros((3, most), np.int64),
             np.zeros(len(self.free), bool))
@@ -72,31 +72,32 @@ class FreeResources:
         return found
 
     @property
-    def told(self) -> Longs:
-        """Return of each key that was looked for what ``RoomArrays.told`` tells."""
-        return self.arrays.told
+    def summaries(self) -> Longs:
+        """Return ``FreeResourceArrays.summaries``, valid for keys that were looked up."""
+        return self.arrays.summaries
 
     def placement(self, kind: int, *, beside: bool = False) -> CandidatePlacement | None:
-        """Return the closest place for a job of this kind now; ``beside`` keeps off what is reserved."""
+        """Return the closest placement for a job of this kind now; ``beside`` excludes reserved nodes."""
         key = 2 * kind + beside
         count = placing.find(self.arrays, key)
         if not count:
             return None
-        told = self.arrays.told[key].tolist()
-        return CandidatePlacement(self.arrays.place[:count].copy(), told[HOW_FAR], told[LEFT_OVER], told[OPENS] == 1)
+        summary = self.arrays.summaries[key].tolist()
+        return CandidatePlacement(self.arrays.place[:count].copy(), summary[LEVEL], summary[LEFTOVER],
+                                  summary[OPENS] == 1)
 
     @property
     def reserved(self) -> Masks:
-        """Return which nodes are kept free for somebody."""
+        """Return which nodes are reserved for a waiting job."""
         return self.arrays.reserved
 
     def fitting(self, kind: int, *, beside: bool = False) -> Masks:
-        """Tell which nodes hold a chunk of this kind now; ``beside`` keeps off what is reserved."""
+        """Tell which nodes have room for a chunk of this kind now; ``beside`` excludes reserved nodes."""
         fits = self._fits[kind]
         return np.asarray(fits & ~self.arrays.reserved if beside else fits)
 
     def take(self, kind: int, placement: CandidatePlacement, row: int, *, granted: bool = False) -> Start:
-        """Give a job its place; return the action, which ``granted`` tells CPUs and memory."""
+        """Allocate a placement to a job; return the action, with CPUs and memory where ``granted``."""
         placing.take(self.arrays, kind, placement.nodes)
         self._note(placement.nodes)
         chunks, demand = self._chunks[kind], self.kinds[kind]
@@ -105,13 +106,13 @@ class FreeResources:
         return Start(row, tuple(placement.nodes.tolist()), tuple(gpus), *more)
 
     def give_back(self, shares: Longs) -> None:
-        """Let a running job give up what it holds, [share, ...] node, GPUs, CPUs, bytes."""
+        """Release what a running job holds, [share, ...] node, GPUs, CPUs, bytes."""
         nodes = self._changed(shares, -1)
         near = np.union1d(self.arrays.near, nodes)
         self.arrays = self.arrays._replace(near=near, order=near.copy())
 
     def hold(self, shares: Longs) -> None:
-        """Let a running job have again what it gave up, [share, ...] node, GPUs, CPUs, bytes."""
+        """Allocate again what a running job released, [share, ...] node, GPUs, CPUs, bytes."""
         self._changed(shares, 1)
 
     def _changed(self, shares: Longs, sign: int) -> NDArray[np.intp]:
@@ -123,56 +124,57 @@ class FreeResources:
         return nodes
 
     def _note(self, nodes: NDArray[np.intp]) -> None:
-        """Note that something has changed on nodes, for what is known of the time to come."""
-        self._moved.append(nodes)
+        """Mark nodes as changed: times at which jobs would fit there are computed again."""
+        self._changed_nodes.append(nodes)
         self._soonest.clear()
 
     def best_level(self, kind: int) -> int:
         """Return how close together a job of this kind could ever be on this cluster."""
-        demand, nodes = self.kinds[kind], self._seen.nodes
+        demand, nodes = self.kinds[kind], self._observation.nodes
         if self._alone[kind]:
             return NODE if nodes.largest_island is not None and nodes.largest_island.max() < demand[CHUNK] else ISLAND
         most = int(demand[POOL]), int(demand[CHUNK])
         for level, switch in ((LEAF, nodes.leaf), (SPINE, nodes.spine)):
             if (*most, level) not in self._best:
-                able = self._seen.eligible[demand[POOL]] & (nodes.gpus >= demand[CHUNK])
+                able = self._observation.eligible[demand[POOL]] & (nodes.gpus >= demand[CHUNK])
                 self._best[*most, level] = int(np.bincount(switch[able], minlength=1).max())
             if self._best[*most, level] >= demand[CHUNKS] + demand[RESTS]:
                 return level
         return FURTHER
 
     def ready(self, kind: int) -> Floats:
-        """Return when each node can hold a chunk of this kind at the latest, as running jobs reach their limits."""
-        times, known = self._ready.get(kind, (None, 0))
+        """Return by when each node has room for a chunk of this kind if running jobs use their whole time limits."""
+        times, seen_moves = self._ready.get(kind, (None, 0))
         if times is None:
             times = self._ends(kind, np.arange(len(self.free)))
-        elif known < len(self._moved):
-            nodes = np.unique(np.concatenate(self._moved[known:]))
+        elif seen_moves < len(self._changed_nodes):
+            nodes = np.unique(np.concatenate(self._changed_nodes[seen_moves:]))
             times[nodes] = self._ends(kind, nodes)
-        self._ready[kind] = times, len(self._moved)
+        self._ready[kind] = times, len(self._changed_nodes)
         return times
 
     def _ends(self, kind: int, nodes: NDArray[np.intp]) -> Floats:
-        """Return when some nodes, in rising order, can hold a chunk of this kind at the latest."""
-        demand, seen = self.kinds[kind], self._seen
+        """Return by when some nodes, in rising order, have room for a chunk of this kind."""
+        demand, observation = self.kinds[kind], self._observation
         if self._releases is None:
-            self._releases = released(self._seen.running)
+            self._releases = released(self._observation.running)
         node, end, freed = self._releases
         if len(nodes) < len(self.free):
             begins, ends = np.searchsorted(node, nodes), np.searchsorted(node, nodes, side="right")
             some = np.concatenate([np.arange(begin, last) for begin, last in zip(begins, ends, strict=True)])
             node, end, freed = node[some], end[some], freed[some]
-        there = np.where(demand[WHOLE], seen.nodes.gpus, 0)[node], np.where(demand[WHOLE], seen.nodes.cpus, 0)[node]
+        columns = observation.nodes.gpus, observation.nodes.cpus
+        gpus, cpus = (np.where(demand[WHOLE], column, 0)[node] for column in columns)
         had = self.free[node] + freed
-        enough = (had >= self._full[kind]).all(axis=1) & (had[:, 0] >= there[0]) & (had[:, 1] >= there[1])
+        enough = (had >= self._full[kind]).all(axis=1) & (had[:, 0] >= gpus) & (had[:, 1] >= cpus)
         times = np.full(len(nodes), np.inf)
         times[np.searchsorted(nodes, node[enough][::-1])] = end[enough][::-1]  # of a node the earliest, written last
-        times[self._fits[kind, nodes]] = seen.now
-        times[~(seen.nodes.open[nodes] & seen.eligible[demand[POOL], nodes])] = np.inf
-        return np.asarray(np.maximum(times, seen.now))
+        times[self._fits[kind, nodes]] = observation.now
+        times[~(observation.nodes.open[nodes] & observation.eligible[demand[POOL], nodes])] = np.inf
+        return np.asarray(np.maximum(times, observation.now))
 
     def soonest(self, kind: int, level: int) -> float:
-        """Return when a job of this kind can be so close together at the latest; infinite where nobody knows."""
+        """Return by when a job of this kind fits at this distance level; infinite where that is unknown."""
         if (kind, level) not in self._soonest:
             self._soonest[kind, level] = self._together(kind, level)
         return self._soonest[kind, level]
@@ -181,7 +183,8 @@ class FreeResources:
         times, needed = self.ready(kind), int(self.kinds[kind, CHUNKS] + self.kinds[kind, RESTS])
         if level in (LEAF, SPINE):
             if level not in self._members:
-                self._members[level] = members(self._seen.nodes.leaf if level == LEAF else self._seen.nodes.spine)
+                nodes = self._observation.nodes
+                self._members[level] = members(nodes.leaf if level == LEAF else nodes.spine)
             inside = self._members[level]
             if needed > inside.shape[1]:
                 return np.inf
@@ -190,7 +193,7 @@ class FreeResources:
         return float(np.partition(times, needed - 1)[needed - 1]) if needed <= len(times) else np.inf
 
     def reserve(self, kind: int) -> float:
-        """Keep the nodes free that a job of this kind gets first; return when, infinite where nobody knows."""
+        """Reserve the nodes that a job of this kind gets first; return when, infinite where that is unknown."""
         times, needed = self.ready(kind), int(self.kinds[kind, CHUNKS] + self.kinds[kind, RESTS])
         chosen = np.argsort(times, kind="stable")[:needed]
         when = float(times[chosen].max()) if len(chosen) == needed > 0 else np.inf
@@ -199,27 +202,27 @@ class FreeResources:
         return when
 
     def _everywhere(self, wanted: Longs) -> Masks:
-        """Tell which kinds fit where, [kind, node]; where nobody finds the GPUs, nobody looks for the rest."""
+        """Tell which kinds fit where, [kind, node]; nodes with too few GPUs for every kind are skipped."""
         found = np.zeros((len(wanted), len(self.free)), bool)
-        near = np.flatnonzero(self._seen.nodes.open & (self.free[:, 0] >= wanted[:, 0].min(initial=FAR)))
+        near = np.flatnonzero(self._observation.nodes.open & (self.free[:, 0] >= wanted[:, 0].min(initial=FAR)))
         found[:, near] = self._fitting(wanted, near)
         return found
 
     def _fitting(self, wanted: Longs, nodes: NDArray[np.intp]) -> Masks:
         """Tell which kinds fit on which of these nodes, [kind, node]."""
-        seen, free = self._seen, self.free[nodes]
-        fits = self._may[:, nodes]
-        for what in range(3):
-            fits &= suffices(free[:, what], wanted[:, what])
+        observation, free = self._observation, self.free[nodes]
+        fits = self._allowed[:, nodes]
+        for column in range(3):
+            fits &= suffices(free[:, column], wanted[:, column])
         if self._whole is not None:
-            idle = (free[:, 0] == seen.nodes.gpus[nodes]) & (free[:, 1] == seen.nodes.cpus[nodes]) & (
+            idle = (free[:, 0] == observation.nodes.gpus[nodes]) & (free[:, 1] == observation.nodes.cpus[nodes]) & (
                 self.busy[nodes] == 0)
             fits[self._whole] &= idle
         return np.asarray(fits)
 
 
 def somebody_fits(state: ClusterState) -> bool:
-    """Tell whether a waiting job might find its GPUs; what is quick to tell comes first."""
+    """Tell whether any waiting job might find its GPUs on a node; a cheap necessary condition."""
     waiting, nodes = state.waiting, state.arrays.nodes.view(np.ndarray)
     if not len(waiting):
         return False

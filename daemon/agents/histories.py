@@ -1,9 +1,9 @@
-"""What agents learn from: a history, split by time, its first part shaken into as many made-up windows as are wanted.
+"""Training data of agents: a history, split by time, whose first part is bootstrapped into any number of windows.
 
-The split walks forward: an agent learns from the past, is chosen on later weeks and judged on the last ones, which it
-has not seen in any way. A made-up window is days of the first part drawn at random, with its users drawn at random,
-as many GPU hours as 0.8-1.3 of the usual, run times that differ a little and nodes that fail: one path through history
-can be learned by heart, a thousand that might have been cannot.
+The split walks forward: an agent trains on the first part, is validated on later weeks and tested on the last ones,
+which it has not seen in any way. A bootstrapped window has random days of the first part, random users, 0.8-1.3 times
+the usual GPU hours, jittered run times and failing nodes: an agent could memorise a single path through history, but
+not a thousand variants of it.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ Rows = NDArray[np.int64]
 
 DAY_S = 86400.0
 LEAST_S, FEWEST_JOBS = 4 * DAY_S, 200
-"""A shorter history is refused: four days leave one to judge by."""
+"""A shorter history is refused: four days leave one day for the test."""
 FEWEST_JUDGED = 20
 TEST, TEST_LEAST, TEST_LEAST_S, TEST_MOST_S = 0.25, 0.4, 5 * DAY_S, 14 * DAY_S
-"""Share of the history that is kept for judging; up to which share it is five days all the same, for fewer prove
-nothing; and how much is enough."""
+"""Share of the history for the test; the largest share up to which the test still lasts five days, since shorter ones
+prove nothing; the shortest and the longest test."""
 SELECT, SELECT_MOST_S = 0.2, 7 * DAY_S
 RUNNABLE = 0.5
-"""Share of the jobs that must fit the cluster; with fewer it is the wrong cluster."""
+"""Share of the jobs that must fit the cluster; with fewer, the cluster is probably the wrong one."""
 
-STRETCH_JOBS, STRETCH_MOST_DAYS = 3000, 14
-"""A made-up trace window is so many days that it holds about so many jobs: learning replays thousands of them."""
+WINDOW_JOBS, WINDOW_MOST_DAYS = 3000, 14
+"""A bootstrapped window has about so many jobs in at most so many days: training replays thousands of windows."""
 DRAWS, FEWEST_DRAWN = 50, 40
-"""A history in bursts has empty days: a trace window with fewer jobs, the warm-up left out, is drawn again so often."""
+"""A bursty history has empty days: a window with fewer jobs after the warm-up is drawn again up to so many times."""
 REDRAWS, FEWEST_COUNTED = 8, 20
-"""Users are drawn, too: a trace window that then holds fewer jobs than a training needs is drawn again so often."""
+"""Users are drawn, too: a window that then has too few jobs for training is drawn again up to so many times."""
 LOAD = (0.8, 1.3)
 JITTER = 0.2
 """Standard deviation of the logarithm by which run times differ from what was recorded."""
 COPY_S = 3600.0
-"""The jobs of a user who is drawn twice are moved by up to so much."""
+"""The jobs of a user who is drawn twice are shifted by up to so much."""
 OUTSTANDING_S = 7 * DAY_S
 """So long a job that has not ended holds back what its history proves; one that takes longer is waited for no more."""
 FEWEST_USERS = 4
@@ -62,73 +62,76 @@ OUTAGE_EVERY_S, OUTAGE_S, OUTAGE_SPREAD = 30 * DAY_S, 4 * 3600.0, 1.0
 
 
 class TooLittle(TrainingError):
-    """A history that nothing can be learned from, or judged by; the message says why and what to do."""
+    """A history that is too small to train or test on; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Material:
-    """A history to learn from or to judge by."""
+    """A history to train or test on."""
 
     source: str
-    """In words: the path of a trace, or the database."""
+    """For people: the path of a trace, or the database."""
     cluster: Cluster
     workload: Workload
     notes: tuple[str, ...] = ()
-    """What was taken differently from how it is written."""
+    """How the workload deviates from the recorded data."""
     speeds: SiteSpeeds = FLAT_SPEEDS
-    """How fast its jobs run wherever they are placed; run times are the work that they were by these speeds."""
+    """How fast its jobs run by placement; run times in the workload are the work at these speeds."""
     power: PowerModel = PowerModel()
-    """What its nodes draw; what its jobs do is in the workload."""
+    """The power of its nodes; what its jobs add is in the workload."""
     settled_s: float = float("inf")
     """Jobs that were submitted earlier have ended: what comes later is without those that still run."""
 
     def since(self, since_s: float) -> Material:
         """Return what was submitted from a moment on."""
         rows = np.flatnonzero(self.workload.submit >= since_s)
-        return replace(self, workload=taken(self.workload, rows))
+        return replace(self, workload=subset(self.workload, rows))
 
     def until(self, until_s: float) -> Material:
         """Return what was submitted before a moment."""
         rows = np.flatnonzero(self.workload.submit < until_s)
-        return replace(self, workload=taken(self.workload, rows))
+        return replace(self, workload=subset(self.workload, rows))
 
 
 @dataclass(frozen=True)
 class Split:
-    """A history in three parts, one after the other."""
+    """A history in three consecutive parts."""
 
     fit: Bootstrap
     select: tuple[TraceWindow, ...]
     test: tuple[TraceWindow, ...]
-    """Untouched by learning; what an agent is judged on."""
+    """Held out from training; agents are evaluated on it."""
     since_s: float
     until_s: float
-    """All that the agent has seen in any way lies between these moments; ``test`` comes after."""
+    """Training and validation data lie between these times; ``test`` comes after."""
     known: Mapping[str, tuple[str, ...]]
-    """Names that the agent has met, as ``partition``: of others it knows nothing."""
+    """Names in the training data by attribute, for example ``partition``; the agent knows no others."""
     notes: tuple[str, ...]
 
 
 def recorded(history: HistoryReader, since_s: float, until_s: float, source: str,
              speeds: SiteSpeeds = FLAT_SPEEDS, watts: SiteWatts = CATALOGUED) -> Material:
-    """Return what the daemon recorded of the jobs that have ended; ClusterError when no node is recorded."""
+    """Return the recorded history of jobs that have ended; ClusterError when no node is recorded."""
     found = past(history, since_s, until_s, speeds, watts)
     jobs, work = found.jobs, found.workload
     ran_s = np.array([np.nan if job.end_s is None or job.start_s is None else job.end_s - job.start_s for job in jobs])
     ended_s = np.array([np.nan if job.end_s is None else job.end_s for job in jobs])
-    names: dict[str, int] = {}
-    groups = np.array([names.setdefault(template(job.name), len(names)) if job.name else -1 for job in jobs], np.int64)
-    seen: dict[str, int] = {}
-    images = np.array([seen.setdefault(job.image, len(seen)) if job.image else -1 for job in jobs], np.int64)
+    group_numbers: dict[str, int] = {}
+    groups = np.array([group_numbers.setdefault(template(job.name), len(group_numbers)) if job.name else -1
+                       for job in jobs], np.int64)
+    image_numbers: dict[str, int] = {}
+    images = np.array([image_numbers.setdefault(job.image, len(image_numbers)) if job.image else -1
+                       for job in jobs], np.int64)
     features = JobFeatures(work.gpus, work.user, groups, images, work.partition)
     limit_s = without_leaking(work.limit, ran_s, work.user)
-    known = predicted_columns(submit_s=work.submit, run_s=ran_s, ended_s=ended_s, features=features, limit_s=limit_s,
-                              started_s=[np.nan if job.start_s is None else job.start_s for job in jobs])
-    # Those that ran into the window are cut and tied to their nodes: nothing to learn from.
+    started_s = [np.nan if job.start_s is None else job.start_s for job in jobs]
+    predicted = predicted_columns(submit_s=work.submit, run_s=ran_s, ended_s=ended_s, features=features,
+                                  limit_s=limit_s, started_s=started_s)
+    # Jobs that ran into the window are cut and tied to their nodes, so they cannot be learned from.
     rows = np.flatnonzero(np.isfinite(ended_s) & (work.submit >= since_s))
-    work = taken(work, rows, **{name: column[rows] for name, column in known.items()})
+    work = subset(work, rows, **{name: column[rows] for name, column in predicted.items()})
     least, most = speeds.sizes(work.application, work.gpus)
-    free = work.nodes == 0  # a job that names a number of nodes wants that shape
+    free = work.nodes == 0  # a job that requests a number of nodes needs that shape
     work = replace(work, minimum=np.where(free, least, work.gpus), maximum=np.where(free, most, work.gpus))
     outstanding = found.workload.submit[~np.isfinite(ended_s)]
     outstanding = outstanding[outstanding >= max(since_s, until_s - OUTSTANDING_S)]
@@ -149,22 +152,22 @@ def split(material: Material, *, seed: int = 0) -> Split:
         raise TooLittle(f"{material.source} is too short to learn from: {days}, and {LEAST_S / DAY_S:.0f} days with "
                         f"{FEWEST_JOBS} jobs are the least; let the daemon watch on, or name a longer trace")
     select_s, test_s = _cuts(since_s, until_s)
-    first = taken(work, np.flatnonzero((work.submit >= since_s) & (work.submit < select_s)))
-    _refuse_alike(first, material.source)
+    fit_jobs = subset(work, np.flatnonzero((work.submit >= since_s) & (work.submit < select_s)))
+    _refuse_alike(fit_jobs, material.source)
     parts = [_counted(cluster, work, begin, end, material.source)
              for begin, end in ((select_s, test_s), (test_s, until_s))]
-    known, unseen = _known(cluster, first)
+    names_met, unseen_notes = _names_met(cluster, fit_jobs)
     speeds, power = material.speeds, material.power
     select, test = (replace(part, speeds=speeds, power=power, settled_s=material.settled_s) for part in parts)
-    return Split(Bootstrap(cluster, first, since_s, select_s, seed, speeds, power), (select,), (test,), since_s, test_s,
-                 known, (*material.notes, *notes, *unseen))
+    return Split(Bootstrap(cluster, fit_jobs, since_s, select_s, seed, speeds, power), (select,), (test,), since_s, test_s,
+                 names_met, (*material.notes, *notes, *unseen_notes))
 
 
 def held_out(material: Material, after_s: float) -> tuple[TraceWindow, ...]:
-    """Return what came after all that an agent has seen, from its first day on; ``TooLittle`` when that is too little.
+    """Return the history after an agent's training data; ``TooLittle`` when it is too short.
 
-    Evidence that may be looked at every night begins at a fixed moment: it is never dropped because it is old. Of a
-    history that it has seen nothing of, the last two weeks are returned.
+    The evidence of every night begins at this fixed time, and is never dropped because it is old. When the agent was
+    not trained on this history, the last two weeks are returned.
     """
     work, _ = _runnable(material)
     until_s = _span(work)[1]
@@ -174,8 +177,8 @@ def held_out(material: Material, after_s: float) -> tuple[TraceWindow, ...]:
     return (replace(counted, speeds=material.speeds, power=material.power, settled_s=material.settled_s),)
 
 
-def taken(work: Workload, rows: Rows, **columns: object) -> Workload:
-    """Return some jobs of a workload in this order, which must be that of submission; ``columns`` replace theirs."""
+def subset(work: Workload, rows: Rows, **columns: object) -> Workload:
+    """Return some jobs of a workload in this order, which must be that of submission; ``columns`` replace columns."""
     place = np.full(len(work) + 1, -1, np.int32)  # the last one stands for "depends on none"
     place[rows] = np.arange(len(rows), dtype=np.int32)
     found = {name: getattr(work, name)[rows] for name in COLUMNS} | {"dependency": place[work.dependency[rows]]}
@@ -184,7 +187,7 @@ def taken(work: Workload, rows: Rows, **columns: object) -> Workload:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """Draws windows that might have been; the same number is the same window. It can be sent to other processes."""
+    """Draws bootstrapped windows; the same number gives the same window. It can be pickled for other processes."""
 
     cluster: Cluster
     workload: Workload
@@ -201,28 +204,29 @@ class Bootstrap:
 
     @cached_property
     def drawn(self) -> int:
-        """Return how many days make a trace window, that of the warm-up included."""
+        """Return how many days a window has, including the warm-up."""
         daily = max(1.0, len(self.workload) / self.days)
-        return 1 + min(STRETCH_MOST_DAYS, self.days, int(np.ceil(STRETCH_JOBS / daily)))
+        return 1 + min(WINDOW_MOST_DAYS, self.days, int(np.ceil(WINDOW_JOBS / daily)))
 
     def __call__(self, number: int) -> TraceWindow:
         """Return the window of that number."""
         rng = np.random.default_rng((self.seed, number))
         begins, rows, submit = self._made_up(rng)
-        pace = self._pace(rows) / rng.uniform(*LOAD)
-        submit = self.since_s + pace * (submit - self.since_s)
+        time_scale = self._time_scale(rows) / rng.uniform(*LOAD)
+        submit = self.since_s + time_scale * (submit - self.since_s)
         order = np.argsort(submit, kind="stable")
         rows, submit = rows[order], submit[order]
-        alone = np.full(len(rows), -1, np.int32)  # what a job waited for is hardly drawn with it
-        work = taken(self.workload, rows, submit=submit, run=self._jittered(rng, rows), dependency=alone)
-        cluster = self.cluster.with_events([*self._recorded_events(begins, pace), *self._outages(rng, pace)])
-        return TraceWindow(cluster, work, self.since_s + pace * DAY_S, self.speeds, power=self.power)
+        no_dependency = np.full(len(rows), -1, np.int32)  # what a job waited for is hardly drawn with it
+        work = subset(self.workload, rows, submit=submit, run=self._jittered(rng, rows), dependency=no_dependency)
+        events = [*self._recorded_events(begins, time_scale), *self._outages(rng, time_scale)]
+        cluster = self.cluster.with_events(events)
+        return TraceWindow(cluster, work, self.since_s + time_scale * DAY_S, self.speeds, power=self.power)
 
     def _made_up(self, rng: np.random.Generator) -> tuple[Floats, Rows, Floats]:
-        """Return when the drawn days begin, their jobs, and when these come.
+        """Return when the drawn days begin, their jobs, and the submission times of these.
 
-        Whether a history has jobs enough must not hang on a draw: its fullest days tell, as they were. They are also
-        what is returned where several draws hold hardly a job.
+        Whether a history has enough jobs must not depend on a draw: its fullest days decide. They are also returned
+        where several draws have hardly any jobs.
         """
         rows, submit = self._days(self._fullest)
         for _ in range(REDRAWS if self._counted(submit) >= FEWEST_COUNTED else 0):
@@ -238,21 +242,21 @@ class Bootstrap:
 
     @cached_property
     def _fullest(self) -> Floats:
-        """Return when the days begin that hold most jobs, the emptiest of them first: it warms up."""
+        """Return when the days with the most jobs begin, the emptiest of them first: it is the warm-up."""
         begins = self.since_s + DAY_S * np.arange(self.days)
         first, last = np.searchsorted(self.workload.submit, [begins, begins + DAY_S])
         fullest = begins[np.argsort(first - last, kind="stable")][:self.drawn]
         return np.resize(np.roll(fullest, 1), self.drawn)
 
     def _days(self, begins: Floats) -> tuple[Rows, Floats]:
-        """Return the jobs of days as they were, and when they come one day after the other."""
+        """Return the jobs of some days, and their submission times when these days follow each other."""
         edges = np.searchsorted(self.workload.submit, [begins, begins + DAY_S])
         rows = np.concatenate([np.arange(first, last) for first, last in edges.T])
         place = np.repeat(np.arange(self.drawn), edges[1] - edges[0])
         return rows, self.workload.submit[rows] - begins[place] + self.since_s + place * DAY_S
 
     def _begins(self, rng: np.random.Generator) -> Floats:
-        """Return when the drawn days begin; days that hold hardly a job are drawn again, where there are others."""
+        """Return when the drawn days begin; draws with hardly any jobs are repeated a limited number of times."""
         for _ in range(DRAWS):
             begins = np.asarray(self.since_s + DAY_S * rng.integers(self.days, size=self.drawn), np.float64)
             first, last = np.searchsorted(self.workload.submit, [begins[1:], begins[1:] + DAY_S])
@@ -261,7 +265,7 @@ class Bootstrap:
         return begins
 
     def _jobs(self, rng: np.random.Generator, begins: Floats) -> tuple[Rows, Floats]:
-        """Return the jobs of the drawn days and of the users that were drawn, and when they come."""
+        """Return the jobs of the drawn days and of the drawn users, and their submission times."""
         rows, submit = self._days(begins)
         copies = self._copies(rng)[self.workload.user[rows]]
         if not copies.any():
@@ -273,34 +277,34 @@ class Bootstrap:
         return np.repeat(rows, copies), np.clip(moved, self.since_s, self.since_s + self.drawn * DAY_S)
 
     def _copies(self, rng: np.random.Generator) -> Rows:
-        """Return how often each user was drawn; the last place is that of unknown users, who are drawn once."""
+        """Return how often each user was drawn; the last place is for unknown users, who are drawn once."""
         users = np.unique(self.workload.user[self.workload.user >= 0])
         copies = np.ones(int(self.workload.user.max(initial=-1)) + 2, np.int64)
         if len(users) >= FEWEST_USERS:
             copies[users] = rng.multinomial(len(users), np.full(len(users), 1 / len(users)))
         return copies
 
-    def _pace(self, rows: Rows) -> float:
-        """Return by how much time must be stretched for as many GPU hours an hour as there usually are."""
+    def _time_scale(self, rows: Rows) -> float:
+        """Return the factor on time that gives the drawn days the usual GPU hours an hour, clipped to 0.5..2."""
         work = self.workload.run * np.maximum(self.workload.gpus, 1)
         usual = work.sum() / (self.until_s - self.since_s)
         drawn = work[rows].sum() / (self.drawn * DAY_S)
         return float(np.clip(drawn / usual, 0.5, 2.0)) if usual > 0 else 1.0
 
     def _jittered(self, rng: np.random.Generator, rows: Rows) -> Floats:
-        """Return run times that might have been; a job that was ended at its limit still is."""
+        """Return jittered run times; a job that ended at its time limit still does."""
         run, limit = self.workload.run[rows], self.workload.limit[rows]
         return np.where(run < limit, np.minimum(run * np.exp(JITTER * rng.standard_normal(len(run))), limit), run)
 
-    def _recorded_events(self, begins: Floats, pace: float) -> Iterator[NodeEvent]:
+    def _recorded_events(self, begins: Floats, time_scale: float) -> Iterator[NodeEvent]:
         """Yield what happened to nodes on the drawn days."""
         for place, begin in enumerate(begins.tolist() if self.cluster.events else ()):
             for event in _events(self.cluster.events, begin, begin + DAY_S):
-                yield replace(event, time=self.since_s + pace * (event.time - begin + place * DAY_S))
+                yield replace(event, time=self.since_s + time_scale * (event.time - begin + place * DAY_S))
 
-    def _outages(self, rng: np.random.Generator, pace: float) -> Iterator[NodeEvent]:
-        """Yield failures of nodes that nothing was recorded of, half of all nodes at most."""
-        span_s = pace * self.drawn * DAY_S
+    def _outages(self, rng: np.random.Generator, time_scale: float) -> Iterator[NodeEvent]:
+        """Yield random failures of nodes without recorded events, of half of all nodes at most."""
+        span_s = time_scale * self.drawn * DAY_S
         troubled = {event.node for event in self.cluster.events}
         healthy = [name for name in self.cluster.names if name not in troubled]
         failures = min(int(rng.poisson(len(healthy) * span_s / OUTAGE_EVERY_S)), len(self.cluster) // 2, len(healthy))
@@ -324,7 +328,7 @@ def _cuts(since_s: float, until_s: float) -> tuple[float, float]:
 
 
 def _runnable(material: Material) -> tuple[Workload, list[str]]:
-    """Return the jobs that fit the cluster, and what is to be said of the others."""
+    """Return the jobs that fit the cluster, and notes on the others."""
     work, cluster = material.workload, material.cluster
     pool, matrix = pools(cluster, work)
     never = rejections(cluster, work, pool, matrix, shape(cluster, work, pool, matrix))
@@ -335,11 +339,11 @@ def _runnable(material: Material) -> tuple[Workload, list[str]]:
         raise TooLittle(f"{len(never)} of {len(work)} jobs of {material.source} can never run on this cluster "
                         f"({first}); is it the right one?")
     rows = np.setdiff1d(np.arange(len(work)), np.fromiter(never, np.int64))
-    return taken(work, rows), [f"{len(never)} jobs are left out, as they can never run here: {first}"]
+    return subset(work, rows), [f"{len(never)} jobs are left out, as they can never run here: {first}"]
 
 
 def _refuse_alike(work: Workload, source: str) -> None:
-    """Raise ``TooLittle`` when it makes no difference which job goes first."""
+    """Raise ``TooLittle`` when the order of the jobs makes no difference."""
     if not len(work):
         raise TooLittle(f"{source} holds no jobs in the part to learn from; its jobs lie too far apart")
     low, high = np.quantile(work.run, [0.05, 0.95])
@@ -349,7 +353,7 @@ def _refuse_alike(work: Workload, source: str) -> None:
 
 
 def _counted(cluster: Cluster, work: Workload, begin_s: float, end_s: float, source: str) -> TraceWindow:
-    """Return a part of history with its warm-up; ``TooLittle`` when too few jobs count."""
+    """Return a part of history with its warm-up; ``TooLittle`` when it has too few jobs after the warm-up."""
     warm_s = begin_s - WARM_UP_S
     counted = int(((work.submit >= begin_s) & (work.submit < end_s)).sum())
     if counted < FEWEST_JUDGED:
@@ -357,31 +361,31 @@ def _counted(cluster: Cluster, work: Workload, begin_s: float, end_s: float, sou
                         "least; wait until more have ended, or name a longer history")
     rows = np.flatnonzero((work.submit >= warm_s) & (work.submit < end_s))
     events = _events(cluster.events, max(warm_s, float(work.submit[rows[0]])), np.inf)
-    return TraceWindow(cluster.with_events(events), taken(work, rows), begin_s)
+    return TraceWindow(cluster.with_events(events), subset(work, rows), begin_s)
 
 
 def _events(events: Sequence[NodeEvent], begin_s: float, end_s: float) -> Iterator[NodeEvent]:
-    """Yield how the nodes are at the beginning, and what happens to them until the end."""
-    before = {event.node: NodeEvent(begin_s, event.node, "up") for event in events}
+    """Yield the states of nodes at the beginning, and their events until the end."""
+    latest = {event.node: NodeEvent(begin_s, event.node, "up") for event in events}
     later = []
     for event in events:
         if event.time <= begin_s:
-            before[event.node] = replace(event, time=begin_s)
+            latest[event.node] = replace(event, time=begin_s)
         elif event.time < end_s:
             later.append(event)
-    yield from before.values()
+    yield from latest.values()
     yield from later
 
 
-def _known(cluster: Cluster, work: Workload) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """Return the names that jobs to learn from bear, and what is to be said of partitions that have none."""
-    known: dict[str, tuple[str, ...]] = {}
+def _names_met(cluster: Cluster, work: Workload) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Return the names in the training jobs by attribute, and notes on partitions without jobs."""
+    names: dict[str, tuple[str, ...]] = {}
     if any(cluster.model):
-        known["gpu_model"] = tuple(sorted(set(filter(None, cluster.model))))
+        names["gpu_model"] = tuple(sorted(set(filter(None, cluster.model))))
     if work.partition_names == ("default",):
-        return known, []
+        return names, []
     used = np.unique(work.partition[work.partition >= 0]).tolist()
-    met = {name for row in used for name in work.partition_names[row].split(",")} & set(cluster.partitions)
-    known["partition"] = tuple(sorted(met))
-    return known, [f"partition {name} has no jobs to learn from: the agent will not be asked there"
-                   for name in cluster.partitions if name not in met]
+    with_jobs = {name for row in used for name in work.partition_names[row].split(",")} & set(cluster.partitions)
+    names["partition"] = tuple(sorted(with_jobs))
+    return names, [f"partition {name} has no jobs to learn from: the agent will not be asked there"
+                   for name in cluster.partitions if name not in with_jobs]

@@ -1,9 +1,9 @@
 """The kinds of agents that can be trained on a site and made active: each registers itself from its own folder.
 
-The trainer, promotion, the advisor and the command line know an agent by what stands here. To add one, write a folder
-with ``agent.py`` (acts, without torch), ``network.py`` (its forward pass in numpy), ``train.py`` (learns) and
-``kind.py`` (registers it). What only reproduces a paper is in ``daemon/reproduce/``. What a replay of a window was
-worth to an operator, relative to another one, is what candidates are chosen by.
+This file is the interface between an agent and the trainer, promotion, the advisor and the command line. To add one,
+write a folder with ``agent.py`` (acts, without torch), ``network.py`` (its forward pass in numpy), ``train.py``
+(learns) and ``kind.py`` (registers it). Code that only reproduces a paper is in ``daemon/reproduce/``. Candidates are
+chosen by an operator's objective, relative to another replay of the same window.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ class TrainedPolicy(Policy, Protocol):
     card: ModelCard
 
     def doubt(self, state: ClusterState) -> str | None:
-        """Return why its word should not be taken in this state; None when nothing speaks against it.
+        """Return why the agent should abstain in this state; None when it should not.
 
-        It may lie outside of what it was trained on, or its members may disagree.
+        The state may lie outside its training range, or its members may disagree.
         """
 
     def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
-        """Return what moved it most in this job's case, the weightiest first, in an operator's words."""
+        """Return the main reasons for its decision on this job, the strongest first, in an operator's terms."""
 
     def drift(self, state: ClusterState) -> float:
-        """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
+        """Return the share of waiting jobs, 0..1, that lie outside its training range; 0 when none waits."""
 
 
 RESTART_S = 120.0
-"""What another number of GPUs costs a running job: it goes on from its checkpoint."""
+"""Seconds that a running job loses when it is resized: it restarts from its checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceWindow:
-    """A part of history, or of one made up from it, that is replayed as a whole."""
+    """A part of a recorded or bootstrapped history that is replayed as a whole."""
 
     cluster: Cluster
     workload: Workload
@@ -67,19 +67,19 @@ class TraceWindow:
     """How fast jobs run wherever they are placed."""
     resize_s: float = RESTART_S
     power: PowerModel = PowerModel()
-    """What its nodes draw; what its jobs do is in the workload."""
+    """The power of its nodes; what its jobs add is in the workload."""
     settled_s: float = float("inf")
     """Of the jobs that were submitted earlier none is to come any more; evidence counts until then."""
 
     def replayed(self, policy: Policy) -> Run:
-        """Replay it at the speeds that it is told to have."""
+        """Replay it at its speeds."""
         return engine.run(self.cluster, self.workload, policy, speed=self.speeds.table_for(policy),
                           resize_s=self.resize_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What the operator is after: weights of figures relative to the incumbent's."""
+    """The operator's objective: weights of figures relative to the incumbent's."""
 
     jct_mean: float = 0.7
     slowdown_mean: float = 0.2
@@ -89,65 +89,65 @@ class Objective:
     """A job that has waited for longer goes before all younger jobs, whatever order an agent gives."""
     wait_mean: float = 0.0
     utilization: float = 0.0
-    """Of which more is better, unlike of all the others."""
+    """More is better, unlike with all other figures."""
     makespan: float = 0.0
     energy: float = 0.0
 
     @classmethod
     def of(cls, settings: ObjectiveSettings) -> Self:
-        """Return what the configuration says."""
+        """Return the objective that the configuration sets."""
         return cls(**settings.weights, longest_wait_s=settings.longest_wait)
 
     @property
     def weights(self) -> dict[str, float]:
-        """Return the weights by what they are of."""
+        """Return the weights by figure."""
         return {name: value for name, value in asdict(self).items() if name != "longest_wait_s"}
 
     @property
     def aim(self) -> str:
-        """Return what it is after in a word: the names of its weights, the heaviest first."""
+        """Return the objective in short: the names of its weights, the heaviest first, joined by ``+``."""
         heavy = sorted(((-weight, name) for name, weight in self.weights.items() if weight))
         return "+".join(name for _, name in heavy)
 
     @property
     def counts_energy(self) -> bool:
-        """Tell whether energy has a part in it: to count that takes longer than all else."""
+        """Tell whether energy has a weight: counting energy takes longer than all other figures."""
         return self.energy > 0 or self.energy_wasted > 0
 
     def watts(self, window: TraceWindow) -> PowerModel | None:
-        """Return by which watts energy is counted; None where it has no weight, for to count it takes longest."""
+        """Return the power model for counting energy; None where energy has no weight, which saves time."""
         return window.power if self.counts_energy else None
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Everything that a training is given; the same config and seed give the same agent."""
+    """The inputs of a training; the same config and seed give the same agent."""
 
     fit: Callable[[int], TraceWindow]
     """Draws the window number ``n`` to learn from; the same number gives the same window."""
     select: Sequence[TraceWindow]
-    """Later history that chooses among candidates, and is learned from in no other way."""
+    """Later history for validation: it only chooses among candidates."""
     incumbent: str
-    """The policy whose decisions are imitated first and that results are relative to."""
+    """The policy whose decisions are imitated first; results are relative to it."""
     seed: int
     budget_s: float
     folder: Path
-    """Where the training keeps itself, so that it can go on after an interruption; it resumes what it finds here."""
+    """Where the training stores its state; after an interruption it resumes from there."""
     objective: Objective = Objective()
     start: Path | None = None
-    """A whole model of this kind to go on from (fine-tuning), unless ``folder`` already holds a training."""
+    """A complete model of this kind to start from (fine-tuning), unless ``folder`` already holds a training."""
     device: str = "cpu"
-    """Where a kind that trains with torch should: ``cpu``, ``cuda``, or ``auto`` for CUDA where there is one."""
+    """The device of kinds that train with torch: ``cpu``, ``cuda``, or ``auto`` for CUDA where there is one."""
     steps: int | None = None
-    """Train for so many steps, however long that takes, in place of ``budget_s``: then the weights are the same on any
-    machine. What a step is, is the kind's."""
+    """Train for so many steps instead of ``budget_s``: then the weights are the same on any machine. Each kind defines
+    its own step."""
     flavours: tuple[FlavourSettings, ...] = ()
-    """The site's, smallest first or in any order; without any, sizes are flavours."""
+    """The site's flavours in any order; without any, job sizes are flavours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a training has come."""
+    """The progress of a training."""
 
     done: float
     """Share of the budget, 0..1."""
@@ -163,38 +163,38 @@ class AgentKind:
 
     name: str
     train: Callable[[TrainingConfig], Iterator[Progress]]
-    """Trains and yields now and then; a caller that stops asking keeps the best so far. Raises ``TrainingError``, and
-    ``checkpoint.CheckpointError`` when what it would go on from must not be used."""
+    """Trains and yields progress from time to time; a caller that stops iterating keeps the best so far. Raises
+    ``TrainingError``, and ``checkpoint.CheckpointError`` when the state to resume from must not be used."""
     load: Callable[[Path], TrainedPolicy]
     """Raises ``checkpoint.CheckpointError`` when the weights must not be used."""
     torch: bool = False
-    """Whether it trains with torch, and so where ``TrainingConfig.device`` says."""
+    """Whether it trains with torch, on ``TrainingConfig.device``."""
     objective: Objective = Objective()
-    """What it is after where the operator says nothing."""
+    """Its objective where the operator sets none."""
 
 
 FAILURES = (Exception,)
-"""What an agent raises when its answer cannot be carried out, its numbers went wrong, or it is just broken: anything at
-all, but what asks the process itself to end."""
+"""What an agent may raise when its decision cannot be carried out or its code is faulty: any exception but those that
+end the process."""
 
 
 class TrainingError(Exception):
-    """A training that cannot be, or came to nothing; the message says why and what to do."""
+    """A training that cannot start or has failed; the message says why and what to do."""
 
 
 _KINDS: dict[str, AgentKind] = {}
 ALIASES = {"gist": "gist_mdrl"}
-"""What else kinds are called on the command line."""
+"""Other names of kinds on the command line."""
 
 
 def register(kind: AgentKind) -> AgentKind:
-    """Make a kind known; called by its own ``kind.py``."""
+    """Register a kind; called by its own ``kind.py``."""
     _KINDS[kind.name] = kind
     return kind
 
 
 def names() -> set[str]:
-    """Return the names of all kinds without importing their agents: each is called as its folder."""
+    """Return the names of all kinds, which are those of their folders, without importing their agents."""
     return {module.rsplit(".", 2)[-2] for module in _modules()} | set(_KINDS)
 
 
@@ -215,31 +215,31 @@ def _modules() -> Iterator[str]:
 
 
 SMOOTHING_S = 60.0
-"""Added to waits before they are divided: from one second to two is no loss."""
+"""Added to waits before they are divided: a wait of two seconds instead of one is no loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What came of a replay, over the jobs that count."""
+    """The results of a replay over its counted jobs."""
 
     jct_mean_s: float
     slowdown_mean: float
     wait_p99_s: float
     wait_mean_s: float
     wasted_joules: float | None
-    """None where it was not asked for: to count it takes longer than all else."""
+    """None where energy was not counted, which takes longer than all other figures."""
     utilization: float = float("nan")
-    """The mean over partitions, from when jobs count to the last submission: Eq. (5) of the GIST AI-X paper."""
+    """The mean over partitions, from the first counted time to the last submission: Eq. (5) of the GIST AI-X paper."""
     makespan_s: float = float("nan")
-    """From when jobs count to the last end."""
+    """From the first counted time to the last end of a job."""
     joules: float | None = None
-    """At the wall; None where it was not asked for."""
+    """Including power supplies; None where energy was not counted."""
 
     def relative(self, other: Figures, objective: Objective) -> float:
         """Return the objective, relative to another replay of the same jobs: below 1 is better.
 
-        A weighted geometric mean of ratios: which of two replays is better does not depend on the one that both are
-        compared with, and 2 % matter as much where queues are long as where they are short.
+        A weighted geometric mean of ratios: the better of two replays does not depend on their common reference, and
+        2 % matter as much in long queues as in short ones.
         """
         parts = [(objective.jct_mean, self.jct_mean_s, other.jct_mean_s),
                  (objective.slowdown_mean, self.slowdown_mean, other.slowdown_mean),

@@ -1,4 +1,4 @@
-"""Replay memory: the latest transitions, sampled uniformly; and n-step returns on the way into it."""
+"""Replay memory of the latest transitions, sampled uniformly, and the n-step returns that fill it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TransitionBatch(NamedTuple):
 
 
 class ReplayMemory:
-    """The latest ``capacity`` transitions; the oldest make room."""
+    """The latest ``capacity`` transitions; new ones replace the oldest."""
 
     def __init__(self, capacity: int, inputs: int, actions: int) -> None:
         self._columns = TransitionBatch(
@@ -70,9 +70,9 @@ class ReplayMemory:
                                next_allowed[rows])
 
     def state(self) -> Arrays:
-        """Return all that is needed to go on later."""
-        kept = {name: column[:len(self)] for name, column in self._columns._asdict().items()}
-        return kept | {"added": np.array([self._added])}
+        """Return the arrays from which :meth:`restore` continues."""
+        stored = {name: column[:len(self)] for name, column in self._columns._asdict().items()}
+        return stored | {"added": np.array([self._added])}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take over what :meth:`state` returned."""
@@ -83,7 +83,7 @@ class ReplayMemory:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One decision of an episode: where, what, and what it was worth at once."""
+    """One decision of an episode: its state, action and immediate reward."""
 
     state: Floats
     allowed: NDArray[np.bool_]
@@ -106,7 +106,7 @@ class Returns:
         self._open.append(step)
 
     def end(self) -> Iterator[Transition]:
-        """Yield what is left when an episode is over."""
+        """Yield the remaining transitions at the end of an episode."""
         while self._open:
             yield self._transition(0.0, self._open[0])
             self._open.popleft()

@@ -1,7 +1,7 @@
-"""Where a job would go and what is free after it, compiled: the closest place, and of equally close ones the fullest.
+"""Compiled placement of jobs and its effect on free resources: the closest placement, and of equally close the fullest.
 
-Best fit at every level, so that big holes survive: the node, else the leaf, else the spine, else the place above
-spines, with the least room that suffices.
+Best fit at every level preserves large free blocks: the node, else the leaf, else the spine, else the level above, with
+the least room that suffices.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from .demands import CHUNK, CHUNKS, RESTS, WHOLE
 
 ISLAND, NODE, LEAF, SPINE, FURTHER = range(5)
 """Levels, columns of ``SpeedTable.spread``."""
-THERE, HOW_FAR, LEFT_OVER, OPENS = range(4)
-"""Columns of ``RoomArrays.told``."""
+FOUND, LEVEL, LEFTOVER, OPENS = range(4)
+"""Columns of ``FreeResourceArrays.summaries``."""
 
 
 class FreeResourceArrays(NamedTuple):
-    """What is free, and for which jobs; a key is twice a kind of jobs, plus 1 for jobs that keep off reserved nodes."""
+    """Free resources by kind of jobs; a key is twice the kind, plus 1 for jobs that must not use reserved nodes."""
 
     free: Longs
     """[node, GPUs, CPUs and bytes]."""
@@ -29,14 +29,14 @@ class FreeResourceArrays(NamedTuple):
     island: Longs
     """Most free GPUs on one island of a node; empty where nodes are not divided."""
     switches: Longs
-    """[level, node] leaf, spine and what is above them."""
+    """[level, node] leaf, spine and the switches above them."""
     kinds: Longs
-    """[kind, ...] as ``WaitingSeen.demands``."""
+    """[kind, ...] as ``WaitingJobs.demands``."""
     full: Longs
     """[kind, GPUs, CPUs and bytes] of a chunk."""
     last: Longs
     """Of the rest."""
-    may: Masks
+    allowed: Masks
     """[kind, node]."""
     fits: Masks
     """[kind, node] where there is room for a chunk now."""
@@ -44,15 +44,16 @@ class FreeResourceArrays(NamedTuple):
     """For the rest."""
     reserved: Masks
     near: Longs
-    """Nodes on which somebody fits, in rising order: nobody fits on others."""
+    """Nodes on which at least one kind fits, in rising order."""
     order: Longs
     """The nodes near, the fullest first."""
     sorted_: Masks
     """[1] whether ``order`` is."""
-    told: Longs
-    """[key, ...] whether there is a place, how far apart, what stays free of its fullest node, whether it opens one."""
+    summaries: Longs
+    """[key, ...] whether there is a placement, its distance level, the GPUs that stay free on its fullest node, whether
+    it uses an empty node."""
     stale: Masks
-    """[key] what is told no longer."""
+    """[key] whether its summary is out of date."""
     sizes: Longs
     """[level] switches."""
     place: Longs
@@ -74,12 +75,12 @@ def look(resources: FreeResourceArrays, keys: Longs, left: Masks, found: Masks) 
             key = keys[job]
             if resources.stale[key]:
                 find(resources, key)
-            found[job] = resources.told[key, THERE] == 1
+            found[job] = resources.summaries[key, FOUND] == 1
 
 
 @compiled_apart
 def find(resources: FreeResourceArrays, key: int) -> int:
-    """Write the place of a key to ``place`` and what is to be told of it; return how many nodes, 0 for no place."""
+    """Write the placement of a key to ``place`` and its summary; return the number of nodes, 0 for no placement."""
     kind, beside = key // 2, key % 2 == 1
     line_up_all(resources)
     resources.stale[key] = False
@@ -87,14 +88,14 @@ def find(resources: FreeResourceArrays, key: int) -> int:
         count, level = _one(resources, kind, beside)
     else:
         count, level = _several(resources, kind, beside)
-    told = resources.told[key]
-    told[THERE], told[HOW_FAR], told[LEFT_OVER], told[OPENS] = count > 0, level, 0, 0
+    summary = resources.summaries[key]
+    summary[FOUND], summary[LEVEL], summary[LEFTOVER], summary[OPENS] = count > 0, level, 0, 0
     least = 1 << 60
     for index in range(count):
         free = resources.free[resources.place[index], 0]
         least = min(least, free)
-        told[LEFT_OVER] = least - resources.kinds[kind, CHUNK]
-        told[OPENS] |= free == resources.gpus[resources.place[index]]
+        summary[LEFTOVER] = least - resources.kinds[kind, CHUNK]
+        summary[OPENS] |= free == resources.gpus[resources.place[index]]
     return count
 
 
@@ -108,7 +109,7 @@ def line_up_all(resources: FreeResourceArrays) -> None:
 
 @compiled
 def _sort(line: Longs, into: Longs, count: int, keys: Longs, ends: Longs) -> None:
-    """Sort nodes by their keys, none below 0, equals as they stand; ``ends`` is scratch."""
+    """Sort nodes by their non-negative keys, stable; ``ends`` is scratch."""
     most = 0
     for index in range(count):
         most = max(most, keys[line[index]])
@@ -126,7 +127,7 @@ def _sort(line: Longs, into: Longs, count: int, keys: Longs, ends: Longs) -> Non
 
 @compiled
 def _able(resources: FreeResourceArrays, fits: Masks, kind: int, node: int, beside: bool) -> bool:
-    """Tell whether a node counts for a kind."""
+    """Tell whether a node may be used for a kind."""
     return bool(fits[kind, node] and not (beside and resources.reserved[node]))
 
 
@@ -163,7 +164,7 @@ def _several(resources: FreeResourceArrays, kind: int, beside: bool) -> tuple[in
 
 @compiled
 def _enough(resources: FreeResourceArrays, fits: Masks, kind: int, beside: bool, wanted: int) -> bool:
-    """Tell whether so many nodes count for a kind."""
+    """Tell whether so many nodes may be used for a kind."""
     count = 0
     for node in resources.order:
         if count == wanted:
@@ -177,7 +178,7 @@ def _tightest(resources: FreeResourceArrays, others: Masks, kind: int, beside: b
     """Return the switch of a level with the least room that suffices, -1 for none; the first of equals."""
     chunks, needed = resources.kinds[kind, CHUNKS], resources.kinds[kind, CHUNKS] + resources.kinds[kind, RESTS]
     if resources.sizes[level] == 1:
-        return 0  # there is enough, and all of it is here
+        return 0  # there is enough room, all of it below the only switch
     able, full, best = resources.counts[0], resources.counts[1], -1
     _count(resources, others, kind, beside, level, able)
     _count(resources, resources.fits, kind, beside, level, full)
@@ -190,7 +191,7 @@ def _tightest(resources: FreeResourceArrays, others: Masks, kind: int, beside: b
 
 @compiled
 def _count(resources: FreeResourceArrays, fits: Masks, kind: int, beside: bool, level: int, counts: Longs) -> None:
-    """Count by switch of a level the nodes that count for a kind."""
+    """Count by switch of a level the nodes that may be used for a kind."""
     for switch in range(resources.sizes[level]):
         counts[switch] = 0
     for node in resources.near:
@@ -199,7 +200,7 @@ def _count(resources: FreeResourceArrays, fits: Masks, kind: int, beside: bool, 
 
 @compiled_apart
 def _fill(resources: FreeResourceArrays, others: Masks, kind: int, beside: bool, level: int, inside: int) -> int:
-    """Take the nodes of a job inside a switch (of no level: anywhere), the roomiest leaves first; return how many."""
+    """Take the nodes of a job below a switch (of no level: anywhere), the roomiest leaves first; return how many."""
     chunks, rests = resources.kinds[kind, CHUNKS], resources.kinds[kind, RESTS]
     _count(resources, others, kind, beside, 0, resources.counts[0])
     _line_up(resources, resources.fits, kind, beside, level, inside)
@@ -219,7 +220,7 @@ def _fill(resources: FreeResourceArrays, others: Masks, kind: int, beside: bool,
 
 @compiled_apart
 def _line_up(resources: FreeResourceArrays, fits: Masks, kind: int, beside: bool, level: int, inside: int) -> int:
-    """Fill ``line`` with the nodes inside that count, the roomiest leaves first, within them the fullest nodes."""
+    """Fill ``line`` with the usable nodes below a switch, the roomiest leaves first, and in them the fullest nodes."""
     count = 0
     for node in resources.order:
         here = level == resources.sizes.size or resources.switches[level, node] == inside
@@ -236,14 +237,14 @@ def _line_up(resources: FreeResourceArrays, fits: Masks, kind: int, beside: bool
 
 @compiled_apart
 def take(resources: FreeResourceArrays, kind: int, nodes: Longs) -> None:
-    """Take from nodes what a job of a kind holds there."""
+    """Subtract from the nodes the resources of a job of a kind."""
     for index in range(nodes.size):
         node, need = nodes[index], resources.full if index < resources.kinds[kind, CHUNKS] else resources.last
-        for what in range(3):
-            resources.free[node, what] -= need[kind, what]
+        for resource in range(3):
+            resources.free[node, resource] -= need[kind, resource]
         if resources.kinds[kind, WHOLE] == 1:
             resources.free[node, 1] = 0
-        if resources.island.size:  # of the tightest that suffices, as the engine does; at worst too careful
+        if resources.island.size:  # the engine takes the tightest island that suffices; this is a lower bound
             resources.island[node] = min(resources.island[node], resources.free[node, 0])
         resources.busy[node] += 1
     renew(resources, nodes)
@@ -251,7 +252,7 @@ def take(resources: FreeResourceArrays, kind: int, nodes: Longs) -> None:
 
 @compiled_apart
 def renew(resources: FreeResourceArrays, nodes: Longs) -> None:
-    """Test again which kinds fit on nodes that have changed; a kind that neither did nor does keeps what is told."""
+    """Check again which kinds fit on changed nodes; kinds that fit neither before nor after keep their summaries."""
     rests, resources.sorted_[0] = resources.rest_fits.shape[0] > 0, False
     for kind in range(resources.kinds.shape[0]):
         concerned = False
@@ -270,10 +271,10 @@ def renew(resources: FreeResourceArrays, nodes: Longs) -> None:
 @compiled
 def _holds(resources: FreeResourceArrays, wanted: Longs, kind: int, node: int) -> bool:
     """Tell whether a node has room for a chunk, or a rest."""
-    if not resources.may[kind, node]:
+    if not resources.allowed[kind, node]:
         return False
-    for what in range(3):
-        if resources.free[node, what] < wanted[kind, what]:
+    for resource in range(3):
+        if resources.free[node, resource] < wanted[kind, resource]:
             return False
     return bool(resources.kinds[kind, WHOLE] == 0 or (resources.free[node, 0] == resources.gpus[node]
                 and resources.free[node, 1] == resources.cpus[node] and resources.busy[node] == 0))

@@ -1,8 +1,8 @@
-"""How an agent that chooses among candidates learns: as the best known rule chose, then by policy gradient.
+"""Training of agents that choose among candidates: imitation of the best known rule, then policy gradient.
 
-The rule is found by trying all of them on episodes, and imitated (cross-entropy). Then each step replays some episodes
-several times by chance, and makes what went better than the other replays of the same episode likelier. Later history
-keeps the best.
+All rules are tried on episodes, and the best one is imitated (cross-entropy). Then each step replays some episodes
+several times with sampled choices, and raises the odds of choices that went better than in the other replays of the
+same episode. Validation on later history keeps the best weights.
 """
 
 from __future__ import annotations
@@ -28,43 +28,43 @@ from .training_loop import train as learn
 Choose = Callable[[float, Floats], int]
 
 RULE_EPISODES, IMITATED_CHOICES = 4, 4000
-"""Episodes that the rules are tried on, and choices that are imitated at most."""
+"""Episodes on which rules are tried, and the most choices that are imitated."""
 TOGETHER, REPLAYS = 2, 4
-"""Episodes in a step, and replays of each by chance."""
+"""Episodes in a step, and replays of each with sampled choices."""
 STEP, ENTROPY = (0.01, 0.002), 0.003
-"""Size of the steps, first and last; what a nat of doubt is worth."""
+"""Step size, first and last; weight of the entropy in nats."""
 EPOCHS, CLIP = 4, 0.2
-"""Gradients taken from the replays of one step, and by how much they may change the odds of a choice (PPO, Schulman et
-al. 2017): a replay takes a hundred times as long as a gradient."""
+"""Gradients from the replays of one step, and the bound on the change of a choice's odds (PPO, Schulman et al. 2017): a
+replay takes a hundred times as long as a gradient."""
 
 
 @dataclass(frozen=True)
 class PolicyGradientSpec:
-    """What a kind of agent brings along to be trained by policy gradient."""
+    """The parts of a kind of agent that training by policy gradient needs."""
 
     kind: str
     net: Net
     schema: Mapping[str, object]
-    told: tuple[str, ...]
+    candidate_inputs: tuple[str, ...]
     """As of :class:`.training_loop.LearnerSpec`, and so are ``save`` and ``refuse``."""
     rules: Mapping[str, Callable[[Floats], int]]
-    """Known rules by name, each choosing among rows of inputs."""
+    """Known rules by name; each chooses among rows of inputs."""
     policy: Callable[[Floats, ModelCard, float, Choose | None], TrainedPolicy]
-    """Returns the agent with weights, a card, the longest wait, and what chooses in the network's stead."""
+    """Returns the agent with weights, a card, the longest wait, and a chooser in place of the network."""
     save: Callable[[Path, Floats, ModelCard, float], ModelCard]
     refuse: Callable[[TraceWindow], str | None]
 
     @property
     def learner(self) -> LearnerSpec:
-        """Return the part that any way of learning needs."""
+        """Return the part that every learning method needs."""
         def served(weights: Floats, card: ModelCard, longest_wait_s: float) -> TrainedPolicy:
             return self.policy(weights, card, longest_wait_s, None)
 
-        return LearnerSpec(self.kind, self.schema, self.told, served, self.save, self.refuse)
+        return LearnerSpec(self.kind, self.schema, self.candidate_inputs, served, self.save, self.refuse)
 
 
 class Recorder:
-    """Chooses in an agent's stead, and remembers what among, and when."""
+    """Chooses in place of an agent's network, and records the candidates and the times."""
 
     def __init__(self, rule: Callable[[Floats], int], most: float = math.inf) -> None:
         self._rule, self._most = rule, most
@@ -80,8 +80,8 @@ class Recorder:
         return index
 
 
-class Chance:
-    """Chooses by the network's own odds."""
+class SampledChoice:
+    """Samples choices by the network's probabilities."""
 
     def __init__(self, net: Net, weights: Floats, random: np.random.Generator) -> None:
         self._net, self._weights, self._random = net, weights, random
@@ -103,17 +103,17 @@ class EpisodeReplay:
 
     @property
     def cost(self) -> float:
-        """Return what it cost, relative to the incumbent's."""
+        """Return its cost, relative to the incumbent's."""
         return self.episode.cost(self.done)
 
     def later(self, times: Floats) -> Floats:
-        """Return what it cost after these moments."""
+        """Return its cost after these times."""
         return self.episode.later(self.done, times)
 
 
 def recorded(spec: PolicyGradientSpec, environment: TrainingEnvironment, episode: Episode,
              rule: Callable[[Floats], int], most: float = math.inf) -> EpisodeReplay:
-    """Replay an episode by a rule, and remember up to so many choices."""
+    """Replay an episode by a rule, and record at most so many choices."""
     recorder = Recorder(rule, most)
     agent = spec.policy(np.zeros(spec.net.size), environment.card, environment.config.objective.longest_wait_s,
                         recorder)
@@ -121,13 +121,13 @@ def recorded(spec: PolicyGradientSpec, environment: TrainingEnvironment, episode
 
 
 def train(spec: PolicyGradientSpec, config: TrainingConfig, start: Floats | None = None) -> Iterator[Progress]:
-    """Train within the budget and yield how far it has come; ``start`` are the weights of a model to go on from."""
-    return learn(spec.learner, config, LearningMethod(partial(_set_out, spec, start), partial(_step, spec)))
+    """Train within the budget and yield progress; ``start`` are the weights of a model to continue from."""
+    return learn(spec.learner, config, LearningMethod(partial(_initialise, spec, start), partial(_step, spec)))
 
 
-def _set_out(spec: PolicyGradientSpec, start: Floats | None, training: Training,
-             environment: TrainingEnvironment) -> None:
-    """Begin with weights that choose as the best known rule does, or with those of a model that does better."""
+def _initialise(spec: PolicyGradientSpec, start: Floats | None, training: Training,
+                environment: TrainingEnvironment) -> None:
+    """Begin with weights that imitate the best rule, or with those of a model that does better."""
     config = training.config
     episodes = [environment.episode(number) for number in range(RULE_EPISODES)]
     most = IMITATED_CHOICES // RULE_EPISODES
@@ -140,7 +140,7 @@ def _set_out(spec: PolicyGradientSpec, start: Floats | None, training: Training,
     fresh, choices = spec.net.initial(np.random.default_rng(config.seed)), Choices.of(made)
     learned = imitate(spec.net, fresh, choices)
     training.agreement = agreement(spec.net, learned, choices)
-    training.bounds = bounds(choices.rows[:, :len(spec.told)])
+    training.bounds = bounds(choices.rows[:, :len(spec.candidate_inputs)])
     training.weights = learned
     if start is not None and environment.worth(start) < environment.worth(learned):
         training.weights = start.copy()
@@ -148,17 +148,17 @@ def _set_out(spec: PolicyGradientSpec, start: Floats | None, training: Training,
 
 
 def _step(spec: PolicyGradientSpec, training: Training, environment: TrainingEnvironment) -> None:
-    """Take one step of policy gradient; it counts although nobody may have had a choice."""
+    """Take one step of policy gradient; it counts even where there was no choice to make."""
     net, number = spec.net, training.steps
     made: list[tuple[Floats, int]] = []
     worth: list[Floats] = [np.zeros(0)]
-    for which in range(TOGETHER):
-        episode = environment.episode(TOGETHER * number + which)
-        trials = [recorded(spec, environment, episode, Chance(net, training.weights, np.random.default_rng(
-            [training.config.seed, number, which, replay]))) for replay in range(REPLAYS)]
-        for own, trial in enumerate(trials):
+    for slot in range(TOGETHER):
+        episode = environment.episode(TOGETHER * number + slot)
+        trials = [recorded(spec, environment, episode, SampledChoice(net, training.weights, np.random.default_rng(
+            [training.config.seed, number, slot, replay]))) for replay in range(REPLAYS)]
+        for index, trial in enumerate(trials):
             times = np.array(trial.recorder.times)
-            others = [other.later(times) for other in trials[:own] + trials[own + 1:]]
+            others = [other.later(times) for other in trials[:index] + trials[index + 1:]]
             made += trial.recorder.made
             worth.append(np.mean(others, axis=0) - trial.later(times))
     training.steps += 1
@@ -168,7 +168,7 @@ def _step(spec: PolicyGradientSpec, training: Training, environment: TrainingEnv
 
 
 def _improved(net: Net, training: Training, choices: Choices, worth: Floats) -> Floats:
-    """Return weights that make choices likelier that were worth more, within bounds."""
+    """Return weights that raise the odds of better choices, within bounds."""
     weights, size = training.weights, STEP[0] + (STEP[1] - STEP[0]) * training.done
     before = choices.log_odds(net.scores(weights, choices.rows))[choices.chosen]
     for _ in range(EPOCHS):

@@ -1,4 +1,4 @@
-"""What networks run on that are written once: numpy arrays while an agent decides, torch tensors while it learns."""
+"""The array types of networks that are written once: numpy arrays for decisions, torch tensors for training."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What trainings on episodes share: where one stands, how it is judged, how it goes on after an interruption.
+"""The common loop of trainings on episodes: state, validation, and resuming after an interruption.
 
-How an agent sets out and what a step of its learning is, each kind brings along (:class:`LearningMethod`).
+Each kind brings its own initialisation and its own learning step (:class:`LearningMethod`).
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ from .episodes import Episode, episode_of
 from .kinds import Figures, Progress, TraceWindow, TrainedPolicy, TrainingConfig, TrainingError, figures
 
 POOL = 64
-"""Episodes that are learned from, again and again."""
+"""Number of different training episodes, which are replayed repeatedly."""
 EVERY, STEPS = 5, 400
-"""Steps between looks at later history; at most, unless the budget ends before."""
+"""Steps between validations on later history; the most steps, unless the budget ends earlier."""
 FEWEST_JOBS = 20
 STATE = "training.safetensors"
-MORE, WAY = "more.", "objective_by_"
-"""What names of arrays and of metrics begin with, that a way of learning keeps of its own."""
+EXTRA, WAY = "more.", "objective_by_"
+"""Prefixes of the names of a learning method's own arrays in the state file, and of its metrics on the card."""
 
 
 @dataclass(frozen=True)
 class LearnerSpec:
-    """What a kind of agent brings along to be trained on episodes."""
+    """The parts of a kind of agent that training on episodes needs."""
 
     kind: str
     schema: Mapping[str, object]
-    told: tuple[str, ...]
-    """Names of the first inputs, those that belong to a candidate: their range is kept on the card."""
+    candidate_inputs: tuple[str, ...]
+    """Names of the first inputs, those of a candidate: the card stores their ranges in training."""
     policy: Callable[[Floats, ModelCard, float], TrainedPolicy]
     """Returns the agent with weights, a card and the longest wait."""
     save: Callable[[Path, Floats, ModelCard, float], ModelCard]
     refuse: Callable[[TraceWindow], str | None]
-    """Returns why nothing can be learned from a trace window."""
+    """Returns why nothing can be learned from a trace window; None when something can."""
 
 
 @dataclass
 class TrainingEnvironment:
-    """The windows of a config, and how an agent does on them."""
+    """The windows of a config, and the results of agents on them."""
 
     learner: LearnerSpec
     config: TrainingConfig
     episodes: dict[int, Episode] = field(default_factory=dict)
 
     def episode(self, number: int) -> Episode:
-        """Return the episode of this number, the same one again after some."""
+        """Return the episode of this number; numbers repeat after ``POOL``."""
         number %= POOL
         if number not in self.episodes:
             random = np.random.default_rng([self.config.seed, number, 1])
@@ -68,15 +68,15 @@ class TrainingEnvironment:
         return self.episodes[number]
 
     @cached_property
-    def known(self) -> tuple[Figures, ...]:
-        """Return what the incumbent makes of each window of later history."""
+    def incumbent_figures(self) -> tuple[Figures, ...]:
+        """Return the incumbent's figures on each window of later history."""
         return tuple(self._figures(window, named(self.config.incumbent)) for window in self.config.select)
 
     def worth(self, weights: Floats) -> float:
         """Return the objective on later history, relative to the incumbent's."""
         policy = self.policy(weights)
-        logs = [math.log(self._figures(window, policy).relative(theirs, self.config.objective))
-                for window, theirs in zip(self.config.select, self.known, strict=True)]
+        logs = [math.log(self._figures(window, policy).relative(incumbent, self.config.objective))
+                for window, incumbent in zip(self.config.select, self.incumbent_figures, strict=True)]
         if not np.isfinite(logs).all():
             raise TrainingError("the objective is no number; what was kept before stays")
         return math.exp(float(np.mean(logs)))
@@ -87,7 +87,7 @@ class TrainingEnvironment:
 
     @property
     def card(self) -> ModelCard:
-        """Return a card for one that is not done yet."""
+        """Return a provisional card for an agent in training."""
         return ModelCard(self.learner.kind, "0", 0.0, self.config.seed, "", "", "", kind=self.learner.kind)
 
     def _figures(self, window: TraceWindow, policy: Policy) -> Figures:
@@ -97,16 +97,16 @@ class TrainingEnvironment:
 
 @dataclass
 class Training:
-    """Where a training stands; goes on exactly where a saved one was left."""
+    """The state of a training, which resumes exactly where a saved one stopped."""
 
     learner: LearnerSpec
     config: TrainingConfig
     weights: Floats = field(default_factory=lambda: np.zeros(0))
     best: Floats = field(default_factory=lambda: np.zeros(0))
     worth: float = math.nan
-    """Objective of the best on later history."""
+    """Objective of the best weights on later history."""
     rule: str = ""
-    """What was imitated."""
+    """The imitated rule."""
     agreement: float = math.nan
     bounds: Floats = field(default_factory=lambda: np.zeros((0, 2)))
     adam: Adam = field(default_factory=lambda: Adam.of(0))
@@ -114,10 +114,10 @@ class Training:
     """Taken so far; each has several gradients."""
     spent_s: float = 0.0
     curve: list[tuple[float, float]] = field(default_factory=list)
-    more: dict[str, Floats] = field(default_factory=dict)
-    """What else a way of learning goes by: what it keeps here it finds again."""
+    extra: dict[str, Floats] = field(default_factory=dict)
+    """A learning method's own arrays, which are saved and resumed with the rest."""
     scores: dict[str, float] = field(default_factory=dict)
-    """Objective of the best so far, by name of the candidate, where a way of learning has several."""
+    """Best objective so far by candidate, where a learning method has several candidates."""
 
     @property
     def done(self) -> float:
@@ -128,68 +128,68 @@ class Training:
 
     @property
     def plan(self) -> str:
-        """Return the digest of what makes it this training and no other."""
+        """Return the digest of the settings that identify this training."""
         return schema_hash({**self.learner.schema, "seed": self.config.seed, "incumbent": self.config.incumbent,
                             "objective": asdict(self.config.objective),
                             "speeds": [window.speeds.identity for window in self.config.select]})
 
     def save(self) -> None:
-        """Keep all that it needs to go on, in one file."""
-        told = {"plan": self.plan, "worth": self.worth, "rule": self.rule, "agreement": self.agreement,
-                "steps": self.steps, "gradients": self.adam.steps, "spent_s": self.spent_s, "curve": self.curve,
-                "scores": self.scores}
-        write_unfinished(self.config.folder / STATE, told, {
+        """Save the state for a later :meth:`resume`, in one file."""
+        state = {"plan": self.plan, "worth": self.worth, "rule": self.rule, "agreement": self.agreement,
+                 "steps": self.steps, "gradients": self.adam.steps, "spent_s": self.spent_s, "curve": self.curve,
+                 "scores": self.scores}
+        write_unfinished(self.config.folder / STATE, state, {
             "weights": self.weights, "best": self.best, "bounds": self.bounds, "first": self.adam.first,
-            "second": self.adam.second, **{MORE + name: array for name, array in self.more.items()}})
+            "second": self.adam.second, **{EXTRA + name: array for name, array in self.extra.items()}})
 
     def resume(self) -> None:
-        """Go on where :meth:`save` was called, if it was; ``CheckpointError`` for another or a damaged training."""
+        """Resume a saved state, if there is one; ``CheckpointError`` for another or a damaged training."""
         path = self.config.folder / STATE
         if not path.exists():
             return
-        told, arrays = read_unfinished(path, self.plan, "another seed, incumbent, objective or speeds")
+        state, arrays = read_unfinished(path, self.plan, "another seed, incumbent, objective or speeds")
         self.weights, self.best, self.bounds = arrays["weights"], arrays["best"], arrays["bounds"]
-        self.adam, self.steps = Adam(arrays["first"], arrays["second"], told["gradients"]), told["steps"]
-        self.worth, self.rule, self.agreement = told["worth"], told["rule"], told["agreement"]
-        self.spent_s, self.curve = told["spent_s"], [(share, worth) for share, worth in told["curve"]]
-        self.more = {name.removeprefix(MORE): array for name, array in arrays.items() if name.startswith(MORE)}
-        self.scores = dict(told["scores"])
+        self.adam, self.steps = Adam(arrays["first"], arrays["second"], state["gradients"]), state["steps"]
+        self.worth, self.rule, self.agreement = state["worth"], state["rule"], state["agreement"]
+        self.spent_s, self.curve = state["spent_s"], [(share, worth) for share, worth in state["curve"]]
+        self.extra = {name.removeprefix(EXTRA): array for name, array in arrays.items() if name.startswith(EXTRA)}
+        self.scores = dict(state["scores"])
 
 
-def alone(training: Training) -> Mapping[str, Floats]:
-    """Return the weights that are learned, the only candidate."""
+def only_candidate(training: Training) -> Mapping[str, Floats]:
+    """Return the current weights as the only candidate."""
     return {"": training.weights}
 
 
 @dataclass(frozen=True)
 class LearningMethod:
-    """A way of learning."""
+    """A learning method."""
 
-    set_out: Callable[[Training, TrainingEnvironment], None]
-    """Begins with weights, their optimiser and the bounds of what was seen."""
+    initialise: Callable[[Training, TrainingEnvironment], None]
+    """Sets the first weights, their optimiser and the ranges of inputs."""
     step: Callable[[Training, TrainingEnvironment], None]
-    """Takes one step, and counts it."""
-    candidates: Callable[[Training], Mapping[str, Floats]] = alone
-    """Returns the weights that later history chooses among, by name."""
+    """Takes and counts one step."""
+    candidates: Callable[[Training], Mapping[str, Floats]] = only_candidate
+    """Returns the weights to validate on later history, by name."""
 
 
-def train(learner: LearnerSpec, config: TrainingConfig, way: LearningMethod) -> Iterator[Progress]:
-    """Train within the budget and yield how far it has come."""
+def train(learner: LearnerSpec, config: TrainingConfig, method: LearningMethod) -> Iterator[Progress]:
+    """Train within the budget and yield progress."""
     training, environment = Training(learner, config), TrainingEnvironment(learner, config)
     training.resume()
     _check(environment)
     while not training.best.size or training.done < 1.0:
         began = time.monotonic()
         if not training.best.size:
-            way.set_out(training, environment)
+            method.initialise(training, environment)
         else:
             for _ in range(EVERY if config.steps is None else min(EVERY, config.steps - training.steps)):
-                way.step(training, environment)
-        saved = _look(training, environment, way.candidates(training))
+                method.step(training, environment)
+        saved = _evaluate(training, environment, method.candidates(training))
         training.spent_s += time.monotonic() - began
         training.curve.append((training.done, training.worth))
         if saved:
-            _keep(training, environment)
+            _save_best(training, environment)
         training.save()
         yield Progress(training.done, training.worth, saved)
 
@@ -206,20 +206,20 @@ def _check(environment: TrainingEnvironment) -> None:
         count = int((window.workload.submit >= window.since_s).sum())
         if count < FEWEST_JOBS:
             raise TrainingError(f"the {name} has {count} jobs that count; {FEWEST_JOBS} are needed")
-    if not any(found.wait_mean_s > 1.0 for found in environment.known):
+    if not any(found.wait_mean_s > 1.0 for found in environment.incumbent_figures):
         raise TrainingError(f"nobody waits under {environment.config.incumbent}: there is nothing to gain; a heuristic "
                             "serves as well")
 
 
 def bounds(rows: Floats) -> Floats:
-    """Return [input, 2] what was seen, nearly all of it, with a margin."""
+    """Return [input, 2] the range of nearly all rows, with a margin."""
     low, high = np.quantile(rows, [0.005, 0.995], axis=0)
     margin = 0.1 * (high - low) + 0.05
     return np.stack([low - margin, high + margin], axis=1)
 
 
-def _look(training: Training, environment: TrainingEnvironment, candidates: Mapping[str, Floats]) -> bool:
-    """Judge the present candidates on later history; keep the best of them if none were better."""
+def _evaluate(training: Training, environment: TrainingEnvironment, candidates: Mapping[str, Floats]) -> bool:
+    """Validate the present candidates on later history; keep the best if it improves on all former ones."""
     better = False
     for name, weights in candidates.items():
         found = environment.worth(weights)
@@ -230,14 +230,15 @@ def _look(training: Training, environment: TrainingEnvironment, candidates: Mapp
     return better
 
 
-def _keep(training: Training, environment: TrainingEnvironment) -> None:
-    """Write the best down as a model that can serve."""
+def _save_best(training: Training, environment: TrainingEnvironment) -> None:
+    """Write the best weights as a model that can serve."""
     config, learner = training.config, training.learner
     windows = [*(episode.window for episode in environment.episodes.values()), *config.select]
-    seen = {name: (float(low), float(high)) for name, (low, high) in zip(learner.told, training.bounds, strict=True)}
+    ranges = {name: (float(low), float(high))
+              for name, (low, high) in zip(learner.candidate_inputs, training.bounds, strict=True)}
     metrics = {"objective_select": training.worth, "imitation_top1": training.agreement, "wall_s": training.spent_s,
                **{WAY + name: worth for name, worth in training.scores.items()}}
     card = ModelCard(learner.kind, "1", time.time(), config.seed, version("idlewatt"), "", "", kind=learner.kind,
                      metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
-                     seen={**seen, **sizes_seen(window.cluster for window in windows)}, curve=tuple(training.curve))
+                     seen={**ranges, **sizes_seen(window.cluster for window in windows)}, curve=tuple(training.curve))
     learner.save(config.folder / "best", training.best, card, config.objective.longest_wait_s)

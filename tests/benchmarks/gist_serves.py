@@ -17,7 +17,7 @@ import numpy as np
 
 from idlewatt.daemon.agents.gist_mdrl import live, site_training
 from idlewatt.daemon.agents.gist_mdrl.kind import KIND
-from idlewatt.daemon.agents.histories import Material, Split, split, taken
+from idlewatt.daemon.agents.histories import Material, Split, split, subset
 from idlewatt.daemon.agents.kinds import TrainingConfig
 from idlewatt.daemon.learning.pairs import Exam, HeldOutRun, replayed
 from idlewatt.daemon.policies import named
@@ -70,7 +70,7 @@ def philly(traces: Path) -> tuple[Material, tuple[FlavourSettings, ...]]:
     chosen = [work.partition_names.index(name) for name in CLUSTERS]
     rows = np.flatnonzero(np.isin(work.partition, chosen) & (work.submit >= since_s) & (work.submit < until_s))
     nodes = [{"name": name, "count": count, "gpus": 8, "partitions": [name]} for name, count in CLUSTERS.items()]
-    return Material("Philly, two partitions", Cluster.from_mapping({"nodes": nodes}), taken(work, rows)), ()
+    return Material("Philly, two partitions", Cluster.from_mapping({"nodes": nodes}), subset(work, rows)), ()
 
 
 def trained(material: Material, flavours: tuple[FlavourSettings, ...], seed: int, folder: Path,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from idlewatt.daemon.agents.histories import taken
+from idlewatt.daemon.agents.histories import subset
 from idlewatt.daemon.replay.runtime_prediction import JobFeatures, predict
 from idlewatt.daemon.replay.workload_builder import from_trace
 from idlewatt.storage.traces import read_trace
@@ -49,7 +49,7 @@ def jobs_of(file, partition, most, after=0):
         named = [name.startswith(partition) for name in work.partition_names]
         kept &= work.partition == named.index(True)
     rows = np.flatnonzero(kept)[after:]
-    return taken(work, rows[:most] if most else rows)
+    return subset(work, rows[:most] if most else rows)
 
 
 def before(work):

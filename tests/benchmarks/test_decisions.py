@@ -15,7 +15,7 @@ from idlewatt.daemon.agents.dl2.agent import DL2
 from idlewatt.daemon.agents.dl2.network import NET as SIZES
 from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent
 from idlewatt.daemon.agents.gist_mdrl.live import SERVING, GistPolicy
-from idlewatt.daemon.agents.gist_mdrl.site import PartitionJobs, form
+from idlewatt.daemon.agents.gist_mdrl.site import PartitionJobs, gist_partition
 from idlewatt.daemon.agents.maifs.agent import Maifs
 from idlewatt.daemon.agents.maifs.network import initial
 from idlewatt.daemon.agents.topdrl.agent import TopDRL
@@ -45,7 +45,7 @@ def gist():
     """An agent for that site's one partition, whose servers it looks at by shortlists, and which places all it can."""
     sizes, none = np.repeat([1, 2, 4, 8], 50), np.zeros(200, np.int64)
     jobs = PartitionJobs(sizes, none, none, none.astype(float), none + 3600.0, none + 86400.0)
-    agent = GistAgent(form(ClusterState.from_snapshot(site(1000, 1), NOW).cluster, "gpu", jobs), SERVING)
+    agent = GistAgent(gist_partition(ClusterState.from_snapshot(site(1000, 1), NOW).cluster, "gpu", jobs), SERVING)
     agent.weights["q.bias"][:-len(agent.partition.flavors)] = 1.0
     return GistPolicy({"gpu": agent}, ModelCard("gist_mdrl", "1", 0, 0, "", "", ""))
 

@@ -1,1 +1,1 @@
-"""DL2 on a site's history: sizes of elastic jobs, given step by step by a network, as the paper's parameter servers."""
+"""DL2 on a site's history: a network sizes elastic jobs step by step, as in the paper."""

@@ -1,7 +1,7 @@
-"""DL2 as a policy: it gives jobs their sizes step by step, places them close, and says when not to be believed.
+"""DL2 as a policy: it sizes jobs step by step, places their GPUs close together, and abstains where it is unsure.
 
-What the paper need not care about is added: a job that has waited for too long goes first, a job that has only just got
-its size keeps it for a slot, and a job whose curve nobody knows has the size that it asked for.
+Beyond the paper: a job that has waited for too long goes first, a job keeps a new size for a slot, and a job with an
+unknown speed curve gets the size that it requested.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Choose = Callable[[float, Floats], int]
 """(now, rows) -> the step that is chosen."""
 
 WAITING, RUNNING = 64, 32
-"""Jobs that are thought over at a time: those submitted first, and the largest of those that run."""
+"""Jobs that are considered in a round: the waiting ones submitted first, and the largest running ones."""
 SLOT_S = 1200.0
 """A job keeps a size for so long: the paper's slot."""
 MOST_STEPS = 64
-"""In one decision; what is left is for the next."""
+"""Most steps of one decision."""
 MOST_REASONS = 3
 
 
@@ -46,30 +46,30 @@ class DL2:
 
     def __init__(self, weights: Floats, card: ModelCard, longest_wait_s: float = Objective().longest_wait_s,
                  choose: Choose | None = None) -> None:
-        """Serve by ``weights``; ``choose`` chooses in their stead, as while it learns."""
+        """Serve by ``weights``, or during training by ``choose``."""
         self.name, self.card, self.weights, self.longest_wait_s = card.model, card, weights, longest_wait_s
         self._choose = choose or self._best
 
     def decide(self, state: ClusterState) -> Actions:
-        """Return what to start, and on how many GPUs, and whose size to change; the state stays as it is."""
+        """Return which jobs to start or resize, and with how many GPUs; the state does not change."""
         if not len(state.waiting) and not _elastic(state):
             return ()
         return list(SchedulingRound(observe(state), self.longest_wait_s).actions(self._choose))
 
     def doubt(self, state: ClusterState) -> str | None:
-        """Return why its word should not be taken in this state; None when nothing speaks against it."""
+        """Return why the agent should abstain in this state; None when it should not."""
         return (wrong_size(self.card, state) or _unknown_sizes(state)
                 or strange_jobs(self._outside(state), INPUTS[:OF_STEP]))
 
     def drift(self, state: ClusterState) -> float:
-        """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
+        """Return the share of waiting jobs, 0..1, that lie outside its training range; 0 when none waits."""
         return strange_share(self._outside(state))
 
     def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
-        """Return what other sizes of a waiting job would bring, as far as that is known, the fastest first."""
+        """Return the known speeds of a waiting job at other sizes, the largest size first."""
         scheduling_round = SchedulingRound(observe(state), self.longest_wait_s)
         at = np.flatnonzero(scheduling_round.sizing.waits & (scheduling_round.sizing.rows == job))
-        return tuple(scheduling_round.told(int(at[0])))[:MOST_REASONS] if len(at) else ()
+        return tuple(scheduling_round.size_gains(int(at[0])))[:MOST_REASONS] if len(at) else ()
 
     def _best(self, now: float, rows: Floats) -> int:
         return int(NET.scores(self.weights, rows).argmax())
@@ -80,7 +80,7 @@ class DL2:
 
 
 class SizeLimits(NamedTuple):
-    """Between which sizes jobs may be, whether they wait, and in which pool of nodes they run."""
+    """The bounds on jobs' sizes, whether they wait, and their pools of nodes."""
 
     least: Longs
     most: Longs
@@ -89,48 +89,49 @@ class SizeLimits(NamedTuple):
 
 
 @compiled_apart
-def _changeable(limits: SizeLimits, free: Longs, given: Longs, way: Longs, found: Longs) -> int:
-    """Fill in which jobs' sizes could change now, and to what, growing ones first; return the number of changes."""
+def _changeable(limits: SizeLimits, free: Longs, given: Longs, direction: Longs, found: Longs) -> int:
+    """Fill in the possible changes of jobs' sizes now, growing ones first; return the number of changes."""
     count = 0
     for job in range(given.size):
         least = limits.least[job]
         up = max(1, least) if given[job] == 0 else min(limits.most[job], 2 * given[job])
-        if up > given[job] and up - given[job] <= free[limits.pool[job]] and way[job] >= 0:
+        if up > given[job] and up - given[job] <= free[limits.pool[job]] and direction[job] >= 0:
             found[0, count], found[1, count] = job, up
             count += 1
     for job in range(given.size):
         down = max(limits.least[job], given[job] // 2)
-        if not limits.waits[job] and down < given[job] and way[job] <= 0:
+        if not limits.waits[job] and down < given[job] and direction[job] <= 0:
             found[0, count], found[1, count] = job, down
             count += 1
     return count
 
 
 class SchedulingRound:
-    """One moment as the agent sees it, while sizes are given step by step."""
+    """One decision, while sizes are changed step by step."""
 
-    def __init__(self, seen: Observation, longest_wait_s: float) -> None:
-        running = seen.running
-        moving = (running.minimum < running.maximum) & (seen.now - running.since >= SLOT_S)
+    def __init__(self, observation: Observation, longest_wait_s: float) -> None:
+        running = observation.running
+        moving = (running.minimum < running.maximum) & (observation.now - running.since >= SLOT_S)
         largest = np.argsort(-running.gpus, kind="stable")
         self._running = np.sort(largest[moving[largest]][:RUNNING])
-        self.sizing = Sizing.of(seen, np.arange(min(WAITING, len(seen.waiting.rows))), self._running)
-        self._seen, self._steps, self._longest_wait_s = seen, Steps(seen, self.sizing), longest_wait_s
+        self.sizing = Sizing.of(observation, np.arange(min(WAITING, len(observation.waiting.rows))), self._running)
+        self._observation, self._longest_wait_s = observation, longest_wait_s
+        self._steps = Steps(observation, self.sizing)
         self.given = self.sizing.held.copy()
         """GPUs that each job is to have."""
-        nodes, pools = seen.nodes, seen.eligible.astype(np.int64)
+        nodes, pools = observation.nodes, observation.eligible.astype(np.int64)
         self._free = pools @ (nodes.free[:, 0] * nodes.open)
         self._shared = (pools @ pools.T) > 0
         self._limits = SizeLimits(self.sizing.least, self.sizing.most, self.sizing.waits,
                                   self.sizing.demands[:, 0].copy())
-        self._way = np.zeros(len(self.given), np.int64)
-        """Which way a job's size has gone: nobody gives and takes back within a decision."""
+        self._direction = np.zeros(len(self.given), np.int64)
+        """[job] sign of the change of size: a job does not both grow and shrink within a decision."""
 
     def actions(self, choose: Choose) -> Iterator[Action]:
-        """Yield what is to be done."""
+        """Yield the actions."""
         for job in np.flatnonzero(self.sizing.wait > self._longest_wait_s).tolist():
             if self._free[self._pool(job)] < self.sizing.least[job]:
-                break  # nobody overtakes a job that has waited for so long
+                break  # no job may overtake one that has waited for too long
             self._give(job, int(self.sizing.least[job]))
         else:
             for _ in range(MOST_STEPS):
@@ -144,15 +145,16 @@ class SchedulingRound:
         rows = self._steps.rows(jobs, np.zeros(len(jobs), np.int64), self.sizing.least[jobs], 0, self.given)
         return rows[:-1, :OF_STEP]
 
-    def told(self, job: int) -> Iterator[str]:
-        """Yield what other sizes would bring to a waiting job."""
-        sizing, asked = self.sizing, int(self.sizing.asked[job])
-        sizes = {int(size) for size in (sizing.least[job], sizing.most[job], 2 * asked, asked // 2)
-                 if sizing.least[job] <= size <= sizing.most[job]} - {asked, 0}
+    def size_gains(self, job: int) -> Iterator[str]:
+        """Yield the speeds of a waiting job at other sizes."""
+        sizing, requested = self.sizing, int(self.sizing.asked[job])
+        sizes = {int(size) for size in (sizing.least[job], sizing.most[job], 2 * requested, requested // 2)
+                 if sizing.least[job] <= size <= sizing.most[job]} - {requested, 0}
         for size in sorted(sizes, reverse=True):
             every = sizing.asked.copy()
             every[job] = size
-            ratio = float(sizing.speeds(self._seen, every)[job] / sizing.speeds(self._seen, sizing.asked)[job])
+            before = sizing.speeds(self._observation, sizing.asked)
+            ratio = float(sizing.speeds(self._observation, every)[job] / before[job])
             yield f"on {size} GPUs it would run {ratio:.2f} times as fast; only a pending job can be asked for that"
 
     def _step(self, choose: Choose) -> bool:
@@ -161,23 +163,23 @@ class SchedulingRound:
         if not len(jobs):
             return False
         rows = self._steps.rows(jobs, self.given[jobs], after, int(self._free.max(initial=0)), self.given)
-        idle = not len(self._seen.running.rows) and not self.given.any()  # then nothing is to be waited for
-        chosen = choose(self._seen.now, rows[:-1] if idle else rows)
+        idle = not len(self._observation.running.rows) and not self.given.any()  # then stopping gains nothing
+        chosen = choose(self._observation.now, rows[:-1] if idle else rows)
         if chosen == len(jobs):
             return False
         self._give(int(jobs[chosen]), int(after[chosen]))
         return True
 
     def _possible(self) -> tuple[NDArray[np.intp], Longs]:
-        """Return whose size could be changed now, and to what."""
+        """Return the jobs whose sizes could change now, and the new sizes."""
         found = np.empty((2, 2 * len(self.given)), np.int64)
-        count = _changeable(self._limits, self._free, self.given, self._way, found)
+        count = _changeable(self._limits, self._free, self.given, self._direction, found)
         return found[0, :count], found[1, :count]
 
     def _give(self, job: int, gpus: int) -> None:
         more = gpus - int(self.given[job])
         self._free[self._shared[self._pool(job)]] -= more
-        self._way[job], self.given[job] = np.sign(more), gpus
+        self._direction[job], self.given[job] = np.sign(more), gpus
 
     def _pool(self, job: int) -> int:
         return int(self.sizing.demands[job, 0])
@@ -191,7 +193,7 @@ class SchedulingRound:
         if not sizes:
             return
         demands, done = np.array([self.sizing.demand(job, size) for job, size in sizes]), set[int]()
-        resources = FreeResources(self._seen, demands)
+        resources = FreeResources(self._observation, demands)
         for kind, (job, _) in zip(resources.kind.tolist(), sizes, strict=True):
             if job in done:
                 continue
@@ -202,7 +204,7 @@ class SchedulingRound:
                 yield action
 
     def _sizes(self, job: int) -> Iterator[int]:
-        """Yield on how many GPUs a job is tried: to start it, fewer than it was given, for those may lie apart."""
+        """Yield the sizes to try for a job: a start may fall back to fewer GPUs where it finds no room for all."""
         size, least = int(self.given[job]), int(self.sizing.least[job])
         yield size
         while self.sizing.waits[job] and size > max(1, least):
@@ -214,13 +216,13 @@ class SchedulingRound:
         return None if placement is None else resources.take(kind, placement, int(self.sizing.rows[job]))
 
     def _resized(self, resources: FreeResources, kind: int, job: int) -> Action | None:
-        which = self._running[job - int(self.sizing.waits.sum())]
-        shares = self._seen.running.shares
-        own = shares[shares[:, 0] == which, 1:]
-        resources.give_back(own)
+        index = self._running[job - int(self.sizing.waits.sum())]
+        shares = self._observation.running.shares
+        shares_of_job = shares[shares[:, 0] == index, 1:]
+        resources.give_back(shares_of_job)
         placement = resources.placement(kind)
         if placement is None:
-            resources.hold(own)
+            resources.hold(shares_of_job)
             return None
         start = resources.take(kind, placement, int(self.sizing.rows[job]))
         return Resize(start.job, start.nodes, start.gpus)
@@ -233,7 +235,7 @@ def _elastic(state: ClusterState) -> bool:
 
 
 def _unknown_sizes(state: ClusterState) -> str | None:
-    """Return for which groups it is not known what other sizes are worth, where too many such jobs wait."""
+    """Return the groups whose speeds at other sizes are unknown, where too many such jobs wait; else None."""
     waiting = state.waiting
     jobs = state.arrays.jobs[waiting]
     known = (of_application(state.known.size, jobs.model.astype(np.int64))[:, 1:] != 1.0).any(axis=1)

@@ -1,7 +1,7 @@
-"""What DL2 is shown of each step that it could take: to start a job, to double or to halve its GPUs, or to stop.
+"""DL2's inputs of each possible step: to start a job, to double or to halve its GPUs, or to stop.
 
-Speeds and what is left of a job are those that the site knows, curves with their error and predictions, never the
-truth. Parameter servers, which the paper sizes beside workers, are part of the curve (``replay.speed``, Optimus').
+Speeds and remaining times are estimates of the site, with their errors, never the truth. Parameter servers, which the
+paper sizes beside workers, are part of the speed curve (``replay.speed``, Optimus').
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HOUR_S, SHORT_S = 3600.0, 60.0
 
 @dataclass(frozen=True)
 class Sizing:
-    """The jobs whose size is thought over, waiting ones first; row ``j`` of every array is one of them."""
+    """The jobs whose size is considered, waiting ones first; row ``j`` of every array is one of them."""
 
     rows: NDArray[np.intp]
     """Of the state."""
@@ -49,67 +49,67 @@ class Sizing:
     held: Longs
     """GPUs that it has now."""
     left: Floats
-    """Seconds that it would go on at the size it asked for."""
+    """Remaining seconds at the size that it requested."""
     wait: Floats
 
     @classmethod
-    def of(cls, seen: Observation, waiting: NDArray[np.intp], running: NDArray[np.intp]) -> Sizing:
+    def of(cls, observation: Observation, waiting: NDArray[np.intp], running: NDArray[np.intp]) -> Sizing:
         """Return some of the waiting and of the running jobs, by their index among them."""
-        one, two = seen.waiting, seen.running
-        known = sizes_known(seen, np.concatenate([one.application[waiting], two.application[running]]))
+        one, two = observation.waiting, observation.running
+        known = has_size_speeds(observation, np.concatenate([one.application[waiting], two.application[running]]))
         asked = np.concatenate([one.gpus[waiting], two.asked[running]])
         columns = [np.concatenate([getattr(one, name)[waiting], getattr(two, name)[running]])
                    for name in ("rows", "demands", "minimum", "maximum", "widest", "application")]
         rows, demands, least, most, widest, application = columns
         held = np.concatenate([np.zeros(len(waiting), np.int64), two.gpus[running]])
         left = np.concatenate([one.guess[waiting], two.left[running]])
-        wait = np.concatenate([np.maximum(0.0, seen.now - one.submit[waiting]), np.zeros(len(running))])
+        wait = np.concatenate([np.maximum(0.0, observation.now - one.submit[waiting]), np.zeros(len(running))])
         waits = np.arange(len(rows)) < len(waiting)
-        # Of a job without a known curve nobody can tell what another size is worth.
+        # Without a known speed curve a job keeps the size that it requested.
         found = cls(rows, waits, demands, asked, np.where(known, least, asked), np.where(known, most, asked), widest,
                     application, held, left, wait)
-        speed = found.speeds(seen, np.where(waits, asked, held)) / found.speeds(seen, asked)
+        speed = found.speeds(observation, np.where(waits, asked, held)) / found.speeds(observation, asked)
         return cls(rows, waits, demands, asked, found.least, found.most, widest, application, held, left * speed, wait)
 
-    def speeds(self, seen: Observation, gpus: Longs) -> Floats:
-        """Return what is known of the speed of each job on so many GPUs, on one node if they fit there."""
-        size = of_application(seen.known.size, self.application)
+    def speeds(self, observation: Observation, gpus: Longs) -> Floats:
+        """Return the estimated speed of each job on so many GPUs, on one node if they fit there."""
+        size = of_application(observation.known.size, self.application)
         speed = size[np.arange(len(gpus)), np.minimum(gpus, size.shape[1] - 1)]
-        apart = of_application(seen.known.spread, self.application)[:, LEAF]
+        apart = of_application(observation.known.spread, self.application)[:, LEAF]
         return np.asarray(np.maximum(speed, 1e-9) * np.where(gpus > self.widest, apart, 1.0))
 
     def demand(self, job: int, gpus: int) -> Longs:
-        """Return what a job asks for on so many GPUs: as it is, or in full nodes and one for the rest."""
+        """Return the demand of a job on so many GPUs: its own at that size, else full nodes and one for the rest."""
         demand: Longs = self.demands[job].copy()
         if gpus == self.asked[job]:
             return demand
         chunk, before = min(gpus, int(self.widest[job])), max(1, int(demand[CHUNK]))
-        for what in (CPUS, MEMORY):
-            demand[what] = -(-demand[what] * chunk // before)
+        for resource in (CPUS, MEMORY):
+            demand[resource] = -(-demand[resource] * chunk // before)
         demand[CHUNK], demand[CHUNKS], demand[REST] = chunk, gpus // chunk, gpus % chunk
         demand[RESTS] = int(gpus % chunk > 0)
         return demand
 
 
-def sizes_known(seen: Observation, application: Longs) -> Masks:
-    """Tell for which jobs it is known how their speed goes with GPUs: unknown is 1, whatever the size."""
-    return np.asarray((of_application(seen.known.size, application)[:, 1:] != 1.0).any(axis=1))
+def has_size_speeds(observation: Observation, application: Longs) -> Masks:
+    """Tell for which jobs the speed by GPUs is known: unknown speeds are 1 at every size."""
+    return np.asarray((of_application(observation.known.size, application)[:, 1:] != 1.0).any(axis=1))
 
 
 class Steps:
-    """The steps that could be taken, as rows of inputs, while sizes are given one by one."""
+    """The possible steps as rows of inputs, while sizes are changed one by one."""
 
-    def __init__(self, seen: Observation, sizing: Sizing) -> None:
+    def __init__(self, observation: Observation, sizing: Sizing) -> None:
         self._sizing, self._work = sizing, sizing.left * sizing.asked
-        self._curves = KnownCurves(np.maximum(of_application(seen.known.size, sizing.application), 1e-9),
-                              of_application(seen.known.spread, sizing.application)[:, LEAF].copy(), sizing.widest,
-                              sizing.asked, sizing.speeds(seen, sizing.asked))
+        apart = of_application(observation.known.spread, sizing.application)[:, LEAF].copy()
+        self._curves = KnownCurves(np.maximum(of_application(observation.known.size, sizing.application), 1e-9), apart,
+                                   sizing.widest, sizing.asked, sizing.speeds(observation, sizing.asked))
         self._fixed = np.zeros((len(sizing.rows), len(INPUTS)))
         self._fixed[:, 0] = 0.5 * np.log((sizing.left + SHORT_S) / HOUR_S)
         self._fixed[:, 2] = np.log2(np.maximum(1, sizing.least)) / 3
         self._fixed[:, WAITED] = 0.25 * np.log1p(sizing.wait / SHORT_S)
         self._fixed[:, 7] = 0.5 * np.log1p(sizing.wait / (sizing.left + SHORT_S))
-        self._total = max(1, int(seen.nodes.gpus.sum()))
+        self._total = max(1, int(observation.nodes.gpus.sum()))
 
     def rows(self, jobs: NDArray[np.intp], before: Longs, after: Longs, free: int, given: Longs) -> Floats:
         """Return the inputs of changing the GPUs of some jobs, and in the last row of stopping."""
@@ -124,7 +124,7 @@ class Steps:
 
 
 class KnownCurves(NamedTuple):
-    """What is known of the speeds of jobs, and how fast they are with what they asked for."""
+    """The estimated speeds of jobs, also at the sizes that they requested."""
 
     size: Floats
     """[job, GPUs], the last column being for more, too."""
@@ -136,7 +136,7 @@ class KnownCurves(NamedTuple):
 
 @compiled
 def _speed(curves: KnownCurves, job: int, gpus: int) -> float:
-    """Return what is known of the speed of a job on so many GPUs, as ``Sizing.speeds`` does."""
+    """Return the estimated speed of a job on so many GPUs, as ``Sizing.speeds`` does."""
     speed: float = curves.size[job, min(gpus, curves.size.shape[1] - 1)]
     return speed * curves.apart[job] if gpus > curves.widest[job] else speed
 
@@ -149,10 +149,10 @@ def _fill(rows: Floats, fixed: Floats, curves: KnownCurves, jobs: NDArray[np.int
         job, had, has = jobs[row], before[row], after[row]
         for place in range(fixed.shape[1]):
             rows[row, place] = fixed[job, place]
-        then = _speed(curves, job, has)
+        speed = _speed(curves, job, has)
         rows[row, 1] = np.log2(float(has)) / 3
-        rows[row, GAIN] = np.log(then / _speed(curves, job, had)) if had > 0 else 0.0
-        rows[row, GAIN + 1] = np.log(then / curves.at_asked[job])
+        rows[row, GAIN] = np.log(speed / _speed(curves, job, had)) if had > 0 else 0.0
+        rows[row, GAIN + 1] = np.log(speed / curves.at_asked[job])
         rows[row, BELOW] = 1.0 if had < curves.asked[job] else 0.0
         rows[row, STARTS] = 1.0 if had == 0 else 0.0
         rows[row, GROWS] = 1.0 if 0 < had < has else 0.0

@@ -1,4 +1,4 @@
-"""The agent of one partition (§5): what it sees, what it may do, and how it chooses."""
+"""The agent of one partition (§5): its inputs, its actions, and how it chooses."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .network import Shape, Weights, advantages, initial, q_values
 
 @dataclass(frozen=True, slots=True)
 class AgentChanges:
-    """What is changed in the paper's agent; none of it is, unless asked for, and each is measured apart."""
+    """Changes to the paper's agent, all off by default; each is evaluated separately."""
 
     masked: bool = False
-    """Servers without room are no choice; the paper's agent has to find out by rewards of -1."""
+    """Servers without room cannot be chosen; the paper's agent learns that from rewards of -1."""
     double: bool = False
     """The policy network picks the next action, the target network values it (van Hasselt et al. 2016)."""
     dueling: bool = False
@@ -37,9 +37,9 @@ class AgentChanges:
     paid_at_end: bool = False
     """Only U at the terminal job's start is rewarded: the paper's aim (Eq. 5) instead of its rewards (§5.2)."""
     alike: bool = False
-    """Equal servers are seen fullest first, whichever they are, so that nothing is learned once for each of them."""
+    """Equal servers are sorted, the fullest first, so that nothing has to be learned separately for each of them."""
     keeps_best: bool = False
-    """Training ends with the best weights on its way, told by playing without exploration, not with its last ones."""
+    """Training returns the best weights, by tests without exploration, instead of the last ones."""
 
 
 LITERAL = AgentChanges()
@@ -85,50 +85,50 @@ class Learner(Protocol):
 
 
 MOST_QUEUED = 4
-"""Jobs of a flavour in the queue that are told from more; the paper's episodes have no more."""
+"""Queued jobs of a flavour beyond which the input is clipped; the paper's episodes have no more."""
 
 
-class Eyes:
-    """What an agent sees of a decision, as numbers of about 0..1."""
+class StateEncoder:
+    """Encodes a decision as the network's inputs, numbers of about 0..1."""
 
     def __init__(self, partition: GpuPartition, options: AgentChanges) -> None:
         self._partition, self._options = partition, options
         servers = [f"{'server, by fill, number' if options.alike else 'server'} {server}"
                    for server in range(partition.servers)]
-        self.names = [f"free {what} of {server}" for server in servers for what in ("gpus", "cpus", "memory")]
+        self.names = [f"free {resource} of {server}" for server in servers for resource in ("gpus", "cpus", "memory")]
         if options.remaining:
             self.names += [f"remaining time of {server}" for server in servers]
         if options.queue:
             self.names += [f"queued {flavor.name}" for flavor in partition.flavors] + ["from the queue"]
-        # Of CPUs and memory nothing may be told: servers have none then, and none is free.
+        # CPUs and memory may be unknown: servers then have none, and none is free.
         scales = [np.tile(np.maximum(np.array(partition.server, np.float32), 1.0), partition.servers)]
         if options.remaining:
             scales.append(np.full(partition.servers, partition.terminal.limit_s, np.float32))
         self._scale = np.concatenate([*scales, np.ones(len(self.names) - sum(map(len, scales)), np.float32)])
 
-    def look(self, decision: PlacementDecision, order: Sequence[int] | None = None) -> Floats:
+    def encode(self, decision: PlacementDecision, order: Sequence[int] | None = None) -> Floats:
         """Return the state of a decision, [inputs]. [13] The job itself is not in it: it limits the actions."""
         servers = self.order(decision) if order is None else order
-        seen: list[float] = [amount for server in servers for amount in decision.free[server]]
+        values: list[float] = [amount for server in servers for amount in decision.free[server]]
         if self._options.remaining:
-            seen += [decision.remaining_s[server] for server in servers]
+            values += [decision.remaining_s[server] for server in servers]
         if self._options.queue:
-            seen += [min(count, MOST_QUEUED) for count in decision.queued]
-            seen.append(decision.dequeued)
-        return np.asarray(np.array(seen, np.float32) / self._scale)
+            values += [min(count, MOST_QUEUED) for count in decision.queued]
+            values.append(decision.dequeued)
+        return np.asarray(np.array(values, np.float32) / self._scale)
 
-    def line_up(self, free: NDArray[np.int64], remaining_s: NDArray[np.float64], queued: Sequence[int],
-                dequeued: bool) -> Floats:  # noqa: FBT001
-        """Return the state of a decision whose servers, [server, what], stand in their order already."""
-        seen = np.zeros(len(self.names), np.float32)
+    def encode_ordered(self, free: NDArray[np.int64], remaining_s: NDArray[np.float64], queued: Sequence[int],
+                       dequeued: bool) -> Floats:  # noqa: FBT001
+        """Return the state of a decision whose servers, [server, resource], are already in order."""
+        values = np.zeros(len(self.names), np.float32)
         end = free.size
-        seen[:end] = free.ravel()
+        values[:end] = free.ravel()
         if self._options.remaining:
-            seen[end:end + len(free)] = remaining_s
+            values[end:end + len(free)] = remaining_s
         if self._options.queue:
-            seen[-1 - len(queued):] = [*(min(count, MOST_QUEUED) for count in queued), dequeued]
-        seen /= self._scale
-        return seen
+            values[-1 - len(queued):] = [*(min(count, MOST_QUEUED) for count in queued), dequeued]
+        values /= self._scale
+        return values
 
     def allowed(self, decision: PlacementDecision, order: Sequence[int] | None = None) -> NDArray[np.bool_]:
         """Return which of the network's actions are this job's (and, masked, feasible), [actions]."""
@@ -141,14 +141,14 @@ class Eyes:
         allowed[flavors * servers + decision.flavor] = True
         return allowed
 
-    def meant(self, decision: PlacementDecision, chosen: int, order: Sequence[int] | None = None) -> int:
-        """Return the environment's number of an action that the network chose."""
+    def environment_action(self, decision: PlacementDecision, chosen: int, order: Sequence[int] | None = None) -> int:
+        """Return the environment's action for an action of the network."""
         first = decision.flavor * self._partition.servers
         server = chosen - first
         return first + (order or self.order(decision))[server] if 0 <= server < self._partition.servers else chosen
 
     def order(self, decision: PlacementDecision) -> list[int]:
-        """Return the servers in the order in which they are seen."""
+        """Return the servers in the order of the network's inputs."""
         servers = range(self._partition.servers)
         if not self._options.alike:
             return list(servers)
@@ -161,9 +161,9 @@ class GistAgent:
     def __init__(self, partition: GpuPartition, options: AgentChanges = LITERAL, values: Hyperparameters = UNNAMED,
                  *, seed: int = 0) -> None:
         self.partition, self.options, self.values = partition, options, values
-        self.eyes = Eyes(partition, options)
+        self.encoder = StateEncoder(partition, options)
         actions = len(partition.flavors) * (partition.servers + 1)
-        self.shape = Shape(len(self.eyes.names), actions, values.hidden, options.dueling)
+        self.shape = Shape(len(self.encoder.names), actions, values.hidden, options.dueling)
         self.random = np.random.default_rng(seed)
         self.weights = initial(self.shape, self.random)
         self.memory = ReplayMemory(values.memory, self.shape.inputs, actions)
@@ -172,30 +172,30 @@ class GistAgent:
 
     def act(self, situation: PlacementDecision, exploration: float = 0.0) -> int:
         """Return the action with the largest Q among the job's own (§5.2); the first one of equals."""
-        return self.eyes.meant(situation, self.choose(situation, exploration))
+        return self.encoder.environment_action(situation, self.choose(situation, exploration))
 
     def best(self, situation: PlacementDecision) -> int:
         """Return the action with the largest Q without exploring, faster than :meth:`act`: serving waits for it."""
-        order = self.eyes.order(situation)
-        worth = advantages(self.weights, self.eyes.look(situation, order))
-        chosen = int(np.where(self.eyes.allowed(situation, order), worth, -np.inf).argmax())
-        return self.eyes.meant(situation, chosen, order)
+        order = self.encoder.order(situation)
+        worth = advantages(self.weights, self.encoder.encode(situation, order))
+        chosen = int(np.where(self.encoder.allowed(situation, order), worth, -np.inf).argmax())
+        return self.encoder.environment_action(situation, chosen, order)
 
-    def best_of(self, seen: Floats, flavor: int, room: NDArray[np.bool_]) -> int | None:
+    def best_of(self, inputs: Floats, flavor: int, room: NDArray[np.bool_]) -> int | None:
         """Return the place of the server that has the largest Q for a job of a flavour; None to wait."""
-        worth, servers = advantages(self.weights, seen), self.partition.servers
-        own = worth[flavor * servers:(flavor + 1) * servers]
+        worth, servers = advantages(self.weights, inputs), self.partition.servers
+        of_flavor = worth[flavor * servers:(flavor + 1) * servers]
         if self.options.masked:
-            own = np.where(room, own, -np.inf)
-        place = int(own.argmax())
-        return None if own[place] < worth[len(self.partition.flavors) * servers + flavor] else place
+            of_flavor = np.where(room, of_flavor, -np.inf)
+        place = int(of_flavor.argmax())
+        return None if of_flavor[place] < worth[len(self.partition.flavors) * servers + flavor] else place
 
     def choose(self, situation: PlacementDecision, exploration: float = 0.0) -> int:
-        """Return that action as the network counts, which is what is learned from."""
-        allowed = self.eyes.allowed(situation)
+        """Return that action in the network's numbering, which training uses."""
+        allowed = self.encoder.allowed(situation)
         if exploration > 0.0 and self.random.random() < exploration:
             return int(self.random.choice(np.flatnonzero(allowed)))
-        q = q_values(self.weights, self.eyes.look(situation))
+        q = q_values(self.weights, self.encoder.encode(situation))
         return int(np.argmax(np.where(allowed, q, -np.inf)))
 
     def learn(self, experience: Transition) -> None:
@@ -209,7 +209,7 @@ class GistAgent:
 
     def schema(self) -> dict[str, object]:
         """Return what weights must have been trained for to fit here."""
-        return {"agent": "gist_mdrl", "inputs": self.eyes.names, "shape": asdict(self.shape),
+        return {"agent": "gist_mdrl", "inputs": self.encoder.names, "shape": asdict(self.shape),
                 "limits_s": [flavor.limit_s for flavor in (*self.partition.flavors, self.partition.terminal)]}
 
     def save(self, folder: Path, card: ModelCard) -> ModelCard:

@@ -1,8 +1,7 @@
-"""The agents of all partitions as one policy: each decides for its own, a heuristic where there is none.
+"""The agents of all partitions as one policy: each decides for its partition, and a heuristic for the others.
 
-The queue is the paper's, largest first, and any job that fits may start. What the paper need not care about, for its
-episodes end, is added: a job that has waited too long goes first and is waited for, and a partition is never left
-empty.
+The queue is the paper's, largest first, and any job that fits may start. Beyond the paper, whose episodes end: a job
+that has waited for too long goes first and blocks all others, and a partition is never left empty.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ from ..kinds import Objective
 from ..observation import observe
 from .agent import IMPROVED, GistAgent
 from .environment import GpuPartition, demand
-from .scheduling_round import SchedulingRound, line_of
+from .scheduling_round import SchedulingRound, jobs_in_order
 from .site import MOST_FLAVOURS, MOST_SERVERS, flavors_of, misfit, partition_of, queues_of, servers_of, sizes_of
 
 SERVING = replace(IMPROVED, paid_at_end=False, keeps_best=False)
-"""§5.2's rewards, which punish letting a job wait though there is room: U until a terminal job would reward that. The
-best weights are told by later history."""
+"""§5.2's rewards, which penalise waiting while there is room; U until a terminal job would reward it. Validation on
+later history chooses the best weights."""
 FALLBACK = "limit-aged+best-fit+easy"
 """Decides where there is no agent."""
-LATER = "names", "sizes", "among"
-"""What models of earlier versions do not tell of their partitions."""
+LATER_KEYS = "names", "sizes", "among"
+"""Keys that models of earlier versions lack."""
 STRANGE = 0.5
 """Share of waiting jobs that may be in partitions without an agent."""
 FIRST_FIT = "fifo+first-fit"
 ServingMode = Literal["listened", "abstains", "first_fit"]
-"""Whether agents are listened to; if not, the heuristic of partitions without agents decides, or first fit."""
+"""Who decides: the agents, the heuristic of partitions without agents, or first fit."""
 SERVING_MODES: tuple[ServingMode, ...] = get_args(ServingMode)
 
 
@@ -61,45 +60,45 @@ class GistPolicy:
             return ()
         starts: list[Action] = []
         served: set[int] = set()
-        seen = observe(state)
+        observation = observe(state)
         for name, agent in self.agents.items() if self.mode == "listened" else ():
             if unlike(state, name, agent.partition) is None:
                 queues = queues_of(state.cluster, state.workload, name)
-                starts += SchedulingRound(state, seen, agent, line_of(state, seen, queues, self.longest_wait_s)).starts(
-                    self.longest_wait_s)
+                jobs = jobs_in_order(state, observation, queues, self.longest_wait_s)
+                starts += SchedulingRound(state, observation, agent, jobs).starts(self.longest_wait_s)
                 served.update(queues)
-        queue = state.arrays.jobs.view(np.ndarray)["queue"][seen.waiting.rows]
-        others = set(seen.waiting.rows[~np.isin(queue, list(served))].tolist())
+        queue = state.arrays.jobs.view(np.ndarray)["queue"][observation.waiting.rows]
+        others = set(observation.waiting.rows[~np.isin(queue, list(served))].tolist())
         if others:
             starts += [action for action in self._fallback.decide(state)
                        if isinstance(action, Start) and action.job in others]
         return starts
 
     def doubt(self, state: ClusterState) -> str | None:
-        """Return why its word should not be taken: a partition has changed, or most jobs wait where it has no agent."""
+        """Return why it should abstain: a partition has changed, or most jobs wait in partitions without an agent."""
         for name, agent in self.agents.items():
-            why = unlike(state, name, agent.partition)
-            if why is not None:
-                return f"partition {name}: {why}"
+            reason = unlike(state, name, agent.partition)
+            if reason is not None:
+                return f"partition {name}: {reason}"
         share = self.drift(state)
         return None if share <= STRANGE else f"{share:.0%} of the waiting jobs are in partitions that have no agent"
 
     def drift(self, state: ClusterState) -> float:
-        """Return the share of waiting jobs in partitions that have no agent, or are larger than any it has met."""
+        """Return the share of waiting jobs in partitions without an agent, or larger than all of its flavours."""
         jobs = state.arrays.jobs.view(np.ndarray)[state.waiting]
         if not len(jobs):
             return 0.0
         strange = np.ones(len(jobs), bool)
         for queue in np.unique(jobs["queue"]).tolist():
             agent = self.agents.get(partition_of(state.cluster, state.workload, queue) or "")
-            mine = np.flatnonzero(jobs["queue"] == queue)
+            of_queue = np.flatnonzero(jobs["queue"] == queue)
             if agent is not None:
-                strange[mine] = flavors_of(agent.partition, jobs["chunk"][mine].astype(np.int64),
-                                           np.zeros(len(mine))) < 0
+                strange[of_queue] = flavors_of(agent.partition, jobs["chunk"][of_queue].astype(np.int64),
+                                               np.zeros(len(of_queue))) < 0
         return float(strange.mean())
 
     def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
-        """Return what each choice is expected to be worth, the best first."""
+        """Return the expected value of each choice, the best first."""
         row = state.arrays.jobs[job]
         name = partition_of(state.cluster, state.workload, int(row.queue)) or ""
         agent = self.agents.get(name)
@@ -107,30 +106,30 @@ class GistPolicy:
             return (f"no agent for this partition: {self.fallback} decides",)
         if self.mode != "listened":
             return (f"the agents did no better on later days than {self.fallback}, which decides",)
-        seen = observe(state)
-        return SchedulingRound(state, seen, agent, np.flatnonzero(seen.waiting.rows == job)).reasons(0)
+        observation = observe(state)
+        return SchedulingRound(state, observation, agent, np.flatnonzero(observation.waiting.rows == job)).reasons(0)
 
 
 def unlike(state: ClusterState, name: str, trained: GpuPartition) -> str | None:
     """Return how a partition differs from what its agent was trained on; None when it does not."""
     if name not in state.cluster.partitions:
         return "the cluster has no partition of this name any more"
-    why = misfit(state.cluster, name)
-    if why is not None:
-        return why
+    reason = misfit(state.cluster, name)
+    if reason is not None:
+        return reason
     if trained.among:
         return _other_site(len(servers_of(state.cluster, name)), sizes_of(state.cluster, name)[0][-1][0], trained)
-    now, then = ([size[0] for size in sizes] for sizes in (
+    sizes, trained_sizes = ([size[0] for size in servers] for servers in (
         sizes_of(state.cluster, name)[0], trained.sizes or [trained.server] * trained.servers))
     count = len(servers_of(state.cluster, name))
-    if (count, now) == (trained.servers, then):
+    if (count, sizes) == (trained.servers, trained_sizes):
         return None
-    return (f"it has {count} servers of {_told(now)} GPUs and the agent was trained on {trained.servers} of "
-            f"{_told(then)}; train it anew")
+    return (f"it has {count} servers of {_sizes_text(sizes)} GPUs and the agent was trained on {trained.servers} of "
+            f"{_sizes_text(trained_sizes)}; train it anew")
 
 
 def _other_site(servers: int, largest: int, trained: GpuPartition) -> str | None:
-    """Return why an agent that looks at some of many servers is not for these."""
+    """Return why an agent trained on some of many servers does not fit this number or size of servers; else None."""
     low, high = max(MOST_SERVERS + 1.0, SMALLER * trained.among), LARGER * trained.among
     if low <= servers <= high and largest == trained.server[0]:
         return None
@@ -138,22 +137,22 @@ def _other_site(servers: int, largest: int, trained: GpuPartition) -> str | None
             f"{trained.server[0]}, the agent is known to hold from {low:.0f} to {high:.0f} of them")
 
 
-def _told(gpus: Iterable[int]) -> str:
+def _sizes_text(gpus: Iterable[int]) -> str:
     """Return the different sizes of servers in words."""
     return " or ".join(map(str, sorted(set(gpus))))
 
 
 def save(folder: Path, agents: Mapping[str, GistAgent], card: ModelCard, longest_wait_s: float,
          mode: ServingMode = "listened") -> ModelCard:
-    """Write all agents in one file, with the partitions that they are for and whether they are listened to."""
+    """Write all agents into one file, with their partitions and the serving mode."""
     arrays: dict[str, NDArray[np.generic]] = {"longest_wait_s": np.array([longest_wait_s])}
     if mode != "listened":  # as all were before
         arrays["manner"] = np.array([SERVING_MODES.index(mode)], np.int64)
     for name, agent in agents.items():
         flavors = (*agent.partition.flavors, agent.partition.terminal)
         arrays[f"{name}/flavors"] = np.array([(*demand(flavor), flavor.limit_s) for flavor in flavors], np.float64)
-        told = "\n".join(flavor.name.replace("\n", " ") for flavor in flavors).encode()
-        arrays[f"{name}/names"] = np.frombuffer(told, np.uint8)
+        flavor_names = "\n".join(flavor.name.replace("\n", " ") for flavor in flavors).encode()
+        arrays[f"{name}/names"] = np.frombuffer(flavor_names, np.uint8)
         arrays[f"{name}/servers"] = np.array([agent.partition.servers], np.int64)
         if agent.partition.sizes or agent.partition.among:
             arrays[f"{name}/sizes"] = np.array(agent.partition.sizes, np.int64).reshape(-1, 3)
@@ -169,15 +168,15 @@ def schema(agents: Mapping[str, GistAgent]) -> dict[str, object]:
 
 def load(folder: Path) -> GistPolicy:
     """Return saved agents; ``CheckpointError`` when they are not whole or not of this code."""
-    told_of, _ = checkpoint.verified(folder)
-    told, mode = _partitions(folder / WEIGHTS, told_of), _mode(folder / WEIGHTS, told_of)
-    agents = {name: GistAgent(partition, SERVING) for name, (partition, _) in told.items()}
+    stored, _ = checkpoint.verified(folder)
+    partitions, mode = _partitions(folder / WEIGHTS, stored), _mode(folder / WEIGHTS, stored)
+    agents = {name: GistAgent(partition, SERVING) for name, (partition, _) in partitions.items()}
     like: dict[str, NDArray[np.generic]] = {"longest_wait_s": np.zeros(1)}
     for name, agent in agents.items():
         like |= {f"{name}/{layer}": array for layer, array in agent.weights.items()}
         like |= {f"{name}/flavors": np.zeros((len(agent.partition.flavors) + 1, 4)),
                  f"{name}/servers": np.zeros(1, np.int64)}
-        like |= {f"{name}/{what}": array for what, array in told[name][1].items()}
+        like |= {f"{name}/{key}": array for key, array in partitions[name][1].items()}
     like |= {} if mode is None else {"manner": np.zeros(1, np.int64)}
     arrays: Mapping[str, NDArray[np.generic]]
     arrays, card = checkpoint.load(folder, schema(agents), like=like)
@@ -187,30 +186,30 @@ def load(folder: Path) -> GistPolicy:
 
 
 def _mode(path: Path, arrays: Arrays) -> ServingMode | None:
-    """Return whether agents are listened to; None where a file does not say so."""
-    told = arrays.get("manner")
-    if told is None:
+    """Return the serving mode of a file; None where it has none."""
+    stored = arrays.get("manner")
+    if stored is None:
         return None
-    if told.shape != (1,) or told.dtype != np.int64 or not 0 <= int(told[0]) < len(SERVING_MODES):
+    if stored.shape != (1,) or stored.dtype != np.int64 or not 0 <= int(stored[0]) < len(SERVING_MODES):
         raise CheckpointError(f"{path}: does not say whether its agents are listened to; train it anew")
-    return SERVING_MODES[int(told[0])]
+    return SERVING_MODES[int(stored[0])]
 
 
 def _partitions(path: Path, arrays: Arrays) -> dict[str, tuple[GpuPartition, dict[str, Any]]]:
-    """Return the partitions that a file has agents for, and what else it tells of them."""
+    """Return the partitions that a file has agents for, and their arrays of later versions."""
     try:
-        told = {name: (arrays[key], int(arrays[f"{name}/servers"][0]), {
-            what: arrays[f"{name}/{what}"] for what in LATER if f"{name}/{what}" in arrays})
-                for key in sorted(arrays) if key.endswith("/flavors") for name in (key.rpartition("/")[0],)}
+        partitions = {name: (arrays[key], int(arrays[f"{name}/servers"][0]), {
+            later: arrays[f"{name}/{later}"] for later in LATER_KEYS if f"{name}/{later}" in arrays})
+                      for key in sorted(arrays) if key.endswith("/flavors") for name in (key.rpartition("/")[0],)}
     except (KeyError, ValueError, OverflowError, TypeError, IndexError) as error:
         raise CheckpointError(f"{path}: does not say which partitions it is for; train it anew") from error
-    if not told or not all(_sensible(*one) for one in told.values()):
+    if not partitions or not all(_sensible(*stored) for stored in partitions.values()):
         raise CheckpointError(f"{path}: its partitions make no sense; train it anew")
-    return {name: (_partition(name, *one), one[2]) for name, one in told.items()}
+    return {name: (_partition(name, *stored), stored[2]) for name, stored in partitions.items()}
 
 
-def _sensible(flavors: Any, servers: int, more: Mapping[str, Any]) -> bool:
-    names, sizes, among = (more.get(what) for what in LATER)
+def _sensible(flavors: Any, servers: int, later: Mapping[str, Any]) -> bool:
+    names, sizes, among = (later.get(key) for key in LATER_KEYS)
     if flavors.ndim != 2 or flavors.shape[1] != 4 or flavors.dtype.kind not in "fiu":
         return False
     if names is not None and (names.ndim != 1 or names.dtype != np.uint8 or len(_names(names)) != len(flavors)):
@@ -229,12 +228,12 @@ def _names(names: Any) -> list[str]:
     return names.tobytes().decode("utf-8", "replace").split("\n") if names is not None else []
 
 
-def _partition(name: str, rows: Any, servers: int, more: Mapping[str, Any]) -> GpuPartition:
+def _partition(name: str, rows: Any, servers: int, later: Mapping[str, Any]) -> GpuPartition:
     total = int(rows[-1, 0])
-    names, sizes, among = (more.get(what) for what in LATER)
-    told = _names(names) or [f"{row[0]:.0f}-gpu" for row in rows[:-1].tolist()] + ["all"]
+    names, sizes, among = (later.get(key) for key in LATER_KEYS)
+    flavor_names = _names(names) or [f"{row[0]:.0f}-gpu" for row in rows[:-1].tolist()] + ["all"]
     flavors = tuple(Flavor(flavor, int(gpus), int(cpus), int(memory), float(limit_s), gpus / total)
-                    for flavor, (gpus, cpus, memory, limit_s) in zip(told, rows.tolist(), strict=True))
+                    for flavor, (gpus, cpus, memory, limit_s) in zip(flavor_names, rows.tolist(), strict=True))
     return GpuPartition(name, flavors[:-1], flavors[-1], servers, 0.0,
                         () if sizes is None else tuple((gpus, cpus, memory) for gpus, cpus, memory in sizes.tolist()),
                         0 if among is None else int(among[0]))

@@ -1,7 +1,7 @@
-"""One partition at one moment, as its agent sees it, while jobs are placed one by one.
+"""One decision for one partition, while jobs are placed one by one.
 
-Of many servers the agent looks at a shortlist for each job: half of it are the fullest on which the job fits, a quarter
-the emptiest of those, the rest stand evenly between the fullest and the emptiest of all.
+Of many servers the agent considers a shortlist for each job: half of it are the fullest on which the job fits, a
+quarter the emptiest of those, and the rest are evenly spaced between the fullest and the emptiest of all.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ MOST_LOOKED_AT = 128
 MOST_REASONS = 3
 
 
-def line_of(state: ClusterState, seen: Observation, queues: Sequence[int], longest_wait_s: float) -> Rows:
+def jobs_in_order(state: ClusterState, observation: Observation, queues: Sequence[int], longest_wait_s: float) -> Rows:
     """Return the first jobs in the queues, by index among the waiting: late ones, then the largest, then the oldest."""
-    waiting = seen.waiting
-    mine = np.flatnonzero(_inside(state, seen, queues))
-    late = seen.now - waiting.submit[mine] > longest_wait_s
-    order = np.lexsort((waiting.submit[mine], np.where(late, 0, -waiting.gpus[mine]), ~late))
-    return mine[order[:MOST_LOOKED_AT]]
+    waiting = observation.waiting
+    of_partition = np.flatnonzero(_inside(state, observation, queues))
+    late = observation.now - waiting.submit[of_partition] > longest_wait_s
+    order = np.lexsort((waiting.submit[of_partition], np.where(late, 0, -waiting.gpus[of_partition]), ~late))
+    return of_partition[order[:MOST_LOOKED_AT]]
 
 
-def _inside(state: ClusterState, seen: Observation, queues: Sequence[int]) -> Masks:
+def _inside(state: ClusterState, observation: Observation, queues: Sequence[int]) -> Masks:
     """Tell which of the waiting jobs are in these queues."""
-    return np.asarray(np.isin(_column(state, "queue", seen.waiting.rows), queues))
+    return np.asarray(np.isin(_column(state, "queue", observation.waiting.rows), queues))
 
 
 class Servers:
     """The servers of a partition by how full they are, the fullest first."""
 
     def __init__(self, nodes: Rows, resources: FreeResources, remaining_s: NDArray[np.float64]) -> None:
-        """Look at ``nodes``, whose jobs still run for ``remaining_s``, by node."""
+        """Sort ``nodes``, whose jobs still run for ``remaining_s``, by node."""
         self._resources, self.remaining_s = resources, remaining_s
         self._order: list[Key] = sorted(zip(*resources.free[nodes].T.tolist(), (-remaining_s[nodes]).tolist(),
                                             nodes.tolist(), strict=True))
@@ -63,7 +63,7 @@ class Servers:
         return len(self._order)
 
     def moved(self, node: int, before: Sequence[int], remaining_s: float) -> None:
-        """Note that a job has started on a node, where so much was free before."""
+        """Update the order after a job has started on a node that had so much free before."""
         at = bisect_left(self._order, (*before, -float(self.remaining_s[node]), node))
         if at == len(self._order) or self._order[at][-1] != node:
             return  # none of those with GPUs
@@ -104,61 +104,61 @@ def _evenly(count: int, seats: int) -> tuple[int, ...]:
 class SchedulingRound:
     """Some waiting jobs of one partition, in their order, while they are placed."""
 
-    def __init__(self, state: ClusterState, seen: Observation, agent: GistAgent, jobs: Rows) -> None:
-        """Look at ``jobs``, by index among the waiting."""
-        self._seen, self._agent, self._partition = seen, agent, agent.partition
+    def __init__(self, state: ClusterState, observation: Observation, agent: GistAgent, jobs: Rows) -> None:
+        """Take ``jobs`` by their index among the waiting."""
+        self._observation, self._agent, self._partition = observation, agent, agent.partition
         self._names, self._jobs = state.cluster.names, jobs
-        self._resources = FreeResources(seen, seen.waiting.demands[jobs])
+        self._resources = FreeResources(observation, observation.waiting.demands[jobs])
         self._nodes = np.flatnonzero(state.cluster.partitions[self._partition.name])
-        self._without = self._nodes[seen.nodes.gpus[self._nodes] == 0]
-        flavor = _flavors(agent, seen.waiting.demands, _column(state, "limit", seen.waiting.rows))
+        self._without = self._nodes[observation.nodes.gpus[self._nodes] == 0]
+        flavor = _flavors(agent, observation.waiting.demands, _column(state, "limit", observation.waiting.rows))
         self._flavor = flavor[jobs].tolist()
-        mine = _inside(state, seen, queues_of(state.cluster, state.workload, self._partition.name))
-        self._queued = np.bincount(flavor[mine & (flavor >= 0)], minlength=len(self._partition.flavors)).tolist()
-        self._limit_s = self._limits(_column(state, "limit", seen.waiting.rows[jobs]), flavor[jobs])
-        with_gpus = self._nodes[seen.nodes.gpus[self._nodes] > 0]
+        inside = _inside(state, observation, queues_of(state.cluster, state.workload, self._partition.name))
+        self._queued = np.bincount(flavor[inside & (flavor >= 0)], minlength=len(self._partition.flavors)).tolist()
+        self._limit_s = self._limits(_column(state, "limit", observation.waiting.rows[jobs]), flavor[jobs])
+        with_gpus = self._nodes[observation.nodes.gpus[self._nodes] > 0]
         self._servers = Servers(with_gpus, self._resources, self._remaining(state))
-        self._wait = seen.now - seen.waiting.submit[jobs]
-        self._held: set[tuple[int, int, bool]] = set()
-        """Kinds, flavours and whether queued of those that are to wait as long as nothing starts."""
+        self._wait = observation.now - observation.waiting.submit[jobs]
+        self._waits: set[tuple[int, int, bool]] = set()
+        """(kind, flavour, queued) of jobs that the agent lets wait, until another job starts."""
 
     def starts(self, longest_wait_s: float) -> Iterator[Start]:
-        """Yield what to start now."""
-        running, held = bool(self._resources.busy[self._nodes].any()), None
+        """Yield the jobs to start now."""
+        running, first_waiting = bool(self._resources.busy[self._nodes].any()), None
         for job, late in enumerate((self._wait > longest_wait_s).tolist()):
             nodes = self._several(job) if late or self._flavor[job] < 0 else self._chosen(job)
             if nodes:
                 running = True
                 yield self._start(job, nodes)
             elif late:
-                return  # nobody overtakes a job that has waited for so long
-            elif held is None and self._fits(job).any():
-                held = job
-        nodes = [] if running or held is None else self._several(held)
-        if held is not None and nodes:
-            yield self._start(held, nodes)  # nothing would happen that could change the agent's mind
+                return  # no job may overtake one that has waited for too long
+            elif first_waiting is None and self._fits(job).any():
+                first_waiting = job
+        nodes = [] if running or first_waiting is None else self._several(first_waiting)
+        if first_waiting is not None and nodes:
+            yield self._start(first_waiting, nodes)  # no event would follow at which the agent could decide anew
 
     def reasons(self, job: int) -> tuple[str, ...]:
-        """Return what each choice for one of the jobs is worth by its agent, the best first."""
+        """Return the agent's value of each choice for one of the jobs, the best first."""
         if self._flavor[job] < 0:
             return ("takes several servers: the first with room, as the paper's largest jobs",)
         if not self._fits(job).any():
             return ("no server of the partition has room",)
         seats = self._seats(job)
         decision = self._decision(job, seats)
-        q = q_values(self._agent.weights, self._agent.eyes.look(decision))
-        worth = {self._agent.eyes.meant(decision, int(chosen)): float(q[chosen])
-                 for chosen in np.flatnonzero(self._agent.eyes.allowed(decision))}
-        told = []
+        q = q_values(self._agent.weights, self._agent.encoder.encode(decision))
+        worth = {self._agent.encoder.environment_action(decision, int(chosen)): float(q[chosen])
+                 for chosen in np.flatnonzero(self._agent.encoder.allowed(decision))}
+        reasons = []
         for action, value in sorted(worth.items(), key=lambda item: -item[1])[:MOST_REASONS]:
             node = self._node(job, seats, action)
-            told.append(f"{'waiting' if node is None else self._names[node]} is worth {value:+.2f}")
-        return tuple(told)
+            reasons.append(f"{'waiting' if node is None else self._names[node]} is worth {value:+.2f}")
+        return tuple(reasons)
 
     def _limits(self, limit_s: NDArray[np.float64], flavor: Rows) -> NDArray[np.float64]:
         """Return how long jobs may run: by their own limit, else by that of their flavour, the terminal one last."""
         flavors = (*self._partition.flavors, self._partition.terminal)
-        return np.where(np.isfinite(limit_s), limit_s, np.array([one.limit_s for one in flavors])[flavor])
+        return np.where(np.isfinite(limit_s), limit_s, np.array([offered.limit_s for offered in flavors])[flavor])
 
     def _fits(self, job: int) -> Masks:
         """Tell on which nodes there is room for a job's chunk now."""
@@ -167,14 +167,14 @@ class SchedulingRound:
     def _chosen(self, job: int) -> list[int]:
         """Return the node that the agent chooses for a job; none to wait."""
         kind, fits = int(self._resources.kind[job]), self._fits(job)
-        same = kind, self._flavor[job], bool(self._wait[job] > PROMPT_S)
-        if same in self._held or not fits.any():
+        waiting_key = kind, self._flavor[job], bool(self._wait[job] > PROMPT_S)
+        if waiting_key in self._waits or not fits.any():
             return []
         if self._resources.kinds[kind, CHUNK] == 0 and fits[self._without].any():
             return [int(self._without[fits[self._without]][0])]
         node = self._best(job, fits)
         if node is None:
-            self._held.add(same)
+            self._waits.add(waiting_key)
         return [] if node is None else [node]
 
     def _best(self, job: int, fits: Masks) -> int | None:
@@ -184,13 +184,13 @@ class SchedulingRound:
             return self._node(job, seats, self._agent.best(self._decision(job, seats)))
         # A shortlist stands in the order in which the agent sees servers.
         listed = self._shortlist(job, fits)
-        seen = self._agent.eyes.line_up(self._resources.free[listed], self._servers.remaining_s[listed],
-                                        self._queued_beside(job), bool(self._wait[job] > PROMPT_S))
-        place = self._agent.best_of(seen, self._flavor[job], fits[listed])
+        inputs = self._agent.encoder.encode_ordered(self._resources.free[listed], self._servers.remaining_s[listed],
+                                                    self._queued_beside(job), bool(self._wait[job] > PROMPT_S))
+        place = self._agent.best_of(inputs, self._flavor[job], fits[listed])
         return None if place is None else listed[place]
 
     def _seats(self, job: int) -> list[int]:
-        """Return the nodes that the agent looks at for a job."""
+        """Return the nodes that the agent considers for a job."""
         if len(self._servers) <= self._partition.servers:
             return self._servers.all_of()
         return self._shortlist(job, self._fits(job))
@@ -225,24 +225,24 @@ class SchedulingRound:
         return found if len(found) == needed else []
 
     def _start(self, job: int, nodes: Sequence[int]) -> Start:
-        """Take what a job needs away from what is free."""
+        """Allocate nodes to a job."""
         before = [self._resources.free[node].tolist() for node in nodes]
         place = CandidatePlacement(np.array(nodes), ISLAND, 0, opens=False)
         start = self._resources.take(int(self._resources.kind[job]), place,
-                                int(self._seen.waiting.rows[self._jobs[job]]))
+                                int(self._observation.waiting.rows[self._jobs[job]]))
         for node, free in zip(nodes, before, strict=True):
             self._servers.moved(node, free, float(self._limit_s[job]))
         if self._flavor[job] >= 0:
             self._queued[self._flavor[job]] -= 1
-        self._held.clear()
+        self._waits.clear()
         return start
 
     def _remaining(self, state: ClusterState) -> NDArray[np.float64]:
-        """Return by node how long its last job still runs, if it runs as long as it may."""
-        running, found = self._seen.running, np.zeros(len(self._seen.nodes.gpus))
+        """Return by node the remaining time of its last job, if all run until their limits."""
+        running, found = self._observation.running, np.zeros(len(self._observation.nodes.gpus))
         limit_s = _column(state, "limit", running.rows)
         flavor = _flavors(self._agent, running.demands, limit_s)
-        left = running.since + self._limits(limit_s, flavor) - self._seen.now
+        left = running.since + self._limits(limit_s, flavor) - self._observation.now
         np.maximum.at(found, running.shares[:, 1], left[running.shares[:, 0]])
         return found
 
@@ -254,6 +254,6 @@ def _flavors(agent: GistAgent, demands: NDArray[np.int64], limit_s: NDArray[np.f
 
 
 def _column(state: ClusterState, name: str, rows: Longs) -> Floats:
-    """Return a column of some jobs; that of a record array takes ten times as long."""
+    """Return a column of some jobs from a plain array, which is ten times as fast as a record array."""
     column: Floats = state.arrays.jobs.view(np.ndarray)[name][rows]
     return column

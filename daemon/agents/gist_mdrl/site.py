@@ -1,8 +1,8 @@
-"""How an agent sees the partitions of a cluster, and the flavours that a history's jobs come in.
+"""The partitions of a cluster in the paper's form, and the flavours of a history's jobs.
 
 The paper's agent has an action for each flavour and server, so it is made for few equal servers and few sizes of jobs.
-Of many servers it therefore looks at a shortlist (``scheduling_round.py``), and learns on as few: the smallest, the
-largest, and evenly between. A smaller server is to it a larger one that is partly taken.
+Of many servers it therefore considers a shortlist (``scheduling_round.py``), and trains on as few: the smallest, the
+largest, and evenly between. A smaller server is represented as a larger one that is partly occupied.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..kinds import TraceWindow
 from .environment import Arrival, GpuPartition, Resources
 
 MOST_SERVERS = 16
-"""That are looked at for a job."""
+"""Most servers that are considered for a job."""
 MOST_FLAVOURS = 15
 FEWEST_JOBS = 50
 TERMINAL_LIMIT = 1.5
@@ -71,8 +71,8 @@ def single_server(state: ClusterState, partition: str) -> PartitionJobs:
 
 def misfit(cluster: Cluster, name: str) -> str | None:
     """Return why an agent cannot serve a partition; None when it can."""
-    mine = cluster.partitions[name]
-    shared = [other for other, theirs in cluster.partitions.items() if other != name and (mine & theirs).any()]
+    nodes = cluster.partitions[name]
+    shared = [other for other, of_other in cluster.partitions.items() if other != name and (nodes & of_other).any()]
     if len(servers_of(cluster, name)) < 2:
         return "it has fewer than 2 servers with GPUs: there is nothing to choose between"
     if shared:
@@ -86,27 +86,28 @@ def servers_of(cluster: Cluster, name: str) -> NDArray[np.intp]:
     return servers[np.lexsort((cluster.memory[servers], cluster.cpus[servers], cluster.gpus[servers]))]
 
 
-def looked_at(servers: int) -> NDArray[np.intp]:
-    """Return which of so many servers are learned on: all, or the smallest, the largest, and evenly between."""
+def learned_servers(servers: int) -> NDArray[np.intp]:
+    """Return which of so many servers to train on: all, or the smallest, the largest, and evenly between."""
     return np.linspace(0, servers - 1, min(servers, MOST_SERVERS)).round().astype(np.intp)
 
 
-def forms(window: TraceWindow,
-          configured: Sequence[FlavourSettings] = ()) -> tuple[dict[str, GpuPartition], dict[str, str]]:
+def gist_partitions(window: TraceWindow,
+                    configured: Sequence[FlavourSettings] = ()) -> tuple[dict[str, GpuPartition], dict[str, str]]:
     """Return the partitions that fit, with their flavours, and for each of the others why it does not."""
     state = ClusterState.of(window.cluster, window.workload)
     fitting: dict[str, GpuPartition] = {}
     reasons: dict[str, str] = {}
     for name in window.cluster.partitions:
         jobs = single_server(state, name)
-        why = misfit(window.cluster, name) or _too_few(jobs)
-        found = None if why else form(window.cluster, name, jobs, meant(window.cluster, name, configured))
-        if found is not None and len(found.flavors) < 2:
-            why = _one_flavour(name, configured)
-        if why or found is None:
-            reasons[name] = why or ""
+        reason = misfit(window.cluster, name) or _too_few(jobs)
+        flavours = configured_flavours(window.cluster, name, configured)
+        partition = None if reason else gist_partition(window.cluster, name, jobs, flavours)
+        if partition is not None and len(partition.flavors) < 2:
+            reason = _why_one_flavour(name, configured)
+        if reason or partition is None:
+            reasons[name] = reason or ""
         else:
-            fitting[name] = found
+            fitting[name] = partition
     return fitting, reasons
 
 
@@ -116,22 +117,24 @@ def _too_few(jobs: PartitionJobs) -> str | None:
     return None
 
 
-def _one_flavour(name: str, configured: Sequence[FlavourSettings]) -> str:
+def _why_one_flavour(name: str, configured: Sequence[FlavourSettings]) -> str:
     if not configured:
         return "all its single-server jobs want as many GPUs: wherever there is room is as good"
     return (f"fewer than two configured flavours are for single servers of {name}, and with one wherever there is room "
             "is as good: add some under flavours, or leave that empty")
 
 
-def meant(cluster: Cluster, name: str, configured: Sequence[FlavourSettings]) -> list[FlavourSettings]:
+def configured_flavours(cluster: Cluster, name: str, configured: Sequence[FlavourSettings]) -> list[FlavourSettings]:
     """Return the configured flavours that one server of a partition holds, smallest first."""
     servers = servers_of(cluster, name).tolist()
-    return sorted((one for one in configured if one.partition in ("", name) and any(
-        one.gpus <= cluster.gpus[server] and same_model(one.gpu_model, cluster.model[server]) for server in servers)),
-        key=lambda one: (one.gpus, one.limit or float("inf")))
+    fitting = [flavour for flavour in configured if flavour.partition in ("", name) and any(
+        flavour.gpus <= cluster.gpus[server] and same_model(flavour.gpu_model, cluster.model[server])
+        for server in servers)]
+    return sorted(fitting, key=lambda flavour: (flavour.gpus, flavour.limit or float("inf")))
 
 
-def form(cluster: Cluster, name: str, jobs: PartitionJobs, configured: Sequence[FlavourSettings] = ()) -> GpuPartition:
+def gist_partition(cluster: Cluster, name: str, jobs: PartitionJobs,
+                   configured: Sequence[FlavourSettings] = ()) -> GpuPartition:
     """Return a partition as the paper describes one: with the configured flavours, else those that its jobs come in.
 
     These are sizes of 1, 2, 4 … GPUs, each with the limit that nearly all of its jobs keep within.
@@ -139,14 +142,14 @@ def form(cluster: Cluster, name: str, jobs: PartitionJobs, configured: Sequence[
     sizes, among = sizes_of(cluster, name)
     server, total = sizes[-1], sum(gpus for gpus, _, _ in sizes)
     if configured:
-        asked = [(one.name, one.gpus, one.limit) for one in configured]
+        flavours = [(flavour.name, flavour.gpus, flavour.limit) for flavour in configured]
     else:
         steps = _steps([gpus for gpus, _, _ in sizes])
         occur = np.bincount(np.searchsorted(steps, jobs.gpus), minlength=len(steps))[:len(steps)]
-        asked = [(f"{gpus}-gpu", gpus, None) for gpus, count in zip(steps, occur.tolist(), strict=True) if count]
-    below = [0, *(gpus for _, gpus, _ in asked)]
-    flavors = tuple(_flavor(one, server, total, jobs, (jobs.gpus > less) & (jobs.gpus <= one[1]))
-                    for one, less in zip(asked, _smaller(below), strict=True))
+        flavours = [(f"{gpus}-gpu", gpus, None) for gpus, count in zip(steps, occur.tolist(), strict=True) if count]
+    below = [0, *(gpus for _, gpus, _ in flavours)]
+    flavors = tuple(_flavor(flavour, server, total, jobs, (jobs.gpus > smaller) & (jobs.gpus <= flavour[1]))
+                    for flavour, smaller in zip(flavours, _smaller(below), strict=True))
     limit_s = TERMINAL_LIMIT * max((flavor.limit_s for flavor in flavors), default=1.0)
     terminal = Flavor("all", total, sum(cpus for _, cpus, _ in sizes), sum(memory for _, _, memory in sizes), limit_s,
                       1.0)
@@ -154,21 +157,21 @@ def form(cluster: Cluster, name: str, jobs: PartitionJobs, configured: Sequence[
 
 
 def sizes_of(cluster: Cluster, name: str) -> tuple[tuple[Resources, ...], int]:
-    """Return what each server that is looked at has, and of how many they are; 0 where all of them are looked at.
+    """Return the resources of each considered server, and the number of all servers; 0 where all are considered.
 
-    Of servers with as many GPUs everywhere, it is what all of them have of the rest.
+    Where all servers have equally many GPUs, CPUs and memory are the minimum over them.
     """
     servers = servers_of(cluster, name)
     found = np.stack([cluster.gpus[servers], cluster.cpus[servers], cluster.memory[servers]], axis=1).astype(np.int64)
     if found[0, 0] == found[-1, 0]:
         found[:] = found.min(axis=0)
-    seats = looked_at(len(servers))
+    seats = learned_servers(len(servers))
     sizes = tuple((gpus, cpus, memory) for gpus, cpus, memory in found[seats].tolist())
     return sizes, len(servers) if len(seats) < len(servers) else 0
 
 
 def _steps(gpus: Sequence[int]) -> list[int]:
-    """Return sizes of jobs that are told apart: powers of two, the largest server, and as many others as there may."""
+    """Return the distinct sizes of jobs: powers of two, the largest server, and others up to the most flavours."""
     most = max(gpus)
     powers = {2 ** power for power in range(most.bit_length()) if 2 ** power < most} | {most}
     others = sorted(set(gpus) - powers, reverse=True)[:max(0, MOST_FLAVOURS - len(powers))]
@@ -180,22 +183,22 @@ def _smaller(sizes: Sequence[int]) -> list[int]:
     return [max(less for less in sizes if less < size) for size in sizes[1:]]
 
 
-def _flavor(asked: tuple[str, int, float | None], server: tuple[int, int, int], total: int, jobs: PartitionJobs,
-            own: NDArray[np.bool_]) -> Flavor:
-    """Return a flavour; CPUs and memory as its jobs usually have them, else its share of a server."""
-    name, gpus, limit_s = asked
-    cpus, memory = ((int(np.median(column[own])) if own.any() else whole * gpus // server[0])
-                    for column, whole in ((jobs.cpus, server[1]), (jobs.memory, server[2])))
+def _flavor(flavour: tuple[str, int, float | None], server: tuple[int, int, int], total: int, jobs: PartitionJobs,
+            of_flavour: NDArray[np.bool_]) -> Flavor:
+    """Return a flavour; CPUs and memory are the medians of its jobs, else its share of a server."""
+    name, gpus, limit_s = flavour
+    cpus, memory = ((int(np.median(column[of_flavour])) if of_flavour.any() else server_total * gpus // server[0])
+                    for column, server_total in ((jobs.cpus, server[1]), (jobs.memory, server[2])))
     return Flavor(name, gpus, min(server[1], cpus), min(server[2], memory),
-                  limit_s if limit_s is not None else _usual_limit(jobs, own), gpus / total)
+                  limit_s if limit_s is not None else _usual_limit(jobs, of_flavour), gpus / total)
 
 
-def _usual_limit(jobs: PartitionJobs, own: NDArray[np.bool_]) -> float:
-    """Return the limit that nearly all jobs keep within; where they have none, the run time that nearly all do."""
-    for column in (jobs.limit_s[own], jobs.run_s[own], jobs.run_s):
-        told = column[np.isfinite(column)]
-        if len(told):
-            return max(1.0, float(np.quantile(told, NEARLY_ALL, method="higher")))
+def _usual_limit(jobs: PartitionJobs, of_flavour: NDArray[np.bool_]) -> float:
+    """Return the limit that nearly all jobs keep within; for jobs without limits, such a run time."""
+    for column in (jobs.limit_s[of_flavour], jobs.run_s[of_flavour], jobs.run_s):
+        finite = column[np.isfinite(column)]
+        if len(finite):
+            return max(1.0, float(np.quantile(finite, NEARLY_ALL, method="higher")))
     return 1.0
 
 
@@ -232,7 +235,7 @@ class Episodes:
         first = int(random.integers(max(1, len(jobs.gpus) - self._length + 1)))
         piece = slice(first, first + self._length)
         submit, run = jobs.submit_s[piece] - jobs.submit_s[first], jobs.run_s[piece]
-        # Jobs that never meet teach nothing: as in the paper they all come while the first ones run.
+        # Jobs that never overlap teach nothing: as in the paper all are submitted while the first ones run.
         squeeze = min(1.0, float(run.mean()) / max(1.0, float(submit[-1])))
         limits = jobs.limit_s[piece].tolist()
         flavors = flavors_of(self._partition, jobs.gpus[piece], jobs.limit_s[piece]).tolist()

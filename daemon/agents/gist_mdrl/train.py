@@ -34,10 +34,10 @@ _TESTED = {"all": slice(None), "0": HALVES[0], "1": HALVES[1]}
 
 def device_named(name: str) -> str:
     """Return where to train: ``auto`` is CUDA where there is one. RuntimeError when the one asked for is not there."""
-    there = torch.cuda.is_available()
-    if name == "cuda" and not there:
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
         raise RuntimeError("torch finds no CUDA device here; train on the cpu, which is as fast for networks so small")
-    return ("cuda" if there else "cpu") if name == "auto" else name
+    return ("cuda" if available else "cpu") if name == "auto" else name
 
 
 class TransitionTensors(NamedTuple):
@@ -67,7 +67,7 @@ class DeepQ:
         """Return the policy network; on a CPU this is the same memory, not a copy."""
         return {name: tensor.detach().cpu().numpy() for name, tensor in self.policy.items()}
 
-    def pace(self, learning_rate: float) -> None:
+    def set_learning_rate(self, learning_rate: float) -> None:
         """Set the learning rate of the steps to come."""
         self.optimizer.param_groups[0]["lr"] = learning_rate
 
@@ -100,8 +100,8 @@ class DeepQ:
         """Return all arrays that the next step depends on."""
         parts = {"policy": self.policy, "target": self.target}
         for name, tensor in self.policy.items():
-            for what, value in self.optimizer.state.get(tensor, {}).items():
-                parts.setdefault(f"adam.{what}", {})[name] = value
+            for moment, value in self.optimizer.state.get(tensor, {}).items():
+                parts.setdefault(f"adam.{moment}", {})[name] = value
         return {f"{part}.{name}": tensor.detach().cpu().numpy() for part, tensors in parts.items()
                 for name, tensor in tensors.items()}
 
@@ -117,15 +117,15 @@ class DeepQ:
                                             for key, parts in moments if parts[2] == name}
 
     @torch.no_grad()
-    def take(self, weights: Weights) -> None:
-        """Go on from the weights of another training, with nothing of how it moved them."""
+    def start_from(self, weights: Weights) -> None:
+        """Start from the weights of another training, with a fresh optimiser."""
         for name, tensor in self.policy.items():
             tensor.copy_(torch.from_numpy(np.array(weights[name])))
         self.copy_to_target()
 
     @torch.no_grad()
     def copy_to_target(self) -> None:
-        """Let the target network be what the policy network is now."""
+        """Copy the policy network to the target network."""
         for name, tensor in self.target.items():
             tensor.copy_(self.policy[name])
 
@@ -147,7 +147,7 @@ Draw = Callable[[np.random.Generator], Sequence[Arrival]]
 
 
 class PartitionTraining:
-    """An agent and the episodes it learns from; goes on exactly where a saved one was left.
+    """The training of one agent, which resumes exactly where a saved one stopped.
 
     [16] Eq. 5 sums U over partitions that share nothing, so each partition's agent is trained by itself.
     """
@@ -174,7 +174,7 @@ class PartitionTraining:
         """Yield episodes without end, learning in each."""
         while True:
             exploration = self._exploration(self.episodes)
-            self._learner.pace(self._learning_rate(self.episodes))
+            self._learner.set_learning_rate(self._learning_rate(self.episodes))
             number, self.episodes = self.episodes, self.episodes + 1
             reward = self._play(self._begin(), exploration)
             episode = GistEpisode(number, self._environment.outcome, reward, exploration)
@@ -184,11 +184,11 @@ class PartitionTraining:
 
     def start_from(self, weights: Weights) -> None:
         """Begin with the weights of another training (fine-tuning)."""
-        self._learner.take(weights)
+        self._learner.start_from(weights)
         self.agent.weights = self._learner.weights
 
     def conclude(self) -> GistAgent:
-        """Return the agent as it is to serve: with its last weights, or, where its options say so, its best."""
+        """Return the agent for serving, with its last weights, or its best where the options ask for them."""
         if self._best:
             self.agent.weights = self._best["all"][1]
         return self.agent
@@ -198,7 +198,7 @@ class PartitionTraining:
         return self._best[str(1 - half)][1] if self._best else self.agent.weights
 
     def _due(self) -> bool:
-        """Tell whether it is time for a test; before exploration has come down what is best soon is not."""
+        """Tell whether a test is due; there is none before exploration has come down."""
         values = self.agent.values
         return self.episodes >= values.exploration_episodes and self.episodes % values.tested_every == 0
 
@@ -206,8 +206,8 @@ class PartitionTraining:
         """Play every sequence without exploration; keep the weights if they did better than any before."""
         worths = [play(self._environment, flavors, self.agent.act).utilization
                   for flavors in sequences(self.agent.partition)]
-        for tested, some in _TESTED.items():
-            worth = float(np.mean(worths[some]))
+        for tested, part in _TESTED.items():
+            worth = float(np.mean(worths[part]))
             if tested not in self._best or worth > self._best[tested][0]:
                 self._best[tested] = worth, {name: array.copy() for name, array in self.agent.weights.items()}
 
@@ -222,39 +222,39 @@ class PartitionTraining:
         agent, options, steps = self.agent, self.agent.options, _Pending(self.agent)
         total = 0.0
         while decision is not None:
-            shown, chosen = decision, agent.choose(decision, exploration)
-            reward, decision = self._environment.step(agent.eyes.meant(shown, chosen))
+            decided, chosen = decision, agent.choose(decision, exploration)
+            reward, decision = self._environment.step(agent.encoder.environment_action(decided, chosen))
             total += reward
-            if options.learns_on_dequeue or not shown.dequeued:
-                steps.add(shown, chosen, 0.0 if options.paid_at_end else reward)
+            if options.learns_on_dequeue or not decided.dequeued:
+                steps.add(decided, chosen, 0.0 if options.paid_at_end else reward)
         # [6] The terminal job has one action, to start on all servers; U then is its reward, one step later.
-        paid = self._environment.outcome.utilization
-        steps.end(agent.values.discount * paid)
-        return total + paid
+        final_reward = self._environment.outcome.utilization
+        steps.end(agent.values.discount * final_reward)
+        return total + final_reward
 
     def save(self, folder: Path) -> None:
-        """Keep all that training needs to go on, in one file."""
-        told = {"plan": schema_hash(self._plan), "episodes": self.episodes, "updates": self._learner.updates,
-                "random": self.agent.random.bit_generator.state, "jobs": self._jobs.bit_generator.state}
+        """Save the state for a later :meth:`resume`, in one file."""
+        state = {"plan": schema_hash(self._plan), "episodes": self.episodes, "updates": self._learner.updates,
+                 "random": self.agent.random.bit_generator.state, "jobs": self._jobs.bit_generator.state}
         arrays = self._learner.state() | _under("memory", self.agent.memory.state())
-        told["best"] = {tested: worth for tested, (worth, _) in self._best.items()}
+        state["best"] = {tested: worth for tested, (worth, _) in self._best.items()}
         for tested, (_, weights) in self._best.items():
             arrays |= _under(f"best.{tested}", weights)
-        write_unfinished(folder / TRAINING, told, arrays)
+        write_unfinished(folder / TRAINING, state, arrays)
 
     def resume(self, folder: Path) -> None:
-        """Go on where :meth:`save` was called; ``CheckpointError`` when that was another training or is damaged."""
-        told, arrays = read_unfinished(folder / TRAINING, schema_hash(self._plan), "other options, seed or partition")
-        self.episodes = told["episodes"]
-        self._learner.restore(arrays, told["updates"])
+        """Resume a saved state; ``CheckpointError`` for another or a damaged training."""
+        state, arrays = read_unfinished(folder / TRAINING, schema_hash(self._plan), "other options, seed or partition")
+        self.episodes = state["episodes"]
+        self._learner.restore(arrays, state["updates"])
         self.agent.memory.restore(_below("memory", arrays))
-        self._best = {tested: (worth, _below(f"best.{tested}", arrays)) for tested, worth in told["best"].items()}
-        self.agent.random.bit_generator.state, self._jobs.bit_generator.state = told["random"], told["jobs"]
+        self._best = {tested: (worth, _below(f"best.{tested}", arrays)) for tested, worth in state["best"].items()}
+        self.agent.random.bit_generator.state, self._jobs.bit_generator.state = state["random"], state["jobs"]
         self.agent.weights = self._learner.weights
 
 
 class _Pending:
-    """Holds each step until it is known what followed, for only then it can be learned from."""
+    """Holds each step until the next state is known, which the transition needs."""
 
     def __init__(self, agent: GistAgent) -> None:
         self._agent = agent
@@ -263,8 +263,8 @@ class _Pending:
 
     def add(self, decision: PlacementDecision, action: int, reward: float) -> None:
         """Take the next step of the episode."""
-        eyes, before = self._agent.eyes, self._last
-        self._last = Step(eyes.look(decision), eyes.allowed(decision), action, reward)
+        encoder, before = self._agent.encoder, self._last
+        self._last = Step(encoder.encode(decision), encoder.allowed(decision), action, reward)
         if before is not None:
             self._learn(self._returns.add(before))
 

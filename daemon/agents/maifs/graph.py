@@ -1,9 +1,9 @@
-"""How node agents settle which one takes which job: a coordination graph, drawn again each time, and max-plus on it.
+"""Joint actions of node agents: a coordination graph, built for each decision, and max-plus on it.
 
-Joined are agents that can take the same job, each with the few that it attends to most. Max-plus passes messages one by
-one for some rounds and keeps the best joint action that it came across (anytime). Whatever that was, each job then goes
-to exactly one node that can take it, as long as there is one. Action 0 takes none; ``1 + task * LEVELS + level`` takes
-a task at a level.
+Edges join agents that can take the same job, each with the few that it attends to most. Max-plus passes messages one by
+one for some rounds and keeps the best joint action that it found (anytime). A repair then gives each job to exactly one
+node that can take it, as long as there is one. Action 0 takes none; ``1 + task * LEVELS + level`` takes a task at a
+level.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def edges(attention: Floats, able: Masks | Floats, side: Longs) -> Longs:
     count = attention.shape[0]
     rivals, joined = _rivals(able), np.zeros((count, count), np.bool_)
     for agent in range(count):
-        asked = side != side[agent]
-        asked[agent] = True
+        excluded = side != side[agent]
+        excluded[agent] = True
         for _ in range(NEIGHBOURS):
             best, most = agent, -1.0
             for other in range(count):
-                if not asked[other] and attention[agent, other] > most and rivals[agent, other]:
+                if not excluded[other] and attention[agent, other] > most and rivals[agent, other]:
                     best, most = other, attention[agent, other]
             if best != agent:
-                asked[best] = joined[min(agent, best), max(agent, best)] = True
+                excluded[best] = joined[min(agent, best), max(agent, best)] = True
     return np.argwhere(joined).astype(np.int64)
 
 
@@ -66,7 +66,7 @@ def _rivals(able: Masks | Floats) -> Masks:
 
 @compiled_with_arrays
 def conflicts(factors: Floats, joined: Longs) -> Floats:
-    """Return what each pair of actions is worth beside the utilities, [edge, action, other's]: two rarely want one."""
+    """Return the payoff of each pair of actions, [edge, action, other's], with a penalty for taking the same task."""
     worth = products(factors, joined)
     for task in range((factors.shape[1] - 1) // LEVELS):
         both = slice(1 + task * LEVELS, 1 + (task + 1) * LEVELS)
@@ -76,7 +76,7 @@ def conflicts(factors: Floats, joined: Longs) -> Floats:
 
 @compiled_with_arrays
 def products(factors: Floats, joined: Longs) -> Floats:
-    """Return the products of the factors of each two that are joined, [edge, action, other's]."""
+    """Return the products of the factors of the two agents of each edge, [edge, action, other's]."""
     width = factors.shape[1]
     worth = np.zeros((joined.shape[0], width, width))
     for edge in range(joined.shape[0]):
@@ -103,17 +103,17 @@ def worth_of(actions: Longs, utility: Floats, joined: Longs, payoffs: Floats) ->
 
 @compiled_with_arrays
 def settle(utility: Floats, joined: Longs, payoffs: Floats, iterations: int) -> Longs:
-    """Return the best joint action that max-plus comes across; with no edges everybody's own best."""
-    number, told = joined.shape[0], np.empty(utility.shape[1])
-    messages = np.zeros((number, 2, utility.shape[1]))  # to the first, to the second
-    believed, backwards = utility.copy(), np.ascontiguousarray(payoffs.transpose(0, 2, 1))
-    best = _own_best(believed)
+    """Return the best joint action that max-plus finds; without edges each agent's own best."""
+    edge_count, scratch = joined.shape[0], np.empty(utility.shape[1])
+    messages = np.zeros((edge_count, 2, utility.shape[1]))  # to the first, to the second
+    beliefs, backwards = utility.copy(), np.ascontiguousarray(payoffs.transpose(0, 2, 1))
+    best = _greedy(beliefs)
     most = worth_of(best, utility, joined, payoffs)
-    for _ in range(iterations if number else 0):
-        for edge in range(number):
-            _send(believed, messages[edge], backwards[edge], joined[edge], 0, told)
-            _send(believed, messages[edge], payoffs[edge], joined[edge], 1, told)
-        actions = _own_best(believed)
+    for _ in range(iterations if edge_count else 0):
+        for edge in range(edge_count):
+            _send(beliefs, messages[edge], backwards[edge], joined[edge], 0, scratch)
+            _send(beliefs, messages[edge], payoffs[edge], joined[edge], 1, scratch)
+        actions = _greedy(beliefs)
         worth = worth_of(actions, utility, joined, payoffs)
         if worth > most:
             best, most = actions, worth
@@ -121,52 +121,52 @@ def settle(utility: Floats, joined: Longs, payoffs: Floats, iterations: int) -> 
 
 
 @compiled_with_arrays
-def _own_best(believed: Floats) -> Longs:
-    best = np.zeros(believed.shape[0], np.int64)
-    for agent in range(believed.shape[0]):
-        best[agent] = believed[agent].argmax()
+def _greedy(beliefs: Floats) -> Longs:
+    best = np.zeros(beliefs.shape[0], np.int64)
+    for agent in range(beliefs.shape[0]):
+        best[agent] = beliefs[agent].argmax()
     return best
 
 
 @compiled
-def _send(believed: Floats, messages: Floats, payoffs: Floats, joined: Longs, way: int, told: Floats) -> None:
-    """Pass a message one way over an edge; ``believed`` is kept as utility plus all messages, ``told`` is scratch.
+def _send(beliefs: Floats, messages: Floats, payoffs: Floats, joined: Longs, direction: int, message: Floats) -> None:
+    """Pass a message one way over an edge; ``beliefs`` stay utilities plus all messages, ``message`` is scratch.
 
     ``payoffs`` are [sender's action, receiver's].
     """
-    sender, receiver = joined[1 - way], joined[way]
-    for other in range(told.size):
-        told[other] = -np.inf
-    for own in range(told.size):
-        known = believed[sender, own] - messages[1 - way, own]
-        if known > -np.inf:
-            for other in range(told.size):
-                told[other] = max(told[other], known + payoffs[own, other])
-    mean = told.mean()
-    for other in range(told.size):
-        believed[receiver, other] += told[other] - mean - messages[way, other]
-        messages[way, other] = told[other] - mean
+    sender, receiver = joined[1 - direction], joined[direction]
+    for other_action in range(message.size):
+        message[other_action] = -np.inf
+    for action in range(message.size):
+        belief = beliefs[sender, action] - messages[1 - direction, action]
+        if belief > -np.inf:
+            for other_action in range(message.size):
+                message[other_action] = max(message[other_action], belief + payoffs[action, other_action])
+    mean = message.mean()
+    for other_action in range(message.size):
+        beliefs[receiver, other_action] += message[other_action] - mean - messages[direction, other_action]
+        messages[direction, other_action] = message[other_action] - mean
 
 
 @compiled_with_arrays
 def repair(actions: Longs, utility: Floats, tasks: int) -> Longs:
     """Return the agent and level of each task, (-1, -1) only where no agent is left that can take it.
 
-    Of several agents that took a task the one that rates it highest has it; a task that nobody took goes to the agent
-    that rates it highest of those without a task. Earlier tasks go before later ones: for them room was made.
+    Of several agents that took a task the one that rates it highest gets it; a task that no agent took goes to the
+    agent without a task that rates it highest. Earlier tasks go before later ones, as the queue orders them.
     """
-    given = np.full((tasks, 2), -1)
+    assigned = np.full((tasks, 2), -1)
     busy = np.zeros(actions.size, np.bool_)
     for task in range(tasks):
         for willing in (True, False):
             best, most = 0, -np.inf
             for agent in range(actions.size):
-                if given[task, 0] >= 0 or busy[agent]:
+                if assigned[task, 0] >= 0 or busy[agent]:
                     continue
                 for action in range(1 + task * LEVELS, 1 + (task + 1) * LEVELS):
                     if (action == actions[agent] or not willing) and utility[agent, action] > most:
                         best, most = agent * LEVELS + action - 1 - task * LEVELS, utility[agent, action]
             if most > -np.inf:
-                given[task] = (best // LEVELS, best % LEVELS)
+                assigned[task] = (best // LEVELS, best % LEVELS)
                 busy[best // LEVELS] = True
-    return given
+    return assigned

@@ -1,7 +1,7 @@
-"""With how many CPUs and how much memory a job may be accepted: less than it uses, as it asked, what it uses and more.
+"""The levels of CPUs and memory that a job may get: less than it uses, its request, or its use with headroom.
 
-What jobs use is read off what is known of their speeds. A job of which that is not known is only given what it asked
-for; a job is never given less memory than its like use, for it would not be slow then but dead.
+The use of jobs is derived from their known speeds. A job with unknown use only gets its request; no job gets less
+memory than similar jobs use, since it would run out of memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEARLY = 0.97
 
 @dataclass(frozen=True)
 class Needs:
-    """What jobs use for each GPU, by application; NaN where that is not known."""
+    """The use of jobs per GPU, by application; NaN where it is unknown."""
 
     cpus: Floats
     memory: Floats
@@ -37,53 +37,53 @@ class Needs:
 
     @classmethod
     def of(cls, known: SpeedTable) -> Needs:
-        """Read off what is known: the least that is nearly as fast as all there is."""
+        """Derive needs from known speeds: the least amount that is nearly as fast as the most."""
         by_cpus, by_memory = known.grants[:, :, -1], known.grants[:, -1, :]
         return cls(_least(by_cpus), known.step * _least(by_memory))
 
-    def told(self, application: Longs) -> tuple[Floats, Floats]:
+    def of_applications(self, application: Longs) -> tuple[Floats, Floats]:
         """Return CPUs and bytes per GPU of jobs."""
         return (of_application(self.cpus[:, None], application)[:, 0],
                 of_application(self.memory[:, None], application)[:, 0])
 
 
 def _least(speed: Floats) -> Floats:
-    """Return the first column that is nearly as fast as the last; NaN for rows in which nothing changes anything."""
+    """Return the first column that is nearly as fast as the last; NaN for rows of a single speed."""
     enough = speed >= NEARLY * speed[:, -1:]
     return np.where((speed != speed[:, :1]).any(axis=1), enough.argmax(axis=1).astype(np.float64), np.nan)
 
 
 def demands_at(demands: Longs, needs: Needs, application: Longs) -> tuple[Longs, Masks]:
-    """Return [job, level, ...] what jobs would ask for at each level, and [job, level] which levels there are.
+    """Return [job, level, ...] the demands of jobs at each level, and [job, level] which levels are available.
 
-    A job without GPUs, or with whole nodes, has what it asked for.
+    A job without GPUs, or with whole nodes, only has its request.
     """
     found = np.repeat(demands[:, None, :], len(LEVELS), axis=1)
     chunk = np.maximum(1, demands[:, CHUNK])
-    used = [np.nan_to_num(amount) for amount in needs.told(application)]
+    used = [np.nan_to_num(amount) for amount in needs.of_applications(application)]
     fungible = (demands[:, CHUNK] > 0) & (demands[:, WHOLE] == 0)
-    by_cpus, by_memory = (fungible & np.isfinite(amount) & (demands[:, what] > 0)
-                          for what, amount in zip((CPUS, MEMORY), needs.told(application), strict=True))
+    by_cpus, by_memory = (fungible & np.isfinite(amount) & (demands[:, resource] > 0)
+                          for resource, amount in zip((CPUS, MEMORY), needs.of_applications(application), strict=True))
     cpus = np.where(by_cpus, _with_headroom(demands[:, CPUS], used[0], chunk, 1), demands[:, CPUS])
     bytes_ = np.where(by_memory, _with_headroom(demands[:, MEMORY], used[1], chunk, MIB), demands[:, MEMORY])
     lean = np.maximum(1, np.ceil(used[0] * LEAN_SHARE)).astype(np.int64) * chunk
     found[:, AMPLE, CPUS], found[:, AMPLE, MEMORY] = cpus, bytes_
     found[:, LEAN, CPUS] = np.where(by_cpus, np.minimum(lean, demands[:, CPUS]), demands[:, CPUS])
     found[:, LEAN, MEMORY] = np.minimum(bytes_, demands[:, MEMORY])
-    there = np.ones((len(demands), len(LEVELS)), bool)
-    there[:, AMPLE] = (found[:, AMPLE] != demands).any(axis=1)
-    there[:, LEAN] = found[:, LEAN, CPUS] < np.minimum(demands[:, CPUS], cpus)
-    return found, there
+    available = np.ones((len(demands), len(LEVELS)), bool)
+    available[:, AMPLE] = (found[:, AMPLE] != demands).any(axis=1)
+    available[:, LEAN] = found[:, LEAN, CPUS] < np.minimum(demands[:, CPUS], cpus)
+    return found, available
 
 
 def _with_headroom(asked: Longs, used: Floats, chunk: Longs, unit: int) -> Longs:
-    """Return what a chunk uses and some more, in units per GPU: no more than was asked for, unless it uses more."""
+    """Return the use of a chunk with headroom, in units per GPU: at most the request, unless the use exceeds it."""
     wanted = np.ceil(used * (1.0 + HEADROOM) / unit).astype(np.int64) * unit * chunk
     return np.where(used * chunk <= asked, np.minimum(wanted, asked), wanted)
 
 
 def speeds_at(known: SpeedTable, application: Longs, demands: Longs) -> Floats:
-    """Return [job, level] what is known of the speed of jobs at each level, beside that with what they asked for."""
+    """Return [job, level] the estimated speed of jobs at each level, relative to that with their request."""
     chunk = np.maximum(1, demands[:, :, CHUNK])
     table, last = known.grants, np.array(known.grants.shape[1:]) - 1.0
     row = np.minimum(application, len(table) - 1)[:, None]

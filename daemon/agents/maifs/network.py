@@ -1,9 +1,9 @@
-"""What a node makes of itself, of the others, and of each job that it could take: the network, written once.
+"""The network of node agents, written once.
 
-A node agent embeds what it sees, attends to the others, and rates each action: to take none, or one of the jobs at one
+A node agent embeds its inputs, attends to the others, and rates each action: to take none, or one of the jobs at one
 level of CPUs and memory. The value of a joint action is the sum of these utilities and of payoffs on the edges of a
-coordination graph, products of low rank. ``opinions`` runs on torch tensors (training) and numpy arrays alike; serving
-has the same compiled, ``rated``.
+coordination graph, products of low rank. ``forward`` runs on torch tensors (training) and numpy arrays alike; serving
+uses ``rated``, the same in compiled code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..tensors import Array
 from .levels import LEVELS
 
 TASKS, NOMINATED = 4, 4
-"""Jobs that are decided on together, and nodes that are nominated for each."""
+"""Jobs of one joint decision, and nodes that are nominated for each."""
 HIDDEN, HEADS, RANK = 8, 2, 4
 NODE_INPUTS = ("free GPUs", "free CPUs", "free memory", "jobs", "empty", "reserved")
 """Of a node: shares of its own GPUs and CPUs, and of the site's largest free memory; whether somebody waits for it."""
@@ -47,7 +47,7 @@ SHAPES: Mapping[str, tuple[int, ...]] = {
 SIZE = sum(math.prod(shape) for shape in SHAPES.values())
 SILENT = frozenset({"order", "embed_bias", "value", "reject", "reject_bias", "action_bias", "direct", "outer", "factor",
                     "factor_reject", "critic", "critic_bias"})
-"""Weights that begin at 0, so that drawn weights have no effect yet."""
+"""Weights that start at 0, so that random weights have no effect yet."""
 _ENDS = tuple(np.cumsum([math.prod(shape) for shape in SHAPES.values()]).tolist())
 
 
@@ -59,34 +59,34 @@ def unpacked(flat: Array) -> dict[str, Array]:
 
 
 def initial(random: np.random.Generator) -> Floats:
-    """Return weights whose hidden layers are drawn and say nothing yet."""
+    """Return weights whose random hidden layers have no effect yet."""
     drawn = [np.zeros(shape) if name in SILENT else random.standard_normal(shape) / math.sqrt(shape[-2])
              for name, shape in SHAPES.items()]
     return np.concatenate([array.ravel() for array in drawn])
 
 
-def opinions(weights: Mapping[str, Array], seen: Array, actions: Array, there: Array,
+def forward(weights: Mapping[str, Array], node_inputs: Array, actions: Array, present: Array,
              ) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """Return what node agents make of things; any number of leading axes.
+    """Return the outputs of the network for node agents; any number of leading axes.
 
-    ``seen`` is [agent, input], ``actions`` [agent, action, input], ``there`` [agent] 1.0 for those that are no padding.
+    ``node_inputs`` is [agent, input], ``actions`` [agent, action, input], ``present`` [agent] 0.0 for padding, or 1.0.
     Returned are the utilities of taking none [agent] and of each action [agent, action], the factors of both, attention
     [agent, other], and embeddings [agent, hidden].
     """
-    inner = _bent(seen @ weights["embed"] + weights["embed_bias"])
-    heard, attention = inner, there[..., None, :] * 0.0
+    inner = _bent(node_inputs @ weights["embed"] + weights["embed_bias"])
+    context, attention = inner, present[..., None, :] * 0.0
     for head in range(HEADS):
         query, key = inner @ weights["query"][head], inner @ weights["key"][head]
         scores = MOST_SCORE * _bent(query @ key.swapaxes(-1, -2) / (MOST_SCORE * math.sqrt(HIDDEN // HEADS)))
-        share = math.e ** scores * there[..., None, :]
+        share = math.e ** scores * present[..., None, :]
         share = share / share.sum(-1)[..., None]
-        heard = heard + share @ (inner @ weights["value"][head])
+        context = context + share @ (inner @ weights["value"][head])
         attention = attention + share / HEADS
-    hidden = _bent((heard @ weights["from_agent"])[..., None, :] + actions @ weights["from_action"]
+    hidden = _bent((context @ weights["from_agent"])[..., None, :] + actions @ weights["from_action"]
                    + weights["action_bias"])
     accept = actions @ weights["direct"] + hidden @ weights["outer"]
-    return (heard @ weights["reject"] + weights["reject_bias"], accept, heard @ weights["factor_reject"],
-            hidden @ weights["factor"], attention, heard)
+    return (context @ weights["reject"] + weights["reject_bias"], accept, context @ weights["factor_reject"],
+            hidden @ weights["factor"], attention, context)
 
 
 def _bent(values: Array) -> Array:
@@ -94,7 +94,7 @@ def _bent(values: Array) -> Array:
 
 
 class NodeWeights(NamedTuple):
-    """The weights that serving goes by, as compiled code takes them."""
+    """The weights for serving, as compiled code takes them."""
 
     embed: Floats
     embed_bias: Floats
@@ -113,24 +113,24 @@ class NodeWeights(NamedTuple):
 
 
 @compiled_with_arrays
-def rated(weights: NodeWeights, seen: Floats, actions: Floats, able: Masks) -> tuple[Floats, Floats, Floats]:
-    """Return of ``opinions`` utilities and factors, action 0 being to take none, and attention.
+def rated(weights: NodeWeights, node_inputs: Floats, actions: Floats, able: Masks) -> tuple[Floats, Floats, Floats]:
+    """Return utilities, factors and attention as ``forward`` does; action 0 is to take none.
 
     The utility of what cannot be is -inf, its factors are 0.
     """
     count, wide = able.shape
-    inner, heard = np.zeros((count, HIDDEN)), np.zeros((count, HIDDEN))
+    inner, context = np.zeros((count, HIDDEN)), np.zeros((count, HIDDEN))
     for agent in range(count):
-        _layer(seen[agent], weights.embed, weights.embed_bias, inner[agent])
-        heard[agent] = inner[agent]
-    attention = _attended(weights, inner, heard)
+        _layer(node_inputs[agent], weights.embed, weights.embed_bias, inner[agent])
+        context[agent] = inner[agent]
+    attention = _attended(weights, inner, context)
     utility, factors = np.full((count, wide + 1), -np.inf), np.zeros((count, wide + 1, RANK))
     own, hidden = np.zeros(HIDDEN), np.zeros(HIDDEN)
     for agent in range(count):
-        utility[agent, 0] = _product(heard[agent], weights.reject) + weights.reject_bias[0]
-        _add(heard[agent], weights.factor_reject, factors[agent, 0])
+        utility[agent, 0] = _product(context[agent], weights.reject) + weights.reject_bias[0]
+        _add(context[agent], weights.factor_reject, factors[agent, 0])
         own[:] = weights.action_bias
-        _add(heard[agent], weights.from_agent, own)
+        _add(context[agent], weights.from_agent, own)
         for action in range(wide):
             if able[agent, action]:
                 _layer(actions[agent, action], weights.from_action, own, hidden)
@@ -141,8 +141,8 @@ def rated(weights: NodeWeights, seen: Floats, actions: Floats, able: Masks) -> t
 
 
 @compiled_with_arrays
-def _attended(weights: NodeWeights, inner: Floats, heard: Floats) -> Floats:
-    """Return attention, [agent, other], and add to ``heard`` what agents make of each other."""
+def _attended(weights: NodeWeights, inner: Floats, context: Floats) -> Floats:
+    """Return attention, [agent, other], and add the attended values to ``context``."""
     count, wide = inner.shape[0], HIDDEN // HEADS
     attention, share, total = np.zeros((count, count)), np.zeros(count), np.zeros(HIDDEN)
     for head in range(HEADS):
@@ -160,13 +160,13 @@ def _attended(weights: NodeWeights, inner: Floats, heard: Floats) -> Floats:
                 attention[agent, other] += share[other] / HEADS
                 for unit in range(HIDDEN):
                     total[unit] += share[other] * inner[other, unit]
-            _add(total, weights.value[head], heard[agent])
+            _add(total, weights.value[head], context[agent])
     return attention
 
 
 @compiled
 def _add(inputs: Floats, weights: Floats, outputs: Floats) -> None:
-    """Add what inputs bring by their weights, [input, output]."""
+    """Add the product of inputs and weights, [input, output], to the outputs."""
     for place in range(inputs.size):
         for unit in range(outputs.size):
             outputs[unit] += inputs[place] * weights[place, unit]
@@ -174,7 +174,7 @@ def _add(inputs: Floats, weights: Floats, outputs: Floats) -> None:
 
 @compiled
 def _layer(inputs: Floats, weights: Floats, bias: Floats, outputs: Floats) -> None:
-    """Fill in a layer whose outputs are bent."""
+    """Fill in the outputs of a layer with softsign activation."""
     for unit in range(outputs.size):
         outputs[unit] = bias[unit]
     _add(inputs, weights, outputs)

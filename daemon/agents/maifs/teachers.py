@@ -1,4 +1,4 @@
-"""Known ways to share out nodes, CPUs and memory, which the agent imitates first; Synergy-tune before all."""
+"""Heuristics that allocate nodes, CPUs and memory, which the agent imitates first; foremost Synergy-tune."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from ...replay.arrays import Longs
 from .levels import AMPLE, ASKED, LEAN, LEVELS
+from .node_inputs import LEFTOVER
 from .scheduling_round import Decide, Joint
-from .sight import LEFT_OVER
 
 ORDERS = {"fifo": np.array([0.0, 0.0, -1.0]), "sjf": np.array([1.0, 0.0, 0.0]),
           "smallest-area": np.array([1.0, 1.0, 0.0])}
@@ -24,7 +24,7 @@ def best_fit(joint: Joint, levels: Sequence[int]) -> Longs:
             action = task * len(LEVELS) + level
             able = joint.able[:, action] & (actions == 0)
             if able.any():
-                actions[int(np.where(able, joint.actions[:, action, LEFT_OVER], np.inf).argmin())] = 1 + action
+                actions[int(np.where(able, joint.actions[:, action, LEFTOVER], np.inf).argmin())] = 1 + action
                 break
     return actions
 

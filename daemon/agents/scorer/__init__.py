@@ -1,1 +1,1 @@
-"""A scheduler of any size that learns a site's history: a score for each job, and one for each node it could run on."""
+"""A scheduler for clusters of any size, trained on a site's history: it scores jobs, and nodes on which they fit."""

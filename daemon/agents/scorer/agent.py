@@ -1,6 +1,6 @@
-"""The scorer as a policy: it orders the queue and chooses nodes, and says when not to be believed, and why.
+"""The scorer as a policy: it orders the queue and chooses nodes, and abstains with a reason where it is unsure.
 
-What it is told of a job before it starts are numbers of about -1..1 that mean the same on any site.
+Its inputs of a waiting job are numbers of about -1..1 that mean the same on any site.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from ..doubts import outside, strange_jobs, strange_share, wrong_queue, wrong_si
 from . import network
 from .network import BLOCK, FEATURES, FIRST, HOUR_S, INPUTS, LAYERS, MEAN_WAIT, SIZE, TRAITS, blocks, layer
 
-USE = -0.8
+USUAL_LOG_USE = -0.8
 """Logarithm of the share of its limit that a job usually runs for."""
 UNKNOWN_SPREAD = 2.5
-"""Of the logarithm, between quartiles: where nothing is known, half of all jobs lie within 12 times."""
+"""Spread of the logarithm between quartiles where nothing is known: half of all jobs lie within a factor of 12."""
 
 
 def inputs_of(state: ClusterState) -> Floats:
@@ -39,28 +39,28 @@ def inputs_of(state: ClusterState) -> Floats:
     runs, run_spread = _quantiles(work.prediction, work.prediction_low, work.prediction_high)
     uses, use_spread = _quantiles(work.use, work.use_low, work.use_high)
     by_limit = np.where(np.isnan(uses) | ~np.isfinite(work.limit), np.nan, limit + uses)
-    unforeseen = np.isnan(runs) & np.isnan(by_limit)
+    unpredicted = np.isnan(runs) & np.isnan(by_limit)
     runs = np.where(np.isnan(runs), np.where(np.isnan(by_limit), limit, by_limit), runs - np.log(HOUR_S))
     by_limit = np.where(np.isnan(by_limit), runs, by_limit)
     gpus = np.maximum(jobs.gpus, 1)
     total = max(1, int(state.arrays.nodes.gpus.sum()))
     usual = np.where(np.isnan(work.usual), np.where(np.isfinite(work.limit), 0.5, 1.0), work.usual)
-    # A user who always asks for the same limit tells nothing by it; other limits tell more than a few runs of the like.
-    told = limit + 0.5 * (USE + np.where(np.isnan(uses), USE, uses))
-    guess = usual * runs + (1.0 - usual) * told
+    # The limit of a user who always asks for the same one is no information; other limits say more than a few runs.
+    limit_estimate = limit + 0.5 * (USUAL_LOG_USE + np.where(np.isnan(uses), USUAL_LOG_USE, uses))
+    guess = usual * runs + (1.0 - usual) * limit_estimate
     columns = (runs / 3, run_spread / 3, by_limit / 3, use_spread / 3, guess / 3,
                limit / 3, np.log2(gpus) / 3, np.minimum(1.0, gpus / total), (jobs.chunks + (jobs.rest > 0)) > 1,
-               usual, unforeseen)
+               usual, unpredicted)
     return np.ascontiguousarray(np.stack(columns, axis=1, dtype=np.float64))
 
 
 def seconds(inputs: Floats) -> Floats:
-    """Return the best guess of each job's run time."""
+    """Return the best estimate of each job's run time, seconds."""
     return np.asarray(np.exp(3 * inputs[:, INPUTS.index("best guess")]) * HOUR_S)
 
 
 def _quantiles(middle: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return the logarithm of the median and the spread, whatever is unknown."""
+    """Return the logarithm of the median, and the spread, which is ``UNKNOWN_SPREAD`` where it is unknown."""
     with np.errstate(invalid="ignore", divide="ignore"):
         centre = np.log(np.maximum(middle, 1e-4))
         spread = np.log(np.maximum(high, 1e-4) / np.maximum(low, 1e-4))
@@ -68,14 +68,14 @@ def _quantiles(middle: Floats, low: Floats, high: Floats) -> tuple[Floats, Float
 
 
 MEMBERS = 3
-"""Trained from seeds of their own. The sum of their scores serves: what one of them learned by chance the others even
-out. Whether they agree tells how far to believe it."""
+"""Trained from different seeds. The agent serves the sum of their scores, which averages out the noise of training;
+their agreement is its confidence."""
 AGREEMENT = 0.7
-"""Rank correlation of two members' orders below which the queue is not one that they have learned to judge."""
+"""Rank correlation of two members' orders below which the agent abstains."""
 FEW = 5
 """Waiting jobs below which an order is too short to disagree about."""
-TOLD = 0.75
-"""Expected run times that differ by less than this share of their own spread, as logarithms, order nobody: without
+DISTINGUISHED = 0.75
+"""Expected run times that differ by less than this share of their own spread, as logarithms, give no order: without
 limits and users agents were up to 80 % worse than first come, first served (``idlewatt reproduce agents``)."""
 MOST_REASONS = 3
 
@@ -87,14 +87,14 @@ def schema() -> dict[str, object]:
 
 
 def ready(weights: Floats, state: ClusterState) -> State:
-    """Return the arrays of a state with what these weights make of its jobs."""
+    """Return the arrays of a state with the traits of its jobs by these weights."""
     return outfit(weights, inputs_of(state), state.arrays)
 
 
 def outfit(weights: Floats, inputs: Floats, arrays: State) -> State:
     """Return arrays with the traits of their jobs, and the weights to use them by."""
-    known = np.column_stack([seconds(inputs), network.traits(weights, inputs)])
-    return arrays._replace(weights=weights, traits=known, scratch=np.zeros(FIRST + weights.size // SIZE * BLOCK))
+    job_columns = np.column_stack([seconds(inputs), network.traits(weights, inputs)])
+    return arrays._replace(weights=weights, traits=job_columns, scratch=np.zeros(FIRST + weights.size // SIZE * BLOCK))
 
 
 def rules_of(weights: Floats) -> Rules:
@@ -118,26 +118,26 @@ class Scorer:
         return engine.act(state.copy(), self.rules)
 
     def doubt(self, state: ClusterState) -> str | None:
-        """Return why its word should not be taken in this state; None when nothing speaks against it."""
-        return next((words for _, words in self.doubts(state)), None)
+        """Return why the agent should abstain in this state; None when it should not."""
+        return next((reason for _, reason in self.doubts(state)), None)
 
     def doubts(self, state: ClusterState) -> Iterator[tuple[str, str]]:
-        """Yield all that speaks against its word in this state, each with a word for what it is about."""
+        """Yield the reasons to abstain in this state, each with its topic."""
         cheap = {"size": wrong_size(self.card, state), "queue": wrong_queue(self.card, state)}
-        yield from ((about, words) for about, words in cheap.items() if words)
+        yield from ((about, reason) for about, reason in cheap.items() if reason)
         inputs = inputs_of(state)
         strange = strange_jobs(outside(self.card, INPUTS, inputs[state.waiting]), INPUTS)
         alike = _alike(inputs[np.concatenate([state.waiting, state.running])])
-        yield from ((about, words) for about, words in (("jobs", strange), ("run times", alike)) if words)
-        if (words := self._disagreement(state)) is not None:
-            yield "members", words
+        yield from ((about, reason) for about, reason in (("jobs", strange), ("run times", alike)) if reason)
+        if (reason := self._disagreement(state)) is not None:
+            yield "members", reason
 
     def drift(self, state: ClusterState) -> float:
-        """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
+        """Return the share of waiting jobs, 0..1, that lie outside its training range; 0 when none waits."""
         return strange_share(self._outside(state))
 
     def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
-        """Return what set this job apart from the rest of the queue, the weightiest first."""
+        """Return the inputs by which this job's score differs from the rest of the queue, the strongest first."""
         inputs, waiting = inputs_of(state), state.waiting
         if job not in waiting:
             return ()
@@ -147,15 +147,15 @@ class Scorer:
         arrays = _scored(self._all, state)
         factors = blocks(arrays.scratch)[:, FEATURES:FEATURES + TRAITS].ravel()
         shift = (network.traits(self._all, inputs[[job]]) - network.traits(self._all, trials)) @ factors
-        told = [(float(shift[column]), _in_words(name, inputs[job, column], usual[column]))
-                for column, name in enumerate(INPUTS)]
-        told.append(self._by_waiting(arrays, state, job))
-        told.sort(key=lambda reason: -abs(reason[0]))
-        return tuple(f"{words}: {'later' if amount > 0 else 'earlier'}" for amount, words in told[:MOST_REASONS]
+        reasons = [(float(shift[column]), _described(name, inputs[job, column], usual[column]))
+                   for column, name in enumerate(INPUTS)]
+        reasons.append(self._by_waiting(arrays, state, job))
+        reasons.sort(key=lambda reason: -abs(reason[0]))
+        return tuple(f"{reason}: {'later' if amount > 0 else 'earlier'}" for amount, reason in reasons[:MOST_REASONS]
                      if abs(amount) > 1e-6)
 
     def _by_waiting(self, arrays: State, state: ClusterState, job: int) -> tuple[float, str]:
-        """Return by how much a job's wait sets it apart from one that has waited as long as the middle of the queue."""
+        """Return the difference in score between a job's wait and the median wait of the queue, and its description."""
         wait = state.now - arrays.jobs.submit
         usual = float(np.median(wait[state.waiting]))
         pull, relative = blocks(arrays.scratch)[:, FEATURES + TRAITS:].sum(axis=0)
@@ -166,7 +166,7 @@ class Scorer:
         return worth(wait[job]) - worth(usual), f"has waited {span(wait[job])} (queue {span(usual)})"
 
     def _outside(self, state: ClusterState) -> Masks:
-        """Return [job, input] whether an input of a waiting job lies outside of what was seen in training."""
+        """Return [job, input] whether an input of a waiting job lies outside its range in training."""
         return outside(self.card, INPUTS, inputs_of(state)[state.waiting])
 
     def _disagreement(self, state: ClusterState) -> str | None:
@@ -181,17 +181,17 @@ class Scorer:
 
 
 def _alike(inputs: Floats) -> str | None:
-    """Return that the jobs here differ less in how long they are expected to run than each may be off itself."""
+    """Return that the jobs' expected run times differ by less than their own errors; None where they do not."""
     if len(inputs) < FEW:
         return None
     guess, by_run, by_use = (inputs[:, INPUTS.index(name)] for name in ("best guess", "spread of run times",
                                                                         "spread of use"))
-    apart = float(np.subtract(*np.quantile(guess, (0.75, 0.25))))
-    off = float(np.median(np.minimum(by_run, by_use)))
-    if apart >= TOLD * off:
+    spread = float(np.subtract(*np.quantile(guess, (0.75, 0.25))))
+    error = float(np.median(np.minimum(by_run, by_use)))
+    if spread >= DISTINGUISHED * error:
         return None
     return (f"what is known of run times hardly tells the jobs apart: the middle half are expected within "
-            f"{math.exp(3 * apart):.1f}x of one another, and half of all may be off by {math.exp(3 * off):.1f}x")
+            f"{math.exp(3 * spread):.1f}x of one another, and half of all may be off by {math.exp(3 * error):.1f}x")
 
 
 def _scored(weights: Floats, state: ClusterState) -> State:
@@ -211,8 +211,8 @@ def _correlation(one: Floats, other: Floats) -> float:
     return float(np.corrcoef(one, other)[0, 1])
 
 
-def _in_words(name: str, value: float, usual: float) -> str:
-    shape = _WORDS.get(name, "{:.2f}".format)
+def _described(name: str, value: float, usual: float) -> str:
+    shape = _FORMATS.get(name, "{:.2f}".format)
     return f"{name} {shape(value)} (queue {shape(usual)})"
 
 
@@ -224,7 +224,7 @@ def _times(value: float) -> str:
     return f"{math.exp(3 * value):.1f}x"
 
 
-_WORDS: Mapping[str, Callable[[float], str]] = {
+_FORMATS: Mapping[str, Callable[[float], str]] = {
     **dict.fromkeys(("predicted run time", "run time by limit", "best guess", "requested limit"), _duration),
     **dict.fromkeys(("spread of run times", "spread of use"), _times),
     **dict.fromkeys(("several nodes", "unforeseen"), lambda value: "yes" if value > 0.5 else "no"),

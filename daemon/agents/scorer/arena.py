@@ -1,6 +1,6 @@
-"""Windows of history as something to be good at: replayed by any weights, judged relative to known orders.
+"""Evaluation of weights: replays of a window of history, relative to known orders.
 
-Weights that nobody had to learn are where learning begins, and the orders that every scorer can fall back to.
+Untrained weights that express known orders are where training starts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOG_2 = float(np.log(2.0))
 
 
 def blank(patience_s: float) -> Floats:
-    """Return weights that choose the fullest node, and order by the first trait alone, which is nothing yet."""
+    """Return weights that choose the fullest node, and order by the first trait alone, whose weights are 0 yet."""
     weights = np.zeros(SIZE)
     layer(weights, "mood.base")[0] = 1.0
     layer(weights, "place.linear")[0] = 1.0
@@ -65,12 +65,12 @@ class Arena:
         engine.prepare(self._fresh, rules_of(np.zeros(SIZE))._replace(ready=None))
         self.inputs = inputs_of(self._fresh)
         self.counted = (self._fresh.arrays.jobs.status != a.REJECTED) & (window.workload.submit >= window.since_s)
-        past = engine.run(window.cluster, window.workload, named(incumbent), speed=speed)
-        self.incumbent, self.queue = self._judged(past), longest_queue(past)
+        incumbent_run = engine.run(window.cluster, window.workload, named(incumbent), speed=speed)
+        self.incumbent, self.queue = self._judged(incumbent_run), longest_queue(incumbent_run)
 
     @cached_property
     def bar(self) -> float:
-        """Return the logarithm of the objective that the best of the known orders reaches; the incumbent's is 0."""
+        """Return the logarithm of the best objective of the known orders; the incumbent's is 0."""
         orders = plain(blank(self._objective.longest_wait_s))
         return min(0.0, *(math.log(self.score(weights)) for weights in orders))
 

@@ -1,8 +1,8 @@
-"""The first step of learning: to choose as a known policy did, or to tell in hindsight which jobs would be short.
+"""The first step of training: imitation of a known policy, or regression of run times.
 
-The former is a conditional logit of what it started when, the latter a regression of the logarithm of run times on what
-was known at submission. Both shape the first trait: a linear part and a hidden layer. Orders that are nothing but an
-input need no learning.
+Imitation is a conditional logit over the jobs that the policy started; the regression predicts the logarithm of run
+times from the inputs at submission. Both fit the first trait: a linear part and a hidden layer. Orders by a single
+input need no training.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .network import FACTORS, HIDDEN, INPUTS, SHORT_S, TRAITS, layer
 MOST_CHOICES, MOST_OTHERS, MOST_JOBS = 400, 10, 12_000
 _DESCENT: dict[str, object] = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": 120}}
 DECAY = 3e-4
-"""A policy that can be imitated perfectly would want endless weights."""
+"""L2 penalty: without it a policy that can be imitated perfectly would drive weights to infinity."""
 
 
 def choices(arena: Arena, policy: str) -> Iterator[Floats]:
-    """Yield the jobs that a policy chose among, [job, feature], the chosen one first.
+    """Yield the candidates of each choice of a policy, [job, feature], the chosen job first.
 
-    They are the one that it started and those that it could have started in its stead: waiting, and no larger.
+    The others are waiting jobs that are no larger, which it could have started instead.
     """
     random = np.random.default_rng(0)
     for decision in decisions(arena.window.cluster, arena.window.workload, named(policy),
@@ -56,88 +56,88 @@ def _features(arena: Arena, jobs: NDArray[np.intp], now: float) -> Floats:
 
 
 def choices_by(arenas: Sequence[Arena], policy: str) -> list[Floats]:
-    """Return what a policy chose among in some windows."""
+    """Return the candidates of a policy's choices in some windows."""
     return [features for arena in arenas for features in islice(choices(arena, policy), MOST_CHOICES)]
 
 
 def imitate(weights: Floats, chosen: Sequence[Floats]) -> Floats:
-    """Return weights whose first trait, and wait, choose as a policy did; all else stays as it is."""
+    """Return weights whose first trait and wait factors imitate a policy's choices; the others do not change."""
     if not chosen:
         return weights.copy()
     rows, first = np.concatenate(chosen), np.cumsum([0, *map(len, chosen)])[:-1]
-    return _put(weights, minimize(_loss, _taken(weights), (rows, first), **_DESCENT).x)
+    return _put(weights, minimize(_loss, _parameters(weights), (rows, first), **_DESCENT).x)
 
 
 def hindsight(weights: Floats, arenas: Sequence[Arena], random: np.random.Generator) -> Floats:
-    """Return weights whose first trait is what the run time, which nobody knew, looked like at submission."""
+    """Return weights whose first trait predicts the true run time from the inputs at submission."""
     inputs = np.concatenate([arena.inputs for arena in arenas])
     run = np.log(np.maximum(1.0, np.concatenate([arena.window.workload.run for arena in arenas])))
     some = random.permutation(len(inputs))[:MOST_JOBS]
     rows = np.column_stack([inputs[some], np.zeros((len(some), FACTORS - TRAITS))])
     wanted = run[some] - run[some].mean()
-    return _put(weights, minimize(_error, _taken(weights), (rows, wanted / max(1e-9, wanted.std())), **_DESCENT).x)
+    return _put(weights, minimize(_error, _parameters(weights), (rows, wanted / max(1e-9, wanted.std())), **_DESCENT).x)
 
 
-def _taken(weights: Floats) -> Floats:
-    """Return what imitation changes, in one vector."""
+def _parameters(weights: Floats) -> Floats:
+    """Return the weights that imitation changes, in one vector."""
     linear = np.concatenate([layer(weights, "order.linear")[:, 0], layer(weights, "mood.base")[TRAITS:]])
     return np.concatenate([linear, layer(weights, "order.hidden").ravel(), layer(weights, "order.bias"),
                            layer(weights, "order.traits")[:, 0]])
 
 
-def _parts(taken: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return views of it: the linear part, hidden weights and biases, and what comes of the hidden units."""
+def _parts(parameters: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return views of the vector: the linear part, hidden weights and biases, and output weights."""
     cuts = np.cumsum([len(INPUTS) + FACTORS - TRAITS, len(INPUTS) * HIDDEN, HIDDEN])
-    linear, hidden, bias, out = np.split(taken, cuts)
+    linear, hidden, bias, out = np.split(parameters, cuts)
     return linear, hidden.reshape(len(INPUTS), HIDDEN), bias, out
 
 
-def _put(weights: Floats, taken: Floats) -> Floats:
-    """Return weights with these, made smaller: a score's size means nothing, and evolution should have a say."""
-    taken = taken.copy()
-    linear, _, _, out = _parts(taken)
+def _put(weights: Floats, parameters: Floats) -> Floats:
+    """Return weights with these parameters, scaled down: a score's scale has no meaning, and evolution adds to it."""
+    parameters = parameters.copy()
+    linear, _, _, out = _parts(parameters)
     scale = max(1e-9, float(np.abs(linear).max()), float(np.abs(out).max()))
     linear /= scale
     out /= scale
-    found, (linear, hidden, bias, out) = weights.copy(), _parts(taken)
+    found, (linear, hidden, bias, out) = weights.copy(), _parts(parameters)
     layer(found, "order.linear")[:, 0], layer(found, "mood.base")[TRAITS:] = linear[:len(INPUTS)], linear[len(INPUTS):]
     layer(found, "order.hidden")[:], layer(found, "order.bias")[:] = hidden, bias
     layer(found, "order.traits")[:, 0] = out
     return found
 
 
-def _score(taken: Floats, rows: Floats) -> tuple[Floats, Floats]:
+def _score(parameters: Floats, rows: Floats) -> tuple[Floats, Floats]:
     """Return the scores of rows, and their hidden units before the bend."""
-    linear, hidden, bias, out = _parts(taken)
-    # Not by @: a library that starts threads for so little makes machines of few cores wait for them.
+    linear, hidden, bias, out = _parts(parameters)
+    # einsum, since @ may start threads, which cost more than so small a product on machines of few cores.
     before = np.einsum("ri,ih->rh", rows[:, :len(INPUTS)], hidden) + bias
     return rows @ linear + before / (1.0 + np.abs(before)) @ out, before
 
 
-def _loss(taken: Floats, rows: Floats, first: NDArray[np.intp]) -> tuple[float, Floats]:
+def _loss(parameters: Floats, rows: Floats, first: NDArray[np.intp]) -> tuple[float, Floats]:
     """Return the mean negative log-likelihood of the choices and its gradient; the lowest score is chosen."""
-    score, before = _score(taken, rows)
+    score, before = _score(parameters, rows)
     value, sizes = -score, np.diff([*first, len(rows)])
     value -= np.repeat(np.maximum.reduceat(value, first), sizes)
     odds = np.exp(value)
     odds /= np.repeat(np.add.reduceat(odds, first), sizes)
-    loss = -np.log(np.maximum(odds[first], 1e-30)).mean() + DECAY * float(taken @ taken)
+    loss = -np.log(np.maximum(odds[first], 1e-30)).mean() + DECAY * float(parameters @ parameters)
     wrong = -odds
     wrong[first] += 1.0
-    return float(loss), _gradient(taken, rows, before, wrong / len(first)) + 2 * DECAY * taken
+    return float(loss), _gradient(parameters, rows, before, wrong / len(first)) + 2 * DECAY * parameters
 
 
-def _error(taken: Floats, rows: Floats, wanted: Floats) -> tuple[float, Floats]:
+def _error(parameters: Floats, rows: Floats, wanted: Floats) -> tuple[float, Floats]:
     """Return the mean squared error of the scores and its gradient."""
-    score, before = _score(taken, rows)
+    score, before = _score(parameters, rows)
     off = score - score.mean() - wanted
-    loss = float((off ** 2).mean()) + DECAY * float(taken @ taken)
-    return loss, _gradient(taken, rows, before, 2 * (off - off.mean()) / len(rows)) + 2 * DECAY * taken
+    loss = float((off ** 2).mean()) + DECAY * float(parameters @ parameters)
+    return loss, _gradient(parameters, rows, before, 2 * (off - off.mean()) / len(rows)) + 2 * DECAY * parameters
 
 
-def _gradient(taken: Floats, rows: Floats, before: Floats, by_score: Floats) -> Floats:
-    """Return the gradient of a loss by what is learned, from that by each score."""
-    _, _, _, out = _parts(taken)
+def _gradient(parameters: Floats, rows: Floats, before: Floats, by_score: Floats) -> Floats:
+    """Return the gradient of a loss by the parameters, from that by each score."""
+    _, _, _, out = _parts(parameters)
     inner = by_score[:, None] * out / (1.0 + np.abs(before)) ** 2
     by_hidden = np.einsum("ri,rh->ih", rows[:, :len(INPUTS)], inner)
     return np.concatenate([by_score @ rows, by_hidden.ravel(), inner.sum(axis=0),
@@ -145,9 +145,9 @@ def _gradient(taken: Floats, rows: Floats, before: Floats, by_score: Floats) -> 
 
 
 def agreement(weights: Floats, chosen: Sequence[Floats]) -> float:
-    """Return how often these weights' first choice is the policy's (top-1); NaN when it never had a choice."""
+    """Return the top-1 accuracy of these weights on a policy's choices; NaN without any choices."""
     hits = []
     for features in chosen:
-        score, _ = _score(_taken(weights), features)
+        score, _ = _score(_parameters(weights), features)
         hits.append(bool((score[1:] >= score[0] - 1e-12).all()))
     return float(np.mean(hits)) if hits else float("nan")

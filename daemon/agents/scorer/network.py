@@ -98,7 +98,7 @@ def soft(value: float) -> float:
 
 @compiled
 def look(state: State) -> bool:
-    """Fill ``features`` with what queue and nodes are like; False when nobody can start anyway."""
+    """Fill ``features`` with the state of queue and nodes; False when no job can start anyway."""
     features = state.scratch
     for place in range(features.size):
         features[place] = 0.0
@@ -112,7 +112,7 @@ def look(state: State) -> bool:
 
 @compiled_without_lock
 def score_all(state: State) -> int:
-    """List the waiting jobs and write down their scores in ``keys``; return how many there are."""
+    """List the waiting jobs and write their scores to ``keys``; return how many there are."""
     look(state)
     decide_factors(state.weights, state.scratch)
     count = list_waiting(state)
@@ -123,7 +123,7 @@ def score_all(state: State) -> int:
 
 @compiled
 def look_at_nodes(state: State, features: Floats) -> tuple[np.int64, float]:
-    """Note how free the nodes are; return the most free GPUs on one, and the GPUs of all."""
+    """Fill in features of the nodes; return the most free GPUs on one, and the GPUs of all."""
     largest, total, free, empty = np.int64(-1), 0.0, 0.0, 0.0
     for node in range(state.nodes.size):
         row = state.nodes[node]
@@ -139,17 +139,17 @@ def look_at_nodes(state: State, features: Floats) -> tuple[np.int64, float]:
 
 @compiled
 def look_at_queue(state: State, features: Floats, total: float) -> int | np.int64:
-    """Note what waits; return the fewest GPUs that one of them needs on a node."""
+    """Fill in features of the queue; return the fewest GPUs that a waiting job needs on a node."""
     smallest: int | np.int64 = FAR
     count, gpus, work, wait = list_waiting(state), 0.0, 0.0, 0.0
     for index in range(count):
-        row, known = state.jobs[state.listed[index]], state.traits[state.listed[index]]
+        row, job_columns = state.jobs[state.listed[index]], state.traits[state.listed[index]]
         smallest = min(smallest, np.int64(row.chunk))
         gpus += row.gpus
-        work += max(1, row.gpus) * known[LENGTH]
+        work += max(1, row.gpus) * job_columns[LENGTH]
         wait += state.clock[NOW] - row.submit
-        for trait in range(known.size - 1):
-            features[FIRST + trait // TRAITS * BLOCK + ALIKE + trait % TRAITS] += known[1 + trait] / count
+        for trait in range(job_columns.size - 1):
+            features[FIRST + trait // TRAITS * BLOCK + ALIKE + trait % TRAITS] += job_columns[1 + trait] / count
     features[FIRST + 2] = np.log1p(gpus / total)
     features[FIRST + 3] = 0.5 * np.log1p(work / total / HOUR_S)
     features[FIRST + 4] = 0.25 * np.log1p(wait / max(1, count) / SHORT_S)
@@ -160,12 +160,12 @@ def look_at_queue(state: State, features: Floats, total: float) -> int | np.int6
 
 @compiled
 def look_at_running(state: State) -> None:
-    """Note for each node in how many seconds the last of its jobs is expected to end."""
+    """Set for each node in how many seconds the last of its jobs is expected to end."""
     now = state.clock[NOW]
     for index in range(state.counts[RUNNING_JOBS]):
         job = state.heap[index]
         row, length = state.jobs[job], state.traits[job, LENGTH]
-        # A job that has outlived the guess is as likely to go on for long as it has been long.
+        # A job that has outlived its estimate tends to go on in proportion to its length.
         left = min(max(length - (now - row.since), 0.25 * length), max(0.0, row.estimate - now))
         for part in range(row.held, row.held + row.nodes_held):
             node = state.nodes[state.held[part].node]
@@ -174,7 +174,7 @@ def look_at_running(state: State) -> None:
 
 @compiled
 def decide_factors(weights: Floats, features: Floats) -> None:
-    """Write the factors of each member behind what they are decided by."""
+    """Write the factors of each member behind its features."""
     for member in range(weights.size // SIZE):
         block = FIRST + member * BLOCK
         decide_factors_of(weights[member * SIZE:(member + 1) * SIZE], features[block:block + BLOCK])
@@ -182,7 +182,7 @@ def decide_factors(weights: Floats, features: Floats) -> None:
 
 @compiled
 def decide_factors_of(weights: Floats, features: Floats) -> None:
-    """Write the factors of one member behind what they are decided by."""
+    """Write the factors of one member behind its features."""
     for factor in range(FACTORS):
         features[FEATURES + factor] = weights[_BASE + factor]
     for unit in range(STATE_HIDDEN):
@@ -196,15 +196,15 @@ def decide_factors_of(weights: Floats, features: Floats) -> None:
 
 @compiled
 def _score(state: State, job: int) -> float:
-    """Return a waiting job's score by the factors in ``features``, by age alone beyond all patience."""
-    features, known = state.scratch, state.traits[job]
+    """Return a waiting job's score by the factors in ``features``; beyond the patience, by its age alone."""
+    features, job_columns = state.scratch, state.traits[job]
     wait = state.clock[NOW] - state.jobs[job].submit
     if wait > state.weights[PATIENCE]:
         return -1e9 - wait
     value, pull, relative, trait = 0.0, 0.0, 0.0, LENGTH + 1
     for block in range(FIRST, features.size, BLOCK):
         for factor in range(block + FEATURES, block + FEATURES + TRAITS):
-            value += features[factor] * known[trait]
+            value += features[factor] * job_columns[trait]
             trait += 1
         pull += features[block + FEATURES + TRAITS]
         relative += features[block + FEATURES + TRAITS + 1]
@@ -212,7 +212,7 @@ def _score(state: State, job: int) -> float:
 
 
 def score(state: State, job: int) -> float:
-    """Return the score of a waiting job as the engine calls its keys, the highest first."""
+    """Return the score of a waiting job as the engine's sort key."""
     return float(_score(state, job))
 
 
@@ -247,7 +247,7 @@ def rate(weights: Floats, row: np.record, gpus: int, length: float) -> float:
 
 @compiled
 def best(site: PlacementView, ask: Ask) -> int:
-    """Return the candidate of lowest score that holds one chunk, -1 if none: the case worth its own fast lane."""
+    """Return the candidate of lowest score that holds one chunk, -1 if none: the fast path for one node."""
     lowest: int | np.int64 = FAR
     found, least, rated = -1, FAR, 0
     length = site.traits[ask.job, LENGTH]

@@ -1,13 +1,12 @@
-"""How the scorer learns: it imitates, then evolution strategies improve whole replays of bootstrapped history.
+"""Training of the scorer: imitation, then evolution strategies on whole replays of bootstrapped history.
 
 A step draws pairs of opposite changes to the weights, replays the same windows with each (common random numbers), and
 moves where replays became better (Salimans et al., arXiv 1703.03864). Three members are trained one after the other;
-what serves is the sum of their scores. Later history, ``config.select``, only vetoes: the luckiest of forty looks at it
-is no better than the last, and often worse.
+the agent serves the sum of their scores. Validation on later history, ``config.select``, only vetoes: the luckiest of
+forty validations is no better than the last one, and often worse.
 
-Better means: less regret against the best known order of each window, and regret hurts more than the same gain
-pleases. Nobody can tell beforehand which order suits a site; a policy that is never much worse than any need not be
-chosen.
+The loss is the regret against the best known order of each window, with risk aversion. The best order for a site is
+not known beforehand; a policy that is never much worse than any of them makes that choice unnecessary.
 """
 
 from __future__ import annotations
@@ -35,23 +34,23 @@ from .imitation import agreement, choices_by, hindsight, imitate
 from .network import INPUTS, SIZE, layer
 
 RULE_WINDOWS, TRIALS = 4, 12
-"""Windows that are imitated; that are looked at in hindsight, and on which it is tried what to set out from."""
+"""Windows for imitation; windows for the regression and for the choice of the first weights."""
 PAIRS, TOGETHER = 8, 4
-"""Pairs of changes in a step, windows that each is tried on."""
-KEPT_JOBS, FEWEST, MOST = 400_000, 48, 256
-"""Windows are kept ready to be replayed: as many as have so many jobs together, within bounds. From few of them their
-peculiarities are learned."""
+"""Pairs of changes in a step, and windows on which each is tried."""
+READY_JOBS, FEWEST, MOST = 400_000, 48, 256
+"""Total jobs of the windows that are prepared for replays, and bounds on the number of windows. With few windows
+training overfits."""
 AVERSION = 10.0
 """A regret of 10 % hurts e times as much as none (exponential utility)."""
 SIGMA, STEP, MEMORY = 0.08, (0.02, 0.004), 0.9
-"""Size of the changes; of the steps, first and last; weight of the past in the mean that is judged and kept."""
+"""Size of the changes; step size, first and last; weight of the past in the mean of weights that is validated."""
 EVERY, STEPS = 10, 400
-"""Steps between looks at later history; of a member, unless the budget ends before: what comes of them then depends on
-the machine."""
+"""Steps between validations on later history; the most steps of a member. Where the budget ends earlier, the result
+depends on the machine."""
 FEWEST_JOBS = 20
 OUTER = ("order.traits", "order.linear", "mood.factors", "mood.base", "place.score", "place.linear")
-"""What evolution changes. Hidden layers stay as imitation, or chance, made them: a dozen pairs tell more about 170
-directions than about 600."""
+"""Layers that evolution changes. Hidden layers stay as imitation, or initialisation, left them: a dozen pairs estimate
+170 directions better than 600."""
 STATE = "training.safetensors"
 
 
@@ -68,20 +67,20 @@ LEARNED = _learned()
 
 @dataclass
 class EvolutionRun:
-    """One run of evolution strategies: where it is, and what it has been through."""
+    """The state of one run of evolution strategies."""
 
     weights: Floats
     mean: Floats = field(default_factory=lambda: np.zeros(0))
-    """Of the latest weights: most of a step is chance, and chance evens out (Polyak & Juditsky 1992)."""
+    """Mean of the latest weights, which averages out the noise of steps (Polyak & Juditsky 1992)."""
     adam: Adam = field(default_factory=lambda: Adam.of(SIZE))
 
     @property
     def steps(self) -> int:
-        """Return how many steps it has gone."""
+        """Return how many steps it has taken."""
         return self.adam.steps
 
     def move(self, gradient: Floats, step: float) -> None:
-        """Go a step against the gradient."""
+        """Take a step against the gradient."""
         self.weights = self.weights - step * self.adam.direction(gradient) * LEARNED
         self.mean = MEMORY * (self.mean if self.mean.size else self.weights) + (1 - MEMORY) * self.weights
 
@@ -98,24 +97,24 @@ class ScorerEnvironment:
             raise TrainingError("no later history to choose by; give a longer one")
         first = config.fit(0)
         self._fit[0] = self._arena(first)
-        self._count = int(np.clip(KEPT_JOBS // max(1, len(first.workload)), FEWEST, MOST))
+        self._count = int(np.clip(READY_JOBS // max(1, len(first.workload)), FEWEST, MOST))
 
     def _arena(self, window: TraceWindow) -> Arena:
         return Arena(window, self.config.incumbent, self.config.objective)
 
     def fit(self, number: int) -> Arena:
-        """Return the window of this number, the same one again after some hundred."""
+        """Return the training window of this number; numbers repeat after some dozens or hundreds."""
         number %= self._count
         if number not in self._fit:
             self._fit[number] = self._arena(self.config.fit(number))
         return self._fit[number]
 
-    def seen(self) -> list[Arena]:
-        """Return all windows that were learned from."""
+    def training_windows(self) -> list[Arena]:
+        """Return all windows of the training so far."""
         return list(self._fit.values())
 
     def incumbent_choices(self) -> list[Floats]:
-        """Return what the incumbent chose among in the first windows."""
+        """Return the candidates of the incumbent's choices in the first windows."""
         if self._incumbent_choices is None:
             arenas = [self.fit(number) for number in range(RULE_WINDOWS)]
             self._incumbent_choices = choices_by(arenas, self.config.incumbent)
@@ -128,7 +127,7 @@ class ScorerEnvironment:
         return np.reshape(found, (len(candidates), len(arenas)))
 
     def losses(self, candidates: Sequence[Floats], arenas: Sequence[Arena]) -> Floats:
-        """Return how much each candidate hurts: the regret that would hurt as much everywhere, a logarithm."""
+        """Return each candidate's certainty-equivalent regret over the windows, a logarithm."""
         regrets = self.regrets(candidates, arenas)
         return np.asarray(logsumexp(AVERSION * regrets, axis=1, b=1.0 / len(arenas)) / AVERSION)
 
@@ -147,74 +146,76 @@ class ScorerEnvironment:
 
 @dataclass
 class EnsembleTraining:
-    """Where a training stands; goes on exactly where a saved one was left."""
+    """The state of a training, which resumes exactly where a saved one stopped."""
 
     config: TrainingConfig
-    kept: Floats = field(default_factory=lambda: np.zeros((0, SIZE)))
-    """The latest of each member that later history says nothing against, [member, weight]."""
+    accepted: Floats = field(default_factory=lambda: np.zeros((0, SIZE)))
+    """The latest weights of each member that validation accepted, [member, weight]."""
     regrets: Floats | None = None
-    """On later history, of what is kept of the member that is trained now; None until somebody asks."""
+    """Regrets on later history of the accepted weights of the current member; None until they are computed."""
     worth: float = float("nan")
     """Objective of their sum on later history."""
     agreement: float = float("nan")
     spent_s: float = 0.0
     cpu_s: float = 0.0
     curve: list[tuple[float, float]] = field(default_factory=list)
-    now: EvolutionRun | None = None
+    current: EvolutionRun | None = None
 
     @property
     def turns(self) -> float:
         """Return how many members' shares of the budget are used up, of time or of steps: 0..``MEMBERS``."""
-        gone = len(self.kept) - 1 + self.now.steps / self.steps_each if self.now is not None else 0.0
+        members_done = 0.0
+        if self.current is not None:
+            members_done = len(self.accepted) - 1 + self.current.steps / self.steps_each
         if self.config.steps is not None:
-            return min(float(MEMBERS), gone)
-        return min(float(MEMBERS), max(MEMBERS * self.spent_s / max(1e-9, self.config.budget_s), gone))
+            return min(float(MEMBERS), members_done)
+        return min(float(MEMBERS), max(MEMBERS * self.spent_s / max(1e-9, self.config.budget_s), members_done))
 
     @property
     def steps_each(self) -> int:
-        """Return how many steps a member goes at most; those of a config are shared out."""
+        """Return the most steps of a member; those of a config are divided among the members."""
         return STEPS if self.config.steps is None else max(1, -(-self.config.steps // MEMBERS))
 
     @property
     def members(self) -> Floats:
-        """Return what serves, [member, weight]; while too few are trained, some stand for two."""
-        return self.kept[np.arange(MEMBERS) % len(self.kept)]
+        """Return the members to serve, [member, weight]; while too few are trained, some are repeated."""
+        return self.accepted[np.arange(MEMBERS) % len(self.accepted)]
 
     @property
     def plan(self) -> str:
-        """Return the digest of what makes it this training and no other."""
+        """Return the digest of the settings that identify this training."""
         speeds = [window.speeds.identity for window in self.config.select if window.speeds.identity]
         return schema_hash({**schema(), "seed": self.config.seed, "incumbent": self.config.incumbent,
                             "objective": asdict(self.config.objective), **({"speeds": speeds} if speeds else {})})
 
     def save(self) -> None:
-        """Keep all that it needs to go on, in one file."""
-        told = {"plan": self.plan, "worth": self.worth, "agreement": self.agreement, "spent_s": self.spent_s,
-                "cpu_s": self.cpu_s, "curve": self.curve, "steps": self.now.steps if self.now else -1}
-        arrays = {"kept": self.kept}
-        if self.now is not None:
-            arrays |= {"weights": self.now.weights, "mean": self.now.mean, "first": self.now.adam.first,
-                       "second": self.now.adam.second}
-        write_unfinished(self.config.folder / STATE, told, arrays)
+        """Save the state for a later :meth:`resume`, in one file."""
+        state = {"plan": self.plan, "worth": self.worth, "agreement": self.agreement, "spent_s": self.spent_s,
+                 "cpu_s": self.cpu_s, "curve": self.curve, "steps": self.current.steps if self.current else -1}
+        arrays = {"kept": self.accepted}
+        if self.current is not None:
+            arrays |= {"weights": self.current.weights, "mean": self.current.mean, "first": self.current.adam.first,
+                       "second": self.current.adam.second}
+        write_unfinished(self.config.folder / STATE, state, arrays)
 
     def resume(self) -> None:
-        """Go on where :meth:`save` was called, if it was; ``CheckpointError`` for another or a damaged training."""
+        """Resume a saved state, if there is one; ``CheckpointError`` for another or a damaged training."""
         path = self.config.folder / STATE
         if not path.exists():
             return
-        told, arrays = read_unfinished(path, self.plan, "another seed, incumbent, objective or speeds")
-        self.kept, self.worth = arrays["kept"], told["worth"]
-        self.agreement, self.spent_s, self.cpu_s = told["agreement"], told["spent_s"], told.get("cpu_s", 0.0)
-        self.curve = [(share, score) for share, score in told["curve"]]
-        if told["steps"] >= 0:
-            self.now = EvolutionRun(arrays["weights"], arrays["mean"],
-                                    Adam(arrays["first"], arrays["second"], told["steps"]))
+        state, arrays = read_unfinished(path, self.plan, "another seed, incumbent, objective or speeds")
+        self.accepted, self.worth = arrays["kept"], state["worth"]
+        self.agreement, self.spent_s, self.cpu_s = state["agreement"], state["spent_s"], state.get("cpu_s", 0.0)
+        self.curve = [(share, score) for share, score in state["curve"]]
+        if state["steps"] >= 0:
+            self.current = EvolutionRun(arrays["weights"], arrays["mean"],
+                                        Adam(arrays["first"], arrays["second"], state["steps"]))
 
 
 def train(config: TrainingConfig) -> Iterator[Progress]:
-    """Train one member after the other, each for its share of the budget; yield how far it has come.
+    """Train one member after the other, each for its share of the budget; yield progress.
 
-    Every step is decided by the seed and its number: a run that ends within the budget finds the same on any machine.
+    Every step depends only on the seed and its number: a run that ends within the budget is reproducible anywhere.
     """
     training = EnsembleTraining(config)
     training.resume()
@@ -230,7 +231,7 @@ def train(config: TrainingConfig) -> Iterator[Progress]:
             training.cpu_s += time.process_time() - cpu
             done = training.turns / MEMBERS
             if saved:
-                _keep(training, environment)
+                _save_best(training, environment)
             training.curve.append((done, training.worth))
             training.save()
             yield Progress(done, training.worth, saved)
@@ -250,32 +251,32 @@ def _check(environment: ScorerEnvironment) -> None:
 
 
 def _round(training: EnsembleTraining, environment: ScorerEnvironment) -> bool:
-    """Set a member out, or take it some steps further; tell whether there is something else to be kept."""
-    member = min(MEMBERS - 1, int(training.turns), len(training.kept))
-    if training.now is None or len(training.kept) <= member:
-        training.now = _set_out(training, environment, member)
-        training.kept, training.regrets = np.concatenate([training.kept, training.now.weights[None]]), None
+    """Begin a member, or train it for some steps; tell whether the weights to keep have changed."""
+    member = min(MEMBERS - 1, int(training.turns), len(training.accepted))
+    if training.current is None or len(training.accepted) <= member:
+        training.current = _initialise(training, environment, member)
+        training.accepted, training.regrets = np.concatenate([training.accepted, training.current.weights[None]]), None
         return True
-    for _ in range(min(EVERY, training.steps_each - training.now.steps)):
-        _step(training.now, environment, np.random.default_rng([training.config.seed, member, training.now.steps]),
-              STEP[0] + (STEP[1] - STEP[0]) * (training.turns % 1.0))
-    found = environment.later(training.now.mean)
+    for _ in range(min(EVERY, training.steps_each - training.current.steps)):
+        random = np.random.default_rng([training.config.seed, member, training.current.steps])
+        _step(training.current, environment, random, STEP[0] + (STEP[1] - STEP[0]) * (training.turns % 1.0))
+    found = environment.later(training.current.mean)
     if training.regrets is None:
-        training.regrets = environment.later(training.kept[member])
+        training.regrets = environment.later(training.accepted[member])
     if worse(found, training.regrets):
         return False
-    training.kept[member], training.regrets = training.now.mean, found
+    training.accepted[member], training.regrets = training.current.mean, found
     return True
 
 
 def worse(regrets: Floats, than: Floats) -> bool:
-    """Tell whether some regrets are larger by more than a standard error, window by window; of one, by anything."""
+    """Tell whether regrets are larger by more than a standard error over windows; with one window, by any amount."""
     more = regrets - than
     return bool(more.mean() > more.std() / np.sqrt(len(more)))
 
 
-def _set_out(training: EnsembleTraining, environment: ScorerEnvironment, member: int) -> EvolutionRun:
-    """Return a member that chooses as the incumbent does, by what hindsight taught, or as a heuristic: what is best."""
+def _initialise(training: EnsembleTraining, environment: ScorerEnvironment, member: int) -> EvolutionRun:
+    """Return a member with the best of these weights: imitation, regression, heuristics, and a given model's."""
     config = training.config
     random = np.random.default_rng([config.seed, member])
     fresh = initial(random, config.objective.longest_wait_s)
@@ -301,28 +302,28 @@ def _step(member: EvolutionRun, environment: ScorerEnvironment, random: np.rando
 
 
 def _worth(training: EnsembleTraining, environment: ScorerEnvironment) -> float:
-    """Return what the members are worth together on later history."""
+    """Return the objective of all members together on later history."""
     found = environment.worth(training.members.ravel())
     if not math.isfinite(found):
         raise TrainingError("the objective is no number; what was kept before stays")
     return found
 
 
-def _keep(training: EnsembleTraining, environment: ScorerEnvironment) -> None:
-    """Write the members down as a model that can serve."""
+def _save_best(training: EnsembleTraining, environment: ScorerEnvironment) -> None:
+    """Write the members as a model that can serve."""
     save(training.config.folder / "best", training.members, _card(training, environment))
 
 
 def _card(training: EnsembleTraining, environment: ScorerEnvironment) -> ModelCard:
-    arenas = [*environment.seen(), *environment.select]
-    shown = np.concatenate([arena.inputs[arena.counted] for arena in arenas])
-    low, high = np.quantile(shown, [0.005, 0.995], axis=0)
+    arenas = [*environment.training_windows(), *environment.select]
+    inputs = np.concatenate([arena.inputs[arena.counted] for arena in arenas])
+    low, high = np.quantile(inputs, [0.005, 0.995], axis=0)
     margin = 0.1 * (high - low) + 0.05
-    seen = {name: (float(low[row] - margin[row]), float(high[row] + margin[row])) for row, name in enumerate(INPUTS)}
+    ranges = {name: (float(low[row] - margin[row]), float(high[row] + margin[row])) for row, name in enumerate(INPUTS)}
     metrics = {"objective_select": training.worth, "imitation_top1": training.agreement,
                "wall_s": training.spent_s, "cpu_s": training.cpu_s}
     return ModelCard(
         "scorer", "1", time.time(), training.config.seed, version("idlewatt"), "", "", kind="scorer",
         metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
-        seen={**seen, **sizes_seen(arena.window.cluster for arena in arenas),
+        seen={**ranges, **sizes_seen(arena.window.cluster for arena in arenas),
               **queues_seen(arena.queue for arena in arenas)}, curve=tuple(training.curve))

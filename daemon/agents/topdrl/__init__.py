@@ -1,1 +1,1 @@
-"""TopDRL on a site's history: a network picks the next job, or waits, and a heuristic places it close together."""
+"""TopDRL on a site's history: a network picks the next job, or waits; a heuristic places its GPUs close together."""

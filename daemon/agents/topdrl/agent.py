@@ -1,7 +1,7 @@
-"""TopDRL as a policy: it picks the next job or waits, places it close, and says when not to be believed, and why.
+"""TopDRL as a policy: it picks the next job or waits, places it close together, and abstains where it is unsure.
 
-What the paper need not care about, for its episodes end, is added: the first that is picked though it does not fit is
-promised its nodes, nobody delays that, and a job that has waited for too long goes first.
+Beyond the paper, whose episodes end: the first picked job that does not fit gets a reservation that no other job may
+delay, and a job that has waited for too long goes first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..candidate_placement import CandidatePlacement
 from ..doubts import STRANGE, groups_of, outside, strange_jobs, strange_share, wrong_size
 from ..free_resources import FreeResources, somebody_fits
 from ..kinds import Objective
-from ..observation import Observation, looked_at, observe, spread_known
+from ..observation import Observation, considered_jobs, observe, spread_known
 from .network import INPUTS, NET, OF_JOB, Candidates, Places
 
 Choose = Callable[[float, Floats], int]
@@ -40,30 +40,30 @@ class TopDRL:
 
     def __init__(self, weights: Floats, card: ModelCard, longest_wait_s: float = Objective().longest_wait_s,
                  choose: Choose | None = None) -> None:
-        """Serve by ``weights``; ``choose`` chooses in their stead, as while it learns."""
+        """Serve by ``weights``, or during training by ``choose``."""
         self.name, self.card, self.weights, self.longest_wait_s = card.model, card, weights, longest_wait_s
         self._choose = choose or self._best
 
     def decide(self, state: ClusterState) -> Actions:
-        """Return what to start now; the state stays as it is."""
+        """Return which jobs to start now; the state does not change."""
         if not somebody_fits(state):
             return ()
         return list(SchedulingRound(observe(state), self.longest_wait_s).starts(self._choose))
 
     def doubt(self, state: ClusterState) -> str | None:
-        """Return why its word should not be taken in this state; None when nothing speaks against it."""
+        """Return why the agent should abstain in this state; None when it should not."""
         return (wrong_size(self.card, state) or _unknown_spread(state)
                 or strange_jobs(self._outside(state), INPUTS[:OF_JOB]))
 
     def drift(self, state: ClusterState) -> float:
-        """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
+        """Return the share of waiting jobs, 0..1, that lie outside its training range; 0 when none waits."""
         return strange_share(self._outside(state))
 
     def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
-        """Return what set this job apart from the others that it looks at, the weightiest first."""
-        seen = observe(state)
-        scheduling_round = SchedulingRound(seen, self.longest_wait_s)
-        at = np.flatnonzero(seen.waiting.rows[scheduling_round.jobs] == job)
+        """Return the inputs by which this job's score differs from the other candidates, the strongest first."""
+        observation = observe(state)
+        scheduling_round = SchedulingRound(observation, self.longest_wait_s)
+        at = np.flatnonzero(observation.waiting.rows[scheduling_round.jobs] == job)
         if not len(at):
             return ()
         rows, row = scheduling_round.rows(), int(at[0])
@@ -71,45 +71,46 @@ class TopDRL:
         trials = np.tile(rows[row], (OF_JOB, 1))
         trials[np.arange(OF_JOB), np.arange(OF_JOB)] = usual[:OF_JOB]
         shift = NET.scores(self.weights, rows[[row]]) - NET.scores(self.weights, trials)
-        told = sorted(zip(shift.tolist(), INPUTS[:OF_JOB], strict=True), key=lambda reason: -abs(reason[0]))
+        shifts = sorted(zip(shift.tolist(), INPUTS[:OF_JOB], strict=True), key=lambda reason: -abs(reason[0]))
         return tuple(f"{name}: {'earlier' if amount > 0 else 'later'} than others" for amount, name
-                     in told[:MOST_REASONS] if abs(amount) > 1e-6)
+                     in shifts[:MOST_REASONS] if abs(amount) > 1e-6)
 
     def _best(self, now: float, rows: Floats) -> int:
         return int(NET.scores(self.weights, rows).argmax())
 
     def _outside(self, state: ClusterState) -> NDArray[np.bool_]:
-        """Return [job, input] whether an input of a job lies outside of what was seen in training."""
-        seen = observe(state)
-        if not len(seen.waiting.rows):
+        """Return [job, input] whether an input of a job lies outside its range in training."""
+        observation = observe(state)
+        if not len(observation.waiting.rows):
             return np.zeros((0, OF_JOB), bool)
-        return outside(self.card, INPUTS[:OF_JOB], SchedulingRound(seen, self.longest_wait_s).rows()[:-1, :OF_JOB])
+        rows = SchedulingRound(observation, self.longest_wait_s).rows()
+        return outside(self.card, INPUTS[:OF_JOB], rows[:-1, :OF_JOB])
 
 
 class SchedulingRound:
-    """One moment as the agent sees it, while jobs are placed one by one."""
+    """One decision, while jobs are placed one by one."""
 
-    def __init__(self, seen: Observation, longest_wait_s: float) -> None:
-        self._seen, self._longest_wait_s = seen, longest_wait_s
-        self.jobs = looked_at(seen)
-        self._resources = FreeResources(seen, seen.waiting.demands[self.jobs])
-        self._candidates = Candidates(seen, self._resources, self.jobs)
+    def __init__(self, observation: Observation, longest_wait_s: float) -> None:
+        self._observation, self._longest_wait_s = observation, longest_wait_s
+        self.jobs = considered_jobs(observation)
+        self._resources = FreeResources(observation, observation.waiting.demands[self.jobs])
+        self._candidates = Candidates(observation, self._resources, self.jobs)
         self._promised_s: float | None = None
-        """When the one that was picked without fitting gets its nodes."""
+        """When the picked job that does not fit gets its nodes."""
         self._left = np.ones(len(self.jobs), bool)
-        self._idle = not len(seen.running.rows)
+        self._idle = not len(observation.running.rows)
         self._places = Places(self._resources, np.zeros(len(self.jobs), bool))
 
     def rows(self) -> Floats:
-        """Return the inputs of the candidates as things are."""
+        """Return the inputs of the candidates in the present state."""
         return self._candidates.rows(self._places, self._places.found(self._left))
 
     def starts(self, choose: Choose) -> Iterator[Action]:
-        """Yield what to start now."""
+        """Yield the jobs to start now."""
         for row in self._late():
             placement = self._places.placement(row)
             if placement is None:
-                return  # nobody overtakes a job that has waited for so long
+                return  # no job may overtake one that has waited for too long
             yield self._start(row, placement)
         while True:
             fit = self._places.found(self._left)
@@ -125,37 +126,38 @@ class SchedulingRound:
                 yield self._start(picked, placement)
 
     def _picked(self, fit: NDArray[np.bool_], choose: Choose) -> int | None:
-        """Return the row that is chosen of those that are allowed; None for letting nobody go."""
+        """Return the row that is chosen among the allowed ones; None for waiting."""
         allowed = self._left if self._promised_s is None else self._left & fit
-        shown = np.flatnonzero(np.append(allowed, not self._idle))  # of an idle cluster nothing is to be waited for
-        chosen = shown[choose(self._seen.now, self._candidates.rows(self._places, fit)[shown])]
+        candidates = np.flatnonzero(np.append(allowed, not self._idle))  # in an idle cluster waiting gains nothing
+        chosen = candidates[choose(self._observation.now, self._candidates.rows(self._places, fit)[candidates])]
         return None if chosen == len(self.jobs) else int(chosen)
 
     def _start(self, row: int, placement: CandidatePlacement) -> Action:
         self._left[row], self._idle = False, False
         return self._resources.take(int(self._resources.kind[row]), placement,
-                                    int(self._seen.waiting.rows[self.jobs[row]]))
+                                    int(self._observation.waiting.rows[self.jobs[row]]))
 
     def _promise(self, row: int) -> None:
-        """Keep free what a job gets first; a job that would still run then keeps off."""
+        """Reserve the nodes that a job gets first; jobs that would still run then must not use them."""
         self._promised_s = self._resources.reserve(int(self._resources.kind[row]))
         self._left[row] = False
-        self._places = Places(self._resources, self._seen.now + self._seen.waiting.limit[self.jobs] > self._promised_s)
+        ends_s = self._observation.now + self._observation.waiting.limit[self.jobs]
+        self._places = Places(self._resources, ends_s > self._promised_s)
 
     def _late(self) -> list[int]:
         """Return the rows of the jobs that have waited for too long, the oldest first."""
-        wait = self._seen.now - self._seen.waiting.submit[self.jobs]
+        wait = self._observation.now - self._observation.waiting.submit[self.jobs]
         return [int(row) for row in np.argsort(-wait, kind="stable") if wait[row] > self._longest_wait_s]
 
 
 def _unknown_spread(state: ClusterState) -> str | None:
-    """Return for which groups it is not known what distance costs, where too many such jobs wait."""
+    """Return the groups whose slowdown by distance is unknown, where too many such jobs wait; else None."""
     waiting = state.waiting
-    several = waiting[state.arrays.jobs.gpus[waiting] > 1]
-    unknown = ~spread_known(state.known, state.arrays.jobs.model[several].astype(np.int64))
-    if not len(several) or unknown.mean() <= STRANGE:
+    multi_gpu = waiting[state.arrays.jobs.gpus[waiting] > 1]
+    unmeasured = ~spread_known(state.known, state.arrays.jobs.model[multi_gpu].astype(np.int64))
+    if not len(multi_gpu) or unmeasured.mean() <= STRANGE:
         return None
-    return f"the speed of {groups_of(state, several[unknown])} when scattered is not known"
+    return f"the speed of {groups_of(state, multi_gpu[unmeasured])} when scattered is not known"
 
 
 def save(folder: Path, weights: Floats, card: ModelCard, longest_wait_s: float) -> ModelCard:

@@ -1,4 +1,4 @@
-"""How TopDRL learns on a site: the best order with the nearest placement first, then by policy gradient."""
+"""Training of TopDRL on a site: imitation of the best order with the closest placement, then policy gradient."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def first(rows: Floats) -> int:
 
 
 def shortest(rows: Floats) -> int:
-    """Choose the job that is expected to run for the shortest, as things are."""
+    """Choose the job with the shortest expected run time on its present placement."""
     return _chosen(rows, -2.0 * rows[:, _RUN] - rows[:, SLOWER])
 
 
@@ -45,12 +45,12 @@ RULES = {"fifo": first, "sjf": shortest, "smallest-area": smallest, "sjf-close":
 
 
 def _chosen(rows: Floats, rank: Floats) -> int:
-    """Return the highest rank; letting nobody go comes after every job that may go."""
+    """Return the row of highest rank; waiting ranks below every job that may start."""
     return int(np.where(rows[:, _IDLE] == 1.0, NEVER, rank).argmax())
 
 
 def flat(window: TraceWindow) -> str | None:
-    """Return why nothing can be learned from a trace window: nobody knows what distance costs."""
+    """Return why nothing can be learned from a trace window: the slowdown by distance is unknown; else None."""
     work = window.workload
     several = work.application[work.gpus > 1].astype(np.int64)
     if spread_known(window.speeds.table, several).any():
@@ -63,6 +63,6 @@ SPEC = PolicyGradientSpec("topdrl", NET, schema(), INPUTS[:OF_JOB], RULES, TopDR
 
 
 def train(config: TrainingConfig) -> Iterator[Progress]:
-    """Train and yield how far it has come; ``TrainingError`` where nothing can be learned."""
+    """Train and yield progress; ``TrainingError`` where nothing can be learned."""
     start = None if config.start is None else load(config.start).weights
     return learn(SPEC, config, start)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...agents.histories import taken
+from ...agents.histories import subset
 from ...agents.kinds import TraceWindow, TrainingConfig, figures
 from ...agents.scorer.agent import Scorer, load
 from ...agents.scorer.train import train
@@ -103,34 +103,34 @@ def doubting(agent: Scorer, window: TraceWindow) -> tuple[engine.Run, int, Mappi
     """Replay a site under a scorer that yields to the incumbent in doubt; also return rounds in all and by doubt."""
     work, found = window.workload, Counter[str]()
     own, other = (Decider(policy, work.limit, work.prediction) for policy in (named(INCUMBENT), agent))
-    now = own
+    active = own
 
-    def choose(state: ClusterState, moment: float) -> Decider:
-        nonlocal now
+    def choose(state: ClusterState, time_s: float) -> Decider:
+        nonlocal active
         if len(state.waiting):
             about, _ = next(agent.doubts(state), ("", ""))
             found[about] += 1
-            now = own if about else other
-        return now
+            active = own if about else other
+        return active
 
     deciders = Deciders(own, LOOK_S, choose)
     done, event_list = begun(window.cluster, work, deciders.policy)
-    moment, until = float(work.submit[0]), float(work.submit[-1])
-    while moment < until or len(done.state.waiting):
-        proceed(done.state, event_list, deciders.policy, moment)
-        done.state.arrays.clock[NOW] = moment
-        deciders.look(done.state, moment)
-        moment += LOOK_S * (1 if len(done.state.waiting) else _idle_looks(work.submit, moment))
+    time_s, until = float(work.submit[0]), float(work.submit[-1])
+    while time_s < until or len(done.state.waiting):
+        proceed(done.state, event_list, deciders.policy, time_s)
+        done.state.arrays.clock[NOW] = time_s
+        deciders.look(done.state, time_s)
+        time_s += LOOK_S * (1 if len(done.state.waiting) else _idle_looks(work.submit, time_s))
     proceed(done.state, event_list, deciders.policy, np.inf)
     rounds = found.total()
     del found[""]
     return done, rounds, dict(found)
 
 
-def _idle_looks(submit: Floats, moment: float) -> int:
+def _idle_looks(submit: Floats, time_s: float) -> int:
     """Return how many looks later somebody may wait again, at least one, where nobody waits now."""
-    coming = submit[np.searchsorted(submit, moment, side="right"):]
-    return max(1, int((coming[0] - moment) // LOOK_S)) if len(coming) else 1
+    later = submit[np.searchsorted(submit, time_s, side="right"):]
+    return max(1, int((later[0] - time_s) // LOOK_S)) if len(later) else 1
 
 
 def sites(traces: Path) -> Iterator[tuple[str, TraceWindow]]:
@@ -160,7 +160,7 @@ def slice_of(trace: TraceSite, traces: Path) -> TraceWindow:
     work = workload_of(traces / trace.file)
     rows = trace.rows(work)
     rows = rows[(work.gpus[rows] > 0) & (work.gpus[rows] <= GPUS * trace.nodes) & (work.run[rows] > 0)][:MOST_JOBS]
-    some = taken(work, rows, partition=np.zeros(len(rows), np.int32))
+    some = subset(work, rows, partition=np.zeros(len(rows), np.int32))
     return TraceWindow(Cluster.from_spec(f"{trace.nodes}x{GPUS}"), replace(some, partition_names=("default",)), -np.inf)
 
 
@@ -169,7 +169,7 @@ def _part(traces: Path, home: Home, number: int) -> TraceWindow:
     random = np.random.default_rng([13, number, home.nodes])
     whole = slice_of(replace(trace_of(home.trace), nodes=home.nodes), traces)
     first = int(random.integers(0, max(1, int(LEARNED * len(whole.workload)) - WINDOW)))
-    some = taken(whole.workload, np.arange(first, min(first + WINDOW, len(whole.workload))))
+    some = subset(whole.workload, np.arange(first, min(first + WINDOW, len(whole.workload))))
     wanted_s = float((some.run * some.gpus).sum()) / (GPUS * home.nodes * random.uniform(*LOADS))
     submit = (some.submit - some.submit[0]) * wanted_s / max(1.0, float(np.ptp(some.submit)))
     return TraceWindow(whole.cluster, replace(some, submit=submit), float(submit[len(some) // 8]))

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...agents.histories import taken
+from ...agents.histories import subset
 from ...agents.kinds import TraceWindow
 from ...replay.cluster import Cluster
 from ...replay.workload import Workload
@@ -48,7 +48,7 @@ def other_clusters(traces: Path, number: int) -> TraceWindow:
     rows = np.flatnonzero(work.partition == work.partition_names.index(name))
     first = int(random.integers(0, max(1, len(rows) - WINDOW)))
     some = _alone(work, rows[first:first + WINDOW])
-    some = taken(some, np.flatnonzero(some.gpus <= 8 * OTHERS[name]))
+    some = subset(some, np.flatnonzero(some.gpus <= 8 * OTHERS[name]))
     wanted_s = float((some.run * np.maximum(some.gpus, 1)).sum()) / (8 * OTHERS[name] * random.uniform(*LOADS))
     submit = (some.submit - some.submit[0]) * wanted_s / max(1.0, float(np.ptp(some.submit)))
     cluster = Cluster.from_spec(f"{OTHERS[name]}x8")
@@ -57,5 +57,5 @@ def other_clusters(traces: Path, number: int) -> TraceWindow:
 
 def _alone(work: Workload, rows: NDArray[np.int64]) -> Workload:
     """Return some jobs as those of a cluster with one partition."""
-    some = taken(work, rows)
+    some = subset(work, rows)
     return replace(some, partition=np.zeros(len(some), np.int32), partition_names=("default",))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...agents.histories import taken
+from ...agents.histories import subset
 from ...replay.arrays import Floats
 from ...replay.cluster import Cluster
 from ...replay.priority.site import Scheduling
@@ -39,7 +39,7 @@ def _chosen(trace: TraceSite, traces: Path) -> Workload:
     """Return the jobs of a trace that are replayed."""
     work = workload_of(traces / trace.file)
     rows = trace.rows(work)
-    return taken(work, rows[(work.gpus[rows] <= trace.nodes * GPUS) & (work.gpus[rows] > 0) & (work.run[rows] > 0)])
+    return subset(work, rows[(work.gpus[rows] <= trace.nodes * GPUS) & (work.gpus[rows] > 0) & (work.run[rows] > 0)])
 
 
 def jobs_of(trace: TraceSite, traces: Path, limit_factor: float) -> tuple[Cluster, Workload]:

@@ -39,8 +39,8 @@ class Life:
         self.name = model.name
         return examined(self.store, model, parts.test, incumbent)
 
-    def run(self, *words):
-        done = CliRunner().invoke(main, [words[0], "--config.file", str(self.config), *words[1:]])
+    def run(self, *arguments):
+        done = CliRunner().invoke(main, [arguments[0], "--config.file", str(self.config), *arguments[1:]])
         assert done.exit_code == 0, done.output
         return done.output
 

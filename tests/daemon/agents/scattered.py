@@ -35,27 +35,27 @@ def scattered(days=12.0, jobs=700, seed=0):
 
 def write(url, *, watched=True, noise=0.04, rate=None, **shape):
     """Write down how the site lived, with the throughput of its runs; return its cluster and true work."""
-    cluster, workload, lived = scattered(**shape)
+    cluster, workload, replayed = scattered(**shape)
     rng = np.random.default_rng(9)
     jobs, speeds = [], []
     for row in range(len(workload)):
-        held = lived.state.held(row)
+        held = replayed.state.held(row)
         parts = tuple(Allocation(NODES[node].name, int(gpus), None, 4 * int(gpus))
                       for node, gpus in zip(held.node, held.gpus, strict=True))
         user, gpus = workload.user_names[workload.user[row]], int(workload.gpus[row])
-        name, submit, start = f"ddp_{row}", float(workload.submit[row]), float(lived.start[row])
+        name, submit, start = f"ddp_{row}", float(workload.submit[row]), float(replayed.start[row])
         jobs.append(Job(str(row + 1), submit, JobState.COMPLETED, "default", Request(gpus, 1, cpus=4 * gpus), user,
-                        name=name, start_s=start, end_s=float(lived.end[row]), limit_s=float(workload.limit[row]),
+                        name=name, start_s=start, end_s=float(replayed.end[row]), limit_s=float(workload.limit[row]),
                         allocations=parts))
         level = int(levels(cluster, held.node.astype(np.int64), np.zeros(1, np.int64))[0])
-        pace = 100 * gpus**0.9 * TRUTH.spread[0, level] * float(np.exp(noise * rng.standard_normal()))
+        throughput = 100 * gpus**0.9 * TRUTH.spread[0, level] * float(np.exp(noise * rng.standard_normal()))
         speeds.append(RunSpeed(str(row + 1), submit, start, user, "ddp_#", "", gpus, len(parts), "throughput",
-                               pace if rate is None else rate, 20, float(lived.end[row])))
-    first, last = float(workload.submit[0]), float(np.nanmax(lived.end))
+                               throughput if rate is None else rate, 20, float(replayed.end[row])))
+    first, last = float(workload.submit[0]), float(np.nanmax(replayed.end))
     with closing(History.open(url)) as history:
         partitions = (Partition("default", tuple(node.name for node in NODES)),)
         history.record_snapshot(SchedulerSnapshot(first - 1, NODES, partitions))
         history.record_snapshot(SchedulerSnapshot(last + 1, NODES, partitions, tuple(jobs)))
         if watched:
             history.record_speeds(speeds)
-    return cluster, workload, lived
+    return cluster, workload, replayed

@@ -41,17 +41,17 @@ def write_trace(material: Material, path: Path) -> Path:
 def record(url: str, material: Material, incumbent: str = "fifo+first-fit+easy") -> None:
     """Write a history into the daemon's database as a site under the incumbent would have lived it."""
     work, nodes = material.workload, material.cluster.names
-    lived = run(material.cluster, work, named(incumbent))
+    replayed = run(material.cluster, work, named(incumbent))
     jobs = []
     for row in range(len(work)):
-        held = lived.state.held(row)
+        held = replayed.state.held(row)
         parts = tuple(Allocation(nodes[node], int(gpus)) for node, gpus in zip(held.node, held.gpus, strict=True))
         jobs.append(Job(str(row + 1), float(work.submit[row]), JobState.COMPLETED, "default",
                         Request(int(work.gpus[row]), 1, cpus=1), work.user_names[work.user[row]], name="train",
-                        start_s=float(lived.start[row]), end_s=float(lived.end[row]),
+                        start_s=float(replayed.start[row]), end_s=float(replayed.end[row]),
                         limit_s=float(work.limit[row]), allocations=parts))
     inventory = tuple(Node(name, ("default",), 8) for name in nodes)
-    first, last = float(work.submit[0]), float(np.nanmax(lived.end))
+    first, last = float(work.submit[0]), float(np.nanmax(replayed.end))
     with closing(History.open(url)) as history:
         partitions = (Partition("default", nodes),)
         history.record_snapshot(SchedulerSnapshot(first - 1, inventory, partitions))

@@ -75,10 +75,10 @@ def test_a_card_that_nests_without_end_is_refused(folder):
     assert f"{CARD}: not JSON" in refusal(folder)
 
 
-@pytest.mark.parametrize("told", ["[" * 200_000, "[1]", "nothing"])
-def test_an_unfinished_training_that_says_nonsense_is_refused(tmp_path, told):
+@pytest.mark.parametrize("metadata_text", ["[" * 200_000, "[1]", "nothing"])
+def test_an_unfinished_training_that_says_nonsense_is_refused(tmp_path, metadata_text):
     path = tmp_path / "training.safetensors"
-    path.write_bytes(serialize({"a": np.zeros(1)}, metadata={"training": told}))
+    path.write_bytes(serialize({"a": np.zeros(1)}, metadata={"training": metadata_text}))
     with pytest.raises(CheckpointError, match="not an unfinished training"):
         read_unfinished(path, "a plan", "another plan")
 
@@ -131,24 +131,24 @@ def test_a_file_that_is_no_safetensors_is_refused_even_with_its_digest(folder):
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, CARD])
-@pytest.mark.parametrize(("put", "words"), [
+@pytest.mark.parametrize(("put", "message"), [
     (lambda path, away: path.symlink_to(away), "a symbolic link"),
     (lambda path, away: os.mkfifo(path), "not a plain file"),
     (lambda path, away: path.symlink_to("/dev/zero"), "a symbolic link"),
     (lambda path, away: path.mkdir(), "not a plain file")], ids=["link", "pipe", "device", "folder"])
-def test_what_is_no_plain_file_is_refused_at_once(folder, tmp_path, name, put, words):
+def test_what_is_no_plain_file_is_refused_at_once(folder, tmp_path, name, put, message):
     away = tmp_path / "elsewhere"
     (folder / name).rename(away)
     put(folder / name, away)
-    with pytest.raises(CheckpointError, match=words):
+    with pytest.raises(CheckpointError, match=message):
         verify(folder)
 
 
-@pytest.mark.parametrize(("factor", "words"), [(0.0, "every weight is zero"), (1e30, "weights up to 2e+30")])
-def test_weights_that_no_training_ends_with_are_refused_although_they_are_whole(folder, factor, words):
+@pytest.mark.parametrize(("factor", "message"), [(0.0, "every weight is zero"), (1e30, "weights up to 2e+30")])
+def test_weights_that_no_training_ends_with_are_refused_although_they_are_whole(folder, factor, message):
     absurd = {name: array * np.float32(factor) for name, array in VALUES.items()}
     save(folder, read_card(folder / CARD), absurd, SCHEMA)
-    assert words in refusal(folder)
+    assert message in refusal(folder)
     with pytest.raises(CheckpointError, match="no training ends with"):
         verify(folder)
 
@@ -174,6 +174,6 @@ def test_a_card_with_a_time_that_is_none_is_refused(folder, name, time_s):
 
 def test_of_a_card_with_many_faults_the_first_are_told_on_one_line(folder):
     rewrite(folder, metrics={f"\x1b[31m\n{number}": "x" for number in range(10_000)})
-    told = refusal(folder)
-    assert len(told) < 1000
-    assert told.isprintable()
+    message = refusal(folder)
+    assert len(message) < 1000
+    assert message.isprintable()

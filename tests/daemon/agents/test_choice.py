@@ -9,12 +9,12 @@ from idlewatt.daemon.agents.choice import Net
 @pytest.mark.parametrize(("inputs", "hidden", "rows"), [(21, 16, 129), (3, 1, 1), (5, 8, 0)])
 def test_compiled_scores_are_those_of_the_layers(inputs, hidden, rows):
     random, net = np.random.default_rng(inputs), Net(inputs, hidden)
-    weights, seen = random.normal(size=net.size), random.normal(size=(rows, inputs))
-    seen[:, 0] = 0.0
+    weights, values = random.normal(size=net.size), random.normal(size=(rows, inputs))
+    values[:, 0] = 0.0
     linear, layer = weights[:inputs], weights[inputs:inputs * (1 + hidden)].reshape(inputs, hidden)
     bias, out = weights[inputs * (1 + hidden):-hidden], weights[-hidden:]
-    before = seen @ layer + bias
-    np.testing.assert_allclose(net.scores(weights, seen), seen @ linear + before / (1 + np.abs(before)) @ out,
+    before = values @ layer + bias
+    np.testing.assert_allclose(net.scores(weights, values), values @ linear + before / (1 + np.abs(before)) @ out,
                                rtol=1e-12, atol=1e-12)
 
 

@@ -26,14 +26,14 @@ def at_first(nodes, jobs):
     return next(iter(decisions(Cluster.from_spec(nodes), queue_of(jobs), FIFO))).state
 
 
-@pytest.mark.parametrize(("nodes", "said"), [
+@pytest.mark.parametrize(("nodes", "expected"), [
     ("1x8", "1 nodes are open; trained on 4 to 4, it is known to hold from 2 to 8"), ("2x8", None), ("4x8", None),
     ("8x8", None), ("9x8", "9 nodes are open"), ("20x8", "20 nodes are open"),
     ("4x4", "nodes of 4 GPUs are open; it was trained on nodes of 8 to 8"), ("4x16", "nodes of 16 GPUs are open")])
-def test_an_agent_holds_for_half_to_twice_as_many_nodes_of_the_sizes_that_it_learned_on(nodes, said):
+def test_an_agent_holds_for_half_to_twice_as_many_nodes_of_the_sizes_that_it_learned_on(nodes, expected):
     known = card(**sizes_seen([Cluster.from_spec("4x8")]))
-    told = wrong_size(known, ClusterState.of(Cluster.from_spec(nodes), queue_of(1)))
-    assert told is None if said is None else told.startswith(said)
+    reason = wrong_size(known, ClusterState.of(Cluster.from_spec(nodes), queue_of(1)))
+    assert reason is None if expected is None else reason.startswith(expected)
 
 
 def test_a_card_of_before_is_asked_for_nodes_only():
@@ -50,5 +50,5 @@ def test_the_longest_queue_is_known_by_jobs_and_by_gpus():
 def test_an_agent_doubts_a_queue_of_more_than_twice_the_length_that_it_learned_from():
     known = card(**queues_seen([np.array([5.0, 2.0]), np.array([3.0, 20.0])]))
     assert wrong_queue(known, at_first("1x8", 10)) is None
-    told = wrong_queue(known, at_first("1x8", 30))
-    assert "waiting jobs of a node; in training there were 5.0 at most" in told
+    reason = wrong_queue(known, at_first("1x8", 30))
+    assert "waiting jobs of a node; in training there were 5.0 at most" in reason

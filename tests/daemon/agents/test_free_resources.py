@@ -30,12 +30,12 @@ def moment(nodes, seed):
     for job in range(len(gpus)):
         join(state.arrays, job)
     state.arrays.clock[0] = 100.0
-    seen = observe(state)
-    seen.nodes.free[:, 0] = random.integers(0, 9, len(nodes))
-    return seen
+    observation = observe(state)
+    observation.nodes.free[:, 0] = random.integers(0, 9, len(nodes))
+    return observation
 
 
-def told(placement):
+def placement_summary(placement):
     if placement is None:
         return None
     return placement.nodes.tolist(), placement.level, placement.leftover, placement.opens
@@ -44,20 +44,21 @@ def told(placement):
 @pytest.mark.parametrize("nodes", NODES)
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_remembered_of_places_is_what_looking_anew_finds(nodes, seed):
-    seen = moment(NODES[nodes], seed)
-    demands, random = seen.waiting.demands, np.random.default_rng(seed)
-    resources = FreeResources(seen, demands)
+    observation = moment(NODES[nodes], seed)
+    demands, random = observation.waiting.demands, np.random.default_rng(seed)
+    resources = FreeResources(observation, demands)
     keys, everybody = resources.keys(np.zeros(len(demands), bool)), np.ones(len(demands), bool)
     placed = 0
     for _ in range(20):
         could = resources.could_start(keys, everybody)
-        nodes = replace(seen.nodes, free=resources.free.copy(), busy=resources.busy.copy())
-        fresh = FreeResources(replace(seen, nodes=nodes), demands)
+        nodes = replace(observation.nodes, free=resources.free.copy(), busy=resources.busy.copy())
+        fresh = FreeResources(replace(observation, nodes=nodes), demands)
         placements = [fresh.placement(kind) for kind in resources.kind.tolist()]
         assert could.tolist() == [placement is not None for placement in placements]
-        assert [told(resources.placement(kind)) for kind in resources.kind.tolist()] == list(map(told, placements))
-        assert resources.told[keys][could].tolist() == [
-            [1, *told(placement)[1:]] for placement in placements if placement is not None]
+        remembered = [placement_summary(resources.placement(kind)) for kind in resources.kind.tolist()]
+        assert remembered == list(map(placement_summary, placements))
+        assert resources.summaries[keys][could].tolist() == [
+            [1, *placement_summary(placement)[1:]] for placement in placements if placement is not None]
         job = int(random.integers(len(demands)))
         if placements[job] is not None:
             resources.take(int(resources.kind[job]), placements[job], 0)
@@ -73,8 +74,9 @@ def apart(held, leaf):
 @pytest.mark.parametrize("nodes", NODES)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_place_is_the_closest_there_is_and_of_one_node_the_fullest(nodes, seed):
-    seen = moment(NODES[nodes], seed)
-    resources, free, leaf = FreeResources(seen, seen.waiting.demands), seen.nodes.free[:, 0], seen.nodes.leaf
+    observation = moment(NODES[nodes], seed)
+    resources = FreeResources(observation, observation.waiting.demands)
+    free, leaf = observation.nodes.free[:, 0], observation.nodes.leaf
     for kind, demand in enumerate(resources.kinds.tolist()):
         if demand[RESTS]:
             continue
@@ -90,9 +92,9 @@ def test_a_place_is_the_closest_there_is_and_of_one_node_the_fullest(nodes, seed
 
 
 def test_who_keeps_off_what_is_reserved_starts_elsewhere():
-    seen = moment(NODES["one leaf"], 1)
-    seen.nodes.free[:, 0] = 8
-    resources = FreeResources(seen, seen.waiting.demands)
+    observation = moment(NODES["one leaf"], 1)
+    observation.nodes.free[:, 0] = 8
+    resources = FreeResources(observation, observation.waiting.demands)
     assert np.isfinite(resources.reserve(int(resources.kinds[:, CHUNKS].argmax())))
     reserved = np.flatnonzero(resources.reserved).tolist()
     assert reserved
@@ -102,9 +104,9 @@ def test_who_keeps_off_what_is_reserved_starts_elsewhere():
 
 
 def test_who_gives_back_what_it_held_makes_room_where_nobody_fitted():
-    seen = moment(NODES["one leaf"], 1)
-    seen.nodes.free[:], seen.nodes.busy[:] = 0, 1
-    resources, held = FreeResources(seen, seen.waiting.demands), np.array([[3, 8, 1 << 20, 1 << 50]])
+    observation = moment(NODES["one leaf"], 1)
+    observation.nodes.free[:], observation.nodes.busy[:] = 0, 1
+    resources, held = FreeResources(observation, observation.waiting.demands), np.array([[3, 8, 1 << 20, 1 << 50]])
     one = int(np.flatnonzero(resources.kinds[:, CHUNK] == 1)[0])
     assert resources.placement(one) is None
     resources.give_back(held)

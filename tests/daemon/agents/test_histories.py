@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from sites import SINCE, site
 
-from idlewatt.daemon.agents.histories import DAY_S, Material, TooLittle, held_out, recorded, split, taken
+from idlewatt.daemon.agents.histories import DAY_S, Material, TooLittle, held_out, recorded, split, subset
 from idlewatt.daemon.agents.training_loop import FEWEST_JOBS
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster, NodeEvent
@@ -71,17 +71,17 @@ def test_whatever_its_number_a_stretch_is_in_order_and_made_of_what_there_was(pa
 
 def test_days_without_jobs_are_drawn_again_where_there_are_others(parts):
     work, since_s = parts.fit.workload, parts.fit.since_s
-    bursts = taken(work, np.flatnonzero((work.submit - since_s) // DAY_S % 14 == 3))  # one day in two weeks
+    bursts = subset(work, np.flatnonzero((work.submit - since_s) // DAY_S % 14 == 3))  # one day in two weeks
     drawn = [replace(parts.fit, workload=bursts)(number) for number in range(40)]
     assert min(int((window.workload.submit >= window.since_s).sum()) for window in drawn) >= 20
 
 
 def test_it_can_be_sent_to_another_process(parts):
-    there = pickle.loads(pickle.dumps(parts.fit))
-    assert np.array_equal(there(5).workload.submit, parts.fit(5).workload.submit)
+    received = pickle.loads(pickle.dumps(parts.fit))
+    assert np.array_equal(received(5).workload.submit, parts.fit(5).workload.submit)
 
 
-def test_a_stretch_is_as_loaded_as_the_site_or_up_to_a_third_more(parts):
+def test_a_window_is_as_loaded_as_the_site_or_up_to_a_third_more(parts):
     usual = hours_per_hour(parts.fit.workload, parts.fit.since_s, parts.fit.until_s)
     loads = []
     for number in range(60):
@@ -135,9 +135,9 @@ def test_what_happened_to_nodes_happens_on_the_days_that_are_drawn():
     for number in range(40):
         window = found.fit(number)
         first, last = found.fit.since_s, window.workload.submit.max()
-        mine = [event for event in window.cluster.events if event.node == "node0001"]
-        ends = [*(event.time for event in mine[1:]), last]
-        drained += sum(end - event.time for event, end in zip(mine, ends, strict=True) if event.kind == "drain")
+        events = [event for event in window.cluster.events if event.node == "node0001"]
+        ends = [*(event.time for event in events[1:]), last]
+        drained += sum(end - event.time for event, end in zip(events, ends, strict=True) if event.kind == "drain")
         total += last - first
     assert drained / total == pytest.approx(3 / found.fit.days, abs=0.1)
     # The judging part begins with nodes as they are then.
@@ -176,7 +176,7 @@ def test_stretches_replay(parts):
 
 
 def test_what_depends_on_a_job_that_is_not_taken_depends_on_none():
-    work = taken(site().workload, np.array([3, 4, 9]))
+    work = subset(site().workload, np.array([3, 4, 9]))
     assert work.dependency.tolist() == [-1, 0, -1]
     assert work.ids == ("3", "4", "9")
 
@@ -196,7 +196,7 @@ def test_days_without_jobs_in_the_judging_part_are_refused():
     material = site()
     late = np.append(np.arange(1300), [1999])
     with pytest.raises(TooLittle, match="only 1 jobs of site.csv lie in the part that judges"):
-        split(replace(material, workload=taken(material.workload, late)))
+        split(replace(material, workload=subset(material.workload, late)))
 
 
 def test_a_partition_without_jobs_is_said_and_not_known():

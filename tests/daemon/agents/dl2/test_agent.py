@@ -28,7 +28,7 @@ def by(rule, **more):
     return DL2(np.zeros(NET.size), CARD, choose=lambda now, rows: rule(rows), **more)
 
 
-def by_chance(seed):
+def random_agent(seed):
     return DL2(np.random.default_rng(seed).normal(size=NET.size), CARD)
 
 
@@ -45,7 +45,7 @@ def waiting(gpus, *, nodes="2x8", known=SITE.table, now=60.0, run_s=HOUR_S, **co
 
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_the_weights_every_job_runs_where_it_may(seed):
-    done = run(Cluster.from_spec("4x8"), workload(60, seed), by_chance(seed), speed=SITE.table, resize_s=60.0)
+    done = run(Cluster.from_spec("4x8"), workload(60, seed), random_agent(seed), speed=SITE.table, resize_s=60.0)
     assert not np.isnan(done.end).any()
 
 
@@ -100,22 +100,22 @@ def test_what_it_is_shown_does_not_depend_on_the_truth():
 
 
 def test_it_abstains_where_sizes_or_their_speeds_are_not_known():
-    assert by_chance(0).doubt(waiting([4, 4])) is None
-    told = by_chance(0).doubt(waiting([4, 4], known=FLAT))
-    assert told == "the speed of */bert on other numbers of GPUs is not known"
+    assert random_agent(0).doubt(waiting([4, 4])) is None
+    reason = random_agent(0).doubt(waiting([4, 4], known=FLAT))
+    assert reason == "the speed of */bert on other numbers of GPUs is not known"
     rigid = waiting([4, 4], minimum=4, maximum=4)
-    assert by_chance(0).doubt(rigid) == "no waiting job may have another number of GPUs than it asks for"
+    assert random_agent(0).doubt(rigid) == "no waiting job may have another number of GPUs than it asks for"
     narrow = DL2(np.ones(NET.size), replace(CARD, seen={"nodes": (64.0, 64.0)}))
     assert "2 nodes are open" in narrow.doubt(waiting([4]))
 
 
 def test_reasons_say_what_other_sizes_would_bring():
-    told = by_chance(0).reasons(waiting([4]), 0)
-    assert told[0] == "on 8 GPUs it would run 1.84 times as fast; only a pending job can be asked for that"
+    reasons = random_agent(0).reasons(waiting([4]), 0)
+    assert reasons[0] == "on 8 GPUs it would run 1.84 times as fast; only a pending job can be asked for that"
 
 
 def test_an_agent_of_older_inputs_is_refused(tmp_path, monkeypatch):
-    dl2.save(tmp_path, by_chance(1).weights, CARD, 1e6)
+    dl2.save(tmp_path, random_agent(1).weights, CARD, 1e6)
     assert dl2.load(tmp_path).longest_wait_s == 1e6
     monkeypatch.setattr(dl2, "schema", lambda: {"agent": "dl2", "inputs": ["an older one"]})
     with pytest.raises(CheckpointError, match="trained for other inputs"):

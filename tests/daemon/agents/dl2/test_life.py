@@ -27,10 +27,10 @@ def test_it_is_trained_listened_to_promoted_moulds_jobs_abstains_and_is_demoted(
                                                     "sjf-oracle+best-fit+easy"}
     model = life.store.find(life.name)
     write_card(model.folder, dataclasses.replace(model.card, seen={"nodes": (4.0, 4.0)}))
-    seen = snapshot("bert", "ncf")
-    assert life.advise(seen).active == FALLBACK
+    observed = snapshot("bert", "ncf")
+    assert life.advise(observed).active == FALLBACK
     life.promote()
-    advice = life.advise(seen)
+    advice = life.advise(observed)
     assert advice.active == life.name, advice.model_results
     starts = {row.job_id: row for row in advice.recommendations if not row.shadow and row.action == "start"}
     sizes = {job: sum(row.placement.gpus) for job, row in starts.items()}
@@ -40,10 +40,10 @@ def test_it_is_trained_listened_to_promoted_moulds_jobs_abstains_and_is_demoted(
     for job, row in starts.items():
         assert (row.command == "") == (sizes[job] != 4)
         assert ("submit it again" in row.reason) == (sizes[job] != 4)
-        assert any("times as fast" in words for words in row.reasons)
-    for silent, words in ((life.advise(snapshot("gpt", "gpt")), "jobs of no known group"),
-                          (life.advise(seen, FLAT_SPEEDS), "jobs of no known group")):
+        assert any("times as fast" in text for text in row.reasons)
+    for silent, message in ((life.advise(snapshot("gpt", "gpt")), "jobs of no known group"),
+                            (life.advise(observed, FLAT_SPEEDS), "jobs of no known group")):
         assert silent.active == FALLBACK
-        assert silent.model_results[0].reason == f"the speed of {words} on other numbers of GPUs is not known"
+        assert silent.model_results[0].reason == f"the speed of {message} on other numbers of GPUs is not known"
     life.run("demote", life.name, "--reason", "too many small jobs")
-    assert life.advise(seen).active == FALLBACK
+    assert life.advise(observed).active == FALLBACK

@@ -24,35 +24,35 @@ def after(actions, flavors=(L, L, M, S)):
 
 
 def test_the_papers_state_is_what_is_free_on_each_server():
-    assert GistAgent(A100).eyes.look(after([4])).tolist() == [0, 0, 0, 1, 1, 1]
+    assert GistAgent(A100).encoder.encode(after([4])).tolist() == [0, 0, 0, 1, 1, 1]
 
 
 def test_the_papers_actions_are_the_jobs_own_nine_in_all():
     agent = GistAgent(A100)
     assert agent.shape.actions == 9
-    assert np.flatnonzero(agent.eyes.allowed(after([]))).tolist() == [4, 5, 8]
-    assert np.flatnonzero(agent.eyes.allowed(after([4]))).tolist() == [4, 5, 8]
+    assert np.flatnonzero(agent.encoder.allowed(after([]))).tolist() == [4, 5, 8]
+    assert np.flatnonzero(agent.encoder.allowed(after([4]))).tolist() == [4, 5, 8]
 
 
 def test_masks_leave_servers_with_room_and_the_queue():
-    eyes = GistAgent(A100, AgentChanges(masked=True)).eyes
-    assert np.flatnonzero(eyes.allowed(after([4]))).tolist() == [5, 8]
-    assert np.flatnonzero(eyes.allowed(after([4, 5]))).tolist() == [7]
+    encoder = GistAgent(A100, AgentChanges(masked=True)).encoder
+    assert np.flatnonzero(encoder.allowed(after([4]))).tolist() == [5, 8]
+    assert np.flatnonzero(encoder.allowed(after([4, 5]))).tolist() == [7]
 
 
 def test_time_and_queue_are_seen_when_asked_for():
-    eyes = GistAgent(A100, IMPROVED).eyes
-    seen = dict(zip(eyes.names, eyes.look(after([4, 8])).tolist(), strict=True))
-    assert seen["remaining time of server, by fill, number 0"] == pytest.approx(334 / 504)
-    assert seen["queued l-A100"] == 1.0
-    assert seen["from the queue"] == 0.0
+    encoder = GistAgent(A100, IMPROVED).encoder
+    state = dict(zip(encoder.names, encoder.encode(after([4, 8])).tolist(), strict=True))
+    assert state["remaining time of server, by fill, number 0"] == pytest.approx(334 / 504)
+    assert state["queued l-A100"] == 1.0
+    assert state["from the queue"] == 0.0
 
 
 def test_equal_servers_are_seen_fullest_first_whichever_they_are():
     agent = GistAgent(A100, AgentChanges(alike=True, masked=True, remaining=True))
     one, other = after([4], (L, M, M, S)), after([5], (L, M, M, S))
-    assert agent.eyes.look(one).tolist() == agent.eyes.look(other).tolist()
-    assert agent.eyes.allowed(one).tolist() == agent.eyes.allowed(other).tolist()
+    assert agent.encoder.encode(one).tolist() == agent.encoder.encode(other).tolist()
+    assert agent.encoder.allowed(one).tolist() == agent.encoder.allowed(other).tolist()
     assert [agent.act(decision) for decision in (one, other)] == [3, 2]  # a medium job to the server with room
 
 

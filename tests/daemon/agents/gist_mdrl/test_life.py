@@ -34,11 +34,11 @@ def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_
     life = Life(tmp_path, "gist_mdrl")
     verdict = life.train(material(), INCUMBENT, steps=2)
     assert {row.policy for row in verdict.rows} >= {life.name, INCUMBENT, "random-feasible"}, verdict
-    seen = snapshot()
+    observed = snapshot()
     assert life.name in life.run("models")
-    assert life.advise(seen).active == FALLBACK
+    assert life.advise(observed).active == FALLBACK
     life.promote()
-    advice = life.advise(seen)
+    advice = life.advise(observed)
     assert advice.active == life.name, advice.model_results
     own = [row for row in advice.recommendations if row.policy == life.name]
     assert any(row.action == "start" and row.placement.nodes[0][0] in SIZES for row in own)
@@ -47,6 +47,6 @@ def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_
     assert silent.model_results[0].cause == "doubt"
     assert "24 servers of up to 16 GPUs; trained on 22 of up to 8" in silent.model_results[0].reason
     life.run("demote", life.name, "--reason", "large jobs wait")
-    after = life.advise(seen)
+    after = life.advise(observed)
     assert after.active == FALLBACK
     assert life.name in {row.policy for row in after.recommendations if row.shadow}

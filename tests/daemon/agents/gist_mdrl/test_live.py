@@ -8,7 +8,7 @@ from idlewatt.daemon.agents.checkpoint import WEIGHTS, CheckpointError, save, ve
 from idlewatt.daemon.agents.gist_mdrl import live
 from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent
 from idlewatt.daemon.agents.gist_mdrl.live import SERVING, GistPolicy
-from idlewatt.daemon.agents.gist_mdrl.site import forms
+from idlewatt.daemon.agents.gist_mdrl.site import gist_partitions
 from idlewatt.daemon.agents.kinds import TraceWindow
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run
@@ -36,7 +36,7 @@ def workload(jobs, seed=0, partitions=("a", "b")):
 @pytest.fixture
 def agents():
     """Return agents of random weights: what holds for them holds for any."""
-    fitting, _ = forms(TraceWindow(cluster(a=2, b=3), workload(400), 0.0))
+    fitting, _ = gist_partitions(TraceWindow(cluster(a=2, b=3), workload(400), 0.0))
     made = {name: GistAgent(partition, SERVING) for name, partition in fitting.items()}
     random = np.random.default_rng(1)
     for agent in made.values():
@@ -123,8 +123,8 @@ def test_a_cluster_that_changed_size_overnight_is_doubted(agents, nodes, why):
 def test_reasons_are_what_each_choice_is_worth(agents):
     prefer(agents["a"], waits=-1)
     policy = GistPolicy(agents, CARD)
-    told = policy.reasons(waiting([4, 16]), 0)
-    assert [reason.split()[0] for reason in told] == ["a0", "a1", "waiting"]
+    reasons = policy.reasons(waiting([4, 16]), 0)
+    assert [reason.split()[0] for reason in reasons] == ["a0", "a1", "waiting"]
     assert "several servers" in policy.reasons(waiting([4, 16]), 1)[0]
 
 

@@ -11,8 +11,8 @@ from idlewatt.daemon.agents.gist_mdrl import site_training as training
 from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent, Hyperparameters
 from idlewatt.daemon.agents.gist_mdrl.environment import Environment, play
 from idlewatt.daemon.agents.gist_mdrl.live import SERVING, GistPolicy
-from idlewatt.daemon.agents.gist_mdrl.scheduling_round import SchedulingRound, line_of
-from idlewatt.daemon.agents.gist_mdrl.site import forms, queues_of
+from idlewatt.daemon.agents.gist_mdrl.scheduling_round import SchedulingRound, jobs_in_order
+from idlewatt.daemon.agents.gist_mdrl.site import gist_partitions, queues_of
 from idlewatt.daemon.agents.kinds import TraceWindow, TrainingConfig
 from idlewatt.daemon.agents.observation import observe
 from idlewatt.daemon.replay.cluster import Cluster
@@ -56,22 +56,22 @@ def waiting(nodes, work):
 
 
 def agent_for(nodes):
-    agent = GistAgent(forms(window(nodes))[0]["a"], SERVING)
+    agent = GistAgent(gist_partitions(window(nodes))[0]["a"], SERVING)
     random = np.random.default_rng(1)
     for name in ("q.weight", "value.weight"):
         agent.weights[name] = random.normal(size=agent.weights[name].shape).astype(np.float32)
     return agent
 
 
-def seats_of(nodes, gpus, taken=()):
-    """Return the names of the servers that an agent looks at for a job of so many GPUs; ``taken`` starts before it."""
-    work = Workload.of(np.zeros(1 + len(taken)), np.full(1 + len(taken), HOUR_S), [*(more for _, more in taken), gpus],
-                       partition=["a"] * (1 + len(taken)))
+def seats_of(nodes, gpus, running=()):
+    """Return the names of the servers that an agent considers for a job of so many GPUs beside ``running`` jobs."""
+    work = Workload.of(np.zeros(1 + len(running)), np.full(1 + len(running), HOUR_S),
+                       [*(more for _, more in running), gpus], partition=["a"] * (1 + len(running)))
     state = waiting(nodes, work)
-    state.apply([Start(job, (node,), (more,)) for job, (node, more) in enumerate(taken)])
-    seen = observe(state)
-    line = line_of(state, seen, queues_of(nodes, work, "a"), 1e9)
-    scheduling_round = SchedulingRound(state, seen, agent_for(nodes), line)
+    state.apply([Start(job, (node,), (more,)) for job, (node, more) in enumerate(running)])
+    observation = observe(state)
+    jobs = jobs_in_order(state, observation, queues_of(nodes, work, "a"), 1e9)
+    scheduling_round = SchedulingRound(state, observation, agent_for(nodes), jobs)
     return [nodes.names[node] for node in scheduling_round._seats(0)]
 
 
@@ -84,20 +84,20 @@ def test_of_many_servers_a_job_is_shown_the_fullest_on_which_it_fits_some_empty_
 
 
 def test_up_to_sixteen_servers_are_all_looked_at_however_unequal():
-    partition = forms(window(cluster(10, 6)))[0]["a"]
+    partition = gist_partitions(window(cluster(10, 6)))[0]["a"]
     assert (partition.servers, partition.among) == (16, 0)
     assert {size[0] for size in partition.sizes} == {4, 8}
     assert len(seats_of(cluster(10, 6), 2)) == 16
 
 
 def test_a_smaller_server_is_a_larger_one_that_is_partly_taken():
-    partition = forms(window(cluster(1, 1)))[0]["a"]
+    partition = gist_partitions(window(cluster(1, 1)))[0]["a"]
     assert partition.server == (8, 128, partition.server[2])
     decision = Environment(partition).reset([0])
     assert sorted(free[0] for free in decision.free) == [4, 8]
-    seen = dict(zip(GistAgent(partition, SERVING).eyes.names, GistAgent(partition, SERVING).eyes.look(decision),
-                    strict=True))
-    assert seen["free gpus of server, by fill, number 0"] == 0.5
+    encoder = GistAgent(partition, SERVING).encoder
+    values = dict(zip(encoder.names, encoder.encode(decision), strict=True))
+    assert values["free gpus of server, by fill, number 0"] == 0.5
     assert [flavor.gpus for flavor in partition.flavors] == [1, 2, 4, 8]
     assert partition.flavors[-1].rate == 8 / 12
     assert play(Environment(partition), [3, 3, 0], GistAgent(partition, SERVING).act).utilization > 0
@@ -105,7 +105,7 @@ def test_a_smaller_server_is_a_larger_one_that_is_partly_taken():
 
 def test_servers_without_gpus_are_not_looked_at_but_run_the_jobs_that_need_none():
     nodes = cluster(2, 1, without=2)
-    partition = forms(window(nodes))[0]["a"]
+    partition = gist_partitions(window(nodes))[0]["a"]
     assert partition.servers == 3
     work = Workload.of([0.0, 0.0], [HOUR_S, HOUR_S], [0, 2], partition=["a", "a"])
     outcome = run(nodes, work, GistPolicy({"a": agent_for(nodes)}, CARD))

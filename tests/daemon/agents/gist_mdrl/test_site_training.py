@@ -12,7 +12,7 @@ from idlewatt.daemon.agents.gist_mdrl import live
 from idlewatt.daemon.agents.gist_mdrl import site_training as training
 from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent, Hyperparameters
 from idlewatt.daemon.agents.gist_mdrl.live import SERVING
-from idlewatt.daemon.agents.gist_mdrl.site import Episodes, flavors_of, forms, single_server
+from idlewatt.daemon.agents.gist_mdrl.site import Episodes, flavors_of, gist_partitions, single_server
 from idlewatt.daemon.agents.kinds import Figures, Objective, TraceWindow, TrainingConfig, TrainingError
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.state import ClusterState
@@ -41,13 +41,13 @@ def config(tmp_path, monkeypatch):
 def test_flavours_are_the_sizes_that_occur_with_the_limits_that_nearly_all_keep():
     limited = window(limit=np.where(np.arange(200) < 195, 9 * HOUR_S, 900 * HOUR_S))
     jobs = single_server(ClusterState.of(window().cluster, window().workload), "a")
-    partition = forms(window(sizes=(1, 3, 8, 16)))[0]["a"]
+    partition = gist_partitions(window(sizes=(1, 3, 8, 16)))[0]["a"]
     assert [(flavor.name, flavor.rate) for flavor in partition.flavors] == [
         ("1-gpu", 1 / 16), ("4-gpu", 4 / 16), ("8-gpu", 8 / 16)]
     assert partition.terminal.gpus == 16
-    assert {flavor.limit_s for flavor in forms(limited)[0]["a"].flavors} == {9 * HOUR_S}
+    assert {flavor.limit_s for flavor in gist_partitions(limited)[0]["a"].flavors} == {9 * HOUR_S}
     nearly_all = np.quantile(jobs.run_s[jobs.gpus == 1], 0.95, method="higher")
-    assert forms(window())[0]["a"].flavors[0].limit_s == pytest.approx(nearly_all), "where nobody has a limit"
+    assert gist_partitions(window())[0]["a"].flavors[0].limit_s == pytest.approx(nearly_all), "where nobody has a limit"
 
 
 TABLE = [FlavourSettings(name="large", gpus=8, limit=8 * HOUR_S),
@@ -57,10 +57,10 @@ TABLE = [FlavourSettings(name="large", gpus=8, limit=8 * HOUR_S),
 
 
 def test_configured_flavours_are_the_agents_and_two_may_differ_in_their_limit_alone():
-    partition = forms(window(), TABLE)[0]["a"]
+    partition = gist_partitions(window(), TABLE)[0]["a"]
     assert [(flavor.name, flavor.gpus, flavor.limit_s) for flavor in partition.flavors] == [
         ("short", 2, 2 * HOUR_S), ("long", 2, 9 * HOUR_S), ("large", 8, 8 * HOUR_S)]
-    names = GistAgent(partition, SERVING).eyes.names
+    names = GistAgent(partition, SERVING).encoder.names
     assert {"queued short", "queued long", "queued large"} <= set(names)
     gpus, limit_s = np.array([1, 2, 2, 3, 9]), np.array([HOUR_S, 3 * HOUR_S, 99 * HOUR_S, 1.0, 1.0])
     assert flavors_of(partition, gpus, limit_s).tolist() == [0, 1, 1, 2, -1]
@@ -96,7 +96,7 @@ def test_fine_tuning_goes_on_from_the_agents_of_partitions_that_are_there_alike(
 
 
 def test_a_partition_that_was_renamed_between_trainings_is_learned_anew_and_that_is_said(config, tmp_path, caplog):
-    training._training(replace(config, start=tmp_path), forms(window())[0]["a"], 0, [window()], None)
+    training._training(replace(config, start=tmp_path), gist_partitions(window())[0]["a"], 0, [window()], None)
     assert "partition a is learned anew: the model to go on from has no agent for it" in caplog.text
 
 
@@ -119,7 +119,7 @@ def test_a_partition_of_another_form_is_refused_with_the_reason(config, changed,
 def test_episodes_are_pieces_of_history_that_do_not_tell_how_long_jobs_run():
     whole = window()
     jobs = single_server(ClusterState.of(whole.cluster, whole.workload), "a")
-    draw = Episodes(forms(whole)[0]["a"], {0: jobs})
+    draw = Episodes(gist_partitions(whole)[0]["a"], {0: jobs})
     episode = draw(np.random.default_rng(3))
     assert len(episode) >= Episodes.FEWEST
     assert {arrival.run_s for arrival in episode} <= set(jobs.run_s.tolist())
@@ -143,8 +143,8 @@ def test_the_best_agents_are_kept_and_can_be_loaded(config):
 def test_who_has_less_utilisation_than_first_fit_on_later_days_is_not_listened_to(config, monkeypatch, used, mode):
     def replayed(policy, window, config):
         # What is not listened to looks a little better than first fit, and whoever loses utilisation much faster.
-        mine = getattr(policy, "mode", "first_fit")
-        use = used.get(mine, 0.5 + 0.01 * (mine == "abstains"))
+        tried = getattr(policy, "mode", "first_fit")
+        use = used.get(tried, 0.5 + 0.01 * (tried == "abstains"))
         return Figures(1.0 if use < 0.5 else 50.0, 1.0, 1.0, 1.0, None, use)
 
     monkeypatch.setattr(training, "_replayed", replayed)

@@ -12,8 +12,8 @@ def tiny():
     from idlewatt.daemon.agents.maifs import train
 
     with small(), pytest.MonkeyPatch.context() as patch:
-        for name, value in {"RULE_EPISODES": 1, "TOGETHER": 1, "REPLAYS": 2, "PAIRS": 1, "AT_ONCE": 1,
-                            "COPIES": 60}.items():
+        for name, value in {"RULE_EPISODES": 1, "TOGETHER": 1, "REPLAYS": 2, "PAIRS": 1, "EVOLUTION_EPISODES": 1,
+                            "IMITATION_STEPS": 60}.items():
             patch.setattr(train, name, value)
         yield
 

@@ -18,7 +18,7 @@ CARD = ModelCard("maifs", "1", 1e9, 0, "0.1.0", "", "", kind="maifs")
 FIFO = np.concatenate([ORDERS["fifo"], np.zeros(SIZE - 3)])
 
 
-def by_chance(seed):
+def random_agent(seed):
     random = np.random.default_rng(seed)
     return Maifs(initial(random) + random.normal(size=SIZE), CARD)
 
@@ -26,7 +26,7 @@ def by_chance(seed):
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_the_weights_every_job_runs_where_it_may(seed):
-    done = run(cluster(), workload(60, seed), by_chance(seed), speed=SITE.fungible)
+    done = run(cluster(), workload(60, seed), random_agent(seed), speed=SITE.fungible)
     assert not np.isnan(done.end).any()
 
 
@@ -35,8 +35,8 @@ def demands(cpus, memory, gpus=2):
 
 
 def test_a_job_is_given_what_its_like_use_and_some_more_and_never_less_memory():
-    found, there = demands_at(demands(12, 40 * GB), Needs.of(SITE.fungible), np.array([1]))
-    assert there.all()
+    found, available = demands_at(demands(12, 40 * GB), Needs.of(SITE.fungible), np.array([1]))
+    assert available.all()
     assert found[0, AMPLE, 2] == 2 * 3  # two used, a fifth more, in whole CPUs
     assert 2 * 10 * GB < found[0, AMPLE, 3] < 2 * 16 * GB
     assert found[0, LEAN, 3] == found[0, AMPLE, 3]
@@ -50,8 +50,8 @@ def test_a_job_that_would_use_more_than_it_asks_for_is_given_more():
 
 
 def test_of_whom_nothing_is_known_only_what_it_asked_for_is_given():
-    found, there = demands_at(demands(12, 40 * GB), Needs.of(SITE.fungible), np.array([0]))
-    assert there.tolist() == [[False, True, False]]
+    found, available = demands_at(demands(12, 40 * GB), Needs.of(SITE.fungible), np.array([0]))
+    assert available.tolist() == [[False, True, False]]
     assert (found[0] == found[0, ASKED]).all()
 
 

@@ -29,10 +29,10 @@ def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_
     model = life.store.find(life.name)
     assert {"objective_by_actor_critic", "objective_by_evolution", "days"} <= set(model.card.metrics)
     write_card(model.folder, dataclasses.replace(model.card, seen={"nodes": (4.0, 4.0)}))
-    seen = snapshot("bert", "bert", "bert", "imagenet")
-    assert life.advise(seen).active == FALLBACK
+    observed = snapshot("bert", "bert", "bert", "imagenet")
+    assert life.advise(observed).active == FALLBACK
     life.promote()
-    advice = life.advise(seen)
+    advice = life.advise(observed)
     assert advice.active == life.name, advice.model_results
     starts = {row.job_id: row for row in advice.recommendations if not row.shadow and row.action == "start"}
     assert set(starts) == {"1", "2", "3", "4"}  # as they ask, two of the three large ones fit
@@ -40,9 +40,9 @@ def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_
     other = [row for job, row in starts.items() if row.command == "" and job != "4"]
     assert all("--cpus-per-gpu=" in row.reason and "in place of 12" in row.reason for row in other)
     assert "it asks for 12 CPUs for each GPU, and its like use 2" in starts["1"].reasons
-    for silent, words in ((life.advise(snapshot("gpt", "gpt")), "jobs of no known group"),
-                          (life.advise(seen, FLAT_SPEEDS), "jobs of no known group")):
+    for silent, message in ((life.advise(snapshot("gpt", "gpt")), "jobs of no known group"),
+                            (life.advise(observed, FLAT_SPEEDS), "jobs of no known group")):
         assert silent.active == FALLBACK
-        assert silent.model_results[0].reason == f"the speed of {words} by CPUs is not known"
+        assert silent.model_results[0].reason == f"the speed of {message} by CPUs is not known"
     life.run("demote", life.name, "--reason", "data loaders starve")
-    assert life.advise(seen).active == FALLBACK
+    assert life.advise(observed).active == FALLBACK

@@ -8,8 +8,8 @@ from idlewatt.daemon.agents.maifs.network import (
     NODE_INPUTS,
     SIZE,
     NodeWeights,
+    forward,
     initial,
-    opinions,
     rated,
     unpacked,
 )
@@ -19,14 +19,15 @@ from idlewatt.daemon.agents.maifs.network import (
 def test_compiled_ratings_are_those_of_the_network(agents, actions):
     random = np.random.default_rng(agents)
     parts = unpacked(initial(random) + random.normal(size=SIZE))
-    seen = random.normal(size=(agents, len(NODE_INPUTS)))
+    node_inputs = random.normal(size=(agents, len(NODE_INPUTS)))
     inputs = random.normal(size=(agents, actions, len(ACTION_INPUTS)))
     able = random.random((agents, actions)) < 0.7
-    utility, factors, attention = rated(NodeWeights(*(parts[name] for name in NodeWeights._fields)), seen, inputs, able)
-    refuse, accept, refusing, accepting, heeded, _ = opinions(parts, seen, inputs, np.ones(agents))
+    weights = NodeWeights(*(parts[name] for name in NodeWeights._fields))
+    utility, factors, attention = rated(weights, node_inputs, inputs, able)
+    refuse, accept, refusing, accepting, expected_attention, _ = forward(parts, node_inputs, inputs, np.ones(agents))
     np.testing.assert_allclose(utility[:, 0], refuse, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(utility[:, 1:][able], accept[able], rtol=1e-9, atol=1e-12)
     assert (utility[:, 1:][~able] == -np.inf).all()
     np.testing.assert_allclose(factors[:, 0], refusing, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(factors[:, 1:][able], accepting[able], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(attention, heeded, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(attention, expected_attention, rtol=1e-9, atol=1e-12)

@@ -11,7 +11,7 @@ from fungible import INCUMBENT, config, window
 from idlewatt.daemon.agents.kinds import TrainingError, kinds
 from idlewatt.daemon.agents.maifs import train as training
 from idlewatt.daemon.agents.maifs.agent import Maifs
-from idlewatt.daemon.agents.maifs.network import SIZE, initial, opinions, unpacked
+from idlewatt.daemon.agents.maifs.network import SIZE, forward, initial, unpacked
 from idlewatt.daemon.agents.maifs.teachers import ORDERS, TEACHERS
 from idlewatt.daemon.agents.maifs.train import train
 from idlewatt.daemon.policies import named
@@ -44,9 +44,10 @@ def test_history_in_which_no_use_of_cpus_is_known_is_refused(tmp_path):
 def test_numpy_and_torch_run_the_same_network():
     random = np.random.default_rng(0)
     flat = initial(random) + 0.1 * random.standard_normal(SIZE)
-    seen, actions, there = random.standard_normal((5, 6)), random.standard_normal((5, 12, 17)), np.ones(5)
-    ours = opinions(unpacked(flat), seen, actions, there)
-    theirs = opinions(unpacked(torch.from_numpy(flat)), *(torch.from_numpy(part) for part in (seen, actions, there)))
+    node_inputs, actions, present = random.standard_normal((5, 6)), random.standard_normal((5, 12, 17)), np.ones(5)
+    ours = forward(unpacked(flat), node_inputs, actions, present)
+    tensors = [torch.from_numpy(part) for part in (node_inputs, actions, present)]
+    theirs = forward(unpacked(torch.from_numpy(flat)), *tensors)
     assert all(np.allclose(one, other.numpy()) for one, other in zip(ours, theirs, strict=True))
 
 
@@ -68,9 +69,9 @@ def test_the_likelihood_of_a_joint_action_falls_where_two_agents_want_one_job():
     clash = actions.copy()
     clash[np.flatnonzero(joint.able[:, actions.max() - 1])] = actions.max()
     flat = torch.from_numpy(initial(np.random.default_rng(1))).float()
-    told = []
+    likelihoods = []
     for choice in (actions, clash):
         batch = training._batch([(joint, choice)])
-        told.append(float(training._likelihood(training._conditionals(flat, batch, training._edges(flat, batch))[0],
-                                               batch)))
-    assert told[1] < told[0] - 10
+        odds, _ = training._conditionals(flat, batch, training._edges(flat, batch))
+        likelihoods.append(float(training._likelihood(odds, batch)))
+    assert likelihoods[1] < likelihoods[0] - 10

@@ -118,10 +118,10 @@ def test_tampered_weights_are_refused(copy):
         load(copy)
 
 
-@pytest.mark.parametrize(("change", "words"), [
+@pytest.mark.parametrize(("change", "message"), [
     ({"format": 99}, "newer"), ({"schema_hash": "of other inputs"}, "train it anew")])
-def test_a_card_of_another_version_is_refused(copy, change, words):
-    told = json.loads((copy / CARD).read_text())
-    (copy / CARD).write_text(json.dumps(told | change))
-    with pytest.raises(CheckpointError, match=words):
+def test_a_card_of_another_version_is_refused(copy, change, message):
+    card = json.loads((copy / CARD).read_text())
+    (copy / CARD).write_text(json.dumps(card | change))
+    with pytest.raises(CheckpointError, match=message):
         load(copy)

@@ -38,11 +38,11 @@ def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_
     starts = [row for row in advice.recommendations if row.policy == life.name and row.action == "start"]
     assert {row.job_id for row in starts} == {"1", "2", "3"}
     assert all(row.command for row in starts)
-    for silent, words in ((life.advise(snapshot(1)), "1 nodes are open; trained on 4 to 4"),
-                          (life.advise(snapshot(limit_s=3600.0 * 24 * 3000)), "unlike those it was trained on")):
+    for silent, message in ((life.advise(snapshot(1)), "1 nodes are open; trained on 4 to 4"),
+                            (life.advise(snapshot(limit_s=3600.0 * 24 * 3000)), "unlike those it was trained on")):
         assert silent.active == FALLBACK
         assert silent.model_results[0].cause == "doubt"
-        assert words in silent.model_results[0].reason
+        assert message in silent.model_results[0].reason
     life.run("demote", life.name, "--reason", "short jobs wait")
     after = life.advise(waiting)
     assert after.active == FALLBACK

@@ -14,7 +14,7 @@ from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.agents.kinds import Objective, TraceWindow, TrainingError, kinds
 from idlewatt.daemon.agents.scorer import imitation
 from idlewatt.daemon.agents.scorer.arena import Arena, blank, initial, plain
-from idlewatt.daemon.agents.scorer.train import STATE, EnsembleTraining, ScorerEnvironment, _set_out, train, worse
+from idlewatt.daemon.agents.scorer.train import STATE, EnsembleTraining, ScorerEnvironment, _initialise, train, worse
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run
@@ -62,9 +62,9 @@ def test_it_sets_out_from_a_model_where_that_is_better_than_all_it_knows(trained
     known = kinds()["scorer"].load(trained[0] / "best").members[0]
     with ThreadPoolExecutor(1) as threads:
         environment = ScorerEnvironment(config, threads)
-        begun = _set_out(EnsembleTraining(config), environment, 0).weights
+        started = _initialise(EnsembleTraining(config), environment, 0).weights
         trials = [environment.fit(number) for number in range(4)]
-        ours, theirs = environment.losses([begun, known], trials)
+        ours, theirs = environment.losses([started, known], trials)
     assert ours <= theirs
 
 
@@ -147,7 +147,7 @@ def test_the_gradients_of_imitation_are_those_of_differences(loss):
     function = imitation._loss if loss == "choices" else imitation._error
     rest = np.cumsum([0, *map(len, chosen)])[:-1] if loss == "choices" else rows[:, 0] - 1.0
     found = check_grad(lambda x: function(x, rows, rest)[0], lambda x: function(x, rows, rest)[1],
-                       imitation._taken(weights))
+                       imitation._parameters(weights))
     assert found < 1e-5
 
 

@@ -31,7 +31,7 @@ def by(rule, **more):
     return TopDRL(np.zeros(NET.size), CARD, choose=lambda now, rows: rule(rows), **more)
 
 
-def by_chance(seed):
+def random_agent(seed):
     random = np.random.default_rng(seed)
     return TopDRL(random.normal(size=NET.size), CARD)
 
@@ -48,7 +48,7 @@ def waiting(gpus, *, nodes=None, known=SPEEDS, now=HOUR_S, **columns):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_the_weights_every_job_runs_where_it_may(seed):
-    done = run(cluster(), workload(100, seed), by_chance(seed), speed=SPEEDS)  # ValueError if a job did not fit
+    done = run(cluster(), workload(100, seed), random_agent(seed), speed=SPEEDS)  # ValueError if a job did not fit
     assert not np.isnan(done.end).any()
 
 
@@ -95,7 +95,7 @@ def test_an_observation_holds_neither_true_run_times_nor_true_speeds():
     work = workload(60, load=3.0)
     other = replace(work, run=work.run * 1.37)
     slow = replace(SPEEDS, spread=SPEEDS.spread ** 2)
-    seen = []
+    observations = []
     for jobs, speed in ((work, SPEEDS), (other, slow)):
         state = ClusterState.of(cluster(), jobs, speed=speed, known=SPEEDS)
         for job in range(20):
@@ -103,28 +103,28 @@ def test_an_observation_holds_neither_true_run_times_nor_true_speeds():
         state.arrays.clock[0] = float(work.submit[20])
         state.apply(by(first).decide(state))
         state.arrays.clock[0] += 600.0
-        seen.append(observe(state))
-    _alike(*seen)
-    assert len(seen[0].running.rows) > 3
+        observations.append(observe(state))
+    _alike(*observations)
+    assert len(observations[0].running.rows) > 3
 
 
 def _alike(one, other):
     for name in one.__slots__ if hasattr(one, "__slots__") else vars(one):
-        mine, theirs = getattr(one, name), getattr(other, name)
-        if isinstance(mine, np.ndarray):
-            assert np.array_equal(mine, theirs), name
-        elif hasattr(mine, "__dict__"):
-            _alike(mine, theirs)
+        value, other_value = getattr(one, name), getattr(other, name)
+        if isinstance(value, np.ndarray):
+            assert np.array_equal(value, other_value), name
+        elif hasattr(value, "__dict__"):
+            _alike(value, other_value)
         else:
-            assert mine == theirs, name
+            assert value == other_value, name
 
 
 def test_it_abstains_for_groups_whose_speed_when_scattered_is_not_known():
     known = replace(SPEEDS, spread=np.array([np.ones(5), SPEEDS.spread[1], np.ones(5)]))
-    assert by_chance(0).doubt(waiting([8, 8, 4], known=known, application=[1, 1, 1])) is None
-    told = by_chance(0).doubt(waiting([8, 8, 4], known=known, application=[1, 2, 2]))
-    assert told == "the speed of */imagenet when scattered is not known"
-    assert by_chance(0).doubt(waiting([1, 1], known=known, application=[2, 2])) is None  # cannot be scattered
+    assert random_agent(0).doubt(waiting([8, 8, 4], known=known, application=[1, 1, 1])) is None
+    reason = random_agent(0).doubt(waiting([8, 8, 4], known=known, application=[1, 2, 2]))
+    assert reason == "the speed of */imagenet when scattered is not known"
+    assert random_agent(0).doubt(waiting([1, 1], known=known, application=[2, 2])) is None  # cannot be scattered
 
 
 def test_a_cluster_of_another_size_and_jobs_unlike_any_are_doubted():
@@ -144,7 +144,7 @@ def test_reasons_are_the_inputs_that_set_a_job_apart():
 
 
 def test_it_decides_the_same_after_saving_and_refuses_what_was_trained_for_other_inputs(tmp_path, monkeypatch):
-    agent = by_chance(3)
+    agent = random_agent(3)
     topdrl.save(tmp_path, agent.weights, CARD, 1e6)
     loaded, jobs = topdrl.load(tmp_path), workload(60, 5)
     assert loaded.longest_wait_s == 1e6
@@ -163,7 +163,7 @@ def test_a_decision_on_a_thousand_nodes_takes_less_than_five_milliseconds():
     gpus = np.concatenate([np.full(997, 8), random.choice([1, 2, 4, 8, 16, 32], 128)])
     state = waiting(gpus, nodes=nodes)
     state.apply([Start(job, (job,), (8,)) for job in range(997)])
-    agent, took = by_chance(1), []
+    agent, took = random_agent(1), []
     for _ in range(15):
         began = time.process_time()
         agent.decide(state)
@@ -176,8 +176,8 @@ def test_in_a_tree_of_any_depth_a_job_gets_the_lowest_place_that_has_room_and_of
     nodes = Cluster.from_records([
         Node(f"n{number}", ("p",), 4, leaf=f"l{number}", spine=f"s{number}", above=(f"pod-{pod}", f"hall-{pod // 2}"))
         for number, pod in enumerate((0, 0, 0, 1, 1, 2))])
-    seen = observe(waiting([8, 12, 16, 20], nodes=nodes, limit=[HOUR_S] * 4, now=0.0))
-    resources = FreeResources(seen, seen.waiting.demands)
+    observation = observe(waiting([8, 12, 16, 20], nodes=nodes, limit=[HOUR_S] * 4, now=0.0))
+    resources = FreeResources(observation, observation.waiting.demands)
     assert [sorted(resources.placement(kind).nodes.tolist()) for kind in range(4)] == [[3, 4], [0, 1, 2], [0, 1, 2, 3],
                                                                             [0, 1, 2, 3, 4]]
 
@@ -185,7 +185,7 @@ def test_in_a_tree_of_any_depth_a_job_gets_the_lowest_place_that_has_room_and_of
 def test_room_tells_when_a_job_fits_at_the_latest():
     state = waiting([4, 8], nodes=Cluster.from_spec("2x4"), limit=[HOUR_S, HOUR_S], now=0.0)
     state.apply([Start(0, (0,), (4,))])
-    seen = observe(state)
-    resources = FreeResources(seen, seen.waiting.demands)
+    observation = observe(state)
+    resources = FreeResources(observation, observation.waiting.demands)
     assert resources.placement(0) is None
     assert resources.reserve(0) == HOUR_S

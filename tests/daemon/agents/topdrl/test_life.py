@@ -27,22 +27,22 @@ def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_
                                                     "sjf-oracle+best-fit+easy"}
     card = life.store.find(life.name).card
     _widened(life, card)
-    seen = snapshot("bert", "bert")
+    observed = snapshot("bert", "bert")
     assert life.name in life.run("models")
-    assert life.advise(seen).active == FALLBACK
+    assert life.advise(observed).active == FALLBACK
     life.promote()
-    advice = life.advise(seen)
+    advice = life.advise(observed)
     assert advice.active == life.name, advice.model_results
     starts = [row for row in advice.recommendations if row.policy == life.name and row.action == "start"]
     assert [len(row.placement.nodes) for row in starts] == [2, 2]
     assert all(len({int(node[1:]) // 3 for node in row.placement.nodes}) == 1 for row in starts)
     assert {row.instead.policy for row in starts} == {FALLBACK}
-    for silent in (life.advise(snapshot("gpt", "gpt")), life.advise(seen, FLAT_SPEEDS)):
+    for silent in (life.advise(snapshot("gpt", "gpt")), life.advise(observed, FLAT_SPEEDS)):
         assert silent.active == FALLBACK
         assert silent.model_results[0].cause == "doubt"
         assert silent.model_results[0].reason.endswith("when scattered is not known")
     life.run("demote", life.name, "--reason", "large jobs wait")
-    after = life.advise(seen)
+    after = life.advise(observed)
     assert after.active == FALLBACK
     assert life.name in {row.policy for row in after.recommendations if row.shadow}  # it is still listened to
 

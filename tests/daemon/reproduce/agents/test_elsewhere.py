@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.agents.doubts import longest_queue, queues_seen, sizes_seen
-from idlewatt.daemon.agents.histories import taken
+from idlewatt.daemon.agents.histories import subset
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, Scorer, inputs_of
 from idlewatt.daemon.agents.scorer.arena import blank
 from idlewatt.daemon.agents.scorer.network import INPUTS, layer
@@ -23,7 +23,7 @@ TRACES = Path(__file__).parents[3] / "traces"
 
 
 def first(whole, jobs):
-    return replace(whole, workload=taken(whole.workload, np.arange(jobs)), since_s=-np.inf)
+    return replace(whole, workload=subset(whole.workload, np.arange(jobs)), since_s=-np.inf)
 
 
 def made_up(nodes, limits="informative", load=1.1, jobs=250):

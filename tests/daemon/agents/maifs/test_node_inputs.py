@@ -5,8 +5,8 @@ from fungible import SITE, cluster, workload
 
 from idlewatt.daemon.agents.maifs.levels import ASKED, LEVELS, Needs
 from idlewatt.daemon.agents.maifs.network import ACTION_INPUTS, NODE_INPUTS, NOMINATED
+from idlewatt.daemon.agents.maifs.node_inputs import nominate
 from idlewatt.daemon.agents.maifs.scheduling_round import SchedulingRound
-from idlewatt.daemon.agents.maifs.sight import nominate
 from idlewatt.daemon.agents.maifs.teachers import ORDERS
 from idlewatt.daemon.agents.observation import observe
 from idlewatt.daemon.agents.placing import renew
@@ -19,36 +19,36 @@ def scheduling_round(jobs=24, nodes=4):
     state = ClusterState.of(cluster(nodes), workload(jobs), speed=SITE.fungible)
     for job in range(jobs):
         join(state.arrays, job)
-    seen = observe(state)
-    return seen, SchedulingRound(seen, Needs.of(SITE.fungible), ORDERS["fifo"], 1e9)
+    observation = observe(state)
+    return observation, SchedulingRound(observation, Needs.of(SITE.fungible), ORDERS["fifo"], 1e9)
 
 
 def joints():
     """Return what nodes were asked while jobs of one node were placed, with what was free then."""
-    (seen, at), found = scheduling_round(), []
+    (observation, round_), found = scheduling_round(), []
 
     def take_first(joint):
-        found.append((joint, at._resources.free.copy(), at._resources.busy.copy()))
+        found.append((joint, round_._resources.free.copy(), round_._resources.busy.copy()))
         actions = np.zeros(len(joint.able), np.int64)
         agent = int(joint.able.any(axis=1).argmax())
         actions[agent] = 1 + joint.able[agent].argmax()
         return actions
 
-    started = list(at.starts(take_first))
-    return seen, found, started
+    started = list(round_.starts(take_first))
+    return observation, found, started
 
 
 def test_nodes_see_what_is_free_of_them_and_what_would_be_left():
-    seen, found, started = joints()
+    observation, found, started = joints()
     assert len(started) > 4
-    total = np.stack([seen.nodes.gpus, seen.nodes.cpus, seen.nodes.memory], axis=1)
+    total = np.stack([observation.nodes.gpus, observation.nodes.cpus, observation.nodes.memory], axis=1)
     for joint, free, busy in found:
         shares = (free / total)[:, :3]
-        for row, actions, able in zip(joint.seen, joint.actions, joint.able, strict=True):
-            told = dict(zip(NODE_INPUTS, row.tolist(), strict=True))
+        for row, actions, able in zip(joint.node_inputs, joint.actions, joint.able, strict=True):
+            values = dict(zip(NODE_INPUTS, row.tolist(), strict=True))
             own = [node for node in range(len(free)) if np.allclose(shares[node], row[:3])]
             assert own
-            assert told["empty"] == (busy[own[0]] == 0)
+            assert values["empty"] == (busy[own[0]] == 0)
             for action, inputs in enumerate(actions):
                 if able[action]:
                     assert inputs[ACTION_INPUTS.index("GPUs left over")] >= 0
@@ -59,13 +59,13 @@ def test_nodes_see_what_is_free_of_them_and_what_would_be_left():
 
 
 def test_the_fullest_nodes_that_hold_a_job_are_asked():
-    seen, at = scheduling_round(nodes=12)
-    random, resources = np.random.default_rng(0), at._resources.arrays
+    observation, round_ = scheduling_round(nodes=12)
+    random, resources = np.random.default_rng(0), round_._resources.arrays
     resources.free[:, 0], resources.free[:, 1] = random.integers(0, 9, 12), random.integers(6, 49, 12)
     renew(resources, np.arange(12))
     jobs, nodes, able = np.array([3, 1]), np.empty(2 * NOMINATED, np.int64), np.empty((2 * NOMINATED, 6), bool)
-    count = nominate(resources, at._arrays, jobs, np.zeros(2, bool), nodes, able)
-    fits = at._resources.arrays.fits[at._arrays.kinds[jobs]] & at._arrays.there[jobs][:, :, None]
+    count = nominate(resources, round_._arrays, jobs, np.zeros(2, bool), nodes, able)
+    fits = round_._resources.arrays.fits[round_._arrays.kinds[jobs]] & round_._arrays.available[jobs][:, :, None]
     rank = np.lexsort((np.arange(12), resources.free[:, 1], resources.free[:, 0]))
     asked = [[node for node in rank.tolist() if fits[task, :, node].any()][:NOMINATED] for task in range(2)]
     assert nodes[:count].tolist() == sorted({*asked[0], *asked[1]})

@@ -1,4 +1,4 @@
-"""Which nodes are asked about jobs of one node, and what they see of themselves and of each job, compiled."""
+"""The nodes that decide on single-node jobs, and the inputs of their agents, compiled."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ..placing import FreeResourceArrays, line_up_all
 from .levels import ASKED
 from .network import ACTION_INPUTS, NOMINATED, OF_JOB
 
-LEFT_OVER, BESIDE, SPEED, SAVED, FIRST_LEVEL = (ACTION_INPUTS.index(name) for name in (
+LEFTOVER, BESIDE, SPEED, SAVED, FIRST_LEVEL = (ACTION_INPUTS.index(name) for name in (
     "GPUs left over", "beside", "speed", "CPUs saved", "lean"))
 MOST_CPUS = 4096
 
 
 class QueueArrays(NamedTuple):
-    """The jobs that are looked at, and the nodes as far as ``FreeResourceArrays`` does not tell."""
+    """The considered jobs, and the properties of nodes that ``FreeResourceArrays`` lacks."""
 
     kinds: Longs
     """[job, level]."""
-    there: Masks
-    """[job, level] which levels there are."""
+    available: Masks
+    """[job, level] which levels are available."""
     demands: Longs
     """[job, level, ...]."""
     inputs: Floats
-    """[job, ...] what is told of a job alone."""
+    """[job, ...] inputs of the job alone."""
     speed: Floats
     """[job, level] logarithm."""
     application: Longs
@@ -37,18 +37,18 @@ class QueueArrays(NamedTuple):
     beside: Floats
     """[node, group] jobs of each group that run there; empty where neighbours do not matter."""
     harm: Floats
-    """[group, neighbour's] logarithm of what that costs."""
+    """[group, neighbour's] logarithm of the slowdown by such a neighbour."""
 
 
 @compiled
 def _fits(resources: FreeResourceArrays, queue: QueueArrays, job: int, level: int, node: int, beside: bool) -> bool:
     """Tell whether a job of one node fits at a level."""
-    return bool(queue.there[job, level] and resources.fits[queue.kinds[job, level], node]
+    return bool(queue.available[job, level] and resources.fits[queue.kinds[job, level], node]
                 and not (beside and resources.reserved[node]))
 
 
 @compiled
-def _somehow(resources: FreeResourceArrays, queue: QueueArrays, job: int, node: int, beside: bool) -> bool:
+def _fits_at_any_level(resources: FreeResourceArrays, queue: QueueArrays, job: int, node: int, beside: bool) -> bool:
     for level in range(queue.kinds.shape[1]):  # noqa: SIM110 (numba compiles no generators here)
         if _fits(resources, queue, job, level, node, beside):
             return True
@@ -56,9 +56,9 @@ def _somehow(resources: FreeResourceArrays, queue: QueueArrays, job: int, node: 
 
 
 @compiled
-def _anywhere(resources: FreeResourceArrays, queue: QueueArrays, job: int, beside: bool) -> bool:
+def _fits_on_any_node(resources: FreeResourceArrays, queue: QueueArrays, job: int, beside: bool) -> bool:
     for node in resources.near:  # noqa: SIM110 (numba compiles no generators here)
-        if _somehow(resources, queue, job, node, beside):
+        if _fits_at_any_level(resources, queue, job, node, beside):
             return True
     return False
 
@@ -67,7 +67,7 @@ def _anywhere(resources: FreeResourceArrays, queue: QueueArrays, job: int, besid
 def fit_anywhere(resources: FreeResourceArrays, queue: QueueArrays, jobs: Longs, beside: Masks) -> int:
     """Return how many jobs of one node there are before the first that fits nowhere at any level."""
     for place in range(jobs.size):
-        if not _anywhere(resources, queue, jobs[place], beside[place]):
+        if not _fits_on_any_node(resources, queue, jobs[place], beside[place]):
             return place
     return jobs.size
 
@@ -100,7 +100,7 @@ def _nearest(resources: FreeResourceArrays, queue: QueueArrays, job: int, beside
     for node in resources.order:
         if count == NOMINATED and resources.free[node, 0] > resources.free[place[count - 1], 0]:
             break
-        if not _somehow(resources, queue, job, node, beside):
+        if not _fits_at_any_level(resources, queue, job, node, beside):
             continue
         at = count
         while at > 0 and _rank(resources, place[at - 1]) > _rank(resources, node):
@@ -121,7 +121,7 @@ def _rank(resources: FreeResourceArrays, node: int) -> int:
 
 @compiled
 def _insert(nodes: Longs, count: int, node: int) -> int:
-    """Insert a node into those in rising order, unless it is there; return how many there are."""
+    """Insert a node into those in rising order, unless it is among them; return how many there are."""
     at = count
     while at > 0 and nodes[at - 1] > node:
         at -= 1
@@ -134,38 +134,39 @@ def _insert(nodes: Longs, count: int, node: int) -> int:
 
 
 @compiled_apart
-def observe(resources: FreeResourceArrays, queue: QueueArrays, batch: Longs, nodes: Longs, seen: Floats,
+def observe(resources: FreeResourceArrays, queue: QueueArrays, batch: Longs, nodes: Longs, node_inputs: Floats,
             actions: Floats) -> None:
-    """Fill in what agents see of themselves, [agent, input], and of each task at each level, [agent, action, input]."""
+    """Fill in the inputs of agents, [agent, input], and of each task at each level, [agent, action, input]."""
     levels = queue.kinds.shape[1]
     for agent in range(nodes.size):
         node = nodes[agent]
-        for what in range(3):
-            seen[agent, what] = resources.free[node, what] / queue.total[node, what]
-        seen[agent, 3] = 0.3 * np.log1p(float(resources.busy[node]))
-        seen[agent, 4] = 1.0 if resources.busy[node] == 0 else 0.0
-        seen[agent, 5] = 1.0 if resources.reserved[node] else 0.0
+        for resource in range(3):
+            node_inputs[agent, resource] = resources.free[node, resource] / queue.total[node, resource]
+        node_inputs[agent, 3] = 0.3 * np.log1p(float(resources.busy[node]))
+        node_inputs[agent, 4] = 1.0 if resources.busy[node] == 0 else 0.0
+        node_inputs[agent, 5] = 1.0 if resources.reserved[node] else 0.0
         for task in range(batch.size):
             for level in range(levels):
-                _see(resources, queue, batch[task], level, node, actions[agent, task * levels + level])
+                _fill_action_inputs(resources, queue, batch[task], level, node, actions[agent, task * levels + level])
 
 
 @compiled
-def _see(resources: FreeResourceArrays, queue: QueueArrays, job: int, level: int, node: int, row: Floats) -> None:
+def _fill_action_inputs(resources: FreeResourceArrays, queue: QueueArrays, job: int, level: int, node: int,
+                        row: Floats) -> None:
     """Fill in the inputs of taking a job at a level."""
     demand, total, free = queue.demands[job, level], queue.total[node], resources.free[node]
     for place in range(row.size):
         row[place] = queue.inputs[job, place] if place < OF_JOB else 0.0
     gpus = (free[0] - demand[CHUNK]) / total[0]
     cpus, memory = (free[1] - demand[CPUS]) / total[1], (free[2] - demand[MEMORY]) / total[2]
-    row[LEFT_OVER], row[LEFT_OVER + 1] = gpus, 1.0 if gpus <= 0 else 0.0
-    row[LEFT_OVER + 2] = 1.0 if resources.busy[node] == 0 else 0.0
-    row[LEFT_OVER + 3], row[LEFT_OVER + 4] = cpus, memory
-    row[LEFT_OVER + 5] = max(0.0, gpus - min(cpus, memory))
-    own = queue.application[job]
+    row[LEFTOVER], row[LEFTOVER + 1] = gpus, 1.0 if gpus <= 0 else 0.0
+    row[LEFTOVER + 2] = 1.0 if resources.busy[node] == 0 else 0.0
+    row[LEFTOVER + 3], row[LEFTOVER + 4] = cpus, memory
+    row[LEFTOVER + 5] = max(0.0, gpus - min(cpus, memory))
+    application = queue.application[job]
     for group in range(queue.beside.shape[1]):
-        row[BESIDE] += queue.beside[node, group] * queue.harm[own, group]
-        row[BESIDE + 1] += queue.beside[node, group] * queue.harm[group, own]
+        row[BESIDE] += queue.beside[node, group] * queue.harm[application, group]
+        row[BESIDE + 1] += queue.beside[node, group] * queue.harm[group, application]
     row[SPEED] = queue.speed[job, level]
     row[SAVED] = (queue.demands[job, ASKED, CPUS] - demand[CPUS]) / total[1]
     row[FIRST_LEVEL + level] = 1.0
