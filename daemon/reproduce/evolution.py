@@ -82,7 +82,7 @@ class EvolutionConfig:
     pool: int | None = None
     """Replays that are drawn from; without, every round has new ones."""
     optimiser: type[Adam] = Adam
-    chance: Callable[[int], Iterator[np.random.Generator]] = one_stream
+    random_streams: Callable[[int], Iterator[np.random.Generator]] = one_stream
     first: float | Floats = 1.0
     """1 for the weights that are learned at first, 0 for the others."""
     first_rounds: float = 0.0
@@ -151,10 +151,10 @@ class EvolutionTraining:
         training = cls(config, weights, weights, weights, config.optimiser.of(weights.size))
         if folder is None or not (folder / STATE).exists():
             return training
-        told, arrays = read_unfinished(folder / STATE, _plan(config, bench), "other settings")
-        return replace(training, weights=arrays["weights"], best=arrays["best"], round=told["round"],
-                       optimiser=config.optimiser(arrays["first"], arrays["second"], told["steps"]),
-                       curve=[(int(number), float(score)) for number, score in told["curve"]])
+        state, arrays = read_unfinished(folder / STATE, _plan(config, bench), "other settings")
+        return replace(training, weights=arrays["weights"], best=arrays["best"], round=state["round"],
+                       optimiser=config.optimiser(arrays["first"], arrays["second"], state["steps"]),
+                       curve=[(int(number), float(score)) for number, score in state["curve"]])
 
     def save(self, folder: Path, plan: str) -> None:
         """Keep all that it needs to go on."""
@@ -215,7 +215,7 @@ def followed(name: str, config: EvolutionConfig, bench: Bench, folder: Path, bar
 
 def _draws(config: EvolutionConfig, size: int) -> Iterator[tuple[Sequence[int], Floats]]:
     """Yield for every round the numbers of its replays, and steps to try, [pair, weight]."""
-    for number, random in enumerate(config.chance(config.seed), start=1):
+    for number, random in enumerate(config.random_streams(config.seed), start=1):
         numbers: Sequence[int] = range(number * config.at_once, (number + 1) * config.at_once)
         if config.pool is not None:
             numbers = random.choice(config.pool, config.at_once, replace=False).tolist()

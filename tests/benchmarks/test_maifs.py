@@ -10,7 +10,7 @@ from idlewatt.daemon.reproduce.maifs import network
 from idlewatt.daemon.reproduce.maifs.agent import ArenaMaifs
 from idlewatt.daemon.reproduce.maifs.arena import ArenaTrace, begin, site_of
 from idlewatt.daemon.reproduce.maifs.models import drawn
-from idlewatt.daemon.reproduce.maifs.sight import PAIR_INPUTS, SEEN, TASKS
+from idlewatt.daemon.reproduce.maifs.observation import NODE_WIDTH, PAIR_INPUTS, TASKS
 
 BOUND_S = 2e-3
 
@@ -28,8 +28,8 @@ def median_s(call, times=200):
 def test_32_candidates_decide_together_in_two_milliseconds():
     draw = np.random.default_rng(0)
     weights = network.unpacked(draw.standard_normal(network.SIZE))
-    seen, pair = draw.standard_normal((32, SEEN)), draw.standard_normal((32, TASKS, PAIR_INPUTS))
-    taken = median_s(lambda: network.joint(weights, seen, pair, np.ones((32, TASKS, LEVELS))))
+    inputs, pair = draw.standard_normal((32, NODE_WIDTH)), draw.standard_normal((32, TASKS, PAIR_INPUTS))
+    taken = median_s(lambda: network.joint(weights, inputs, pair, np.ones((32, TASKS, LEVELS))))
     print(f"32 candidates, {TASKS} tasks, all can take all: {taken * 1e3:.2f} ms, bound {BOUND_S * 1e3:.0f} ms")
     assert taken < BOUND_S
 

@@ -74,38 +74,40 @@ def _elsewhere(found: Sequence[Served], setting: Setting) -> Section:
 
 
 def _served(one: Served) -> tuple[str, ...]:
-    silent, told = sum(one.doubts.values()), sorted(one.doubts.items(), key=lambda pair: -pair[1])
+    abstained, reasons = sum(one.doubts.values()), sorted(one.doubts.items(), key=lambda pair: -pair[1])
     return (one.home, one.site, f"{one.chance:.3f}", f"{one.alone:.3f}", f"{one.doubting:.3f}", str(one.rounds),
-            f"{silent / max(1, one.rounds):.0%}",
-            ", ".join(f"{about} {count / one.rounds:.0%}" for about, count in told))
+            f"{abstained / max(1, one.rounds):.0%}",
+            ", ".join(f"{about} {count / one.rounds:.0%}" for about, count in reasons))
 
 
 def _site(name: str, found: Sequence[Judged]) -> Iterator[Section]:
-    told = [one for one in found if one.rows]
-    if not told:
+    evaluated = [one for one in found if one.rows]
+    if not evaluated:
         yield Section(name, [f"Nothing could be judged: {'; '.join(sorted({one.reason for one in found}))}."])
         return
     kinds = list(dict.fromkeys(sorted(one.kind for one in found)))
-    best = sorted({one.best for one in told})
-    rows = [_row(policy, told, policy in kinds) for policy in (*kinds, INCUMBENT, *HEURISTICS, *ALWAYS)
-            if any(policy in one.rows for one in told)]
-    bounds = np.array([one.bound_s / max(1.0, one.rows[INCUMBENT][0]) for one in told if one.bound_s is not None])
+    best = sorted({one.best for one in evaluated})
+    rows = [_row(policy, evaluated, policy in kinds) for policy in (*kinds, INCUMBENT, *HEURISTICS, *ALWAYS)
+            if any(policy in one.rows for one in evaluated)]
+    bounds = np.array([one.bound_s / max(1.0, one.rows[INCUMBENT][0]) for one in evaluated if one.bound_s is not None])
     if len(bounds):
         rows.append(("bound", _spread(bounds), "", "", "", ""))
     missing = sorted({f"{one.kind}: {one.reason}" for one in found if not one.rows})
     yield Section(name, [
-        f"{told[0].jobs} jobs of the last {told[0].days:.1f} days. The best heuristic in hindsight: {', '.join(best)}.",
-        *(f"Not judged: {words}." for words in missing), *_ways(told)],
+        f"{evaluated[0].jobs} jobs of the last {evaluated[0].days:.1f} days. The best heuristic in hindsight: "
+        f"{', '.join(best)}.",
+        *(f"Not judged: {reason}." for reason in missing), *_methods(evaluated)],
         [Table(("policy", "mean JCT of incumbent", "p99 wait of incumbent", "kWh of incumbent", "interval by blocks",
                 "verdict"), rows)])
 
 
-def _ways(found: Sequence[Judged]) -> Iterator[str]:
+def _methods(found: Sequence[Judged]) -> Iterator[str]:
     """Yield what came of each way of learning, seed by seed, of kinds that learn in more than one."""
     for one in found:
         if len(one.ways) > 1:
-            told = ", ".join(f"{name.replace('_', ' ')} {worth:.4f}" for name, worth in sorted(one.ways.items()))
-            yield f"{one.kind}, seed {one.seed}, objective on the weeks that choose: {told}; the better one serves."
+            objectives = ", ".join(f"{name.replace('_', ' ')} {worth:.4f}" for name, worth in sorted(one.ways.items()))
+            yield (f"{one.kind}, seed {one.seed}, objective on the weeks that choose: {objectives}; the better one "
+                   "serves.")
 
 
 def _row(policy: str, found: Sequence[Judged], agent: bool) -> tuple[str, ...]:

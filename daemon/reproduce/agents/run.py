@@ -60,7 +60,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
              for home in elsewhere.HOMES if setting.elsewhere_s]
     with resumable(), processes(setting.workers) as pool:
         found = [one for _, one in completed("training and judging", tasks, _kept, judged, pool)]
-        known = dict(completed("asking elsewhere", homes, _kept_elsewhere, asked_elsewhere, pool))
+        known = dict(completed("asking elsewhere", homes, _cached_elsewhere, judged_elsewhere, pool))
     served = [one for task in homes for one in known[task]]
     return write_report(out, "sections.md.j2", claims.facts([site.name for site in sites], found, setting, served))
 
@@ -106,14 +106,14 @@ class HomeTask:
         return self.folder / f"{self.home.name.replace(' ', '-').replace(',', '')}-{self.budget_s:g}s.json"
 
 
-def _kept_elsewhere(task: HomeTask) -> list[elsewhere.Served] | None:
+def _cached_elsewhere(task: HomeTask) -> list[elsewhere.Served] | None:
     try:
         return _SERVED.validate_json(task.result.read_bytes())
     except (OSError, ValidationError):
         return None
 
 
-def asked_elsewhere(task: HomeTask) -> list[elsewhere.Served]:
+def judged_elsewhere(task: HomeTask) -> list[elsewhere.Served]:
     """Teach a scorer at home, ask it on all sites, keep the figures and return them."""
     found = list(elsewhere.served(task.home, task.traces, task.result.with_suffix(""), task.budget_s))
     task.folder.mkdir(parents=True, exist_ok=True)

@@ -89,9 +89,9 @@ class FlatAgent:
         """Give tasks one by one; masked by the room on nodes before the softmax, not renormalised after."""
         size = 2 * cluster.most * len(jobs.model) + 1, 4
         draws = np.broadcast_to(LIKELIEST, size).copy() if self.draw is None else self.draw(size)
-        told = trail(self.shape, 0) if self.trail is None else self.trail
+        decisions = trail(self.shape, 0) if self.trail is None else self.trail
         self.decisions += int(by_window(cluster, jobs, used, compiled_form(self.weights), desk(self.shape), draws,
-                                        self.exploration, told))
+                                        self.exploration, decisions))
 
     def save(self, folder: Path, card: ModelCard) -> ModelCard:
         """Write weights and card; return the card as written, digests filled in."""

@@ -80,9 +80,9 @@ class VariantResult:
 class AblationStudy:
     """All about DL2's own agent."""
 
-    lessons: Sequence[ImitationResult]
+    imitations: Sequence[ImitationResult]
     outcomes: Sequence[VariantResult]
-    chance: Floats
+    random_jct: Floats
     """Of each of the paper's traces, by giving tasks at random while one fits."""
     values: PaperSettings
 
@@ -96,12 +96,12 @@ class AblationStudy:
         return longer_than(outcome.jct, self.whole.jct)
 
     @property
-    def kept(self) -> list[VariantResult]:
+    def confirmed(self) -> list[VariantResult]:
         """Return the paper's ablations under which jobs take longer, as it says."""
         return [outcome for outcome in self._claimed if self.longer(outcome).low > 0]
 
     @property
-    def lost(self) -> list[VariantResult]:
+    def unconfirmed(self) -> list[VariantResult]:
         """Return the paper's ablations under which jobs do not surely take longer."""
         return [outcome for outcome in self._claimed if self.longer(outcome).low <= 0]
 
@@ -110,9 +110,9 @@ class AblationStudy:
         return [outcome for outcome in self.outcomes if outcome.variant.claimed is not None]
 
     @property
-    def below_chance(self) -> list[VariantResult]:
+    def better_than_random(self) -> list[VariantResult]:
         """Return the variants that are surely better than giving tasks at random."""
-        return [outcome for outcome in self.outcomes if longer_than(outcome.jct, self.chance).high < 0]
+        return [outcome for outcome in self.outcomes if longer_than(outcome.jct, self.random_jct).high < 0]
 
     @property
     def improved(self) -> list[VariantResult]:
@@ -129,40 +129,40 @@ class AblationStudy:
                             for name, points in known.items()})
 
 
-Tell = Callable[[str, float], None]
+ReportProgress = Callable[[str, float], None]
 """Is told what goes on, and how much of it is done, 0..1."""
 
 
-def carry_out(cluster: ArenaCluster, updates: int, seed: int, folder: Path, tell: Tell,
+def carry_out(cluster: ArenaCluster, updates: int, seed: int, folder: Path, report: ReportProgress,
               values: PaperSettings = PUBLISHED) -> AblationStudy:
     """Train all of it; what ``folder`` holds of an interrupted run goes on from there, and models are left in it."""
     plain = Dl2TrainingConfig(cluster, Drf(), seed, values=values, updates=0)
-    lessons = [_lesson(replace(plain, teacher=TEACHERS[name]), name, tell) for name in TEACHERS]
+    imitations = [_imitation(replace(plain, teacher=TEACHERS[name]), name, report) for name in TEACHERS]
     outcomes = [_outcome(replace(plain, updates=updates, teacher=TEACHERS[variant.teacher], options=variant.options,
-                                 folder=folder / f"{number}"), variant, tell)
+                                 folder=folder / f"{number}"), variant, report)
                 for number, variant in enumerate(VARIANTS)]
-    chance = [mean_jct(cluster, RandomFeasible(0), [trace]) for trace in islice(traces(), TRACES)]
-    return AblationStudy(lessons, outcomes, np.concatenate(chance), values)
+    random_jct = [mean_jct(cluster, RandomFeasible(0), [trace]) for trace in islice(traces(), TRACES)]
+    return AblationStudy(imitations, outcomes, np.concatenate(random_jct), values)
 
 
-def _lesson(config: Dl2TrainingConfig, teacher: str, tell: Tell) -> ImitationResult:
-    training = _trained(config, f"imitates {teacher}", tell)
+def _imitation(config: Dl2TrainingConfig, teacher: str, report: ReportProgress) -> ImitationResult:
+    training = _trained(config, f"imitates {teacher}", report)
     return ImitationResult(teacher, _on_ten(config.cluster, config.teacher), _on_ten(config.cluster, training.agent),
                   training.spent_s)
 
 
-def _outcome(config: Dl2TrainingConfig, variant: Variant, tell: Tell) -> VariantResult:
-    training = _trained(config, variant.name, tell)
+def _outcome(config: Dl2TrainingConfig, variant: Variant, report: ReportProgress) -> VariantResult:
+    training = _trained(config, variant.name, report)
     if config.folder is not None:
         training.agent.save(config.folder, card_of(training))
     return VariantResult(variant, training.curve, _on_ten(config.cluster, training.agent), training.spent_s)
 
 
-def _trained(config: Dl2TrainingConfig, name: str, tell: Tell) -> SlotTraining:
+def _trained(config: Dl2TrainingConfig, name: str, report: ReportProgress) -> SlotTraining:
     training = SlotTraining(config).resume()
     try:
         for step in training.run():
-            tell(f"{name}: {step.jct:.3f} slots", step.update / max(config.updates, 1))
+            report(f"{name}: {step.jct:.3f} slots", step.update / max(config.updates, 1))
     except FloatingPointError as error:
         raise TrainingError(f"{name}: {error}") from error
     return training

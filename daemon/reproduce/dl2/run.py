@@ -39,4 +39,4 @@ def _own_agent(out: Path, site: ArenaCluster, setting: Setting, bar: Progress) -
 
     task = bar.add_task("DL2's own agent", total=1.0)
     return literal.carry_out(site, setting.updates, setting.seed, out / "literal",
-                             lambda told, done: bar.update(task, completed=done, description=told))
+                             lambda message, done: bar.update(task, completed=done, description=message))

@@ -81,24 +81,25 @@ def masked(policy: dict[str, torch.Tensor], states: torch.Tensor, allowed: torch
 
 def lessons(config: Dl2TrainingConfig) -> tuple[Singles, Masks, Longs]:
     """Return what the teacher did, [decision, ...]: states, what was open, its actions. TrainingError for nothing."""
-    found = []
+    trails = []
     for trace in islice(traces(config.seed), config.values.imitated):
         for slot in islice(watch(config.cluster, trace, config.teacher, np.full(len(trace.arrival), np.nan)), LONGEST):
-            asked = slot.jobs
-            jobs = waiting(config.cluster, asked.number, asked.model, asked.stay, asked.remaining, asked.epochs)
-            told = trail(config.values.shape, int(asked.steps[0]))
-            taught = asked._replace(tasks=asked.tasks.copy())
-            rebuild(config.cluster, jobs, np.zeros_like(slot.used), taught, desk(config.values.shape), told)
-            found.append(told)
-    if not sum(int(told.taken[0]) for told in found):
+            observed = slot.jobs
+            jobs = waiting(config.cluster, observed.number, observed.model, observed.stay, observed.remaining,
+                           observed.epochs)
+            recorded = trail(config.values.shape, int(observed.steps[0]))
+            teacher_jobs = observed._replace(tasks=observed.tasks.copy())
+            rebuild(config.cluster, jobs, np.zeros_like(slot.used), teacher_jobs, desk(config.values.shape), recorded)
+            trails.append(recorded)
+    if not sum(int(recorded.taken[0]) for recorded in trails):
         raise TrainingError("the teacher gives no job more than its first bundle: there is nothing to imitate; name "
                             "another one, or train without")
-    return joined(found)
+    return joined(trails)
 
 
 def joined(trails: Sequence[Trail]) -> tuple[Singles, Masks, Longs]:
     """Return the states of all trails, what was open in them, and the actions."""
-    states, allowed, actions = ([getattr(told, column)[:told.taken[0]] for told in trails]
+    states, allowed, actions = ([getattr(decisions, column)[:decisions.taken[0]] for decisions in trails]
                                 for column in ("states", "allowed", "actions"))
     return np.concatenate(states), np.concatenate(allowed), np.concatenate(actions)
 
@@ -143,11 +144,11 @@ class ActorCritic:
 
     def update(self, batch: DecisionBatch, weights: Singles) -> Floats:
         """Take one step; return how wrong the values were. FloatingPointError when the loss is not finite."""
-        told = DecisionTensors(*(torch.from_numpy(np.ascontiguousarray(column)) for column in batch))
+        decisions = DecisionTensors(*(torch.from_numpy(np.ascontiguousarray(column)) for column in batch))
         important = torch.from_numpy(weights)
-        advantage, critic_loss = self._advantage(told, important)
-        log_chances = masked(self.policy, told.state, told.allowed)
-        ratio = (log_chances.gather(1, told.action[:, None])[:, 0] - told.chance.clamp_min(1e-20).log()).exp()
+        advantage, critic_loss = self._advantage(decisions, important)
+        log_chances = masked(self.policy, decisions.state, decisions.allowed)
+        ratio = (log_chances.gather(1, decisions.action[:, None])[:, 0] - decisions.chance.clamp_min(1e-20).log()).exp()
         clipped = ratio.clamp(1 - self._values.clip, 1 + self._values.clip)
         entropy = -(log_chances.exp() * log_chances.clamp_min(-50.0)).sum(1)
         gain = torch.minimum(ratio * advantage, clipped * advantage) + self._values.entropy * entropy
@@ -167,34 +168,34 @@ class ActorCritic:
         for part, weights, optimizer in self._parts():
             for name, tensor in weights.items():
                 parts[f"{part}.{name}"] = tensor.detach().numpy()
-                for what, moment in optimizer.state.get(tensor, {}).items():
-                    parts[f"{part}.{name}.{what}"] = moment.numpy()
+                for slot, moment in optimizer.state.get(tensor, {}).items():
+                    parts[f"{part}.{name}.{slot}"] = moment.numpy()
         return parts
 
     @torch.no_grad()
-    def restore(self, kept: Weights, average: float) -> None:
+    def restore(self, arrays: Weights, average: float) -> None:
         """Take over what :meth:`state` returned."""
         self.average = average
         for part, weights, optimizer in self._parts():
             for name, tensor in weights.items():
-                tensor.copy_(torch.from_numpy(kept[f"{part}.{name}"]))
-                moments = {what: kept.get(f"{part}.{name}.{what}") for what in ("step", "exp_avg", "exp_avg_sq")}
-                optimizer.state[tensor] = {what: torch.from_numpy(moment.copy())
-                                           for what, moment in moments.items() if moment is not None}
+                tensor.copy_(torch.from_numpy(arrays[f"{part}.{name}"]))
+                moments = {slot: arrays.get(f"{part}.{name}.{slot}") for slot in ("step", "exp_avg", "exp_avg_sq")}
+                optimizer.state[tensor] = {slot: torch.from_numpy(moment.copy())
+                                           for slot, moment in moments.items() if moment is not None}
 
     def _parts(self) -> Iterator[tuple[str, dict[str, torch.Tensor], torch.optim.Adam]]:
         yield "policy", self.policy, self.optimizers[0]
         yield "value", self.value, self.optimizers[1]
 
-    def _advantage(self, told: DecisionTensors, important: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _advantage(self, decisions: DecisionTensors, important: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what actions were worth beyond what was expected, and the loss of the value network."""
         if not self._options.critic:
-            self.average = 0.99 * self.average + 0.01 * float(told.reward.mean())
-            return told.reward - self.average, torch.zeros(())
+            self.average = 0.99 * self.average + 0.01 * float(decisions.reward.mean())
+            return decisions.reward - self.average, torch.zeros(())
         with torch.no_grad():
-            ahead = outputs(self.value, told.following)[:, 0] * told.further
-            wanted = told.reward + self._options.discount * ahead
-        expected = outputs(self.value, told.state)[:, 0]
+            ahead = outputs(self.value, decisions.following)[:, 0] * decisions.further
+            wanted = decisions.reward + self._options.discount * ahead
+        expected = outputs(self.value, decisions.state)[:, 0]
         wrong = wanted - expected
         return wrong.detach(), (important * torch.nn.functional.huber_loss(expected, wanted, reduction="none")).mean()
 
@@ -264,7 +265,7 @@ class SlotTraining:
                     break
             self._trace += 1
             self.spent_s = time.monotonic() - began
-            self._keep()
+            self._save()
 
     @property
     def agent(self) -> FlatAgent:
@@ -294,12 +295,12 @@ class SlotTraining:
     def _episode(self, trace: ArenaTrace) -> Iterator[int]:
         """Play a trace and learn once a slot; yield the number of updates."""
         config, options = self.config, self.config.options
-        told = trail(config.values.shape, 2 * config.cluster.most * len(trace.arrival))
+        recorded = trail(config.values.shape, 2 * config.cluster.most * len(trace.arrival))
         agent = FlatAgent(self.policy, config.values.shape, self.random.random,
-                          config.values.exploration if options.aware else 0.0, told)
+                          config.values.exploration if options.aware else 0.0, recorded)
         slots = islice(watch(config.cluster, trace, agent, np.full(len(trace.arrival), np.nan)), LONGEST)
         rewards = (float((progress(config.cluster, slot.jobs) / slot.jobs.epochs).sum()) for slot in slots)
-        for batch in linked(decided(told, reward) for reward in rewards):
+        for batch in linked(decided(recorded, reward) for reward in rewards):
             self._practice.learn(batch)
             yield self.updates
 
@@ -311,35 +312,35 @@ class SlotTraining:
                             "updates": config.updates, "teacher": repr(config.teacher), "most": config.cluster.most,
                             "speeds": hashlib.sha256(config.cluster.rates.tobytes()).hexdigest()})
 
-    def _keep(self) -> None:
+    def _save(self) -> None:
         """Keep all that it needs to go on, in one file."""
         if self.config.folder is None:
             return
-        told = {"plan": self.plan, "updates": self.updates, "trace": self._trace, "spent_s": self.spent_s,
-                "rewards": self._practice.rewards, "average": self._practice.learner.average, "curve": self.curve,
-                "random": self.random.bit_generator.state}
+        state = {"plan": self.plan, "updates": self.updates, "trace": self._trace, "spent_s": self.spent_s,
+                 "rewards": self._practice.rewards, "average": self._practice.learner.average, "curve": self.curve,
+                 "random": self.random.bit_generator.state}
         parts: dict[str, Mapping[str, NDArray[np.generic]]] = {
             "best": self.best, "memory": self._practice.memory.state(), "learner": self._practice.learner.state()}
-        kept = {f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()}
-        write_unfinished(self.config.folder / STATE, told, kept)
+        arrays = {f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()}
+        write_unfinished(self.config.folder / STATE, state, arrays)
 
     def resume(self) -> SlotTraining:
         """Go on where it was kept, if it was; ``CheckpointError`` for another or a damaged training."""
         path = None if self.config.folder is None else self.config.folder / STATE
         if path is None or not path.exists():
             return self
-        told, kept = read_unfinished(path, self.plan, "other settings")
+        state, arrays = read_unfinished(path, self.plan, "other settings")
         parts: dict[str, Weights] = {}
-        for name, array in kept.items():
+        for name, array in arrays.items():
             part, _, rest = name.partition(".")
             parts.setdefault(part, {})[rest] = array
         self.best = parts["best"]
         self._practice.memory.restore(parts["memory"])
-        self._practice.learner.restore(parts["learner"], float(told["average"]))
-        self._practice.updates, self._trace, self.spent_s = told["updates"], told["trace"], told["spent_s"]
-        self._practice.rewards = (told["rewards"][0], told["rewards"][1])
-        self.curve, self._warmed = [(update, score) for update, score in told["curve"]], True
-        self.random.bit_generator.state = told["random"]
+        self._practice.learner.restore(parts["learner"], float(state["average"]))
+        self._practice.updates, self._trace, self.spent_s = state["updates"], state["trace"], state["spent_s"]
+        self._practice.rewards = (state["rewards"][0], state["rewards"][1])
+        self.curve, self._warmed = [(update, score) for update, score in state["curve"]], True
+        self.random.bit_generator.state = state["random"]
         return self
 
 
@@ -348,15 +349,15 @@ def copied(weights: Weights) -> Weights:
     return {name: array.copy() for name, array in weights.items()}
 
 
-def decided(told: Trail, reward: float) -> DecisionBatch | None:
+def decided(recorded: Trail, reward: float) -> DecisionBatch | None:
     """Take the decisions of a slot off a trail, all of which had a part in its reward; None for none."""
-    count = int(told.taken[0])
-    told.taken[0] = 0
+    count = int(recorded.taken[0])
+    recorded.taken[0] = 0
     if count == 0:
         return None
-    states = told.states[:count].copy()
-    return DecisionBatch(states, told.allowed[:count].copy(), told.actions[:count].copy(),
-                         told.chances[:count].astype(np.float32), np.full(count, reward, np.float32),
+    states = recorded.states[:count].copy()
+    return DecisionBatch(states, recorded.allowed[:count].copy(), recorded.actions[:count].copy(),
+                         recorded.chances[:count].astype(np.float32), np.full(count, reward, np.float32),
                          np.zeros_like(states),
                          np.ones(count, np.float32))
 

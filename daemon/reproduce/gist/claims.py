@@ -39,11 +39,11 @@ Exact = Mapping[str, Mapping[str, float]]
 def exact_values(partition: GpuPartition = A100) -> dict[str, dict[str, float]]:
     """Return what enumeration of all 81 sequences says; the same for both partitions, whose shares are equal."""
     nodes = roots(partition)
-    told = {name: value(nodes, policy) for name, policy in BASELINES.items()}
-    told["best stationary policy found"] = {"utilization": _searched(nodes)}
-    told["optimum without foresight"] = {"utilization": optimum(nodes) / len(nodes)}
-    told["oracle"] = {"utilization": sum(optimum([node]) for node in nodes) / len(nodes)}
-    return told
+    values = {name: value(nodes, policy) for name, policy in BASELINES.items()}
+    values["best stationary policy found"] = {"utilization": _searched(nodes)}
+    values["optimum without foresight"] = {"utilization": optimum(nodes) / len(nodes)}
+    values["oracle"] = {"utilization": sum(optimum([node]) for node in nodes) / len(nodes)}
+    return values
 
 
 def _searched(nodes: Sequence[EpisodeMoment], starts: int = 12) -> float:
@@ -112,10 +112,10 @@ def figure_3() -> Section:
     "+ 27")),
              ("Table 2's limits", A100, ("–", "–")))
     for label, partition, stated in cases:
-        for name, policy, said in (("default", first_fit, stated[0]), ("proposed", _apart, stated[1])):
+        for name, policy, paper in (("default", first_fit, stated[0]), ("proposed", _apart, stated[1])):
             outcome = next(iter(ends(root(partition, (0, 1, 1, 2)), policy)))[1]
             zero = HOUR_S if name == "default" else 0.0
-            rows.append((f"{name}, {label}", said, f"t{int(zero > 0)} + {int((outcome.makespan_s - zero) // DAY_S)}",
+            rows.append((f"{name}, {label}", paper, f"t{int(zero > 0)} + {int((outcome.makespan_s - zero) // DAY_S)}",
                          f"{outcome.utilization:.3f}", f"{outcome.utilization_at_end:.3f}"))
             drawn.append(drawings.schedule(f"{name}, {label}", outcome, partition))
     return Section("Fig. 3: s, m, m, l and f jobs, default and proposed", [
@@ -131,15 +131,15 @@ def _apart(decision: PlacementDecision) -> Mapping[int, float]:
 
 def simple_policies(results: Results, exact: Exact) -> Section:
     """Return what each policy is worth, by enumeration."""
-    rows = [(name, "0.62" if name.startswith("Naive") else "–", *_cells(told)) for name, told in exact.items()]
+    rows = [(name, "0.62" if name.startswith("Naive") else "–", *_cells(figures)) for name, figures in exact.items()]
     for agent in ("literal", "improved"):
         for partition in PARTITIONS:
             done = _of(results, partition, agent)
             if done:
                 rows.append((f"{AGENTS[agent]}, {partition} ({len(done)} seeds)", "> 0.75", *(
                     mean_of([result.mean[name] for result in done], digits) for name, digits in _COLUMNS.items())))
-            if agent == "improved" and (here := [one.chosen_here for one in done if one.chosen_here is not None]):
-                rows.append((f"{AGENTS[agent]}, {partition}: chosen on these", "–", mean_of(here), "–", "–", "–"))
+            if agent == "improved" and (on_tests := [one.chosen_here for one in done if one.chosen_here is not None]):
+                rows.append((f"{AGENTS[agent]}, {partition}: chosen on these", "–", mean_of(on_tests), "–", "–", "–"))
     return Section("All policies, exactly: mean over all 81 job sequences", [
         "What enumeration gives is the same for both partitions, for their shares are. \"Best stationary\" sees "
         "what the paper's agent sees (free resources and the flavour) and is a lower bound, from a search. "
@@ -157,8 +157,8 @@ def simple_policies(results: Results, exact: Exact) -> Section:
 _COLUMNS = {"utilization": 3, "utilization_at_end": 3, "terminal_start_days": 1, "makespan_days": 1}
 
 
-def _cells(told: Mapping[str, float]) -> Iterator[str]:
-    return (f"{told[name]:.{digits}f}" if name in told else "–" for name, digits in _COLUMNS.items())
+def _cells(figures: Mapping[str, float]) -> Iterator[str]:
+    return (f"{figures[name]:.{digits}f}" if name in figures else "–" for name, digits in _COLUMNS.items())
 
 
 def figure_5(results: Results) -> Section:
@@ -167,11 +167,11 @@ def figure_5(results: Results) -> Section:
     series = {AGENTS[agent]: _mean_curve(results, agent) for agent in ("literal", "improved")
               if any(trial.agent == agent for trial in results)}
     single = next(result for trial, result in results.items() if trial.agent == "literal")
-    by_chance = _by_chance(length)
+    by_chance = _random_levels(length)
     low = float(np.mean(np.asarray(by_chance) < 0.3))
     return Section("Fig. 5: utilisation with respect to episodes", [
         "Mean over seeds and both partitions, each episode with the exploration of its time, smoothed over 20 "
-        f"episodes; below, single episodes. {_settling_told(results)}Naive "
+        f"episodes; below, single episodes. {_settling_text(results)}Naive "
         f"falls below 0.3 in {low:.1%} of its episodes here: the paper's \"frequently\" is met by no "
         "reading tried here."], (), [
         drawings.curves("Utilisation, proposed", series, {"paper: 0.75 after 300 episodes": PAPER_PROPOSED},
@@ -182,7 +182,7 @@ def figure_5(results: Results) -> Section:
                         "episode")])
 
 
-def _settling_told(results: Results) -> str:
+def _settling_text(results: Results) -> str:
     found = settled([result.curve for trial, result in results.items() if trial.agent == "literal"])
     return "" if found is None else (f"From episode {found} on the paper's agents stay within 0.02 of where they end; "
                                      "the paper says 300. ")
@@ -193,7 +193,7 @@ def _mean_curve(results: Results, agent: str) -> Sequence[float]:
     return [float(worth) for worth in drawings.smooth(np.mean(curves, axis=0).tolist())]
 
 
-def _by_chance(count: int) -> list[float]:
+def _random_levels(count: int) -> list[float]:
     """Return the utilisation of Naive in random episodes."""
     random = np.random.default_rng(62)
     return [_chosen(sequence, random).utilization for sequence in random_episodes(count)]
@@ -215,7 +215,7 @@ def figure_6(results: Results) -> Section:
         if not tested:
             continue
         count = len(next(iter(tested.values()))[0].tested)
-        by_chance = _by_chance(count)
+        by_chance = _random_levels(count)
         drawn.append(drawings.curves(
             f"{partition}: {count} random test episodes, one agent of each kind",
             {AGENTS[agent]: done[0].tested for agent, done in tested.items()},
@@ -236,13 +236,13 @@ def figure_6(results: Results) -> Section:
 def run_time(results: Results, exact: Exact) -> Section:
     """Return the total run time, by both readings."""
     base = exact[NAIVE]
-    told = {name: figures for name, figures in exact.items() if "makespan_days" in figures}
+    by_policy = {name: figures for name, figures in exact.items() if "makespan_days" in figures}
     for agent in ("literal", "improved"):
         done = [result.mean for trial, result in results.items() if trial.agent == agent]
         if done:
-            told[AGENTS[agent]] = {name: float(np.mean([figures[name] for figures in done])) for name in _COLUMNS}
-    rows = [(name, *(f"{figures[what]:.1f} ({figures[what] / base[what] - 1:+.0%})"
-                     for what in ("makespan_days", "terminal_start_days"))) for name, figures in told.items()]
+            by_policy[AGENTS[agent]] = {name: float(np.mean([figures[name] for figures in done])) for name in _COLUMNS}
+    rows = [(name, *(f"{figures[figure]:.1f} ({figures[figure] / base[figure] - 1:+.0%})"
+                     for figure in ("makespan_days", "terminal_start_days"))) for name, figures in by_policy.items()]
     return Section("Run time: -20 % in the paper", [
         "Days, against Naive in brackets. The makespan falls by a few percent for whoever places feasibly; the "
         "time until the terminal job starts hardly falls, or rises. Neither gives the paper's 20 %."],
@@ -312,7 +312,7 @@ def readings() -> Section:
 def verdict(results: Results, exact: Exact) -> Section:
     """Return every claim of §6 with what came of it, and why where it does not reproduce."""
     fit, best = exact["first fit"], exact["optimum without foresight"]
-    run_time, energy = _Change(exact, lambda told: told["makespan_days"]), _Change(exact, _unused)
+    run_time, energy = _Change(exact, lambda figures: figures["makespan_days"]), _Change(exact, _unused)
     rows = [("Mean utilisation", "> 0.75", *_ours(results, _mean_u), f"{fit['utilization']:.3f}",
              f"{best['utilization']:.3f}"),
             ("Settled from episode", "300", *_ours(results, _settling), "–", "–"),
@@ -328,8 +328,8 @@ def verdict(results: Results, exact: Exact) -> Section:
         [Table(("Claim of §6", "Paper", "The paper's agent", "With all options", "First fit", "Optimum"), rows)])
 
 
-def _unused(told: Mapping[str, float]) -> float:
-    return 1.0 - told["utilization"]
+def _unused(figures: Mapping[str, float]) -> float:
+    return 1.0 - figures["utilization"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,18 +339,18 @@ class _Change:
     exact: Exact
     figure: Callable[[Mapping[str, float]], float]
 
-    def __call__(self, told: Mapping[str, float]) -> str:
-        return f"{self.figure(told) / self.figure(self.exact[NAIVE]) - 1:+.0%}"
+    def __call__(self, figures: Mapping[str, float]) -> str:
+        return f"{self.figure(figures) / self.figure(self.exact[NAIVE]) - 1:+.0%}"
 
     def of(self, done: Sequence[TrialResult]) -> str:
         return self({name: float(np.mean([result.mean[name] for result in done])) for name in _COLUMNS})
 
 
-def _ours(results: Results, tell: Callable[[Sequence[TrialResult]], str]) -> Iterator[str]:
+def _ours(results: Results, summarise: Callable[[Sequence[TrialResult]], str]) -> Iterator[str]:
     """Tell something of both kinds of agents, over both partitions; a dash where none is trained."""
     for agent in AGENTS:
         done = [result for trial, result in results.items() if trial.agent == agent]
-        yield tell(done) if done else "–"
+        yield summarise(done) if done else "–"
 
 
 def _mean_u(done: Sequence[TrialResult]) -> str:
@@ -367,14 +367,14 @@ def _fits_above_naive(results: Results) -> tuple[str, str]:
     count = next((len(result.tested) for result in results.values()), 0)
     if not count:
         return "–", "–"
-    nodes, level = [root(A100, sequence) for sequence in random_episodes(count)], float(np.mean(_by_chance(count)))
+    nodes, level = [root(A100, sequence) for sequence in random_episodes(count)], float(np.mean(_random_levels(count)))
     fit = [next(iter(ends(node, first_fit)))[1].utilization for node in nodes]
     best = [optimum([node]) for node in nodes]
     return f"{np.mean(np.asarray(fit) > level):.0%}", f"{np.mean(np.asarray(best) > level):.0%}"
 
 
 def _above_naive(done: Sequence[TrialResult]) -> str:
-    level = float(np.mean(_by_chance(len(done[0].tested))))
+    level = float(np.mean(_random_levels(len(done[0].tested))))
     return f"{np.mean(np.asarray([result.tested for result in done]) > level):.0%}"
 
 

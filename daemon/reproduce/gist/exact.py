@@ -96,20 +96,20 @@ def value(nodes: Sequence[EpisodeMoment], policy: Policy) -> dict[str, float]:
     """Return the mean ``FIGURES`` of a policy over all sequences and all branches of its chance."""
     sums = [0.0] * len(FIGURES)
     for node in nodes:
-        for chance, end in ends(node, policy):
+        for probability, end in ends(node, policy):
             for index, figure in enumerate(figures(end)):
-                sums[index] += chance * figure
+                sums[index] += probability * figure
     return {name: total / len(nodes) for name, total in zip(FIGURES, sums, strict=True)}
 
 
-def ends(node: EpisodeMoment, policy: Policy, chance: float = 1.0) -> Iterable[tuple[float, EpisodeOutcome]]:
+def ends(node: EpisodeMoment, policy: Policy, probability: float = 1.0) -> Iterable[tuple[float, EpisodeOutcome]]:
     """Yield every outcome that a policy can come to, with its probability."""
     if node.outcome is not None:
-        yield chance, node.outcome
+        yield probability, node.outcome
         return
     assert node.decision is not None
     for choice, share in policy(node.decision).items():
-        yield from ends(node.after(choice), policy, chance * share)
+        yield from ends(node.after(choice), policy, probability * share)
 
 
 def optimum(nodes: Sequence[EpisodeMoment]) -> float:
@@ -117,12 +117,13 @@ def optimum(nodes: Sequence[EpisodeMoment]) -> float:
 
     All sequences together give the optimum without foresight, each alone the oracle's.
     """
-    told = defaultdict(list)
+    by_decision = defaultdict(list)
     for node in nodes:
-        told[node.decision].append(node)
-    over = told.pop(None, [])
-    return sum(node.outcome.utilization for node in over if node.outcome) + sum(
-        max(optimum([node.after(choice) for node in same]) for choice in same[0].choices) for same in told.values())
+        by_decision[node.decision].append(node)
+    finished = by_decision.pop(None, [])
+    ended = sum(node.outcome.utilization for node in finished if node.outcome)
+    return ended + sum(max(optimum([node.after(choice) for node in group]) for choice in group[0].choices)
+                       for group in by_decision.values())
 
 
 Table = dict[tuple[object, int], Choice]

@@ -75,8 +75,8 @@ class Trial:
 
     def key(self) -> str:
         """Return the digest of all that its result depends on."""
-        told = (asdict(self), asdict(options_named(self.agent)), _sources())
-        return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+        stored = (asdict(self), asdict(options_named(self.agent)), _sources())
+        return hashlib.sha256(repr(stored).encode()).hexdigest()[:16]
 
 
 @functools.cache
@@ -173,8 +173,8 @@ def _tracked(tracker: TensorBoard | None, number: int, utilization: float, agent
 def done_before(trial: Trial, folder: Path) -> TrialResult | None:
     """Return the result that an earlier run left, if it was of the very same trial."""
     try:
-        told = json.loads((folder / trial.name / RESULT).read_bytes())
-        result = TrialResult(**told)
+        stored = json.loads((folder / trial.name / RESULT).read_bytes())
+        result = TrialResult(**stored)
     except (OSError, ValueError, TypeError, RecursionError):
         return None  # not done, or not whole: it is simply done again
     return result if result.key == trial.key() else None

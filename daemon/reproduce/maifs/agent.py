@@ -15,13 +15,13 @@ from ....storage.records import ModelCard
 from ...agents import checkpoint
 from ...agents.maifs.graph import LEVELS
 from ...replay.arrays import Floats, Longs
-from . import kernel, network, placing, sight
+from . import kernel, network, observation, placing
 from .arena import Round
 from .exchange import exchange
 from .graph import HIDDEN, RANK
 from .kernel import THROUGHPUT
+from .observation import NODE_INPUTS, NODE_WIDTH, NOMINATED, PAIR_INPUTS, TASK_INPUTS, TASKS
 from .placing import PROPORTIONAL
-from .sight import NODE_INPUTS, NOMINATED, PAIR_INPUTS, SEEN, TASK_INPUTS, TASKS
 
 SCHEMA = {"shapes": {name: list(shape) for name, shape in network.ALL_SHAPES.items()}, "hidden": HIDDEN, "rank": RANK,
           "order": list(network.ORDER_INPUTS), "node": list(NODE_INPUTS), "task": list(TASK_INPUTS),
@@ -60,7 +60,7 @@ class ArenaMaifs:
             placing.place_all(site, jobs, nodes, queue, count, PROPORTIONAL)
         if self.fungible:
             kernel.divide_all(site, jobs, nodes, THROUGHPUT, self.weights["taste"])
-        kernel.paces(site, jobs, nodes, round.live)
+        kernel.update_speeds(site, jobs, nodes, round.live)
 
     def _place(self, round: Round, queue: Longs, count: int) -> None:
         """Let the nodes decide on the queue; a job without room waits."""
@@ -84,7 +84,8 @@ class ArenaMaifs:
         """Take one joint decision; return which tasks were seated."""
         chosen = self.choose(round, tasks)
         taste = self.weights["taste"]
-        return np.array([node >= 0 and bool(sight.accept(round.site, round.jobs, round.nodes, job, node, level, taste))
+        site, jobs, nodes = round.site, round.jobs, round.nodes
+        return np.array([node >= 0 and bool(observation.accept(site, jobs, nodes, job, node, level, taste))
                          for job, (node, level) in zip(tasks.tolist(), chosen.tolist(), strict=True)])
 
     def choose(self, round: Round, tasks: Longs) -> Longs:
@@ -92,31 +93,31 @@ class ArenaMaifs:
         site, jobs, nodes = round.site, round.jobs, round.nodes
         most = NOMINATED * len(tasks)
         candidates, asked = np.empty(most, np.int64), np.empty((most, len(tasks)), np.int64)
-        count = sight.nominate(site, jobs, nodes, tasks, np.empty(site.nodes, np.int64), candidates, asked)
+        count = observation.nominate(site, jobs, nodes, tasks, np.empty(site.nodes, np.int64), candidates, asked)
         if not count:
             return np.full((len(tasks), 2), -1)
-        seen, pair = np.empty((count, SEEN)), np.empty((count, len(tasks), PAIR_INPUTS))
+        inputs, pair = np.empty((count, NODE_WIDTH)), np.empty((count, len(tasks), PAIR_INPUTS))
         able = np.empty((count, len(tasks), LEVELS))
-        sight.observe(site, jobs, nodes, sight.AskedPairs(tasks, candidates[:count], asked[:count]),
-                      self.weights["taste"],
-                      sight.Seen(seen, pair, able))
+        pairs = observation.CandidatePairs(tasks, candidates[:count], asked[:count])
+        observation.observe(site, jobs, nodes, pairs, self.weights["taste"],
+                            observation.AgentInputs(inputs, pair, able))
         self.decisions += 1
-        given = network.joint(self.weights, seen, pair, able, attentive=self.attentive, coordinated=self.coordinated)
+        given = network.joint(self.weights, inputs, pair, able, attentive=self.attentive, coordinated=self.coordinated)
         given[:, 0] = np.where(given[:, 0] >= 0, candidates[given[:, 0]], -1)
         return given
 
     def gather(self, round: Round, job: int) -> Longs:
         """Return the nodes for a task of several, none where there are too few."""
         site, jobs, nodes = round.site, round.jobs, round.nodes
-        wanted, candidates = kernel.whole(site, jobs.gpus[job]), sight.survey(site, jobs, nodes, job)
+        wanted, candidates = kernel.whole(site, jobs.gpus[job]), observation.survey(site, jobs, nodes, job)
         if len(candidates) <= wanted:
             return np.asarray(candidates if len(candidates) == wanted else candidates[:0])
-        seen, pair = np.empty((len(candidates), SEEN)), np.empty((len(candidates), 1, PAIR_INPUTS))
-        sight.observe_whole(site, jobs, nodes, job, candidates, self.weights["taste"], seen, pair)
+        inputs, pair = np.empty((len(candidates), NODE_WIDTH)), np.empty((len(candidates), 1, PAIR_INPUTS))
+        observation.observe_whole(site, jobs, nodes, job, candidates, self.weights["taste"], inputs, pair)
         self.decisions += 1
         stake = 1.0 - float(site.crossing[jobs.model[job], 1])
         return np.asarray(candidates[network.together(
-            self.weights, seen, pair, site.leaf[candidates], wanted, stake, attentive=self.attentive,
+            self.weights, inputs, pair, site.leaf[candidates], wanted, stake, attentive=self.attentive,
             coordinated=self.coordinated)])
 
     def save(self, folder: Path, card: ModelCard) -> ModelCard:

@@ -90,9 +90,9 @@ def site_of(nodes: int, *, disturbing: bool = False, leaf: int = 0) -> Site:
     ``disturbing`` neighbours slow each other as DeepShare measured.
     """
     rates, best, options = _tables()
-    company = models.company() if disturbing else np.ones((len(MODELS), len(MODELS)))
+    interference = models.interference() if disturbing else np.ones((len(MODELS), len(MODELS)))
     one, node, more = PREEMPTION_S
-    return Site(rates, best, options, company, np.array([one, one, *[node] * 7, more]), models.crossing(),
+    return Site(rates, best, options, interference, np.array([one, one, *[node] * 7, more]), models.crossing(),
                 _traits(rates), _draw(rates.shape[1] - 1), np.arange(nodes) // (leaf or nodes), nodes)
 
 

@@ -75,7 +75,7 @@ class Synergy:
         placing.place_all(round.site, round.jobs, round.nodes, queue, count, self.rule)
         if self.rule == TUNE:
             placing.grow(round.site, round.jobs, round.nodes)
-        kernel.paces(round.site, round.jobs, round.nodes, round.live)
+        kernel.update_speeds(round.site, round.jobs, round.nodes, round.live)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Marginal:
         queue, count = chosen(round, self.order(round))
         placing.place_all(round.site, round.jobs, round.nodes, queue, count, PROPORTIONAL)
         kernel.divide_all(round.site, round.jobs, round.nodes, self.form, EVEN)
-        kernel.paces(round.site, round.jobs, round.nodes, round.live)
+        kernel.update_speeds(round.site, round.jobs, round.nodes, round.live)
 
 
 class RandomFeasible:
@@ -112,7 +112,7 @@ class RandomFeasible:
             room = np.flatnonzero(nodes.free[:, kernel.GPU] >= gpus)
             if room.size:
                 self._seat(round, job, int(self._draw.choice(room)), int(self._draw.integers(LEVELS)))
-        kernel.paces(site, jobs, nodes, round.live)
+        kernel.update_speeds(site, jobs, nodes, round.live)
 
     def _seat(self, round: Round, job: int, node: int, level: int) -> None:
         """Seat a job, unless there is no room for the level that was drawn."""

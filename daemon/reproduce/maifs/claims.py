@@ -16,7 +16,7 @@ from ..plots import Plot
 from ..report import Section, Table, interval
 from . import network
 from .models import SHARES
-from .sight import SURVEYED
+from .observation import SURVEYED
 from .train import WORTH, order_only
 from .trial import INDEPENDENT, OURS, PROGRAMME, Contest, less
 from .windows import LARGE, LARGE_JOBS, LARGE_NODES, LOAD, LONGEST_S, NODES, PHILLY
@@ -178,8 +178,8 @@ def _order_by_order(found: Findings, tunes: Sequence[str]) -> list[Table]:
 
 def _counted(contests: Sequence[Contest], name: str, figure: str) -> list[str]:
     """Return in how many settings ours is better, worse and not told apart."""
-    told = [verdict_of(contest.less_than(name, figure), contest.windows) for contest in contests]
-    return [str(told.count(word)) for word in (BETTER, WORSE, NOT_APART)]
+    verdicts = [verdict_of(contest.less_than(name, figure), contest.windows) for contest in contests]
+    return [str(verdicts.count(word)) for word in (BETTER, WORSE, NOT_APART)]
 
 
 def verdict_of(found: Interval, windows: int) -> str:
@@ -221,17 +221,18 @@ def _over_all(found: Findings, heading: str, names: Sequence[str]) -> Table:
 def optimum(found: Findings) -> Section:
     """Say how near to the linear programmes ours comes."""
     bound, synergy = found.shares.T
-    told = [f"For the jobs that ours seats in a round it does {bound.mean():.1%} (window by window {bound.min():.1%} "
-            f"to {bound.max():.1%}) of the most work that can be done when the CPUs and the memory of all nodes are "
-            f"pooled and nobody has neighbours, and {synergy.mean():.1%} of what Synergy's linear programme does, "
-            "which leaves nobody less than the fair share."]
+    paragraphs = [
+        f"For the jobs that ours seats in a round it does {bound.mean():.1%} (window by window {bound.min():.1%} "
+        f"to {bound.max():.1%}) of the most work that can be done when the CPUs and the memory of all nodes are "
+        f"pooled and nobody has neighbours, and {synergy.mean():.1%} of what Synergy's linear programme does, "
+        "which leaves nobody less than the fair share."]
     for contest in found.contests:
         if PROGRAMME in contest.figures:
             jct, makespan = (-contest.less_than(PROGRAMME, figure).estimate for figure in ("JCT", "makespan"))
-            told.append(f"{contest.setting.name}: ours has a mean JCT {jct:+.1%} and a makespan {makespan:+.1%} "
-                        "against those of Synergy's programme with shortest remaining service first, which is no "
-                        "bound: another order may be better.")
-    return Section("Against linear programmes", told)
+            paragraphs.append(f"{contest.setting.name}: ours has a mean JCT {jct:+.1%} and a makespan {makespan:+.1%} "
+                              "against those of Synergy's programme with shortest remaining service first, which is no "
+                              "bound: another order may be better.")
+    return Section("Against linear programmes", paragraphs)
 
 
 def table(contest: Contest) -> Section:
@@ -264,9 +265,9 @@ def curve(found: Findings) -> Section:
     rounds, ratio = np.array([number for number, _ in found.training.curve], np.float64), found.ratio
     drawn = plots.lines(f"Completion time and makespan over those of {TEACHER}, on windows to choose by", "rounds",
                         {OURS: (rounds, ratio)})
-    told = "It set out from" if found.learned else "Nothing better was found than what it set out from"
+    outcome = "It set out from" if found.learned else "Nothing better was found than what it set out from"
     return Section("Training", [
-        f"From {ratio[0]:.3f} to {ratio.min():.3f}, completion time counting {WORTH[0]:.0%}. {told}: Synergy-tune's "
+        f"From {ratio[0]:.3f} to {ratio.min():.3f}, completion time counting {WORTH[0]:.0%}. {outcome}: Synergy-tune's "
         "best fit and best share where the node gains most, shortest remaining service first. The row \"ours, "
         "untrained\" tells what that is worth by itself."], plots=[drawn])
 

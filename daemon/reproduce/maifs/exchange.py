@@ -10,7 +10,7 @@ import numpy as np
 from ...replay.arrays import Floats
 from ...replay.compiled import compiled, compiled_apart
 from .kernel import BEST, GPU, THROUGHPUT, NodeArrays, Site, SubmittedJobs, divide, floor_of, put, take_off
-from .sight import pressure
+from .observation import pressure
 
 HORIZON_S = 1800.0
 """For how long a trade is expected to be of use, unless the job ends before; ``taste[2]`` is the log of a factor."""
@@ -90,10 +90,10 @@ def _both(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, one: int, other: i
 
 
 @compiled_apart
-def _swap(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, there: int, back: int, here: int) -> None:
+def _swap(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, target: int, back: int, source: int) -> None:
     """Seat a job there, and another one, if any, here."""
     take_off(site, jobs, nodes, job)
     if back >= 0:
         take_off(site, jobs, nodes, back)
-        put(jobs, nodes, back, here, 0, 0)
-    put(jobs, nodes, job, there, 0, 0)
+        put(jobs, nodes, back, source, 0, 0)
+    put(jobs, nodes, job, target, 0, 0)

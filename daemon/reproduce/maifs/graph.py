@@ -23,33 +23,34 @@ from ...agents.maifs.graph import LEVELS, products
 from ...replay.arrays import Floats, Longs
 from ...replay.compiled import compiled_with_arrays
 from .kernel import BEST
-from .sight import PAIR_INPUTS, SEEN
+from .observation import NODE_WIDTH, PAIR_INPUTS
 
 HIDDEN, HEADS, RANK = 8, 2, 4
 TAKE_PART = 1 + BEST
 """The action that accepts a task of several nodes."""
 _ACCEPT = PAIR_INPUTS + LEVELS
 """Inputs of an accepting action beside the agent's embedding."""
-SHAPES = {"embed": (SEEN + 1, HIDDEN), "query": (HIDDEN, HIDDEN), "key": (HIDDEN, HIDDEN), "value": (HIDDEN, HIDDEN),
-          "mix": (HIDDEN, HIDDEN), "reject": (HIDDEN + 1,), "direct": (_ACCEPT,), "inner": (HIDDEN + _ACCEPT, HIDDEN),
+SHAPES = {"embed": (NODE_WIDTH + 1, HIDDEN), "query": (HIDDEN, HIDDEN), "key": (HIDDEN, HIDDEN),
+          "value": (HIDDEN, HIDDEN), "mix": (HIDDEN, HIDDEN), "reject": (HIDDEN + 1,), "direct": (_ACCEPT,),
+          "inner": (HIDDEN + _ACCEPT, HIDDEN),
           "outer": (HIDDEN,), "factor": (HIDDEN + _ACCEPT, RANK), "factor_reject": (HIDDEN, RANK)}
 """Of the weights, by name."""
 
 
-def embed(seen: Floats, weights: Floats) -> Floats:
-    """Return what agents make of what they see, [agent, hidden]."""
-    return np.asarray(np.tanh(seen @ weights[:-1] + weights[-1]))
+def embed(inputs: Floats, weights: Floats) -> Floats:
+    """Return the embeddings of agents' inputs, [agent, hidden]."""
+    return np.asarray(np.tanh(inputs @ weights[:-1] + weights[-1]))
 
 
 def attend(inner: Floats, query: Floats, key: Floats, value: Floats, mix: Floats) -> tuple[Floats, Floats]:
-    """Return embeddings that know of each other, and the attention [agent, other], the mean of the heads."""
-    asked, told, content = (np.reshape(inner @ part, (len(inner), HEADS, -1)).swapaxes(0, 1)
-                            for part in (query, key, value))
-    scores = asked @ told.swapaxes(1, 2) / np.sqrt(HIDDEN // HEADS)
+    """Return the attended embeddings, and the attention [agent, other], the mean of the heads."""
+    queries, keys, content = (np.reshape(inner @ part, (len(inner), HEADS, -1)).swapaxes(0, 1)
+                              for part in (query, key, value))
+    scores = queries @ keys.swapaxes(1, 2) / np.sqrt(HIDDEN // HEADS)
     weights = np.exp(scores - scores.max(axis=2, keepdims=True))
     weights /= weights.sum(axis=2, keepdims=True)
-    heard = (weights @ content).swapaxes(0, 1).reshape(inner.shape)
-    return inner + heard @ mix, weights.mean(axis=0)
+    context = (weights @ content).swapaxes(0, 1).reshape(inner.shape)
+    return inner + context @ mix, weights.mean(axis=0)
 
 
 class Rating(NamedTuple):

@@ -33,7 +33,7 @@ class Site(NamedTuple):
     """[model, GPUs, CPUs or memory] the least that is as fast as a whole node."""
     options: Longs
     """[model, GPUs, option, CPUs or memory] grants worth having, by rising CPUs; 0 beyond the last."""
-    company: Floats
+    interference: Floats
     """[model, neighbour's] part of its speed that is left on a shared node; the worst neighbour counts."""
     moves: Floats
     """[GPUs] seconds that a job loses when it is moved or resumed."""
@@ -234,7 +234,7 @@ def divide_all(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, form: int, ta
 
 
 @compiled
-def paces(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Longs) -> None:
+def update_speeds(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Longs) -> None:
     """Write down how fast everybody is, the worst neighbour counted."""
     for job in live:
         node = jobs.node[job]
@@ -263,7 +263,7 @@ def beside(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, model:
     for place in range(nodes.seated[node]):
         other = nodes.members[node, place]
         if other != job:
-            left = min(left, site.company[model, jobs.model[other]])
+            left = min(left, site.interference[model, jobs.model[other]])
     return left
 
 

@@ -41,7 +41,7 @@ def drawn(count: int, draw: np.random.Generator, shares: Mapping[str, float] = S
     return draw.choice(len(MODELS), count, p=chance / chance.sum())
 
 
-def company() -> Floats:
+def interference() -> Floats:
     """Return what a model keeps of its speed beside another, [model, neighbour's]; 1 where nobody measured."""
     left = {(one, other): LEFT.get((TASK_OF[one], TASK_OF[other]), 1.0) for one in MODELS for other in MODELS}
     return together(MODELS, left)

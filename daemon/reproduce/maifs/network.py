@@ -13,7 +13,7 @@ from ...agents.maifs.graph import ITERATIONS, LEVELS, conflicts, edges, repair, 
 from ...replay.arrays import Floats, Longs
 from .arena import Round
 from .graph import SHAPES, TAKE_PART, Rating, alliances, attend, embed, muster, price, rate
-from .sight import PAIR_INPUTS
+from .observation import PAIR_INPUTS
 
 ORDER_INPUTS = ("log remaining", "log GPUs", "best speed", "log attained", "runs", "log remaining over drain",
                 "log use beside", "blocks", "critical", "log GPUs, quiet", "critical, quiet")
@@ -94,23 +94,23 @@ def quiet(round: Round) -> float:
     return float(since / (round.now - submit[0] + round.site.round_s))
 
 
-def joint(weights: Weights, seen: Floats, pair: Floats, able: Floats, *, attentive: bool = True,
+def joint(weights: Weights, inputs: Floats, pair: Floats, able: Floats, *, attentive: bool = True,
           coordinated: bool = True) -> Longs:
     """Return the candidate and level for each task, [task, 2], -1 for none; see :mod:`.graph`."""
-    utility, factors, attention = _opinions(weights, seen, pair, able, attentive)
-    joined = edges(attention, able, np.zeros(len(seen), np.int64)) if coordinated else NO_EDGES
+    utility, factors, attention = _evaluate(weights, inputs, pair, able, attentive)
+    joined = edges(attention, able, np.zeros(len(inputs), np.int64)) if coordinated else NO_EDGES
     return np.asarray(repair(settle(utility, joined, conflicts(factors, joined), ITERATIONS), utility, pair.shape[1]))
 
 
-def together(weights: Weights, seen: Floats, pair: Floats, leaf: Longs, wanted: int, stake: float, *,
+def together(weights: Weights, inputs: Floats, pair: Floats, leaf: Longs, wanted: int, stake: float, *,
              attentive: bool = True, coordinated: bool = True) -> Longs:
     """Return the candidates that share a task of several nodes, exactly as many as are wanted.
 
     ``leaf`` [candidate] is the switch of each; ``stake`` the part of its speed that the task loses to a second one.
     """
-    able = np.zeros((len(seen), 1, LEVELS))
+    able = np.zeros((len(inputs), 1, LEVELS))
     able[:, 0, -1] = 1.0
-    utility, factors, attention = _opinions(weights, seen, pair, able, attentive)
+    utility, factors, attention = _evaluate(weights, inputs, pair, able, attentive)
     utility[:, TAKE_PART] -= price(utility, wanted)
     joined = edges(attention, able, leaf) if coordinated else NO_EDGES
     reward = float(np.exp(weights["ally"][0])) * stake if (leaf != leaf[0]).any() else 0.0
@@ -118,12 +118,12 @@ def together(weights: Weights, seen: Floats, pair: Floats, leaf: Longs, wanted: 
     return np.asarray(muster(settle(utility, joined, payoffs, ITERATIONS), utility, joined, payoffs, wanted))
 
 
-def _opinions(weights: Weights, seen: Floats, pair: Floats, able: Floats, attentive: bool
+def _evaluate(weights: Weights, inputs: Floats, pair: Floats, able: Floats, attentive: bool
               ) -> tuple[Floats, Floats, Floats]:
     """Return what agents make of each action by themselves, [agent, action], its factors, and their attention."""
-    inner = embed(seen, weights["embed"])
-    heard, attention = attend(inner, weights["query"], weights["key"], weights["value"], weights["mix"])
+    inner = embed(inputs, weights["embed"])
+    context, attention = attend(inner, weights["query"], weights["key"], weights["value"], weights["mix"])
     if not attentive:
-        heard, attention = inner, np.zeros_like(attention)
-    utility, factors = rate(heard, pair, able, Rating(*(weights[name] for name in Rating._fields)))
+        context, attention = inner, np.zeros_like(attention)
+    utility, factors = rate(context, pair, able, Rating(*(weights[name] for name in Rating._fields)))
     return utility, factors, attention

@@ -41,7 +41,7 @@ class OptimalSpeeds:
         """Seat jobs as tune does, for their GPUs only, and let them run at the best speeds."""
         queue, count = chosen(round, self.order(round))
         placing.place_all(round.site, round.jobs, round.nodes, queue, count, TUNE)
-        kernel.paces(round.site, round.jobs, round.nodes, round.live)
+        kernel.update_speeds(round.site, round.jobs, round.nodes, round.live)
         sharing = _sharing(round)
         round.jobs.speed[sharing] = self.speeds(round)
 

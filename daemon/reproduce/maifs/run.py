@@ -83,8 +83,9 @@ def _read(traces: Path) -> Work:
 
 def bench(plan: MaifsRun, agent: Callable[[Floats], RoundPolicy]) -> WindowBench:
     """Return what an agent is evolved on."""
-    judges = [windows.lesson(plan.traces, FIRST_JUDGE + number) for number in range(JUDGES)]
-    return WindowBench(partial(windows.lesson, plan.traces), judges, Synergy(srsf, TUNE), agent, plan.setting.seed)
+    judges = [windows.training_window(plan.traces, FIRST_JUDGE + number) for number in range(JUDGES)]
+    draw = partial(windows.training_window, plan.traces)
+    return WindowBench(draw, judges, Synergy(srsf, TUNE), agent, plan.setting.seed)
 
 
 def _trained(plan: MaifsRun, name: str, agent: Callable[[Floats], RoundPolicy],

@@ -131,7 +131,7 @@ def at_once(trace: ArenaTrace) -> ArenaTrace:
     return trace._replace(submit=np.zeros(len(trace.submit)))
 
 
-def lesson(traces: Path, number: int) -> tuple[Site, ArenaTrace]:
+def training_window(traces: Path, number: int) -> tuple[Site, ArenaTrace]:
     """Return the window number ``n`` to learn from: no job of a held-out day; the cluster and its load are drawn.
 
     ``TraceError`` when there is no job.

@@ -87,18 +87,18 @@ def verdict(findings: Findings) -> Section:
     over = [cell for cell in cells if cell.regret().estimate > WORST]
     tail = [cell for cell in cells if _tail_is_worse(cell)]
     gained = float(np.mean([cell.regret().estimate for cell in cells]))
-    told = [f"Worst regret: {_percent(cells[0].regret().estimate)} ({cells[0].name}); mean over sites "
-            f"{_percent(gained)}: below zero is better than the best heuristic of each site."]
-    told.append(f"Reached: at most {WORST:.0%} on all {len(cells)} sites." if not over else
-                f"Not reached: more than {WORST:.0%} on {len(over)} of {len(cells)} sites: "
-                + "; ".join(f"{cell.name} ({_percent(cell.regret().estimate)})" for cell in over) + ".")
+    paragraphs = [f"Worst regret: {_percent(cells[0].regret().estimate)} ({cells[0].name}); mean over sites "
+                  f"{_percent(gained)}: below zero is better than the best heuristic of each site."]
+    paragraphs.append(f"Reached: at most {WORST:.0%} on all {len(cells)} sites." if not over else
+                      f"Not reached: more than {WORST:.0%} on {len(over)} of {len(cells)} sites: "
+                      + "; ".join(f"{cell.name} ({_percent(cell.regret().estimate)})" for cell in over) + ".")
     single = [max(cell.regret_of(cell.models[seed]) for cell in cells) for seed in range(len(cells[0].models))]
-    told.append(f"That is the mean over trainings; single ones do worst with {_percent(min(single))} to "
-                f"{_percent(max(single))}.")
-    told.append("No site has a 99 % wait that is worse and longer than a quarter of an hour." if not tail else
-                "A 99 % wait that is worse, and longer than a quarter of an hour: "
-                + "; ".join(f"{cell.name} (x {cell.tail():.2f})" for cell in tail) + ".")
-    return Section("Verdict", told)
+    paragraphs.append(f"That is the mean over trainings; single ones do worst with {_percent(min(single))} to "
+                      f"{_percent(max(single))}.")
+    paragraphs.append("No site has a 99 % wait that is worse and longer than a quarter of an hour." if not tail else
+                      "A 99 % wait that is worse, and longer than a quarter of an hour: "
+                      + "; ".join(f"{cell.name} (x {cell.tail():.2f})" for cell in tail) + ".")
+    return Section("Verdict", paragraphs)
 
 
 def _tail_is_worse(cell: Cell) -> bool:

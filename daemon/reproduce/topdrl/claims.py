@@ -81,23 +81,24 @@ def sections(found: Findings) -> Iterator[Section]:
 
 def verdict(contest: Contest) -> Section:
     """Say whether ours beats what it has to."""
-    told = []
+    paragraphs = []
     for what, names in (("each baseline of the paper", list(PAPER)), ("random-feasible", [RANDOM]),
                         ("each heuristic order on the nearest GPUs", NEAREST),
                         ("each rule of ours that waits for close GPUs", list(WAITING))):
         lost = [f"{name} ({metric})" for name in names for column, metric in _METRICS
                 if not contest.beats(name, column)]
-        told.append(f"Better than {what}, in completion time and in throughput: {_told(contest, lost)}")
+        paragraphs.append(f"Better than {what}, in completion time and in throughput: {_verdict_text(contest, lost)}")
     for column, metric in _METRICS:
         for names, called in ((NEAREST, "best order on the nearest GPUs"), (list(WAITING), "best rule that waits")):
             best = contest.best(names, column)
             each = ", ".join(f"{gain.estimate:+.1%}" for gain in contest.gains(best, column))
-            told.append(f"{metric.capitalize()} against the {called}, {best}: {interval(contest.gain(best, column))}; "
-                        f"by training {each}.")
-    return Section("The contended bench: verdict", told)
+            gain = interval(contest.gain(best, column))
+            paragraphs.append(f"{metric.capitalize()} against the {called}, {best}: {gain}; "
+                              f"by training {each}.")
+    return Section("The contended bench: verdict", paragraphs)
 
 
-def _told(contest: Contest, lost: Sequence[str]) -> str:
+def _verdict_text(contest: Contest, lost: Sequence[str]) -> str:
     if contest.episodes < FEWEST_PAIRS:
         return f"{contest.episodes} episodes are too few to tell."
     return f"not than {', '.join(lost)}." if lost else "yes, the interval is clear of zero for all."
@@ -126,10 +127,10 @@ def table(contest: Contest, mark: Sequence[str] = (OURS, LITERAL)) -> Section:
 def sizes(contests: Sequence[Contest]) -> Section:
     """Return how ours does on clusters that it was not trained on."""
     known = " and ".join(map(str, sorted(set(TRAINED_ON))))
-    told = [f"Trained on {known} GPUs; the larger ones it never saw."]
+    paragraphs = [f"Trained on {known} GPUs; the larger ones it never saw."]
     if any(contest.episodes < FEWEST_PAIRS for contest in contests):
-        told.append(f"Fewer than {FEWEST_PAIRS} episodes are too few to tell, whatever the interval.")
-    return Section("By size of the cluster", told, [_beside_rules(contests)])
+        paragraphs.append(f"Fewer than {FEWEST_PAIRS} episodes are too few to tell, whatever the interval.")
+    return Section("By size of the cluster", paragraphs, [_beside_rules(contests)])
 
 
 def _beside_rules(contests: Sequence[Contest]) -> Table:
@@ -179,16 +180,17 @@ def real(contests: Sequence[Contest]) -> Section:
 
 def training(curves: Mapping[str, Curve]) -> Section:
     """Draw how the agents came about."""
-    drawn, told = [], []
+    drawn, paragraphs = [], []
     for name, curve in curves.items():
         rounds = np.array([number for number, _ in curve], np.float64)
         worth = 100.0 * np.exp([value for _, value in curve])
         drawn.append(plots.lines(f"{name}: objective on episodes to choose by, the rule's = 100", "rounds",
                                  {name: (rounds, worth)}))
-        told.append(f"{name}: from {worth[0]:.1f} to {worth.min():.1f} of the rule's 100.")
+        paragraphs.append(f"{name}: from {worth[0]:.1f} to {worth.min():.1f} of the rule's 100.")
     return Section("Training", [
         "Seeds of the episodes to learn from, to choose by and to test on are different ones. Ours: completion time "
-        "over throughput, relative to the rule that it sets out from. Literal: completion time.", *told], plots=drawn)
+        "over throughput, relative to the rule that it sets out from. Literal: completion time.", *paragraphs],
+        plots=drawn)
 
 
 def assumptions() -> Section:

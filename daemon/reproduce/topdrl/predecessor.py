@@ -48,15 +48,16 @@ def section(found: PredecessorFindings) -> Section:
     saved = found.alike["FCFS", "load-balance"] - found.alike["FCFS", "nearest"]
     error = 1.96 * saved.std(axis=0, ddof=1) / np.sqrt(seeds)
     jct, _, communication = found.alike["FCFS", "nearest"][:PRINTED].mean(axis=0).tolist()
-    told = [f"2 racks of 4 machines of 4 GPUs, 30 jobs an episode. On the {PRINTED} seeds of the printed figures "
-            f"nearest ends at {jct:.2f} (JCT) and {communication:.2f} (communication), {_beside(jct, PRINTED_PPO[0])} "
-            f"and {_beside(communication, PRINTED_PPO[2])} of the released PPO.",
-            f"Paired on {seeds} seeds nearest spares {saved[:, 0].mean():.2f} +- {error[0]:.2f} of JCT and "
-            f"{saved[:, 2].mean():.2f} +- {error[2]:.2f} of communication against load-balance.",
-            "The order of jobs says nothing here, because the authors' code draws the work of every job for the size "
-            "and length of the episode's first one. With its own work for each job the order matters:"]
+    paragraphs = [
+        f"2 racks of 4 machines of 4 GPUs, 30 jobs an episode. On the {PRINTED} seeds of the printed figures "
+        f"nearest ends at {jct:.2f} (JCT) and {communication:.2f} (communication), {_beside(jct, PRINTED_PPO[0])} "
+        f"and {_beside(communication, PRINTED_PPO[2])} of the released PPO.",
+        f"Paired on {seeds} seeds nearest spares {saved[:, 0].mean():.2f} +- {error[0]:.2f} of JCT and "
+        f"{saved[:, 2].mean():.2f} +- {error[2]:.2f} of communication against load-balance.",
+        "The order of jobs says nothing here, because the authors' code draws the work of every job for the size "
+        "and length of the episode's first one. With its own work for each job the order matters:"]
     mended = [(" + ".join(pair), *_means(figures)) for pair, figures in found.apart.items()]
-    return Section("The predecessor's environment (Proximity-DRL)", told, [
+    return Section("The predecessor's environment (Proximity-DRL)", paragraphs, [
         Table(("Policy", f"JCT, {PRINTED} seeds", "Makespan", "Communication", "Printed (JCT / makespan / comm.)",
                f"JCT / comm., {seeds} seeds"), rows),
         Table(("Own work for each job", "JCT", "Makespan", "Communication"), mended)])

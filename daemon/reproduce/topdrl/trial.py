@@ -56,9 +56,9 @@ class Contest:
         sign = 1.0 if metric == "jct_s" else -1.0
         return min(names, key=lambda name: sign * self.mean(name, metric))
 
-    def gain(self, policy: str, metric: str, whose: str = OURS) -> Interval:
-        """Return by which share the policy ``whose`` is above another, its trainings averaged: 95 %, paired."""
-        return self._above(self.found[whose][:, :, METRICS.index(metric)].mean(axis=0), policy, metric)
+    def gain(self, policy: str, metric: str, compared: str = OURS) -> Interval:
+        """Return the relative difference of ``compared``, averaged over trainings, to a policy: 95 %, paired."""
+        return self._above(self.found[compared][:, :, METRICS.index(metric)].mean(axis=0), policy, metric)
 
     def gains(self, policy: str, metric: str) -> list[Interval]:
         """Return the same of each training of ours."""

@@ -107,9 +107,9 @@ class TraceTables:
 def tables(site: int, found: Mapping[ReplayTask, ReplayOutcome], setting: Setting, traces: Path) -> TraceTables:
     """Return what is said of the trace in one place."""
     outcomes = _outcomes(TRACES[site], found, setting, traces)
+    forecasts = checked(in_use(outcomes.cluster, outcomes.work), len(outcomes.cluster))
     return TraceTables(_summary(outcomes), [verdict(outcomes, tried, power) for tried, power in OURS],
-                       (outcomes.trace.name,
-                        *checked(in_use(outcomes.cluster, outcomes.work), len(outcomes.cluster)).said),
+                       (outcomes.trace.name, *forecasts.cells),
                        _section(outcomes, setting))
 
 

@@ -31,20 +31,20 @@ class ForecastCheck:
     """What became of forecasts: of the first, the middle and the last of the nodes that were empty at each moment."""
 
     asked: int
-    told: int
+    estimated: int
     """Of these; of the others too little past told anything."""
     early: int
     """Needed before the interval that nine in ten are to keep to."""
     late: int
 
     @property
-    def said(self) -> tuple[str, str, str, str]:
+    def cells(self) -> tuple[str, str, str, str]:
         """Return the cells of a table."""
-        if not self.told:
+        if not self.estimated:
             return str(self.asked), "0", "", ""
-        kept = self.told - self.early - self.late
-        return (str(self.asked), str(self.told), f"{kept / self.told:.0%}",
-                f"{self.early / self.told:.0%}, {self.late / self.told:.0%}")
+        inside = self.estimated - self.early - self.late
+        return (str(self.asked), str(self.estimated), f"{inside / self.estimated:.0%}",
+                f"{self.early / self.estimated:.0%}, {self.late / self.estimated:.0%}")
 
 
 def in_use(cluster: Cluster, work: Workload) -> Counts:
@@ -63,18 +63,18 @@ def in_use(cluster: Cluster, work: Workload) -> Counts:
 
 def checked(used: Counts, nodes: int) -> ForecastCheck:
     """Return what became of forecasts made every two hours, each with its whole horizon recorded."""
-    asked = told = early = late = 0
+    asked = estimated = early = late = 0
     for now in range(EVERY, len(used) - HORIZON, EVERY):
         empty = nodes - int(used[now])
         if empty < 1:
             continue
         more = np.unique([1, (empty + 1) // 2, empty])
         first = max(0, now + 1 - PAST)
-        known = demands([used[first:now + 1]], first * STEP_S, now * STEP_S, nodes, more)
-        for demand, after_s in zip(known, passages(used, now, nodes, more), strict=True):
+        estimates = demands([used[first:now + 1]], first * STEP_S, now * STEP_S, nodes, more)
+        for demand, after_s in zip(estimates, passages(used, now, nodes, more), strict=True):
             asked += 1
             if demand is not None:
-                told += 1
+                estimated += 1
                 early += bool(after_s < demand.after_s[0])
                 late += bool(after_s > demand.after_s[2])
-    return ForecastCheck(asked, told, early, late)
+    return ForecastCheck(asked, estimated, early, late)

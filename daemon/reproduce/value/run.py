@@ -14,7 +14,7 @@ from .outcomes import ReplayOutcome
 from .setting import Setting
 from .sites import TRACES
 from .task import ON, ReplayTask
-from .trial import carried_out, kept
+from .trial import cached, carried_out
 from .tried import GATE, HEEDED, INCUMBENT, ORACLES, RANDOM, SCORER, TRIED, Try
 
 
@@ -54,7 +54,7 @@ def _replayed(tasks: Sequence[ReplayTask], pool: Executor) -> Mapping[ReplayTask
              [task for task in tasks if task.tried == GATE])
     found = dict[ReplayTask, ReplayOutcome]()
     for turn in filter(None, turns):
-        found.update(completed(TRACES[turn[0].site].name, turn, kept, carried_out, pool))
+        found.update(completed(TRACES[turn[0].site].name, turn, cached, carried_out, pool))
     return found
 
 

@@ -21,13 +21,13 @@ from .outcomes import ReplayOutcome
 from .sites import TRACES, jobs_of, predicted
 from .task import AT_ONCE, EVEN, FORECAST, OFF, ON, ReplayTask
 from .taught import taught
-from .tried import GATE, HEEDED, INCUMBENT, SCORER, SITE, TRIED, Try, told
+from .tried import GATE, HEEDED, INCUMBENT, SCORER, SITE, TRIED, Try, with_limits
 
 MARK_S = 4 * 3600.0
 """Energy is read so often."""
 
 
-def kept(task: ReplayTask) -> ReplayOutcome | None:
+def cached(task: ReplayTask) -> ReplayOutcome | None:
     """Return what an earlier run left of a task; None when there is nothing."""
     try:
         with np.load(task.result, allow_pickle=False) as found:
@@ -39,7 +39,7 @@ def kept(task: ReplayTask) -> ReplayOutcome | None:
 
 def carried_out(task: ReplayTask) -> ReplayOutcome:
     """Replay, keep what came of it, and return it."""
-    known = kept(task)
+    known = cached(task)
     if known is not None:
         return known
     cluster, work = jobs_of(TRACES[task.site], task.traces, task.setting.limit_factor)
@@ -66,15 +66,15 @@ def _deciders(task: ReplayTask, cluster: Cluster, work: Workload) -> Deciders:
     quantiles = predicted(work, before.start, before.end)
 
     def decider(one: Try) -> Decider:
-        jobs = told(work, quantiles, one.limits)
+        jobs = with_limits(work, quantiles, one.limits)
         return of_name(one.policy, jobs.limit, jobs.prediction)
 
     if task.tried == GATE:
         return as_promoted(decider(TRIED[0]), [(one.since_s, decider(next(
             each for each in TRIED if each.name == one.name))) for one in _promotions(task, cluster, work)])
     if task.tried in (SCORER, HEEDED):
-        agent, since_s = taught(task, cluster, told(work, quantiles, SITE), quantiles)
-        known = told(work, quantiles, SITE)
+        agent, since_s = taught(task, cluster, with_limits(work, quantiles, SITE), quantiles)
+        known = with_limits(work, quantiles, SITE)
         return as_trusted(decider(TRIED[0]), Decider(agent, known.limit, known.prediction), since_s,
                           heeding=task.tried == HEEDED)
     return Deciders(decider(task.tried))
@@ -82,7 +82,7 @@ def _deciders(task: ReplayTask, cluster: Cluster, work: Workload) -> Deciders:
 
 def _promotions(task: ReplayTask, cluster: Cluster, work: Workload) -> list[Promoted]:
     """Return which policies the gate promotes and when, by what all candidates' replays showed until then."""
-    outcomes = {one.name: found for one in TRIED if (found := kept(replace(task, tried=one))) is not None}
+    outcomes = {one.name: found for one in TRIED if (found := cached(replace(task, tried=one))) is not None}
     return list(promotions(cluster, work, outcomes, INCUMBENT))
 
 

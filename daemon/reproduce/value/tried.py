@@ -27,8 +27,8 @@ class Try:
 
 
 def _of(order: str, limits: str, family: str) -> tuple[Try, ...]:
-    said = {SITE: "", TRUTH: ", true run times"}.get(limits, f", limits learned ({limits})")
-    return tuple(Try(f"{order}+{rest}{said}", f"{order}+{rest}", limits, family)
+    suffix = {SITE: "", TRUTH: ", true run times"}.get(limits, f", limits learned ({limits})")
+    return tuple(Try(f"{order}+{rest}{suffix}", f"{order}+{rest}", limits, family)
                  for rest in ("slurm-placement+slurm-backfill", "best-fit+easy"))
 
 
@@ -54,7 +54,7 @@ HEEDED = Try("scorer, once it is taught, where it has no doubt", "scorer", famil
 RANDOM = Try(CHANCE, CHANCE, family="chance")
 
 
-def told(work: Workload, quantiles: Floats, limits: str) -> Workload:
+def with_limits(work: Workload, quantiles: Floats, limits: str) -> Workload:
     """Return the jobs with what a policy is told of their run times; where nothing is predicted the limit stays."""
     if limits == TRUTH:
         return replace(work, prediction=work.run, limit=np.maximum(work.run, 1.0))

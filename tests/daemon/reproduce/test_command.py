@@ -34,17 +34,17 @@ def test_quick_seed_and_changes_reach_the_paper_and_the_last_change_counts(tmp_p
     assert (str(out), traces) == ("dl2-report", tmp_path)
 
 
-@pytest.mark.parametrize(("changes", "said"), [
+@pytest.mark.parametrize(("changes", "expected"), [
     (["updates"], "'updates' is no KEY=VALUE"), (["rounds=3"], "there is no 'rounds' here; there are seed=1"),
     (["updates=-1"], "updates: Input should be greater than or equal to 0"), (["updates=many"], "updates: Input"),
     (["most=8,99"], "most.1: Input should be less than or equal to 32")])
-def test_a_wrong_setting_is_wrong_usage_and_named(changes, said):
+def test_a_wrong_setting_is_wrong_usage_and_named(changes, expected):
     with pytest.raises(SettingError, match=r".*") as error:
         changed(setting_of("dl2").FULL, parsed(changes))
-    assert said in str(error.value)
+    assert expected in str(error.value)
     result = reproduce("dl2", *(part for change in changes for part in ("--set", change)))
     assert result.exit_code == 2
-    assert said.split(":")[0] in result.output
+    assert expected.split(":")[0] in result.output
 
 
 @pytest.mark.parametrize("name", ["maifs", "published"])

@@ -18,7 +18,8 @@ from idlewatt.daemon.reproduce.evolution import (
 
 GOAL = np.array([1.0, -2.0, 3.0])
 SHORT = EvolutionConfig(1, rounds=8, pairs=3, at_once=2, chosen_every=2, noise=0.1, rate=0.3, pool=6)
-CONFIGS = [SHORT, replace(SHORT, chance=stream_of_each), replace(SHORT, pool=None, optimiser=Momentum, goes_back=True)]
+CONFIGS = [SHORT, replace(SHORT, random_streams=stream_of_each),
+           replace(SHORT, pool=None, optimiser=Momentum, goes_back=True)]
 
 
 class Hills:

@@ -57,10 +57,10 @@ class PlayedAndPredicted:
 
 def write(settings: RealSettings, results: Sequence[PlayedAndPredicted], out: Path) -> Mapping[str, Path]:
     """Write the report as Markdown and its figures as JSON; return their paths."""
-    told = facts(settings, results)
+    context = facts(settings, results)
     paths = {"report": out / "real.md", "figures": out / "real.json"}
-    paths["report"].write_text(TEMPLATES.get_template("real.md.j2").render(**told), encoding="utf-8")
-    paths["figures"].write_text(json.dumps({**told, "results": [asdict(one) for one in results]}, indent=2),
+    paths["report"].write_text(TEMPLATES.get_template("real.md.j2").render(**context), encoding="utf-8")
+    paths["figures"].write_text(json.dumps({**context, "results": [asdict(one) for one in results]}, indent=2),
                                 encoding="utf-8")
     return paths
 
@@ -76,10 +76,11 @@ def facts(settings: RealSettings, results: Sequence[PlayedAndPredicted]) -> dict
                                if some],
         "differences": [_difference(policy, by_policy, shared) for policy in settings.policies if policy != "random"]
         if "random" in by_policy and len(shared) > 1 else [],
-        "error": _told([one.error for one in results]), "error_absolute": _told([abs(one.error) for one in results]),
+        "error": _summary([one.error for one in results]),
+        "error_absolute": _summary([abs(one.error) for one in results]),
         "within": sum(abs(one.error) <= GOAL for one in results), "episodes": len(results),
         "strayed": sum(one.strayed for one in results),
-        "latency_s": _told([one.latency_s for one in results]),
+        "latency_s": _summary([one.latency_s for one in results]),
         "parts": _parts(results)}
 
 
@@ -87,21 +88,21 @@ def _parts(results: Sequence[PlayedAndPredicted]) -> dict[str, object]:
     """Return what the error consists of: delays, episodes that went another way, and the rest."""
     same, other = ([one for one in results if one.same_way is way] for way in (True, False))
     return {
-        "episodes": len(results), "slurm_s": _told([one.slurm_s for one in results]),
-        "follow_s": _told([one.latency_s - one.slurm_s for one in results]),
-        "noticed_s": _told([one.noticed_s for one in results]), "same": len(same), "other": len(other),
-        "delay": _told([one.late - one.predicted for one in same]), "left": _told([one.left for one in same]),
-        "error": _told([abs(one.error) for one in same]), "left_absolute": _told([abs(one.left) for one in same]),
-        "within": sum(abs(one.left) <= GOAL for one in same), "astray": _told([abs(one.error) for one in other])}
+        "episodes": len(results), "slurm_s": _summary([one.slurm_s for one in results]),
+        "follow_s": _summary([one.latency_s - one.slurm_s for one in results]),
+        "noticed_s": _summary([one.noticed_s for one in results]), "same": len(same), "other": len(other),
+        "delay": _summary([one.late - one.predicted for one in same]), "left": _summary([one.left for one in same]),
+        "error": _summary([abs(one.error) for one in same]), "left_absolute": _summary([abs(one.left) for one in same]),
+        "within": sum(abs(one.left) <= GOAL for one in same), "astray": _summary([abs(one.error) for one in other])}
 
 
 def _row(policy: PolicyName, some: Sequence[PlayedAndPredicted], kilowatts: float) -> dict[str, object]:
-    utilization = _told([one.utilization for one in some])
+    utilization = _summary([one.utilization for one in some])
     return {"policy": NAMED[policy], "episodes": len(some), "utilization": utilization,
             "predicted": float(np.mean([one.predicted for one in some])),
-            "terminal_h": _told([one.terminal_h for one in some]),
+            "terminal_h": _summary([one.terminal_h for one in some]),
             "predicted_terminal_h": float(np.mean([one.predicted_terminal_h for one in some])),
-            "error": _told([one.error for one in some]),
+            "error": _summary([one.error for one in some]),
             # §6.2: what runs inefficiently of an episode of 720 h, at the servers' rated power.
             "inefficient_mwh": EPISODE_H * (1.0 - utilization["mean"]) * kilowatts / 1000.0}
 
@@ -111,13 +112,13 @@ def _difference(policy: PolicyName, by_policy: Mapping[PolicyName, Mapping[int, 
         -> dict[str, object]:
     """Return how a policy differs from the paper's Naive on the very same sequences."""
     def paired(figure: Callable[[PlayedAndPredicted], float]) -> dict[str, float]:
-        return _told([figure(by_policy[policy][number]) - figure(by_policy["random"][number]) for number in shared])
+        return _summary([figure(by_policy[policy][number]) - figure(by_policy["random"][number]) for number in shared])
 
     return {"policy": NAMED[policy], "utilization": paired(lambda one: one.utilization),
             "terminal_h": paired(lambda one: one.terminal_h), "predicted": paired(lambda one: one.predicted)}
 
 
-def _told(values: Sequence[float]) -> dict[str, float]:
+def _summary(values: Sequence[float]) -> dict[str, float]:
     """Return the mean with its 95 % interval (Student's t); no interval of fewer than two."""
     if not values:
         return {"mean": float("nan"), "low": float("nan"), "high": float("nan")}

@@ -107,8 +107,8 @@ def _cleared(cluster: RealSlurm, playing: dict[Turn, PlayedEpisode]) -> Iterator
 
 def key(settings: RealSettings) -> str:
     """Return the digest of what a result depends on beside policy and sequence."""
-    told = settings.model_dump(mode="json", include={"kind", "hour", "seed", "user"})
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    stored = settings.model_dump(mode="json", include={"kind", "hour", "seed", "user"})
+    return hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def done(settings: RealSettings, out: Path) -> dict[Turn, PlayedAndPredicted]:
@@ -120,11 +120,11 @@ def done(settings: RealSettings, out: Path) -> dict[Turn, PlayedAndPredicted]:
         return found
     for line in lines:
         try:
-            told = json.loads(line)
-            result = PlayedAndPredicted(**told["result"])
+            stored = json.loads(line)
+            result = PlayedAndPredicted(**stored["result"])
         except (ValueError, TypeError, KeyError, RecursionError):
             continue
-        if told.get("key") == key(settings):
+        if stored.get("key") == key(settings):
             found[result.policy, result.number] = result
     return found
 

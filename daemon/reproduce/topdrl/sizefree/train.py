@@ -87,4 +87,4 @@ def _judged(seed: int, count: int) -> Judged:
 def evolution_config(seed: int, rounds: int) -> EvolutionConfig:
     """Return how weights are evolved."""
     return EvolutionConfig(seed, rounds, pairs=16, at_once=10, chosen_every=20, noise=0.15, rate=0.06, pool=POOL,
-                           chance=stream_of_each)
+                           random_streams=stream_of_each)

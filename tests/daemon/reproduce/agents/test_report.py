@@ -53,8 +53,8 @@ def test_an_agent_that_cannot_serve_a_site_is_told_with_its_reason_and_not_tried
     found = run.judged(task)
     assert (found.rows, found.reason) == ({}, "no partition has the form")
     assert run._kept(task) == found
-    told = list(claims.facts(["a site"], [found], FULL)["sections"])
-    assert told[0].paragraphs == ["Nothing could be judged: no partition has the form."]
+    sections = list(claims.facts(["a site"], [found], FULL)["sections"])
+    assert sections[0].paragraphs == ["Nothing could be judged: no partition has the form."]
 
 
 def test_nobody_beats_the_bound_not_even_by_resizing():
@@ -99,8 +99,8 @@ def judged(seed, jct_s):
 
 
 def test_a_row_shows_the_mean_over_seeds_and_how_far_they_are_apart():
-    told = claims.facts(["a site"], [judged(0, 800.0), judged(1, 900.0), Judged(0, 0, "topdrl", "it is refused")], FULL)
-    section, = told["sections"]
+    judgements = [judged(0, 800.0), judged(1, 900.0), Judged(0, 0, "topdrl", "it is refused")]
+    section, = claims.facts(["a site"], judgements, FULL)["sections"]
     rows = {row[0]: row for row in section.tables[0].rows}
     assert rows["scorer"] == ("scorer", "0.850 (0.800 to 0.900)", "0.500", "1.000",
                               "0.700 to 1.100; 0.700 to 1.100", "shadow")

@@ -37,11 +37,11 @@ def slots(agent, trace=TRACE, count=10, site=SITE):
 def test_the_hot_path_thinks_as_the_network_does_in_numpy(seed):
     agent = talkative(seed)
     slots(agent)
-    told, count = agent.trail, int(agent.trail.taken[0])
-    scores = np.where(told.allowed[:count], outputs(agent.weights, told.states[:count]), -np.inf)
+    recorded, count = agent.trail, int(agent.trail.taken[0])
+    scores = np.where(recorded.allowed[:count], outputs(agent.weights, recorded.states[:count]), -np.inf)
     chances = np.exp(scores - scores.max(axis=1, keepdims=True))
     chances /= chances.sum(axis=1, keepdims=True)
-    assert told.chances[:count] == pytest.approx(chances[np.arange(count), told.actions[:count]], abs=1e-5)
+    assert recorded.chances[:count] == pytest.approx(chances[np.arange(count), recorded.actions[:count]], abs=1e-5)
 
 
 @settings(max_examples=10, deadline=None)
@@ -58,9 +58,9 @@ def test_the_likeliest_action_is_taken_when_nothing_is_drawn():
     agent = talkative(0)
     agent.draw = None
     slots(agent)
-    told, count = agent.trail, int(agent.trail.taken[0])
-    scores = np.where(told.allowed[:count], outputs(agent.weights, told.states[:count]), -np.inf)
-    assert np.array_equal(scores.argmax(axis=1), told.actions[:count])
+    recorded, count = agent.trail, int(agent.trail.taken[0])
+    scores = np.where(recorded.allowed[:count], outputs(agent.weights, recorded.states[:count]), -np.inf)
+    assert np.array_equal(scores.argmax(axis=1), recorded.actions[:count])
 
 
 def test_a_state_tells_model_stay_what_is_left_and_tasks():
@@ -103,7 +103,7 @@ def test_exploration_gives_a_job_the_role_that_it_lacks():
 def test_an_agent_is_kept_whole_for_its_own_window_only(tmp_path):
     agent = FlatAgent.fresh(SMALL, 7)
     agent.save(tmp_path, ModelCard("dl2-flat", "1", 0.0, 7, "0", "", ""))
-    kept, _ = checkpoint.load(tmp_path, schema(SMALL), like=agent.weights)
-    assert np.array_equal(kept["first.weight"], agent.weights["first.weight"])
+    stored, _ = checkpoint.load(tmp_path, schema(SMALL), like=agent.weights)
+    assert np.array_equal(stored["first.weight"], agent.weights["first.weight"])
     with pytest.raises(CheckpointError, match="trained for other inputs"):
         checkpoint.load(tmp_path, schema(NetworkSize(window=5, hidden=16)), like=agent.weights)

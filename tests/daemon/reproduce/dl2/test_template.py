@@ -27,9 +27,9 @@ def study():
 
 @pytest.fixture(scope="module")
 def text():
-    told, drawn = rendered("dl2/report.md.j2", {**claims.facts([contest()]), "own": study()})
+    text, drawn = rendered("dl2/report.md.j2", {**claims.facts([contest()]), "own": study()})
     assert [plot.title for place in drawn for plot in place] == ["Mean completion time on traces to choose by, slots"]
-    return told
+    return text
 
 
 def test_the_paper_is_told_beside_ours_and_every_policy_once_best_first(text):

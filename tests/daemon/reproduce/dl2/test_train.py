@@ -113,8 +113,8 @@ def test_the_report_has_the_warm_up_the_ablations_and_the_curves(tmp_path, monke
     monkeypatch.setattr(literal, "TEACHERS", {name: literal.TEACHERS[name] for name in literal.TEACHERS
                                               if name in {"DRF", "max-relative-gain (oracle)"}})
     monkeypatch.setattr(literal, "TRACES", 2)
-    told = []
-    found = literal.carry_out(cluster(4), 3, 1, tmp_path, lambda *what: told.append(what), TINY)
+    messages = []
+    found = literal.carry_out(cluster(4), 3, 1, tmp_path, lambda *what: messages.append(what), TINY)
     text, ((curves,),) = rendered("dl2/own_agent.md.j2", {"own": found, "DISCOUNT": PAPER.discount})
     warm_up, ablations = ([line.split(" | ")[0][2:] for line in part.splitlines() if line.startswith("| ")][1:]
                           for part in text.split("## DL2's own agent: ")[1:3])
@@ -122,4 +122,4 @@ def test_the_report_has_the_warm_up_the_ablations_and_the_curves(tmp_path, monke
     assert ablations == [variant.name for variant in literal.VARIANTS]
     assert len(curves.axes.lines) == len(literal.VARIANTS)
     assert (tmp_path / "0/card.json").is_file()
-    assert told[-1][1] == 1.0
+    assert messages[-1][1] == 1.0

@@ -103,11 +103,11 @@ def result(policy, number, utilization, predicted=0.7):
 def test_the_report_is_paired_and_the_error_is_a_figure_of_its_own(tmp_path):
     results = [result(policy, number, base + number / 100) for policy, base in (("random", 0.6), ("improved", 0.7))
                for number in range(3)] + [result("improved", 9, 0.9)]
-    told = facts(settings(tmp_path, policies=("random", "improved")), results)
-    (difference,) = told["differences"]
-    assert (told["pairs"], told["episodes"]) == (3, 7)
+    summary = facts(settings(tmp_path, policies=("random", "improved")), results)
+    (difference,) = summary["differences"]
+    assert (summary["pairs"], summary["episodes"]) == (3, 7)
     assert difference["utilization"] == pytest.approx({"mean": 0.1, "low": 0.1, "high": 0.1})
-    assert told["within"] == 1
+    assert summary["within"] == 1
     text = write(settings(tmp_path, policies=("random", "improved")), results, tmp_path)["report"].read_text()
     assert "1 went another way; they are off by 0.2000 without sign" in text
     assert "0.20 s late until `follow` had placed it, 0.30 s by Slurm's own" in " ".join(text.split())

@@ -9,12 +9,12 @@ from rounds import GNMT, RESNET18, SITE, check, drawn, trace
 from idlewatt.daemon.agents import checkpoint
 from idlewatt.daemon.agents.maifs.graph import LEVELS, conflicts, edges, repair, settle
 from idlewatt.daemon.reproduce.evolution import card_of, train
-from idlewatt.daemon.reproduce.maifs import graph, kernel, network, placing, sight
+from idlewatt.daemon.reproduce.maifs import graph, kernel, network, observation, placing
 from idlewatt.daemon.reproduce.maifs.agent import SCHEMA, ArenaMaifs
 from idlewatt.daemon.reproduce.maifs.arena import begin, replay, site_of, watch
 from idlewatt.daemon.reproduce.maifs.baselines import Synergy, srsf
+from idlewatt.daemon.reproduce.maifs.observation import NODE_WIDTH, PAIR_INPUTS
 from idlewatt.daemon.reproduce.maifs.placing import TUNE
-from idlewatt.daemon.reproduce.maifs.sight import PAIR_INPUTS, SEEN
 from idlewatt.daemon.reproduce.maifs.train import WindowBench, evolution_config, figures, score
 
 STATES = 100_000
@@ -67,32 +67,33 @@ def test_whatever_the_weights_no_node_is_overcommitted_and_every_job_ends(seed):
 
 def test_ties_everywhere_are_settled_the_same_way_each_time():
     weights = network.unpacked(np.zeros(network.SIZE))
-    seen, pair, able = np.zeros((6, SEEN)), np.zeros((6, 4, PAIR_INPUTS)), np.ones((6, 4, LEVELS))
-    first = network.joint(weights, seen, pair, able)
-    assert first.tolist() == network.joint(weights, seen, pair, able).tolist()
+    inputs, pair, able = np.zeros((6, NODE_WIDTH)), np.zeros((6, 4, PAIR_INPUTS)), np.ones((6, 4, LEVELS))
+    first = network.joint(weights, inputs, pair, able)
+    assert first.tolist() == network.joint(weights, inputs, pair, able).tolist()
     assert sorted(first[:, 0].tolist()) == [0, 1, 2, 3]
     same = trace(*[(0, 3000, 2, GNMT)] * 40)
     assert replay(SITE, same, ArenaMaifs()).jct.tolist() == replay(SITE, same, ArenaMaifs()).jct.tolist()
 
 
 def test_tasks_that_nobody_can_take_go_to_nobody():
-    given = network.joint(any_weights(0), np.zeros((3, SEEN)), np.zeros((3, 2, PAIR_INPUTS)), np.zeros((3, 2, LEVELS)))
+    inputs, pair, able = np.zeros((3, NODE_WIDTH)), np.zeros((3, 2, PAIR_INPUTS)), np.zeros((3, 2, LEVELS))
+    given = network.joint(any_weights(0), inputs, pair, able)
     assert (given[:, 0] == -1).all()
 
 
 def test_a_full_node_refuses_what_was_accepted_for_it():
     round = begin(SITE, trace((0, 3000, 8, GNMT), (0, 3000, 1, GNMT)))
     taste = np.zeros(3)
-    assert sight.accept(round.site, round.jobs, round.nodes, 0, 2, kernel.BEST, taste)
-    assert not sight.accept(round.site, round.jobs, round.nodes, 1, 2, kernel.LEAN, taste)
-    assert not sight.accept(round.site, round.jobs, round.nodes, 1, 99, kernel.LEAN, taste)
+    assert observation.accept(round.site, round.jobs, round.nodes, 0, 2, kernel.BEST, taste)
+    assert not observation.accept(round.site, round.jobs, round.nodes, 1, 2, kernel.LEAN, taste)
+    assert not observation.accept(round.site, round.jobs, round.nodes, 1, 99, kernel.LEAN, taste)
 
 
 def test_at_most_eight_nodes_are_asked_for_each_of_four_tasks_of_a_thousand_nodes():
     round = begin(site_of(1000), trace(*[(0, 3000, gpus, GNMT) for gpus in (1, 2, 4, 8)]))
     candidates, asked = np.empty(32, np.int64), np.empty((32, 4), np.int64)
-    count = sight.nominate(round.site, round.jobs, round.nodes, np.arange(4), np.empty(1000, np.int64), candidates,
-                           asked)
+    count = observation.nominate(round.site, round.jobs, round.nodes, np.arange(4), np.empty(1000, np.int64),
+                                 candidates, asked)
     assert 8 <= count <= 32
     assert asked[:count].sum(axis=0).tolist() == [8] * 4
     assert len(set(candidates[:count].tolist())) == count
@@ -103,7 +104,7 @@ def test_a_task_of_several_nodes_gets_exactly_as_many_as_it_takes_whatever_the_w
     draw = np.random.default_rng(seed)
     count = int(draw.integers(2, 40))
     wanted = int(draw.integers(1, count + 1))
-    chosen = network.together(any_weights(seed, 10.0 ** (seed % 4 - 2)), draw.standard_normal((count, SEEN)),
+    chosen = network.together(any_weights(seed, 10.0 ** (seed % 4 - 2)), draw.standard_normal((count, NODE_WIDTH)),
                               draw.standard_normal((count, 1, PAIR_INPUTS)), draw.integers(0, 4, count), wanted,
                               float(draw.uniform(0, 0.4)), attentive=seed % 2 > 0, coordinated=seed % 3 > 0)
     assert len(set(chosen.tolist())) == wanted
@@ -117,7 +118,7 @@ def at_two_switches(*held):
     round = begin(site, trace(*[(0, 9000, gpus or 1, GNMT) for gpus in held], (0, 9000, 16, GNMT)))
     for node, gpus in enumerate(held):
         if gpus:
-            assert sight.accept(site, round.jobs, round.nodes, node, node, kernel.FAIR, np.zeros(3))
+            assert observation.accept(site, round.jobs, round.nodes, node, node, kernel.FAIR, np.zeros(3))
     return round
 
 
@@ -137,7 +138,7 @@ def test_a_job_across_leaf_switches_is_slower_by_what_communication_was_measured
     round.live = np.array([4])
     for chosen, speed in (([0, 1], 1.0), ([1, 2], 1.89 / (1 + 0.89 * 1.2))):
         placing.claim(round.site, round.jobs, round.nodes, np.array([4]), 0, 1, np.array(chosen))
-        kernel.paces(round.site, round.jobs, round.nodes, round.live)
+        kernel.update_speeds(round.site, round.jobs, round.nodes, round.live)
         assert round.jobs.speed[4] == pytest.approx(speed, abs=0.01)
         kernel.take_off(round.site, round.jobs, round.nodes, 4)
 
@@ -146,17 +147,17 @@ def test_agents_see_types_sensitivity_watts_and_their_leaf_switch():
     site = site_of(4, leaf=2)
     round = begin(site, trace((0, 9000, 2, RESNET18), (0, 90, 1, GNMT), (0, 600, 4, RESNET18)))
     for job in (0, 1):
-        sight.accept(site, round.jobs, round.nodes, job, 1, kernel.BEST, np.zeros(3))
-    seen, pair, able = np.empty((2, SEEN)), np.empty((2, 1, PAIR_INPUTS)), np.empty((2, 1, LEVELS))
-    asked = sight.AskedPairs(np.array([2]), np.array([1, 2]), np.ones((2, 1), np.int64))
-    sight.observe(site, round.jobs, round.nodes, asked, np.zeros(3), sight.Seen(seen, pair, able))
-    assert seen[0, 10:13].tolist() == [1 / 8, 1 / 8, 0]  # an image and a language model
-    assert seen[0, 8] == pytest.approx(np.log(9060) / 10)
-    assert seen[0, 9] == pytest.approx((2.4 - 1) * 2 / 8)
-    assert seen[1, 8:10].tolist() == [0, 0]
-    assert seen[1, 13] < seen[0, 13] < 1  # an empty node draws less, and a full one most
-    assert seen[:, 14].tolist() == [2 / 4, 2 / 4]  # in service at the leaf switch, of all nodes
-    assert seen[:, 15].tolist() == [1 / 2, 1]  # of these empty
+        observation.accept(site, round.jobs, round.nodes, job, 1, kernel.BEST, np.zeros(3))
+    inputs, pair, able = np.empty((2, NODE_WIDTH)), np.empty((2, 1, PAIR_INPUTS)), np.empty((2, 1, LEVELS))
+    asked = observation.CandidatePairs(np.array([2]), np.array([1, 2]), np.ones((2, 1), np.int64))
+    observation.observe(site, round.jobs, round.nodes, asked, np.zeros(3), observation.AgentInputs(inputs, pair, able))
+    assert inputs[0, 10:13].tolist() == [1 / 8, 1 / 8, 0]  # an image and a language model
+    assert inputs[0, 8] == pytest.approx(np.log(9060) / 10)
+    assert inputs[0, 9] == pytest.approx((2.4 - 1) * 2 / 8)
+    assert inputs[1, 8:10].tolist() == [0, 0]
+    assert inputs[1, 13] < inputs[0, 13] < 1  # an empty node draws less, and a full one most
+    assert inputs[:, 14].tolist() == [2 / 4, 2 / 4]  # in service at the leaf switch, of all nodes
+    assert inputs[:, 15].tolist() == [1 / 2, 1]  # of these empty
     assert pair[0, 0, 8:13] == pytest.approx([np.log(4) / 3, np.log(660) / 10, 1, 0, 0])
     assert pair[0, 0, 13:19] == pytest.approx([0.37 - 1, 0.72 - 1, 0.3, 0.75, 1.4, 0.1 - 1], abs=0.01)
     assert able[1, 0].tolist() == [1, 1, 1]

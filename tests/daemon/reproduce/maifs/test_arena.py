@@ -108,7 +108,7 @@ def test_who_leaves_some_less_than_their_fair_share_may_do_more_than_synergys_pr
     round.live = np.arange(8)
     for job in range(8):
         kernel.put(round.jobs, round.nodes, job, 0, 2 if job < 4 else 4, 3)
-    kernel.paces(round.site, round.jobs, round.nodes, round.live)
+    kernel.update_speeds(round.site, round.jobs, round.nodes, round.live)
     done = throughput(round)
     assert done == pytest.approx(4 * 0.74 + 4 * 1.3)
     assert best_throughput(OptimalSpeeds(srsf), round) < done - 0.01

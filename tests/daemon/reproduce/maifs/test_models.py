@@ -15,7 +15,7 @@ def test_jobs_are_drawn_by_the_shares_of_their_tasks():
 
 
 def test_neighbours_that_nobody_measured_disturb_nobody():
-    left = models.company()
+    left = models.interference()
     language, image, speech = (MODELS.index(model) for model in ("gnmt", "alexnet", "m5"))
     assert left[language, language] == 0.65
     assert left[image, language] == 0.85

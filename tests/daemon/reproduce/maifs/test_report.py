@@ -70,12 +70,12 @@ def test_both_traces_are_told_together_where_each_has_enough_windows_and_count_a
         ours = {"JCT": ratio * 100.0 * np.linspace(0.99, 1.01, windows), "makespan": np.linspace(190.0, 210.0, windows)}
         return trial.Contest(trial.WindowSetting(history, 16), {claims.TEACHER: theirs, trial.OURS: ours})
 
-    def told(*contests):
+    def headline(*contests):
         found = claims.Findings(contests, (), np.zeros((1, 2)), {}, (), 1)
         return [row for section in claims.alike(found) for row in section.tables[0].rows]
 
-    both = told(contest(PHILLY, 0.8, 40), contest(windows.HELIOS, 0.9, 10))
+    both = headline(contest(PHILLY, 0.8, 40), contest(windows.HELIOS, 0.9, 10))
     assert [(row[1], row[2], row[4]) for row in both] == [
         ("40 Philly + 10 Helios", "makespan", "not told apart"), ("40 Philly + 10 Helios", "JCT", "better")]
     assert both[1][3].startswith("+15.1%")  # 1 - sqrt(0.8 * 0.9)
-    assert not told(contest(PHILLY, 0.8, 40), contest(windows.HELIOS, 0.9, 9))
+    assert not headline(contest(PHILLY, 0.8, 40), contest(windows.HELIOS, 0.9, 9))

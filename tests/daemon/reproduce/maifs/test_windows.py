@@ -51,14 +51,14 @@ def test_lessons_are_the_same_though_the_held_out_days_were_never_there(tmp_path
     everything, cut = write_traces(tmp_path / "all"), write_traces(tmp_path / "cut", days=(PHILLY.held_out, 0))
     (cut / HELIOS.file).unlink()
     for number in range(40):
-        (_, one), (_, other) = windows.lesson(everything, number), windows.lesson(cut, number)
+        (_, one), (_, other) = windows.training_window(everything, number), windows.training_window(cut, number)
         assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True)), number
 
 
 def test_days_without_jobs_are_told_so(tmp_path):
     cut = write_traces(tmp_path, days=(PHILLY.first, 26))
     with pytest.raises(TraceError, match="no job since day"):
-        windows.lesson(cut, 3)
+        windows.training_window(cut, 3)
     with pytest.raises(TraceError, match="no job of nobody since day 80"):
         windows.complete(HeldOutCluster(PHILLY, "nobody", 109, 32), cut)
 
@@ -80,7 +80,7 @@ def test_enlarged_jobs_take_whole_nodes_up_to_all_and_are_faster_but_do_no_less_
 
 
 def test_a_number_gives_the_same_lesson_and_another_one_another(traces):
-    (site, one), (again, same), (_, other) = (windows.lesson(traces, number) for number in (3, 3, 4))
+    (site, one), (again, same), (_, other) = (windows.training_window(traces, number) for number in (3, 3, 4))
     assert site.nodes == again.nodes
     assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
     assert not np.array_equal(one.work, other.work)

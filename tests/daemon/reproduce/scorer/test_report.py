@@ -53,9 +53,9 @@ def test_a_missing_trace_is_named(tmp_path):
 
 def test_a_real_trace_is_told_beside_its_best_heuristic():
     real = claims.RealSiteResult(sites.SITES[2], cell(102.0, 100.0, wait_p99_s=7200.0), {}, 0.5)
-    told = " ".join(claims.sites([real]).paragraphs)
-    assert "Venus vcvGl, 20 nodes: the scorers are +2.0% to +2.0% from the best heuristic, qssf" in told
-    assert "50% of the jobs are unlike" in told
+    text = " ".join(claims.sites([real]).paragraphs)
+    assert "Venus vcvGl, 20 nodes: the scorers are +2.0% to +2.0% from the best heuristic, qssf" in text
+    assert "50% of the jobs are unlike" in text
 
 
 def test_small_sites_are_judged_by_more_traces():
@@ -69,12 +69,13 @@ def test_regret_is_against_the_best_heuristic_of_the_site():
     assert cell(110.0, 100.0).best == "qssf+best-fit+easy"
 
 
-@pytest.mark.parametrize(("ours", "said"), [(101.0, "Reached: at most 2%"), (105.0, "Not reached: more than 2% on 1")])
-def test_the_verdict_says_whether_it_is_reached(ours, said):
+@pytest.mark.parametrize(("ours", "expected"), [
+    (101.0, "Reached: at most 2%"), (105.0, "Not reached: more than 2% on 1")])
+def test_the_verdict_says_whether_it_is_reached(ours, expected):
     found = claims.Findings([cell(90.0, 100.0), cell(ours, 100.0, "a hard site")], {}, [], [])
-    told = " ".join(claims.verdict(found).paragraphs)
-    assert said in told
-    assert "No site has a 99 % wait that is worse" in told
+    text = " ".join(claims.verdict(found).paragraphs)
+    assert expected in text
+    assert "No site has a 99 % wait that is worse" in text
 
 
 def test_a_worse_tail_is_told_unless_nobody_would_notice():

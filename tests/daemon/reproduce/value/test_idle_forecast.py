@@ -14,9 +14,9 @@ DAY = np.repeat([1, 3], STEPS // 2)
 
 def test_days_that_are_all_alike_keep_to_the_interval():
     found = checked(np.tile(DAY, 30), NODES)
-    assert found.told > 400
-    assert found.early + found.late < 0.02 * found.told
-    assert found.asked > found.told  # of the first week nothing is
+    assert found.estimated > 400
+    assert found.early + found.late < 0.02 * found.estimated
+    assert found.asked > found.estimated  # of the first week nothing is
 
 
 def test_what_comes_as_never_before_is_counted_as_a_miss():
@@ -31,8 +31,8 @@ def test_what_comes_as_never_before_is_counted_as_a_miss():
 def test_without_a_week_nothing_is_told():
     found = checked(np.tile(DAY, LEAST_DAYS - 1), NODES)
     assert found.asked > 0
-    assert found.told == 0
-    assert found.said == (str(found.asked), "0", "", "")
+    assert found.estimated == 0
+    assert found.cells == (str(found.asked), "0", "", "")
 
 
 def test_nodes_are_in_use_while_a_job_runs_there():
@@ -42,5 +42,5 @@ def test_nodes_are_in_use_while_a_job_runs_there():
 
 
 def test_shares_are_of_what_was_told():
-    assert ForecastCheck(20, 10, 1, 2).said == ("20", "10", "70%", "10%, 20%")
+    assert ForecastCheck(20, 10, 1, 2).cells == ("20", "10", "70%", "10%, 20%")
     assert HORIZON == 2 * STEPS

@@ -17,7 +17,7 @@ from idlewatt.daemon.reproduce.value.gating import promotions
 from idlewatt.daemon.reproduce.value.outcomes import ReplayOutcome
 from idlewatt.daemon.reproduce.value.sites import TRACES
 from idlewatt.daemon.reproduce.value.task import AT_ONCE, OFF, ON
-from idlewatt.daemon.reproduce.value.tried import INCUMBENT, ORACLES, QUANTILES, SITE, TRIED, TRUTH, told
+from idlewatt.daemon.reproduce.value.tried import INCUMBENT, ORACLES, QUANTILES, SITE, TRIED, TRUTH, with_limits
 
 TRACES_HERE = Path(__file__).parents[3] / "traces"
 DAY = 86400.0
@@ -84,9 +84,9 @@ def test_a_row_tells_what_is_harmed():
 
 def test_only_an_oracle_is_told_run_times():
     quantiles = np.full((JOBS, len(QUANTILES)), 7.0)
-    assert (told(WORK, quantiles, TRUTH).limit == WORK.run).all()
-    assert np.isinf(told(WORK, quantiles, SITE).limit).all()
-    learned = told(WORK, quantiles, "0.9")
+    assert (with_limits(WORK, quantiles, TRUTH).limit == WORK.run).all()
+    assert np.isinf(with_limits(WORK, quantiles, SITE).limit).all()
+    learned = with_limits(WORK, quantiles, "0.9")
     assert (learned.limit == 7.0).all()
     assert (learned.prediction == 7.0).all()
 
@@ -145,13 +145,13 @@ def test_each_trace_is_reported_as_soon_as_it_is_done_and_nothing_is_replayed_tw
     assert "## Venus vcvGl, 20 nodes" not in (tmp_path / "report.md").read_text()
 
 
-@pytest.mark.parametrize(("policies", "said"), [
+@pytest.mark.parametrize(("policies", "expected"), [
     ("sjf", "policies: 'sjf' is none of fifo+best-fit+easy"),
     ("fifo+best-fit+easy", "policies: none of them is told true run times")])
-def test_policies_that_make_no_table_are_refused(policies, said):
+def test_policies_that_make_no_table_are_refused(policies, expected):
     result = reproduce("value", "--traces", TRACES_HERE, policies=policies)
     assert result.exit_code == 2
-    assert said in result.output
+    assert expected in result.output
 
 
 def test_an_order_by_limits_that_are_multiples_of_run_times_is_called_an_oracle():

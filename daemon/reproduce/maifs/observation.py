@@ -44,7 +44,7 @@ TASK_INPUTS = (
     "leaf switch: empty nodes beyond it")
 """And of a task, in the order of ``pair``. The last three are told of tasks of several nodes, most of the first eight
 of others; traits of its model (``Site.traits``) are in between."""
-SEEN, PAIR_INPUTS = len(NODE_INPUTS), len(TASK_INPUTS)
+NODE_WIDTH, PAIR_INPUTS = len(NODE_INPUTS), len(TASK_INPUTS)
 TYPES = 3
 """Traits of a model that tell its task; speeds with other shares follow."""
 PRESENT, VACANT, OPEN = 0, 1, 2
@@ -131,7 +131,7 @@ def leaves(site: Site, nodes: NodeArrays) -> Floats:
     return known
 
 
-class AskedPairs(NamedTuple):
+class CandidatePairs(NamedTuple):
     """Which candidates are asked about which tasks."""
 
     tasks: Longs
@@ -140,8 +140,8 @@ class AskedPairs(NamedTuple):
     """[candidate, task] 1 where it is."""
 
 
-class Seen(NamedTuple):
-    """What candidates see, filled in by ``observe``."""
+class AgentInputs(NamedTuple):
+    """The inputs of candidates, filled in by ``observe``."""
 
     nodes: Floats
     """[candidate, ...] of themselves."""
@@ -152,26 +152,27 @@ class Seen(NamedTuple):
 
 
 @compiled_with_arrays
-def observe(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, asked: AskedPairs, taste: Floats, seen: Seen) -> None:
-    """Fill in what candidates see of themselves and of each task, and at which levels they are able to accept it."""
-    tasks, pair = asked.tasks, seen.pair
+def observe(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, asked: CandidatePairs, taste: Floats,
+            inputs: AgentInputs) -> None:
+    """Fill in the inputs of candidates for themselves and each task, and the levels at which they can accept it."""
+    tasks, pair = asked.tasks, inputs.pair
     pair[:] = 0.0
-    seen.able[:] = 0.0
+    inputs.able[:] = 0.0
     known = leaves(site, nodes)
     for index in range(asked.candidates.size):
         node = asked.candidates[index]
         speed = divide(site, jobs, nodes, node, THROUGHPUT, taste)
-        _see_node(site, jobs, nodes, node, speed, known[site.leaf[node]], seen.nodes[index])
+        _fill_node(site, jobs, nodes, node, speed, known[site.leaf[node]], inputs.nodes[index])
         for task in range(tasks.size):
             if asked.which[index, task] == 1 and jobs.gpus[tasks[task]] <= nodes.free[node, GPU]:
                 _see_request(site, jobs, tasks[task], pair[index, task])
                 _see_task(site, jobs, nodes, node, tasks[task], speed, taste, pair[index, task])
-                _mark_able(site, jobs, nodes, node, tasks[task], seen.able[index, task])
+                _mark_able(site, jobs, nodes, node, tasks[task], inputs.able[index, task])
 
 
 @compiled_with_arrays
 def observe_whole(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, candidates: Longs, taste: Floats,
-                  seen: Floats,
+                  inputs: Floats,
                   pair: Floats) -> None:
     """Fill in the same for a task of several nodes, [candidate, 1, ...], which any of them can take part in."""
     pair[:] = 0.0
@@ -179,43 +180,43 @@ def observe_whole(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, 
     for index in range(candidates.size):
         node = candidates[index]
         speed = divide(site, jobs, nodes, node, THROUGHPUT, taste)
-        _see_node(site, jobs, nodes, node, speed, known[site.leaf[node]], seen[index])
+        _fill_node(site, jobs, nodes, node, speed, known[site.leaf[node]], inputs[index])
         _see_request(site, jobs, job, pair[index, 0])
         _see_part(site, jobs, nodes, node, job, known[site.leaf[node]], pair[index, 0])
 
 
 @compiled
-def _see_node(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, speed: float, known: Floats,
-              seen: Floats) -> None:
-    """Fill in what an agent sees of its node, and of the nodes at its leaf switch (``known``)."""
+def _fill_node(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, speed: float, known: Floats,
+              inputs: Floats) -> None:
+    """Fill in the inputs of a node, and of the nodes at its leaf switch (``known``)."""
     gpus = site.size - nodes.free[node, GPU]
-    seen[:] = 0.0
+    inputs[:] = 0.0
     for place in range(nodes.seated[node]):
-        _see_member(site, jobs, nodes.members[node, place], seen)
-    seen[0] = gpus / site.size
-    seen[1] = nodes.free[node, CPU] / site.shares
-    seen[2] = nodes.free[node, MEMORY] / site.shares
-    seen[3] = nodes.seated[node] / site.size
-    seen[4] = speed / max(gpus, 1) - 1.0
-    seen[5] = pressure(site, jobs, nodes, node) / site.shares
-    seen[6] /= max(nodes.seated[node], 1)
-    seen[7] /= max(nodes.seated[node], 1)
-    seen[13] = site.draw[gpus]
-    seen[14] = known[PRESENT] / site.nodes
-    seen[15] = known[VACANT] / max(known[PRESENT], 1.0)
+        _fill_member(site, jobs, nodes.members[node, place], inputs)
+    inputs[0] = gpus / site.size
+    inputs[1] = nodes.free[node, CPU] / site.shares
+    inputs[2] = nodes.free[node, MEMORY] / site.shares
+    inputs[3] = nodes.seated[node] / site.size
+    inputs[4] = speed / max(gpus, 1) - 1.0
+    inputs[5] = pressure(site, jobs, nodes, node) / site.shares
+    inputs[6] /= max(nodes.seated[node], 1)
+    inputs[7] /= max(nodes.seated[node], 1)
+    inputs[13] = site.draw[gpus]
+    inputs[14] = known[PRESENT] / site.nodes
+    inputs[15] = known[VACANT] / max(known[PRESENT], 1.0)
 
 
 @compiled
-def _see_member(site: Site, jobs: SubmittedJobs, job: int, seen: Floats) -> None:
+def _fill_member(site: Site, jobs: SubmittedJobs, job: int, inputs: Floats) -> None:
     """Add what one job of the node is: how long it stays, how sensitive it is, of which type."""
     log_left = np.log(jobs.left[job] + 60.0) / 10.0
     gpus, model = jobs.gpus[job], jobs.model[job]
-    seen[6] += log_left
-    seen[7] += 1.0 if floor_of(site, jobs, job, BEST, 0) <= gpus else 0.0
-    seen[8] = max(seen[8], log_left)
-    seen[9] += (site.rates[model, gpus, -1, -1] - 1.0) * gpus / site.size
+    inputs[6] += log_left
+    inputs[7] += 1.0 if floor_of(site, jobs, job, BEST, 0) <= gpus else 0.0
+    inputs[8] = max(inputs[8], log_left)
+    inputs[9] += (site.rates[model, gpus, -1, -1] - 1.0) * gpus / site.size
     for kind in range(TYPES):
-        seen[10 + kind] += site.traits[model, kind] / site.size
+        inputs[10 + kind] += site.traits[model, kind] / site.size
 
 
 @compiled
@@ -250,7 +251,7 @@ def _see_task(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, job
     pair[1] = 1.0 if nodes.free[node, GPU] == gpus else 0.0
     harm = 1.0
     for place in range(nodes.seated[node]):
-        harm = min(harm, site.company[jobs.model[nodes.members[node, place]], jobs.model[job]])
+        harm = min(harm, site.interference[jobs.model[nodes.members[node, place]], jobs.model[job]])
     pair[2] = 1.0 - beside(site, jobs, nodes, node, jobs.model[job], job)
     pair[3] = 1.0 - harm
     pair[4] = (jobs.before[job, 0] == node) * 1.0
