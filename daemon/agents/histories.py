@@ -159,8 +159,8 @@ def split(material: Material, *, seed: int = 0) -> Split:
     names_met, unseen_notes = _names_met(cluster, fit_jobs)
     speeds, power = material.speeds, material.power
     select, test = (replace(part, speeds=speeds, power=power, settled_s=material.settled_s) for part in parts)
-    return Split(Bootstrap(cluster, fit_jobs, since_s, select_s, seed, speeds, power), (select,), (test,), since_s, test_s,
-                 names_met, (*material.notes, *notes, *unseen_notes))
+    return Split(Bootstrap(cluster, fit_jobs, since_s, select_s, seed, speeds, power), (select,), (test,), since_s,
+                 test_s, names_met, (*material.notes, *notes, *unseen_notes))
 
 
 def held_out(material: Material, after_s: float) -> tuple[TraceWindow, ...]:

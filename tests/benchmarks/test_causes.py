@@ -26,12 +26,12 @@ def confusion(jobs: list[Labelled]) -> Counter[tuple[Cause, Cause]]:
 
 def figures(found: Counter[tuple[Cause, Cause]]) -> tuple[float, float, float]:
     """Return precision of what is told, share of jobs with a cause of which one is told, share of clean ones blamed."""
-    told = sum(count for (_, says), count in found.items() if says.told)
-    right = sum(count for (is_, says), count in found.items() if says.told and says is is_)
-    caused = sum(count for (is_, _), count in found.items() if is_.told)
-    said = sum(count for (is_, says), count in found.items() if is_.told and says.told)
+    told = sum(count for (_, says), count in found.items() if says.known)
+    right = sum(count for (is_, says), count in found.items() if says.known and says is is_)
+    caused = sum(count for (is_, _), count in found.items() if is_.known)
+    said = sum(count for (is_, says), count in found.items() if is_.known and says.known)
     clean = sum(count for (is_, _), count in found.items() if is_ is Cause.NONE)
-    blamed = sum(count for (is_, says), count in found.items() if is_ is Cause.NONE and says.told)
+    blamed = sum(count for (is_, says), count in found.items() if is_ is Cause.NONE and says.known)
     return right / told, said / caused, blamed / clean
 
 
@@ -67,7 +67,7 @@ def test_many_clean_jobs_are_not_blamed():
 
 def test_other_noise_and_levels_of_the_tuning_generator():
     jobs = [replace(levels(cause, HELD_APART + seed), label=cause) for cause in (
-        Cause.NONE, *(one for one in Cause if one.told)) for seed in range(20)]
+        Cause.NONE, *(one for one in Cause if one.known)) for seed in range(20)]
     found = confusion(jobs)
     show(found)
     precision, told, blamed = figures(found)

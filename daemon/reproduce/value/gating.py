@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ....storage.promotions import Decision, Promotion, ShadowResult, active_model, states
-from ...agents.histories import OUTSTANDING_S, taken
+from ...agents.histories import OUTSTANDING_S, subset
 from ...agents.kinds import TraceWindow
 from ...learning.nightly import too_soon
 from ...learning.pairs import Exam, HeldOutRun, Pair, WindowReplay
@@ -100,7 +100,7 @@ class _TraceGate:
         came = (submit >= self._began_s) & (submit < night)
         running = submit[came & ~(ended < night) & (submit >= night - OUTSTANDING_S)]
         rows = np.flatnonzero(came & (ended < night))
-        window = TraceWindow(self._cluster, taken(self._work, rows), self._began_s,
+        window = TraceWindow(self._cluster, subset(self._work, rows), self._began_s,
                              settled_s=float(running.min(initial=np.inf)))
         return rows, Exam((window,), (np.ones(len(rows), bool),))
 

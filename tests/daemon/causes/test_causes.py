@@ -9,7 +9,7 @@ from labelled import NOW, Host, Labelled, Signals, levels, verdict, watch
 from idlewatt.daemon.causes import CauseWatch, HostMeans, Means, evidence_text, judge, remedy, reported_causes
 from idlewatt.storage.underuse import Cause, CauseTally
 
-CAUSES = [cause for cause in Cause if cause.told]
+CAUSES = [cause for cause in Cause if cause.known]
 GAPPED = Signals(0.4, 0.3, 0.1, 0.1, 0.1, pcie=0.01)
 BUSY = Signals(0.98, 0.9, 0.3, 0.5, 0.4)
 

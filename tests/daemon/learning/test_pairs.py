@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from null_sites import site
 
-from idlewatt.daemon.agents.histories import taken
+from idlewatt.daemon.agents.histories import subset
 from idlewatt.daemon.agents.kinds import TraceWindow
 from idlewatt.daemon.learning.pairs import DAY_S, MOST_S, OUTSIDE, Exam, Pair, block_of, cuts, replayed, sums
 from idlewatt.daemon.policies import named
@@ -62,10 +62,10 @@ def test_a_block_that_was_looked_at_stays_as_it_was_when_long_jobs_end_later():
     for night in (10.5 * DAY_S, 14.5 * DAY_S):
         known = np.flatnonzero((work.submit < night) & (ended < night))
         running = work.submit[(work.submit < night) & (ended >= night)]
-        then = looked_at(cluster, taken(work, known), running.min())
+        then = looked_at(cluster, subset(work, known), running.min())
         assert 1 < len(then) < night / DAY_S - 3
         assert then == whole[:len(then)]
-        unsettled = looked_at(cluster, taken(work, known), np.inf)
+        unsettled = looked_at(cluster, subset(work, known), np.inf)
         changed |= unsettled != whole[:len(unsettled)]
     assert changed, "which they did where those that still run were not waited for"
 
