@@ -201,7 +201,7 @@ def test_a_heuristic_that_is_surely_better_is_active_the_next_morning_and_seen_b
     assert {row["state"] for row in rows.values()} <= set(STATES)
     with History.open(url) as history:
         roles = ModelRoles(config.load(config_file), history, 1.0, NOW)
-        roles._follow(NOW)
+        roles._read_decisions(NOW)
         roles.end()
     told = _learned(roles.learned)
     assert {state for name, state, _ in told["candidate_info"] if name == leader} == {"active"}
