@@ -22,7 +22,8 @@ from sites import SINCE, record, site
 from idlewatt.daemon import config
 from idlewatt.daemon.advice.model_roles import ModelRoles
 from idlewatt.daemon.agents.checkpoint import save, verify
-from idlewatt.daemon.agents.histories import DAY_S
+from idlewatt.daemon.agents.histories import DAY_S, TooLittle
+from idlewatt.daemon.agents.kinds import Objective
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.facts import _learned
 from idlewatt.daemon.learning import nightly, training_scheduler
@@ -328,12 +329,12 @@ def test_terms_that_the_operator_set_hold_at_night(task):
 @pytest.mark.usefixtures("chooser")
 @pytest.mark.parametrize("exchanged", [False, True])
 def test_a_trial_does_not_go_on_with_other_weights_under_the_same_name(task, tmp_path, monkeypatch, exchanged):
-    card = ModelCard("chooser", "", NOW - DAY_S, 0, "", "", "", kind="chooser")
+    card = ModelCard("chooser", "", NOW - DAY_S, 7, "", "", "", kind="chooser")
     save(tmp_path / "draft", card, {"jct": LIKE["jct"] + 1}, SCHEMA)
     model = ModelStore(task.models).keep(tmp_path / "draft", verify(tmp_path / "draft"))
-    verdict = Verdict(model.name, Decision.SHADOW, ("not yet",), task.incumbent, task.incumbent)
+    verdict, seeds = Verdict(model.name, Decision.SHADOW, ("not yet",), task.incumbent, task.incumbent), []
     monkeypatch.setattr(nightly, "held_out", lambda material, since_s: ())
-    monkeypatch.setattr(nightly, "examined", lambda *arguments, **options: verdict)
+    monkeypatch.setattr(nightly, "examined", lambda *arguments, seed, **options: seeds.append(seed) or verdict)
     with Ledger.open(task.url) as ledger:
         sitting = NightDecisions(ledger, ModelStore(task.models), task, None, None)
         sitting._go_on(model.name, NOW - 20 * DAY_S)
@@ -343,6 +344,28 @@ def test_a_trial_does_not_go_on_with_other_weights_under_the_same_name(task, tmp
     last = states(decisions(task))[model.name]
     assert last.decision is (Decision.REFUSE if exchanged else Decision.SHADOW)
     assert ("weights are others than those that its trial began with" in last.reason) is exchanged
+    assert set(seeds) == {7}
+
+
+@pytest.mark.parametrize(("judged", "decided", "reason"), [
+    (Decision.PROMOTE, Decision.SHADOW, "another heuristic is better: as judged"),
+    (Decision.REFUSE, Decision.REFUSE, "as judged"), (Decision.SHADOW, Decision.SHADOW, "as judged")])
+def test_who_would_be_promoted_waits_where_another_one_comes_first(task, judged, decided, reason):
+    verdict = Verdict("chooser@1", judged, ("as judged",), task.incumbent, task.incumbent)
+    with Ledger.open(task.url) as ledger:
+        night = NightDecisions(ledger, ModelStore(task.models), task, None, None)
+        found = night.decide(verdict, (), NOW, "another heuristic is better")
+    assert (found.decision, found.reason) == (decided, reason)
+
+
+@pytest.mark.parametrize(("configured", "aim"), [(True, "energy"), (False, "utilization+jct_mean")])
+def test_a_night_trains_for_the_configured_objective_else_for_that_of_the_kind(task, monkeypatch, configured, aim):
+    def refused(*arguments, objective, **options):
+        raise TooLittle(objective.aim)
+
+    monkeypatch.setattr(nightly, "TrainingJob", refused)
+    wanted = replace(task, agent="gist_mdrl", objective=Objective(0.0, 0.0, 0.0, energy=1.0), aims=configured)
+    assert nightly.carry_out(wanted).message == aim
 
 
 def test_soon_after_a_demotion_what_has_earned_it_waits_in_shadow(task):

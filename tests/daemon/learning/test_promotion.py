@@ -464,8 +464,8 @@ def test_an_agent_that_was_trained_with_speeds_is_not_judged_without_them():
 
 def test_every_policy_is_told_by_all_five_figures(held_out):
     found = verdict(Agent("fifo+best-fit+easy"), held_out)
-    assert all(0.3 < row.utilization <= 1.0 and row.makespan_s > 16 * DAY and row.jct_mean_s > row.wait_mean_s >= 0
-               and row.energy_joules > 0 for row in found.rows)
+    assert all(0.3 < row.utilization <= 1.0 and 16 * DAY < row.makespan_s < 60 * DAY and row.energy_joules > 0
+               and row.jct_mean_s > row.wait_mean_s >= 0 for row in found.rows)
     rows = {row.policy: row for row in found.rows}
     assert rows[INCUMBENT].utilization_ratio.estimate == 1.0
 
