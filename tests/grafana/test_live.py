@@ -14,6 +14,7 @@ from questions import (
     NO_AGENT,
     NO_ALERT,
     NO_FOLLOWER,
+    NO_HOUR,
     NO_RACK,
     NO_RULES,
     NO_WEEK,
@@ -123,5 +124,5 @@ def live(tmp_path_factory, request) -> Iterator[Prometheus]:
 
 @pytest.mark.long
 def test_a_daemon_on_a_simulated_cluster_answers_everything_in_time(live):
-    chance, empty = BY_CHANCE | ENERGY_SAVED, NO_AGENT | NO_FOLLOWER | NO_RACK | NO_WEEK
+    chance, empty = BY_CHANCE | ENERGY_SAVED, NO_AGENT | NO_FOLLOWER | NO_RACK | NO_HOUR | NO_WEEK
     assert not_answered_in_time(live, everything(), empty | chance) - chance == empty

@@ -58,6 +58,8 @@ NO_RACK = {
     *(f"racks: Racks now {letter}" for letter in "ABCDE"),
 }
 """Empty where no rack has a meter of its own and no NVLink domain spans nodes."""
+NO_HOUR = {"WastedPowerHigh: idlewatt_power_watts"}
+"""Empty while less than an hour is recorded: an alert on an hour waits for one."""
 NO_WEEK = {"advice: Nodes that could be powered down C"}
 """Empty while less than a week is recorded: nobody can say when an empty node is needed again."""
 BY_CHANCE = {
