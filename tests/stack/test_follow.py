@@ -221,6 +221,8 @@ def test_a_pin_is_made_kept_and_taken_back_when_the_advice_changes(site):
     site.look()
     site.look()
     assert (site.pins(site.job), site.states()) == (SECOND, ["pinned"])
+    seen_elsewhere = site.chain.run("squeue", "--state=PENDING", "--Format=JobID,ReqNodes,Nice")
+    assert [site.job, SECOND, "0"] in [line.split() for line in seen_elsewhere.splitlines()]
     site.advise(site.job, FIRST)
     site.look()
     assert site.states()[0] == "taken_back"

@@ -46,6 +46,7 @@ RUN_BY = {
     r"make docs-reference$": "tests/exporters/test_reference.py",
     r"scontrol show topology$": "tests/exporters/test_fabric.py",
     r"scontrol show assoc_mgr$": "tests/stack/test_limits.py",
+    r"squeue --state=PENDING --Format=": "tests/stack/test_follow.py",
     r"apt (install|remove|purge)\b": BOOTED,
     r"sbatch\b": BOOTED,
     r"systemctl (enable|stop|start|reload|status|daemon-reload|restart idlewatt)\b(?!.*-follow)": BOOTED,
