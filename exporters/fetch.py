@@ -19,6 +19,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.connectionpool import ConnectionPool, HTTPConnectionPool
 from urllib3.exceptions import HTTPError
+from urllib3.poolmanager import PoolManager
 from urllib3.response import HTTPResponse
 
 from .causes import innermost
@@ -58,6 +59,11 @@ class Refused(SourceError):
     def __init__(self, message: str, status: int, body: bytes = b"", retry_after: str = "") -> None:
         super().__init__(message, permanent=status in (401, 403, 404))
         self.status, self.body, self.retry_after = status, body, retry_after
+
+
+def cut_at_deadlines(manager: PoolManager) -> None:
+    """Make a manager's connections ones that a deadline can cut."""
+    manager.pool_classes_by_scheme = POOLS
 
 
 class _Adapter(HTTPAdapter):
@@ -213,7 +219,7 @@ class Client:
     def __init__(self, options: HttpOptions, *, accept: str = _ACCEPT, adapter: HTTPAdapter | None = None) -> None:
         self._options, self._accept = options, accept
         self._adapter = adapter or _Adapter()
-        self._adapter.poolmanager.pool_classes_by_scheme = POOLS  # whose connections can be cut at their deadline
+        cut_at_deadlines(self._adapter.poolmanager)
         self._under_way: set[int] = set()
         """Threads with an exchange."""
         self._closed = False

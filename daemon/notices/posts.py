@@ -10,7 +10,8 @@ import requests
 from requests.adapters import HTTPAdapter
 
 from ...exporters.causes import innermost
-from ...exporters.deadline import DEADLINES, POOLS
+from ...exporters.deadline import DEADLINES
+from ...exporters.fetch import cut_at_deadlines
 from ...storage.notices import Notice
 from ..settings.notices import AlertmanagerSettings, WebhookSettings
 
@@ -24,11 +25,11 @@ class _InTime(HTTPAdapter):
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         super().init_poolmanager(*args, **options)
-        self.poolmanager.pool_classes_by_scheme = POOLS
+        cut_at_deadlines(self.poolmanager)
 
     def proxy_manager_for(self, *args: Any, **options: Any) -> Any:
         manager = super().proxy_manager_for(*args, **options)
-        manager.pool_classes_by_scheme = POOLS
+        cut_at_deadlines(manager)
         return manager
 
 

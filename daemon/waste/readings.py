@@ -98,8 +98,7 @@ class Unheld:
         if self.since_s is not None and not 0.0 <= time_s - self._busy_s <= patience_s:
             self.end()
         if busy:
-            if self.since_s is None:
-                self.since_s = max(time_s, asked_s)
+            self.since_s = max(time_s, asked_s) if self.since_s is None else self.since_s
             self._busy_s = time_s
 
     def end(self) -> None:
@@ -372,9 +371,8 @@ class Fleet:
         """Return the best fresh wall reading of every node."""
         best: dict[str, NodeReading] = {}
         for (node, source), reading in self.walls.items():
-            if now_s - reading.time_s > self._settings.wall_max_age:
-                continue
-            if node not in best or _rank(source) < _rank(best[node].power_source):
+            fresh = now_s - reading.time_s <= self._settings.wall_max_age
+            if fresh and (node not in best or _rank(source) < _rank(best[node].power_source)):
                 best[node] = reading
         return best
 
@@ -384,15 +382,13 @@ def _one_per_gpu(readings: Iterable[GpuReading]) -> Iterable[GpuReading]:
     best: dict[tuple[str, str], GpuReading] = {}
     for reading in readings:
         known = best.setdefault((reading.uuid, reading.node), reading)
-        if known is not reading and _newer_or_larger(reading, known):
+        if _recency(reading) > _recency(known):
             best[reading.uuid, reading.node] = reading
     return best.values()
 
 
-def _newer_or_larger(reading: GpuReading, known: GpuReading) -> bool:
-    if reading.time_s != known.time_s:
-        return reading.time_s > known.time_s
-    return (reading.power_watts or 0.0) > (known.power_watts or 0.0)
+def _recency(reading: GpuReading) -> tuple[float, float]:
+    return reading.time_s, reading.power_watts or 0.0
 
 
 def _rank(source: str) -> int:

@@ -17,11 +17,11 @@ from idlewatt.daemon.cli import _parts, _prometheus
 pytestmark = pytest.mark.skipif(not _prometheus.installed(), reason="Prometheus is not installed")
 
 WITHIN_S = 180.0
-NOT_GOLDEN = {"GpuAdviceAgentDemoted: idlewatt_policy_info", "learning: Active agent abstains A",
-              "learning: Age of the active agent A", "learning: Best agent on held-out history B",
-              "learning: Policies on held-out history I"}
-"""On the golden page a heuristic is active, nobody has been demoted, the best agent is better for sure, and prices
-are in another currency."""
+NOT_GOLDEN = {"GpuAdviceAgentAbstains: idlewatt_abstaining", "GpuAdviceAgentDemoted: idlewatt_policy_info",
+              "learning: Active agent abstains A", "learning: Age of the active agent A",
+              "learning: Best agent on held-out history B", "learning: Policies on held-out history I"}
+"""The alert on abstaining waits for an hour of it. On the golden page a heuristic is active, nobody has been demoted,
+the best agent is better for sure, and prices are in another currency."""
 
 
 @contextmanager
