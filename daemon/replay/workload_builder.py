@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...storage.columns import JobColumns
-from ...storage.traces import Trace
 from .cluster import Cluster
 from .power import PowerModel
 from .runtime_prediction import (
@@ -24,6 +24,9 @@ from .runtime_prediction import (
 from .site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .time_limits import leaking, made_of, without_leaking
 from .workload import COLUMNS, Workload
+
+if TYPE_CHECKING:  # it needs pyarrow: 30 MB that a daemon without outside traces does without
+    from ...storage.traces import Trace
 
 EXAMPLES = 5
 WHOLE_GPU = 1000

@@ -138,3 +138,10 @@ for _ in range(4):  # each replaces what the last one read
     known = [({"gpu": str(gpu)}, [gpu]) for gpu in range(50_000)]
 print(looks.count(2))
 """
+
+
+def test_the_daemon_loads_neither_pyarrow_nor_torch():
+    code = ("import sys; import idlewatt.daemon.main, idlewatt.daemon.service, idlewatt.daemon.web.page; "
+            "print(*sys.modules)")
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True, timeout=120)
+    assert {"pyarrow", "torch", "pandas", "jinja2"} & set(done.stdout.split()) == {"jinja2"}
