@@ -165,12 +165,8 @@ class Limits:
             yield from _beyond(holder, one.ceilings, wants, limit_s, settled)
 
     def _unknown_ceilings(self, holder: str, ceilings: Ceilings) -> Iterator[Breach]:
-        """Yield the limits that may be set without our being told, where limits are enforced.
-
-        Where nobody tells whether they are, what else the holder has of the kind is taken as a sign.
-        """
-        likely = self.enforced or any(_OVER_TIME in name for name, _ in ceilings.group)
-        for name in ceilings.untold if likely else ():
+        """Yield the limits that may be set although the source cannot report them."""
+        for name in ceilings.untold:
             yield Breach(f"unknown: whether {holder} has a {name} is not known; idlewatt slurm-settings prints it for "
                          "the configuration", True)
 

@@ -311,9 +311,9 @@ UNTOLD = "unknown: whether QOS normal has a GrpTRESMins is not known"
 
 
 @pytest.mark.parametrize(("enforced", "ceilings", "reason"), [
-    (("limits",), (), UNTOLD), (("associations",), (("gpu seconds", 1e9),), None), (None, (), None),
-    (None, (("gpu", 8.0),), None), (None, (("gpu seconds", 1e9),), UNTOLD)])
-def test_a_limit_that_may_be_set_without_being_told_makes_it_unknown_where_limits_bind(enforced, ceilings, reason):
+    (("limits",), (), UNTOLD), (("associations",), (("gpu seconds", 1e9),), None), (None, (), UNTOLD),
+    (None, (("gpu", 8.0),), UNTOLD), (None, (("gpu seconds", 1e9),), UNTOLD)])
+def test_advice_is_unknown_where_a_limit_may_be_set_that_the_source_cannot_report(enforced, ceilings, reason):
     judge = gate([node("a")], site=replace(SITE, enforced=enforced),
                  qos=(Qos("normal", Ceilings(group=ceilings, untold=("GrpTRESMins",))), Qos("other")))
     found = judge.admit(asks(1), None)
