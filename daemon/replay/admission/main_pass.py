@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -129,17 +129,35 @@ def passed_over_by_main(gate: Gate, job: Job) -> bool:
 def counted_separately(gate: Gate, job: Job, nodes: Mask | None = None) -> bool:
     """Tell whether a job may fail to start where it fits: Slurm looks for each of its features with all its GPUs.
 
-    Of those that stand in brackets none was seen to fail that asks for GPUs by node. Without brackets a node that is
-    found for one feature has to have the next as well, of those that the job may be on.
+    Of features in brackets, where GPUs are asked for by node, each takes its nodes in turn: a job fails where one of
+    the first may take a node that a later one needs. Without brackets a node that is found for one feature has to have
+    the next as well, of those that the job may be on.
     """
     demand, features, resources = gate.demand(job), job.request.features, gate.resources
     if demand.gpus == 0 or not any(len(counts(choice)) > 1 for choice in choices(features)):
         return False
-    if "[" in features or not demand.per_node:
-        return not demand.per_node
+    if not demand.per_node:
+        return True
+    if "[" in features:
+        return nodes is not None and not all(
+            _each_in_turn([nodes & resources.featured(name, 1) for name, _ in terms], [number for _, number in terms])
+            for terms in map(counts, choices(features)))
     within = ~resources.named(job.request.excluded_nodes) if nodes is None else nodes
     have = [within & resources.featured(name, 1) for name, _ in counts(features)]
     return any((first & ~second).any() for first, second in pairwise(have))
+
+
+def _each_in_turn(have: Sequence[Mask], numbers: Sequence[int]) -> bool:
+    """Tell whether each feature finds its number of nodes, whichever of theirs the features before it take.
+
+    Seen on Slurm 22.05: ``[dgx*1&hopper*1]`` is refused on a node with dgx and a smaller one with both, which the
+    first feature takes; ``[hopper*1&dgx*1]`` starts there.
+    """
+    for place, (own, number) in enumerate(zip(have, numbers, strict=True)):
+        shared = sum((own & earlier for earlier in have[:place]), np.zeros(len(own), bool))
+        if int(own.sum()) - min(int(shared.sum()), sum(numbers[:place])) < number:
+            return False
+    return True
 
 
 def unlimited_by_terms(gate: Gate, job: Job) -> bool:

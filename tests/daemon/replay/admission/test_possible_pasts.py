@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from idlewatt.daemon.advice.advisor import Advisor
 from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.details import Details
@@ -119,6 +121,16 @@ def test_who_counts_several_features_with_gpus_may_start_or_not():
     assert "each of the features that it counts" in advice["1"].reason
     bracketed = replace(first, request=replace(first.request, features="[x*1&y*1]"))
     assert advised(PLANS, nodes, bracketed)["1"].action == "start"
+
+
+@pytest.mark.parametrize(("features", "action"), [
+    ("[x*1&y*1]", "unknown"), ("[y*1&x*1]", "start"), ("[z*1&y*1]", "start")])
+def test_a_feature_may_take_the_only_node_of_a_feature_that_is_counted_after_it(features, action):
+    """Slurm 22.05 takes b for x and then finds no node for y, although a would do for x."""
+    nodes = [node("a", features=("x", "z")), node("b", features=("x", "y"))]
+    job = waits("1", 2, nodes=2, features=features)
+    job = replace(job, request=replace(job.request, gpus_per_node=1))
+    assert advised(GREEDY, nodes, job)["1"].action == action
 
 
 def test_who_counts_features_in_brackets_with_gpus_in_all_may_start_only_where_each_feature_finds_all_of_them():
