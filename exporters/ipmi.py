@@ -79,7 +79,13 @@ def _watts(samples: Samples) -> tuple[float | None, str]:
     if watts := _sum(sample for sample in samples if _is_supply_input(sample[0])):
         return watts, "ipmi"
     off = any(series.name == CHASSIS and value == 0 for series, value in samples)
-    return (0.0, "ipmi") if off else (None, "")
+    return (0.0, "ipmi") if off and not _draws(samples) else (None, "")
+
+
+def _draws(samples: Samples) -> bool:
+    """Tell whether any meter reads more than nothing, be it of a part only."""
+    return any(server_watts(value) for series, value in samples
+               if series.name in WALL or _is_supply_input(series))
 
 
 def _is_wall(series: Series) -> bool:
@@ -90,11 +96,15 @@ def _is_wall(series: Series) -> bool:
 
 
 def _largest_chassis(rows: Samples) -> float | None:
-    """Return the sum over the supplies of the chassis that draws most: baseboards and modules lie within it."""
+    """Return the sum over the supplies of the chassis that draws most: baseboards and modules lie within it.
+
+    None where one of the chassis is not measured: that may be the one that draws most.
+    """
     chassis: dict[str, Samples] = {}
     for sample in rows:
         chassis.setdefault(sample[0].labels.get("chassis_id", ""), []).append(sample)
-    return max((watts for own in chassis.values() if (watts := _sum(own))), default=None)
+    sums = [_sum(own) for own in chassis.values()]
+    return max((watts for watts in sums if watts is not None), default=None) if None not in sums else None
 
 
 def _is_supply_input(series: Series) -> bool:
@@ -102,14 +112,19 @@ def _is_supply_input(series: Series) -> bool:
 
 
 def _sum(samples: Iterable[tuple[Series, float]]) -> float | None:
-    """Return the sum over chassis or power supplies, each once; None where none of them measures."""
-    parts: dict[tuple[str, ...], float] = {}
+    """Return the sum over chassis or power supplies, each once; None where one of them, or all, have no reading."""
+    parts: dict[tuple[str, ...], float | None] = {}
     for series, value in samples:
-        watts = server_watts(value)
-        if watts is not None:
-            part = tuple(series.labels.get(label, "") for label in _PARTS)
-            parts[part] = max(watts, parts.get(part, 0.0))
-    return sum(parts.values()) if parts else None
+        part = tuple(series.labels.get(label, "") for label in _PARTS)
+        watts, known = _part_watts(value), parts.get(part)
+        parts[part] = known if watts is None else max(watts, known or 0.0)
+    told = [watts for watts in parts.values() if watts is not None]
+    return sum(told) if told and len(told) == len(parts) else None
+
+
+def _part_watts(value: float) -> float | None:
+    """Return the watts of a part; 0 W is a measurement beside others: a supply in standby feeds nothing."""
+    return 0.0 if value == 0 else server_watts(value)
 
 
 @register("ipmi")

@@ -56,8 +56,38 @@ def test_standby_watts_of_a_chassis_that_is_off_are_kept():
     assert watts("ipmi_dcmi_power_consumption_watts 9\nipmi_chassis_power_state 0\n") == (9, "ipmi")
 
 
+def test_a_chassis_that_is_off_does_not_draw_nothing_while_one_of_its_supplies_reads_more():
+    page = SUPPLIES + 'ipmi_power_watts{id="4",name="PS3 Power In"} NaN\nipmi_chassis_power_state 0\n'
+    assert watts(page) == (None, "")
+
+
 def test_a_supply_that_stands_twice_counts_once():
     assert watts(SUPPLIES + SUPPLIES) == (700, "ipmi")
+
+
+@pytest.mark.parametrize("missing", ["NaN", "-1", "+Inf", "1e7"])
+@pytest.mark.parametrize("page", [
+    'ipmi_power_watts{{id="1",name="PSU1 Input Power"}} 400\nipmi_power_watts{{id="2",name="PS2 Power In"}} {0}\n',
+    'ipmi_power_watts{{id="1",name="PSU1 Input Power"}} {0}\nipmi_power_watts{{id="2",name="PS2 Power In"}} 400\n',
+    'idrac_power_supply_input_watts{{id="0"}} 89\nidrac_power_supply_input_watts{{id="1"}} {0}\n',
+    'ceems_redfish_current_watts{{chassis="a"}} 500\nceems_redfish_current_watts{{chassis="b"}} {0}\n',
+    'kepler_platform_watts{{chassis_id="A",source_id="PS1"}} 245\n'
+    'kepler_platform_watts{{chassis_id="A",source_id="PS2"}} {0}\n'
+    'kepler_platform_watts{{chassis_id="B",source_id="PC1"}} 400\n'])
+def test_a_sum_without_one_of_its_summands_is_no_measurement(page, missing):
+    assert watts(page.format(missing)) == (None, "")
+
+
+def test_a_supply_without_a_reading_takes_nothing_from_a_meter_of_the_whole_server():
+    page = SUPPLIES + 'ipmi_power_watts{id="4",name="PS3 Power In"} NaN\n'
+    assert watts(page + "ipmi_dcmi_power_consumption_watts 710\n") == (710, "ipmi")
+    assert watts(page + "ipmi_dcmi_power_consumption_watts NaN\n") == (None, "")
+
+
+def test_a_supply_in_standby_draws_nothing_and_one_that_stands_twice_is_measured_once():
+    page = 'ipmi_power_watts{id="4",name="PS3 Power In"} '
+    assert watts(f"{SUPPLIES}{page}0\n") == (700, "ipmi")
+    assert watts(f"{SUPPLIES}{page}NaN\n{page}100\n{page}NaN\n") == (800, "ipmi")
 
 
 def test_many_controllers_are_asked_through_one_exporter(loopback, recorded, clock):
