@@ -5,7 +5,7 @@ What a metric of a vendor's MIB counts in is told here or in the configuration; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -27,16 +27,31 @@ def parse(samples: Samples, target: Target, time_s: float, scales: Mapping[str, 
     rack = target.labels.get("enclosure", "")
     if not rack:
         raise SourceError("this PDU has no label `enclosure`: nothing says which rack it feeds", permanent=True)
+    torn = ""
     for name, scale in scales.items():
-        rows: dict[tuple[tuple[str, str], ...], float] = {}
-        for series, value in samples:
-            watts = measured(value) if series.name == name else None
-            if watts is not None and watts * scale <= _MOST_RACK_WATTS:
-                rows[tuple(sorted(series.labels.items()))] = watts * scale
-        if rows:
-            reading = EnclosureReading(rack, time_s, sum(rows.values()), "snmp", len(rows), target.instance)
+        rows = {tuple(sorted(series.labels.items())): _row_watts(value, scale) for series, value in samples
+                if series.name == name and not value < 0}
+        told = _told(rows.values())
+        if told:
+            reading = EnclosureReading(rack, time_s, sum(told), "snmp", len(told), target.instance)
             return Telemetry(enclosures=(reading,))
+        torn = torn or (name if rows else "")
+    if torn:
+        raise SourceError(f"{torn} has a row without a reading: the sum of the others is not what the PDU feeds")
     raise SourceError(f"none of {', '.join(scales)} on the page: name the metric of this PDU (metrics)")
+
+
+def _row_watts(value: float, scale: float) -> float | None:
+    """Return the watts of a row, None where it has no reading; PDUs write -1 for rows that they do not have."""
+    watts = measured(value)
+    return None if watts is None or watts * scale > _MOST_RACK_WATTS else watts * scale
+
+
+def _told(rows: Iterable[float | None]) -> list[float]:
+    """Return the watts of all rows; nothing where one of them has no reading."""
+    found = list(rows)
+    told = [watts for watts in found if watts is not None]
+    return told if len(told) == len(found) else []
 
 
 def racks(samples: Mapping[str, Samples], time_of: TimeOf) -> tuple[EnclosureReading, ...]:
@@ -44,18 +59,19 @@ def racks(samples: Mapping[str, Samples], time_of: TimeOf) -> tuple[EnclosureRea
 
     A PDU that two jobs of a Prometheus scrape is one: what the fuller of them tells counts.
     """
-    found: dict[tuple[str, str], dict[str, list[float]]] = {}
+    found: dict[tuple[str, str], dict[str, list[float | None]]] = {}
     times: dict[tuple[str, str], float] = {}
     for name, scale in KNOWN.items():
         for series, value in samples[name]:
-            time_s, watts, labels = time_of(series.labels), measured(value), series.labels
+            time_s, labels = time_of(series.labels), series.labels
             place = labels.get("enclosure", ""), labels.get("instance", "")
-            if place[0] and time_s is not None and watts is not None and watts * scale <= _MOST_RACK_WATTS:
-                found.setdefault(place, {}).setdefault(labels.get("job", ""), []).append(watts * scale)
+            if place[0] and time_s is not None and not value < 0:
+                found.setdefault(place, {}).setdefault(labels.get("job", ""), []).append(_row_watts(value, scale))
                 times[place] = max(time_s, times.get(place, time_s))
-    told = {place: max(by_job.values(), key=lambda watts: (len(watts), sum(watts))) for place, by_job in found.items()}
+    told = {place: max(map(_told, by_job.values()), key=lambda watts: (len(watts), sum(watts)))
+            for place, by_job in found.items()}
     return tuple(EnclosureReading(rack, times[rack, meter], sum(watts), "snmp", len(watts), meter)
-                 for (rack, meter), watts in told.items())
+                 for (rack, meter), watts in told.items() if watts)
 
 
 @register("pdu")

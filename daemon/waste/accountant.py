@@ -170,7 +170,7 @@ class WasteAccountant:
         self._mix = DemandMix()
         self._utilization = UtilizationWindow(settings)
         self._windows = Windows()
-        self._enclosures = Enclosures(settings.enclosures, settings.wall_max_age)
+        self._enclosures = Enclosures(settings.enclosures, settings.wall_max_age, self._longest_s)
         self._last_s: float | None = None
         self.floors = FloorBook(settings)
         """Learned idle floors: ``learned()`` before a stop, ``restore()`` after a start."""
@@ -198,9 +198,14 @@ class WasteAccountant:
             unaccounted_watts=walls - sum(sum(watts.values()) for watts in totals.values()),
             disagreement_watts=sum(node.disagreement_watts for node in cycle.nodes),
             floors=self.floors.by_model(),
-            rejected=dict(self._fleet.rejected) | {"above_rack_rating": self._enclosures.rejected,
-                                                   "part_of_rack": self._enclosures.partial},
+            rejected=self._rejected(),
             enclosures=self._enclosures.judge({node.node: node.wall_watts for node in cycle.nodes}, now_s))
+
+    def _rejected(self) -> dict[str, int]:
+        """Return how many readings were left out since the start, by why."""
+        racks = {"above_rack_rating": self._enclosures.rejected, "part_of_rack": self._enclosures.partial,
+                 "future": self._fleet.rejected["future"] + self._enclosures.future}
+        return dict(self._fleet.rejected) | racks
 
     def _fragmentation(self, cycle: NodesAssessment) -> dict[str, float]:
         shares = {name: fragmentation(cycle.queue.free, name, self._mix.mix(name)) for name in cycle.partitions}

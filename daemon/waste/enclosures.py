@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
@@ -11,8 +12,28 @@ from ..settings.waste import EnclosureSettings
 from .assessment import EnclosureVerdict
 from .readings import FORGET_AFTER_S
 
+log = logging.getLogger(__name__)
+
+REMOVED_AFTER_S = 86400.0
+"""How long a meter adds up fewer shelves or PDUs than before until the others are taken as removed."""
 _LEAST_WATTS = 1.0
 """Of all trays together, below which nothing is split by their draw."""
+
+
+@dataclass(slots=True)
+class _Shortfall:
+    """How long a meter has added up fewer shelves or PDUs than before, and how many it did at most meanwhile."""
+
+    since_s: float
+    heard_s: float
+    meters: int
+
+    def lasts(self, meters: int, now_s: float) -> bool:
+        """Note how many are added up now; tell whether fewer than before have been for so long that they are gone."""
+        if now_s - self.heard_s > FORGET_AFTER_S:  # nobody knows what was there meanwhile
+            self.since_s, self.meters = now_s, meters
+        self.heard_s, self.meters = now_s, max(meters, self.meters)
+        return now_s - self.since_s >= REMOVED_AFTER_S
 
 
 @dataclass(slots=True)
@@ -25,7 +46,8 @@ class _Meter:
     asked: bool = False
     """It is a target of a source that says so: once it is none any more it is gone."""
     most: int = 1
-    """Meters that it ever added up."""
+    """Shelves or PDUs that it has to add up: as many as it ever did, without those that were removed."""
+    short: _Shortfall | None = None
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -52,17 +74,22 @@ class Enclosures:
 
     A meter that falls silent, that adds up fewer meters than before, or that is asked and has never told, leaves its
     kind unmeasured: without it the sum is not the rack's. One that is a target no more is gone. Else, an hour later,
-    one that was first heard since then, under another name, has taken its place.
+    one that was first heard since then, under another name, has taken its place. What a meter has not added up for a
+    day was removed.
+
+    Whoever reads a meter may have a clock that is up to ``early_s`` seconds ahead.
     """
 
-    def __init__(self, configured: Mapping[str, EnclosureSettings], max_age_s: float) -> None:
-        self._configured, self._max_age_s = configured, max_age_s
+    def __init__(self, configured: Mapping[str, EnclosureSettings], max_age_s: float, early_s: float = 0.0) -> None:
+        self._configured, self._max_age_s, self._early_s = configured, max_age_s, early_s
         self._meters: dict[tuple[str, str], _Meter] = {}
         self._absorbed_s = -math.inf
         self.rejected = 0
         """Readings above what the enclosure is rated for."""
         self.partial = 0
         """Readings that add up fewer meters than before."""
+        self.future = 0
+        """Readings that are further ahead than the clock of who reads a meter may be."""
         self._awaited = frozenset[tuple[str, str]]()
         """Kinds of meters of racks of which one that is asked has never told."""
 
@@ -80,7 +107,12 @@ class Enclosures:
         self._forget_removed(targets)
         for reading in readings:
             wanted = self._configured.get(reading.enclosure)
-            if wanted is None or reading.time_s > now_s + self._max_age_s or not self._is_new(reading, now_s):
+            if wanted is None:
+                continue
+            if not reading.time_s <= now_s + self._early_s:  # NaN too
+                self.future += 1
+                continue
+            if not self._is_new(reading, now_s):
                 continue
             if not _plausible(reading.power_watts, wanted.rated_watts):
                 self.rejected += 1
@@ -106,8 +138,9 @@ class Enclosures:
         back = max(0.0, self._absorbed_s - now_s)
         self._absorbed_s = now_s
         for meter in self._meters.values() if back else ():
-            meter.since_s -= back
-            meter.heard_s -= back
+            for one in filter(None, (meter, meter.short)):
+                one.since_s -= back
+                one.heard_s -= back
 
     def _is_new(self, reading: EnclosureReading, now_s: float) -> bool:
         """Tell whether a reading is newer than the last one, which gives way if the clock has been set back since."""
@@ -120,9 +153,19 @@ class Enclosures:
     def _take(self, reading: EnclosureReading, now_s: float) -> None:
         meter = self._meters.setdefault((reading.enclosure, reading.meter), _Meter(reading, now_s, now_s))
         if reading.meters < meter.most:
+            self._note_removed(meter, reading, now_s)
+        if reading.meters < meter.most:
             self.partial += 1
             return
-        meter.reading, meter.heard_s, meter.most = reading, now_s, reading.meters
+        meter.reading, meter.heard_s, meter.most, meter.short = reading, now_s, reading.meters, None
+
+    def _note_removed(self, meter: _Meter, reading: EnclosureReading, now_s: float) -> None:
+        """Lower how many a meter has to add up, once it has added up fewer for so long that the others are gone."""
+        meter.short = meter.short or _Shortfall(now_s, now_s, reading.meters)
+        if meter.short.lasts(reading.meters, now_s):
+            log.warning("a meter of rack %s (%s) adds up %d power shelves or PDUs for a day, %d before: the others are "
+                        "taken as removed", reading.enclosure, reading.meter, meter.short.meters, meter.most)
+            meter.most, meter.short = meter.short.meters, None
 
     def _forget_replaced(self, now_s: float) -> None:
         """Drop meters unheard for an hour for which another of their kind has come: PDUs are renamed and exchanged."""
@@ -154,7 +197,7 @@ class Enclosures:
                 kinds.setdefault(kind, []).append(meter.reading)
         return max((sum(one.power_watts for one in meters) for kind, meters in kinds.items()
                     if (name, kind) not in self._awaited
-                    and all(0 <= now_s - one.time_s <= self._max_age_s for one in meters)), default=None)
+                    and all(-self._early_s <= now_s - one.time_s <= self._max_age_s for one in meters)), default=None)
 
 
 def rack_parts(name: str, meter: float, trays: Mapping[str, float | None], switches: float) -> EnclosureVerdict:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from idlewatt.exporters.exposition import Exposition
-from idlewatt.exporters.pdu import KNOWN, parse
+from idlewatt.exporters.exposition import Exposition, Series
+from idlewatt.exporters.pdu import KNOWN, parse, racks
 from idlewatt.exporters.source import SourceError
 from idlewatt.exporters.targets import Target
 
@@ -32,3 +32,27 @@ def test_a_page_without_power_and_a_pdu_of_no_rack_are_faults():
         read("sysUpTime 5\n")
     with pytest.raises(SourceError, match="no label `enclosure`"):
         read(PAGE, target=Target("http://snmp/", "pdu1"))
+
+
+@pytest.mark.parametrize("reading", ["NaN", "+Inf", "1e6", "2147483647"])
+def test_a_pdu_one_of_whose_rows_has_no_reading_is_not_the_sum_of_the_others(reading):
+    lost = PAGE.replace("587", reading)
+    with pytest.raises(SourceError, match="rPDU2DeviceStatusPower has a row without a reading: the sum of the others"):
+        read(lost)
+    (rack,) = read(lost + "inputTotalWatts 11870\n", {**KNOWN, "inputTotalWatts": 1.0})
+    assert rack.power_watts == 11_870.0, "the next metric is whole"
+
+
+def asked(*watts, job="snmp"):
+    """Return the samples of one PDU as a Prometheus tells them, a row for each number."""
+    return [(Series("rPDU2DeviceStatusPower", {"enclosure": "rack7", "instance": "pdu1", "job": job, "row": str(row)}),
+             value) for row, value in enumerate(watts)]
+
+
+def test_a_prometheus_does_not_tell_a_pdu_without_one_of_its_rows_either():
+    def told(samples):
+        return [rack.power_watts for rack in racks({"rPDU2DeviceStatusPower": samples}, lambda labels: 100.0)]
+
+    assert told(asked(613, 587, -1)) == [12_000.0]
+    assert told(asked(613, float("nan"))) == []
+    assert told(asked(613, float("nan")) + asked(613, 587, job="again")) == [12_000.0]

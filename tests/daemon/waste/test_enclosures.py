@@ -1,13 +1,14 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from idlewatt.daemon.settings.waste import EnclosureSettings, WasteSettings
 from idlewatt.daemon.waste import WasteAccountant
-from idlewatt.daemon.waste.enclosures import Enclosures, rack_parts
+from idlewatt.daemon.waste.enclosures import REMOVED_AFTER_S, Enclosures, rack_parts
 from idlewatt.daemon.waste.readings import FORGET_AFTER_S
 from idlewatt.storage.records import Node, SchedulerSnapshot
 from idlewatt.storage.telemetry import EnclosureMeter, EnclosureReading, NodeReading, Telemetry
@@ -134,6 +135,79 @@ def test_what_another_source_asks_stays_when_nobody_says_whether_it_is_asked():
     racks = Enclosures({"rack7": RACK}, 150.0)
     assert told(racks, 1000.0, "by-prometheus") == 1000.0
     assert told(racks, 1015.0) == 1000.0
+
+
+@pytest.mark.parametrize("ahead", [0.0, 5.0, 37.0])
+def test_a_rack_is_measured_though_the_clock_of_who_reads_its_meters_is_ahead(ahead):
+    accountant = WasteAccountant(WasteSettings(enclosures={"rack7": RACK}), interval_s=15.0)
+    snapshot = SchedulerSnapshot(1000.0, (Node("tray1", ("p",), 4),))
+    for now in (1000.0, 1015.0, 1030.0):
+        pdu = replace(READING, time_s=now + ahead)
+        found = accountant.assess(snapshot, Telemetry(enclosures=(pdu,)), now)
+        assert [rack.meter_watts for rack in found.enclosures] == [104_000.0]
+    assert found.rejected["future"] == 0
+
+
+def test_a_racks_reading_that_is_further_ahead_than_any_other_may_be_is_counted_with_them():
+    accountant = WasteAccountant(WasteSettings(enclosures={"rack7": RACK}), interval_s=15.0)
+    pdu, tray = replace(READING, time_s=1040.0), NodeReading("tray1", 1040.0, 50_000.0, "redfish")
+    found = accountant.assess(SchedulerSnapshot(1000.0), Telemetry(nodes=(tray,), enclosures=(pdu,)), 1000.0)
+    assert (found.enclosures, found.rejected["future"]) == ((), 2)
+
+
+def test_the_meter_of_a_clock_that_was_ahead_is_not_fresh_for_ever():
+    racks = Enclosures({"rack7": RACK}, 150.0, early_s=37.5)
+    racks.absorb([replace(READING, time_s=1030.0)], 1000.0)
+    assert racks.judge({}, 1180.0)
+    assert racks.judge({}, 1181.0) == ()
+
+
+def fewer(racks, times, count=7):
+    """Absorb the sum of fewer shelves at each time; return what is judged at the last."""
+    for time_s in times:
+        racks.absorb([replace(READING, time_s=time_s, power_watts=91_000.0, meters=count)], time_s)
+    return [rack.meter_watts for rack in racks.judge({"tray1": 500.0}, time_s)]
+
+
+def test_shelves_that_a_controller_has_not_counted_for_a_day_are_removed_and_that_is_told(caplog):
+    racks = Enclosures({"rack7": RACK}, 150.0)
+    racks.absorb([READING], 1000.0)
+    end_s = 1060.0 + REMOVED_AFTER_S
+    assert fewer(racks, np.arange(1060.0, end_s, 60.0)) == []
+    assert "removed" not in caplog.text
+    assert fewer(racks, [end_s]) == [91_000.0]
+    (line,) = caplog.records
+    assert line.getMessage() == ("a meter of rack rack7 (shelf) adds up 7 power shelves or PDUs for a day, 8 before: "
+                                 "the others are taken as removed")
+    assert fewer(racks, [end_s + 60.0], count=6) == [91_000.0], "the next that is missing is missed anew"
+    assert fewer(racks, [end_s + 300.0], count=6) == []
+
+
+@pytest.mark.parametrize("between", [[replace(READING, time_s=40_000.0)], []])
+def test_a_day_of_fewer_shelves_begins_anew_after_all_were_counted_or_none_was_heard_of(between):
+    racks = Enclosures({"rack7": RACK}, 150.0)
+    racks.absorb([READING], 1000.0)
+    fewer(racks, np.arange(1060.0, 40_000.0, 60.0))
+    racks.absorb(between, 40_000.0)
+    assert fewer(racks, np.arange(44_000.0, 44_000.0 + REMOVED_AFTER_S, 60.0)) == []
+    assert fewer(racks, [44_000.0 + REMOVED_AFTER_S]) == [91_000.0]
+
+
+def test_of_different_counts_within_the_day_the_largest_is_what_is_left():
+    racks = Enclosures({"rack7": RACK}, 150.0)
+    racks.absorb([READING], 1000.0)
+    times = np.arange(1060.0, 1061.0 + REMOVED_AFTER_S, 600.0)
+    fewer(racks, times[:50])
+    fewer(racks, times[50:100], count=5)
+    assert fewer(racks, times[100:], count=6) == [], "two shelves come and go: a sixth of them is not the rack"
+
+
+def test_a_clock_that_is_set_does_not_shorten_the_day():
+    racks = Enclosures({"rack7": RACK}, 150.0)
+    racks.absorb([READING], 200_000.0)
+    fewer(racks, np.arange(200_060.0, 203_600.0, 60.0))
+    assert fewer(racks, np.arange(103_600.0, 103_600.0 + REMOVED_AFTER_S - 7200.0, 60.0)) == []
+    assert fewer(racks, np.arange(182_800.0, 103_600.0 + REMOVED_AFTER_S, 60.0)) == [91_000.0]
 
 
 def test_a_meter_that_adds_up_fewer_than_before_falls_silent():
