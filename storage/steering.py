@@ -46,6 +46,8 @@ class Steering:
     """Its queue has given it its quota already."""
     pods: tuple[str, ...] = ()
     """Those that run."""
+    batches: tuple[str, ...] = ()
+    """The batch jobs that make its pods, where its owner stands above these: a pod tells no other name of its job."""
     container: str = ""
     """Of each of its pods, where they have one."""
     limited: bool = False

@@ -34,11 +34,14 @@ class NodeScores:
         self._free = np.array([node.gpus - node.gpus_allocated for node in nodes], np.float64)
         self._hosts = np.array([_left(node) for node in nodes], np.float64).reshape(-1, 2)
         self._parts = np.array([_part(node) for node in nodes], np.float64).reshape(-1, 2)
+        self._called = {f"{job.steering.namespace}/{batch}": job.job_id for job in snapshot.jobs
+                        if job.steering is not None for batch in job.steering.batches}
+        """Jobs by the names that their pods tell, where these are others."""
         self._advised = {advised.job_id: advised for advised in recommendations if not advised.shadow}
 
     def of(self, question: PodQuestion) -> Mapping[str, int]:
         """Return scores of the nodes in question, 0 to 10; nothing where none can be given."""
-        advised = self._advised.get(question.job_id)
+        advised = self._advised.get(self._called.get(question.job_id, question.job_id))
         if advised is not None:
             return self._as_advised(advised, question) if advised.action == "start" else {}
         return {} if question.slices else self._by_what_is_left(question)

@@ -35,7 +35,7 @@ class PodQuestion:
     """Which of these nodes a pod had better go to; amounts are of the one pod."""
 
     job_id: str
-    """As its job is called here, as far as the pod tells."""
+    """As its job is called here, as far as the pod tells: of a CronJob it names the batch job."""
     gpus: int
     slices: int
     """Parts of GPUs that it asks for."""

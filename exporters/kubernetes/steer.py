@@ -57,7 +57,8 @@ class Levers:
         waits: _Waiting = {} if len(running) == len(pods) > 0 else self._waiting(group, pods, queue)
         return Steering(
             group.namespace, owner=_resource(group), pods=tuple([pod.name for pod in running]), container=only,
-            limited=limited, movable=self._movable(running), budgets=budgets_of(running, self.budgets or {}), **waits)
+            limited=limited, batches=_batches(group, pods), movable=self._movable(running),
+            budgets=budgets_of(running, self.budgets or {}), **waits)
 
     def _waiting(self, group: JobPods, pods: Sequence[PodFacts], queue: str) -> _Waiting:
         """Return by what a job is told that waits, or some pods of it."""
@@ -116,6 +117,13 @@ def _container(pods: Sequence[PodFacts]) -> tuple[str, bool]:
             elif known[0] != pod.container or known[1] != pod.limited:
                 return "", False
     return known or ("", False)
+
+
+def _batches(group: JobPods, pods: Sequence[PodFacts]) -> tuple[str, ...]:
+    """Return the batch jobs between pods and the owner of their group, of which pods alone tell nothing."""
+    if group.owner is None or group.kind == "Job":
+        return ()
+    return tuple(sorted({clean(pod.owner.name) for pod in pods if pod.owner is not None and pod.owner.kind == "Job"}))
 
 
 def _resource(group: JobPods) -> str:

@@ -1,11 +1,13 @@
 """Nodes are scored by the advice in force, else by what a pod would leave over."""
 
 import time
+from dataclasses import replace
 
 from idlewatt.daemon.advice.node_scores import NodeScores
 from idlewatt.exporters.kubernetes.extender import PodQuestion
 from idlewatt.storage.recommendations import Alternative, Placement, Recommendation
-from idlewatt.storage.records import Node, SchedulerSnapshot
+from idlewatt.storage.records import Job, JobState, Node, Request, SchedulerSnapshot
+from idlewatt.storage.steering import Steering
 
 GIB = 2**30
 
@@ -28,6 +30,15 @@ CLUSTER = SchedulerSnapshot(2.0, (node("n1"), node("n2", 2, 16), node("n3", 4, 3
 
 def test_whoever_is_advised_to_start_is_sent_there():
     assert NodeScores(CLUSTER, [advised()]).of(question()) == {"n1": 0, "n2": 10, "n3": 5}
+
+
+def test_a_pod_of_a_cron_jobs_batch_job_is_sent_where_its_job_is_advised():
+    nightly = Job("team/nightly", 1.0, JobState.PENDING, "p", Request(4),
+                  steering=Steering("team", "cronjob.batch/nightly", batches=("nightly-2893",)))
+    cluster = replace(CLUSTER, jobs=(nightly,))
+    scores = NodeScores(cluster, [replace(advised(), job_id="team/nightly")])
+    assert scores.of(question(job_id="team/nightly-2893")) == {"n1": 0, "n2": 10, "n3": 5}
+    assert scores.of(question(job_id="other/nightly-2893"))["n3"] == 10, "what is left over decides"
 
 
 def test_of_those_who_are_held_and_of_nodes_that_are_ruled_out_nothing_is_said():

@@ -146,3 +146,21 @@ def test_nights_of_a_cron_job_that_overlap_have_each_a_name_that_they_keep(store
     assert names() == ["team/nightly-2"]
     night(store, 3, 48, over=False)
     assert names() == ["team/nightly", "team/nightly-2"]
+
+
+def test_a_job_is_known_by_the_batch_job_that_makes_its_pods(store, source):
+    store.put(PODS, make.pod("alone-x", make.owner("Job", "alone"), gpus=1))
+    store.put(JOBS, make.job("alone"))
+    store.put(JOBS, make.job("nightly-2893", make.owner("CronJob", "nightly")))
+    store.put(PODS, make.pod("nightly-2893-x", make.owner("Job", "nightly-2893"), gpus=2))
+    known = {job.job_id: job.steering.batches for job in source.read().jobs if job.steering}
+    assert (known["team/nightly"], known["team/alone"]) == (("nightly-2893",), ())
+
+
+def test_a_batch_job_of_a_cron_job_is_known_from_its_pods_once_it_is_gone(store, source):
+    store.put(JOBS, job := make.job("nightly-2893", make.owner("CronJob", "nightly")))
+    store.put(PODS, make.pod("nightly-2893-x", make.owner("Job", "nightly-2893"), gpus=2))
+    source.read()
+    store.delete(JOBS, ("team", job["metadata"]["name"]))
+    known = {job.job_id: job.steering.batches for job in source.read().jobs if job.steering}
+    assert known["team/nightly"] == ("nightly-2893",)
