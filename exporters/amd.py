@@ -76,7 +76,7 @@ def parse(samples: Samples, target: Target, time_s: float) -> Telemetry:
 
 def gpus(samples: Samples, node_of: NodeOf, time_of: TimeOf) -> tuple[GpuReading, ...]:
     """Return one reading per socket."""
-    rows = gather(samples, METRICS, _NAMES, _partition, node_of, time_of)
+    rows = gather(samples, METRICS, _NAMES, _partition, node_of, time_of, _serial)
     # Other partitions show no activity of their own, or 0.
     judge_use((row for row in rows if _part(row) == 0), ACTIVITY, POWER[0], "", of_percent)
     servers: dict[str, list[GpuRow]] = {}
@@ -88,7 +88,7 @@ def gpus(samples: Samples, node_of: NodeOf, time_of: TimeOf) -> tuple[GpuReading
 
 def _serials(rows: list[GpuRow]) -> Counter[str]:
     """Return how many GPUs of a server bear each serial number: in a virtual machine all may show the same."""
-    return Counter(serial for serial, _ in {(_serial(row), row.labels["gpu_id"]) for row in rows if _part(row) == 0})
+    return Counter(serial for _, serial in {_socket(row) for row in rows if _part(row) == 0})
 
 
 def _partition(name: str, labels: Mapping[str, str]) -> Id | None:
@@ -114,32 +114,36 @@ def _sockets(rows: list[GpuRow]) -> list[list[GpuRow]]:
     """Return the rows of each socket, in the order of their numbers: partition 0 first, its parts after it.
 
     Parts belong to the partition 0 of the same serial number; where that does not tell it apart, to the last one before
-    them, as the driver counts.
+    them, as the driver counts. Two exporters of one server may count alike: their sockets differ in the serial number.
     """
     rows.sort(key=lambda row: (int(row.labels["gpu_id"]), _part(row)))
-    first = [row for row in rows if _part(row) == 0]
-    numbers = sorted({int(row.labels["gpu_id"]) for row in first}) or [int(rows[0].labels["gpu_id"])]
-    serials: dict[str, set[int]] = {}
-    for row in first:
-        serials.setdefault(_serial(row), set()).add(int(row.labels["gpu_id"]))
-    sockets: dict[int, list[GpuRow]] = {number: [] for number in numbers}
+    first = [_socket(row) for row in rows if _part(row) == 0]
+    places = sorted(set(first)) or [(int(rows[0].labels["gpu_id"]), "")]
+    serials: dict[str, set[tuple[int, str]]] = {}
+    for place in first:
+        serials.setdefault(place[1], set()).add(place)
+    sockets: dict[tuple[int, str], list[GpuRow]] = {place: [] for place in places}
     for row in rows:
-        number = int(row.labels["gpu_id"])
-        same = serials.get(_serial(row), set()) if _serial(row) else set()
+        place = _socket(row)
+        same = serials.get(place[1], set()) if place[1] else set()
         if _part(row) and len(same) == 1:
-            number = min(same)
-        elif number not in sockets:
-            number = numbers[max(bisect_right(numbers, number) - 1, 0)]
-        sockets[number].append(row)
-    return [sockets[number] for number in numbers if sockets[number]]
+            place = min(same)
+        elif place not in sockets:
+            place = places[max(bisect_right(places, place) - 1, 0)]
+        sockets[place].append(row)
+    return [sockets[place] for place in places if sockets[place]]
+
+
+def _socket(row: GpuRow) -> tuple[int, str]:
+    return int(row.labels["gpu_id"]), _serial(row.labels)
 
 
 def _part(row: GpuRow) -> int:
     return int(row.labels.get("gpu_partition_id") or 0)
 
 
-def _serial(row: GpuRow) -> str:
-    serial = row.labels.get("serial_number", "")
+def _serial(labels: Mapping[str, str]) -> str:
+    serial = labels.get("serial_number", "")
     return "" if serial in _NOT_TOLD else serial
 
 
@@ -148,7 +152,7 @@ def _reading(position: int, rows: list[GpuRow], serials: Counter[str]) -> GpuRea
     parts = [row for row in rows if CLOCK not in row.values]
     # What only partition 0 measures, the others show as 0.
     socket = next((row for row in parts if _part(row) == 0), GpuRow(rows[0].node, rows[0].time_s, rows[0].labels))
-    number, serial = int(socket.labels["gpu_id"]), _serial(socket)
+    number, serial = int(socket.labels["gpu_id"]), _serial(socket.labels)
     split = any(_part(row) for row in rows)
     activity = socket.values.get(ACTIVITY)
     return GpuReading(

@@ -117,6 +117,7 @@ def reasons(bits: float | None) -> tuple[str, ...] | None:
 
 
 _SLICES = 7
+_BUS = "pci_bus_id"
 _INDEX = re.compile(r"[0-9]{1,4}")
 _PROFILE = re.compile(r"(\d+)[gc]\.")
 
@@ -128,7 +129,8 @@ class _Gpu:
     uuid: str
     node: str
     index: int
-    model: str
+    labels: Mapping[str, str]
+    """Of its first row."""
     values: dict[str, float] = field(default_factory=dict)
     instances: dict[str, dict[str, float]] = field(default_factory=dict)
     """What each MIG instance has for itself, by metric, then instance."""
@@ -139,12 +141,20 @@ class _Gpu:
     fabric: str = ""
     clique: str = ""
 
+    @property
+    def bus(self) -> str:
+        """Return its place on the PCI bus, '' where nobody tells."""
+        return self.labels.get(_BUS, "")
+
+    @property
+    def instance(self) -> str:
+        """Return the exporter that a Prometheus has it from, '' on a page."""
+        return self.labels.get("instance", "")
+
     def add(self, labels: Mapping[str, str], values: dict[str, float]) -> None:
         """Take in one row: repeats keep the largest value, an instance's own values are kept apart."""
         self.jobs.update(jobs(labels))
         self.fabric, self.clique = labels.get(FABRIC, self.fabric), labels.get(CLIQUE, self.clique)
-        if self.uuid.startswith("MIG-") and labels.get("UUID", "").startswith("GPU-"):
-            self.uuid = labels["UUID"]
         instance = labels.get("GPU_I_ID", "")
         if instance and len(self.slices) < _SLICES:
             self.slices[instance] = _share(labels.get("GPU_I_PROFILE", ""))
@@ -192,24 +202,62 @@ def parse(samples: Samples, target: Target, time_s: float) -> Telemetry:
 
 
 def gpus(samples: Samples, node_of: NodeOf, time_of: TimeOf) -> tuple[GpuReading, ...]:
-    """Return one reading per physical GPU; rows of GPUs without a time are left out."""
-    found: dict[tuple[str, str], _Gpu] = {}
-    times: dict[tuple[str, str], float] = {}
+    """Return one reading per physical GPU; rows without a time are left out, and rows that may be of several GPUs."""
+    found: dict[_Key, _Gpu] = {}
+    times: dict[_Key, float] = {}
+    loose: list[tuple[_Key, float, Mapping[str, str], dict[str, float]]] = []
     for labels, values in _rows(samples):
         index = labels.get("gpu", "")
         if not _INDEX.fullmatch(index):
             continue  # NVSwitches, CPUs and exporter statistics are no GPUs
-        key = (node_of(labels), index)
+        node, time_s, uuid = node_of(labels), time_of(labels), labels.get("UUID", "")
+        if time_s is None:
+            continue
+        if not uuid or uuid.startswith("MIG-"):
+            loose.append(((node, index, ""), time_s, labels, values))
+            continue
+        key = (node, index, uuid)
         if key not in found:
-            time_s = time_of(labels)
-            if time_s is None:
-                continue
-            times[key] = time_s
-            uuid = labels.get("UUID") or f"{key[0]}/{index}"
-            found[key] = _Gpu(uuid, key[0], int(index), labels.get("modelName", ""))
+            times[key], found[key] = time_s, _Gpu(uuid, node, int(index), labels)
+        found[key].add(labels, values)
+    known = _by_place(found)
+    for (node, index, _), time_s, labels, values in loose:
+        place = _place_of(labels, known.get((node, index), {}))
+        if place is None:
+            continue
+        key = (node, index, place)
+        if key not in found:
+            times[key], found[key] = time_s, _Gpu(_made_up(node, labels), node, int(index), labels)
         found[key].add(labels, values)
     _settle(found.values())
     return tuple(_reading(gpu, times[key]) for key, gpu in found.items())
+
+
+_Key = tuple[str, str, str]
+"""Of a GPU: its node, its number there, and what tells it from another of that number."""
+
+
+def _by_place(found: Mapping[_Key, _Gpu]) -> dict[tuple[str, str], dict[str, _Gpu]]:
+    """Return by node and number the GPUs that bear a UUID, by what tells them apart."""
+    known: dict[tuple[str, str], dict[str, _Gpu]] = {}
+    for (node, index, name), gpu in found.items():
+        known.setdefault((node, index), {})[name] = gpu
+    return known
+
+
+def _place_of(labels: Mapping[str, str], known: Mapping[str, _Gpu]) -> str | None:
+    """Return which GPU of its number a row without the GPU's UUID is of; None where it may be of several."""
+    bus, instance = labels.get(_BUS, ""), labels.get("instance", "")
+    if bus and known and all(gpu.bus for gpu in known.values()):
+        return next((name for name, gpu in known.items() if gpu.bus == bus), bus)
+    own = [name for name, gpu in known.items() if gpu.instance == instance]
+    return own[0] if len(own) == 1 else None if own else bus or instance
+
+
+def _made_up(node: str, labels: Mapping[str, str]) -> str:
+    """Return what a GPU is called that bears no UUID of its own."""
+    bus = labels.get(_BUS)
+    return labels.get("UUID") or (f"PCI-{node}/{bus}" if bus else f"{node}/{labels['gpu']}")
 
 
 def _settle(found: Iterable[_Gpu]) -> None:
@@ -252,8 +300,8 @@ def _reading(gpu: _Gpu, time_s: float) -> GpuReading:
     if total is None and USED in values and FREE in values:
         total = values[USED] + values[FREE] + values.get(RESERVED, 0.0)
     return GpuReading(
-        uuid=gpu.uuid, node=gpu.node, index=gpu.index, time_s=time_s, model=gpu.model, vendor="nvidia",
-        power_watts=gpu.first(POWER),
+        uuid=gpu.uuid, node=gpu.node, index=gpu.index, time_s=time_s, model=gpu.labels.get("modelName", ""),
+        vendor="nvidia", power_watts=gpu.first(POWER),
         energy_joules=values.get(ENERGY),
         activity=None if activity is None else min(values[activity], 1.0),
         activity_source="" if activity is None else ACTIVITY[activity],

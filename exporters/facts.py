@@ -178,6 +178,21 @@ class GpuRow:
     values: dict[str, float] = field(default_factory=dict)
     jobs: set[str] = field(default_factory=set)
 
+    def take(self, labels: Mapping[str, str], name: str, value: float | None) -> None:
+        """Take in a row: of a label that differs the first counts, of a value the largest."""
+        for label, text in labels.items():
+            self.labels.setdefault(label, text)
+        self.jobs.update(jobs(labels))
+        if value is not None and value >= self.values.get(name, 0.0):
+            self.values[name] = value
+
+    def join(self, other: GpuRow) -> None:
+        """Take in rows that are of the same GPU."""
+        self.jobs |= other.jobs
+        self.labels = {**other.labels, **self.labels}
+        for name, value in other.values.items():
+            self.values[name] = max(value, self.values.get(name, 0.0))
+
     def first(self, names: Iterable[str]) -> float | None:
         """Return the first of these values that was measured."""
         return next((self.values[name] for name in names if name in self.values), None)
@@ -190,30 +205,43 @@ class GpuRow:
 
 def gather(samples: Samples, metrics: Mapping[str, Reader], names: Mapping[str, str],
            key_of: Callable[[str, Mapping[str, str]], Hashable | None], node_of: NodeOf,
-           time_of: TimeOf) -> list[GpuRow]:
+           time_of: TimeOf, called: Callable[[Mapping[str, str]], str] = lambda labels: "") -> list[GpuRow]:
     """Return the rows of each GPU; of a value that stands twice the largest counts.
 
     ``names`` gives a metric the name that it bears here; ``key_of`` the GPU within its server, from the metric's name
-    and labels, None for rows that are of no GPU.
+    and labels, None for rows that are of no GPU; ``called`` what tells GPUs apart that two exporters count alike.
     """
-    found: dict[Hashable, GpuRow] = {}
+    found: dict[tuple[str, Hashable], dict[tuple[str, str], GpuRow]] = {}
     for (metric, labels), number in samples:
         read, key = metrics.get(metric), key_of(metric, labels)
         if read is None or key is None:
             continue
-        node, time_s = node_of(labels), time_of(labels)
+        node, time_s, name = node_of(labels), time_of(labels), called(labels)
         if time_s is None:
             continue
-        row = found.get((node, key))
+        same = found.setdefault((node, key), {})
+        # What two exporters tell without such a name is not laid over one another.
+        place = (name, "") if name else ("", labels.get("instance", ""))
+        row = same.get(place)
         if row is None:
-            row = found[node, key] = GpuRow(node, time_s, {})
-        for label, text in labels.items():
-            row.labels.setdefault(label, text)
-        row.jobs.update(jobs(labels))
-        value, name = read(number), names.get(metric, metric)
-        if value is not None and value >= row.values.get(name, 0.0):
-            row.values[name] = value
-    return list(found.values())
+            row = same[place] = GpuRow(node, time_s, {})
+        row.take(labels, names.get(metric, metric), read(number))
+    return [row for same in found.values() for row in _told_apart(same)]
+
+
+def _told_apart(same: dict[tuple[str, str], GpuRow]) -> Iterable[GpuRow]:
+    """Return the GPUs of one number: rows without a name are the only GPU's of their exporter, or nobody's."""
+    if len(same) == 1:
+        return same.values()
+    named = [row for (name, _), row in same.items() if name]
+    others = []
+    for (name, instance), row in same.items():
+        own = [] if name else [one for one in named if one.labels.get("instance", "") == instance]
+        if len(own) == 1:
+            own[0].join(row)
+        elif not name and not own:
+            others.append(row)
+    return (*named, *others)
 
 
 def judge_use(rows: Iterable[GpuRow], name: str, power: str, limit: str,

@@ -53,7 +53,7 @@ def parse(samples: Samples, target: Target, time_s: float, model: str = "") -> T
 
 def gpus(samples: Samples, node_of: NodeOf, time_of: TimeOf, model: str = "") -> tuple[GpuReading, ...]:
     """Return one reading per card."""
-    rows = gather(samples, METRICS, {}, _index, node_of, time_of)
+    rows = gather(samples, METRICS, {}, _index, node_of, time_of, _name)
     judge_use(rows, USE, POWER, LIMIT, of_percent)
     return tuple(_reading(row, model) for row in rows)
 
@@ -63,12 +63,15 @@ def _index(_name: str, labels: Mapping[str, str]) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
 
 
+def _name(labels: Mapping[str, str]) -> str:
+    return labels.get("UUID") or labels.get("Serial") or ""
+
+
 def _reading(row: GpuRow, model: str) -> GpuReading:
     index, use = int(row.labels["id"]), row.values.get(USE)
-    name = row.labels.get("UUID") or row.labels.get("Serial")
     return GpuReading(
-        uuid=name or f"{row.node}/gaudi/{index}", node=row.node, index=index, time_s=row.time_s, model=model,
-        vendor="intel",
+        uuid=_name(row.labels) or f"{row.node}/gaudi/{index}", node=row.node, index=index, time_s=row.time_s,
+        model=model, vendor="intel",
         power_watts=row.values.get(POWER), energy_joules=row.values.get(ENERGY), activity=use,
         activity_source="" if use is None else "power_derived", resident=use,
         memory_used_bytes=row.values.get(USED), memory_total_bytes=row.values.get(TOTAL),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -41,13 +42,18 @@ class GpuOwners:
             now_s: seconds of a clock that nobody sets.
             teller: the target; without it each server tells of itself.
         """
+        found, wrong = _told_apart(found)
         with self._lock:
+            twins = self._twins(found.gpus, teller)
+            if twins:
+                wrong = {**wrong, **{gpu.node: _nameless(gpu, "another target") for gpu in twins}}
+                found = replace(found, gpus=tuple(gpu for gpu in found.gpus if gpu not in twins))
             self._hear(found.gpus, now_s, teller)
             others = self._others(found.gpus, teller)
         if not others:
-            return found, {}
+            return found, wrong
         kept = tuple(gpu for gpu in found.gpus if gpu.uuid not in others.get(gpu.node, ()))
-        return replace(found, gpus=kept), {node: _complaint(shown) for node, shown in others.items()}
+        return replace(found, gpus=kept), {**wrong, **{node: _complaint(shown) for node, shown in others.items()}}
 
     def forget(self, now_s: float, targets: Collection[str] | None = None) -> None:
         """Release the GPUs of who was not heard of for long, or is none of the targets any more."""
@@ -56,6 +62,13 @@ class GpuOwners:
                     if now_s - teller.heard_s > _KEPT_S or (targets is not None and name not in targets)]
             for name in gone:
                 self._release(name, self._tellers.pop(name).uuids)
+
+    def _twins(self, gpus: tuple[GpuReading, ...], teller: str) -> list[GpuReading]:
+        """Return the GPUs that another target shows under the same made-up name: they may be others."""
+        if not teller:
+            return []
+        return [gpu for gpu in gpus if _is_nameless(gpu)
+                and self._owners.get(gpu.uuid, (gpu.node, teller)) != (gpu.node, teller)]
 
     def _others(self, gpus: tuple[GpuReading, ...], teller: str) -> dict[str, dict[str, str]]:
         """Return, by the server that shows them, the GPUs of others with their nodes; who has one comes first."""
@@ -99,3 +112,24 @@ def _complaint(others: dict[str, str]) -> str:
     count = f"{len(others)} GPUs" if len(others) > 1 else "a GPU"
     return (f"shows {count} of node {named} ({min(others)}{', …' if len(others) > 1 else ''}), left out here: is this "
             "the right address, or is one server called by two names? The label `node` on its target names it")
+
+
+def _is_nameless(gpu: GpuReading) -> bool:
+    """Tell whether a GPU is known by its place only: no exporter's UUID begins with the node's name."""
+    return gpu.uuid.startswith(f"{gpu.node}/")
+
+
+def _told_apart(found: Telemetry) -> tuple[Telemetry, dict[str, str]]:
+    """Return the facts without GPUs of one number that no UUID tells apart, and what is wrong with their nodes."""
+    places = Counter((gpu.node, gpu.vendor, gpu.index) for gpu in found.gpus)
+    if len(places) == len(found.gpus):  # as nearly always
+        return found, {}
+    twins = [gpu for gpu in found.gpus if _is_nameless(gpu) and places[gpu.node, gpu.vendor, gpu.index] > 1]
+    kept = tuple(gpu for gpu in found.gpus if gpu not in twins)
+    return replace(found, gpus=kept), {gpu.node: _nameless(gpu, "another exporter") for gpu in twins}
+
+
+def _nameless(gpu: GpuReading, other: str) -> str:
+    """Return what is wrong with a target, or a node, whose GPU may be another's or one of its own."""
+    return (f"shows GPU {gpu.index} of node {gpu.node}, as {other} does, and tells neither a UUID nor a serial number: "
+            "left out here. Have the exporter tell UUIDs, or give the right target the label `node`")

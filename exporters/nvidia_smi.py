@@ -6,8 +6,8 @@ MIG mode tells its power and no use of its engines.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
+from itertools import count
 from typing import Literal
 
 from ..storage.telemetry import GpuDetail, GpuReading, Telemetry
@@ -47,27 +47,33 @@ def parse(samples: Samples, target: Target, time_s: float) -> Telemetry:
 
 def gpus(samples: Samples, node_of: NodeOf, time_of: TimeOf) -> tuple[GpuReading, ...]:
     """Return one reading per GPU; what has an index and nothing measured is none."""
-    rows = gather(samples, METRICS, {_OLD_REASONS: REASONS}, _uuid, node_of, time_of)
+    rows = gather(samples, METRICS, {_OLD_REASONS: REASONS}, _uuid, node_of, time_of, lambda labels: labels["uuid"])
     judge_use(rows, USE, POWER[1], LIMIT[0], of_shares)
-    places = Counter[str]()
-    found = []
+    servers: dict[str, list[GpuRow]] = {}
     for row in rows:
-        if row.values.keys() - {INFO}:
-            found.append(_reading(row, places[row.node]))
-        places[row.node] += 1
-    return tuple(found)
+        servers.setdefault(row.node, []).append(row)
+    return tuple(_reading(row, index) for own in servers.values()
+                 for row, index in zip(own, _indexes(own), strict=True) if row.values.keys() - {INFO})
+
+
+def _indexes(rows: list[GpuRow]) -> list[int]:
+    """Return the numbers of the GPUs of a server; those that bear none have the first that no other bears."""
+    told = [int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
+            for text in (row.labels.get("index", "") for row in rows)]
+    taken = set(told)
+    free = (number for number in count() if number not in taken)
+    return [next(free) if number is None else number for number in told]
 
 
 def _uuid(_name: str, labels: Mapping[str, str]) -> str | None:
     return labels.get("uuid") or None
 
 
-def _reading(row: GpuRow, place: int) -> GpuReading:
-    text, uuid = row.labels.get("index", ""), row.labels["uuid"]
-    values, use = row.values, row.values.get(USE)
+def _reading(row: GpuRow, index: int) -> GpuReading:
+    uuid, values, use = row.labels["uuid"], row.values, row.values.get(USE)
     return GpuReading(
         uuid=uuid if uuid.startswith("GPU-") else f"GPU-{uuid}", node=row.node, vendor="nvidia",
-        index=int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else place, time_s=row.time_s,
+        index=index, time_s=row.time_s,
         model=row.labels.get("name", ""), power_watts=row.first(POWER), energy_joules=values.get(ENERGY),
         activity=use, activity_source="" if use is None else "gpu_util", resident=use,
         memory_used_bytes=values.get(USED), memory_total_bytes=values.get(TOTAL),

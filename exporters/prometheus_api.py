@@ -220,21 +220,22 @@ def telemetry(samples: Mapping[str, Samples], now: float, max_age: float, book: 
     meters = ipmi.servers([s for name in ipmi.METRICS for s in samples[name]], node_of, time_of)
     hosts = _hosts(samples, node_of, time_of, book)
     jobs = cgroup.jobs([s for name in cgroup.METRICS for s in samples[name]], node_of, time_of)
-    return Telemetry(tuple(gpus.values()), tuple(_merged(meters, hosts)), jobs, pdu.racks(samples, time_of))
+    return Telemetry(gpus, tuple(_merged(meters, hosts)), jobs, pdu.racks(samples, time_of))
 
 
-def _gpus(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf) -> dict[tuple[str, str], GpuReading]:
-    """Return the GPUs of all vendors by uuid and node; of one that two exporters show, what DCGM tells."""
+def _gpus(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf) -> tuple[GpuReading, ...]:
+    """Return the GPUs of all vendors; of one that exporters of two kinds show, what DCGM tells."""
     def of(facts: Iterable[str]) -> Samples:
         return [sample for name in facts for sample in samples[name]]
 
-    found = (*dcgm.gpus(of(dcgm.FACTS), node_of, time_of),
-             *nvidia_smi.gpus(of(nvidia_smi.FACTS), node_of, time_of), *amd.gpus(of(amd.FACTS), node_of, time_of),
-             *amd_smi.gpus(of(amd_smi.FACTS), node_of, time_of), *gaudi.gpus(of(gaudi.FACTS), node_of, time_of))
-    gpus: dict[tuple[str, str], GpuReading] = {}
-    for gpu in found:
-        gpus.setdefault((gpu.uuid, gpu.node), gpu)
-    return gpus
+    gpus: list[GpuReading] = []
+    shown = set[tuple[str, str]]()
+    for kind in (dcgm.gpus(of(dcgm.FACTS), node_of, time_of), nvidia_smi.gpus(of(nvidia_smi.FACTS), node_of, time_of),
+                 amd.gpus(of(amd.FACTS), node_of, time_of), amd_smi.gpus(of(amd_smi.FACTS), node_of, time_of),
+                 gaudi.gpus(of(gaudi.FACTS), node_of, time_of)):
+        gpus += [gpu for gpu in kind if (gpu.uuid, gpu.node) not in shown]
+        shown.update((gpu.uuid, gpu.node) for gpu in kind)
+    return tuple(gpus)
 
 
 def thinned(samples: dict[str, Samples], server_limit: int) -> tuple[dict[str, Samples], tuple[TargetHealth, ...]]:

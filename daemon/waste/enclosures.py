@@ -49,6 +49,14 @@ class _Meter:
     """Shelves or PDUs that it has to add up: as many as it ever did, without those that were removed."""
     short: _Shortfall | None = None
 
+    def move(self, seconds: float) -> None:
+        """Move along when it was heard, with a clock that was set."""
+        self.since_s += seconds
+        self.heard_s += seconds
+        if self.short is not None:
+            self.short.since_s += seconds
+            self.short.heard_s += seconds
+
     @property
     def kind(self) -> tuple[str, str]:
         """Return what its watts are added up with."""
@@ -138,9 +146,7 @@ class Enclosures:
         back = max(0.0, self._absorbed_s - now_s)
         self._absorbed_s = now_s
         for meter in self._meters.values() if back else ():
-            for one in filter(None, (meter, meter.short)):
-                one.since_s -= back
-                one.heard_s -= back
+            meter.move(-back)
 
     def _is_new(self, reading: EnclosureReading, now_s: float) -> bool:
         """Tell whether a reading is newer than the last one, which gives way if the clock has been set back since."""

@@ -49,6 +49,20 @@ def test_without_serial_numbers_partitions_belong_to_the_gpu_before_them():
         (0, 200, "mi-01/amd/0"), (1, 204, "mi-01/amd/4")]
 
 
+def test_two_gpus_under_one_number_are_two_with_the_partitions_of_each():
+    page = "".join(row("gpu_package_power", watts if not part else 0, part, serial_number=serial,
+                       gpu_partition_id=str(part)) + row("gpu_used_vram", used, part, serial_number=serial,
+                                                         gpu_partition_id=str(part))
+                   for serial, watts, used in (("A", 200, 5), ("B", 700, 9)) for part in (0, 1))
+    assert {(gpu.uuid, gpu.power_watts, gpu.memory_used_bytes) for gpu in read(page)} == {
+        ("AMD-A", 200, 10 * 2**20), ("AMD-B", 700, 18 * 2**20)}
+
+
+def test_a_row_without_the_serial_number_is_of_the_only_gpu_of_its_number():
+    page = row("gpu_package_power", 200) + row("gpu_used_vram", 5, serial_number="N/A")
+    assert [(gpu.uuid, gpu.power_watts, gpu.memory_used_bytes) for gpu in read(page)] == [("AMD-SN-0", 200, 5 * 2**20)]
+
+
 def test_one_serial_number_for_all_names_none_of_them():
     page = row("gpu_package_power", 200, 0, serial_number="X") + row("gpu_package_power", 201, 1, serial_number="X")
     assert [(gpu.uuid, gpu.power_watts) for gpu in read(page)] == [("mi-01/amd/0", 200), ("mi-01/amd/1", 201)]

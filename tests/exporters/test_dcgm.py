@@ -78,6 +78,25 @@ def test_t32_a_mig_row_under_the_instances_own_uuid_is_its_parents_gpu():
     assert (gpu.uuid, gpu.power_watts) == ("GPU-0", 61)
 
 
+def test_two_gpus_under_one_number_are_two():
+    page = row(POWER, 60, UUID="GPU-a") + row(POWER, 300, UUID="GPU-b") + row(USED, 9, UUID="GPU-a")
+    assert {(gpu.uuid, gpu.index, gpu.power_watts, gpu.memory_used_bytes) for gpu in read(page)} == {
+        ("GPU-a", 0, 60, 9 * 2**20), ("GPU-b", 0, 300, None)}
+
+
+def test_rows_without_a_uuid_are_told_apart_by_the_bus_and_are_not_guessed_to_be_of_one_of_two():
+    first, second = {"UUID": "GPU-a", "pci_bus_id": "07"}, {"UUID": "GPU-b", "pci_bus_id": "0F"}
+    page = row(POWER, 60, **first) + row(POWER, 300, **second)
+    own = row(USED, 9, UUID="", pci_bus_id="0F") + row(USED, 7, UUID="MIG-x", pci_bus_id="07", GPU_I_ID="1")
+    assert {(gpu.uuid, gpu.memory_used_bytes) for gpu in read(page + own)} == {
+        ("GPU-a", 7 * 2**20), ("GPU-b", 9 * 2**20)}
+    assert {(gpu.uuid, gpu.memory_used_bytes) for gpu in read(page + row(USED, 9, UUID=""))} == {
+        ("GPU-a", None), ("GPU-b", None)}
+    nameless = row(POWER, 60, UUID="", pci_bus_id="07") + row(POWER, 300, UUID="", pci_bus_id="0F")
+    assert sorted(gpu.power_watts for gpu in read(nameless)) == [60, 300]
+    assert len({gpu.uuid for gpu in read(nameless)}) == 2
+
+
 def test_t33_jobs_that_share_a_gpu_are_one_gpu_with_both_named():
     gpu = only(row(POWER, 200, hpc_job="7") + row(POWER, 201, hpc_job="12") + row(USED, 9, hpc_job="7")
                  + row(USED, 9, hpc_job="12"))

@@ -20,6 +20,12 @@ def test_a_page_gives_each_card_with_its_units(recorded):
     assert (second.power_watts, second.activity, second.jobs) == (88, 0, ())
 
 
+def test_two_cards_under_one_number_are_two():
+    page = b'habanalabs_power_mW{id="0",UUID="x"} 90000\nhabanalabs_power_mW{id="0",UUID="y"} 400000\n'
+    found = parse(Exposition(METRICS).samples(page), TARGET, 100.0).gpus
+    assert [(gpu.uuid, gpu.power_watts) for gpu in found] == [("x", 90), ("y", 400)]
+
+
 def test_a_row_without_a_number_of_its_card_is_no_card():
     page = b'habanalabs_power_mW{UUID="x"} 90000\nhabanalabs_power_mW{id="all"} 90000\n'
     assert parse(Exposition(METRICS).samples(page), TARGET, 100.0).gpus == ()

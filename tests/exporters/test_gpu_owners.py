@@ -107,3 +107,29 @@ def test_a_prometheus_names_the_servers_that_show_gpus_of_others(clock):
         found = source.read()
     assert [(gpu.node, gpu.power_watts) for gpu in found.gpus] == [("a", 390)]
     assert [(health.target, health.up) for health in source.health()] == [("http://prometheus", True), ("b", False)]
+
+
+def test_two_targets_that_show_one_number_of_one_node_without_a_uuid_are_not_taken_for_one_gpu(loopback, clock):
+    rows = {"/a": b'DCGM_FI_DEV_POWER_USAGE{gpu="0"} 390\n', "/b": b'DCGM_FI_DEV_POWER_USAGE{gpu="0"} 60\n'}
+    loopback.pages |= rows
+    reader = DcgmConfig(static_configs=[{"targets": [loopback.url("/a"), loopback.url("/b")],
+                                         "labels": {"node": "n"}}]).build(clock)
+    for _ in range(3):
+        clock.now += 15
+        (gpu,) = reader.read().gpus
+        (fault,) = [one.error for one in reader.health() if not one.up]
+        assert fault == ("shows GPU 0 of node n, as another target does, and tells neither a UUID nor a serial number: "
+                         "left out here. Have the exporter tell UUIDs, or give the right target the label `node`")
+        assert gpu.power_watts in (390, 60)
+    reader.close()
+
+
+def test_of_gpus_of_one_number_in_an_answer_those_that_nothing_tells_apart_are_left_out_and_told():
+    def found(*uuids):
+        return Telemetry(gpus=tuple(GpuReading(uuid, "n", 0, 1.0, vendor="nvidia") for uuid in uuids))
+
+    kept, wrong = GpuOwners().sift(found("n/0", "n/0"), 1.0)
+    assert (kept.gpus, set(wrong)) == ((), {"n"})
+    kept, wrong = GpuOwners().sift(found("GPU-a", "n/0", "GPU-b"), 1.0)
+    assert ([gpu.uuid for gpu in kept.gpus], set(wrong)) == (["GPU-a", "GPU-b"], {"n"})
+    assert GpuOwners().sift(found("GPU-a", "GPU-b"), 1.0)[1] == {}

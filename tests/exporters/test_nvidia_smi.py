@@ -48,3 +48,9 @@ def test_gpus_without_an_index_are_numbered_by_their_server():
                    for name in ("a0", "b0", "a1", "b1"))
     found = gpus(Exposition(METRICS).samples(page.encode()), lambda labels: labels["node"], lambda _labels: 100.0)
     assert {gpu.uuid: gpu.index for gpu in found} == {"GPU-a0": 0, "GPU-a1": 1, "GPU-b0": 0, "GPU-b1": 1}
+
+
+def test_a_gpu_without_an_index_is_not_given_that_of_another():
+    page = b'nvidia_smi_power_draw_watts{uuid="a"} 60\nnvidia_smi_power_draw_watts{uuid="b"} 70\n'
+    page += b'nvidia_smi_gpu_info{uuid="a",index="1",name="NVIDIA L40S"} 1\n'
+    assert [(gpu.uuid, gpu.index) for gpu in read(page)] == [("GPU-a", 1), ("GPU-b", 0)]

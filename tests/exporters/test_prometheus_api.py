@@ -79,6 +79,26 @@ def test_gpus_of_every_vendor_are_read_and_one_that_two_exporters_show_counts_on
         ("GPU-h1:9400-0", "h1", 60), ("AMD-S", "h1", 140), ("h2/amd/4", "h2", 45), ("G", "h3", 88)}
 
 
+def test_two_exporters_of_one_node_do_not_make_one_gpu_of_two(clock):
+    rows = [(gpu(f"h1:940{number}", node="h1"), watts) for number, watts in ((0, 60), (1, 390))]
+    up = [({"job": "dcgm", "instance": f"h1:940{number}"}, NOW - 5) for number in (0, 1)]
+    assert sorted(one.power_watts for one in Fleet(up=up, DCGM_FI_DEV_POWER_USAGE=rows).read(clock).gpus) == [60, 390]
+    nameless = [(labels | {"UUID": ""}, watts) for labels, watts in rows]
+    other = gpu("h2:9400")
+    fleet = Fleet(up=[*up, ({"job": "dcgm", "instance": "h2:9400"}, NOW - 5)],
+                  DCGM_FI_DEV_POWER_USAGE=[*nameless, (other, 70)])
+    found, fares = fleet.fared(clock)
+    assert [(one.node, one.power_watts) for one in found.gpus] == [("h2", 70)]
+    assert [(one.target, one.error[:22]) for one in fares if not one.up] == [("h1", "shows GPU 0 of node h1")]
+
+
+def test_rows_of_an_exporter_that_is_silent_are_not_laid_over_those_of_one_that_tells(clock):
+    name = {"node": "h1", "UUID": "GPU-a"}
+    fleet = Fleet(up=[({"job": "dcgm", "instance": "new"}, NOW - 5), ({"job": "dcgm", "instance": "old"}, NOW - 200)],
+                  DCGM_FI_DEV_POWER_USAGE=[(gpu("new", **name), 60), (gpu("old", **name), 390)])
+    assert [one.power_watts for one in fleet.read(clock).gpus] == [60]
+
+
 def test_a_reading_bears_the_time_of_its_scrape(clock):
     fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(gpu(), 61.5)], DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=[(gpu(), 5000)])
     reading, = fleet.read(clock).gpus
