@@ -15,6 +15,11 @@ from ..durations import ago
 from .rules import Finding
 
 KWH_J = 3.6e6
+MOST_JOBS = 50
+"""That one mail shows."""
+MOST_CHARACTERS = 200_000
+"""Of one mail: names of jobs may be as long as somebody likes."""
+_CUT = "\n\nThe rest of this mail was too long."
 OWNER, ADMINS = "notice.txt", "notice_admins.txt"
 TEMPLATES = (OWNER, ADMINS)
 """The first line of each is the subject."""
@@ -40,11 +45,27 @@ class Texts:
 
     def render(self, name: str, notices: Sequence[Notice], stage: str, firsts: Mapping[Key, Notice] | None = None) \
             -> tuple[str, str]:
-        """Return subject and text; ``firsts`` are what owners were, or were not, told first, by the key of a notice."""
-        known = firsts or {}
+        """Return subject and text; ``firsts`` are what owners were, or were not, told first, by the key of a notice.
+
+        The text is bounded: it shows the jobs that wasted most, and says how many it does not show.
+        """
+        count = min(MOST_JOBS, len(notices))
+        while True:
+            subject, body = self._rendered(name, notices, _worst(notices, count), stage, firsts or {})
+            body += _left(len(notices) - count)
+            if len(body) <= MOST_CHARACTERS:
+                return subject, body
+            if count == 1:
+                return subject, body[:MOST_CHARACTERS - len(_CUT)] + _CUT
+            count //= 2
+
+    def _rendered(self, name: str, notices: Sequence[Notice], shown: Sequence[Notice], stage: str,
+                  firsts: Mapping[Key, Notice]) -> tuple[str, str]:
+        told = all((first := firsts.get(one.key)) is not None and first.sent_s is not None for one in notices)
         try:
             text = self._pages.get_template(name).render(
-                items=[_item(notice, known.get(notice.key)) for notice in notices], stage=stage, user=notices[0].user,
+                items=[_item(notice, firsts.get(notice.key)) for notice in shown], total=len(notices), all_told=told,
+                kinds=sorted({notice.kind for notice in notices}), stage=stage, user=notices[0].user,
                 cluster=self._cluster, page_url=self._page_url)
         except TemplateSyntaxError as error:
             raise ValueError(f"template {name}, line {error.lineno}: {error.message}") from error
@@ -67,6 +88,25 @@ class Texts:
 
     def _url(self, job_id: str) -> str:
         return f"{self._page_url}/jobs/{quote(job_id)}" if self._page_url else ""
+
+
+def _worst(notices: Sequence[Notice], count: int) -> list[Notice]:
+    """Return the notices of the jobs that wasted most, in the order in which they are."""
+    if count == len(notices):
+        return list(notices)
+    wasted = [notice.figures.get("wasted_kwh") for notice in notices]
+    ranks = [float(one) if isinstance(one, int | float) else -1.0 for one in wasted]
+    places = sorted(range(len(notices)), key=lambda place: -ranks[place])[:count]
+    return [notices[place] for place in sorted(places)]
+
+
+def _left(count: int) -> str:
+    """Return how many jobs a mail does not show; '' for none."""
+    if not count:
+        return ""
+    what = "1 more job is not shown in this mail: it" if count == 1 else \
+        f"{count} more jobs are not shown in this mail: they"
+    return f"\n\n{what} wasted less, or that is not measured. `idlewatt notices` lists all."
 
 
 def _item(notice: Notice, first: Notice | None) -> Mapping[str, object]:

@@ -1,12 +1,67 @@
 """Templates of the site's own, and what of a configuration is refused before anybody is told anything."""
 
+import re
+from dataclasses import replace
+
 import pytest
 from click.testing import CliRunner
 
 from idlewatt.daemon import config
 from idlewatt.daemon.cli import main
+from idlewatt.daemon.notices.texts import _SAMPLE, ADMINS, MOST_CHARACTERS, OWNER, Texts
 
 MAIL = "mail: {host: x, sender: i@example.org}, addresses: {template: '{user}@example.org'}"
+
+
+def wasting(count, **figures):
+    """Return notices of so many jobs, the last of which wasted most."""
+    return [replace(_SAMPLE, job_id=f"job{number}", figures={**_SAMPLE.figures, "wasted_kwh": float(number), **figures})
+            for number in range(count)]
+
+
+@pytest.mark.parametrize(("name", "stage", "subject"), [
+    (ADMINS, "admins", "3000 jobs still waste"), (OWNER, "first", "3000 of your jobs hold more than they use")])
+def test_a_mail_shows_the_jobs_that_wasted_most_and_says_how_many_are_left_out(name, stage, subject):
+    said, text = Texts().render(name, wasting(3000), stage)
+    assert said == subject
+    shown = re.findall(r"^Job (job[0-9]+) ", text, re.MULTILINE)
+    assert shown == [f"job{number}" for number in range(2950, 3000)], "in the order in which they were found"
+    assert "2950 more jobs are not shown in this mail: they wasted less, or that is not measured." in text
+    assert "not shown" not in Texts().render(name, wasting(50), stage)[1]
+
+
+def test_what_is_said_of_all_jobs_is_so_of_those_that_are_not_shown():
+    untold, *others = wasting(60)
+    firsts = {notice.key: replace(notice, sent_s=1e9) for notice in others}
+    assert Texts().render(ADMINS, others, "admins", firsts)[0] == "59 jobs still waste after their owners were told"
+    assert Texts().render(ADMINS, [untold, *others], "admins", firsts)[0] == "60 jobs still waste"
+    limits = [replace(notice, kind="time_limit") for notice in others]
+    assert "asked for much more time" in Texts().render(OWNER, limits, "first")[0]
+    assert "hold more than they use" in Texts().render(OWNER, [untold, *limits], "first")[0]
+
+
+def test_what_was_not_measured_is_left_out_before_what_was():
+    unknown = [replace(notice, job_id=f"unknown{place}") for place, notice in enumerate(wasting(9, wasted_kwh=None))]
+    text = Texts().render(ADMINS, [*unknown, *wasting(50)], "admins")[1]
+    assert "unknown" not in text
+    assert "9 more jobs are not shown" in text
+
+
+def test_a_mail_of_jobs_with_long_names_is_no_longer_than_others():
+    text = Texts().render(ADMINS, wasting(50, name="x" * 20_000), "admins")[1]
+    assert len(text) <= MOST_CHARACTERS
+    assert text.count("Job job") == 6
+    assert "44 more jobs are not shown in this mail" in text
+    (cut,) = (Texts().render(ADMINS, wasting(count, name="x" * 10**6), "admins")[1] for count in (1,))
+    assert len(cut) <= MOST_CHARACTERS
+    assert cut.endswith("The rest of this mail was too long.")
+
+
+def test_a_sites_own_template_says_how_many_jobs_are_left_out_as_well(tmp_path):
+    (tmp_path / "notice_admins.txt").write_text("{{ items | length }} of {{ total }}\n{{ items[0].job_id }}")
+    assert Texts(tmp_path).render(ADMINS, wasting(51), "admins") == ("50 of 51", (
+        "job1\n\n1 more job is not shown in this mail: it wasted less, or that is not measured. "
+        "`idlewatt notices` lists all."))
 
 
 def parse(keys: str):
