@@ -182,8 +182,9 @@ def _watts(row: GpuRow) -> float | None:
 
 
 def _sum(rows: list[GpuRow], name: str) -> float | None:
+    """Return the sum over the partitions of a socket; None where one of them does not tell."""
     told = [row.values[name] for row in rows if name in row.values]
-    return sum(told) if told else None
+    return sum(told) if told and len(told) == len(rows) else None
 
 
 def _throttled(row: GpuRow) -> tuple[str, ...] | None:

@@ -54,7 +54,7 @@ def gpus(samples: Samples, node_of: NodeOf, time_of: TimeOf) -> tuple[GpuReading
     """Return one reading per GPU."""
     rows = gather(samples, METRICS, _NAMES, _index, node_of, time_of)
     judge_use(rows, USE, POWER, LIMIT, of_percent)
-    return tuple(_reading(row) for row in rows)
+    return tuple(_reading(row, row.key) for row in rows if isinstance(row.key, int))
 
 
 def _index(name: str, labels: Mapping[str, str]) -> int | None:
@@ -64,17 +64,13 @@ def _index(name: str, labels: Mapping[str, str]) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
 
 
-def _reading(row: GpuRow) -> GpuReading:
-    name = next(label for label in row.labels if label in _LABELS and row.labels[label].isdigit())
-    index, activity = int(row.labels[name]), row.values.get(USE)
+def _reading(row: GpuRow, index: int) -> GpuReading:
+    activity = row.values.get(USE)
     return GpuReading(
         uuid=f"{row.node}/amd/{index}", node=row.node, index=index, time_s=row.time_s, vendor="amd",
         model=row.labels.get("productname", ""), power_watts=row.values.get(POWER), activity=activity,
         activity_source="" if activity is None else "gfx_activity", resident=activity,
         temperature_celsius=row.values.get(TEMPERATURE), power_limit_watts=row.values.get(LIMIT))
-
-
-_LABELS = frozenset(name.removeprefix("amd_") for name in METRICS)
 
 
 @register("amd_smi")

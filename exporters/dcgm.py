@@ -119,7 +119,7 @@ def reasons(bits: float | None) -> tuple[str, ...] | None:
 _SLICES = 7
 _BUS = "pci_bus_id"
 _INDEX = re.compile(r"[0-9]{1,4}")
-_PROFILE = re.compile(r"(\d+)[gc]\.")
+_PROFILE = re.compile(r"([1-9])[gc]\.")
 
 
 @dataclass(slots=True)
@@ -188,11 +188,16 @@ class _Gpu:
         return sum(value for value in told if value is not None) if None not in told else None
 
     def settle(self) -> None:
-        """Add up what MIG instances have, where no row tells it for the whole GPU, or that one works less than they."""
+        """Add up what MIG instances have, where no row tells it for the whole GPU, or that one works less than they.
+
+        Where one of the instances does not tell it, the others together are not the GPU.
+        """
         for name, parts in self.instances.items():
-            told = sum(parts.values())
-            whole = self.values.get(name, told)
-            self.values[name] = max(told, whole) if name in SHARES else whole
+            told, whole = sum(parts.values()), self.values.get(name)
+            if whole is None and parts.keys() >= self.slices.keys():
+                self.values[name] = told
+            elif whole is not None and name in SHARES:
+                self.values[name] = max(told, whole)
 
 
 def parse(samples: Samples, target: Target, time_s: float) -> Telemetry:

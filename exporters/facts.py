@@ -175,6 +175,8 @@ class GpuRow:
     time_s: float
     labels: dict[str, str]
     """The labels of all its rows; of one that differs between them the first."""
+    key: Hashable = None
+    """Which GPU, or part of it, it is within its server."""
     values: dict[str, float] = field(default_factory=dict)
     jobs: set[str] = field(default_factory=set)
 
@@ -224,7 +226,7 @@ def gather(samples: Samples, metrics: Mapping[str, Reader], names: Mapping[str, 
         place = (name, "") if name else ("", labels.get("instance", ""))
         row = same.get(place)
         if row is None:
-            row = same[place] = GpuRow(node, time_s, {})
+            row = same[place] = GpuRow(node, time_s, {}, key)
         row.take(labels, names.get(metric, metric), read(number))
     return [row for same in found.values() for row in _told_apart(same)]
 

@@ -94,3 +94,9 @@ def test_pods_of_a_gpu_are_named_and_the_exporters_own_is_not():
 
 def test_a_metric_of_that_name_from_elsewhere_is_no_gpu():
     assert read('gpu_power_usage{gpu_id="0"} 60\ngpu_power_usage{card_model="x",gpu_id="all"} 60\n') == ()
+
+
+def test_memory_of_one_partition_that_is_not_told_is_not_the_sum_of_the_others():
+    page = "".join(row("gpu_used_vram", used, part, serial_number="A", gpu_partition_id=str(part))
+                   for part, used in enumerate((5, "NaN"))) + row("gpu_package_power", 200, 0, serial_number="A")
+    assert [(gpu.memory_used_bytes, gpu.power_watts) for gpu in read(page)] == [(None, 200)]

@@ -30,3 +30,11 @@ def test_the_unit_of_watts_is_seen_from_their_size(told, meant):
 
 def test_the_older_name_of_its_power_is_read():
     assert read(b'amd_gpu_power_avg{gpu_power_avg="3"} 95000000\n')[0].power_watts == 95
+
+
+def test_a_number_that_no_exporter_writes_costs_its_own_row_only():
+    page = 'amd_gpu_power{gpu_power="1"} 45e6\namd_gpu_use_percent{gpu_power="\u00b2",gpu_use_percent="1"} 7\n'
+    (gpu,) = parse(Exposition(METRICS).samples(page.encode()), TARGET, 100.0).gpus
+    assert (gpu.index, gpu.power_watts, gpu.activity) == (1, 45, 0.07)
+    odd = 'amd_gpu_use_percent{gpu_power="\u00b2",gpu_use_percent="1"} 7\n'
+    assert [one.index for one in parse(Exposition(METRICS).samples(odd.encode()), TARGET, 100.0).gpus] == [1]

@@ -322,3 +322,25 @@ def test_a_gpu_does_not_do_less_than_its_instances_whatever_its_own_row_says(who
         gpu = only("".join(page))
         assert gpu.activity == gpu.resident == pytest.approx(6 / 7)
     assert only(row(GR, 0.9) + row(GR, 0.1, GPU_I_ID="1", GPU_I_PROFILE="3g.20gb")).activity == 0.9
+
+
+@pytest.mark.parametrize("profile", ["0g.10gb", "9" * 400 + "g.10gb", "\u0663g.10gb", "", "all"])
+def test_a_profile_that_no_gpu_has_is_taken_for_one_slice(profile):
+    gpu = only(row(SM, 0.5, GPU_I_ID="1", GPU_I_PROFILE=profile))
+    assert (gpu.activity, gpu.instances[0].slices, gpu.instances[0].activity) == (
+        pytest.approx(0.5 / 7), 1 / 7, pytest.approx(0.5))
+
+
+MIG = ({"GPU_I_ID": "1", "GPU_I_PROFILE": "3g.20gb"}, {"GPU_I_ID": "2", "GPU_I_PROFILE": "4g.20gb"})
+
+
+@pytest.mark.parametrize("metric", [SM, USED])
+@pytest.mark.parametrize("reading", ["NaN", "9223372036854775794", "-1"])
+def test_what_one_instance_does_not_tell_is_not_the_sum_of_the_others(metric, reading):
+    page = row(metric, 1, **MIG[0]) + row(metric, reading, **MIG[1]) + row(POWER, 300)
+    gpu = only(page)
+    assert (gpu.activity, gpu.memory_used_bytes, gpu.power_watts) == (None, None, 300)
+    told = {one.number: (one.activity, one.memory_used_bytes) for one in gpu.instances}
+    assert told == {"1": (pytest.approx(1.0), None) if metric == SM else (None, 2**20), "2": (None, None)}
+    whole = only(page + row(metric, 0.5))
+    assert (whole.activity, whole.memory_used_bytes) == ((0.5, None) if metric == SM else (None, 2**19))
