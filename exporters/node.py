@@ -7,8 +7,9 @@ and none of them knows fans, network cards or what conversion loses.
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -22,6 +23,8 @@ from .scrape import PageConfig, PageSource
 from .source import SERVER, Clock, Source, register
 from .targets import Target
 
+log = logging.getLogger(__name__)
+
 MeterRole = Literal["wall", "module", "part", "unknown"]
 Roles = Mapping[str, MeterRole]
 """What a site says of its meters, by a pattern of their name."""
@@ -32,6 +35,8 @@ _DEVICE = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}[._]", re.IGNORECASE)
 _NAMED = re.compile(r"(module|grace|cpu|sysio) power socket \d+", re.IGNORECASE)
 """How Grace's firmware names its meters (power1_oem_info)."""
 _OF_A_MODULE = 4
+_COUNTED = ("wall", "module")
+_REMOVED_AFTER_S = 86400.0
 _MOST_SERVERS = 65_536
 _LIKE, _LIKE_WATTS = 0.15, 3.0
 """How far a sum may be off its parts: the meters are not read in one moment."""
@@ -49,22 +54,57 @@ class Meter:
 
 
 class MeterBook:
-    """Judges the meters of servers, and keeps to what it once found: the modules of a tray are not always alike."""
+    """Judges the meters of servers, and keeps to what it once found: the modules of a tray are not always alike.
+
+    Where a meter that counts has no reading, the others are not the server: nothing is measured then. One that is not
+    there for a day was removed.
+    """
 
     def __init__(self, told: Roles | None = None) -> None:
         self._told = told or {}
         self.servers: dict[str, tuple[Meter, ...]] = {}
-        """What the meters of each server were taken for last."""
+        """What the meters of each server were taken for when all of them told last."""
+        self._silent: dict[str, float] = {}
+        """Since when a meter of a server is not there."""
 
-    def judge(self, server: str, power: Mapping[str, float], labels: Mapping[str, str]) -> tuple[Meter, ...]:
+    def judge(self, server: str, power: Mapping[str, float], labels: Mapping[str, str],
+              now_s: float = 0.0) -> tuple[Meter, ...]:
         """Return the meters of a server with their roles."""
         now, before = judged(power, labels, self._told), self.servers.get(server, ())
+        if _is_torn(power, now, before) or not self._complete(server, power.keys(), before, now_s):
+            return tuple(Meter(meter.name, meter.watts, "unknown", "another meter of it has no reading")
+                         for meter in now)
         if any(meter.role == "unknown" for meter in now) and _names(now) == _names(before):
             now = tuple(Meter(new.name, new.watts, old.role, old.why) for new, old in zip(now, before, strict=True))
         if server not in self.servers and len(self.servers) >= _MOST_SERVERS:
             self.servers.clear()
+            self._silent.clear()
         self.servers[server] = now
         return now
+
+    def _complete(self, server: str, there: Collection[str], before: Sequence[Meter], now_s: float) -> bool:
+        """Tell whether all meters that counted are there, or have not been for so long that they are removed."""
+        gone = [meter.name for meter in before if meter.role in _COUNTED and meter.name not in there]
+        if not gone:
+            self._silent.pop(server, None)
+            return True
+        since_s = self._silent[server] = min(now_s, self._silent.get(server, now_s))
+        if now_s - since_s < _REMOVED_AFTER_S:
+            return False
+        del self._silent[server]
+        log.warning("power meters of %s that are silent for a day are taken as removed: %s", server, ", ".join(gone))
+        return True
+
+
+def _is_torn(power: Mapping[str, float], now: Sequence[Meter], before: Sequence[Meter]) -> bool:
+    """Tell whether a meter that counts has no reading; at 0 it has one, unless the others were then something else."""
+    measuring, known = {meter.name: meter.role for meter in now}, {meter.name: meter.role for meter in before}
+    parts = {name for name, role in known.items() if role == "part"}
+    if any(watts != 0 and name not in measuring and name not in parts and not _DEVICE.search(name)
+           for name, watts in power.items()):
+        return True
+    idle = [name for name, role in known.items() if role in _COUNTED and name not in measuring and name in power]
+    return bool(idle) and any(known.get(name, role) != role for name, role in measuring.items())
 
 
 def _names(meters: Sequence[Meter]) -> list[str]:
@@ -201,10 +241,13 @@ def _rates(before: Counts, now: Counts, seconds: float) -> dict[tuple[str, str],
 
 
 def _fabric(rates: Mapping[tuple[str, str], float], counts: Counts) -> float | None:
-    capacity = sum(value for (name, _), value in counts.items()
-                   if name == FABRIC_RATE and measured(value) is not None)
-    moved = [rate for (name, _), rate in rates.items() if name in FABRIC]
-    return _share(sum(moved) / (2 * capacity)) if moved and capacity > 0 else None
+    """Return the share of their capacity that all ports moved; None where one of them does not tell."""
+    rated = [measured(value) for (name, _), value in counts.items() if name == FABRIC_RATE]
+    moved = [rates.get(key) for key in counts if key[0] in FABRIC]
+    if not moved or None in rated or None in moved:
+        return None
+    capacity = sum(value for value in rated if value is not None)
+    return _share(sum(rate for rate in moved if rate is not None) / (2 * capacity)) if capacity > 0 else None
 
 
 def _share(value: float) -> float | None:
@@ -232,8 +275,8 @@ class NodePages:
 
     def __init__(self, told: Roles | None = None) -> None:
         self.meters = MeterBook(told)
-        self._before: dict[str, tuple[float, float]] = {}
-        """By target; the one that was not read for longest goes first."""
+        self._before: dict[str, tuple[float, float, float]] = {}
+        """By target, with the time of the page; the one that was not read for longest goes first."""
         self._io = IoCounters()
 
     def parse(self, samples: Samples, target: Target, time_s: float) -> Telemetry:
@@ -256,24 +299,24 @@ class NodePages:
         if not (spent or values or power):
             return Telemetry()
         server = node_name({}, target.labels, own_name or target.instance)
-        meters = self.meters.judge(server, power, named(power, called))
+        meters = self.meters.judge(server, power, named(power, called), time_s)
         return Telemetry(nodes=(reading(
-            server, time_s, busy=self._busy(target.url, waiting, spent), total=values.get(MEMORY_TOTAL),
+            server, time_s, busy=self._busy(target.url, time_s, waiting, spent), total=values.get(MEMORY_TOTAL),
             available=values.get(MEMORY_AVAILABLE), meters=meters, io=io),))
 
-    def _busy(self, key: str, waiting: float, total: float) -> float | None:
+    def _busy(self, key: str, time_s: float, waiting: float, total: float) -> float | None:
         """Return the share of CPU time since the last page that was neither idle nor waiting for disks."""
         before = self._before.pop(key, None)
         if len(self._before) >= _MOST_SERVERS:  # discovery with ever new targets
             self._before.pop(next(iter(self._before)), None)
-        self._before[key] = waiting, total
-        if before is None:
+        self._before[key] = time_s, waiting, total
+        if before is None or not 0 <= time_s - before[0] <= _LONGEST_S:  # an hour's mean is not what is so now
             return None
-        elapsed = total - before[1]
+        elapsed = total - before[2]
         # A reboot restarts the counters, CPU hotplug takes some away; NaN compares false.
         if not 0 < elapsed < float("inf"):
             return None
-        return min(max(1 - (waiting - before[0]) / elapsed, 0.0), 1.0)
+        return min(max(1 - (waiting - before[1]) / elapsed, 0.0), 1.0)
 
 
 def _cpu_time(samples: Samples) -> tuple[float, float, Samples]:

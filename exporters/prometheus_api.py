@@ -305,7 +305,7 @@ def _hosts(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf, boo
     found = []
     for server, time_s in times.items():
         own, drawn = values.get(server, {}), power.get(server, {})
-        meters = book.judge(server, drawn, node.named(drawn, called.get(server, {})))
+        meters = book.judge(server, drawn, node.named(drawn, called.get(server, {})), time_s)
         found.append(node.reading(server, time_s, busy=own.get(_BUSY), total=own.get(node.MEMORY_TOTAL),
                                   available=own.get(node.MEMORY_AVAILABLE), meters=meters,
                                   io=node.IoShares(*(own.get(name) for name in (_DISK, _WAITING, _FABRIC)))))

@@ -50,6 +50,36 @@ def test_what_was_once_told_apart_stays_so_while_the_meters_are_the_same():
     assert watts_of(book.judge("t1", meters(1500, 200, 90), {})) == (None, "")
 
 
+@pytest.mark.parametrize("unread", [float("nan"), float("inf"), -1.0, 1e7])
+def test_a_module_without_a_reading_leaves_its_tray_unmeasured(unread):
+    assert watts_of(MeterBook().judge("t1", meters(1500, unread), {})) == (None, ""), "the other is not the wall"
+    told = {name: "module power socket 0" for name in meters(1, 2)}
+    assert watts_of(MeterBook().judge("t1", meters(1500, unread), told)) == (None, "")
+    assert watts_of(MeterBook({"*": "wall"}).judge("t1", meters(1500, unread), {})) == (None, "")
+    part = {"lnxsybus:00_acpi000d:00": 812.0, "0000:03:00_0": unread}
+    assert watts_of(MeterBook().judge("t1", part, {})) == (812, "hwmon"), "a device's own meter is none of the server's"
+
+
+@pytest.mark.parametrize("silent", [(1500,), (1500, 0)])
+def test_the_module_that_is_left_when_the_other_is_silent_is_not_the_wall(silent):
+    book = MeterBook()
+    assert watts_of(book.judge("t1", meters(1500, 1480), {})) == (2980, "modules")
+    assert watts_of(book.judge("t1", meters(*silent), {})) == (None, "")
+    assert watts_of(book.judge("t1", meters(1500, 200), {})) == (1700, "modules")
+
+
+def test_a_meter_that_is_silent_for_a_day_is_removed_and_that_is_told(caplog):
+    book = MeterBook({"*:00": "wall", "*:01": "wall"})
+    assert watts_of(book.judge("t1", meters(400, 410), {}, 0.0)) == (810, "hwmon")
+    assert watts_of(book.judge("t1", meters(400), {}, 15.0)) == (None, "")
+    assert watts_of(book.judge("t1", meters(400), {}, 86_414.0)) == (None, "")
+    assert caplog.text == ""
+    assert watts_of(book.judge("t1", meters(400), {}, 86_415.0)) == (400, "hwmon")
+    assert "power meters of t1 that are silent for a day are taken as removed: lnxsybus:00_acpi000d:01" in caplog.text
+    for now_s in (90_000.0, 200_000.0):
+        assert watts_of(book.judge("t1", meters(400, 0), {}, now_s)) == (400, "hwmon")
+
+
 TARGET = Target("http://dgx-01:9100/metrics", "dgx-01:9100")
 
 
@@ -70,6 +100,13 @@ def test_a_recorded_page_gives_memory_and_the_servers_own_name(recorded):
     assert reading.memory_total_bytes > reading.memory_used_bytes > 0
     assert reading.cpu_busy_ratio is None
     assert (reading.power_watts, reading.power_source) == (None, "")
+
+
+def test_busy_is_not_the_share_since_a_page_of_hours_ago():
+    pages = NodePages()
+    busy = [pages.parse(Exposition(METRICS).samples(page.encode()), TARGET, time_s).nodes[0].cpu_busy_ratio
+            for page, time_s in ((cpu(100, 50), 0.0), (cpu(100, 36_000), 36_000.0), (cpu(115, 36_000), 36_015.0))]
+    assert busy == [None, None, 0.0]
 
 
 def test_busy_is_the_share_since_the_last_page():
@@ -142,3 +179,21 @@ def test_the_meter_of_a_device_is_no_wall():
     page = "".join(f'node_hwmon_power_average_watt{{chip="0000:0{bus}:00_0_0000:0c:00_0",sensor="power1"}} 750\n'
                    for bus in range(8))
     assert read(cpu(1, 1) + page).power_watts is None
+
+
+def ports(*moved, rates=(1e9, 1e9)):
+    """Return RDMA ports with what each has sent in bytes, and what it can send in a second."""
+    sent = "".join(f'node_infiniband_port_data_transmitted_bytes_total{{device="m{place}",port="1"}} {count}\n'
+                   for place, count in enumerate(moved))
+    return cpu(100, 50) + sent + "".join(f'node_infiniband_rate_bytes_per_second{{device="m{place}",port="1"}} {rate}\n'
+                                         for place, rate in enumerate(rates))
+
+
+@pytest.mark.parametrize(("after", "share"), [
+    (ports(1e10, 2e10), 0.75), (ports(1e10, 5.0), None), (ports(1e10, "NaN"), None),
+    (ports(1e10, 2e10, rates=(1e9, "NaN")), None)])
+def test_what_one_port_does_not_tell_is_not_the_share_of_the_others(after, share):
+    pages = NodePages()
+    found = [pages.parse(Exposition(METRICS).samples(page.encode()), TARGET, time_s).nodes[0].fabric_ratio
+             for page, time_s in ((ports(0, 10), 0.0), (after, 10.0))]
+    assert found == [None, share and pytest.approx(share)]
