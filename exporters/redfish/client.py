@@ -92,3 +92,13 @@ def members(collection: Resource, most: int) -> list[str]:
     rows = collection.get("Members")
     paths = [link({"one": row}, "one") for row in rows[:most]] if isinstance(rows, list) else []
     return list(dict.fromkeys(path for path in paths if path))
+
+
+def shows_all(collection: Resource, most: int) -> bool:
+    """Tell whether a collection shows each of its members, on one page and by a link that can be followed."""
+    rows = collection.get("Members")
+    if not isinstance(rows, list):
+        return True
+    return (len(rows) <= most and "Members@odata.nextLink" not in collection
+            and collection.get("Members@odata.count", len(rows)) == len(rows)
+            and all(link({"one": row}, "one") for row in rows))

@@ -59,6 +59,8 @@ class _Known:
     told: ChassisPower | None = None
     told_s: float = 0.0
     """When it was first told so: a BMC that repeats its own old measurement does not make it younger."""
+    shelves: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """The same of the shelves or PDUs of a rack: what they said when they measured, and when they first did."""
 
 
 class RedfishSource(PageSource):
@@ -96,7 +98,7 @@ class RedfishSource(PageSource):
             look.check()
             known.bmc.allow(self._redfish.walk)
             if rack := target.labels.get("enclosure"):
-                return Telemetry(enclosures=_shelves(known.bmc, rack, target.instance, look.read_s))
+                return Telemetry(enclosures=_shelves(known, rack, target.instance, look.read_s))
             return self._server(known, target, look.read_s)
 
     def _server(self, known: _Known, target: Target, now_s: float) -> Telemetry:
@@ -117,13 +119,21 @@ class RedfishSource(PageSource):
         return found
 
 
-def _shelves(bmc: Bmc, rack: str, meter: str, now_s: float) -> tuple[EnclosureReading, ...]:
+def _shelves(known: _Known, rack: str, meter: str, now_s: float) -> tuple[EnclosureReading, ...]:
     """Return the power of a rack: the sum of the shelves behind its controller, or of the PDUs where that is larger.
 
-    The current passes one after the other.
+    The current passes one after the other. The sum is as old as the oldest of what is added up.
     """
-    kinds = [found for found in equipment(bmc) if found]
+    kinds = [found for found in equipment(known.bmc) if found]
     if not kinds:
         raise SourceError("no power shelf and no PDU reports its power: is this a rack's controller?")
-    found = max(kinds, key=sum)
-    return (EnclosureReading(rack, now_s, sum(found), "redfish", len(found), meter),)
+    found = max(kinds, key=lambda kind: sum(one.watts for one in kind.values()))
+    before = known.shelves
+    known.shelves = {path: (one.told_at, _first_told_s(one, before.get(path), now_s))
+                     for kind in kinds for path, one in kind.items()}
+    return (EnclosureReading(rack, min(known.shelves[path][1] for path in found),
+                             sum(one.watts for one in found.values()), "redfish", len(found), meter),)
+
+
+def _first_told_s(power: ChassisPower, before: tuple[str, float] | None, now_s: float) -> float:
+    return before[1] if before is not None and power.told_at and power.told_at == before[0] else now_s

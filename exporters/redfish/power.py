@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..facts import server_watts
 from ..fetch import Refused
 from ..source import SourceError
-from .client import Bmc, Resource, link, members
+from .client import Bmc, Resource, link, members, shows_all
 
 MOST_SUPPLIES = 64
 _ABSENT = frozenset(("Absent", "StandbyOffline", "Disabled", "UnavailableOffline"))
@@ -38,7 +38,10 @@ def number(value: object) -> float | None:
         value = value.get("Reading")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return server_watts(float(value))
+    try:
+        return server_watts(float(value))
+    except OverflowError:  # whole numbers of JSON have no bound
+        return None
 
 
 def _environment(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
@@ -51,8 +54,10 @@ def _environment(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
 def _supplies(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     path = link(chassis, "PowerSubsystem")
     listed = link(bmc.get(path), "PowerSupplies") if path else ""
-    total, count = 0.0, 0
-    for one in members(bmc.get(listed), MOST_SUPPLIES) if listed else ():
+    total, count, found = 0.0, 0, bmc.get(listed) if listed else {}
+    if not shows_all(found, MOST_SUPPLIES):
+        return None
+    for one in members(found, MOST_SUPPLIES):
         supply = bmc.get(one)
         if _is_absent(supply):
             continue
@@ -81,7 +86,7 @@ def _sensor(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     if not path:
         return None
     found = bmc.get(f"{path.rstrip('/')}/TotalPower")
-    if found.get("ReadingUnits", "W") != "W":
+    if found.get("ReadingUnits", "W") != "W" or _is_absent(found):
         return None
     watts = number(found.get("Reading"))
     return None if watts is None else ChassisPower(watts, _time(found))
@@ -114,8 +119,8 @@ def read(reader: Reader, bmc: Bmc, chassis: Resource) -> ChassisPower | None:
         raise
 
 
-def equipment(bmc: Bmc) -> Iterator[list[float]]:
-    """Yield the watts of each power shelf, then of each PDU, of a rack's controller.
+def equipment(bmc: Bmc) -> Iterator[dict[str, ChassisPower]]:
+    """Yield what each power shelf draws, then each PDU, of a rack's controller, by path.
 
     Raises:
         SourceError: one that is in use does not tell its power: the sum without it would not be the rack's.
@@ -125,11 +130,14 @@ def equipment(bmc: Bmc) -> Iterator[list[float]]:
     top = bmc.get(path) if path else {}
     for kind in ("PowerShelves", "RackPDUs"):
         listed = link(top, kind)
-        found = (_of_equipment(bmc, one) for one in members(bmc.get(listed), MOST_SUPPLIES)) if listed else ()
-        yield [watts for watts in found if watts is not None]
+        shown = bmc.get(listed) if listed else {}
+        if not shows_all(shown, MOST_SUPPLIES):
+            raise SourceError(f"{kind} does not show all its members: without them the sum is not the rack's")
+        found = {one: _of_equipment(bmc, one) for one in members(shown, MOST_SUPPLIES)}
+        yield {one: power for one, power in found.items() if power is not None}
 
 
-def _of_equipment(bmc: Bmc, path: str) -> float | None:
+def _of_equipment(bmc: Bmc, path: str) -> ChassisPower | None:
     """Return the watts of a power shelf or PDU, 0 where it feeds nothing; None where it is not in use."""
     found = bmc.get(path)
     if _is_absent(found):
@@ -141,7 +149,7 @@ def _of_equipment(bmc: Bmc, path: str) -> float | None:
     if watts is None:
         raise SourceError(f"{path.rstrip('/').rpartition('/')[2][:80]} does not report its power: without it the sum "
                           "is not the rack's")
-    return watts
+    return ChassisPower(watts, _time(told))
 
 
 def _is_absent(resource: Resource) -> bool:

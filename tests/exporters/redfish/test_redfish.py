@@ -65,6 +65,49 @@ def test_the_first_place_that_tells_is_believed(start, parts, expected):
     assert watts(start(chassis(empty(), "Self", "RackMount", **parts))) == expected
 
 
+def torn(collection, how):
+    """Make a collection one that does not show all its members."""
+    if how == "pages":
+        collection["Members@odata.nextLink"] = f"{collection['Members'][0]['@odata.id']}?$skip=1"
+    elif how == "count":
+        collection["Members@odata.count"] += 1
+    elif how == "link":
+        collection["Members"][0] = {"@odata.id": "/elsewhere/1"}
+    else:
+        collection["Members"] += [{"@odata.id": f"/redfish/v1/More/{place}"} for place in range(64)]
+        del collection["Members@odata.count"]
+
+
+@pytest.mark.parametrize("how", ["pages", "count", "link", "many"])
+def test_supplies_of_which_not_all_are_shown_are_not_added_up(start, how):
+    tree = chassis(empty(), "Self", "RackMount", supplies=SUPPLIES, control=2990.0)
+    torn(tree["/Chassis/Self/PowerSupplies"], how)
+    assert watts(start(tree)) == 2990.0
+
+
+@pytest.mark.parametrize("how", ["pages", "count", "link", "many"])
+def test_a_rack_of_whose_shelves_not_all_are_shown_is_unmeasured(start, how):
+    tree = rack({"1": 15_000.0, "2": 14_500.0}, {})
+    torn(tree["/PowerEquipment/PowerShelves"], how)
+    found = source(start(tree), labels={"enclosure": "rack7"})
+    with pytest.raises(SourceError, match="PowerShelves does not show all its members: without them the sum"):
+        found.read()
+    found.close()
+
+
+@pytest.mark.parametrize("state", ["Disabled", "UnavailableOffline", "Absent"])
+def test_a_sensor_that_is_off_tells_nothing_though_it_still_shows_a_number(start, state):
+    tree = chassis(empty(), "Self", "RackMount", sensor=2940.0)
+    tree["/Chassis/Self/Sensors/TotalPower"]["Status"] = {"State": state}
+    with pytest.raises(SourceError, match="no power at any chassis"):
+        watts(start(tree))
+
+
+def test_a_number_that_no_float_can_be_is_no_reading(start):
+    tree = chassis(empty(), "Self", "RackMount", environment={"Reading": 10**400}, control=2990.0)
+    assert watts(start(tree)) == 2990.0
+
+
 def hgx():
     """Return what a server with an HGX baseboard shows: adding up all of it counts watts twice."""
     tree = chassis(empty(), "HGX_Baseboard_0", "Module", environment=5200.0, inside="System")
@@ -175,6 +218,21 @@ def test_a_bmc_that_repeats_an_old_measurement_does_not_make_it_younger(start):
         tree["/Chassis/Self/EnvironmentMetrics"]["PowerWatts"]["ReadingTime"] = f"2026-11-01T00:0{minute}:00Z"
         times.append(found.read().nodes[0].time_s)
     assert times == [1000.0, 1000.0, 1060.0]
+    found.close()
+
+
+def test_a_shelf_that_repeats_an_old_measurement_does_not_make_its_rack_younger(start):
+    clock = Clock()
+    tree = rack({"1": 15_000.0, "2": 14_500.0}, {})
+    found = source(start(tree), clock, labels={"enclosure": "rack7"})
+    times = []
+    for now, minutes in ((1000.0, (0, 0)), (1030.0, (1, 0)), (1060.0, (2, 1)), (1090.0, (2, 2))):
+        clock.now = now
+        for shelf, minute in zip("12", minutes, strict=True):
+            told = tree[f"/PowerEquipment/PowerShelves/{shelf}/Metrics"]["PowerWatts"]
+            told["ReadingTime"] = f"2026-11-01T00:0{minute}:00Z"
+        times.append(found.read().enclosures[0].time_s)
+    assert times == [1000.0, 1000.0, 1060.0, 1060.0]
     found.close()
 
 
