@@ -54,32 +54,32 @@ def servers(samples: Samples, node_of: Callable[[Mapping[str, str]], str],
             time_of: Callable[[Mapping[str, str]], float | None]) -> tuple[NodeReading, ...]:
     """Return the wall power of each server that the samples name."""
     rows: dict[str, Samples] = {}
-    times: dict[str, float] = {}
     for sample in samples:
         labels = sample[0].labels
         node = node_of(labels)
-        time_s = time_of(labels)
-        if time_s is not None:
-            times[node] = time_s
+        if time_of(labels) is not None:
             rows.setdefault(node, []).append(sample)
-    return tuple(_reading(node, own, times[node]) for node, own in rows.items())
+    return tuple(_reading(node, own, time_of) for node, own in rows.items())
 
 
-def _reading(node: str, samples: Samples, time_s: float) -> NodeReading:
-    watts, source = _watts(samples)
-    return NodeReading(node=node, time_s=time_s, power_watts=watts, power_source=source)
+def _reading(node: str, samples: Samples, time_of: Callable[[Mapping[str, str]], float | None]) -> NodeReading:
+    """Return what the rows tell of a server, as old as the oldest of those that tell it."""
+    watts, source, used = _watts(samples)
+    times = [time_s for series, _ in used if (time_s := time_of(series.labels)) is not None]
+    return NodeReading(node=node, time_s=min(times), power_watts=watts, power_source=source)
 
 
-def _watts(samples: Samples) -> tuple[float | None, str]:
-    """Return watts and their source; 0 W is a measurement only while the chassis is off."""
+def _watts(samples: Samples) -> tuple[float | None, str, Samples]:
+    """Return watts, their source and their rows; 0 W is a measurement only while the chassis is off."""
     for name, source in WALL.items():
         rows = [sample for sample in samples if sample[0].name == name and _is_wall(sample[0])]
         if watts := (_largest_chassis(rows) if name == KEPLER else _sum(rows)):
-            return watts, source
-    if watts := _sum(sample for sample in samples if _is_supply_input(sample[0])):
-        return watts, "ipmi"
-    off = any(series.name == CHASSIS and value == 0 for series, value in samples)
-    return (0.0, "ipmi") if off and not _draws(samples) else (None, "")
+            return watts, source, rows
+    rows = [sample for sample in samples if _is_supply_input(sample[0])]
+    if watts := _sum(rows):
+        return watts, "ipmi", rows
+    off = [sample for sample in samples if sample[0].name == CHASSIS and sample[1] == 0]
+    return (0.0, "ipmi", off) if off and not _draws(samples) else (None, "", samples)
 
 
 def _draws(samples: Samples) -> bool:

@@ -3,8 +3,8 @@
 import pytest
 
 from idlewatt.exporters.cgroup import CgroupConfig
-from idlewatt.exporters.exposition import Exposition
-from idlewatt.exporters.ipmi import METRICS, IpmiConfig, parse
+from idlewatt.exporters.exposition import Exposition, Series
+from idlewatt.exporters.ipmi import METRICS, IpmiConfig, parse, servers
 from idlewatt.exporters.source import SourceError
 from idlewatt.exporters.targets import Target
 
@@ -117,3 +117,13 @@ def test_servers_named_by_gpus_or_jobs_are_counted_too(loopback, clock):
                                          for number in range(65)).encode()
     with pytest.raises(SourceError, match="speaks for 65 servers"):
         CgroupConfig(targets=(loopback.address,)).build(clock).read()
+
+
+def test_a_servers_watts_are_no_younger_than_the_exporter_that_tells_them():
+    ages = {"ipmi": 10.0, "ceems": 115.0}
+    rows = [(Series("ipmi_dcmi_power_consumption_watts", {"job": "ipmi"}), 710.0),
+            (Series("ceems_host_power_watts", {"job": "ceems"}), 700.0)]
+    (found,) = servers(rows, lambda labels: "n", lambda labels: ages[labels["job"]])
+    assert (found.power_watts, found.time_s) == (710.0, 10.0)
+    (found,) = servers(rows[::-1], lambda labels: "n", lambda labels: 125.0 - ages[labels["job"]])
+    assert (found.power_watts, found.time_s) == (710.0, 115.0)
