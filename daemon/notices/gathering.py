@@ -28,10 +28,11 @@ class _Gpus:
         """Return those that are idle or hung now, with since when."""
         held = cls()
         for gpu in verdicts:
+            name = gpu.uuid or f"{gpu.node}:{gpu.index}"  # two drivers, or exporters, of a node may count alike
             if gpu.since_s is not None and gpu.state is PowerClass.ALLOCATED_IDLE:
-                held.idle[f"{gpu.node}:{gpu.index}"] = gpu.since_s
+                held.idle[name] = gpu.since_s
             elif gpu.since_s is not None and gpu.state is PowerClass.ALLOCATED_HUNG:
-                held.hung[f"{gpu.node}:{gpu.index}"] = gpu.since_s
+                held.hung[name] = gpu.since_s
         return held
 
 

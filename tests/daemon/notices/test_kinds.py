@@ -177,3 +177,11 @@ def test_a_job_whose_gpus_work_well_on_the_whole_is_left_alone(site, mail_server
     """A job at 93 % activity has an underused share, too."""
     site.took(active=0.93, idle=["dgx01:2"], fullest_gib=2.0, allocated_underused=8e6, productive=2e6)
     assert look(site, mail_server, kind, FOUND[kind][0]) == []
+
+
+def test_idle_gpus_that_two_exporters_or_two_drivers_count_alike_are_each_counted(place, mail_server):
+    server = mail_server()
+    place.gpus = [replace(gpu, index=gpu.index % 2) for gpu in place.gpus]
+    place.look(place.desk(mail=f"{{host: 127.0.0.1, port: {server.port}, sender: i@example.org}}"))
+    ((_, mail, _),) = server.mails
+    assert "All of its 4 GPUs have done nothing for 3h 0m." in mail.get_content()
