@@ -48,6 +48,10 @@ class Sums:
                 if (seconds := self._sums[place + 1]) > 0 and seconds >= ENOUGH * self.seconds}
 
 
+_RENEWED_S = 120.0
+"""How late an exporter may renew a counter: it then gains what belongs to the time before."""
+
+
 class Throttled(NamedTuple):
     """What a reading is compared with by the next one: a whole reading of each GPU would be kept for that, 0.7 kB."""
 
@@ -106,8 +110,8 @@ def _of_capacity(rate: float | None, capacity: hardware.PublishedRate | None) ->
 
 
 def _gained(now: float | None, before: float | None, seconds: float) -> float | None:
-    """Return the share of time that a counter of seconds gained; None where it restarted."""
-    if now is None or before is None or now < before or seconds <= 0:
+    """Return the share of time that a counter of seconds gained; None where it restarted, or gained what cannot be."""
+    if now is None or before is None or not 0 <= now - before <= seconds + _RENEWED_S or seconds <= 0:
         return None
     return min((now - before) / seconds, 1.0)
 
