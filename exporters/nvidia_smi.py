@@ -86,8 +86,9 @@ def _reading(row: GpuRow, index: int) -> GpuReading:
 
 
 def _sum(values: Mapping[str, float], names: tuple[str, ...]) -> float | None:
+    """Return the sum of these values; None unless all of them were measured."""
     told = [values[name] for name in names if name in values]
-    return sum(told) if told else None
+    return sum(told) if len(told) == len(names) else None
 
 
 @register("nvidia_smi")

@@ -54,3 +54,14 @@ def test_a_gpu_without_an_index_is_not_given_that_of_another():
     page = b'nvidia_smi_power_draw_watts{uuid="a"} 60\nnvidia_smi_power_draw_watts{uuid="b"} 70\n'
     page += b'nvidia_smi_gpu_info{uuid="a",index="1",name="NVIDIA L40S"} 1\n'
     assert [(gpu.uuid, gpu.index) for gpu in read(page)] == [("GPU-a", 1), ("GPU-b", 0)]
+
+
+@pytest.mark.parametrize("lost", ["nvidia_smi_clocks_event_reasons_counters_sw_power_cap_seconds",
+                                  "nvidia_smi_clocks_event_reasons_counters_hw_power_brake_slowdown_seconds"])
+def test_a_counter_of_held_down_time_without_one_of_its_two_parts_is_not_told(recorded, lost):
+    page = recorded("nvidia_smi/l40s_load.prom")
+    (whole,) = read(page)
+    assert whole.detail.throttled_by_power_s == pytest.approx(204.642816)
+    (torn,) = read(b"".join(line for line in page.splitlines(True) if not line.startswith(lost.encode())))
+    assert torn.detail.throttled_by_power_s is None
+    assert torn.detail.throttled_by_heat_s == whole.detail.throttled_by_heat_s
