@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -23,6 +24,8 @@ from .power import ChassisPower, Reader, equipment, read
 
 _CHOSEN_S = 3600.0
 """How long the choice of a chassis holds: firmware is updated."""
+_ALIKE = 1.1
+"""How much larger the sum of the other kind of a rack's equipment may be without being preferred."""
 _LAST_S = 0.5
 """What the end of all sessions may take: a stop waits for no BMC."""
 
@@ -61,6 +64,8 @@ class _Known:
     """When it was first told so: a BMC that repeats its own old measurement does not make it younger."""
     shelves: dict[str, tuple[str, float]] = field(default_factory=dict)
     """The same of the shelves or PDUs of a rack: what they said when they measured, and when they first did."""
+    outermost: int | None = None
+    """Which of the kinds of a rack's equipment was added up last."""
 
 
 class RedfishSource(PageSource):
@@ -124,15 +129,26 @@ def _shelves(known: _Known, rack: str, meter: str, now_s: float) -> tuple[Enclos
 
     The current passes one after the other. The sum is as old as the oldest of what is added up.
     """
-    kinds = [found for found in equipment(known.bmc) if found]
-    if not kinds:
+    kinds = list(equipment(known.bmc))
+    if not any(kinds):
         raise SourceError("no power shelf and no PDU reports its power: is this a rack's controller?")
-    found = max(kinds, key=lambda kind: sum(one.watts for one in kind.values()))
-    before = known.shelves
+    known.outermost = _outermost([sum(one.watts for one in kind.values()) for kind in kinds], kinds, known.outermost)
+    found, before = kinds[known.outermost], known.shelves
     known.shelves = {path: (one.told_at, _first_told_s(one, before.get(path), now_s))
                      for kind in kinds for path, one in kind.items()}
     return (EnclosureReading(rack, min(known.shelves[path][1] for path in found),
                              sum(one.watts for one in found.values()), "redfish", len(found), meter),)
+
+
+def _outermost(watts: Sequence[float], kinds: Sequence[Mapping[str, ChassisPower]], before: int | None) -> int:
+    """Return the kind whose sum is the largest; the one of before while another is not clearly larger.
+
+    The two differ by what is lost between them, and are not read in one moment: a rack that went from one to the other
+    would seem to have lost meters.
+    """
+    best = max((place for place, kind in enumerate(kinds) if kind), key=watts.__getitem__)
+    stays = before is not None and kinds[before] and watts[best] <= watts[before] * _ALIKE
+    return before if before is not None and stays else best
 
 
 def _first_told_s(power: ChassisPower, before: tuple[str, float] | None, now_s: float) -> float:

@@ -221,6 +221,18 @@ def test_a_bmc_that_repeats_an_old_measurement_does_not_make_it_younger(start):
     found.close()
 
 
+def test_a_rack_stays_with_its_pdus_while_its_shelves_tell_a_little_more(start):
+    tree = rack({"1": 15_000.0, "2": 14_500.0}, {"A": 30_000.0})
+    found = source(start(tree), labels={"enclosure": "rack7"})
+    told = []
+    for pdu in (30_000.0, 29_400.0, 30_100.0, 800.0):
+        tree["/PowerEquipment/RackPDUs/A/Metrics"]["PowerWatts"]["Reading"] = pdu
+        (one,) = found.read().enclosures
+        told.append((one.power_watts, one.meters))
+    assert told == [(30_000.0, 1), (29_400.0, 1), (30_100.0, 1), (29_500.0, 2)]
+    found.close()
+
+
 def test_a_shelf_that_repeats_an_old_measurement_does_not_make_its_rack_younger(start):
     clock = Clock()
     tree = rack({"1": 15_000.0, "2": 14_500.0}, {})
