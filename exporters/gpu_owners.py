@@ -1,4 +1,7 @@
-"""Which server a GPU is in, where two claim it: a copied page, a wrong port, or one server under two names."""
+"""Which server a GPU is in, where two claim it: a copied page, a wrong port, or one server under two names.
+
+Of GPUs that two exporters of one server show under one number, those that nothing tells apart are left out.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ class GpuOwners:
         self._tellers: dict[str, _Teller] = {}
 
     def sift(self, found: Telemetry, now_s: float, teller: str = "") -> tuple[Telemetry, dict[str, str]]:
-        """Return the facts without GPUs of other servers, and what is wrong with each server that shows such.
+        """Return the facts without GPUs of other servers, or that may be others, and what is wrong with each server.
 
         Args:
             found: what a target tells, or a Prometheus.
