@@ -1,6 +1,6 @@
-"""Evolution strategies (Salimans et al., arXiv 1703.03864): training by nothing but scores of whole replays.
+"""Evolution strategies (Salimans et al., arXiv 1703.03864): training that uses only the scores of whole replays.
 
-One trainer serves every paper here; what its replays are, and what weights are worth on them, a :class:`Bench` tells.
+All papers use this one trainer. A :class:`Bench` defines the replays and scores weights on them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..replay.arrays import Floats
 STATE = "training.safetensors"
 
 Score = Callable[[Floats], float]
-"""Returns what some weights are worth; the lower the better."""
+"""Returns the score of weights; lower is better."""
 
 
 class Bench(Protocol):
@@ -32,101 +32,102 @@ class Bench(Protocol):
 
     @property
     def described(self) -> Mapping[str, object]:
-        """Return all that the replays are made of, as JSON can hold it."""
+        """Return everything that defines the replays, as values that JSON can hold."""
 
     def initial(self) -> Floats:
-        """Return the weights that training sets out from."""
+        """Return the weights that training starts with."""
 
     def learned_from(self, numbers: Sequence[int]) -> Score:
-        """Return the score on the replays of these numbers: every candidate of a round has the same."""
+        """Return the score on the training replays with these numbers; all candidates of a round share them."""
 
     def chosen_by(self) -> Score:
-        """Return the score that chooses among weights, on replays that nothing is learned from."""
+        """Return the score that selects weights, on replays that training does not use."""
 
 
 class Momentum(Adam):
-    """A mean of past gradients, and nothing else."""
+    """Plain momentum: an exponential mean of past gradients."""
 
     def direction(self, gradient: Floats) -> Floats:
-        """Take a gradient in; return the direction to step against."""
+        """Update the mean with a gradient; return the direction to step against."""
         self.steps += 1
         self.first = 0.8 * self.first + 0.2 * gradient
         return self.first
 
 
 def one_stream(seed: int) -> Iterator[np.random.Generator]:
-    """Yield for every round the same generator, which draws on."""
+    """Yield the same random generator for every round; it continues its stream."""
     return repeat(np.random.default_rng(seed))
 
 
 def stream_of_each(seed: int) -> Iterator[np.random.Generator]:
-    """Yield for every round a generator of its own."""
+    """Yield a new random generator for every round, seeded with the seed and the round."""
     return (np.random.default_rng([seed, number]) for number in count())
 
 
 @dataclass(frozen=True)
 class EvolutionConfig:
-    """How weights are evolved; the same seed gives the same weights."""
+    """Settings of a training by evolution strategies; the same seed gives the same weights."""
 
     seed: int
     rounds: int
     pairs: int
     at_once: int
-    """Replays that every candidate of a round is tried on: common random numbers."""
+    """Number of replays that score every candidate of a round (common random numbers)."""
     chosen_every: int
-    """Rounds."""
+    """Number of rounds between two selections of weights."""
     noise: float | Floats
-    """How far weights are moved to try them."""
+    """Standard deviation of the perturbation of weights."""
     rate: float | Floats
-    """Of learning, at first; it falls to 0."""
+    """Learning rate of the first round; it falls linearly to 0."""
     pool: int | None = None
-    """Replays that are drawn from; without, every round has new ones."""
+    """Number of replays to draw from; with None every round has new replays."""
     optimiser: type[Adam] = Adam
     random_streams: Callable[[int], Iterator[np.random.Generator]] = one_stream
     first: float | Floats = 1.0
-    """1 for the weights that are learned at first, 0 for the others."""
+    """1 for the weights that are trained in the first rounds, 0 for the others."""
     first_rounds: float = 0.0
-    """Share of the rounds in which only these are learned."""
+    """Share of the rounds in which only the weights marked by ``first`` are trained."""
     goes_back: bool = False
-    """To the best so far after each look that found nothing better."""
+    """Whether training returns to the best weights after each selection that finds no better ones."""
 
     @property
     def described(self) -> Mapping[str, object]:
-        """Return the numbers that make it this training."""
+        """Return the numeric settings that identify this training."""
         return {name: value for name, value in vars(self).items() if isinstance(value, (int, float))}
 
 
 @dataclass(frozen=True)
 class EvolutionProgress:
-    """How far a training has come."""
+    """Progress of a training: its scores so far, the best weights and the first weights."""
 
     curve: Sequence[tuple[int, float]]
-    """(round, score) of all looks so far."""
+    """(round, score) of all selections so far."""
     best: Floats
     """Weights with the lowest score so far."""
     first: Floats
-    """Weights that training set out from."""
+    """Weights that training started with."""
 
     @property
     def round(self) -> int:
-        """Return how many rounds there have been."""
+        """Return the number of rounds so far."""
         return self.curve[-1][0]
 
     @property
     def score(self) -> float:
-        """Return the score of the present weights."""
+        """Return the score of the present weights (lower is better)."""
         return self.curve[-1][1]
 
     @property
     def least(self) -> float:
-        """Return the score of the best."""
+        """Return the lowest score so far."""
         return min(score for _, score in self.curve)
 
 
 def rising(score: Score, weights: Floats, noise: float | Floats, steps: Floats) -> Floats:
-    """Return where a score rises, in units of the noise, from antithetic pairs; ``steps`` [pair, weight] are normal.
+    """Estimate the gradient of a score, in units of the noise, from antithetic pairs of perturbations.
 
-    Scores count by their spread over the pairs. Pairs should be scored on the same traces: common random numbers.
+    ``steps`` [pair, weight] are standard normal. The estimate is divided by the spread of the score differences. All
+    pairs should be scored on the same traces (common random numbers).
     """
     more = np.array([score(weights + noise * step) - score(weights - noise * step) for step in steps])
     return np.asarray((more / (more.std() + 1e-9)) @ steps / len(steps))
@@ -134,7 +135,7 @@ def rising(score: Score, weights: Floats, noise: float | Floats, steps: Floats) 
 
 @dataclass
 class EvolutionTraining:
-    """Where a training stands; goes on exactly where a saved one was left."""
+    """State of a training; a saved training continues exactly where it stopped."""
 
     config: EvolutionConfig
     first: Floats
@@ -146,7 +147,7 @@ class EvolutionTraining:
 
     @classmethod
     def of(cls, config: EvolutionConfig, bench: Bench, folder: Path | None) -> EvolutionTraining:
-        """Return the training that a folder holds, else a new one; ``CheckpointError`` when it is another's."""
+        """Return the training saved in a folder, or a new one; ``CheckpointError`` if its settings differ."""
         weights = bench.initial()
         training = cls(config, weights, weights, weights, config.optimiser.of(weights.size))
         if folder is None or not (folder / STATE).exists():
@@ -157,14 +158,14 @@ class EvolutionTraining:
                        curve=[(int(number), float(score)) for number, score in state["curve"]])
 
     def save(self, folder: Path, plan: str) -> None:
-        """Keep all that it needs to go on."""
+        """Write everything that the training needs to continue."""
         write_unfinished(folder / STATE, {
             "plan": plan, "round": self.round, "steps": self.optimiser.steps, "curve": self.curve}, {
             "weights": self.weights, "best": self.best, "first": self.optimiser.first,
             "second": self.optimiser.second})
 
     def look(self, chosen_by: Score) -> EvolutionProgress:
-        """Judge the present weights; keep them if none were as good."""
+        """Score the present weights; keep them if no earlier weights were as good."""
         score = chosen_by(self.weights)
         if all(score < known for _, known in self.curve):
             self.best = self.weights
@@ -174,11 +175,11 @@ class EvolutionTraining:
         return self.latest()
 
     def latest(self) -> EvolutionProgress:
-        """Return how far it has come."""
+        """Return the progress of this training."""
         return EvolutionProgress(tuple(self.curve), self.best, self.first)
 
     def step(self, score: Score, steps: Floats) -> None:
-        """Take one step of evolution strategies."""
+        """Update the weights by one step of evolution strategies; ``steps`` [pair, weight] are standard normal."""
         config, left = self.config, 1.0 - self.round / self.config.rounds
         self.round += 1
         learned = config.first if self.round <= config.first_rounds * config.rounds else 1.0
@@ -187,7 +188,7 @@ class EvolutionTraining:
 
 
 def train(config: EvolutionConfig, bench: Bench, folder: Path | None = None) -> Iterator[EvolutionProgress]:
-    """Train and yield now and then; goes on with what ``folder`` holds, and keeps itself there."""
+    """Train and yield the progress at each selection; resume from ``folder`` and save there."""
     training, plan = EvolutionTraining.of(config, bench, folder), _plan(config, bench)
     if training.curve:
         yield training.latest()
@@ -206,7 +207,7 @@ def train(config: EvolutionConfig, bench: Bench, folder: Path | None = None) -> 
 
 
 def followed(name: str, config: EvolutionConfig, bench: Bench, folder: Path, bar: Progress) -> EvolutionProgress:
-    """Train to the end, told on a bar; return how far it has come."""
+    """Train to the end with a progress bar; return the final progress."""
     task = bar.add_task(name, total=max(config.rounds, 1))
     for step in train(config, bench, folder):
         bar.update(task, completed=step.round, description=f"{name}: {step.score:+.4f}")
@@ -214,7 +215,7 @@ def followed(name: str, config: EvolutionConfig, bench: Bench, folder: Path, bar
 
 
 def _draws(config: EvolutionConfig, size: int) -> Iterator[tuple[Sequence[int], Floats]]:
-    """Yield for every round the numbers of its replays, and steps to try, [pair, weight]."""
+    """Yield for every round the numbers of its replays and the perturbations, [pair, weight]."""
     for number, random in enumerate(config.random_streams(config.seed), start=1):
         numbers: Sequence[int] = range(number * config.at_once, (number + 1) * config.at_once)
         if config.pool is not None:
@@ -223,12 +224,12 @@ def _draws(config: EvolutionConfig, size: int) -> Iterator[tuple[Sequence[int], 
 
 
 def _plan(config: EvolutionConfig, bench: Bench) -> str:
-    """Return the digest of what makes it this training and no other."""
+    """Return the digest of all settings that identify this training."""
     return schema_hash({**bench.described, "evolution": config.described})
 
 
 def card_of(kind: str, config: EvolutionConfig, step: EvolutionProgress, metric: str, source: str) -> ModelCard:
-    """Return what is known of an agent after its training; ``metric`` names the score."""
+    """Return the model card of a trained agent; ``metric`` names the score."""
     curve = tuple((number / max(config.rounds, 1), score) for number, score in step.curve)
     return ModelCard(kind, "1", time.time(), config.seed, version("idlewatt"), "", "", kind=kind, curve=curve,
                      metrics={metric: step.least}, source=source)

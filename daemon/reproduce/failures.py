@@ -1,4 +1,4 @@
-"""What keeps a result from being reproduced, each told in one line."""
+"""Errors that prevent the reproduction of a result; each message is one line."""
 
 from __future__ import annotations
 

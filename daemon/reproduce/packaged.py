@@ -18,26 +18,26 @@ from ..replay.workload_builder import from_trace
 PHILLY, VENUS = "philly/philly_jobs.csv.gz", "helios_venus/helios_venus_2vc_sept.csv"
 LINGJUN, OPENB = "alibaba_lingjun_2023/crux_jobs.csv", "alibaba_openb_2023/openb_pod_list_default.csv.gz"
 FIRST_JOB = datetime(2017, 8, 14, 23, 27, tzinfo=UTC)
-"""Of Philly's trace, whose clock names no time zone."""
+"""Submission of the first job of Philly's trace, taken as UTC because the trace names no time zone."""
 SINCE_S, UNTIL_S = ((datetime(2017, month, 1, tzinfo=UTC) - FIRST_JOB).total_seconds() for month in (10, 12))
 GPUS = 8
-"""Of a node of the clusters below."""
+"""Number of GPUs of each node of the clusters below."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceSite:
-    """Some jobs of a trace, and the nodes of 8 GPUs that they run on."""
+    """A part of a trace's jobs, and the number of nodes of 8 GPUs on which they are replayed."""
 
     name: str
     file: str
     partition: str
-    """'' for all jobs."""
+    """Name of the trace's partition; '' takes all jobs."""
     nodes: int
     published: Mapping[str, float] = field(default_factory=dict)
-    """Mean completion times, seconds, by policy, where they were published."""
+    """Published mean completion times by policy, s; empty where none are published."""
 
     def rows(self, work: Workload) -> Longs:
-        """Return the rows of the jobs that count, of Philly's those of the two months that are published."""
+        """Return the rows of the site's jobs; of Philly's trace only October and November 2017 count."""
         kept = np.ones(len(work), bool)
         if self.partition:
             kept &= work.partition == work.partition_names.index(self.partition)
@@ -48,5 +48,5 @@ class TraceSite:
 
 @cache
 def workload_of(path: Path) -> Workload:
-    """Return the jobs of a trace."""
+    """Return the jobs of a trace file as a workload; the result is cached."""
     return from_trace(read_trace(path)).workload

@@ -19,14 +19,14 @@ from ..replay.arrays import Floats
 from ..replay.outcome import Interval
 
 WIDTH, HEIGHT = 11.0, 3.4
-"""Inches."""
+"""Size of a plot, inches."""
 ROW = 0.4
-"""Inches of a row of a forest or a schedule."""
+"""Height of a row of a forest plot or a schedule, inches."""
 FINE, COARSE, WIDE = 0.01, 0.05, 0.15
-"""From tick to tick of a forest, and the span from which on it is the coarser step."""
+"""Fine and coarse distance of a forest plot's ticks, and the span from which on the coarse distance is used."""
 TEXT, LINE = "#010203", "#040506"
 HUES = tuple(f"#0a0b{index:02x}" for index in range(8))
-"""Stand for colours of the style sheet, which differ by day and by night."""
+"""Placeholders for colours of the style sheet, which differ between light and dark mode."""
 _VARIABLES = {TEXT: "var(--soft)", LINE: "var(--line)"} | {hue: f"var(--h{index})" for index, hue in enumerate(HUES)}
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "font.family": "sans-serif", "text.color": TEXT, "axes.labelcolor": TEXT,
@@ -43,7 +43,7 @@ class Plot:
 
     @property
     def axes(self) -> Axes:
-        """Return what is drawn on."""
+        """Return the axes of the figure."""
         return self.figure.axes[0]
 
     @property
@@ -72,7 +72,7 @@ def _plot(title: str, height: float = HEIGHT) -> Plot:
 @mpl.rc_context(_STYLE)
 def lines(title: str, x_label: str, series: Mapping[str, tuple[ArrayLike, ArrayLike]],
           stated: Mapping[str, float] | None = None, top: float | None = None) -> Plot:
-    """Draw lines (x, y) by name from 0 upwards, and what a paper ``stated`` as dashed ones."""
+    """Draw lines (x, y) by name, with y from 0, and the values that a paper ``stated`` as dashed lines."""
     plot = _plot(title)
     for hue, (name, (x, y)) in zip(_hues(), series.items(), strict=False):
         plot.axes.plot(x, y, color=hue, label=name)
@@ -87,7 +87,7 @@ def lines(title: str, x_label: str, series: Mapping[str, tuple[ArrayLike, ArrayL
 
 @mpl.rc_context(_STYLE)
 def forest(title: str, x_label: str, rows: Sequence[tuple[str, Mapping[str, Interval]]]) -> Plot:
-    """Draw intervals row by row, from the top; every row has the same names, and bounds."""
+    """Draw a forest plot: rows of intervals from the top; every row has the same names, and bounds."""
     plot, names = _plot(title, ROW * len(rows) + 1.0), list(rows[0][1])
     axes, drawn = plot.axes, []
     for number, (hue, name) in enumerate(zip(_hues(), names, strict=False)):
@@ -107,7 +107,7 @@ def forest(title: str, x_label: str, rows: Sequence[tuple[str, Mapping[str, Inte
 
 
 def _percents(found: Sequence[Interval]) -> Floats:
-    """Return ticks at whole per cents around all bounds and 0, at every fifth where they are far apart."""
+    """Return ticks at whole per cents around all bounds and 0; every 5 % if the span is wide."""
     bounds = [0.0, *(bound for interval in found for bound in (interval.low, interval.high))]
     step = COARSE if max(bounds) - min(bounds) > WIDE else FINE
     return np.arange(np.floor(min(bounds) / step), np.ceil(max(bounds) / step) + 1) * step
@@ -115,7 +115,7 @@ def _percents(found: Sequence[Interval]) -> Floats:
 
 @mpl.rc_context(_STYLE)
 def bars(title: str, x_label: str, unit: str, groups: Mapping[str, Mapping[str, float]]) -> Plot:
-    """Draw a group of bars for each name; a bar that a group does not have leaves a gap."""
+    """Draw a group of bars for each name; a missing bar leaves a gap."""
     plot, names = _plot(title), list(dict.fromkeys(name for group in groups.values() for name in group))
     width = 0.84 / len(names)
     for number, (hue, name) in enumerate(zip(_hues(), names, strict=False)):
@@ -133,7 +133,7 @@ def bars(title: str, x_label: str, unit: str, groups: Mapping[str, Mapping[str, 
 @mpl.rc_context(_STYLE)
 def schedule(title: str, x_label: str, rows: Mapping[str, tuple[float, float]],
              held: Iterable[tuple[str, Floats, Floats]], hues: Sequence[str]) -> Plot:
-    """Draw what each holds: ``held`` has (name, [start, end], [first row, row after the last]), ``rows`` name spans."""
+    """Draw a schedule: ``held`` has (name, [start, end], [first row, row after the last]); ``rows`` name row spans."""
     plot = _plot(title, ROW * max(end for _, end in rows.values()) / 2 + 1.0)
     for name, (start, end), (first, after) in held:
         hue = HUES[hues.index(name)]
@@ -153,7 +153,7 @@ def _labelled(axes: Axes, x_label: str) -> None:
 
 
 def _hues(first: int = 0) -> Iterable[str]:
-    """Yield colours without end, one after the other."""
+    """Yield the colours in an endless cycle."""
     while True:
         yield HUES[first % len(HUES)]
         first += 1

@@ -1,4 +1,4 @@
-"""How far a reproduction has come, on the terminal; on stderr, for stdout names what is written."""
+"""Progress of a reproduction on standard error; standard output lists the written files."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Outcome = TypeVar("Outcome")
 
 
 def progress() -> Progress:
-    """Return a progress display with a bar and the time to go for every part."""
+    """Return a progress display with a bar and the remaining time for every part."""
     return Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=Console(stderr=True))
 
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-    """Say at Ctrl-C that nothing is lost; KeyboardInterrupt goes on its way."""
+    """Print at Ctrl-C that the same command resumes the work; re-raise KeyboardInterrupt."""
     try:
         yield
     except KeyboardInterrupt:
@@ -34,7 +34,7 @@ def resumable() -> Iterator[None]:
 
 @contextlib.contextmanager
 def processes(count: int) -> Iterator[Executor]:
-    """Give work to so many processes, for threads would wait for one another's Python; an early exit ends them."""
+    """Yield a pool of worker processes, because threads would wait for the interpreter lock; stop it on exit."""
     others = set(multiprocessing.active_children())
     # A process that was forked after torch started its threads would hang; the parent alone hears Ctrl-C.
     pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), signal.signal,
@@ -51,7 +51,7 @@ def processes(count: int) -> Iterator[Executor]:
 
 def completed(name: str, tasks: Sequence[Task], kept: Callable[[Task], Outcome | None],
               work: Callable[[Task], Outcome], pool: Executor) -> Iterator[tuple[Task, Outcome]]:
-    """Yield what came of each task, those first that an earlier run has done."""
+    """Yield the result of each task; results of an earlier run come first."""
     known = [(task, kept(task)) for task in tasks]
     yield from ((task, outcome) for task, outcome in known if outcome is not None)
     open_tasks = [task for task, outcome in known if outcome is None]

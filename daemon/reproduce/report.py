@@ -1,4 +1,4 @@
-"""The report of a paper: its template gives Markdown, and that a page with the plots drawn in it."""
+"""The report of a paper: a template gives Markdown, from which an HTML page with plots is made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..replay.outcome import Interval
 from .plots import Plot
 
 _DRAWN = re.compile(r'<p>Drawn in <a href="report\.html">report\.html</a>: .*?</p>')
-"""What stands in Markdown for plots."""
+"""Pattern of the Markdown line that stands for plots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def write_report(folder: Path, template: str, facts: Mapping[str, object]) -> Ma
 
 
 def rendered(template: str, facts: Mapping[str, object]) -> tuple[str, list[list[Plot]]]:
-    """Return a report as Markdown, and the plots of each place in it that names some."""
+    """Return a report as Markdown, and the plots for each placeholder in it."""
     drawn: list[list[Plot]] = []
 
     def note(*plots: Plot) -> str:
@@ -65,19 +65,19 @@ def rendered(template: str, facts: Mapping[str, object]) -> tuple[str, list[list
 
 
 def interval(found: Interval) -> str:
-    """Return an estimate in per cent with its interval, where there is one: ``+1.0% (-0.5% to +2.5%)``."""
+    """Return an estimate in per cent with its interval, if it has one: ``+1.0% (-0.5% to +2.5%)``."""
     if found.low != found.low:
         return f"{found.estimate:+.1%}"
     return f"{found.estimate:+.1%} ({found.low:+.1%} to {found.high:+.1%})"
 
 
 def table_rows(found: Iterable[Iterable[str]]) -> str:
-    """Return the rows of a table, cell by cell, beneath its headings."""
+    """Return the cells of a table, row by row; the first row has the headings."""
     return "\n".join(f"| {' | '.join(row)} |" for row in found)
 
 
 def flowed(text: str) -> str:
-    """Return Markdown with every paragraph on one line, as many viewers want it; tables and headings as they are."""
+    """Return Markdown with every paragraph on one line, as many viewers require; tables and headings stay."""
     return "\n\n".join(_blocks(text)) + "\n"
 
 
@@ -89,7 +89,7 @@ def _blocks(text: str) -> Iterable[str]:
 
 
 def _page(text: str, drawn: Iterable[Iterable[Plot]]) -> str:
-    """Return the page of a report in Markdown."""
+    """Return the HTML page of a report in Markdown."""
     body = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
     places = iter(drawn)
     body = _DRAWN.sub(lambda _: "\n".join(f"<h3>{Markup.escape(plot.title)}</h3>\n{plot.svg}" for plot in next(places)),

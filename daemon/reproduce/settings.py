@@ -1,4 +1,4 @@
-"""Changes to the settings of a paper, as the command line gives them: ``rounds=20``."""
+"""Parsing of changes to the settings of a paper, which the command line gives as ``rounds=20``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def parsed(changes: Sequence[str]) -> dict[str, str]:
 
 
 def changed(setting: Setting, changes: Mapping[str, str]) -> Setting:
-    """Return a setting, a dataclass, with some values replaced, all of them checked; ``SettingError`` names the fault.
+    """Return a copy of a setting (a dataclass) with values replaced and checked; ``SettingError`` names the fault.
 
     The values of a list are separated by commas.
     """

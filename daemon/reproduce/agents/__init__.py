@@ -1,1 +1,1 @@
-"""What each agent is worth on sites that it was not made for: public traces, at published speeds."""
+"""Evaluation of each agent on public traces with published speeds, which it was not designed for."""

@@ -1,4 +1,4 @@
-"""What no policy can be better than on the weeks that judge, though it may change the sizes of jobs."""
+"""Lower bound of the mean completion time on the held-out weeks, for policies that may resize jobs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ...replay.optimum import elastic_jct_mean_bound
 
 
 def jct_bound_s(windows: Sequence[TraceWindow]) -> float:
-    """Return the bound on the mean completion time of the jobs that count, s.
+    """Return a lower bound of the mean completion time of the jobs that count, s.
 
-    Jobs before them are taken to be gone, distance and neighbours to cost nothing, and nodes never to fail.
+    The bound assumes that earlier jobs are gone, that distance and neighbours cost nothing, and that nodes never fail.
     """
     bounds, counts = zip(*(_bound(window) for window in windows), strict=True)
     return float(np.average(bounds, weights=counts))

@@ -1,4 +1,4 @@
-"""What ``idlewatt reproduce agents`` says: what each agent is worth beside the heuristics, chance and foresight."""
+"""The report of ``idlewatt reproduce agents``: agents beside heuristics, the random baseline and oracles."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from .setting import Setting
 TITLE = "The agents on public traces"
 HARM = 1.01
 Figures = tuple[float, float, float]
-"""Mean completion time and 99 % wait, seconds, and joules at the wall with all nodes on."""
+"""Mean completion time (s), 99th-percentile wait (s), and wall energy with all nodes on (J)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One agent of one seed on one site."""
+    """Evaluation of one agent of one seed on one site."""
 
     site: int
     seed: int
     kind: str
     reason: str
-    """Of the verdict, or why there is none."""
+    """Reason of the verdict, or the reason why there is no verdict."""
     decision: str = ""
     days: float = 0.0
     jobs: int = 0
     rows: Mapping[str, Figures] = field(default_factory=dict)
-    """By policy; the agent by its kind."""
+    """Figures by policy; the agent's key is its kind."""
     best: str = ""
     """The best heuristic in hindsight."""
     interval: tuple[float, float] | None = None
-    """Of the mean completion time over the incumbent's."""
+    """95 % interval of the ratio of the mean completion time to the incumbent's."""
     bound_s: float | None = None
-    """Mean completion time that nobody can beat; None where it was not worked out."""
+    """Lower bound of the mean completion time, s; None if it was not computed."""
     ways: Mapping[str, float] = field(default_factory=dict)
-    """Objective on later history by each way in which the kind learned, where it learned in more than one."""
+    """Objective on later history by training method; empty if the kind has only one method."""
 
 
 def facts(sites: Sequence[str], found: Sequence[Judged], setting: Setting,
           served: Sequence[Served] = ()) -> dict[str, object]:
-    """Return all that the report says, by the names of its template."""
+    """Return the values of the report, by the names in its template."""
     return {"title": TITLE, "preface": [
         "The jobs are those of public traces. What they ran is not in the traces: each is given one of the "
         "applications of Pollux' tables, drawn by the seed, and may take from half to twice its GPUs, eight at most. "
@@ -61,7 +61,7 @@ def facts(sites: Sequence[str], found: Sequence[Judged], setting: Setting,
 
 
 def _elsewhere(found: Sequence[Served], setting: Setting) -> Section:
-    """Return what scorers are worth on sites that they were not made for, and what their doubts prevent."""
+    """Return the results of scorers on other sites than their own, with and without abstaining."""
     alone, doubting = (max(getattr(one, which) for one in found) for which in ("alone", "doubting"))
     harmed = sum(one.doubting > HARM for one in found)
     return Section("Scorers on sites that they were not made for", [
@@ -102,7 +102,7 @@ def _site(name: str, found: Sequence[Judged]) -> Iterator[Section]:
 
 
 def _methods(found: Sequence[Judged]) -> Iterator[str]:
-    """Yield what came of each way of learning, seed by seed, of kinds that learn in more than one."""
+    """Yield the result of each training method by seed, for kinds with more than one method."""
     for one in found:
         if len(one.ways) > 1:
             objectives = ", ".join(f"{name.replace('_', ' ')} {worth:.4f}" for name, worth in sorted(one.ways.items()))

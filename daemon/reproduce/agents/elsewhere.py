@@ -1,6 +1,6 @@
-"""A scorer of one site, asked on others: of another size, of another generator, of made-up jobs on a trace and back.
+"""A scorer of one site, evaluated on other sites: of another size, another generator, or another trace.
 
-Wherever it has a doubt the site's own order decides. So what it may spoil is what it decides without one.
+When the scorer abstains, the site's own order decides. So it can do harm only in rounds in which it does not abstain.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from ..value.deciding import Decider, Deciders
 from ..value.sites import TRACES
 
 LOOK_S = 900.0
-"""How often the agent is asked for a doubt; the policy that decides then decides until a job waits at a later look."""
+"""Interval at which the agent may abstain, s; the chosen policy decides until a job waits at a later check."""
 WINDOW, LEARNED, LOADS, SELECT = 800, 2 / 3, (0.7, 1.2), 10
 """Jobs of a part of a trace to learn from, all of the first part of it, at any of these loads; how many choose."""
 MOST_JOBS = 4000
 SHORTER = {"Venus vcvGl": 16}
-"""Nodes on which jobs of a trace wait that do not on its own."""
+"""Number of nodes on which a trace's jobs wait, for traces whose jobs do not wait on their own cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where a scorer learns: jobs that are made up, or a trace's, on so many nodes."""
+    """Training site of a scorer: generated jobs or a trace's jobs, and the number of nodes."""
 
     trace: str
-    """The beginning of its name; '' for made-up jobs."""
+    """Beginning of the trace's name; '' for generated jobs."""
     nodes: int
 
     @property
     def name(self) -> str:
-        """Return it in words."""
+        """Return the name of the training site in words."""
         return f"{self.trace or 'made-up jobs'}, {self.nodes} nodes"
 
     def fit(self, traces: Path) -> Callable[[int], TraceWindow]:
-        """Return what draws windows to learn from."""
+        """Return the generator of training windows."""
         return partial(_part, traces, self) if self.trace else partial(drawn, self.nodes)
 
 
@@ -64,23 +64,23 @@ REAL = ("Venus vcvGl", "Philly 0e4a51 on", "Philly 7f04ca on", "Philly 11cb48", 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What came of one scorer on one site, mean completion times over that of the site's own order."""
+    """Result of one scorer on one site: ratios of mean completion times to that of the site's own order."""
 
     home: str
     site: str
     chance: float
     alone: float
-    """As if it never had a doubt."""
+    """Ratio of the scorer when it never abstains."""
     doubting: float
-    """Where it has a doubt the site's own order decides."""
+    """Ratio when the site's own order decides while the scorer abstains."""
     rounds: int
-    """At which somebody waited."""
+    """Number of rounds with a waiting job."""
     doubts: Mapping[str, int]
-    """Rounds by what the first doubt was about."""
+    """Number of rounds in which the scorer abstained, by the first reason."""
 
 
 def served(home: Home, traces: Path, folder: Path, budget_s: float) -> Iterator[Served]:
-    """Teach a scorer at home and yield what comes of it on each site."""
+    """Train a scorer on its home site and yield its result on each site."""
     fit = home.fit(traces)
     later = [fit(FIRST_SELECTED + number) for number in range(SELECT)]
     for _ in train(TrainingConfig(fit, later, INCUMBENT, 0, budget_s, folder, OBJECTIVE)):
@@ -91,7 +91,7 @@ def served(home: Home, traces: Path, folder: Path, budget_s: float) -> Iterator[
 
 
 def tried(agent: Scorer, home: str, site: str, window: TraceWindow) -> Served:
-    """Replay a site under its own order, by chance, and under a scorer with and without its doubts."""
+    """Replay a site under its own order, at random, and under a scorer with and without abstaining."""
     own, chance, alone = (figures(engine.run(window.cluster, window.workload, policy), window.since_s).jct_mean_s
                           for policy in (named(INCUMBENT), named("random-feasible"), agent))
     done, rounds, doubts = doubting(agent, window)
@@ -100,7 +100,7 @@ def tried(agent: Scorer, home: str, site: str, window: TraceWindow) -> Served:
 
 
 def doubting(agent: Scorer, window: TraceWindow) -> tuple[engine.Run, int, Mapping[str, int]]:
-    """Replay a site under a scorer that yields to the incumbent in doubt; also return rounds in all and by doubt."""
+    """Replay a site under a scorer that may abstain; also return all rounds and the abstained rounds by reason."""
     work, found = window.workload, Counter[str]()
     own, other = (Decider(policy, work.limit, work.prediction) for policy in (named(INCUMBENT), agent))
     active = own
@@ -128,13 +128,13 @@ def doubting(agent: Scorer, window: TraceWindow) -> tuple[engine.Run, int, Mappi
 
 
 def _idle_looks(submit: Floats, time_s: float) -> int:
-    """Return how many looks later somebody may wait again, at least one, where nobody waits now."""
+    """Return after how many checks a job may wait again (at least 1), given that none waits now."""
     later = submit[np.searchsorted(submit, time_s, side="right"):]
     return max(1, int((later[0] - time_s) // LOOK_S)) if len(later) else 1
 
 
 def sites(traces: Path) -> Iterator[tuple[str, TraceWindow]]:
-    """Yield the sites on which scorers are asked, with their names."""
+    """Yield the name and the jobs of each site on which scorers are evaluated."""
     for regime in MADE_UP:
         yield f"made-up jobs, {regime.name}", judging(regime, 0)
     for name in REAL:
@@ -146,17 +146,17 @@ def sites(traces: Path) -> Iterator[tuple[str, TraceWindow]]:
 
 
 def files() -> set[str]:
-    """Return the traces that it needs, by their places in the folder of traces."""
+    """Return the paths of the required traces in the folder of traces."""
     return {trace_of(name).file for name in (*REAL, *(home.trace for home in HOMES if home.trace))}
 
 
 def trace_of(name: str) -> TraceSite:
-    """Return the trace that is called so, or begins so."""
+    """Return the trace with this name, or with a name that begins so."""
     return next(trace for trace in TRACES if trace.name.startswith(name))
 
 
 def slice_of(trace: TraceSite, traces: Path) -> TraceWindow:
-    """Return the first jobs of a trace that fit its nodes, all of one partition."""
+    """Return the first jobs of a trace that fit its nodes, all in one partition."""
     work = workload_of(traces / trace.file)
     rows = trace.rows(work)
     rows = rows[(work.gpus[rows] > 0) & (work.gpus[rows] <= GPUS * trace.nodes) & (work.run[rows] > 0)][:MOST_JOBS]
@@ -165,7 +165,7 @@ def slice_of(trace: TraceSite, traces: Path) -> TraceWindow:
 
 
 def _part(traces: Path, home: Home, number: int) -> TraceWindow:
-    """Return the part of this number of a trace's earlier jobs, as dense as makes them wait on so many nodes."""
+    """Return one part of a trace's earlier jobs, compressed in time so that jobs wait on so many nodes."""
     random = np.random.default_rng([13, number, home.nodes])
     whole = slice_of(replace(trace_of(home.trace), nodes=home.nodes), traces)
     first = int(random.integers(0, max(1, int(LEARNED * len(whole.workload)) - WINDOW)))

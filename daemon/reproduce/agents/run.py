@@ -1,4 +1,4 @@
-"""``idlewatt reproduce agents``: agents trained on public traces and judged on later weeks, or asked on other sites."""
+"""``idlewatt reproduce agents``: trains agents on public traces and evaluates them on later weeks or other sites."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SERVED = TypeAdapter(list[elsewhere.Served])
 
 @dataclass(frozen=True, slots=True)
 class AgentTask:
-    """One agent that is trained on one site with one seed."""
+    """The training of one agent on one site with one seed."""
 
     site: int
     seed: int
@@ -41,12 +41,12 @@ class AgentTask:
 
     @property
     def result(self) -> Path:
-        """Return where its figures are kept: a task that has them is not done again."""
+        """Return the path of the task's figures; a task whose figures exist is not repeated."""
         return self.folder / f"{self.kind}-{self.site}-{self.seed}-{self.budget_s:g}s.json"
 
 
 def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
-    """Train and judge what is not yet judged and write the report; FileNotFoundError without the traces."""
+    """Train and evaluate the agents that have no result yet, and write the report; FileNotFoundError without traces."""
     if traces is None:
         raise SettingError("the histories are public traces: --traces names their folder")
     sites = HISTORIES[:setting.sites]
@@ -73,7 +73,7 @@ def _kept(task: AgentTask) -> Judged | None:
 
 
 def judged(task: AgentTask) -> Judged:
-    """Train an agent, judge it on the weeks after, keep the figures and return them."""
+    """Train an agent, evaluate it on the later weeks, save its figures and return them."""
     parts = split(material_of(HISTORIES[task.site], task.traces, task.seed), seed=task.seed)
     kind = kind_of(task.kind)
     config = TrainingConfig(parts.fit, parts.select, INCUMBENT, task.seed, task.budget_s, task.result.with_suffix(""))
@@ -93,7 +93,7 @@ def judged(task: AgentTask) -> Judged:
 
 @dataclass(frozen=True, slots=True)
 class HomeTask:
-    """One scorer that is taught at home and asked on all sites."""
+    """One scorer that is trained on its home site and evaluated on all sites."""
 
     home: elsewhere.Home
     budget_s: float
@@ -102,7 +102,7 @@ class HomeTask:
 
     @property
     def result(self) -> Path:
-        """Return where its figures are kept."""
+        """Return the path of the task's figures."""
         return self.folder / f"{self.home.name.replace(' ', '-').replace(',', '')}-{self.budget_s:g}s.json"
 
 
@@ -114,7 +114,7 @@ def _cached_elsewhere(task: HomeTask) -> list[elsewhere.Served] | None:
 
 
 def judged_elsewhere(task: HomeTask) -> list[elsewhere.Served]:
-    """Teach a scorer at home, ask it on all sites, keep the figures and return them."""
+    """Train a scorer on its home site, evaluate it on all sites, save its figures and return them."""
     found = list(elsewhere.served(task.home, task.traces, task.result.with_suffix(""), task.budget_s))
     task.folder.mkdir(parents=True, exist_ok=True)
     write(task.result, _SERVED.dump_json(found))

@@ -1,4 +1,4 @@
-"""How much is trained and judged on each trace."""
+"""Settings of ``idlewatt reproduce agents``: the amount of training and evaluation on each trace."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pydantic import Field
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Which agents are trained on which sites, how often and how long."""
+    """Agents, sites, number of trainings and training times."""
 
     seed: Annotated[int, Field(ge=0, le=9000)] = 0
-    """Of the first training; the others have the next ones. A seed draws the applications of the jobs, too."""
+    """Seed of the first training; the others use the following seeds. A seed also draws the jobs' applications."""
     seeds: Annotated[int, Field(ge=1, le=100)] = 3
     budget_s: Annotated[float, Field(gt=0)] = 120.0
     """Seconds to train each agent, at most."""
     kinds: str = "dl2,gist_mdrl,maifs,scorer,topdrl"
     sites: Annotated[int, Field(ge=0, le=3)] = 3
-    """How many of the sites, in the order of the report; 0 leaves them out."""
+    """Number of sites, in the order of the report; 0 omits them."""
     elsewhere_s: Annotated[float, Field(ge=0)] = 20.0
-    """Seconds to train each scorer that is asked on sites it was not made for; 0 leaves these out."""
+    """Seconds to train each scorer that is evaluated on other sites than its own; 0 omits these."""
     workers: Annotated[int, Field(ge=1)] = 2
-    """Trainings at a time."""
+    """Number of parallel trainings."""
 
 
 FULL = Setting()

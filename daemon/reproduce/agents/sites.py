@@ -1,7 +1,7 @@
-"""Public traces as histories of a site whose jobs are as fast as published applications.
+"""Public traces as histories of a site whose jobs have the speeds of published applications.
 
-No trace tells what its jobs ran, so each job is given one of the applications of Pollux' tables, drawn by the seed, and
-may take from half to twice its GPUs. Speeds are therefore published figures, not the site's: every row says *prior*.
+The traces do not name the programs, so the seed draws one of the applications of Pollux' tables for each job. Each job
+may use from half to twice its GPUs. Speeds are therefore published figures, not the site's: every row says *prior*.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from ..packaged import TraceSite
 from ..scorer.sites import SITES, stretch_of
 
 MOST_GPUS = 8
-"""Of a node. Beyond one node nobody measured sizes: jobs that could come there are rigid."""
+"""Number of GPUs of a node. Jobs that could grow beyond one node are rigid, because no such sizes were measured."""
 LEAST, MOST = 0.5, 2
-"""An elastic job takes so many times the GPUs it asks for, at least and at most."""
+"""Least and greatest number of GPUs of an elastic job, relative to its request."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteHistory:
-    """A trace as one site's history: what is replayed of it, and on what."""
+    """A trace as one site's history: the replayed jobs and their cluster."""
 
     name: str
     site: TraceSite
     nodes: int
     days: float
-    """From its first job on."""
+    """Length of the history from the first job, days."""
 
     @property
     def file(self) -> str:
-        """Return where the trace lies in the folder of traces."""
+        """Return the path of the trace in the folder of traces."""
         return self.site.file
 
 
@@ -52,9 +52,9 @@ HISTORIES = (
 
 
 def material_of(history: SiteHistory, traces: Path, seed: int) -> Material:
-    """Return a history, its jobs as fast as applications drawn by ``seed``.
+    """Return a history whose jobs have the speeds of applications drawn by ``seed``.
 
-    Recorded run times are taken to be those of GPUs as close as they can be: traces do not tell where jobs ran.
+    Recorded run times count as those of the closest placement, because the traces do not name the placements.
     """
     work = stretch_of(history.site, traces).workload
     random = np.random.default_rng([17, seed])
