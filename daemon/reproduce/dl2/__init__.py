@@ -1,1 +1,1 @@
-"""Elastic jobs after DL2 (Peng et al., arXiv 1909.06040): which job gets the next worker or parameter server."""
+"""Reproduction of DL2 (Peng et al., arXiv 1909.06040): which elastic job gets the next worker or parameter server."""

@@ -1,6 +1,6 @@
 """DL2's own agent (Peng et al., arXiv 1909.06040): a flat network that sees a window of jobs, 3J + 1 actions.
 
-Where the paper and its published code differ, or say nothing, the choice stands here or in ``Ablations``. It is no
+If the paper and its published code differ or are silent, the choice is made here or in ``Ablations``. The agent is no
 ``Kind``: it can be active at no site, whose jobs have a fixed number of GPUs.
 """
 
@@ -22,44 +22,44 @@ from .network import NetworkSize, Weights, compiled_form, desk, initial
 
 @dataclass(frozen=True, slots=True)
 class Ablations:
-    """What of the paper is done; its Table 2 leaves out one after the other."""
+    """Parts of the paper's method that are used; its Table 2 leaves out one part at a time."""
 
     warm_up: bool = True
     """The teacher is imitated first (§4.2)."""
     critic: bool = True
     """Advantages come from a value network; else from a moving average of rewards."""
     aware: bool = True
-    """Exploration knows what jobs are (§4.3)."""
+    """Exploration is job-aware (§4.3)."""
     replay: bool = True
-    """Updates draw on past slots; else on the latest only."""
+    """Updates sample past slots; otherwise they use only the latest slot."""
     discount: float = 0.9
-    """Of the next slot's value, as in the paper. The published code has none: its target is the slot's own reward."""
+    """Discount of the next slot's value, as in the paper. The published code uses only the slot's own reward."""
 
 
 PAPER = Ablations()
 LIKELIEST = (-1.0, 1.0, 0.0, 0.0)
-"""Draws that take the likeliest action and explore nothing."""
+"""Draws that select the most likely action without exploration."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaperSettings:
-    """Those of the paper and its code, but for the sizes of the networks (``NetworkSize``) and what is marked ours."""
+    """Hyper-parameters of the paper and its code, except network sizes (``NetworkSize``) and those marked as ours."""
 
     shape: NetworkSize = NetworkSize()
     imitated: int = 16
-    """Traces of the teacher to learn from (ours)."""
+    """Number of the teacher's traces for imitation (ours)."""
     imitation_rate: float = 5e-3
-    """Of Adam; it falls to 0 (ours: the code's stays)."""
+    """Adam's learning rate for imitation; it falls to 0 (ours: the code's rate is constant)."""
     imitation_updates: int = 3000
     rate: float = 1e-4
     critic_rate: float = 1e-3
-    """Ours: values of many slots ahead are large, and slow to reach at the policy's rate."""
+    """Learning rate of the value network (ours): values are large, and the policy's rate would reach them slowly."""
     batch: int = 256
     memory: int = 8192
     entropy: float = 0.1
     exploration: float = 0.4
     clip: float = 0.2
-    """Of the ratio of the policy to the one that acted (PPO; ours). The code takes the old chances for the new ones."""
+    """Clip of the probability ratio to the acting policy (PPO; ours). The code uses old probabilities for new ones."""
 
 
 PUBLISHED = PaperSettings()
@@ -67,26 +67,26 @@ PUBLISHED = PaperSettings()
 
 @dataclass
 class FlatAgent:
-    """A policy of the arena whose choice is learned; it acts without torch."""
+    """DL2's trained agent as a policy of the simulator; it acts without torch."""
 
     weights: Weights
     shape: NetworkSize
     draw: Callable[[tuple[int, int]], Floats] | None = None
-    """Uniform numbers, for an agent that samples; without, it takes the likeliest action."""
+    """Source of uniform numbers for sampling; with None the agent takes the most likely action."""
     exploration: float = 0.0
-    """Chance that job-aware exploration is heard."""
+    """Probability of job-aware exploration."""
     trail: Trail | None = None
-    """Where decisions are written down."""
+    """Record of decisions; None records nothing."""
     decisions: int = 0
-    """Taken so far."""
+    """Number of decisions so far."""
 
     @classmethod
     def fresh(cls, shape: NetworkSize, seed: int) -> FlatAgent:
-        """Return one that knows nothing."""
+        """Return an untrained agent with initial weights."""
         return cls(initial(shape, shape.actions, np.random.default_rng(seed)), shape)
 
     def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
-        """Give tasks one by one; masked by the room on nodes before the softmax, not renormalised after."""
+        """Give tasks one by one; actions without room are masked before the softmax, not renormalised after it."""
         size = 2 * cluster.most * len(jobs.model) + 1, 4
         draws = np.broadcast_to(LIKELIEST, size).copy() if self.draw is None else self.draw(size)
         decisions = trail(self.shape, 0) if self.trail is None else self.trail
@@ -99,12 +99,12 @@ class FlatAgent:
 
 
 def schema(shape: NetworkSize) -> dict[str, object]:
-    """Return what weights must have been trained for to fit here."""
+    """Return the schema that weights must have been trained with."""
     return {"agent": "dl2", **asdict(shape), "inputs": ["model", "stay", "left", "share", "workers", "servers"],
             "actions": ["worker", "server", "bundle", "end"]}
 
 
 def trail(shape: NetworkSize, rows: int) -> Trail:
-    """Return room to write down so many decisions."""
+    """Return an empty record for so many decisions."""
     return Trail(np.empty((rows, shape.inputs), np.float32), np.empty((rows, shape.actions), np.bool_),
                  np.empty(rows, np.int64), np.empty(rows), np.zeros(1, np.int64))

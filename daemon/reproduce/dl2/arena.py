@@ -1,7 +1,7 @@
-"""DL2's simulator: slots of 20 minutes; at each, all tasks of all jobs are placed again, one by one.
+"""DL2's simulator: in each slot of 20 minutes, all tasks of all jobs are placed again, one by one.
 
-Rewritten from what the public trees do (pengyanghua/DL2 and yxd886/scheduler, which have no licence): the figures of
-the ten validation traces come out only with the earlier tree's demands and its map from length to model.
+Rewritten from the behaviour of the public code (pengyanghua/DL2, yxd886/scheduler; without a licence). The figures of
+the ten validation traces are reproduced only with the earlier repository's demands and its map from length to model.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .kernel import BUNDLE, SERVER, WORKER, ArenaCluster, ArrivedJobs, waiting
 
 SEED = 9973
 MOST_SLOTS = 3000
-"""A policy that has not ended by then never will."""
+"""Number of slots after which a policy counts as one that never ends."""
 HOPELESS = 1e3
-"""Completion time, in slots, that stands for that."""
+"""Mean completion time, in slots, of a policy that never ends."""
 
 ARRIVALS = (23, 8, 10, 13, 24, 21, 17, 29, 11, 16, 39, 61, 25, 28, 59, 50, 82, 59, 35, 46, 46, 32, 28, 16, 19, 8, 22,
             10, 19, 17, 24, 16, 29, 30, 47, 63, 39, 48, 42, 42, 57, 64, 22, 46, 42, 23, 17, 68, 24, 3, 8, 10, 13, 18,
             16, 28, 17, 47, 54, 54, 42, 36, 72, 46, 53, 77, 27, 44, 68, 25, 10, 43)
-"""Of Alibaba's jobs, by hour."""
+"""Arrivals of Alibaba's jobs, by hour of the day."""
 LENGTHS = np.array([35.0, 180.0, 300.0, 436.0, 559.0, 679.0, 806.0, 1155.0])
-"""Classes of job lengths, relative."""
+"""Relative lengths of the length classes."""
 SHARES = np.array([0.6812080536912751, 0.15962740106456838, 0.054096274010645685, 0.024704929414487386,
                    0.02048137005322842, 0.018051376996065724, 0.012959962971534367, 0.02887063179819486])
 MODEL_OF = (6, 4, 0, 5, 1, 2, 7, 3)
@@ -37,23 +37,23 @@ LONGEST_EPOCHS = 80_000
 
 
 class ArenaTrace(NamedTuple):
-    """Jobs by arrival."""
+    """A trace of DL2's simulator: its jobs by arrival."""
 
     arrival: Longs
-    """Slot."""
+    """Slot in which each job arrives."""
     model: Longs
     epochs: Floats
 
 
 class SlotPolicy(Protocol):
-    """Decides at a slot."""
+    """A policy of DL2's simulator, which decides once in each slot."""
 
     def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
-        """Give jobs their tasks, and nodes what these use, [node, CPU or GPU]."""
+        """Give jobs their tasks and write the used resources of the nodes, [node, CPU or GPU slots]."""
 
 
 def cluster(most: int, rates: Floats | None = None, nodes: int = 48) -> ArenaCluster:
-    """Return the cluster of the paper's simulation; speeds are our fit unless measured ones are given."""
+    """Return the cluster of the paper's simulation; speeds are our fit unless measured speeds are given."""
     demand = np.zeros((len(speeds.MODELS), 3, 2), np.int64)
     demand[:, SERVER] = (4, 0)
     demand[:, WORKER] = [(2, 2)] * 4 + [(2, 0), (2, 2), (2, 0), (1, 2)]
@@ -62,7 +62,7 @@ def cluster(most: int, rates: Floats | None = None, nodes: int = 48) -> ArenaClu
 
 
 def traces(seed: int = SEED, *, jobs: int = 60, at_once: int = 3) -> Iterator[ArenaTrace]:
-    """Yield traces without end; those of ``SEED`` are the paper's validation traces."""
+    """Yield an endless series of traces; the first with ``SEED`` are the paper's validation traces."""
     draw = np.random.RandomState(seed)  # the stream that the authors' code draws from
     scaled = [-(-count * at_once // max(ARRIVALS)) for count in ARRIVALS]
     while True:
@@ -79,11 +79,11 @@ def traces(seed: int = SEED, *, jobs: int = 60, at_once: int = 3) -> Iterator[Ar
 
 @dataclass
 class Slot:
-    """One slot, as it went."""
+    """One simulated slot: its jobs and the used resources."""
 
     jobs: ArrivedJobs
     used: Longs
-    """[node, CPU or GPU]."""
+    """Used resources, [node, CPU or GPU slots]."""
 
 
 def replay(cluster: ArenaCluster, trace: ArenaTrace, policy: SlotPolicy) -> Floats:
@@ -106,13 +106,13 @@ def mean_jct(cluster: ArenaCluster, policy: SlotPolicy, tried_on: Iterable[Arena
 
 
 def progress(cluster: ArenaCluster, jobs: ArrivedJobs) -> Floats:
-    """Return the epochs that jobs do in a slot, with the tasks they have."""
+    """Return the epochs that jobs finish in a slot with their tasks, [job]."""
     return np.asarray(np.minimum(cluster.rates[jobs.model, jobs.tasks[:, SERVER], jobs.tasks[:, WORKER]],
                                  jobs.remaining))
 
 
 def watch(cluster: ArenaCluster, trace: ArenaTrace, policy: SlotPolicy, ends: Floats) -> Iterator[Slot]:
-    """Yield slot by slot until all jobs are done, and fill in their completion times; ``ZeroProgressError``."""
+    """Yield each slot until all jobs are done and fill in completion times; ``ZeroProgressError`` if one never ends."""
     left = trace.epochs.copy()
     for now in range(MOST_SLOTS):
         live = np.flatnonzero(np.isnan(ends) & (trace.arrival <= now))

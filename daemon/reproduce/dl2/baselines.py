@@ -1,4 +1,4 @@
-"""What the paper compares with, as its code has it and done right, and rules that it does not compare with."""
+"""Baselines of the paper, as its code has them and as published, and further rules."""
 
 from __future__ import annotations
 
@@ -31,44 +31,44 @@ class Drf:
     """Dominant resource fairness, in bundles."""
 
     among_all: bool = False
-    """Go on to the next node when the least used one has no room; the authors' code ends the slot."""
+    """Try the next node if the least used one has no room; the authors' code ends the slot."""
 
     def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
-        """Serve the least served."""
+        """Give bundles to the job with the smallest dominant share."""
         bundles_by(cluster, jobs, used, np.zeros(len(jobs.model)), True, self.among_all)
 
 
 @dataclass(frozen=True)
 class Sorted:
-    """All that one job can take after the other, in order of a key."""
+    """Jobs in the order of a key; each takes as many bundles as it can."""
 
     key: Callable[[ArenaCluster, ArrivedJobs], Floats]
     among_all: bool = False
 
     def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
-        """Serve by the key, the lowest first."""
+        """Give bundles to jobs by the key, the lowest first."""
         bundles_by(cluster, jobs, used, self.key(cluster, jobs), False, self.among_all)
 
 
 def arrival(cluster: ArenaCluster, jobs: ArrivedJobs) -> Floats:
-    """Return when jobs came; the authors' SRTF comes to the same on most traces."""
+    """Return the arrival of jobs as a key (FIFO); the authors' SRTF gives the same on most traces."""
     return jobs.number.astype(np.float64)
 
 
 def fraction_left(cluster: ArenaCluster, jobs: ArrivedJobs) -> Floats:
-    """Return the *fraction* that is left, by which the authors' code sorts."""
+    """Return the remaining *fraction* of jobs, by which the authors' code sorts."""
     return np.asarray(jobs.remaining / jobs.epochs)
 
 
 def time_left(cluster: ArenaCluster, jobs: ArrivedJobs) -> Floats:
-    """Return the time left at the best speed that each can have."""
+    """Return the remaining time of jobs at their best speeds, slots."""
     fastest = cluster.rates[jobs.model, 1:cluster.most + 1, 1:cluster.most + 1].max(axis=(1, 2))
     return np.asarray(jobs.remaining / fastest)
 
 
 @dataclass(frozen=True)
 class TetrisAsCoded:
-    """Node after node to the job that it suits best, and that has most left: the authors' Tetris."""
+    """Tetris as the authors coded it: node by node, by alignment and *most* remaining work."""
 
     def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
         """Serve node by node."""
@@ -78,10 +78,10 @@ class TetrisAsCoded:
 
 @dataclass(frozen=True)
 class Tetris:
-    """Node after node to the job that fits what is free, and has least work left: Tetris as published (SIGCOMM'14)."""
+    """Tetris as published (SIGCOMM'14): node by node, by alignment and *least* remaining work."""
 
     def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
-        """Serve node by node; the work left is what a bundle takes, times how long one alone would take."""
+        """Fill node by node; the remaining work is a bundle's resources times the remaining time with one bundle."""
         alone = np.maximum(cluster.rates[jobs.model, 1, 1], 1e-12)
         demand = cluster.demand[jobs.model, BUNDLE].sum(axis=1)
         tetris_as_published(cluster, jobs, used, demand * jobs.remaining / alone)
@@ -89,10 +89,10 @@ class Tetris:
 
 @dataclass(frozen=True)
 class EqualShare:
-    """The same number of bundles for everybody."""
+    """The same number of bundles for every job."""
 
     def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
-        """Go round."""
+        """Give bundles to all jobs in turn."""
         for _ in range(cluster.most):
             for job in range(len(jobs.model)):
                 grant(cluster, jobs, used, job, BUNDLE, True)
@@ -100,36 +100,36 @@ class EqualShare:
 
 @dataclass(frozen=True)
 class Optimus:
-    """Most slots saved by the next task (EuroSys'18), by the speeds it believes in."""
+    """Optimus (EuroSys'18): the next task goes where it saves most slots, by known or fitted speeds."""
 
     believed: Floats | None = None
-    """[model, servers, workers]; true speeds when None (an oracle)."""
+    """[model, servers, workers] speeds that Optimus uses; the true speeds if None (an oracle)."""
     among_all: bool = False
 
     def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
-        """Serve the largest saving."""
+        """Give the next task to the job with the largest saving."""
         known = cluster if self.believed is None else cluster._replace(rates=self.believed)
         optimus(known, jobs, used, np.zeros(len(jobs.model), np.bool_), self.among_all)
 
 
 @dataclass(frozen=True)
 class MaxRelativeGain:
-    """Most gain in log speed per slot that it takes: proportional fairness."""
+    """Proportional fairness: the next task goes where it adds most log speed for each resource slot it uses."""
 
     def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
-        """Serve the largest relative gain."""
+        """Give the next task to the job with the largest relative gain."""
         max_relative_gain(cluster, jobs, used, np.zeros((len(jobs.model), 3), np.bool_))
 
 
 class RandomFeasible:
-    """Any task that fits, at random: the floor under every claim."""
+    """The random baseline: random tasks as long as one fits."""
 
     def __init__(self, seed: int, *, bundles: bool = False) -> None:
         self._draw = np.random.default_rng(seed)
         self._bundles = bundles
 
     def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
-        """Serve anybody."""
+        """Give random tasks as long as one fits."""
         kinds = (BUNDLE,) if self._bundles else (SERVER, WORKER)
         choices = np.array([(job, what) for job in range(len(jobs.model)) for what in kinds], np.int64).reshape(-1, 2)
         draws = self._draw.random(len(choices) * (cluster.most + 1))  # each gives a task or closes a choice
@@ -137,7 +137,7 @@ class RandomFeasible:
 
 
 def fitted_speeds(cluster: ArenaCluster) -> Floats:
-    """Return what Optimus believes after it has seen every model on a few sizes: its own curve through them."""
+    """Return speeds by Optimus' own curve, fitted to each model at a few sizes, [model, servers, workers]."""
     sizes = np.minimum([(1, 1), (1, 2), (2, 1), (2, 4), (4, 2), (4, 4)], cluster.most + 1)
     believed = np.zeros_like(cluster.rates)
     for model, rates in enumerate(cluster.rates):
@@ -149,7 +149,7 @@ def fitted_speeds(cluster: ArenaCluster) -> Floats:
 
 
 def baselines(cluster: ArenaCluster, seed: int = 0) -> Mapping[str, SlotPolicy]:
-    """Return every policy by the name it has in the report."""
+    """Return every baseline by its name in the report."""
     return {
         "DRF": Drf(), "DRF, any node": Drf(among_all=True), "FIFO": Sorted(arrival),
         "SRTF as coded": Sorted(fraction_left),

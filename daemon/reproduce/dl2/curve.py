@@ -1,7 +1,7 @@
-"""The curve of speed that Optimus (EuroSys'18) fits, for synchronous training.
+"""The speed curve of Optimus (EuroSys'18) for synchronous training.
 
-With ``w`` workers and, where there are any, ``p`` parameter servers it is
-``speed = 1 / (a/w + b + c w/p + d w + e p)``; its coefficients are not negative.
+With ``w`` workers and, if there are any, ``p`` parameter servers, the curve is
+``speed = 1 / (a/w + b + c w/p + d w + e p)``, with coefficients that are not negative.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Curve:
     """A fitted Optimus curve; its error is the root mean square of relative residuals at the measured points."""
 
     coefficients: Floats
-    """a, b, c, d, e; c and e are 0 where there are no parameter servers."""
+    """Coefficients a, b, c, d, e; c and e are 0 without parameter servers."""
     error: float
 
     def __call__(self, workers: float, servers: float = 0.0) -> float:
-        """Return the throughput, in the unit of the measurements."""
+        """Return the throughput for numbers of workers and servers, in the unit of the measurements."""
         terms = _terms(np.array([workers], np.float64), np.array([servers], np.float64))
         return 1.0 / float(terms[0] @ self.coefficients)
 
@@ -38,7 +38,7 @@ def _terms(workers: Floats, servers: Floats) -> Floats:
 def fit(workers: Sequence[float], throughput: Sequence[float], servers: Sequence[float] | None = None) -> Curve:
     """Return the curve nearest to measured throughputs by non-negative least squares on relative errors.
 
-    At least three different sizes are needed (five are better); SpeedError otherwise, or where a value is not positive.
+    At least three different sizes are needed (five are better); SpeedError for fewer, or if a value is not positive.
     """
     from scipy.optimize import nnls  # heavy, and only wanted when curves are fitted
 

@@ -1,4 +1,4 @@
-"""The hot path of DL2's own agent: what it sees of a window of jobs, what it may do, and what it chooses."""
+"""The compiled part of DL2's own agent: its observation of a window of jobs, its open actions and its choice."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .kernel import BUNDLE, SERVER, WORKER, ArenaCluster, ArrivedJobs, bundle_ea
 
 MODELS = 8
 PER_JOB = MODELS + 5
-"""Inputs: the model one-hot, slots in the system, part that is left, dominant share, workers, servers (§4.2)."""
+"""Inputs of a job: one-hot model, slots in the system, remaining part, dominant share, workers, servers (§4.2)."""
 LONG_STAY = 10.0
-"""Slots in the system that count as 1."""
+"""Number of slots in the system that is scaled to 1."""
 ACTION_OF = (1, 0, 2)
 """Place of server, worker and bundle among a job's three actions; the last of all actions ends the slot."""
 IMPOSSIBLE = 1e-20
-"""Exploration takes no action that the policy gives less chance."""
+"""Exploration takes no action with a smaller probability under the policy."""
 
 
 class PolicyNetwork(NamedTuple):
-    """The policy network, as the compiled code reads it."""
+    """Weights of the policy network in the form that compiled code reads."""
 
     first: Singles
     first_bias: Singles
@@ -33,19 +33,19 @@ class PolicyNetwork(NamedTuple):
 
 
 class Trail(NamedTuple):
-    """What was decided, and where; with no rows nothing is written down."""
+    """Record of decisions with their states; without rows nothing is recorded."""
 
     states: Singles
     allowed: Masks
     actions: Longs
     chances: Floats
-    """Of the action taken, as the policy gave it."""
+    """Probability of each taken action under the policy."""
     taken: Longs
-    """[1] how many of the rows."""
+    """[1] number of used rows."""
 
 
 class DecisionScratch(NamedTuple):
-    """Scratch of one decision."""
+    """Scratch arrays of one decision."""
 
     seen: Longs
     """[row] job, -1 for none."""
@@ -54,13 +54,13 @@ class DecisionScratch(NamedTuple):
     first: Singles
     second: Singles
     scores: Singles
-    """[action] what the last layer says."""
+    """[action] outputs of the last layer."""
     chances: Floats
 
 
 @compiled_apart
 def look(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, desk: DecisionScratch) -> int:
-    """Fill in the window, its state and what is open; return how many tasks are. Jobs that have all are not seen."""
+    """Fill in the window, its state and the open actions; return how many are open. Full jobs are left out."""
     desk.seen[:] = -1
     desk.state[:] = 0.0
     desk.allowed[:] = False
@@ -89,7 +89,7 @@ def look(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, desk: DecisionSc
 
 @compiled
 def _somewhere(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, job: int, what: int) -> bool:
-    """Tell whether any node has room."""
+    """Return whether any node has room."""
     for node in range(used.shape[0]):  # noqa: SIM110 (numba compiles no generators here)
         if fits(cluster, jobs, used, job, what, node):
             return True
@@ -98,7 +98,7 @@ def _somewhere(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, job: int, 
 
 @compiled
 def _layer(inputs: Singles, weights: Singles, bias: Singles, outputs: Singles) -> None:
-    """Fill in a linear layer; inputs of 0, which are most, cost nothing."""
+    """Compute a linear layer; zero inputs, which are most, are skipped."""
     for column in range(outputs.size):
         outputs[column] = bias[column]
     for row in range(inputs.size):
@@ -110,7 +110,7 @@ def _layer(inputs: Singles, weights: Singles, bias: Singles, outputs: Singles) -
 
 @compiled_apart
 def think(net: PolicyNetwork, desk: DecisionScratch) -> None:
-    """Fill in the chances of all actions: a softmax over those that are open."""
+    """Compute the probabilities of all actions: a softmax over the open actions."""
     _layer(desk.state, net.first, net.first_bias, desk.first)
     for unit in range(desk.first.size):
         desk.first[unit] = max(desk.first[unit], np.float32(0.0))
@@ -131,7 +131,7 @@ def think(net: PolicyNetwork, desk: DecisionScratch) -> None:
 
 @compiled
 def choose(chances: Floats, draw: float) -> int:
-    """Return an action by chance; the likeliest when the draw is negative."""
+    """Return a random action by its probability; the most likely action if the draw is negative."""
     best, passed = 0, 0.0
     for action in range(chances.size):
         if draw >= 0.0:
@@ -147,7 +147,7 @@ def choose(chances: Floats, draw: float) -> int:
 
 @compiled
 def _aware(jobs: ArrivedJobs, desk: DecisionScratch, draws: Floats) -> int:
-    """Return the action that job-aware exploration would rather see (§4.3), -1 when nothing is amiss.
+    """Return the action that job-aware exploration prefers (§4.3), -1 for none.
 
     A job that has only one of the two roles gets the other; so does one that has ten times as many, or rather (as the
     code has it) 3 to 7 times; and a job that has a third to a fifth of the tasks of the richest gets more.
@@ -172,7 +172,7 @@ def _aware(jobs: ArrivedJobs, desk: DecisionScratch, draws: Floats) -> int:
 
 @compiled
 def note(trail: Trail, desk: DecisionScratch, action: int) -> None:
-    """Write down a decision, as long as there are rows."""
+    """Record a decision, as long as there are free rows."""
     row = trail.taken[0]
     if row < trail.actions.size:
         for place in range(desk.state.size):
@@ -186,9 +186,10 @@ def note(trail: Trail, desk: DecisionScratch, action: int) -> None:
 @compiled
 def by_window(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, net: PolicyNetwork, desk: DecisionScratch,
               draws: Floats, exploration: float, trail: Trail) -> int:
-    """Give every job a bundle, then a task per decision until the policy ends the slot or nothing fits.
+    """Give every job a bundle, then one task for each decision until the policy ends the slot or nothing fits.
 
-    ``draws`` [decision, 4] are uniform; a negative first one stands for the likeliest action. Return the decisions.
+    ``draws`` [decision, 4] are uniform; a negative first draw selects the most likely action. Return the number of
+    decisions.
     """
     bundle_each(cluster, jobs, used)
     for decision in range(draws.shape[0]):
@@ -209,7 +210,7 @@ def by_window(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, net: Policy
 
 @compiled
 def _kind(action: int) -> int:
-    """Return what an action gives."""
+    """Return the kind of task that an action gives."""
     if action % 3 == ACTION_OF[BUNDLE]:
         return BUNDLE
     return SERVER if action % 3 == ACTION_OF[SERVER] else WORKER
@@ -218,9 +219,9 @@ def _kind(action: int) -> int:
 @compiled
 def rebuild(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, taught: ArrivedJobs, desk: DecisionScratch,
             trail: Trail) -> None:
-    """Write down what a teacher did as decisions of the agent, which begins with a bundle for everybody.
+    """Record a teacher's actions as decisions of the agent, which begins with a bundle for every job.
 
-    A grant that the bundle covers is none of its decisions; one for a job outside of the window is followed silently.
+    A grant that the bundle covers is not recorded; a grant for a job outside the window is applied but not recorded.
     """
     bundle_each(cluster, jobs, used)
     for job in range(jobs.model.size):

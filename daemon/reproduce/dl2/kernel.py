@@ -1,4 +1,4 @@
-"""The hot path of the arena: what jobs may be given, and which job gets the next task by each rule."""
+"""The compiled part of DL2's simulator: the tasks that fit, and the job that gets the next task by each rule."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ...replay.arrays import Floats, Longs, Masks
 from ...replay.compiled import compiled, compiled_with_arrays
 
 SERVER, WORKER, BUNDLE = 0, 1, 2
-"""What a job may be given; a bundle is one of each."""
+"""Kinds of tasks; a bundle is one parameter server and one worker."""
 
 
 class ArenaCluster(NamedTuple):
-    """What does not change."""
+    """The constant facts of a simulated cluster and its models."""
 
     rates: Floats
-    """[model, servers, workers] epochs per slot."""
+    """[model, servers, workers] speed in epochs per slot."""
     demand: Longs
-    """[model, server, worker or bundle, CPU or GPU slots]."""
+    """[model, kind of task, CPU or GPU] number of resource slots that a task takes."""
     most: int
-    """Workers, and parameter servers, of a job."""
+    """Largest number of workers, and of parameter servers, of a job."""
     nodes: int = 48
     slots: int = 8
-    """CPU slots, and as many GPU slots, of a node."""
+    """Number of CPU slots, and of GPU slots, of a node."""
 
 
 class ArrivedJobs(NamedTuple):
@@ -33,17 +33,17 @@ class ArrivedJobs(NamedTuple):
     number: Longs
     model: Longs
     stay: Floats
-    """Slots since arrival."""
+    """Number of slots since the arrival of each job."""
     remaining: Floats
-    """Epochs."""
+    """Remaining epochs of each job."""
     epochs: Floats
-    """In all."""
+    """Total epochs of each job."""
     tasks: Longs
-    """[job, server or worker], to be filled in."""
+    """[job, server or worker] number of tasks, filled in by a policy."""
     given: Longs
-    """[step, job and what], in the order in which tasks were given."""
+    """[step, job and kind of task] tasks in the order in which they were given."""
     steps: Longs
-    """[1] of these, so far."""
+    """[1] number of tasks given so far."""
 
 
 @compiled_with_arrays
@@ -57,7 +57,7 @@ def waiting(cluster: ArenaCluster, number: Longs, model: Longs, stay: Floats, re
 
 @compiled
 def fits(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, job: int, what: int, node: int) -> bool:
-    """Tell whether a node has room."""
+    """Return whether a node has room for a task."""
     model, demand = jobs.model[job], cluster.demand
     return bool(used[node, 0] + demand[model, what, 0] <= cluster.slots
                 and used[node, 1] + demand[model, what, 1] <= cluster.slots)
@@ -65,9 +65,9 @@ def fits(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, job: int, what: 
 
 @compiled
 def grant(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, job: int, what: int, among_all: bool) -> bool:
-    """Give a job a server, a worker, or one of each on one node; False, and nothing, without room.
+    """Give a job a server, a worker, or both on one node; return False and change nothing without room.
 
-    The least used node takes it, or with ``among_all`` the least used that has room.
+    The task goes to the least used node, or, with ``among_all``, to the least used node with room.
     """
     best, least = -1, np.int64(1 << 60)
     for node in range(used.shape[0]):
@@ -107,7 +107,7 @@ def share(cluster: ArenaCluster, jobs: ArrivedJobs, job: int) -> float:
 @compiled
 def bundles_by(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, keys: Floats, fair: bool,
                among_all: bool) -> None:
-    """Give bundles to the job with the lowest key; ``fair`` keys are dominant shares, which grow as it is given."""
+    """Give bundles to the job with the lowest key; ``fair`` keys are dominant shares, updated with each bundle."""
     while True:
         best = -1
         for job in range(jobs.model.size):
@@ -121,7 +121,7 @@ def bundles_by(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, keys: Floa
 
 @compiled
 def _alignment(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, job: int, node: int) -> tuple[float, float]:
-    """Return how well a bundle suits what is free on a node, and the work that a job has left, in Tetris' units."""
+    """Return the alignment of a bundle with a node's free resources, and a job's remaining work, in Tetris' units."""
     suits, size = 0.0, 0.0
     for kind in range(2):
         wanted = cluster.demand[jobs.model[job], BUNDLE, kind]
@@ -132,9 +132,9 @@ def _alignment(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, job: int, 
 
 @compiled
 def tetris(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
-    """Fill node after node with bundles by alignment and work left, as coded: *most* work left goes first.
+    """Fill node after node with bundles by alignment and remaining work, as coded: *most* remaining work goes first.
 
-    A node is closed by the first job that it has no room for, although another one may still fit.
+    The first job without room closes a node, although another job may still fit.
     """
     node = 0
     while node < cluster.nodes:
@@ -157,7 +157,7 @@ def tetris(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
 def tetris_as_published(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, works: Floats) -> None:
     """Fill node after node with the bundles that fit, by alignment and *least* work left (SIGCOMM'14).
 
-    ``works`` [job] is the work left in units of all; as in the paper it weighs as much as alignment, on average.
+    ``works`` [job] is the remaining work, normalised; as in the paper it weighs as much as alignment, on average.
     """
     all_work = works.sum() + 1e-12
     for node in range(cluster.nodes):
@@ -179,7 +179,7 @@ def tetris_as_published(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, w
 
 @compiled
 def _saved(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int) -> float:
-    """Return the slots that one more task saves, were the job to keep it to its end."""
+    """Return the slots that one more task saves if the job keeps it to its end."""
     model, servers, workers = jobs.model[job], jobs.tasks[job, SERVER], jobs.tasks[job, WORKER]
     if workers == 0 or servers == 0:
         return np.inf if what == (WORKER if workers == 0 else SERVER) else -1.0
@@ -190,7 +190,10 @@ def _saved(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int) -> flo
 
 @compiled
 def optimus(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, closed: Masks, among_all: bool) -> None:
-    """Give the next task to the job it saves most; as coded, one whose better task is at its maximum gets no more."""
+    """Give each task to the job with most saved slots.
+
+    As coded, a job whose better task is at its maximum gets none.
+    """
     while True:
         best, most, what = -1, 0.0, 0
         for job in range(jobs.model.size):
@@ -210,7 +213,7 @@ def optimus(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, closed: Masks
 
 @compiled
 def _relative(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int) -> float:
-    """Return the gain in log speed per slot of a node that is taken; first bundles go before all else."""
+    """Return the gain in log speed for each resource slot that a task takes; first bundles have the highest gain."""
     model, servers, workers = jobs.model[job], jobs.tasks[job, SERVER], jobs.tasks[job, WORKER]
     then, also = servers + np.int64(what != WORKER), workers + np.int64(what != SERVER)
     if then > cluster.most or also > cluster.most:
@@ -223,7 +226,7 @@ def _relative(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int) -> 
 
 @compiled
 def max_relative_gain(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, closed: Masks) -> None:
-    """Give the next task to the job it helps most, relatively; ``closed`` [job, what] is scratch."""
+    """Give the next task to the job with the largest relative gain; ``closed`` [job, kind of task] is scratch."""
     while True:
         best, most, what = -1, 0.0, 0
         for job in range(jobs.model.size):
@@ -238,14 +241,17 @@ def max_relative_gain(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, clo
 
 @compiled
 def bundle_each(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
-    """Give every job a bundle, by arrival, as far as there is room: nobody starves."""
+    """Give every job a bundle, by arrival, as long as there is room, so that no job starves."""
     for job in range(jobs.model.size):
         grant(cluster, jobs, used, job, BUNDLE, True)
 
 
 @compiled
 def at_random(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, choices: Longs, draws: Floats) -> None:
-    """Give tasks at random while any fits; ``choices`` are [number, job and what]. Every job first gets a bundle."""
+    """Give every job a bundle, then random tasks as long as one fits.
+
+    ``choices`` are [number, job and kind of task].
+    """
     bundle_each(cluster, jobs, used)
     count = choices.shape[0]
     for draw in draws:

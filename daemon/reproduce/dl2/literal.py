@@ -1,4 +1,4 @@
-"""DL2's own agent: how well it imitates, what reinforcement learning adds, and the ablations of the paper's Table 2."""
+"""DL2's own agent: the result of imitation, of reinforcement learning, and of the ablations of the paper's Table 2."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Variant:
     name: str
     options: Ablations = PAPER
     teacher: str = "DRF"
-    """The paper's incumbent."""
+    """Name of the imitated policy; DRF is the paper's incumbent."""
     claimed: float | None = None
-    """By how much longer jobs take than with all of it, as the paper's Table 2 has it."""
+    """Relative increase of completion time over the full agent in the paper's Table 2; None if not published."""
 
 
 VARIANTS = (
@@ -51,7 +51,7 @@ VARIANTS = (
 
 @dataclass(frozen=True)
 class ImitationResult:
-    """What imitation alone gives; slots, a mean per trace of the paper's."""
+    """Result of imitation alone: mean completion times in slots, one for each trace of the paper."""
 
     teacher: str
     taught: Floats
@@ -61,48 +61,48 @@ class ImitationResult:
 
 @dataclass(frozen=True)
 class VariantResult:
-    """What came of one variant."""
+    """Result of one variant of training."""
 
     variant: Variant
     curve: Sequence[tuple[int, float]]
-    """Mean completion time in slots on the traces to choose by, after so many updates."""
+    """(updates, mean completion time in slots) on the traces for selection."""
     jct: Floats
-    """Of each of the paper's traces, by the policy that was best on the traces to choose by."""
+    """Mean completion time of each of the paper's traces, slots, with the policy that was best at selection."""
     spent_s: float
 
     @property
     def best(self) -> float:
-        """Return the lowest mean completion time on the traces to choose by, slots."""
+        """Return the lowest mean completion time on the traces for selection, slots."""
         return min(score for _, score in self.curve)
 
 
 @dataclass(frozen=True)
 class AblationStudy:
-    """All about DL2's own agent."""
+    """Results of DL2's own agent: imitation, all variants and the random baseline."""
 
     imitations: Sequence[ImitationResult]
     outcomes: Sequence[VariantResult]
     random_jct: Floats
-    """Of each of the paper's traces, by giving tasks at random while one fits."""
+    """Mean completion time of each of the paper's traces, slots, with random tasks as long as one fits."""
     values: PaperSettings
 
     @property
     def whole(self) -> VariantResult:
-        """Return what came of all that the paper has."""
+        """Return the result of the full agent, with all parts of the paper."""
         return next(outcome for outcome in self.outcomes if outcome.variant.name == WHOLE)
 
     def longer(self, outcome: VariantResult) -> Interval:
-        """Return by how much longer jobs take under a variant than with all that the paper has."""
+        """Return the relative increase of completion time of a variant over the full agent, with its interval."""
         return longer_than(outcome.jct, self.whole.jct)
 
     @property
     def confirmed(self) -> list[VariantResult]:
-        """Return the paper's ablations under which jobs take longer, as it says."""
+        """Return the paper's ablations with longer completion times, as the paper claims."""
         return [outcome for outcome in self._claimed if self.longer(outcome).low > 0]
 
     @property
     def unconfirmed(self) -> list[VariantResult]:
-        """Return the paper's ablations under which jobs do not surely take longer."""
+        """Return the paper's ablations whose completion times are not significantly longer."""
         return [outcome for outcome in self._claimed if self.longer(outcome).low <= 0]
 
     @property
@@ -111,17 +111,17 @@ class AblationStudy:
 
     @property
     def better_than_random(self) -> list[VariantResult]:
-        """Return the variants that are surely better than giving tasks at random."""
+        """Return the variants that are significantly better than the random baseline."""
         return [outcome for outcome in self.outcomes if longer_than(outcome.jct, self.random_jct).high < 0]
 
     @property
     def improved(self) -> list[VariantResult]:
-        """Return the variants in which reinforcement learning found something better than it set out with."""
+        """Return the variants in which reinforcement learning improved on its initial policy."""
         return [outcome for outcome in self.outcomes if outcome.best < outcome.curve[0][1]]
 
     @property
     def curves(self) -> Plot:
-        """Draw how each variant learns."""
+        """Draw the learning curve of each variant."""
         known = {outcome.variant.name: np.array([point for point in outcome.curve if point[1] < HOPELESS])
                  for outcome in self.outcomes}
         return plots.lines("Mean completion time on traces to choose by, slots", "updates",
@@ -130,12 +130,12 @@ class AblationStudy:
 
 
 ReportProgress = Callable[[str, float], None]
-"""Is told what goes on, and how much of it is done, 0..1."""
+"""Receives the name of the present step and its completed share, 0..1."""
 
 
 def carry_out(cluster: ArenaCluster, updates: int, seed: int, folder: Path, report: ReportProgress,
               values: PaperSettings = PUBLISHED) -> AblationStudy:
-    """Train all of it; what ``folder`` holds of an interrupted run goes on from there, and models are left in it."""
+    """Train all variants; resume an interrupted run from ``folder`` and write the models there."""
     plain = Dl2TrainingConfig(cluster, Drf(), seed, values=values, updates=0)
     imitations = [_imitation(replace(plain, teacher=TEACHERS[name]), name, report) for name in TEACHERS]
     outcomes = [_outcome(replace(plain, updates=updates, teacher=TEACHERS[variant.teacher], options=variant.options,
@@ -173,6 +173,6 @@ def _on_ten(cluster: ArenaCluster, policy: SlotPolicy) -> Floats:
 
 
 def longer_than(jct: Floats, whole: Floats) -> Interval:
-    """Return by how much longer jobs take, with a paired 95 % interval over traces."""
+    """Return the relative increase of mean completion time, with a paired 95 % interval over traces."""
     ratio = over_traces(jct, whole)
     return Interval(ratio.estimate - 1.0, ratio.low - 1.0, ratio.high - 1.0)

@@ -12,34 +12,34 @@ from ...replay.arrays import Floats, Longs, Masks, Singles
 from .network import NetworkSize
 
 SHARPNESS, HIGHEST = 0.9, 4.0
-"""Exponent of an error that makes a priority, and the largest."""
+"""Exponent that converts an error into a priority, and the largest priority."""
 
 
 class DecisionBatch(NamedTuple):
-    """Decisions as columns, [decision, ...]."""
+    """A batch of decisions as columns, [decision, ...]."""
 
     state: Singles
     allowed: Masks
     action: Longs
     chance: Singles
-    """That the policy which acted gave to the action."""
+    """Probability of the action under the policy that acted."""
     reward: Singles
-    """Of the whole slot."""
+    """Reward of the whole slot."""
     following: Singles
-    """The first state of the next slot."""
+    """First state of the next slot."""
     further: Singles
     """1 while the episode goes on, 0 where there is no next slot."""
 
 
 def columns(shape: NetworkSize, rows: int) -> DecisionBatch:
-    """Return empty columns."""
+    """Return the zero-filled columns of a batch of decisions."""
     return DecisionBatch(np.zeros((rows, shape.inputs), np.float32), np.zeros((rows, shape.actions), np.bool_),
                          np.zeros(rows, np.int64), np.zeros(rows, np.float32), np.zeros(rows, np.float32),
                          np.zeros((rows, shape.inputs), np.float32), np.zeros(rows, np.float32))
 
 
 class DecisionMemory:
-    """The latest decisions; the oldest make room."""
+    """Memory of the latest decisions; new decisions replace the oldest."""
 
     def __init__(self, shape: NetworkSize, capacity: int) -> None:
         self._columns = columns(shape, capacity)
@@ -47,11 +47,11 @@ class DecisionMemory:
         self._added = 0
 
     def __len__(self) -> int:
-        """Return how many are held."""
+        """Return the number of stored decisions."""
         return min(self._added, len(self._priority))
 
     def add(self, batch: DecisionBatch, priority: float) -> None:
-        """Keep the decisions of a slot."""
+        """Store the decisions of a slot."""
         rows = (self._added + np.arange(len(batch.action))) % len(self._priority)
         for name, column in self._columns._asdict().items():
             column[rows] = getattr(batch, name)
@@ -59,7 +59,7 @@ class DecisionMemory:
         self._added += len(rows)
 
     def sample(self, size: int, correction: float, random: np.random.Generator) -> tuple[Longs, DecisionBatch, Singles]:
-        """Return rows drawn by priority, what is in them, and their weights: 1 at most, ``correction`` is beta."""
+        """Return rows drawn by priority, their decisions, and their weights (at most 1); ``correction`` is beta."""
         likely = self._priority[:len(self)] / self._priority[:len(self)].sum()
         rows = np.searchsorted(np.cumsum(likely), random.random(size) * (1.0 - 1e-12)).astype(np.int64)
         rows = np.minimum(rows, len(self) - 1)
@@ -70,16 +70,16 @@ class DecisionMemory:
         return rows, drawn, (weights / weights.max()).astype(np.float32)
 
     def learned(self, rows: Longs, errors: Floats) -> None:
-        """Take in how wrong the value of decisions was."""
+        """Update the priorities of rows by the errors of their values."""
         self._priority[rows] = np.minimum(np.abs(errors) ** SHARPNESS, HIGHEST) + 1e-6
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return all that is needed to go on later."""
+        """Return all arrays that are needed to continue later."""
         kept = {name: column[:len(self)] for name, column in self._columns._asdict().items()}
         return kept | {"priority": self._priority[:len(self)], "added": np.array([self._added])}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Take over what :meth:`state` returned."""
+        """Restore the arrays that :meth:`state` returned."""
         self._added = int(state["added"][0])
         for name, column in {**self._columns._asdict(), "priority": self._priority}.items():
             column[:len(self)] = state[name]

@@ -16,26 +16,26 @@ Weights = dict[str, NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class NetworkSize:
-    """The size of the networks: flat, so tied to its window."""
+    """Size of the networks, which are flat and therefore tied to their window of jobs."""
 
     window: int = 20
-    """Jobs that are seen, J (§6.2, for 48 nodes)."""
+    """Number of jobs in the window, J (§6.2, for 48 nodes)."""
     hidden: int = 128
-    """Units of each of two layers; the paper has 256, which takes thrice as long."""
+    """Units of each of the two hidden layers; the paper has 256, which takes three times as long."""
 
     @property
     def inputs(self) -> int:
-        """Return the numbers in a state."""
+        """Return the number of inputs in a state."""
         return self.window * PER_JOB
 
     @property
     def actions(self) -> int:
-        """Return 3J + 1: worker, server or bundle for each job, or the end of the slot."""
+        """Return the number of actions, 3J + 1: worker, server or bundle for each job, or the end of the slot."""
         return 3 * self.window + 1
 
 
 def initial(shape: NetworkSize, outputs: int, random: np.random.Generator) -> Weights:
-    """Return weights as He et al. (2015) draw them, the last layer's 0: every action is as likely."""
+    """Return initial weights after He et al. (2015); the last layer is 0, so all actions are equally likely."""
     weights: Weights = {}
     before = shape.inputs
     for name in ("first", "second"):
@@ -57,13 +57,13 @@ def outputs(weights: Mapping[str, Array], states: Array) -> Array:
 
 
 def compiled_form(weights: Weights) -> PolicyNetwork:
-    """Return the policy as the hot path takes it; the arrays are the same, not copies."""
+    """Return the weights in the form that compiled code reads; the arrays are shared, not copied."""
     return PolicyNetwork(weights["first.weight"], weights["first.bias"], weights["second.weight"],
                          weights["second.bias"], weights["out.weight"], weights["out.bias"])
 
 
 def desk(shape: NetworkSize) -> DecisionScratch:
-    """Return scratch for one decision."""
+    """Return scratch arrays for one decision."""
     return DecisionScratch(np.empty(shape.window, np.int64), np.empty(shape.inputs, np.float32),
                            np.empty(shape.actions, np.bool_), np.empty(shape.hidden, np.float32),
                            np.empty(shape.hidden, np.float32), np.empty(shape.actions, np.float32),

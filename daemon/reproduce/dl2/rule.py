@@ -1,6 +1,6 @@
-"""Our rule: a bundle for everybody, then the task that does most for what it takes; and plans that look ahead by it.
+"""Our rule: a bundle for every job, then the task with the most gain for its resources; and plans that look ahead.
 
-It reads what is left of each job, and the true speeds unless it is told others; no site knows either exactly.
+The rule uses the remaining work of each job and the true speeds or given ones; no site knows either exactly.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from ...replay.compiled import compiled, compiled_apart, compiled_with_arrays
 from .kernel import SERVER, WORKER, ArenaCluster, ArrivedJobs, grant, waiting
 
 FIRST, ANY = 5.0, 10.0
-"""Added to scores: first bundles go first, and every task is worth giving as long as it fits."""
+"""Added to scores, so that first bundles go first and every task that fits is given."""
 LEAST = 1e-4
-"""Share of a job's full speed that a task counts as, at least."""
+"""Least gain that a task counts as, as a share of the job's full speed."""
 HORIZON = 12
-"""Slots that a plan is played for."""
+"""Number of slots that a plan is simulated for."""
 BELIEVED = 0.95
-"""A task that leaves a job less of its speed is not given; a smaller fall may be the error of the speeds' fit."""
+"""A task that reduces a job's speed below this share is not given; a smaller fall may be an error of the fit."""
 CLOSED = -1e300
-"""Score of what cannot be given any more in this slot, for room is never given back in one."""
+"""Score of a task that cannot be given any more in this slot, because room is never returned within a slot."""
 CHANGED, SPREAD = 2.0, 2.0
-"""Jobs whose favour a plan changes, on average, and by how much."""
+"""Mean number of jobs whose favour a plan changes, and the spread of the changes."""
 
 
 @dataclass
 class LookAhead:
-    """The rule as a policy of the arena."""
+    """The rule as a policy of DL2's simulator, with or without looking ahead."""
 
     plans: int = 0
-    """To try in each slot, all by what is here now; 0 takes the rule at its word."""
+    """Number of plans to try in each slot, for the jobs that are there; 0 uses the rule without looking ahead."""
     believed: Floats | None = None
-    """[model, servers, workers] speeds that it goes by; true ones when None (an oracle)."""
+    """[model, servers, workers] speeds that the rule uses; the true speeds if None (an oracle)."""
     decisions: int = 0
-    """Taken so far, those in plans included."""
+    """Number of decisions so far, including those in plans."""
 
     def fill(self, cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs) -> None:
-        """Give jobs their tasks, highest score first."""
+        """Give jobs their tasks for a slot, highest score first."""
         known = cluster if self.believed is None else cluster._replace(rates=self.believed)
         if self.plans:
             self.decisions += int(look_ahead(known, jobs, used, self._changes(jobs)))
@@ -47,7 +47,10 @@ class LookAhead:
             self.decisions += int(by_score(known, jobs, used, *np.zeros((2, len(jobs.model), 3))))
 
     def _changes(self, jobs: ArrivedJobs) -> Floats:
-        """Draw favours to try, [plan, job, what]: the same for the same situation. The first are the rule's own."""
+        """Draw the favours to try, [plan, job, kind of task]; equal states give equal draws.
+
+        The first plan is the rule.
+        """
         count = len(jobs.model)
         draw = np.random.default_rng([count, int(jobs.stay.sum())])
         changed = draw.random((self.plans, count, 1)) < CHANGED / max(count, 1)
@@ -59,8 +62,8 @@ class LookAhead:
 def by_score(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, favour: Floats, scores: Floats) -> int:
     """Give the next task to the job that the rule rates highest, while any can be given; return the decisions.
 
-    ``favour`` [job, what] is added to scores where they are compared. Only the job that was given something
-    is rated again. ``scores`` [job, what] is scratch.
+    ``favour`` [job, kind of task] is added to scores when they are compared. Only the job that received a task
+    is rated again. ``scores`` [job, kind of task] is scratch.
     """
     for job in range(jobs.model.size):
         scores[job, 0] = scores[job, 1] = scores[job, 2] = 0.0
@@ -83,10 +86,10 @@ def by_score(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, favour: Floa
 
 @compiled_with_arrays
 def look_ahead(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, changes: Floats) -> int:
-    """Give tasks by the plan for this slot that ends the jobs here soonest, were nobody else to come.
+    """Give tasks by the plan that minimises the completion times of the present jobs if no other jobs arrive.
 
-    Plan after plan adds a row of ``changes`` [plan, job, what] to the favours of the best so far, and is played to its
-    end with the rule as it is in all later slots. Return the decisions.
+    Each plan adds a row of ``changes`` [plan, job, kind of task] to the favours of the best plan so far. The plan
+    is simulated to its end, with the unchanged rule in all later slots. Return the number of decisions.
     """
     favour, best, decisions = np.zeros((jobs.model.size, 3)), np.inf, 0
     scores = np.empty((jobs.model.size, 3))
@@ -103,7 +106,7 @@ def look_ahead(cluster: ArenaCluster, jobs: ArrivedJobs, used: Longs, changes: F
 
 @compiled_with_arrays
 def _anew(cluster: ArenaCluster, jobs: ArrivedJobs, remaining: Floats, later: float) -> ArrivedJobs:
-    """Return the jobs that are not done so much later, without tasks."""
+    """Return the jobs that are not done after so many slots, without tasks."""
     live = np.flatnonzero(remaining > 0.0)
     return waiting(cluster, jobs.number[live], jobs.model[live], jobs.stay[live] + later, remaining[live],
                    jobs.epochs[live])
@@ -111,9 +114,9 @@ def _anew(cluster: ArenaCluster, jobs: ArrivedJobs, remaining: Floats, later: fl
 
 @compiled_with_arrays
 def _played(cluster: ArenaCluster, jobs: ArrivedJobs, scores: Floats) -> tuple[float, int]:
-    """Return the slots that jobs take from now on, summed, and the decisions.
+    """Return the sum of the jobs' remaining slots, and the number of decisions.
 
-    A job that is not done at the horizon is taken to run at its best speed from there on.
+    A job that is not done at the horizon counts as running at its best speed afterwards.
     """
     total, decisions = 0.0, 0
     for _ in range(HORIZON):
@@ -134,7 +137,7 @@ def _played(cluster: ArenaCluster, jobs: ArrivedJobs, scores: Floats) -> tuple[f
 
 @compiled
 def rate(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, scores: Floats) -> None:
-    """Write down the scores of what a job may be given."""
+    """Write the scores of the tasks that a job may be given."""
     for what in range(3):
         if scores[job, what] != CLOSED:
             scores[job, what] = _score(cluster, jobs, job, what)
@@ -144,9 +147,9 @@ def rate(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, scores: Floats) -> 
 
 @compiled
 def _score(cluster: ArenaCluster, jobs: ArrivedJobs, job: int, what: int) -> float:
-    """Return what a task is worth: the share of its full speed that a job gains in this slot, for the room it takes.
+    """Return the score of a task: the share of its full speed that a job gains in this slot, over the room taken.
 
-    ``CLOSED`` where the job may have no more, or would be slowed.
+    The score is ``CLOSED`` if the job may have no more tasks, or if the task would slow it.
     """
     model, servers, workers = jobs.model[job], jobs.tasks[job, SERVER], jobs.tasks[job, WORKER]
     then, also = servers + np.int64(what != WORKER), workers + np.int64(what != SERVER)

@@ -1,4 +1,4 @@
-"""``idlewatt reproduce dl2``: DL2's agent is trained for its simulation and tried beside its baselines and our rule."""
+"""``idlewatt reproduce dl2``: trains DL2's agent and compares it with its baselines and our rule in its simulation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
-    """Replay under each limit of workers, train for the first one, and write the report, with the agents beside it."""
+    """Replay with each limit of workers, train for the first limit, and write the report and the agents."""
     if setting.updates:
         importlib.import_module("torch")
     with resumable(), progress() as bar:

@@ -1,4 +1,4 @@
-"""How much is trained and tried in DL2's simulation."""
+"""Settings of ``idlewatt reproduce dl2``: the amount of training and evaluation."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Setting:
     """What is trained, and how long."""
 
     seed: Annotated[int, Field(ge=0, le=9000)] = 1
-    """Of the trainings of DL2's own agent."""
+    """Seed of the trainings of DL2's own agent."""
     most: tuple[Annotated[int, Field(ge=1, le=32)], ...] = (8, 16)
-    """Most workers of a job; several are reported apart. Speeds beyond 10 are extrapolated."""
+    """Limits of workers of a job; each limit is reported separately. Speeds beyond 10 are extrapolated."""
     plans: Annotated[int, Field(ge=0, le=100_000)] = 512
-    """That our rule tries in each slot."""
+    """Number of plans that our rule tries in each slot."""
     updates: Annotated[int, Field(ge=0, le=1_000_000)] = 6000
-    """Of each training of DL2's own agent, for the first of ``most``; 0 leaves it out, and needs no torch."""
+    """Updates of each training of DL2's own agent, with the first limit of ``most``; 0 omits it and needs no torch."""
     speeds: Path | None = None
-    """The authors' config_speed.txt, where you have it, instead of our fit of it."""
+    """The authors' config_speed.txt, if you have it, instead of our fit."""
 
 
 FULL = Setting()

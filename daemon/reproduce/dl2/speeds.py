@@ -18,11 +18,11 @@ from ...replay.speed import SpeedError
 
 MODELS = ("resnet-50", "vgg-16", "resnext-110", "inception-bn", "seq2seq", "cnn-text-classification", "dssm", "wlm")
 EPOCH_SIZE = (115, 115, 390, 120, 780, 193, 349, 165)
-"""Of each model, in the unit of its measured speed times seconds."""
+"""Size of an epoch of each model, in the unit of its measured speed times seconds."""
 SLOT_S = 1200.0
 
 _POWERS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0))
-"""Of ln p and ln w, for each coefficient."""
+"""Powers of ln p and ln w that belong to each coefficient."""
 _FITTED = ((3.0568, 0.8097, -0.0503, 0.4781, 0.1354, -0.1657),
            (2.1627, 0.7508, -0.0419, 0.7285, 0.0772, -0.1169),
            (5.9056, 0.5645, -0.0339, 0.5949, 0.2170, -0.2246),
@@ -36,9 +36,9 @@ FIT_ERROR = (0.023, 0.037, 0.029, 0.047, 0.007, 0.032, 0.019, 0.024)
 
 
 def fitted(most: int) -> Floats:
-    """Return epochs per slot, [model, servers, workers], up to one more than ``most`` of each; none without either.
+    """Return fitted epochs per slot, [model, servers, workers], for 0 to ``most`` + 1 of each; 0 without either.
 
-    The fit saw at most 10 of each: beyond, it is an extrapolation.
+    The fit used at most 10 servers and 10 workers: larger numbers are extrapolated.
     """
     tasks = np.log(np.arange(1, most + 2, dtype=np.float64))
     servers, workers = np.meshgrid(tasks, tasks, indexing="ij")
@@ -48,7 +48,7 @@ def fitted(most: int) -> Floats:
 
 
 def measured(path: Path, most: int) -> Floats:
-    """Return the same from the authors' file, interpolated as their code does; SpeedError for any other file."""
+    """Return epochs per slot, [model, servers, workers], from the authors' file; SpeedError for any other file."""
     from scipy.interpolate import Rbf  # heavy, and only wanted where somebody has the file
 
     points: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
@@ -67,6 +67,6 @@ def measured(path: Path, most: int) -> Floats:
 
 
 def _per_slot(speeds: Floats) -> Floats:
-    """Return epochs per slot with a row and a column for none, where nothing moves."""
+    """Return epochs per slot with a zero row and a zero column for no servers and no workers."""
     epochs = speeds * SLOT_S / np.array(EPOCH_SIZE, np.float64)[:, None, None]
     return np.pad(epochs, ((0, 0), (1, 0), (1, 0)))

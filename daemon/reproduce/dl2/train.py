@@ -1,4 +1,4 @@
-"""How DL2's agent learns: it imitates a scheduler, then actor-critic goes on from there. The only file with torch."""
+"""Training of DL2's agent: imitation of a scheduler, then actor-critic. Only this file imports torch."""
 
 from __future__ import annotations
 
@@ -28,59 +28,59 @@ from .network import Weights, desk, initial, outputs
 
 STATE = "training.safetensors"
 LONGEST = 1000
-"""Slots of a trace that are learned from: a job that nothing moves would keep it from ever ending."""
+"""Largest number of slots of a training episode, because a job without progress would never end."""
 CORRECTION = (0.1, 1.0)
-"""Beta of the prioritised memory, at first and in the end."""
+"""Beta of the prioritised memory at the beginning and at the end of training."""
 
 
 @dataclass(frozen=True)
 class Dl2TrainingConfig:
-    """Everything that a training is given; the same config gives the same agent."""
+    """All settings of a training of DL2's agent; the same config gives the same agent."""
 
     cluster: ArenaCluster
     teacher: SlotPolicy
     seed: int = 1
-    """Of the traces to learn from; those to choose by have the next one. Never the paper's."""
+    """Seed of the training traces; the traces for selection use the next seed. Neither is the paper's seed."""
     options: Ablations = PAPER
     values: PaperSettings = PUBLISHED
     updates: int = 6000
-    """Of reinforcement learning, one per slot."""
+    """Number of updates by reinforcement learning, one for each slot."""
     judged_every: int = 500
     chosen_by: int = 10
     folder: Path | None = None
-    """Where the training keeps itself; it resumes what it finds here."""
+    """Folder of the training's state, from which it resumes."""
 
 
 @dataclass(frozen=True)
 class Dl2TrainingProgress:
-    """How far a training has come."""
+    """Progress of a training of DL2's agent."""
 
     update: int
-    """Of reinforcement learning; 0 after the warm-up."""
+    """Number of updates by reinforcement learning so far; 0 after the warm-up."""
     jct: float
-    """Mean completion time, in slots, on the traces to choose by."""
+    """Mean completion time on the traces for selection, slots."""
     best: Weights
-    """Of the best policy so far."""
+    """Weights of the best policy so far."""
     spent_s: float
 
 
 def tensors(weights: Weights) -> dict[str, torch.Tensor]:
-    """Return weights that can be learned."""
+    """Return weights as trainable tensors."""
     return {name: torch.tensor(array, requires_grad=True) for name, array in weights.items()}
 
 
 def arrays(weights: dict[str, torch.Tensor]) -> Weights:
-    """Return what was learned; the same memory, not a copy."""
+    """Return trained tensors as arrays that share their memory."""
     return {name: tensor.detach().numpy() for name, tensor in weights.items()}
 
 
 def masked(policy: dict[str, torch.Tensor], states: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
-    """Return the logarithm of every action's chance among those that are open."""
+    """Return the log probabilities of actions among the open actions."""
     return torch.log_softmax(outputs(policy, states).masked_fill(~allowed, -1e9), dim=-1)
 
 
 def lessons(config: Dl2TrainingConfig) -> tuple[Singles, Masks, Longs]:
-    """Return what the teacher did, [decision, ...]: states, what was open, its actions. TrainingError for nothing."""
+    """Return the teacher's states, open actions and actions, [decision, ...]; TrainingError if there are none."""
     trails = []
     for trace in islice(traces(config.seed), config.values.imitated):
         for slot in islice(watch(config.cluster, trace, config.teacher, np.full(len(trace.arrival), np.nan)), LONGEST):
@@ -98,7 +98,7 @@ def lessons(config: Dl2TrainingConfig) -> tuple[Singles, Masks, Longs]:
 
 
 def joined(trails: Sequence[Trail]) -> tuple[Singles, Masks, Longs]:
-    """Return the states of all trails, what was open in them, and the actions."""
+    """Return the states, open actions and actions of all records, joined, [decision, ...]."""
     states, allowed, actions = ([getattr(decisions, column)[:decisions.taken[0]] for decisions in trails]
                                 for column in ("states", "allowed", "actions"))
     return np.concatenate(states), np.concatenate(allowed), np.concatenate(actions)
@@ -132,7 +132,7 @@ class DecisionTensors(NamedTuple):
 
 
 class ActorCritic:
-    """A policy, and the value of a state that its advantages are measured from."""
+    """A policy network and a value network, which is the baseline of the advantages."""
 
     def __init__(self, policy: dict[str, torch.Tensor], value: dict[str, torch.Tensor], options: Ablations,
                  values: PaperSettings) -> None:
@@ -140,10 +140,10 @@ class ActorCritic:
         self.optimizers = (torch.optim.Adam(policy.values(), lr=values.rate),
                            torch.optim.Adam(value.values(), lr=values.critic_rate))
         self.average = 0.0
-        """Of rewards, where there is no critic."""
+        """Moving average of rewards, used without a critic."""
 
     def update(self, batch: DecisionBatch, weights: Singles) -> Floats:
-        """Take one step; return how wrong the values were. FloatingPointError when the loss is not finite."""
+        """Take one step; return the errors of the values. FloatingPointError if the loss is not finite."""
         decisions = DecisionTensors(*(torch.from_numpy(np.ascontiguousarray(column)) for column in batch))
         important = torch.from_numpy(weights)
         advantage, critic_loss = self._advantage(decisions, important)
@@ -174,7 +174,7 @@ class ActorCritic:
 
     @torch.no_grad()
     def restore(self, arrays: Weights, average: float) -> None:
-        """Take over what :meth:`state` returned."""
+        """Restore the arrays that :meth:`state` returned."""
         self.average = average
         for part, weights, optimizer in self._parts():
             for name, tensor in weights.items():
@@ -188,7 +188,7 @@ class ActorCritic:
         yield "value", self.value, self.optimizers[1]
 
     def _advantage(self, decisions: DecisionTensors, important: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what actions were worth beyond what was expected, and the loss of the value network."""
+        """Return the advantages of actions, and the loss of the value network."""
         if not self._options.critic:
             self.average = 0.99 * self.average + 0.01 * float(decisions.reward.mean())
             return decisions.reward - self.average, torch.zeros(())
@@ -201,7 +201,7 @@ class ActorCritic:
 
 
 class Practice:
-    """A policy that learns from slots as they pass, and from those it remembers."""
+    """A policy that is trained with each new slot and with remembered slots."""
 
     def __init__(self, values: PaperSettings, options: Ablations, updates: int, random: np.random.Generator) -> None:
         shape = values.shape
@@ -209,7 +209,7 @@ class Practice:
                                    tensors(initial(shape, 1, random)), options, values)
         self.memory = DecisionMemory(shape, values.memory)
         self.rewards = (0.0, 0)
-        """Sum and number so far."""
+        """Sum and number of rewards so far."""
         self.updates = 0
         self._values, self._options, self._planned, self._random = values, options, updates, random
 
@@ -219,7 +219,7 @@ class Practice:
         return arrays(self.learner.policy)
 
     def learn(self, batch: DecisionBatch) -> None:
-        """Take in the decisions of a slot, and one step."""
+        """Store the decisions of a slot and take one training step."""
         total, count = self.rewards[0] + float(batch.reward[0]), self.rewards[1] + 1
         self.rewards = total, count
         self.updates += 1
@@ -234,7 +234,7 @@ class Practice:
 
 
 class SlotTraining:
-    """An agent and the slots it learns from; goes on where a saved one was left."""
+    """A training of DL2's agent on simulated slots; a saved training continues where it stopped."""
 
     def __init__(self, config: Dl2TrainingConfig) -> None:
         torch.set_num_threads(1)  # so small a network is not worth a second one, and one thread adds in one order
@@ -243,13 +243,16 @@ class SlotTraining:
         self._practice = Practice(config.values, config.options, config.updates, self.random)
         self._judges = list(islice(traces(config.seed + 1), config.chosen_by))
         self._trace = 0
-        """Number of the one that is learned from next."""
+        """Number of the next training trace."""
         self.best = copied(self.policy)
         self.curve: list[tuple[int, float]] = []
         self._warmed = False
 
     def run(self) -> Iterator[Dl2TrainingProgress]:
-        """Yield after the warm-up, then whenever the policy is judged; a caller that stops keeps the best so far."""
+        """Train; yield after the warm-up and after each evaluation.
+
+        A caller that stops keeps the best policy so far.
+        """
         began = time.monotonic() - self.spent_s
         if not self._warmed:
             if self.config.options.warm_up:
@@ -269,7 +272,7 @@ class SlotTraining:
 
     @property
     def agent(self) -> FlatAgent:
-        """Return the best so far."""
+        """Return an agent with the best weights so far."""
         return FlatAgent(self.best, self.config.values.shape)
 
     @property
@@ -279,11 +282,11 @@ class SlotTraining:
 
     @property
     def updates(self) -> int:
-        """Return how many there have been."""
+        """Return the number of updates so far."""
         return self._practice.updates
 
     def _judge(self, began: float) -> Dl2TrainingProgress:
-        """Look how good the policy is, and remember it if it is the best."""
+        """Evaluate the policy, and keep its weights if they are the best so far."""
         self.spent_s = time.monotonic() - began
         agent = FlatAgent(self.policy, self.config.values.shape)
         found = float(mean_jct(self.config.cluster, agent, self._judges).mean())
@@ -293,7 +296,7 @@ class SlotTraining:
         return Dl2TrainingProgress(self.updates, found, self.best, self.spent_s)
 
     def _episode(self, trace: ArenaTrace) -> Iterator[int]:
-        """Play a trace and learn once a slot; yield the number of updates."""
+        """Simulate a trace and train once in each slot; yield the number of updates."""
         config, options = self.config, self.config.options
         recorded = trail(config.values.shape, 2 * config.cluster.most * len(trace.arrival))
         agent = FlatAgent(self.policy, config.values.shape, self.random.random,
@@ -306,14 +309,14 @@ class SlotTraining:
 
     @property
     def plan(self) -> str:
-        """Return the digest of what makes it this training and no other."""
+        """Return the digest of all settings that identify this training."""
         config = self.config
         return schema_hash({"options": asdict(config.options), "values": asdict(config.values), "seed": config.seed,
                             "updates": config.updates, "teacher": repr(config.teacher), "most": config.cluster.most,
                             "speeds": hashlib.sha256(config.cluster.rates.tobytes()).hexdigest()})
 
     def _save(self) -> None:
-        """Keep all that it needs to go on, in one file."""
+        """Write the state that the training needs to continue, in one file."""
         if self.config.folder is None:
             return
         state = {"plan": self.plan, "updates": self.updates, "trace": self._trace, "spent_s": self.spent_s,
@@ -325,7 +328,7 @@ class SlotTraining:
         write_unfinished(self.config.folder / STATE, state, arrays)
 
     def resume(self) -> SlotTraining:
-        """Go on where it was kept, if it was; ``CheckpointError`` for another or a damaged training."""
+        """Restore the saved state, if there is one; ``CheckpointError`` if its settings differ or it is damaged."""
         path = None if self.config.folder is None else self.config.folder / STATE
         if path is None or not path.exists():
             return self
@@ -345,12 +348,12 @@ class SlotTraining:
 
 
 def copied(weights: Weights) -> Weights:
-    """Return weights that learning does not touch any more."""
+    """Return a copy of weights, which training does not change."""
     return {name: array.copy() for name, array in weights.items()}
 
 
 def decided(recorded: Trail, reward: float) -> DecisionBatch | None:
-    """Take the decisions of a slot off a trail, all of which had a part in its reward; None for none."""
+    """Remove the decisions of a slot from a record; all get the slot's reward. None if there are none."""
     count = int(recorded.taken[0])
     recorded.taken[0] = 0
     if count == 0:
@@ -363,7 +366,7 @@ def decided(recorded: Trail, reward: float) -> DecisionBatch | None:
 
 
 def linked(slots: Iterable[DecisionBatch | None]) -> Iterator[DecisionBatch]:
-    """Yield the slots of an episode in which something was decided, each once it is known what follows it."""
+    """Yield the slots of an episode that have decisions, each with the first state of the next such slot."""
     before: DecisionBatch | None = None
     for batch in slots:
         if batch is None:
@@ -376,7 +379,7 @@ def linked(slots: Iterable[DecisionBatch | None]) -> Iterator[DecisionBatch]:
 
 
 def card_of(training: SlotTraining) -> ModelCard:
-    """Return what is known of an agent after its training."""
+    """Return the model card of a trained agent."""
     config = training.config
     curve = tuple((update / max(config.updates, 1), score) for update, score in training.curve)
     return ModelCard("dl2-flat", "1", time.time(), config.seed, version("idlewatt"), "", "", kind="dl2", curve=curve,

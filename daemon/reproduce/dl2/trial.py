@@ -23,31 +23,31 @@ TRACES = 10
 
 @dataclass(frozen=True)
 class Contest:
-    """What came of one limit of workers."""
+    """Results of all policies with one limit of workers."""
 
     most: int
     jct: Mapping[str, Floats]
     """Mean completion time of each trace in slots, by policy."""
     measured: bool
-    """Speeds are the authors' file, not our fit of it."""
+    """Whether speeds come from the authors' file; otherwise they are our fit."""
     plans: int
-    """That ours tries in each slot."""
+    """Number of plans that our rule tries in each slot."""
 
     def mean(self, policy: str) -> float:
-        """Return the mean over traces."""
+        """Return a policy's mean completion time over traces, slots."""
         return float(self.jct[policy].mean())
 
     @property
     def ranked(self) -> list[str]:
-        """Return the policies, the lowest mean first."""
+        """Return the names of the policies, the lowest mean completion time first."""
         return sorted(self.jct, key=self.mean)
 
     def least(self, policies: Sequence[str]) -> str:
-        """Return which of some policies has the lowest mean."""
+        """Return the one of some policies with the lowest mean completion time."""
         return min(policies, key=self.mean)
 
     def less_than(self, policy: str) -> Interval:
-        """Return by how much ours is below a policy, with a paired 95 % interval over traces."""
+        """Return the relative reduction of our rule's completion time against a policy, with a paired 95 % interval."""
         ratio = over_traces(self.jct[OURS], self.jct[policy])
         return Interval(1.0 - ratio.estimate, 1.0 - ratio.high, 1.0 - ratio.low)
 
@@ -58,10 +58,10 @@ def over_traces(ours: Floats, theirs: Floats) -> Interval:
 
 
 def contest(cluster: ArenaCluster, *, measured: bool, plans: int) -> Contest:
-    """Replay every policy on the same traces; ours tries so many plans in each slot.
+    """Replay every policy on the same traces; our rule tries so many plans in each slot.
 
-    It is shown without them, too, and by speeds that are only fitted, as Optimus is.
-    ``ZeroProgressError`` names the policy that lets jobs wait for ever.
+    Our rule is also replayed without plans, and, like Optimus, with fitted speeds.
+    ``ZeroProgressError`` names a policy under which jobs wait for ever.
     """
     ours = {OURS: LookAhead(plans), FITTED: LookAhead(plans, fitted_speeds(cluster)),
             **({PLAIN: LookAhead()} if plans else {})}

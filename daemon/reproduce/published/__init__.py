@@ -1,5 +1,5 @@
-"""The simulators behind published results, rewritten event by event: named modes, apart from our engine.
+"""The simulators of published results, rewritten event by event, independent of our engine.
 
-Each file follows one artifact to its digits, quirks included; what is such a quirk says so. To add one, write a file
+Each file reproduces one artifact to its digits, with its quirks, which are marked as such. To add one, write a file
 with ``rows(traces)`` and name it in ``setting.py``.
 """

@@ -1,6 +1,6 @@
 """Six packing policies on Alibaba's openb cluster as FGD's simulator compares them (Weng et al., ATC'23; 8f3d641).
 
-Pods arrive until 130 % of the GPUs are asked for; the figure is the share of GPUs that is allocated then. The authors'
+Pods arrive until they request 130 % of the GPUs; the figure is the share of GPUs that is then allocated. The authors'
 random permutations are unknown, so means over ten seeds are compared.
 """
 
@@ -38,11 +38,11 @@ class FreeGpuNodes:
 
     @property
     def milli(self) -> int:
-        """Return the thousandths of all GPUs."""
+        """Return the capacity of all GPUs, in thousandths of a GPU."""
         return sum(self.gpus) * WHOLE
 
     def empty(self) -> FgdResources:
-        """Return the nodes with nothing on them."""
+        """Return the free resources of the empty nodes."""
         gpus = np.array(self.gpus)
         free = np.where(np.arange(max(gpus, default=0)) < gpus[:, None], WHOLE, 0)
         names = sorted(set(self.models))
@@ -65,7 +65,7 @@ def load_pods(traces: Path, workload: str) -> list[Pod]:
 
 
 def inflate(pods: Sequence[Pod], target_milli: float, generator: np.random.Generator) -> list[Pod]:
-    """Shuffle pods, then remove or repeat some until they ask for the target."""
+    """Shuffle pods, then remove or repeat some until they request the target."""
     drawn = [pods[index] for index in generator.permutation(len(pods))]
     total = sum(count * milli for _, _, count, milli, _ in drawn)
     while total > target_milli:
@@ -90,7 +90,7 @@ def kinds_of(pods: Sequence[Pod], models: Sequence[str]) -> Kinds:
 
 
 def typical_pods(pods: Sequence[Pod], models: Sequence[str]) -> Typical:
-    """Return the most frequent pods that make up 95 % of a workload, memory left aside."""
+    """Return the most frequent pods that make up 95 % of a workload, without regard to memory."""
     counts = Counter((cpu, milli, count, spec) for cpu, _, count, milli, spec in pods)
     ranked = sorted(counts.items(), key=lambda item: (item[1], item[0]), reverse=True)
     shares = np.array([count for _, count in ranked]) / len(pods)
@@ -100,14 +100,14 @@ def typical_pods(pods: Sequence[Pod], models: Sequence[str]) -> Typical:
 
 
 def allocation(arrived_milli: Floats, placed_milli: Floats, total_milli: int, at_percent: int) -> float:
-    """Return the allocated % of all GPUs, on the mean over the arrivals at which so many % were asked for."""
+    """Return the allocated share of all GPUs, %, averaged over the arrivals at the given requested share, %."""
     arrived = np.rint(np.cumsum(arrived_milli) / total_milli * 100)
     allocated = np.round(np.cumsum(placed_milli) / total_milli * 100, 2)
     return float(np.round(allocated[arrived == at_percent].mean(), 2))
 
 
 def replay(cluster: FreeGpuNodes, pods: Sequence[Pod], policy: str, seed: int) -> float:
-    """Return the allocated % at 130 % for one seed."""
+    """Return the allocated share of GPUs at a requested share of 130 % for one seed, %."""
     models = sorted(set(cluster.models))
     drawn = inflate(pods, INFLATION * cluster.milli, np.random.default_rng(seed))
     distinct = sorted(set(drawn))
@@ -119,7 +119,7 @@ def replay(cluster: FreeGpuNodes, pods: Sequence[Pod], policy: str, seed: int) -
 
 
 def published(traces: Path) -> dict[tuple[str, str], list[float]]:
-    """Return the authors' allocated % at 130 % of each seed, by workload and policy."""
+    """Return the authors' allocated share at 130 % for each seed, %, by workload and policy."""
     figures: dict[tuple[str, str], list[float]] = {}
     for row in table(traces / "alibaba_openb_2023/fgd_expected_allocation.csv.gz"):
         workload = row["workload"].removeprefix("openb_pod_list_")

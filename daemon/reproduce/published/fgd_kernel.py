@@ -1,4 +1,4 @@
-"""The compiled heart of the openb arena: where each of the six policies puts the next pod (Weng et al., ATC'23)."""
+"""The compiled part of FGD's simulator: where each of the six policies places the next pod (Weng et al., ATC'23)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ...replay.compiled import compiled_with_arrays
 
 RANDOM, DOT_PROD, GPU_CLUSTERING, GPU_PACKING, BEST_FIT, FGD = range(6)
 WHOLE = 1000
-"""Thousandths of a GPU."""
+"""A whole GPU, in thousandths."""
 MOST_CPU, MOST_GPU = 128_000.0, 8_000.0
-"""The largest node, by which policies scale."""
+"""CPU milli and GPU thousandths of the largest node, by which policies scale."""
 INFEASIBLE = -1_000_000_000
 
 
 class FgdResources(NamedTuple):
-    """Free resources; changed in place."""
+    """Free resources of all nodes, changed in place."""
 
     cpu: Longs
     memory: Longs
     free: Longs
-    """(node, GPU) thousandths; only the first ``gpus`` of a row count."""
+    """(node, GPU) free thousandths; only the first ``gpus`` of a row count."""
     gpus: Longs
     model: Longs
     hosts: Longs
@@ -36,11 +36,11 @@ class Kinds(NamedTuple):
     cpu: Longs
     memory: Longs
     gpus: Longs
-    """0 for a pod of CPUs only."""
+    """Number of GPUs; 0 for a pod of CPUs only."""
     milli: Longs
     """Thousandths of each GPU."""
     allowed: Masks
-    """(kind, GPU model)."""
+    """(kind, GPU model) whether the kind may use the model."""
 
 
 class Typical(NamedTuple):
@@ -52,7 +52,7 @@ class Typical(NamedTuple):
 
 @compiled_with_arrays
 def schedule(policy: int, pods: Longs, kinds: Kinds, nodes: FgdResources, typical: Typical, seed: int) -> Masks:
-    """Place pods (indexes of kinds) one by one; return which found a node. None ever leaves."""
+    """Place pods (indexes of kinds) one by one; return which of them found a node. No pod ever leaves."""
     np.random.seed(seed)
     scores = np.empty((len(kinds.cpu), len(nodes.cpu)), np.int64)
     known = np.zeros(scores.shape, np.bool_)
@@ -166,7 +166,7 @@ def _gradient(gain: float) -> int:
 
 @compiled_with_arrays
 def _fragmentation(free: Longs, cpu: int, model: int, typical: Typical) -> float:
-    """Return F of a node: the GPU thousandths that typical pods cannot use, on the mean."""
+    """Return the fragmentation F of a node: the mean GPU thousandths that typical pods cannot use."""
     left = free.sum()
     expected = 0.0
     for pod in range(len(typical.frequency)):

@@ -18,12 +18,12 @@ PREEMPTION_S = ((1, 7), (NODE_GPUS, 30), (10**9, 60))
 """(up to so many GPUs, seconds added to the remaining time at each preemption)."""
 
 Placement = list[tuple[int, int]]
-"""(node, GPUs on it)."""
+"""(node, number of GPUs on the node) of each part of a placement."""
 
 
 @dataclass(slots=True)
 class HeliosJob:
-    """A job of one virtual cluster and what became of it."""
+    """A job of one virtual cluster, and its start and end."""
 
     submit_s: int
     number: int
@@ -87,7 +87,7 @@ class Pool:
 
 
 Sort = Callable[[list[HeliosJob], int], bool]
-"""Orders the queue in place at a time; returns whether it must be ordered again a second later."""
+"""Sorts the queue in place at a time, s; returns whether it must be sorted again a second later."""
 
 
 def fifo(queue: list[HeliosJob], now: int) -> bool:
@@ -102,7 +102,7 @@ def sjf(queue: list[HeliosJob], now: int) -> bool:
 
 
 def qssf(generator: random.Random) -> Sort:
-    """Return QSSF as published for Philly: GPUs x the true run time with a random error (nothing is learnt there)."""
+    """Return QSSF as published for Philly: by GPUs x true run time with a random error, without a trained model."""
 
     def order(queue: list[HeliosJob], now: int) -> bool:
         queue.sort(key=lambda job: job.gpus)
@@ -118,7 +118,7 @@ def qssf(generator: random.Random) -> Sort:
 
 
 def _noisy(run_s: int, generator: random.Random) -> int:
-    """Return the estimate; errors below -100 % make it negative, as in the original."""
+    """Return the estimated run time; errors below -100 % make it negative, as in the original."""
     low, high = generator.choices(((0.0, 0.1), (0.1, 0.5), (0.5, 1.0), (1.0, 10.0), (10.0, 100.0)),
                                   weights=(0.1, 0.4, 0.2, 0.2, 0.1))[0]
     return int(run_s + run_s * generator.choice((-1, 1)) * generator.uniform(low, high))
@@ -152,7 +152,7 @@ def replay_queue(jobs: list[HeliosJob], nodes: int, sort: Sort) -> None:
 def replay_srtf(jobs: list[HeliosJob], nodes: int) -> None:
     """Run the jobs with the shortest remaining time, preempting at a cost.
 
-    The original looks every second; nothing can change between an arrival and an end, so only those are looked at.
+    The original checks every second. Nothing changes between arrivals and ends, so only these moments are simulated.
     """
     arrivals = sorted(jobs, key=lambda job: (job.submit_s, job.number))[::-1]
     pool, queue, running = Pool([NODE_GPUS] * nodes), list[HeliosJob](), list[HeliosJob]()
@@ -172,7 +172,7 @@ def replay_srtf(jobs: list[HeliosJob], nodes: int) -> None:
 
 
 def _advance(running: list[HeliosJob], now: int, then: int, pool: Pool) -> list[HeliosJob]:
-    """Let time pass; return the jobs that go on."""
+    """Advance the running jobs; return the jobs that still run."""
     going_on = []
     for job in running:
         job.remaining_s -= then - now

@@ -17,7 +17,7 @@ from .result import Row, table
 
 NODE_GPUS = 8
 SLOWDOWN = 1.015
-"""The simulator's factor on every iteration."""
+"""Factor by which the simulator lengthens every iteration."""
 LEVELS = (3250, 7200)
 """Tiresias-L: GPU-seconds at which a job falls to the next level."""
 STARTUP_S = {
@@ -25,7 +25,7 @@ STARTUP_S = {
     "shufflenet_v2_x1_0": (4, 4, 5, 5, 7, 8), "bert": (10,) * 6, "gpt2": (10,) * 6, "a2c": (38, 39, 39, 46, 46, 46),
     "dqn": (5, 5, 6, 6, 8, 8),
 }
-"""Seconds by model for 1, 2, 4, 8, 16 and 32 GPUs."""
+"""Start-up cost of each model on 1, 2, 4, 8, 16 and 32 GPUs, s."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class MuriTrace:
     gpus: Longs
     iterations: Floats
     cost_s: Floats
-    """Seconds of an iteration."""
+    """Duration of an iteration of each job, s."""
     startup_s: Floats
 
     def at_once(self) -> MuriTrace:
@@ -46,7 +46,7 @@ class MuriTrace:
 
 @dataclass(slots=True)
 class MuriResult:
-    """When each job ended, and how busy the simulator was."""
+    """Result of a replay: the end of each job, and the load of the simulator."""
 
     jct_s: Floats
     makespan_s: float
@@ -56,7 +56,7 @@ class MuriResult:
 
 
 def load(path: Path) -> MuriTrace:
-    """Read a trace of Muri's."""
+    """Read a trace file of Muri."""
     rows = list(table(path))
     gpus = np.array([int(row["num_gpu"]) for row in rows])
     return MuriTrace(np.array([float(row["submit_time"]) / 1000 for row in rows]), gpus,
@@ -67,13 +67,13 @@ def load(path: Path) -> MuriTrace:
 
 
 def startup(model: str, gpus: int) -> float:
-    """Return the start-up cost, s."""
+    """Return the start-up cost of a model on a number of GPUs, s."""
     return float(STARTUP_S.get(model, (10,) * 6)[min(max(gpus - 1, 0).bit_length(), 5)])
 
 
 @dataclass(slots=True)
 class Simulation:
-    """What both kinds of policy share: progress, arrivals and ends."""
+    """The part of the simulator that both kinds of policy share: progress, arrivals and ends."""
 
     jobs: MuriTrace
     now: float = 0.0
@@ -85,7 +85,7 @@ class Simulation:
     updated_s: Floats = field(init=False)
     end_s: Floats = field(init=False)
     running: Longs = field(default_factory=lambda: np.empty(0, np.int64))
-    """In the order in which the policy ranks them."""
+    """Running jobs, in the order of the policy."""
 
     def __post_init__(self) -> None:
         self.left = self.jobs.iterations.copy()
@@ -102,16 +102,16 @@ class Simulation:
         return self.now + self.left[self.running] * self.jobs.cost_s[self.running]
 
     def progress(self) -> None:
-        """Let the running jobs work until now.
+        """Advance the running jobs to the present time.
 
-        Artefact: every running job pays its start-up cost in every interval between two events, moved or not.
+        Artefact: every running job pays its start-up cost in every interval between two events, even if it is not moved.
         """
         run = self.running
         worked = np.maximum(self.now - self.updated_s[run] - self.jobs.startup_s[run], 0)
         self.left[run] -= worked / self.jobs.cost_s[run]
 
     def end(self, jobs: Longs) -> None:
-        """Take ended jobs out; they do not pay for the last interval."""
+        """Remove ended jobs; they do not pay the start-up cost of the last interval."""
         self.end_s[jobs] = self.now
         self.running = self.running[~np.isin(self.running, jobs)]
 
@@ -123,19 +123,19 @@ class Simulation:
         return np.arange(first, self.arrived)
 
     def run(self, chosen: Longs) -> None:
-        """Let exactly these jobs run from now on."""
+        """Set the running jobs from now on."""
         self.preemptions += int(np.count_nonzero(~np.isin(self.running, chosen)))
         self.running = chosen
         self.events += 1
 
     def outcome(self) -> MuriResult:
-        """Return what happened."""
+        """Return the result of the replay."""
         return MuriResult(self.end_s - self.jobs.submit_s, float(self.end_s.max()), self.events, self.jumps,
                        self.preemptions)
 
 
 def replay_shortest(jobs: MuriTrace, *, service: bool, nodes: int = 8) -> MuriResult:
-    """Replay SRTF, or SRSF when ``service`` counts GPUs x time: at each event all is emptied and placed again."""
+    """Replay SRTF, or SRSF if ``service`` (GPUs x time) is set: at each event all jobs are placed again."""
     simulation = Simulation(jobs)
     system = np.empty(0, np.int64)
     while simulation.arrived < len(simulation.left) or len(system):
@@ -226,7 +226,7 @@ def replay_tiresias(jobs: MuriTrace, nodes: int = 8) -> MuriResult:
 
 
 def _next_jump(simulation: Simulation, attained_s: Floats, level: Longs) -> float:
-    """Return when a running job next reaches the limit of its level. Artefact: at whole seconds of service."""
+    """Return when a running job next reaches the limit of its level. Artefact: only whole seconds of service count."""
     run = simulation.running[level[simulation.running] < len(LEVELS)]
     if not len(run):
         return math.inf
@@ -241,7 +241,7 @@ def _serve(simulation: Simulation, attained_s: Floats) -> None:
 
 
 def _demote(simulation: Simulation, attained_s: Floats, level: Longs, queues: list[Longs]) -> None:
-    """Move running jobs that reached their limit one level down, to its tail, in order of arrival."""
+    """Move running jobs at the limit of their level to the tail of the next level, in order of arrival."""
     for job in np.sort(simulation.running).tolist():
         now_in = int(level[job])
         if now_in < len(LEVELS) and attained_s[job] * simulation.jobs.gpus[job] >= LEVELS[now_in]:
@@ -251,7 +251,7 @@ def _demote(simulation: Simulation, attained_s: Floats, level: Longs, queues: li
 
 
 def _by_count(queues: list[Longs], gpus: Longs, quota: int) -> Longs:
-    """Return the jobs that run; one that does not fit is skipped."""
+    """Return the jobs that run, by counting GPUs; a job that does not fit is skipped."""
     chosen = []
     for queue in queues:
         for job, count in zip(queue.tolist(), gpus[queue].tolist(), strict=True):

@@ -23,7 +23,7 @@ THRESHOLD_GPU_S = 57_600
 """Tiresias: a job that held its GPUs for 16 GPU-hours falls to the second queue."""
 
 Nodes = list[int]
-"""Node of each GPU of an allocation, in the order in which they were taken."""
+"""Node of each GPU of an allocation, in the order of allocation."""
 Allocations = dict[str, Nodes]
 
 
@@ -35,9 +35,9 @@ class PolluxJob:
     submit_s: int
     application: Application
     wanted: int
-    """GPUs of the workload's row."""
+    """Number of GPUs in the workload's row."""
     batch: int
-    """Total batch of the workload's row."""
+    """Total batch size in the workload's row."""
     nodes: Nodes = field(default_factory=list)
     progress: float = 0.0
     epoch: int = 0
@@ -48,11 +48,11 @@ class PolluxJob:
 
     @property
     def epochs(self) -> int:
-        """Return how many epochs it runs."""
+        """Return the number of epochs of the job."""
         return EPOCHS[self.application.name]
 
     def place(self, nodes: Nodes) -> None:
-        """Give it GPUs; each change that leaves it some costs a restart, the first start too."""
+        """Set the job's GPUs; each change to a non-empty allocation costs a restart, also the first start."""
         if nodes != self.nodes:
             self.nodes = nodes
             if nodes:
@@ -61,7 +61,10 @@ class PolluxJob:
                 self._refresh()
 
     def advance(self, now: int) -> None:
-        """Work for one tick from ``now``; a job that ends on the way keeps its GPUs until the tick's end."""
+        """Advance the job by one tick from ``now``.
+
+        A job that ends within the tick keeps its GPUs to the tick's end.
+        """
         if not self.nodes or self.end_s is not None:
             return
         seconds = TICK_S - min(self.delay_s, TICK_S)
@@ -90,14 +93,14 @@ def shape(nodes: Nodes) -> Placement:
 
 
 class TickPolicy(Protocol):
-    """Decides at a tick."""
+    """A policy of Pollux' simulator, which decides at each tick."""
 
     def decide(self, now: int, active: Sequence[PolluxJob], held: Allocations) -> Allocations:
         """Return the allocation of every active job, in file order; an empty one pauses it."""
 
 
 def place_emptiest(gpus: int, free: list[int]) -> Nodes:
-    """Take GPUs from the node with most free ones, again and again: no best fit, no migration."""
+    """Take GPUs repeatedly from the node with most free GPUs, without best fit or migration."""
     taken: Nodes = []
     while len(taken) < gpus:
         node = max(range(len(free)), key=free.__getitem__)
@@ -128,7 +131,7 @@ class Tiresias:
         self._visited_s: dict[str, int] = {}
 
     def decide(self, now: int, active: Sequence[PolluxJob], held: Allocations) -> Allocations:
-        """Run the queues' heads while they fit; one that does not fit is skipped."""
+        """Run jobs in the order of the queues; a job that does not fit is skipped."""
         jobs = {job.name: job for job in active}
         for queue in self._queues:
             queue[:] = [name for name in queue if name in jobs]
@@ -159,13 +162,13 @@ class Tiresias:
 
 
 class OptimusOracle:
-    """Gives the next GPU to the job it saves most seconds, by true remaining work and true step times."""
+    """Gives each GPU to the job that saves most seconds, by true remaining work and true step times."""
 
     def __init__(self) -> None:
         self._steps: dict[tuple[str, int, int], float] = {}
 
     def decide(self, now: int, active: Sequence[PolluxJob], held: Allocations) -> Allocations:
-        """Decide all sizes again; a job whose size stays keeps its nodes, the others are placed by size."""
+        """Decide all sizes again; a job of the same size keeps its nodes, the others are placed by size."""
         sizes = self._sizes(active)
         kept = {name: nodes for name, nodes in held.items() if len(nodes) == sizes.get(name)}
         free = free_gpus(kept)
@@ -190,7 +193,7 @@ class OptimusOracle:
         return sizes
 
     def _gain(self, job: PolluxJob, gpus: int) -> float:
-        """Return the seconds that one more GPU saves; 0 at the most GPUs that its batch can feed."""
+        """Return the seconds that one more GPU saves; 0 at the largest number of GPUs that the batch allows."""
         most = 1 if job.application.name == "ncf" else job.batch // job.application.smallest_local
         if gpus + 1 > most:
             return 0.0
@@ -207,7 +210,7 @@ class OptimusOracle:
 
 
 def remaining_steps(job: PolluxJob) -> float:
-    """Return the true number of optimiser steps that are left at the row's batch; 1 in the last epoch (artefact)."""
+    """Return the true number of remaining optimiser steps at the row's batch; 1 in the last epoch (artefact)."""
     if job.epoch >= job.epochs - 1:
         return 1.0
     return (job.application.validated(job.batch, job.epochs - 1, "iteration")
@@ -234,7 +237,7 @@ POLICIES: dict[str, type[Tiresias] | type[OptimusOracle]] = {"tiresias": Tiresia
 
 
 class Artifact:
-    """The packaged workloads, tables and results."""
+    """The packaged workloads, tables and results of Pollux' artifact."""
 
     def __init__(self, traces: Path) -> None:
         self._archive = Archive(traces / "pollux_osdi21/pollux_osdi21_data.tar.gz")

@@ -1,4 +1,4 @@
-"""How fast the six applications of Pollux learn, from the measured tables of its artifact (Qiao et al., OSDI'21)."""
+"""Training speeds of Pollux' six applications, from the measured tables of its artifact (Qiao et al., OSDI'21)."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Archive:
             raise ReproductionError(f"{path}: the archive of Pollux's artifact cannot be read: {error}") from error
 
     def names(self, prefix: str) -> list[str]:
-        """Return the files whose path begins so."""
+        """Return the paths that begin with a prefix."""
         return [name for name in self._files if name.startswith(prefix)]
 
     def text(self, name: str) -> str:
-        """Return a file."""
+        """Return the text of a file."""
         return self._files[name].decode()
 
     def rows(self, name: str) -> Iterator[dict[str, str]]:
@@ -76,7 +76,7 @@ class Application:
     scalability: list[tuple[int, int, int, float, float]]
     """(nodes, GPUs, local batch, step s, synchronisation s)."""
     validation: dict[int, dict[str, Floats]]
-    """By total batch: columns by epoch."""
+    """Columns by epoch, for each total batch."""
     _times: dict[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
 
     @classmethod
@@ -109,12 +109,12 @@ class Application:
 
     @cached_property
     def largest_local(self) -> int:
-        """Return the largest measured batch of a GPU; yolov3's is decreed."""
+        """Return the largest measured batch of a GPU; yolov3's is fixed as in the artifact."""
         return 8 if self.name == "yolov3" else max(local for _, local, _, _ in self.placements)
 
     @cached_property
     def boundaries(self) -> Floats:
-        """Return the progress at which each epoch ends, from 0: the least over all validated batches."""
+        """Return the progress at which each epoch ends, from 0: the minimum over all validated batches."""
         least = np.min([columns["progress"][:EPOCHS[self.name]] for columns in self.validation.values()], axis=0)
         return np.concatenate(([0.0], least))
 
@@ -138,7 +138,7 @@ class Application:
         return step + split.accumulated * (step - sync)
 
     def goodput(self, placement: Placement, split: BatchSplit, epoch: int) -> float:
-        """Return progress per second: the gain of a step by its gradient noise, over its time."""
+        """Return progress per second: the gain of a step, from its gradient noise, over its time."""
         batch = sum(placement) * split.atomic * (split.accumulated + 1)
         scale = batch / self.smallest_batch
         squared, variance = (self.validated(batch, epoch, column) for column in ("grad_sqr", "grad_var"))

@@ -1,4 +1,4 @@
-"""TopDRL's predecessor: 2 racks x 4 machines x 4 GPUs, 30 jobs, one start a step (Proximity-DRL, CANAI 2024; 01c70dd).
+"""TopDRL's predecessor Proximity-DRL (CANAI 2024; 01c70dd): 2 racks x 4 machines x 4 GPUs, 30 jobs, one start a step.
 
 A step starts at most one job; a running job advances by its speed divided by the communication cost of its placement;
 its speed falls with the number of different machine *numbers* it uses, racks apart. Released numbers are means over
@@ -26,7 +26,7 @@ RACKS, MACHINES, GPUS = 2, 4, 4
 JOBS, LONGEST, LARGEST, WINDOW = 30, 20, 8, 10
 TFLOPS = 10.6
 SHARES = (0.5, 0.1, 0.2)
-"""Of short, medium and long jobs; the rest is extreme."""
+"""Shares of short, medium and long jobs; the remaining jobs are extreme."""
 LENGTH_BOUNDS, SIZE_BOUNDS = (0.3, 0.4, 0.8), (0.2, 0.3, 0.6)
 MINIBATCHES = (32, 64, 128, 256)
 NETWORKS = (
@@ -37,7 +37,7 @@ NETWORKS = (
 """(MB of parameters, GFLOP of an example) of 35 convolutional networks, AlexNet to MobileNet, in the authors' order."""
 
 Gpu = tuple[int, int, int]
-"""Rack, machine, GPU."""
+"""Rack, machine and index of a GPU."""
 Random = np.random.RandomState
 """The authors' generator: their seeds give their jobs."""
 
@@ -49,7 +49,7 @@ class ProximityJob:
     size: int
     length: int
     teraflop: float
-    """Of a minibatch."""
+    """Work of a minibatch, teraflop."""
     megabytes: int
     work: float = 0.0
     done: float = 0.0
@@ -57,12 +57,12 @@ class ProximityJob:
     gpus: Sequence[Gpu] = field(default_factory=list)
 
     def speed(self, gpus: int, machines: int) -> float:
-        """Return teraflops per second on so many GPUs of so many machines."""
+        """Return the speed on a number of GPUs of a number of machines, teraflops per second."""
         return gpus * self.teraflop / (self.teraflop / TFLOPS + reduction_s(self.megabytes, gpus, machines))
 
 
 def reduction_s(megabytes: float, gpus: int, machines: int) -> float:
-    """Return the time to reduce gradients: linear between 0, 100 and 500 MB and beyond, more with each machine."""
+    """Return the time to reduce gradients, s: piecewise linear in the size (MB), and longer with each machine."""
     hundred, five_hundred = 28.29 * math.sqrt(gpus), 139.77 * math.sqrt(gpus)
     if megabytes <= 100:
         milliseconds = megabytes / 100 * hundred
@@ -96,9 +96,9 @@ def jobs(random: Random, *, alike: bool = True) -> list[ProximityJob]:
 
 
 Order = Callable[[Sequence[ProximityJob], Random], int]
-"""(waiting jobs, random) -> which of them."""
+"""(waiting jobs, random generator) -> index of the next job."""
 Placement = Callable[[Sequence[Gpu], int, Random], Sequence[Gpu]]
-"""(free GPUs in order, how many, random) -> that many of them; there are enough."""
+"""(free GPUs in order, number, random generator) -> the chosen GPUs; enough GPUs are free."""
 
 ORDERS: dict[str, Order] = {
     "FCFS": lambda waiting, random: 0,
@@ -109,12 +109,12 @@ ORDERS: dict[str, Order] = {
 
 
 def first_available(free: Sequence[Gpu], size: int, random: Random) -> Sequence[Gpu]:
-    """Take the first GPUs."""
+    """Take the first free GPUs."""
     return free[:size]
 
 
 def anywhere(free: Sequence[Gpu], size: int, random: Random) -> Sequence[Gpu]:
-    """Take any GPUs."""
+    """Take random free GPUs."""
     return [free[place] for place in random.choice(range(len(free)), size, replace=False)]
 
 
@@ -155,17 +155,17 @@ def _by_machine(free: Sequence[Gpu]) -> list[Gpu]:
 
 @dataclass(frozen=True, slots=True)
 class ProximityOutcome:
-    """What came of an episode."""
+    """Result of an episode."""
 
     jct: float
-    """Mean step in which a job ended."""
+    """Mean of the steps in which jobs ended."""
     makespan: int
     cost: float
-    """Of all placements together."""
+    """Sum of the communication costs of all placements."""
 
 
 def episode(seed: int, order: Order, placement: Placement, *, alike: bool = True) -> ProximityOutcome:
-    """Run an episode: ten jobs wait, each start lets one more in."""
+    """Run an episode: ten jobs wait, and each start admits one more."""
     random = Random(seed)
     coming = jobs(random, alike=alike)
     waiting, coming, running = coming[:WINDOW], coming[WINDOW:], list[ProximityJob]()
@@ -193,7 +193,7 @@ def episode(seed: int, order: Order, placement: Placement, *, alike: bool = True
 
 
 def placed_cost(gpus: Sequence[Gpu]) -> float:
-    """Return the communication cost of a placement, rounded as theirs."""
+    """Return the communication cost of a placement, rounded as in the authors' code."""
     return round(cost(Counter(gpu[:2] for gpu in gpus), {gpu[:2]: gpu[0] for gpu in gpus}), 3)
 
 
@@ -205,7 +205,7 @@ RELEASED = {
 
 
 def rows(traces: Path) -> Iterator[Row]:
-    """Yield what the released baselines print beside ours; no trace is needed."""
+    """Yield the released baselines' results beside ours; no trace is needed."""
     for (order, placement), released in RELEASED.items():
         episodes = [episode(seed, ORDERS[order], PLACEMENTS[placement]) for seed in range(50)]
         means = np.mean([(each.jct, each.makespan, each.cost) for each in episodes], axis=0)

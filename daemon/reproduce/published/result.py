@@ -1,4 +1,4 @@
-"""A published number beside ours, and the tables that both come from."""
+"""A published number with ours, and the reading of the tables that both come from."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One published number, reproduced."""
+    """One published number and its reproduction."""
 
     name: str
-    """Artifact, policy and quantity with its unit."""
+    """Name of the number: artifact, policy and quantity with its unit."""
     setting: str
     published: float
     ours: float
     note: str = ""
-    """Why they differ, where they do."""
+    """Reason for a difference; '' if there is none to give."""
 
     @property
     def difference(self) -> float:
-        """Return ours relative to the published number, minus 1."""
+        """Return the relative difference of our number to the published one."""
         return self.ours / self.published - 1
 
 

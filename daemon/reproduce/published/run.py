@@ -1,4 +1,4 @@
-"""``idlewatt reproduce published``: what the publications' own code gives, replayed to its digits."""
+"""``idlewatt reproduce published``: replays the results of the publications' own code to their digits."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def markdown(rows: Iterable[Row]) -> str:
 
 
 def _exact(value: float) -> str:
-    """Return a number with as many digits as such tables print."""
+    """Return a number with the digits of such tables."""
     return f"{value:,.3f}".rstrip("0").rstrip(".")
 
 
 def _watched(traces: Path, artifacts: Sequence[str]) -> Iterator[Row]:
-    """Tell on the terminal what is being replayed and how long it will go on, for the whole takes a minute."""
+    """Show the present replay and the remaining time on the terminal, because the whole run takes a minute."""
     with progress() as bar:
         task = bar.add_task("replaying", total=len(artifacts))
         for artifact in artifacts:

@@ -1,4 +1,4 @@
-"""Which published results are replayed, and where their table goes."""
+"""Settings of ``idlewatt reproduce published``: the replayed artifacts and the file for their table."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Artifact = Literal["helios", "muri", "pollux", "fgd", "proximity"]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is replayed; its seeds are those of the publications."""
+    """The replayed artifacts; the seeds are those of the publications."""
 
     artifacts: tuple[Artifact, ...] = ("helios", "muri", "pollux", "fgd", "proximity")
-    """Files of this folder, each with ``rows(traces)``."""
+    """Names of files in this folder, each with a function ``rows(traces)``."""
     into: Path | None = None
-    """File whose text between ``<!-- published -->`` and ``<!-- /published -->`` the table replaces, too."""
+    """File in which the table also replaces the text between ``<!-- published -->`` and ``<!-- /published -->``."""
 
 
 FULL = Setting()
-"""About a minute."""
+"""The full run, which takes about a minute."""
 QUICK = Setting(artifacts=("muri", "proximity"))
