@@ -1,1 +1,1 @@
-"""The GIST AI-X paper (Narantuya et al. 2022): its agents are trained as it describes and its claims checked."""
+"""Reproduction of the GIST AI-X paper (Narantuya et al. 2022): training of its agents and a check of its claims."""

@@ -1,4 +1,4 @@
-"""Policies to stand beside: what the paper compares with, and what every learned policy should be compared with.
+"""Baselines: the policies that the paper compares with, and those that every trained policy should be compared with.
 
 [1] The paper's "Naive" is a random server in §6.1 and the first server with room in §3.2 and Fig. 3: both are here.
 """
@@ -12,7 +12,7 @@ from .exact import QUEUE, Choice, Policy
 
 
 def naive(decision: PlacementDecision) -> Mapping[Choice, float]:
-    """Draw a server; wait if the job does not fit there.
+    """Return the paper's *Naive* of §6.1: a random server; wait if the job does not fit there.
 
     [2] "A randomly selected GPU server if the server has enough resources": of the readings only this one, which waits
     though another server has room, gives the paper's 0.62.
@@ -21,16 +21,16 @@ def naive(decision: PlacementDecision) -> Mapping[Choice, float]:
 
 
 def random_feasible(decision: PlacementDecision) -> Mapping[Choice, float]:
-    """Draw a server from those with room; wait if there is none."""
+    """Return the random baseline: a random server with room; wait if there is none."""
     fitting = [server for server, room in enumerate(decision.room) if room]
     return dict.fromkeys(fitting, 1 / len(fitting)) if fitting else {QUEUE: 1.0}
 
 
 def first_fit(decision: PlacementDecision) -> Mapping[Choice, float]:
-    """Take the first server with room; wait if there is none."""
+    """Return first fit: the first server with room; wait if there is none."""
     return {decision.room.index(True) if any(decision.room) else QUEUE: 1.0}
 
 
 NAIVE = "Naive: random server, else wait"
 BASELINES: Mapping[str, Policy] = {NAIVE: naive, "random feasible": random_feasible, "first fit": first_fit}
-"""By what reports call them."""
+"""Baselines by their names in reports."""

@@ -1,4 +1,4 @@
-"""The paper's claims one by one: what it says, what comes of it here, and why where that differs."""
+"""The report on the paper's claims: each claim, our result, and the cause of a difference."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ PAPER_MWH = {"A100": (3.55, 2.15), "V100": (1.91, 1.15)}
 EPISODE_HOURS = 720
 Results = Mapping[Trial, TrialResult]
 Exact = Mapping[str, Mapping[str, float]]
-"""By policy, what enumeration gives; ``utilization`` for all, the rest where a policy is one."""
+"""Exact figures by policy: ``utilization`` for all, the other figures for policies that are no bounds."""
 
 
 def exact_values(partition: GpuPartition = A100) -> dict[str, dict[str, float]]:
-    """Return what enumeration of all 81 sequences says; the same for both partitions, whose shares are equal."""
+    """Return exact figures by enumeration of all 81 sequences; both partitions have equal shares and equal figures."""
     nodes = roots(partition)
     values = {name: value(nodes, policy) for name, policy in BASELINES.items()}
     values["best stationary policy found"] = {"utilization": _searched(nodes)}
@@ -47,12 +47,12 @@ def exact_values(partition: GpuPartition = A100) -> dict[str, dict[str, float]]:
 
 
 def _searched(nodes: Sequence[EpisodeMoment], starts: int = 12) -> float:
-    """Return the best that a search over the paper's state finds, begun at random policies: a lower bound."""
+    """Return the best policy of a search over the paper's state from random policies: a lower bound of the optimum."""
     return max(stationary(nodes, _drawn(np.random.default_rng(seed)))[0] for seed in range(starts))
 
 
 def _drawn(random: np.random.Generator) -> Policy:
-    """Return a policy that draws among waiting and the servers with room; the search remembers what it drew."""
+    """Return a policy that draws between waiting and the servers with room; the search keeps its draws."""
     def policy(decision: PlacementDecision) -> Mapping[int, float]:
         open_ = [QUEUE, *(server for server, room in enumerate(decision.room) if room)]
         return {int(random.choice(open_)): 1.0}
@@ -61,7 +61,7 @@ def _drawn(random: np.random.Generator) -> Policy:
 
 
 def facts(results: Results, exact: Exact) -> dict[str, object]:
-    """Return all that the report says, by the names of its template."""
+    """Return the values of the report, by the names in its template."""
     usual = {trial: result for trial, result in results.items() if not trial.label}
     found = list(sections(usual, exact))
     if (changed := sensitivity.section(results)) is not None:
@@ -70,7 +70,7 @@ def facts(results: Results, exact: Exact) -> dict[str, object]:
 
 
 def preface(results: Results) -> list[str]:
-    """Return what the reader should know first."""
+    """Return the introduction of the report."""
     return [f"{len(results)} trained agents, each from a seed of its own; intervals are 95 % over seeds (Student's t). "
             "The setting that comes closest to the paper: jobs an hour apart, a work-conserving largest-first queue "
             "whose jobs are decided anew when a job ends, utilisation (Eq. 4) taken when the terminal job starts. "
@@ -79,7 +79,7 @@ def preface(results: Results) -> list[str]:
 
 
 def sections(results: Results, exact: Exact) -> Iterator[Section]:
-    """Yield the claims of the paper in its order; those whose trials are not done are left out."""
+    """Yield a section for each claim, in the paper's order; claims without finished trials are omitted."""
     yield verdict(results, exact)
     yield table_2()
     yield figure_3()
@@ -95,7 +95,7 @@ def sections(results: Results, exact: Exact) -> Iterator[Section]:
 
 
 def table_2() -> Section:
-    """Return the flavours."""
+    """Return the section on the flavours (Table 2)."""
     rows = [(flavor.name, str(flavor.gpus), str(flavor.cpus), f"{flavor.memory_bytes / 1e9:.0f}",
              f"{flavor.limit_s / HOUR_S:.0f} h", f"{flavor.rate:g}")
             for partition in (A100, V100) for flavor in (*partition.flavors, partition.terminal)]
@@ -104,7 +104,7 @@ def table_2() -> Section:
 
 
 def figure_3() -> Section:
-    """Return both cases under both sets of limits."""
+    """Return the section on Fig. 3: both cases under both sets of time limits."""
     days = tuple(hours // 24 for hours in FIGURE_3_HOURS)
     drawn: list[Plot] = []
     rows = []
@@ -130,7 +130,7 @@ def _apart(decision: PlacementDecision) -> Mapping[int, float]:
 
 
 def simple_policies(results: Results, exact: Exact) -> Section:
-    """Return what each policy is worth, by enumeration."""
+    """Return the section on the exact figures of each policy, by enumeration."""
     rows = [(name, "0.62" if name.startswith("Naive") else "–", *_cells(figures)) for name, figures in exact.items()]
     for agent in ("literal", "improved"):
         for partition in PARTITIONS:
@@ -162,7 +162,7 @@ def _cells(figures: Mapping[str, float]) -> Iterator[str]:
 
 
 def figure_5(results: Results) -> Section:
-    """Return utilisation against training episodes, for the proposed scheme and Naive."""
+    """Return the section on Fig. 5: utilisation over training episodes, for the proposed scheme and Naive."""
     length = max(len(result.curve) for result in results.values())
     series = {AGENTS[agent]: _mean_curve(results, agent) for agent in ("literal", "improved")
               if any(trial.agent == agent for trial in results)}
@@ -207,7 +207,7 @@ def _chosen(sequence: Sequence[int], random: np.random.Generator) -> EpisodeOutc
 
 
 def figure_6(results: Results) -> Section:
-    """Return the test episodes in both partitions."""
+    """Return the section on Fig. 6: the test episodes in both partitions."""
     drawn, rows = [], []
     for partition in PARTITIONS:
         tested = {agent: _of(results, partition, agent) for agent in ("literal", "improved")}
@@ -234,7 +234,7 @@ def figure_6(results: Results) -> Section:
 
 
 def run_time(results: Results, exact: Exact) -> Section:
-    """Return the total run time, by both readings."""
+    """Return the section on the total run time, by both interpretations."""
     base = exact[NAIVE]
     by_policy = {name: figures for name, figures in exact.items() if "makespan_days" in figures}
     for agent in ("literal", "improved"):
@@ -250,7 +250,7 @@ def run_time(results: Results, exact: Exact) -> Section:
 
 
 def figure_7(results: Results, exact: Exact) -> Section:
-    """Return what the paper calls inefficient energy."""
+    """Return the section on Fig. 7: what the paper calls inefficient energy."""
     groups, rows = {}, []
     for partition in PARTITIONS.values():
         kilowatts = partition.kilowatts * partition.servers
@@ -276,12 +276,12 @@ def figure_7(results: Results, exact: Exact) -> Section:
 
 
 def inefficient_mwh(utilization: float, kilowatts: float) -> float:
-    """Return what §6.2 calls inefficient power consumption, in MWh per 720 h."""
+    """Return the inefficient power consumption of §6.2, MWh per 720 h."""
     return (1.0 - utilization) * EPISODE_HOURS * kilowatts / 1000
 
 
 def options(results: Results) -> Section:
-    """Return what each option does alone."""
+    """Return the section on the effect of each option alone."""
     base = _of(results, "A100", "literal")
     rows = [("none: the paper's agent", str(len(base)), mean_of([result.utilization for result in base]))]
     for name in OPTIONS:
@@ -296,7 +296,7 @@ def options(results: Results) -> Section:
 
 
 def readings() -> Section:
-    """Return Naive, random feasible and first fit under other readings of an episode."""
+    """Return the section on Naive, random baseline and first fit under other interpretations of an episode."""
     rows = []
     for name, reading in (("as used here", Reading()), ("all jobs at once", Reading(gap_s=0.0)),
                           ("jobs 24 h apart", Reading(gap_s=24 * HOUR_S)), ("blocking queue", Reading(blocking=True)),
@@ -310,7 +310,7 @@ def readings() -> Section:
 
 
 def verdict(results: Results, exact: Exact) -> Section:
-    """Return every claim of §6 with what came of it, and why where it does not reproduce."""
+    """Return the section with every claim of §6, its result, and the cause if it is not reproduced."""
     fit, best = exact["first fit"], exact["optimum without foresight"]
     run_time, energy = _Change(exact, lambda figures: figures["makespan_days"]), _Change(exact, _unused)
     rows = [("Mean utilisation", "> 0.75", *_ours(results, _mean_u), f"{fit['utilization']:.3f}",
@@ -334,7 +334,7 @@ def _unused(figures: Mapping[str, float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """How much a figure of a policy differs from that of Naive, as text."""
+    """Formats the relative difference of a figure of a policy to that of Naive."""
 
     exact: Exact
     figure: Callable[[Mapping[str, float]], float]
@@ -347,7 +347,7 @@ class _Change:
 
 
 def _ours(results: Results, summarise: Callable[[Sequence[TrialResult]], str]) -> Iterator[str]:
-    """Tell something of both kinds of agents, over both partitions; a dash where none is trained."""
+    """Return a text on each kind of agent, over both partitions; a dash if none is trained."""
     for agent in AGENTS:
         done = [result for trial, result in results.items() if trial.agent == agent]
         yield summarise(done) if done else "–"
@@ -363,7 +363,7 @@ def _settling(done: Sequence[TrialResult]) -> str:
 
 
 def _fits_above_naive(results: Results) -> tuple[str, str]:
-    """Tell the same of first fit, and of an oracle that knows the jobs to come, in the same episodes."""
+    """Return texts on first fit, and on an oracle that knows future jobs, in the same episodes."""
     count = next((len(result.tested) for result in results.values()), 0)
     if not count:
         return "–", "–"

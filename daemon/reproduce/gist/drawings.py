@@ -1,4 +1,4 @@
-"""The paper's figures, drawn from our numbers, with what the paper says of them as dashed lines."""
+"""The paper's figures, drawn from our numbers, with the paper's values as dashed lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZES = "smlf"
 
 
 def schedule(title: str, outcome: EpisodeOutcome, partition: GpuPartition) -> Plot:
-    """Draw which job ran where and when (Fig. 3, on its side): a row per GPU, a bar per job and server."""
+    """Draw the schedule of Fig. 3: a row for each GPU, and a bar for each job and server."""
     gpus = partition.server[0]
     held = [(run.flavor.name, np.array([run.start_s, run.end_s]) / DAY_S,
              np.array([0.0, count]) + server * gpus + first)
@@ -27,7 +27,7 @@ def schedule(title: str, outcome: EpisodeOutcome, partition: GpuPartition) -> Pl
 
 
 def _rows(outcome: EpisodeOutcome, partition: GpuPartition) -> Iterator[tuple[Bar, int, int, int]]:
-    """Yield each run's (bar, server, first GPU, number of GPUs), on GPUs that nobody else holds then."""
+    """Yield each run's (bar, server, first GPU, number of GPUs), on GPUs that no other run holds at that time."""
     gpus = partition.server[0]
     held: list[tuple[Bar, int, set[int]]] = []
     for run in outcome.bars:
@@ -40,13 +40,13 @@ def _rows(outcome: EpisodeOutcome, partition: GpuPartition) -> Iterator[tuple[Ba
 
 
 def curves(title: str, series: Mapping[str, Sequence[float]], stated: Mapping[str, float], x_label: str) -> Plot:
-    """Draw utilisation over episodes, and what the paper states as dashed lines."""
+    """Draw utilisation over episodes, with the paper's values as dashed lines."""
     numbered = {name: (range(1, len(values) + 1), values) for name, values in series.items()}
     return plots.lines(title, x_label, numbered, stated, top=1.0)
 
 
 def smooth(values: Sequence[float], width: int = 20) -> NDArray[np.float64]:
-    """Return the mean over the last ``width`` episodes, of fewer at the beginning."""
+    """Return the moving mean over the last ``width`` episodes, or fewer at the beginning."""
     total = np.cumsum(np.concatenate([[0.0], values]))
     upper = np.arange(1, len(values) + 1)
     lower = np.maximum(0, upper - width)

@@ -1,4 +1,4 @@
-"""The exact value of a policy: every one of the 81 equally likely job sequences, every branch of a policy's chance."""
+"""The exact value of a policy, over all 81 equally likely job sequences and all random choices of the policy."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ...agents.gist_mdrl.environment import (
 
 DAY_S = 86400.0
 FIGURES = ("utilization", "utilization_at_end", "terminal_start_days", "makespan_days")
-"""That the paper speaks of."""
+"""Names of the figures that the paper reports."""
 QUEUE = -1
 Choice = int
 """A server, or ``QUEUE``."""
 Policy = Callable[[PlacementDecision], Mapping[Choice, float]]
-"""The probability of each choice in a decision."""
+"""Returns the probability of each choice in a decision."""
 
 
 class EpisodeMoment:
-    """A moment of an episode: a decision, or its outcome; what follows is played once and remembered."""
+    """A moment of an episode: a decision or the end; each following moment is simulated once and cached."""
 
     __slots__ = ("decision", "_environment", "_children", "outcome")
 
@@ -39,7 +39,7 @@ class EpisodeMoment:
 
     @property
     def choices(self) -> list[Choice]:
-        """Return all choices, whether there is room or not; servers that are empty are alike, so only one of them."""
+        """Return all choices, with or without room; of several empty servers, which are equivalent, only one."""
         assert self.decision is not None
         empty = [server for server, free in enumerate(self.decision.free)
                  if free == self._environment.partition.server]
@@ -56,13 +56,13 @@ class EpisodeMoment:
 
 
 def action(partition: GpuPartition, flavor: int, choice: Choice) -> int:
-    """Return the number that §5.2 gives a choice."""
+    """Return the number of a choice in §5.2 of the paper."""
     servers = partition.servers
     return len(partition.flavors) * servers + flavor if choice == QUEUE else flavor * servers + choice
 
 
 def drawn(partition: GpuPartition, policy: Policy, random: np.random.Generator) -> Callable[[PlacementDecision], int]:
-    """Return what plays a policy by chance: the number of an action for each decision."""
+    """Return a player that draws from a policy: it returns the number of an action for each decision."""
     def act(decision: PlacementDecision) -> int:
         choices, chances = zip(*policy(decision).items(), strict=True)
         return action(partition, decision.flavor, choices[int(random.choice(len(choices), p=chances))])
@@ -88,12 +88,12 @@ def figures(outcome: EpisodeOutcome) -> tuple[float, ...]:
 
 
 def mean_figures(outcomes: Sequence[EpisodeOutcome]) -> dict[str, float]:
-    """Return their means over episodes."""
+    """Return the means of ``FIGURES`` over episodes."""
     return dict(zip(FIGURES, np.mean([figures(outcome) for outcome in outcomes], axis=0).tolist(), strict=True))
 
 
 def value(nodes: Sequence[EpisodeMoment], policy: Policy) -> dict[str, float]:
-    """Return the mean ``FIGURES`` of a policy over all sequences and all branches of its chance."""
+    """Return the mean ``FIGURES`` of a policy over all sequences and all its random choices."""
     sums = [0.0] * len(FIGURES)
     for node in nodes:
         for probability, end in ends(node, policy):
@@ -103,7 +103,7 @@ def value(nodes: Sequence[EpisodeMoment], policy: Policy) -> dict[str, float]:
 
 
 def ends(node: EpisodeMoment, policy: Policy, probability: float = 1.0) -> Iterable[tuple[float, EpisodeOutcome]]:
-    """Yield every outcome that a policy can come to, with its probability."""
+    """Yield every possible outcome of a policy, with its probability."""
     if node.outcome is not None:
         yield probability, node.outcome
         return
@@ -113,9 +113,9 @@ def ends(node: EpisodeMoment, policy: Policy, probability: float = 1.0) -> Itera
 
 
 def optimum(nodes: Sequence[EpisodeMoment]) -> float:
-    """Return the best possible sum of utilisation for a policy that cannot tell these episodes apart until they differ.
+    """Return the largest sum of utilisation for a policy that cannot distinguish these episodes until they differ.
 
-    All sequences together give the optimum without foresight, each alone the oracle's.
+    All sequences together give the optimum without foresight; each sequence alone gives the oracle's value.
     """
     by_decision = defaultdict(list)
     for node in nodes:
@@ -150,7 +150,7 @@ def stationary(nodes: Sequence[EpisodeMoment], start: Policy) -> tuple[float, Ta
 
 
 def _followed(table: Table, otherwise: Policy) -> Policy:
-    """Return the policy that follows a table and writes into it what it does elsewhere."""
+    """Return the policy that follows a table and adds its choices in other states to the table."""
     def policy(decision: PlacementDecision) -> Mapping[Choice, float]:
         state = (decision.free, decision.flavor)
         if state not in table:

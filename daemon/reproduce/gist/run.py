@@ -1,4 +1,4 @@
-"""``idlewatt reproduce gist``: its agents are trained, tested and told beside the paper's claims."""
+"""``idlewatt reproduce gist``: trains and tests the agents, and compares the results with the paper's claims."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .trial import Trial, TrialResult, all_trials, carry_out, done_before
 
 
 def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
-    """Carry out the trials and write the report; Ctrl-C reports what is done and then goes on its way."""
+    """Run the trials and write the report; on Ctrl-C report the finished trials and re-raise KeyboardInterrupt."""
     trials, results = _trials(setting), dict[Trial, TrialResult]()
     try:
         _carry_out(trials, results, out / "runs", setting)
@@ -52,7 +52,7 @@ def _trials(setting: Setting) -> list[Trial]:
 
 
 def _carry_out(trials: Sequence[Trial], results: dict[Trial, TrialResult], folder: Path, setting: Setting) -> None:
-    """Fill ``results`` as trials come in; those that an earlier run has done come first."""
+    """Add results to ``results`` as trials finish; results of an earlier run come first."""
     kept, work = partial(done_before, folder=folder), partial(carry_out, folder=folder, tensorboard=setting.tensorboard)
     with processes(setting.workers) as pool:
         for trial, result in completed("training", trials, kept, work, pool):

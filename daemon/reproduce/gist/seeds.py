@@ -1,4 +1,4 @@
-"""What trainings from several seeds say together: when they have settled, and how sure their mean is."""
+"""Statistics of trainings from several seeds: the episode of convergence and the interval of the mean."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from scipy.special import stdtrit
 
 
 def settled(curves: Sequence[Sequence[float]], block: int = 50, within: float = 0.02) -> int | None:
-    """Return the episode from which on every block of episodes, in the mean over seeds, is as good as the end.
+    """Return the episode of convergence: from it on, the mean over seeds of every block of episodes equals the end's.
 
-    The end is the last 30 % of training, as good is closer than ``within``; None with too few episodes to tell.
+    The end is the last 30 % of training, and equal means closer than ``within``; None if there are too few episodes.
     """
     whole = np.asarray(curves)[:, :len(curves[0]) // block * block]
     if whole.shape[1] < 4 * block:
@@ -28,6 +28,6 @@ def half_width(values: Sequence[float]) -> float:
 
 
 def mean_of(values: Sequence[float], digits: int = 3) -> str:
-    """Return mean and 95 % interval as text; the mean alone for one value."""
+    """Return the mean with its 95 % interval as text; only the mean for one value."""
     mean = f"{float(np.mean(values)):.{digits}f}"
     return mean if len(values) < 2 else f"{mean} ± {half_width(values):.{digits}f}"

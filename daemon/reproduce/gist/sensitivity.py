@@ -1,4 +1,4 @@
-"""What the hyper-parameters that the paper leaves out are worth, each changed alone."""
+"""Sensitivity to the hyper-parameters that the paper does not state, each changed alone."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CHANGES: Mapping[str, Mapping[str, object]] = {
     "one layer of 16": {"hidden": (16,)}, "two of 128": {"hidden": (128, 128)},
     "exploring to the end 0.3": {"exploration": (1.0, 0.3)}, "exploring 100 episodes": {"exploration_episodes": 100},
     "remembers 1000": {"memory": 1000}}
-"""By what the report calls them."""
+"""Changed settings, by their names in the report."""
 
 
 def trials(first: Trial, seeds: range) -> list[Trial]:
-    """Return the paper's agent as it is, and with each change, on every seed."""
+    """Return the trials of the paper's agent, unchanged and with each change, for every seed."""
     kinds = {"as used here": first.values} | {
         name: replace(first.values, **change) for name, change in CHANGES.items()}  # type: ignore[arg-type]
     return [replace(first, values=values, label=_file(name), seed=seed) for name, values in kinds.items()
@@ -33,7 +33,7 @@ def _file(name: str) -> str:
 
 
 def section(results: Mapping[Trial, TrialResult]) -> Section | None:
-    """Return the table; None where none of it was trained."""
+    """Return the section with the table; None if no trial was trained."""
     by_label: dict[str, list[tuple[int, float]]] = {}
     for trial, result in results.items():
         if trial.label.startswith("sensitivity-"):

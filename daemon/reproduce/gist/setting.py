@@ -1,4 +1,4 @@
-"""How much of the GIST AI-X paper is trained and tested."""
+"""Settings of ``idlewatt reproduce gist``: the amount of training and tests."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ class Setting:
     """What is trained, and how long."""
 
     seed: Annotated[int, Field(ge=0, le=9000)] = 0
-    """Of the first agent; the others have the next ones."""
+    """Seed of the first agent; the others use the following seeds."""
     seeds: Annotated[int, Field(ge=1, le=1000)] = 10
-    """Agents of each kind and partition."""
+    """Number of agents of each kind and partition."""
     apart: Annotated[int, Field(ge=0, le=1000)] = 3
-    """Agents for each option that is measured apart; 0 leaves them out."""
+    """Number of agents for each option that is measured alone; 0 omits them."""
     episodes: Annotated[int, Field(ge=1)] = 1000
-    """Of training."""
+    """Number of training episodes."""
     tests: Annotated[int, Field(ge=1)] = 100
-    """Test episodes."""
+    """Number of test episodes."""
     workers: Annotated[int, Field(ge=1)] = 2
-    """Agents trained at a time."""
+    """Number of parallel trainings."""
     device: Literal["cpu", "cuda", "auto"] = "cpu"
-    """Where to train; auto is CUDA where there is one. Networks so small gain nothing from it."""
+    """Device of training; auto is CUDA if present. Networks this small gain nothing from it."""
     table: str = ""
-    """A YAML file with another table of flavours, other numbers of servers (N) and partitions (M); '' the paper's."""
+    """YAML file with another table of flavours, servers (N) and partitions (M); '' is the paper's table."""
     sensitivity: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Agents for each change of a hyper-parameter that the paper leaves out; 0 leaves the table out."""
+    """Number of agents for each change of a hyper-parameter that the paper does not state; 0 omits the table."""
     discount: Annotated[float, Field(ge=0, le=1)] = UNNAMED.discount
     learning_rate: Annotated[float, Field(gt=0, lt=1)] = UNNAMED.learning_rate[0]
-    """At first; it falls to a fiftieth."""
+    """Learning rate at the beginning; it falls to a fiftieth."""
     hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(min_length=1)] = UNNAMED.hidden
-    """Neurons of each layer, separated by commas."""
+    """Number of neurons of each hidden layer, separated by commas."""
     tensorboard: bool = False
-    """Whether the curves of each training are written for TensorBoard, too."""
+    """Whether the curves of each training are also written for TensorBoard."""
 
 
     @property
@@ -49,5 +49,5 @@ class Setting:
 
 
 FULL = Setting()
-"""About five minutes on two cores."""
+"""The full run, which takes about five minutes on two cores."""
 QUICK = Setting(seeds=2, apart=0, episodes=300)

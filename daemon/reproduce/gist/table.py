@@ -15,7 +15,7 @@ from ..failures import SettingError
 
 
 class _FlavorRow(BaseModel):
-    """A flavour as Table 2 has it."""
+    """A row of the paper's Table 2: one flavour."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -33,12 +33,12 @@ class _Table(BaseModel):
 
     flavours: tuple[_FlavorRow, ...]
     servers: Annotated[int, Field(ge=1, le=8)] | dict[str, Annotated[int, Field(ge=1, le=8)]] = 2
-    """Of every partition, or by its name."""
+    """Number of servers of every partition, or numbers by partition."""
     kilowatts: Annotated[float, Field(ge=0)] = 0.0
 
 
 def partitions_of(table: str) -> Mapping[str, GpuPartition]:
-    """Return the partitions that a file describes, the paper's for ''; ``SettingError`` names what is wrong where."""
+    """Return the partitions of a file, or the paper's for ''; ``SettingError`` names the fault and its place."""
     if not table:
         return PARTITIONS
     try:

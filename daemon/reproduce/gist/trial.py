@@ -1,4 +1,4 @@
-"""One agent trained and tested as §6 does, and what came of it, which is kept."""
+"""Training and test of one agent as in §6 of the paper, with a saved result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ...agents.tracking import TensorBoard
 from .exact import mean_figures
 
 AGENTS = {"literal": "the paper's agent", "improved": "with all options"}
-"""By what reports call them."""
+"""Names of the agents in reports."""
 OPTIONS = tuple(field.name for field in fields(AgentChanges))
 RESULT = "result.json"
 
@@ -48,33 +48,33 @@ def options_named(name: str) -> AgentChanges:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What is to be trained."""
+    """One training: the agent, its partition, its seed and its settings."""
 
     partition: str
     agent: str
-    """``literal``, ``improved`` or the one option that is not as in the paper."""
+    """``literal``, ``improved``, or the one option that differs from the paper."""
     seed: int
     episodes: int = 1000
     tests: int = 100
     device: str = "cpu"
     values: Hyperparameters = UNNAMED
     label: str = ""
-    """What is changed, where that is neither agent nor partition; a part of the name."""
+    """Name of a further change, which becomes part of the trial's name; '' for none."""
     other: GpuPartition | None = None
-    """The partition, where it is none of the paper's."""
+    """The partition, if it is not one of the paper's."""
 
     @property
     def name(self) -> str:
-        """Return the name of its folder."""
+        """Return the name of the trial's folder."""
         return "-".join(filter(None, (self.partition, self.agent, self.label, str(self.seed))))
 
     @property
     def form(self) -> GpuPartition:
-        """Return the partition."""
+        """Return the partition that the agent is trained on."""
         return self.other or PARTITIONS[self.partition]
 
     def key(self) -> str:
-        """Return the digest of all that its result depends on."""
+        """Return the digest of everything that the result depends on."""
         stored = (asdict(self), asdict(options_named(self.agent)), _sources())
         return hashlib.sha256(repr(stored).encode()).hexdigest()[:16]
 
@@ -91,7 +91,7 @@ def _sources() -> str:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What came of a trial."""
+    """Result of a trial."""
 
     key: str
     curve: tuple[float, ...]
@@ -106,7 +106,7 @@ class TrialResult:
     seconds: float
     """Wall-clock time of the training."""
     chosen_here: float | None = None
-    """Mean utilisation with the weights that did best on the very sequences it is taken over."""
+    """Mean utilisation with weights that were chosen on the reported sequences themselves."""
 
     @property
     def utilization(self) -> float:
@@ -115,7 +115,7 @@ class TrialResult:
 
 
 def all_trials(seeds: range, apart: int, episodes: int, tests: int, device: str = "cpu") -> list[Trial]:
-    """Return all that the report needs: both agents in both partitions, then the options apart in one."""
+    """Return all trials of the report: both agents in both partitions, then each option alone in one partition."""
     # Equal seeds would make equal agents of both partitions, for the shares of their flavours are equal.
     kinds = [(partition, agent, 1000 * index + seed) for seed in seeds for agent in ("literal", "improved")
              for index, partition in enumerate(PARTITIONS)]
@@ -130,7 +130,7 @@ def random_episodes(count: int, partition: GpuPartition = A100) -> list[tuple[in
 
 
 def carry_out(trial: Trial, folder: Path, *, tensorboard: bool = False) -> TrialResult:
-    """Train, test, and keep weights, card and result in the trial's own folder."""
+    """Train and test an agent; save weights, card and result in the trial's folder."""
     from ...agents.gist_mdrl.train import PartitionTraining  # torch is loaded where it is used
 
     home, began = folder / trial.name, time.perf_counter()
@@ -155,7 +155,7 @@ def carry_out(trial: Trial, folder: Path, *, tensorboard: bool = False) -> Trial
 
 def _chosen_elsewhere(agent: GistAgent, best_without: Callable[[int], Weights],
                       environment: Environment) -> list[EpisodeOutcome]:
-    """Return every sequence, played with weights that were not chosen by how they did on it."""
+    """Return the result of every sequence with weights that were chosen on other sequences."""
     ended, served = list[EpisodeOutcome](), agent.weights
     for half, some in enumerate(HALVES):
         agent.weights = best_without(half)
@@ -171,7 +171,7 @@ def _tracked(tracker: TensorBoard | None, number: int, utilization: float, agent
 
 
 def done_before(trial: Trial, folder: Path) -> TrialResult | None:
-    """Return the result that an earlier run left, if it was of the very same trial."""
+    """Return the saved result of an earlier run of the same trial, or None."""
     try:
         stored = json.loads((folder / trial.name / RESULT).read_bytes())
         result = TrialResult(**stored)

@@ -1,4 +1,4 @@
-"""The report on another table of flavours: what each policy is worth there; the paper gives no figures for it."""
+"""The report on another table of flavours: the figures of each policy; the paper has no figures for it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .trial import AGENTS, Trial, TrialResult
 
 FEW_SERVERS = 2
 _COLUMNS = {"utilization": 3, "utilization_at_end": 3, "makespan_days": 1}
-"""Figures that are shown, and with how many digits."""
+"""Figures of the table, with their numbers of digits."""
 
 
 def facts(results: Mapping[Trial, TrialResult], partitions: Mapping[str, GpuPartition]) -> dict[str, object]:
-    """Return all that the report says, by the names of its template."""
+    """Return the values of the report, by the names in its template."""
     servers = sum(partition.servers for partition in partitions.values())
     preface = (f"{len(results)} trained agents on another table than the paper's: N = {servers} servers in "
                f"M = {len(partitions)} partitions. Intervals are 95 % over seeds (Student's t).")
@@ -56,7 +56,7 @@ def _worth(partition: GpuPartition, results: Mapping[Trial, TrialResult]) -> Sec
 
 
 def _value(partition: GpuPartition, policy: Policy) -> Mapping[str, float]:
-    """Return what a policy is worth: exactly where two servers have few branches, else each sequence played once."""
+    """Return the figures of a policy: exact for two servers, otherwise from one run of each sequence."""
     if partition.servers <= FEW_SERVERS:
         return value(roots(partition), policy)
     act = drawn(partition, policy, np.random.default_rng(62))

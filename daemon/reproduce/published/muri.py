@@ -104,7 +104,7 @@ class Simulation:
     def progress(self) -> None:
         """Advance the running jobs to the present time.
 
-        Artefact: every running job pays its start-up cost in every interval between two events, even if it is not moved.
+        Artefact: every running job pays its start-up cost in every interval between two events, even if not moved.
         """
         run = self.running
         worked = np.maximum(self.now - self.updated_s[run] - self.jobs.startup_s[run], 0)

@@ -1,1 +1,1 @@
-"""The scorer agent on made-up and real sites that it was not trained on."""
+"""Evaluation of the scorer agent on generated and real sites that it was not trained on."""

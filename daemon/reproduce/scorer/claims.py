@@ -1,4 +1,4 @@
-"""What ``idlewatt reproduce scorer`` says of the scorer: every row, its interval, and where it falls short."""
+"""The report of ``idlewatt reproduce scorer``: all results, their intervals, and where the scorer misses its aim."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ from .contest import BOUNDS, HEURISTICS, Cell, jct, p99
 
 TITLE = "The scorer on made-up sites and on real traces"
 WORST = 0.02
-"""Mean completion time above the best heuristic's that is aimed at on the worst site."""
+"""Largest acceptable excess of mean completion time over the best heuristic's on the worst site."""
 BARELY_S = 900.0
-"""A 99 % wait below this is no tail: nobody complains of it, and a ratio of two such is chance."""
+"""Waits below this count as no tail, s: a ratio of two 99th-percentile waits below it is chance."""
 
 
 @dataclass(frozen=True)
 class RealSiteResult:
-    """What came of one real trace."""
+    """Results of one real trace."""
 
     site: TraceSite
     cell: Cell
     others: Mapping[str, Figures]
-    """What else was replayed there, by name."""
+    """Figures of the other policies, by name."""
     strange: float
-    """Share of its jobs that lie outside of what the scorers of the made-up sites have seen."""
+    """Share of jobs outside the training range of the scorers of generated sites."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that was measured."""
+    """All results of the report."""
 
     regimes: Sequence[Cell]
     apart: Mapping[str, Sequence[Cell]]
-    """The same regimes for the first model with one part of it taken out, by what that is."""
+    """Results of the first model on the same sites with one part removed, by the name of the part."""
     real: Sequence[RealSiteResult]
     cards: Sequence[ModelCard]
 
 
 def facts(findings: Findings) -> dict[str, object]:
-    """Return all that the report says, by the names of its template."""
+    """Return the values of the report, by the names in its template."""
     return {"title": TITLE, "preface": preface(findings), "sections": list(sections(findings))}
 
 
 def preface(findings: Findings) -> list[str]:
-    """Return what the reader should know first."""
+    """Return the introduction of the report."""
     return [f"{len(findings.cards)} scorers, each of {MEMBERS} members with {SIZE:,} weights, trained from seeds of "
             "their own on made-up sites of eight nodes and then replayed, unchanged, on sites of 4 to 128. Every "
             "policy but random-feasible, which is greedy, backfills as EASY does; all see the same traces. The best "
@@ -67,7 +67,7 @@ def preface(findings: Findings) -> list[str]:
 
 
 def sections(findings: Findings) -> Iterator[Section]:
-    """Yield the report's parts; those of which nothing was measured are left out."""
+    """Yield the sections of the report; sections without results are omitted."""
     if findings.regimes:
         yield verdict(findings)
         yield worst(findings.regimes)
@@ -82,7 +82,7 @@ def sections(findings: Findings) -> Iterator[Section]:
 
 
 def verdict(findings: Findings) -> Section:
-    """Say whether the figure that was aimed at is reached."""
+    """Return the section on whether the aim is reached."""
     cells = sorted(findings.regimes, key=lambda cell: -cell.regret().estimate)
     over = [cell for cell in cells if cell.regret().estimate > WORST]
     tail = [cell for cell in cells if _tail_is_worse(cell)]
@@ -107,7 +107,7 @@ def _tail_is_worse(cell: Cell) -> bool:
 
 
 def worst(cells: Sequence[Cell]) -> Section:
-    """Return each policy's worst site."""
+    """Return the section on each policy's worst site."""
     rows = []
     for policy in (*HEURISTICS, *BOUNDS):
         cell = max(cells, key=lambda cell: cell.regret_of(cell.known[policy]))
@@ -121,7 +121,7 @@ def worst(cells: Sequence[Cell]) -> Section:
 
 
 def regimes(cells: Sequence[Cell]) -> Section:
-    """Return mean completion times on all sites."""
+    """Return the section on mean completion times on all sites."""
     headings = ("Site", *map(_short, (*HEURISTICS, *BOUNDS)), "scorer", "regret", "95 %")
     rows = []
     for cell in cells:
@@ -134,7 +134,7 @@ def regimes(cells: Sequence[Cell]) -> Section:
 
 
 def tails(cells: Sequence[Cell]) -> Section:
-    """Return 99 % waits on all sites."""
+    """Return the section on 99th-percentile waits on all sites."""
     headings = ("Site", *map(_short, (*HEURISTICS, *BOUNDS)), "scorer", "scorer / best")
     rows = [(cell.name, *(_hours(p99(cell.known[policy]).mean(), policy == cell.best)
                           for policy in (*HEURISTICS, *BOUNDS)),
@@ -145,7 +145,7 @@ def tails(cells: Sequence[Cell]) -> Section:
 
 
 def apart(findings: Findings) -> Section:
-    """Return what the parts of the first model are worth."""
+    """Return the section on the first model with one part removed."""
     whole = [cell.regret_of(cell.models[0]) for cell in findings.regimes]
     rows = [("whole", _percent(float(np.mean(whole))), _percent(max(whole)))]
     for name, cells in findings.apart.items():
@@ -156,7 +156,7 @@ def apart(findings: Findings) -> Section:
 
 
 def sites(real: Sequence[RealSiteResult]) -> Section:
-    """Return completion times on real traces beside what was published."""
+    """Return the section on completion times on real traces beside published ones."""
     rows = []
     for one in real:
         found = {**{policy: (jct(kept)[0], p99(kept)[0]) for policy, kept in one.cell.known.items()},
@@ -176,7 +176,7 @@ def sites(real: Sequence[RealSiteResult]) -> Section:
 
 
 def _regrets(real: Sequence[RealSiteResult]) -> Iterator[str]:
-    """Say how the scorers of the made-up sites do beside the best heuristic of each real one."""
+    """Compare the scorers of generated sites with the best heuristic of each real site, in words."""
     for one in real:
         cell, known = one.cell, one.cell.known[one.cell.best]
         regrets = [cell.regret_of(model) for model in cell.models]
@@ -187,7 +187,7 @@ def _regrets(real: Sequence[RealSiteResult]) -> Iterator[str]:
 
 
 def _distances(real: Sequence[RealSiteResult]) -> Iterator[str]:
-    """Say how far the scorer of Philly is from what was published."""
+    """Compare the scorer of Philly with published results, in words."""
     for one in real:
         ours = one.others.get(PHILLY_SCORER)
         if ours is None or not one.site.published:
@@ -200,7 +200,7 @@ def _distances(real: Sequence[RealSiteResult]) -> Iterator[str]:
 
 
 def _strange(real: Sequence[RealSiteResult]) -> Iterator[str]:
-    """Say where the scorers of the made-up sites would not have spoken."""
+    """Name the real sites on which the scorers of generated sites would have abstained."""
     for one in real:
         if one.strange > STRANGE:
             yield (f"{one.site.name}: {one.strange:.0%} of the jobs are unlike those that the scorers of the made-up "
@@ -211,7 +211,7 @@ PHILLY_SCORER = "scorer, trained on Philly's other clusters for mean completion 
 
 
 def training(cards: Sequence[ModelCard]) -> Section:
-    """Return how the models came about."""
+    """Return the section on the training of the models."""
     rows = [(str(card.seed), f"{card.metrics.get('imitation_top1', float('nan')):.1%}",
              f"{card.metrics['objective_select']:.4f}", f"{card.metrics.get('wall_s', float('nan')):.0f}",
              f"{card.metrics.get('cpu_s', float('nan')):.0f}")

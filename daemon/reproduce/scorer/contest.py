@@ -1,4 +1,4 @@
-"""Replays of many policies on the same traces, and what the difference between two of them is worth."""
+"""Replays of many policies on the same traces, and the intervals of their differences."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Cell:
-    """What came of the traces of one site."""
+    """Results of the traces of one site."""
 
     name: str
     known: Mapping[str, tuple[Figures, ...]]
-    """By policy, one of each trace."""
+    """Figures of heuristics, by policy, one for each trace."""
     models: tuple[tuple[Figures, ...], ...]
-    """[training seed][trace]"""
+    """Figures of the scorers, [training seed][trace]."""
 
     @property
     def best(self) -> str:
-        """Return the heuristic of the lowest mean completion time on this site."""
+        """Return the heuristic with the lowest mean completion time on this site."""
         return min(HEURISTICS, key=lambda policy: jct(self.known[policy]).mean())
 
     def regret(self) -> Interval:
-        """Return by which share the scorers' completion time is above that of the best heuristic, less is better.
+        """Return the relative excess of the scorers' completion time over the best heuristic's; lower is better.
 
-        The interval is a 95 % bootstrap over traces, the same for both, and over training seeds.
+        The interval is a 95 % bootstrap interval over traces, which both share, and over training seeds.
         """
         ours, theirs = np.array([jct(model) for model in self.models]), jct(self.known[self.best])
         random = np.random.default_rng(0)
@@ -49,28 +49,28 @@ class Cell:
         return Interval(float(ours.mean() / theirs.mean()) - 1.0, float(low), float(high))
 
     def regret_of(self, figures: Sequence[Figures]) -> float:
-        """Return the same of any policy, without interval."""
+        """Return a policy's relative excess of completion time over the best heuristic's, without an interval."""
         return float(jct(figures).mean() / jct(self.known[self.best]).mean()) - 1.0
 
     def tail(self) -> float:
-        """Return the scorers' 99 % wait over that of the best heuristic, both smoothed by a minute."""
+        """Return the ratio of the scorers' 99th-percentile wait to the best heuristic's; a minute is added to both."""
         ours = np.mean([p99(model).mean() for model in self.models])
         return float((ours + 60.0) / (p99(self.known[self.best]).mean() + 60.0))
 
 
 def jct(found: Sequence[Figures]) -> Floats:
-    """Return mean completion times, seconds, of each trace."""
+    """Return the mean completion time of each trace, s."""
     return np.array([one.jct_mean_s for one in found])
 
 
 def p99(found: Sequence[Figures]) -> Floats:
-    """Return 99 % waits, seconds, of each trace."""
+    """Return the 99th-percentile wait of each trace, s."""
     return np.array([one.wait_p99_s for one in found])
 
 
 def contest(name: str, draw: Callable[[int], TraceWindow], traces: int, models: Sequence[Policy],
             pool: ThreadPoolExecutor) -> Cell:
-    """Replay so many traces of one site under all policies."""
+    """Replay a number of traces of one site under all policies."""
     policies = [*map(named, (*HEURISTICS, *BOUNDS)), *models]
     found = list(pool.map(lambda number: _replayed(draw(number), policies), range(traces)))
     by_policy = list(zip(*found, strict=True))

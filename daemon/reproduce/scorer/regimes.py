@@ -1,4 +1,4 @@
-"""Made-up sites that each want another heuristic: few or many nodes, limits that tell something or nothing, any load.
+"""Generated sites that favour different heuristics: few or many nodes, informative or useless time limits, any load.
 
 Forty users with six recurring kinds of jobs each, log-normal run times up to a day, every seventh job failing early, 1
 to 16 GPUs, arrivals in bursts and by day. Users ask for one to three times what their job takes if it does not fail;
@@ -27,18 +27,18 @@ GPUS, GPU_ODDS = (1, 2, 4, 8, 16), (0.45, 0.15, 0.17, 0.18, 0.05)
 EARLY = 0.15
 """Share of jobs that fail early."""
 WARM_UP = 0.15
-"""Share of a trace's jobs that only fill the cluster and the memory of the predictor."""
+"""Share of a trace's jobs that only fill the cluster and the predictor's history."""
 
 
 @dataclass(frozen=True, slots=True)
 class Regime:
-    """A site."""
+    """Parameters of a generated site."""
 
     nodes: int
     limits: str
-    """A name in ``LAZY``."""
+    """Kind of time limits: a name in ``LAZY``."""
     load: float
-    """GPU time asked for over GPU time there is."""
+    """Ratio of requested GPU time to available GPU time."""
 
     @property
     def name(self) -> str:
@@ -47,12 +47,12 @@ class Regime:
 
 
 LAZY = {"informative": 0.0, "lazy": 0.9, "no": 1.0}
-"""Share of users who always ask for 24 h; with ``no`` limits no limit and no user is known."""
+"""Share of users who always request 24 h; with ``no``, neither limits nor users are known."""
 TAUGHT = ("informative", "lazy", "informative", "lazy", "no")
-"""What the windows to learn from are drawn from."""
+"""Kinds of limits from which the training windows are drawn."""
 NODES, LIMITS, LOADS = (4, 8, 32, 128), ("informative", "lazy"), (0.7, 0.9, 1.1)
 FIRST_JUDGED = 1000
-"""Of the traces to judge by; those below were looked at while the scorer was made."""
+"""Number of the first test trace; traces below were used during the development of the scorer."""
 REGIMES = tuple(Regime(nodes, limits, load) for nodes in NODES for limits in LIMITS for load in LOADS)
 
 
@@ -83,7 +83,7 @@ def window(regime: Regime, seed: int) -> TraceWindow:
 
 
 def _arrivals(random: np.random.Generator, gap_s: Floats) -> Floats:
-    """Return submission times whose mean gap is that of ``gap_s``: in bursts, and more by day than by night."""
+    """Return submission times with the mean gap ``gap_s``: in bursts, and more by day than by night."""
     jobs = len(gap_s)
     burst = random.geometric(0.35, jobs)
     begins = np.repeat(np.arange(jobs), burst)[:jobs]
@@ -98,17 +98,20 @@ def _arrivals(random: np.random.Generator, gap_s: Floats) -> Floats:
 
 
 def judging(regime: Regime, number: int) -> TraceWindow:
-    """Return the trace of this number to judge by: none that was looked at while the scorer was made."""
+    """Return the test trace with this number; no test trace was used during the development of the scorer."""
     return window(regime, FIRST_JUDGED + number)
 
 
 def enough(regime: Regime, largest: int) -> int:
-    """Return how many traces tell as much as so many of the largest site: the fewer nodes, the more there is chance."""
+    """Return the number of traces of a site that gives the same precision as the largest site's.
+
+    Small sites need more.
+    """
     return largest * max(NODES) // regime.nodes
 
 
 def drawn(nodes: int, number: int) -> TraceWindow:
-    """Return the trace of this number on so many nodes to learn from: any limits, any load."""
+    """Return the training trace with this number, on so many nodes, with random kind of limits and random load."""
     random = np.random.default_rng([7, number])
     regime = Regime(nodes, str(random.choice(TAUGHT)), float(random.uniform(0.65, 1.15)))
     return window(regime, 1_000_000 + number)

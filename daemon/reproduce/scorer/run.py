@@ -1,4 +1,4 @@
-"""``idlewatt reproduce scorer``: our agent is trained on made-up sites of 8 nodes and tried on others."""
+"""``idlewatt reproduce scorer``: trains our agent on generated sites of 8 nodes and evaluates it on other sites."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .variants import variants
 
 
 def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
-    """Train, replay and write the report; after Ctrl-C the same command goes on where training was."""
+    """Train, replay and write the report; after Ctrl-C the same command resumes the training."""
     if traces is not None:
         for site in SITES:
             (traces / site.file).stat()  # an hour of training later would be late to find out
@@ -72,7 +72,7 @@ def _trained(config: TrainingConfig, name: str, bar: Progress) -> Scorer:
 
 def _sites(traces: Path, models: Sequence[Scorer], taught: Scorer, bar: Progress,
            pool: ThreadPoolExecutor) -> Iterator[claims.RealSiteResult]:
-    """Yield what came of the real traces."""
+    """Yield the results of the real traces."""
     for site in bar.track(SITES, description="real traces"):
         whole = stretch_of(site, traces)
         others: dict[str, Policy] = {"SRTF (preempts, true run times)": named("srtf")}
@@ -86,5 +86,5 @@ def _sites(traces: Path, models: Sequence[Scorer], taught: Scorer, bar: Progress
 
 
 def _the_same(whole: TraceWindow, number: int) -> TraceWindow:
-    """Return the one trace that there is."""
+    """Return the only trace of a real site, for every number."""
     return whole

@@ -1,4 +1,4 @@
-"""How much is trained and tried on made-up and real sites."""
+"""Settings of ``idlewatt reproduce scorer``: the amount of training and evaluation."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class Setting:
     """What is trained, and how long."""
 
     seed: Annotated[int, Field(ge=0, le=9000)] = 0
-    """Of the first model; the others have the next ones."""
+    """Seed of the first model; the others use the following seeds."""
     seeds: Annotated[int, Field(ge=1, le=100)] = 5
-    """Models to train."""
+    """Number of models to train."""
     budget_s: Annotated[float, Field(gt=0)] = 600.0
-    """Seconds to train each of them, at most."""
+    """Largest training time of each model, s."""
     drawn: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Traces of each made-up site of 128 nodes; half the nodes, twice the traces."""
+    """Number of traces of each generated site of 128 nodes; sites with half the nodes get twice the traces."""
     workers: Annotated[int, Field(ge=1)] = 2
-    """Traces replayed at a time."""
+    """Number of parallel replays."""
 
 
 FULL = Setting()
-"""About an hour on two cores."""
+"""The full run, which takes about an hour on two cores."""
 QUICK = Setting(seeds=1, budget_s=60.0, drawn=1)

@@ -1,7 +1,7 @@
 """Real traces as sites that the scorer was not trained on: Philly's complete virtual clusters and Venus' slice.
 
-None of them tells time limits, so EASY has nothing to reserve by and starts every job that fits; Philly's tell no users
-either. What is known of run times is what like jobs took that could have ended before.
+These traces have no time limits, so EASY cannot reserve and starts every job that fits; Philly's traces have no users
+either. Run times are predicted from similar jobs that had ended before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...replay.workload import Workload
 from ..packaged import PHILLY, VENUS, TraceSite, workload_of
 
 OTHERS = {"6214e9": 64, "b436b2": 64, "6c71a0": 32, "11cb48": 16, "e13805": 16, "ed69ec": 8, "103959": 8}
-"""Nodes of Philly's other virtual clusters, of which the trace holds only some jobs: to learn from, not to judge by."""
+"""Numbers of nodes of Philly's other virtual clusters. Their traces are incomplete, so they serve for training only."""
 WINDOW, LOADS = 1200, (0.8, 1.2)
 
 
@@ -36,13 +36,13 @@ SITES = (
 
 
 def stretch_of(site: TraceSite, traces: Path) -> TraceWindow:
-    """Return a site's jobs; FileNotFoundError when its trace is not there."""
+    """Return a site's jobs; FileNotFoundError if its trace is missing."""
     work = workload_of(traces / site.file)
     return TraceWindow(Cluster.from_spec(f"{site.nodes}x8"), _alone(work, site.rows(work)), -np.inf)
 
 
 def other_clusters(traces: Path, number: int) -> TraceWindow:
-    """Return a part of one of Philly's other virtual clusters, as dense as if no jobs of it were missing."""
+    """Return a part of one of Philly's other virtual clusters, compressed in time to make up for missing jobs."""
     work, random = workload_of(traces / PHILLY), np.random.default_rng([11, number])
     name = str(random.choice(list(OTHERS)))
     rows = np.flatnonzero(work.partition == work.partition_names.index(name))
@@ -56,6 +56,6 @@ def other_clusters(traces: Path, number: int) -> TraceWindow:
 
 
 def _alone(work: Workload, rows: NDArray[np.int64]) -> Workload:
-    """Return some jobs as those of a cluster with one partition."""
+    """Return some jobs as the jobs of a cluster with one partition."""
     some = subset(work, rows)
     return replace(some, partition=np.zeros(len(some), np.int32), partition_names=("default",))

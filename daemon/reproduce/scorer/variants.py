@@ -1,4 +1,4 @@
-"""A trained scorer with one of its parts taken out, to see what that part is worth."""
+"""Variants of a trained scorer with one part removed, to measure the effect of that part."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...agents.scorer.network import TRAITS, layer
 
 
 def variants(scorer: Scorer) -> Iterator[tuple[str, Scorer]]:
-    """Yield what is missing, and the scorer without it; the one given stays as it is."""
+    """Yield the name of each removed part with the scorer without it; the given scorer is unchanged."""
     without_place = scorer.members.copy()
     layer(without_place, "place.score")[:] = layer(without_place, "place.linear")[:] = 0.0
     layer(without_place, "place.linear")[:, 0] = 1.0

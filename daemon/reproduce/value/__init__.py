@@ -1,1 +1,1 @@
-"""What each way of deciding is worth on public traces, beside the site's own scheduler, chance, oracles and a bound."""
+"""Comparison of policies on public traces with the scheduler, a random baseline, oracles and a lower bound."""

@@ -1,4 +1,4 @@
-"""What ``idlewatt reproduce value`` says: a table of policies and one of energy for each trace."""
+"""The report of ``idlewatt reproduce value``: a table of policies and a table of energy for each trace."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from .tried import GATE, HEEDED, INCUMBENT, ORACLES, RANDOM, SCORER, TRIED, Try
 
 TITLE = "What it is worth"
 WORTH = 0.02
-"""Where the best oracle gains less than this there is nothing to be had."""
+"""Least gain of the best oracle; below it no policy can gain anything relevant."""
 HARM = 1.01
 FLOOR_S = 300.0
-"""A p99 wait counts as this where it is less."""
+"""Lower bound of 99th-percentile waits in ratios, s."""
 PACKED = next(one for one in TRIED if one.name == "multifactor+best-fit+slurm-backfill")
 POWERED = ((TRIED[0], ON), (TRIED[0], OFF), (PACKED, ON), (PACKED, OFF), (TRIED[0], EVEN), (PACKED, EVEN),
            (TRIED[0], FORECAST), (PACKED, FORECAST), (TRIED[0], AT_ONCE), (PACKED, AT_ONCE))
-"""How power is compared: the first two are the incumbent's, the last two nobody can have."""
+"""(policy, power option) of the energy table: the first two are the incumbent's, the last two are unattainable."""
 OURS = ((PACKED, OFF), (PACKED, EVEN), (PACKED, FORECAST))
 LOADED, SAVED = 0.7, 0.9
-"""Below this load, and so much of the energy with all nodes on, is powering down wanted to be worth something."""
+"""Load below which power-down is expected to pay, and the expected share of the energy with all nodes on."""
 SUMMARY = ("trace", "load", "best oracle order gains", "which", "bound", "best of what was tried, in hindsight",
            "which", "of the oracle's gain")
 GROUPS = ((1, 1, "1 GPU"), (2, 8, "2 to 8 GPUs"), (9, 1 << 30, "more GPUs"))
@@ -43,17 +43,17 @@ GROUPS = ((1, 1, "1 GPU"), (2, 8, "2 to 8 GPUs"), (9, 1 << 30, "more GPUs"))
 
 @dataclass(frozen=True)
 class TraceOutcomes:
-    """All outcomes on one trace."""
+    """All outcomes on one trace, and comparisons of them."""
 
     trace: TraceSite
     cluster: Cluster
     work: Workload
     found: Mapping[tuple[str, str], Sequence[ReplayOutcome]]
-    """By name and power, one of each seed."""
+    """Outcomes by (name, power option), one for each seed."""
 
     @property
     def incumbent(self) -> ReplayOutcome:
-        """Return that of the site's own scheduler, all nodes on."""
+        """Return the outcome of the site's own scheduler with all nodes on."""
         return self.found[INCUMBENT, ON][0]
 
     def jct(self, ours: ReplayOutcome, theirs: ReplayOutcome) -> Comparison:
@@ -61,21 +61,21 @@ class TraceOutcomes:
         return compare(self.work.submit, ours, theirs)
 
     def energy(self, ours: ReplayOutcome, theirs: ReplayOutcome) -> Comparison:
-        """Return joules over another's in the same blocks."""
+        """Return the ratio of energy to another outcome's in the same blocks."""
         return compare_energy(self.work.submit, ours, theirs)
 
     def total(self, one: ReplayOutcome) -> float:
-        """Return mean completion time over the incumbent's, all jobs alike."""
+        """Return the ratio of the mean completion time to the incumbent's, over all jobs."""
         return float(np.mean(one.end - self.work.submit) / np.mean(self.incumbent.end - self.work.submit))
 
     def tail(self, one: ReplayOutcome) -> float:
-        """Return the 99 % wait over the incumbent's."""
+        """Return the ratio of the 99th-percentile wait to the incumbent's."""
         waits = [max(FLOOR_S, float(np.quantile(each.wait, 0.99))) for each in (one, self.incumbent)]
         return waits[0] / waits[1]
 
     @property
     def groups(self) -> Mapping[str, NDArray[np.bool_]]:
-        """Return users with enough jobs, or where there are none sizes of jobs."""
+        """Return the rows of users with enough jobs, or of job sizes if the trace has no users."""
         user, gpus = self.work.user, self.work.gpus
         if len(np.unique(user)) > 1:
             some = {f"user {self.work.user_names[code]}": user == code for code in np.unique(user).tolist()}
@@ -88,7 +88,7 @@ class TraceOutcomes:
         return jain(np.array([one.slowdown[members].mean() for members in self.groups.values()]))
 
     def worst(self, one: ReplayOutcome) -> float:
-        """Return mean completion time over the incumbent's of the group for which that is most."""
+        """Return the ratio of mean completion time to the incumbent's for the group with the largest ratio."""
         mean = [[float(np.mean((each.end - self.work.submit)[members])) for each in (one, self.incumbent)]
                 for members in self.groups.values()]
         return max(ours / theirs for ours, theirs in mean)
@@ -96,7 +96,7 @@ class TraceOutcomes:
 
 @dataclass(frozen=True)
 class TraceTables:
-    """What is said of one trace: rows of the tables of all traces, and tables of its own."""
+    """Parts of the report on one trace: rows of the tables over all traces, and its own tables."""
 
     summary: Sequence[str]
     power: Sequence[Sequence[str]]
@@ -105,7 +105,7 @@ class TraceTables:
 
 
 def tables(site: int, found: Mapping[ReplayTask, ReplayOutcome], setting: Setting, traces: Path) -> TraceTables:
-    """Return what is said of the trace in one place."""
+    """Return all parts of the report on one trace."""
     outcomes = _outcomes(TRACES[site], found, setting, traces)
     forecasts = checked(in_use(outcomes.cluster, outcomes.work), len(outcomes.cluster))
     return TraceTables(_summary(outcomes), [verdict(outcomes, tried, power) for tried, power in OURS],
@@ -114,7 +114,7 @@ def tables(site: int, found: Mapping[ReplayTask, ReplayOutcome], setting: Settin
 
 
 def facts(known: Sequence[TraceTables], setting: Setting) -> dict[str, object]:
-    """Return all that the report says, by the names of its template."""
+    """Return the values of the report, by the names in its template."""
     return {"title": TITLE, "preface": list(_preface(setting)),
             "sections": [Section("All traces", [], [Table(SUMMARY, [one.summary for one in known])]),
                          _powers([row for one in known for row in one.power]),
@@ -148,7 +148,7 @@ def _outcomes(trace: TraceSite, found: Mapping[ReplayTask, ReplayOutcome], setti
 
 
 def _replayed(outcomes: TraceOutcomes, tried: Sequence[Try]) -> list[Try]:
-    """Return those that were replayed, the best last."""
+    """Return the names that were replayed, the best last."""
     return sorted((one for one in tried if (one.name, ON) in outcomes.found),
                   key=lambda one: -outcomes.total(outcomes.found[one.name, ON][0]))
 
@@ -167,7 +167,7 @@ def _summary(outcomes: TraceOutcomes) -> tuple[str, ...]:
 
 
 def verdict(outcomes: TraceOutcomes, tried: Try, power: str) -> tuple[str, ...]:
-    """Return a row on whether powering down is worth what is wanted of it, with its three figures."""
+    """Return a row with three figures on whether power-down reaches the expected saving."""
     one, busy = outcomes.found[tried.name, power][0], load(outcomes.cluster, outcomes.work)
     all_on = outcomes.energy(one, outcomes.found[INCUMBENT, ON][0])
     second = outcomes.found[INCUMBENT, OFF][0]

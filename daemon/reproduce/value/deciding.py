@@ -1,4 +1,4 @@
-"""Which policy decides when, in a replay where that may change: by the gate, or by the doubts of a trained agent."""
+"""Replays in which the active policy changes: by the promotion gate, or when a trained agent abstains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...replay.state import ClusterState
 
 @dataclass(frozen=True)
 class Decider:
-    """A policy, and what it is told of the jobs."""
+    """A policy, and the job data that it may use."""
 
     policy: Policy
     limit: Floats
@@ -26,12 +26,12 @@ class Decider:
 
 @dataclass
 class Deciders:
-    """The policy that decides from one look to the next."""
+    """The policy that decides until the next check."""
 
     first: Decider
     every_s: float = np.inf
     choose: Callable[[ClusterState, float], Decider] | None = None
-    """Asked so often; None where the first decides throughout."""
+    """Returns the policy at each check; None if the first policy always decides."""
     _now: Decider | None = None
     _calculator: object = None
 
@@ -41,7 +41,7 @@ class Deciders:
         return (self._now or self.first).policy
 
     def look(self, state: ClusterState, now: float) -> None:
-        """Let another one decide from now on, if it is to be another."""
+        """Change the policy, if another one is to decide from now on."""
         if self.choose is None:
             return
         wanted = self.choose(state, now)
@@ -65,14 +65,14 @@ class Deciders:
 
 @dataclass(frozen=True)
 class Promoted:
-    """From when on which of the candidates decides."""
+    """Moment from which on a candidate decides."""
 
     since_s: float
     name: str
 
 
 def as_promoted(first: Decider, later: Sequence[tuple[float, Decider]]) -> Deciders:
-    """Return deciders that take turns, each from a moment on."""
+    """Return deciders that follow promotions, each from its moment on."""
     def choose(state: ClusterState, now: float) -> Decider:
         return next((one for since_s, one in reversed(later) if since_s <= now), first)
 
@@ -80,7 +80,7 @@ def as_promoted(first: Decider, later: Sequence[tuple[float, Decider]]) -> Decid
 
 
 def as_trusted(first: Decider, agent: Decider, since_s: float, *, heeding: bool) -> Deciders:
-    """Return an agent that decides from a moment on; with ``heeding``, in doubt the first decides for the hour."""
+    """Return an agent that decides from a moment on; with ``heeding``, the first policy decides while it abstains."""
     def choose(state: ClusterState, now: float) -> Decider:
         if now < since_s:
             return first
@@ -90,5 +90,5 @@ def as_trusted(first: Decider, agent: Decider, since_s: float, *, heeding: bool)
 
 
 def of_name(name: str, limit: Floats, prediction: Floats) -> Decider:
-    """Return a heuristic and what it is told."""
+    """Return a heuristic and the job data that it may use."""
     return Decider(named(name), limit, prediction)

@@ -1,6 +1,6 @@
-"""Which policies the gate promotes and demotes while a trace goes by, night after night, and when.
+"""Replay of the promotion gate on a trace: which policies it promotes and demotes on which night.
 
-What is proved, what is harm and who loses his place is decided by the daemon's own functions.
+The daemon's own functions decide on evidence, harm, promotion and demotion.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Outcomes = Mapping[str, ReplayOutcome]
 
 
 def promotions(cluster: Cluster, work: Workload, outcomes: Outcomes, incumbent: str) -> Iterator[Promoted]:
-    """Yield which policy decides from when on, in order of time; nothing while none has earned it.
+    """Yield each policy change with its time, in order of time; nothing if no policy is ever promoted.
 
-    A fortnight's shortlist is on trial on what comes after it, each with its share of the error, as in the daemon.
+    The shortlist of the first days is on trial on the later jobs; the candidates share the error, as in the daemon.
     """
     submit, decided = work.submit, list[Promotion]()
     began = float(submit[0]) + ASSUMED.days * NIGHT_S
@@ -57,7 +57,7 @@ def promotions(cluster: Cluster, work: Workload, outcomes: Outcomes, incumbent: 
 
 
 def _shortlist(submit: Floats, outcomes: Outcomes, incumbent: str, until_s: float) -> tuple[str, ...]:
-    """Return the policies that did better than the incumbent on the first days, the best first."""
+    """Return the policies that were better than the incumbent on the first days, the best first."""
     early = submit < until_s
     jct = {name: float(np.mean((one.end - submit)[early])) for name, one in outcomes.items()}
     found = [Prospect(name, "", jct[name] / jct[incumbent]) for name in sorted(jct, key=lambda name: jct[name])]
@@ -65,7 +65,7 @@ def _shortlist(submit: Floats, outcomes: Outcomes, incumbent: str, until_s: floa
 
 
 class _TraceGate:
-    """Judges the replays of one trace on what is known of them on a night."""
+    """Evaluates the replays of one trace with the data that is known on a given night."""
 
     def __init__(self, cluster: Cluster, work: Workload, outcomes: Outcomes, incumbent: str, began_s: float,
                  error: float) -> None:
@@ -73,7 +73,7 @@ class _TraceGate:
         self._incumbent, self._began_s, self._error = incumbent, began_s, error
 
     def earned(self, names: Sequence[str], night: float) -> Promotion | None:
-        """Return the promotion of the best of those that have earned it by a night; None where none has."""
+        """Return the promotion of the best candidate that meets the criteria by a night; None if none does."""
         rows, exam = self._known(night)
         theirs, found = _held_out(self._outcomes[self._incumbent], exam, rows), list[Verdict]()
         for name in names:
@@ -87,7 +87,7 @@ class _TraceGate:
         return None if best is None else Promotion(night, best.model, best.decision, "nightly", best.reason)
 
     def lost(self, name: str, since_s: float, night: float) -> Promotion | None:
-        """Return the demotion of the active one where it has become worse by a night."""
+        """Return the demotion of the active policy if it has become worse by a night; otherwise None."""
         days = np.arange(self._began_s // NIGHT_S * NIGHT_S, night + 1.0, NIGHT_S)
         ours, theirs = (_in_system(self._work.submit, self._outcomes[one].end, days) for one in (name, self._incumbent))
         told = [ShadowResult(name, day, day + NIGHT_S, mine, other, 0.0, 0.0, self._incumbent)
@@ -95,7 +95,7 @@ class _TraceGate:
         return demotion(name, regrets(told, night, since_s), night)
 
     def _known(self, night: float) -> tuple[np.ndarray, Exam]:
-        """Return the jobs that the site has seen end by a night, and what is asked of them."""
+        """Return the jobs that have ended by a night, and the criteria for them."""
         submit, ended = self._work.submit, self._outcomes[self._incumbent].end
         came = (submit >= self._began_s) & (submit < night)
         running = submit[came & ~(ended < night) & (submit >= night - OUTSTANDING_S)]
@@ -110,7 +110,7 @@ def _with(error: float) -> PromotionCriteria:
 
 
 def _held_out(one: ReplayOutcome, exam: Exam, rows: np.ndarray) -> HeldOutRun:
-    """Return what came of some jobs as the gate reads it; how full partitions were is not told."""
+    """Return the results of some jobs in the form of the gate, without the load of partitions."""
     submit, (window,) = exam.windows[0].workload.submit, exam.windows
     nothing = np.zeros(len(window.cluster.names))
     spent = Occupation(float(one.marks[-1]), nothing, nothing, nothing, nothing, nothing, np.inf)

@@ -1,6 +1,6 @@
-"""How often the forecast of when idle nodes are needed again comes true, asked time and again on a replayed trace.
+"""Check of the forecast of when empty nodes are needed again, repeated along a replayed trace.
 
-It is the forecast that live advice to power nodes down rests on, told nothing but what had happened by then.
+Live advice to power nodes down uses the same forecast. Here it gets only data from before each moment.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from .tried import INCUMBENT
 Counts = NDArray[np.intp]
 
 EVERY = int(2 * 3600 / STEP_S)
-"""Steps between two moments at which it is asked."""
+"""Number of steps between two forecasts."""
 PAST = int(PowerDownSettings().past / STEP_S)
-"""Steps of the past that are known then."""
+"""Number of past steps that a forecast uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForecastCheck:
-    """What became of forecasts: of the first, the middle and the last of the nodes that were empty at each moment."""
+    """Results of forecasts for the first, the middle and the last of the nodes that were empty at each moment."""
 
     asked: int
     estimated: int
-    """Of these; of the others too little past told anything."""
+    """Number of forecasts with an estimate; the other forecasts had too little past data."""
     early: int
-    """Needed before the interval that nine in ten are to keep to."""
+    """Number of nodes that were needed before the interval that should cover nine in ten."""
     late: int
 
     @property
@@ -48,7 +48,7 @@ class ForecastCheck:
 
 
 def in_use(cluster: Cluster, work: Workload) -> Counts:
-    """Return on how many nodes jobs run in each step, under the incumbent, from the first to the last submission."""
+    """Return the number of nodes in use in each step under the incumbent, from the first to the last submission."""
     done = engine.run(cluster, work, named(INCUMBENT))
     since_s, steps = float(work.submit[0]), int(np.ptp(work.submit) // STEP_S)
     change = np.zeros((len(cluster), steps + 1), np.int32)
@@ -62,7 +62,7 @@ def in_use(cluster: Cluster, work: Workload) -> Counts:
 
 
 def checked(used: Counts, nodes: int) -> ForecastCheck:
-    """Return what became of forecasts made every two hours, each with its whole horizon recorded."""
+    """Return the results of forecasts every two hours, each with its whole horizon in the trace."""
     asked = estimated = early = late = 0
     for now in range(EVERY, len(used) - HORIZON, EVERY):
         empty = nodes - int(used[now])

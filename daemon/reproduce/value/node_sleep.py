@@ -1,8 +1,8 @@
-"""Which empty nodes are powered down, and up again beforehand: those that a forecast of demand says nobody needs soon.
+"""Power-down of empty nodes by a forecast of demand, with power-up before the nodes are needed.
 
-What is forecast is how many more nodes are wanted within the time that one takes to come up, from how often that
-happened in the last two weeks. So many empty nodes stay on that waiting for one to come up costs jobs no more than a
-stated share of their mean completion time; the others are powered down, those that are filled last first.
+The forecast is the number of additional nodes that jobs need within the boot time of a node, from its frequency
+in the last two weeks. So many empty nodes stay on that waiting for a boot costs jobs no more than a
+given share of their mean completion time. The other nodes are powered down, those that are filled last first.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from numpy.typing import NDArray
 from ...replay import arrays as a
 
 STEP_S = 300.0
-"""How often it is looked at which nodes are empty."""
+"""Interval at which the empty nodes are checked, s."""
 LOOKED_BACK = int(14 * 86400 / STEP_S)
-"""Steps from which demand is forecast."""
+"""Number of past steps from which demand is forecast."""
 FEWEST = int(86400 / STEP_S)
-"""With fewer of them nothing is forecast, and a node is powered down after it has been empty for a while."""
+"""Least number of past steps for a forecast; with fewer, a node is powered down after ``TIMER_S``."""
 TIMER_S = 1800.0
-"""So long, then."""
+"""Time for which a node must be empty before it is powered down without a forecast, s."""
 HARM = 0.004
-"""Waiting for nodes that come up may cost so much of the mean completion time."""
+"""Largest cost of waiting for booting nodes, as a share of the mean completion time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What happened in one step."""
+    """Demand in one step."""
 
     more: int
-    """Nodes in use beyond those of when a node would have had to be woken for it."""
+    """Increase of nodes in use since the step in which nodes would have had to be powered up for it."""
     starts: int
-    """Jobs that started."""
+    """Number of jobs that started."""
 
 
 @dataclass
 class Forecast:
-    """How many more nodes are wanted at once, and by how many jobs, from what happened lately."""
+    """Forecast of the additional nodes that jobs need at once, from recent steps."""
 
     wake_s: float
     past: deque[Demand] = field(default_factory=lambda: deque(maxlen=LOOKED_BACK))
     _busy: deque[int] = field(default_factory=deque)
 
     def note(self, busy: int, starts: int) -> None:
-        """Take in one step: nodes in use at its end, and the jobs that started in it."""
+        """Add one step: the nodes in use at its end, and the number of jobs that started in it."""
         ahead = 1 + int(np.ceil(self.wake_s / STEP_S))
         if self._busy:
             self.past.append(Demand(max(0, busy - min(self._busy)), starts))
@@ -56,11 +56,11 @@ class Forecast:
 
     @property
     def known(self) -> bool:
-        """Tell whether enough has been seen to forecast anything."""
+        """Return whether there are enough past steps for a forecast."""
         return len(self.past) >= FEWEST
 
     def reserve(self, jct_mean_s: float, nodes: int) -> int:
-        """Return how many of so many nodes stay on though they are empty."""
+        """Return the number of empty nodes that stay on."""
         more = np.array([step.more for step in self.past])
         starts = np.array([step.starts for step in self.past], np.float64)
         bearable = HARM * jct_mean_s / max(self.wake_s, 1.0)
@@ -73,12 +73,12 @@ class Keeper:
     """Powers nodes of a replay down and up by a forecast, between two of its decisions."""
 
     def __init__(self, wake_s: float) -> None:
-        """Know how long a node takes to come up."""
+        """Create a keeper for nodes with a given boot time."""
         self._forecast, self._started = Forecast(wake_s), 0
         self._wake_s = wake_s
 
     def attend(self, state: a.State, now: float) -> None:
-        """Look at the nodes at a moment to which the replay has come, and change which of them are on."""
+        """Check the nodes at the present moment of the replay, and power nodes down and up."""
         nodes, meters, jobs = state.nodes, state.meters, state.jobs
         started = int((jobs.start <= now).sum())
         self._forecast.note(int((nodes.busy > 0).sum()), started - self._started)
@@ -97,7 +97,7 @@ class Keeper:
             self._wake(state, np.flatnonzero(asleep)[:-spare], now)
 
     def _wake(self, state: a.State, rows: NDArray[np.intp], now: float) -> None:
-        """Power nodes up before anybody needs them; until they are up they draw what an empty node does."""
+        """Power nodes up before jobs need them; during the boot they draw the power of an empty node."""
         for row in rows.tolist():
             meter = state.meters[row]
             meter.empty += max(0.0, meter.slept - meter.changed)

@@ -1,4 +1,4 @@
-"""What comes of a replay, and how two of them compare on the same jobs."""
+"""Outcomes of replays, and comparisons of two outcomes on the same jobs."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ...replay.arrays import Floats
 
 @dataclass(frozen=True)
 class ReplayOutcome:
-    """What came of one replay; rows are the jobs of the trace."""
+    """Outcome of one replay; rows are the jobs of the trace."""
 
     start: Floats
     end: Floats
     wait: Floats
     slowdown: Floats
     joules: Floats
-    """Drawn from the first submission to each of ``marks``, the last of which is after the last end."""
+    """Energy from the first submission to each of ``marks``, J; the last mark is after the last end."""
     marks: Floats
     woken: int
-    """How often a node had to come up."""
+    """Number of times that a node was powered up."""
 
 
 def compare(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome) -> Comparison:
-    """Return completion times over another's, in blocks that share no queue."""
+    """Return the ratio of completion times to another outcome's, with an interval over blocks that share no queue."""
     block = block_of(submit, _edges(submit, ours, theirs))
     block[~np.isfinite(ours.end + theirs.end)] = OUTSIDE
     mine, other = (sums(one.end - submit, block, int(block.max(initial=0)) + 1) for one in (ours, theirs))
@@ -35,7 +35,7 @@ def compare(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome) -> Compa
 
 
 def compare_energy(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome) -> Comparison:
-    """Return joules over another's in the same blocks; what lies behind the last one is left out."""
+    """Return the ratio of energy to another outcome's in the same blocks; energy after the last block is omitted."""
     edges = _edges(submit, ours, theirs)
     mine, other = (np.diff(np.interp(edges, one.marks, one.joules)) for one in (ours, theirs))
     return compared(mine, other, FINE_RATES)

@@ -1,4 +1,4 @@
-"""``idlewatt reproduce value``: all that could decide, tried on public traces beside the site's scheduler."""
+"""``idlewatt reproduce value``: compares all policies with the site's scheduler on public traces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .tried import GATE, HEEDED, INCUMBENT, ORACLES, RANDOM, SCORER, TRIED, Try
 
 
 def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
-    """Replay what is not yet replayed and write the report; FileNotFoundError without the traces."""
+    """Run the replays without an outcome and write the report; FileNotFoundError without the traces."""
     if traces is None:
         raise SettingError("jobs are those of public traces: --traces names their folder")
     sites = [place - 1 for place in setting.only] or list(range(setting.sites))
@@ -37,7 +37,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
 
 
 def _check(setting: Setting) -> None:
-    """Refuse policies of which the tables could not be made."""
+    """Raise an error for a selection of policies from which the tables cannot be made."""
     unknown = set(setting.policies) - {one.policy for one in TRIED}
     if unknown:
         raise SettingError(f"policies: {min(unknown)!r} is none of " + ", ".join(sorted({one.policy for one in TRIED})))
@@ -47,7 +47,7 @@ def _check(setting: Setting) -> None:
 
 
 def _replayed(tasks: Sequence[ReplayTask], pool: Executor) -> Mapping[ReplayTask, ReplayOutcome]:
-    """Return what came of all tasks of a trace."""
+    """Return the outcomes of all tasks of a trace."""
     # All others are told what ended when under the site's own scheduler; the gate goes by what came of them.
     turns = ([task for task in tasks if _first(task)],
              [task for task in tasks if not _first(task) and task.tried != GATE],

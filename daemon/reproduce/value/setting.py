@@ -1,4 +1,4 @@
-"""Which traces are replayed, and what is tried on them."""
+"""Settings of ``idlewatt reproduce value``: the traces, the policies and their conditions."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from pydantic import Field
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is replayed, how often, and on what terms."""
+    """The traces, policies, number of draws and conditions of the comparison."""
 
     seed: Annotated[int, Field(ge=0, le=9000)] = 0
-    """Of the first draw of whatever is random; the others have the next ones."""
+    """Seed of the first draw of random policies; the others use the following seeds."""
     seeds: Annotated[int, Field(ge=1, le=100)] = 3
     sites: Annotated[int, Field(ge=1, le=9)] = 9
-    """How many of the traces, in the order of the report."""
+    """Number of traces, in the order of the report."""
     only: tuple[Annotated[int, Field(ge=1, le=9)], ...] = ()
-    """These traces in this turn, by their places in the report; none: the first ``sites``."""
+    """Numbers of the traces in this run, by their places in the report; if empty, the first ``sites`` traces."""
     policies: tuple[str, ...] = ()
-    """Only these, with oracles of the same names, beside incumbent, chance and power; none: all, and the gate."""
+    """Policies to replay, with their oracles, beside incumbent, random baseline and power; if empty, all and the
+    gate."""
     limit_factor: Annotated[float, Field(ge=1)] = 3.0
-    """Time limits are so many times the run time, as no trace tells them."""
+    """Ratio of assumed time limits to run times, because no trace contains limits."""
     budget_s: Annotated[float, Field(ge=0)] = 60.0
-    """Seconds to train each agent; 0 leaves agents out."""
+    """Training time of each agent, s; 0 omits agents."""
     power_down_s: Annotated[float, Field(ge=0)] = 1800.0
-    """After so long Slurm powers an empty node down."""
+    """Time after which Slurm powers an empty node down, s."""
     wake_s: Annotated[float, Field(ge=0)] = 300.0
-    """How long a node takes to come up."""
+    """Boot time of a node, s."""
     workers: Annotated[int, Field(ge=1)] = 2
-    """Replays at a time."""
+    """Number of parallel replays."""
 
 
 FULL = Setting()

@@ -1,7 +1,7 @@
-"""The traces that everything is tried on, with the time limits that none of them tells.
+"""The traces of the comparison, with assumed time limits, because no trace contains them.
 
-Every limit is a multiple of the true run time, as in the setting: a policy that orders by limits therefore knows run
-times, and is no candidate here. Limits only tell the backfill when running jobs are gone at the latest.
+Every limit is a multiple of the true run time (see the setting). A policy that orders by limits therefore knows run
+times and is no candidate here. Only the backfill uses limits, as the latest ends of running jobs.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ TRACES = (
     TraceSite("Lingjun on 128 nodes", LINGJUN, "", 128),
     TraceSite("openb on 4 nodes", OPENB, "", 4),
 )
-"""Those of whole clusters first; then on so many nodes that jobs wait, or, of the last one, that few do."""
+"""Traces on their whole clusters first, then on fewer nodes, so that many jobs wait, or few with the last one."""
 SLURM = {"PriorityType": "priority/multifactor", "PriorityWeightAge": "1000", "PriorityWeightFairShare": "10000",
          "PriorityMaxAge": "7-00:00:00", "PriorityDecayHalfLife": "7-00:00:00"}
-"""The incumbent's settings; all else is Slurm's default. Where a trace tells no users they order by arrival."""
+"""Slurm settings of the incumbent; others have Slurm's defaults. Without users in the trace they order by arrival."""
 
 
 def _chosen(trace: TraceSite, traces: Path) -> Workload:
-    """Return the jobs of a trace that are replayed."""
+    """Return the rows of a trace's jobs that are replayed."""
     work = workload_of(traces / trace.file)
     rows = trace.rows(work)
     return subset(work, rows[(work.gpus[rows] <= trace.nodes * GPUS) & (work.gpus[rows] > 0) & (work.run[rows] > 0)])
 
 
 def jobs_of(trace: TraceSite, traces: Path, limit_factor: float) -> tuple[Cluster, Workload]:
-    """Return the nodes and the jobs of a trace; nothing is known of run times yet."""
+    """Return the cluster and the jobs of a trace, without predicted run times."""
     work = _chosen(trace, traces)
     made = Workload.of(work.submit, work.run, work.gpus, user=np.maximum(work.user, 0), user_names=work.user_names,
                        limit=limit_factor * np.maximum(work.run, 1.0))
@@ -51,12 +51,12 @@ def jobs_of(trace: TraceSite, traces: Path, limit_factor: float) -> tuple[Cluste
 
 
 def load(cluster: Cluster, work: Workload) -> float:
-    """Return GPU time wanted over what there is from the first submission to the last."""
+    """Return the ratio of requested to available GPU time between the first and the last submission."""
     return float((work.run * work.gpus).sum() / (cluster.gpus.sum() * max(1.0, float(np.ptp(work.submit)))))
 
 
 def predicted(work: Workload, start: Floats, end: Floats) -> Floats:
-    """Return [job, quantile] of run times, told from what had ended when a job came under the site's own scheduler."""
+    """Return predicted run times [job, quantile], s, from jobs that had ended at submission under the incumbent."""
     known = predict(submit_s=work.submit, run_s=work.run, ended_s=end, started_s=start,
                     features=JobFeatures(work.gpus, work.user), quantiles=QUANTILES)
     return known.quantiles

@@ -1,4 +1,4 @@
-"""Which replay it is, and where its outcome is kept."""
+"""A replay to run, and the file of its outcome."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ AT_ONCE = "powered down and up at once"
 
 @dataclass(frozen=True, slots=True)
 class ReplayTask:
-    """One replay."""
+    """One replay: trace, policy, power option and seed."""
 
     site: int
     tried: Try
     seed: int
     power: str
-    """Whether empty nodes are powered down, and how."""
+    """How empty nodes are powered down, if at all."""
     setting: Setting
     traces: Path
     folder: Path
 
     @property
     def result(self) -> Path:
-        """Return where its outcome is kept: a task that has one is not done again."""
+        """Return the path of the outcome; a task whose outcome exists is not repeated."""
         terms = f"{self.setting.limit_factor:g}-{self.setting.power_down_s:g}-{self.setting.wake_s:g}"
         name = "".join(letter if letter.isalnum() or letter in "+.-" else "_" for letter in self.tried.name)
         return self.folder / f"{self.site}-{name}-{self.seed}-{self.power.replace(' ', '_')}-{terms}.npz"

@@ -1,4 +1,4 @@
-"""The scorer, taught on the first weeks of a trace as a site teaches it."""
+"""A scorer that is trained on the first weeks of a trace, as on a site."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ...replay.workload import Workload
 from .task import ReplayTask
 
 TAUGHT_BY = "fifo+best-fit+easy"
-"""What is imitated first: the same order as the incumbent's, and replayed much faster."""
+"""Policy that is imitated first: it has the incumbent's order and its replay is much faster."""
 
 
 def taught(task: ReplayTask, cluster: Cluster, work: Workload, quantiles: NDArray[np.float64]) -> tuple[Policy, float]:
-    """Return an agent and from when on it was not taught; ``TrainingError`` when a history does not suffice."""
+    """Return an agent and the end of its training data, s; ``TrainingError`` if the history does not suffice."""
     from ...learning.training import kind_of  # loads what trains, which replays do without
 
     # Limits that are made of run times would tell them: it sees quantiles of what is predicted in their place.

@@ -1,4 +1,4 @@
-"""One way of deciding, replayed on one trace: when jobs start and end, and what the nodes draw."""
+"""Replay of one policy on one trace: starts and ends of jobs, and the energy of the nodes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .taught import taught
 from .tried import GATE, HEEDED, INCUMBENT, SCORER, SITE, TRIED, Try, with_limits
 
 MARK_S = 4 * 3600.0
-"""Energy is read so often."""
+"""Interval at which energy is recorded, s."""
 
 
 def cached(task: ReplayTask) -> ReplayOutcome | None:
-    """Return what an earlier run left of a task; None when there is nothing."""
+    """Return the saved outcome of a task; None if there is none."""
     try:
         with np.load(task.result, allow_pickle=False) as found:
             return ReplayOutcome(**{name: found[name] for name in found.files if name != "woken"},
@@ -38,7 +38,7 @@ def cached(task: ReplayTask) -> ReplayOutcome | None:
 
 
 def carried_out(task: ReplayTask) -> ReplayOutcome:
-    """Replay, keep what came of it, and return it."""
+    """Replay a task, save its outcome and return it."""
     known = cached(task)
     if known is not None:
         return known
@@ -59,7 +59,7 @@ def incumbent_of(task: ReplayTask) -> ReplayTask:
 
 
 def _deciders(task: ReplayTask, cluster: Cluster, work: Workload) -> Deciders:
-    """Return the deciders of a task; of run times they know what had ended under the incumbent."""
+    """Return the deciders of a task; their run times are predicted from jobs that had ended under the incumbent."""
     if task.tried.policy == INCUMBENT and task.tried.limits == SITE and task.tried != GATE:
         return Deciders(of_name(INCUMBENT, work.limit, work.prediction))
     before = carried_out(incumbent_of(task))
@@ -81,13 +81,13 @@ def _deciders(task: ReplayTask, cluster: Cluster, work: Workload) -> Deciders:
 
 
 def _promotions(task: ReplayTask, cluster: Cluster, work: Workload) -> list[Promoted]:
-    """Return which policies the gate promotes and when, by what all candidates' replays showed until then."""
+    """Return the gate's promotions with their times, by all candidates' replays up to each time."""
     outcomes = {one.name: found for one in TRIED if (found := cached(replace(task, tried=one))) is not None}
     return list(promotions(cluster, work, outcomes, INCUMBENT))
 
 
 def _driven(done: Run, event_list: EventList, deciders: Deciders, task: ReplayTask) -> tuple[Floats, Floats]:
-    """Let a replay run to its end; return moments and the joules drawn up to each of them."""
+    """Run a replay to its end; return moments, s, and the energy up to each of them, J."""
     submit = done.workload.submit
     moment, until = float(submit[0]), float(submit[-1])
     marks, joules = list[float](), list[float]()

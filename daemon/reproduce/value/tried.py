@@ -1,4 +1,4 @@
-"""What is tried on every trace, by name: a policy, what it is told of limits and run times, and what it may know."""
+"""The policies of the comparison, by name, with their knowledge of limits and run times."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ CHANCE = "random-feasible"
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One way of deciding."""
+    """One policy, with its knowledge of limits and run times."""
 
     name: str
     policy: str
     limits: str = SITE
-    """By what the backfill takes jobs to be gone: their limits, a quantile of what is predicted, or the truth."""
+    """The ends of jobs that the backfill assumes: by limits, by a quantile of predictions, or the true ones."""
     family: str = "heuristic"
 
 
@@ -44,10 +44,10 @@ TRIED = (
       for quantile in ("0.5", "0.75", "0.9", "0.95")),
     *(one for order in ("sjf-prediction", "qssf", "prediction-aged") for one in _of(order, "0.9", "learned limits")),
 )
-"""What a site could run: none of it knows what nobody can know."""
+"""Policies that a site could run, without knowledge of true run times."""
 ORACLES = tuple(one for order in ("sjf-prediction", "qssf", "prediction-aged", "wfp3", "multifactor")
                 for one in _of(order, TRUTH, "oracle"))
-"""The same orders told the true run times, in their own places and as limits."""
+"""The same orders with true run times, as predictions and as limits."""
 GATE = Try("whatever the gate lets decide", INCUMBENT, family="idlewatt")
 SCORER = Try("scorer, once it is taught", "scorer", family="agent")
 HEEDED = Try("scorer, once it is taught, where it has no doubt", "scorer", family="agent")
@@ -55,7 +55,7 @@ RANDOM = Try(CHANCE, CHANCE, family="chance")
 
 
 def with_limits(work: Workload, quantiles: Floats, limits: str) -> Workload:
-    """Return the jobs with what a policy is told of their run times; where nothing is predicted the limit stays."""
+    """Return the jobs with the limits that a policy assumes; a job without a prediction keeps its limit."""
     if limits == TRUTH:
         return replace(work, prediction=work.run, limit=np.maximum(work.run, 1.0))
     known = replace(work, prediction=quantiles[:, QUANTILES.index(0.5)])

@@ -1,1 +1,1 @@
-"""Fig. 6 as it was made, on a real Slurm: the paper's episodes with seconds for hours, placed through ``follow``."""
+"""Fig. 6 on a real Slurm: the paper's episodes with a second for each hour, placed through ``follow``."""

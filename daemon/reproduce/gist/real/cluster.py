@@ -1,4 +1,4 @@
-"""The cluster under the experiment: jobs are submitted held, placed by ``follow``, and tell their own times."""
+"""The real cluster: jobs are submitted held, placed by ``follow``, and record their own times."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .config import RealSettings
 
 PATIENCE_S = 600.0
 SCRIPT = '#!/bin/sh\necho "$(date +%s.%N) $SLURMD_NODENAME" > {begun}\nsleep {seconds}\ndate +%s.%N > {ended}\n'
-"""What a job does: no training, only its time."""
+"""The script of a job, which only sleeps for the job's run time and records its beginning and end."""
 
 
 class RealSlurm:
-    """One Slurm, and a follower of what the experiment advises."""
+    """One Slurm cluster, and a follower of the experiment's advice."""
 
     def __init__(self, settings: RealSettings, ledger: FollowLedger) -> None:
         self._settings, self._bin = settings, settings.bin_dir
@@ -36,7 +36,7 @@ class RealSlurm:
                                  "experiment")
 
     def servers(self, partition: str, kind: GpuPartition) -> tuple[str, ...]:
-        """Return a partition's servers in order; ReproductionError unless they are as many as the paper has."""
+        """Return a partition's servers in order; ReproductionError unless their number is the paper's."""
         names = tuple(sorted(set(self._run("sinfo", "-h", "-N", "-p", partition, "-o", "%N").split())))
         if len(names) != kind.servers:
             raise ReproductionError(f"partition {partition} has {len(names)} servers, and the paper's {kind.servers}")
@@ -50,21 +50,21 @@ class RealSlurm:
                          "--mem-per-cpu=100", *self._settings.submit, script=script).strip()
 
     def mark(self, name: str, what: str) -> Path:
-        """Return the file in which a job notes when it began or ended."""
+        """Return the file in which a job records its beginning or its end."""
         return self._settings.scratch / f"{name}.{what}"
 
     def begun(self, name: str) -> tuple[float, str] | None:
-        """Return when and where a job began by its own note, None while it has not."""
+        """Return the recorded time and node of a job's beginning; None before it begins."""
         words = self._note(name, "begun")
         return (float(words[0]), words[1]) if len(words) == 2 else None
 
     def ended(self, name: str) -> float | None:
-        """Return when a job ended by its own note, None while it has not."""
+        """Return the recorded time of a job's end; None before it ends."""
         words = self._note(name, "ended")
         return float(words[0]) if words else None
 
     def _note(self, name: str, what: str) -> list[str]:
-        """Return the words of a note that is whole."""
+        """Return the words of a job's record, if it is complete."""
         try:
             text = self.mark(name, what).read_text()
         except FileNotFoundError:
@@ -72,30 +72,30 @@ class RealSlurm:
         return text.split() if text.endswith("\n") else []
 
     def advise(self, job: str, partition: str, node: str) -> None:
-        """Advise a job to start on a node, from now on until it has."""
+        """Advise a job to start on a node, until it has started."""
         known = self.slurm.jobs([job])[job]
         now_s = time.time()
         self._advice[job] = Advised(job, known.submit_s, partition, (node,), "experiment", now_s, now_s)
 
     def withdraw(self, job: str) -> None:
-        """Advise nothing on a job any more."""
+        """Withdraw the advice on a job."""
         self._advice.pop(job, None)
 
     def pinned(self) -> set[str]:
-        """Return the jobs that were placed, by the ledger."""
+        """Return the jobs that are pinned to a node, by the ledger."""
         return {change.job_id for change in self.follower.tally.standing if change.state == "pinned"}
 
     @staticmethod
     def now() -> float:
-        """Return the time by which jobs note theirs."""
+        """Return the present time of the clock that jobs record, seconds since the epoch."""
         return time.time()
 
     def release(self, job: str) -> None:
-        """Let a held job start."""
+        """Release a held job."""
         self._run("scontrol", "release", job)
 
     def cancel(self, jobs: list[str]) -> None:
-        """Cancel jobs, whatever they do."""
+        """Cancel jobs in any state."""
         if jobs:
             self._run("scancel", "--quiet", *jobs)
 
@@ -112,7 +112,7 @@ class RealSlurm:
 
 
 def rules_of(settings: RealSettings) -> FollowSettings:
-    """Return what the follower may do: place the experiment's own jobs on its own partitions."""
+    """Return the follower's allow-list: the experiment's own jobs on its own partitions."""
     return FollowSettings(
         dry_run=False, slurm=CommandSettings(slurm_conf=settings.slurm_conf, bin_dir=settings.bin_dir, timeout=60.0),
         kill_switch=settings.scratch / "stop", every=0.2, start_within=3600.0,

@@ -1,4 +1,4 @@
-"""On which Slurm the experiment runs, how much of it, and how fast."""
+"""Settings of the experiment on a real Slurm: partitions, number of sequences and speed."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ POLICIES: tuple[PolicyName, ...] = ("slurm", "random", "first_fit", "literal", "
 
 
 class RealSettings(StrictSettings):
-    """The whole file; every partition must be idle, of two servers with eight GPUs each, and nobody else's."""
+    """The whole file; every partition must be idle, with two servers of eight GPUs each, and used by nobody else."""
 
     partitions: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Of Slurm, each plays one episode at a time."""
+    """Partitions of Slurm; each runs one episode at a time."""
     slurm_conf: Path | None = None
     bin_dir: Path | None = None
     submit: tuple[str, ...] = ()
     """Further options of sbatch, such as ``--uid=nobody``."""
     user: str = "nobody"
-    """The user that owns the jobs then."""
+    """The user that owns the jobs with these options."""
     scratch: Path
-    """Folder that jobs on every server can write to: each notes there when it began and ended."""
+    """Folder that jobs on every server can write to; each job records its beginning and its end there."""
     kind: Literal["A100", "V100"] = "A100"
-    """The paper's partition that is played."""
+    """The paper's partition that the experiment repeats."""
     hour: Annotated[Duration, Field(gt=0)] = 1.0
-    """How long an hour of the paper lasts."""
+    """Length of an hour of the paper, s."""
     sequences: Annotated[int, Field(ge=2, le=81)] = 20
-    """Of the 81, evenly spread; the same for each policy."""
+    """Number of the 81 sequences, evenly spread; the same for each policy."""
     policies: Annotated[tuple[PolicyName, ...], Field(min_length=1)] = POLICIES
     seed: Annotated[int, Field(ge=0)] = 0
-    """Of the agents and of random servers."""
+    """Seed of the agents and of random servers."""
     stagger: Duration = 3.0
-    """Between the beginnings of two episodes: a start costs a moment of the machine."""
+    """Time between the beginnings of two episodes, s, because each beginning loads the machine."""
 
     @field_validator("submit")
     @classmethod

@@ -1,4 +1,4 @@
-"""One episode on a real partition: the rules of the simulated one, with the times that Slurm and its servers take."""
+"""One episode on a real partition: the rules of the simulation, with the real times of Slurm and its servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .cluster import RealSlurm
 
 Act = Callable[[PlacementDecision], int]
 TOGETHER_H = 0.5
-"""Ends that are due within this many hours of one another are one end, as in the simulation."""
+"""Ends that are due within this time of each other count as one end, as in the simulation, hours of the paper."""
 ANYWHERE = -1
 
 
@@ -27,7 +27,7 @@ class EpisodeJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of an episode; times in hours of the paper."""
+    """Result of an episode; times are in hours of the paper unless stated."""
 
     utilization: float
     """Eq. 4 when the terminal job starts."""
@@ -35,17 +35,17 @@ class Played:
     latency_s: float
     """Mean real time from a job's placement to its beginning."""
     slurm_s: float
-    """Of this from its release on: Slurm's own."""
+    """Mean real time from a job's release to its beginning: Slurm's part of the latency."""
     noticed_s: float
-    """Mean real time from the end of jobs to when it was acted on."""
+    """Mean real time from the end of a job to the reaction."""
     decisions: tuple[int, ...]
     strayed: int
-    """Jobs that began elsewhere than they were placed."""
+    """Number of jobs that began on another server than they were placed on."""
 
 
 @dataclass
 class PlayedEpisode:
-    """Plays one sequence on one partition; ``poll`` does what is due and returns the result once there is one."""
+    """Runs one sequence on one partition; ``poll`` takes the due steps and returns the result at the end."""
 
     cluster: RealSlurm
     kind: GpuPartition
@@ -56,7 +56,7 @@ class PlayedEpisode:
     act: Act
     hour_s: float
     placed: bool
-    """Whether the server is named; else Slurm chooses it."""
+    """Whether the policy names the server; otherwise Slurm chooses it."""
     begin_s: float
     _running: dict[EpisodeJob, int] = field(default_factory=dict)
     _queue: list[EpisodeJob] = field(default_factory=list)
@@ -65,7 +65,7 @@ class PlayedEpisode:
     _over: dict[EpisodeJob, tuple[float, float]] = field(default_factory=dict)
     _latencies: list[float] = field(default_factory=list)
     _released: dict[int, float] = field(default_factory=dict)
-    """By number of the task."""
+    """Release times by number of the job in the episode."""
     _of_slurm: list[float] = field(default_factory=list)
     _noticed: list[float] = field(default_factory=list)
     _decisions: list[int] = field(default_factory=list)
@@ -78,11 +78,11 @@ class PlayedEpisode:
 
     @property
     def jobs(self) -> list[str]:
-        """Return the numbers of all its jobs."""
+        """Return the Slurm ids of all jobs of the episode."""
         return [task.job for task in self._tasks]
 
     def poll(self, now_s: float, pinned: set[str]) -> Played | None:
-        """Do what is due; return the result once the terminal job has begun."""
+        """Take the due steps; return the result when the terminal job has begun, otherwise None."""
         self._release(pinned)
         terminal = next((task for task in self._begun_now() if task.flavor == len(self.kind.flavors)), None)
         if terminal is not None:
@@ -118,7 +118,7 @@ class PlayedEpisode:
         return found
 
     def _end_jobs(self, now_s: float) -> bool:
-        """Note the jobs that have ended; False while others are about to, which end together with them."""
+        """Record the ended jobs; return False while other jobs of the same end are still running."""
         ended = {task: moment for task in self._begun if task in self._running
                  and (moment := self.cluster.ended(self._name(task.number))) is not None}
         if not ended:
@@ -150,7 +150,7 @@ class PlayedEpisode:
             self._ask(task, now_s, dequeued=False)
 
     def _look_at(self, task: EpisodeJob, now_s: float) -> None:
-        """Give a queued job its turn: the terminal one needs all servers empty."""
+        """Let a queued job decide; the terminal job needs all servers empty."""
         if task.flavor == len(self.kind.flavors):
             if not self._running:
                 self._queue.remove(task)
@@ -195,7 +195,7 @@ class PlayedEpisode:
         return tuple(all(map(ge, free, demand(self._flavors[flavor]))) for free in self._free())
 
     def _remaining(self, now_s: float) -> tuple[float, ...]:
-        """Return by server until when its last job runs, in seconds of the paper."""
+        """Return the time at which the last job of each server ends, in seconds of the paper."""
         scale = HOUR_S / self.hour_s
         ends = [[(self._begun.get(task, now_s) - now_s) * scale + self._flavors[task.flavor].limit_s
                  for task, at in self._running.items() if at == server] for server in range(self.kind.servers)]

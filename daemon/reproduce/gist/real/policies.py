@@ -1,4 +1,4 @@
-"""The five that are compared, each as a fresh player of one sequence, for a real partition and a simulated one."""
+"""The five compared policies, each as a new player of one sequence, for a real and a simulated partition."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ NAMED: Mapping[PolicyName, str] = {
 
 
 class Delay(NamedTuple):
-    """How late a real cluster is, in seconds of the paper."""
+    """Delays of a real cluster, in seconds of the paper."""
 
     begun_s: float = 0.0
-    """A job begins after it was placed."""
+    """Time from a job's placement to its beginning."""
     noticed_s: float = 0.0
-    """Its end is acted on."""
+    """Time from a job's end to the reaction."""
 
 
 NO_DELAY = Delay()
 
 
 class Predicted(NamedTuple):
-    """What the simulation has for a sequence."""
+    """The simulated result of a sequence."""
 
     utilization: float
     terminal_h: float
@@ -52,7 +52,7 @@ class Predicted(NamedTuple):
 
 
 def _late(outcome: EpisodeOutcome, delay: Delay, decisions: tuple[int, ...]) -> Predicted:
-    """Return Eq. 4 of an episode whose simulated runs hold the delays, in which no job computes."""
+    """Return Eq. 4 of an episode whose simulated runs include the delays, in which no job computes."""
     terminal_s = outcome.terminal_start_s + delay.begun_s
     runs = [(bar.flavor.rate, bar.start_s + delay.begun_s, bar.end_s - delay.noticed_s) for bar in outcome.bars
             if bar.server >= 0 and bar.start_s <= outcome.terminal_start_s]
@@ -61,7 +61,7 @@ def _late(outcome: EpisodeOutcome, delay: Delay, decisions: tuple[int, ...]) -> 
 
 
 class Players:
-    """Makes players; the agents are trained when they are needed first, or found in their folder."""
+    """Makes players; agents are loaded from their folder, or trained when they are first needed."""
 
     def __init__(self, settings: RealSettings, folder: Path) -> None:
         self._settings, self._folder = settings, folder
@@ -69,16 +69,16 @@ class Players:
         self.kind, self.hour_s = PARTITIONS[settings.kind], settings.hour
 
     def player(self, policy: PolicyName, number: int) -> Act:
-        """Return what plays the sequence of that number; chance falls alike each time."""
+        """Return the player of the sequence with this number; its random choices are the same each time."""
         if policy in ("literal", "improved"):
             return self._agent(policy).act
         chances = naive if policy == "random" else first_fit
         return drawn(self.kind, chances, np.random.default_rng(self._settings.seed * 1000 + number))
 
     def predicted(self, policy: PolicyName, number: int, delay: Delay = NO_DELAY) -> Predicted:
-        """Return what the simulation has for the same sequence, its jobs beginning and being missed late.
+        """Return the simulated result of the same sequence, with the delays of a real cluster.
 
-        Slurm's own placement is predicted as first fit.
+        First fit stands for Slurm's own placement.
         """
         act, decisions, environment = self.player(policy, number), list[int](), Environment(self.kind)
         arrivals = [Arrival(flavor, index * environment.reading.gap_s,
@@ -103,6 +103,6 @@ class Players:
 
 
 def chosen(kind: GpuPartition, count: int) -> list[int]:
-    """Return the numbers of sequences that are played, evenly spread over all."""
+    """Return the numbers of the chosen sequences, evenly spread over all."""
     total = len(sequences(kind))
     return [round(index * (total - 1) / (count - 1)) for index in range(count)]

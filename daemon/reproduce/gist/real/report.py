@@ -1,4 +1,4 @@
-"""What the experiment says: utilisation, run time and power by the paper's equations, beside what was predicted."""
+"""Report of the experiment: utilisation, run time and power by the paper's equations, beside the predictions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEMPLATES = Environment(loader=PackageLoader(__package__, "."), autoescape=False
 
 @dataclass(frozen=True, slots=True)
 class PlayedAndPredicted:
-    """One episode, as it was played and as it was predicted; hours are the paper's."""
+    """One episode as measured and as predicted; times are in hours of the paper."""
 
     policy: PolicyName
     number: int
@@ -36,22 +36,22 @@ class PlayedAndPredicted:
     strayed: int
     decisions: int
     late: float
-    """Utilisation as predicted with the delays that were measured."""
+    """Predicted utilisation with the measured delays."""
     slurm_s: float
-    """Mean real time from a job's release to its beginning,"""
+    """Mean real time from a job's release to its beginning, s."""
     noticed_s: float
-    """and from an end until it was acted on."""
+    """Mean real time from the end of a job to the reaction, s."""
     same_way: bool
-    """Each decision was the predicted one."""
+    """Whether every decision was the predicted one."""
 
     @property
     def left(self) -> float:
-        """Return how far utilisation is from its prediction with the delays that were measured."""
+        """Return the error of the utilisation that was predicted with the measured delays."""
         return self.utilization - self.late
 
     @property
     def error(self) -> float:
-        """Return how far utilisation is from its prediction, of one."""
+        """Return the relative error of the predicted utilisation."""
         return self.utilization - self.predicted
 
 
@@ -66,7 +66,7 @@ def write(settings: RealSettings, results: Sequence[PlayedAndPredicted], out: Pa
 
 
 def facts(settings: RealSettings, results: Sequence[PlayedAndPredicted]) -> dict[str, object]:
-    """Return all that the report says."""
+    """Return the values of the report, by the names in its template."""
     by_policy = {policy: {one.number: one for one in results if one.policy == policy} for policy in settings.policies}
     shared = sorted(set.intersection(*(set(some) for some in by_policy.values())) if by_policy else ())
     kilowatts = PARTITIONS[settings.kind].kilowatts * PARTITIONS[settings.kind].servers
@@ -85,7 +85,7 @@ def facts(settings: RealSettings, results: Sequence[PlayedAndPredicted]) -> dict
 
 
 def _parts(results: Sequence[PlayedAndPredicted]) -> dict[str, object]:
-    """Return what the error consists of: delays, episodes that went another way, and the rest."""
+    """Return the parts of the error: delays, episodes with other decisions, and the rest."""
     same, other = ([one for one in results if one.same_way is way] for way in (True, False))
     return {
         "episodes": len(results), "slurm_s": _summary([one.slurm_s for one in results]),
@@ -110,7 +110,7 @@ def _row(policy: PolicyName, some: Sequence[PlayedAndPredicted], kilowatts: floa
 def _difference(policy: PolicyName, by_policy: Mapping[PolicyName, Mapping[int, PlayedAndPredicted]],
                 shared: Sequence[int]) \
         -> dict[str, object]:
-    """Return how a policy differs from the paper's Naive on the very same sequences."""
+    """Return the difference of a policy to the paper's Naive on the same sequences."""
     def paired(figure: Callable[[PlayedAndPredicted], float]) -> dict[str, float]:
         return _summary([figure(by_policy[policy][number]) - figure(by_policy["random"][number]) for number in shared])
 
@@ -119,7 +119,7 @@ def _difference(policy: PolicyName, by_policy: Mapping[PolicyName, Mapping[int, 
 
 
 def _summary(values: Sequence[float]) -> dict[str, float]:
-    """Return the mean with its 95 % interval (Student's t); no interval of fewer than two."""
+    """Return the mean with its 95 % interval (Student's t); no interval for fewer than two values."""
     if not values:
         return {"mean": float("nan"), "low": float("nan"), "high": float("nan")}
     mean, spread = float(np.mean(values)), half_width(values) if len(values) > 1 else 0.0

@@ -1,4 +1,4 @@
-"""``idlewatt reproduce gist --real CONFIG``: play, note each result at once, report; what is done stays done."""
+"""``idlewatt reproduce gist --real CONFIG``: runs episodes, saves each result at once, and writes the report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Turn = tuple[PolicyName, int]
 
 
 def run(config: Path, out: Path) -> Mapping[str, Path]:
-    """Carry out the experiment and write its report; Ctrl-C cancels what runs, and the same command goes on later."""
+    """Run the experiment and write its report; Ctrl-C cancels running jobs, and the same command continues later."""
     settings = load(config)
     out.mkdir(parents=True, exist_ok=True)
     settings.scratch.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def run(config: Path, out: Path) -> Mapping[str, Path]:
 
 def _played(settings: RealSettings, players: Players, ledger: FollowLedger,
             turns: list[Turn]) -> Iterator[PlayedAndPredicted]:
-    """Yield the results as they come, a partition's next episode as soon as it is free."""
+    """Yield results as they come; a partition's next episode starts as soon as it is free."""
     cluster = RealSlurm(settings, ledger)
     free = [(name, cluster.servers(name, players.kind)) for name in settings.partitions]
     waiting, playing, next_s = list(turns), dict[Turn, PlayedEpisode](), time.time()
@@ -97,7 +97,7 @@ def _result(players: Players, turn: Turn, played: Played) -> PlayedAndPredicted:
 
 @contextmanager
 def _cleared(cluster: RealSlurm, playing: dict[Turn, PlayedEpisode]) -> Iterator[None]:
-    """Leave neither job nor pin behind, however the experiment ends."""
+    """Cancel all jobs and take back all changes at the end of the experiment, in every case."""
     try:
         yield
     finally:
@@ -106,13 +106,13 @@ def _cleared(cluster: RealSlurm, playing: dict[Turn, PlayedEpisode]) -> Iterator
 
 
 def key(settings: RealSettings) -> str:
-    """Return the digest of what a result depends on beside policy and sequence."""
+    """Return the digest of everything that a result depends on except policy and sequence."""
     stored = settings.model_dump(mode="json", include={"kind", "hour", "seed", "user"})
     return hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def done(settings: RealSettings, out: Path) -> dict[Turn, PlayedAndPredicted]:
-    """Return what an earlier run of the same experiment left; a line that is not whole is done again."""
+    """Return the results of an earlier run of the same experiment; an incomplete line is ignored and repeated."""
     found: dict[Turn, PlayedAndPredicted] = {}
     try:
         lines = (out / RESULTS).read_text().splitlines()
