@@ -1,6 +1,6 @@
-"""The agent in the arena: the jobs that a round serves, joint decisions of the nodes, on four tasks or on a large one.
+"""The agent of the simulator: choice of jobs for a round, and joint decisions of the nodes on their placement.
 
-It is the evolution strategy's; the agent of a site, on the engine, is ``daemon/agents/maifs/``.
+Evolution strategies train this agent; the agent for sites, on the engine, is ``daemon/agents/maifs/``.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ SCHEMA = {"shapes": {name: list(shape) for name, shape in network.ALL_SHAPES.ite
 
 @dataclass
 class ArenaMaifs:
-    """A policy of the arena whose choices are learned; it needs no torch. The flags are the paper's ablations."""
+    """The trained agent as a policy of the simulator; it needs no torch. The flags are the paper's ablations."""
 
     flat: Floats = field(default_factory=lambda: network.initial(0))
     attentive: bool = True
     coordinated: bool = True
     fungible: bool = True
-    """Without, everybody has the fair share."""
+    """Whether CPUs and memory are variable; otherwise every job has the fair share."""
     integrated: bool = True
-    """Without, jobs are placed first, by GPUs, and only then is each node divided."""
+    """Whether placement and grants are decided together; otherwise jobs are placed by GPUs before nodes are divided."""
     decisions: int = 0
-    """Joint ones, taken so far."""
+    """Number of joint decisions so far."""
 
     @cached_property
     def weights(self) -> network.Weights:
@@ -48,7 +48,7 @@ class ArenaMaifs:
         return network.unpacked(self.flat)
 
     def decide(self, round: Round) -> None:
-        """Choose the jobs that this round serves, place them, divide the nodes."""
+        """Choose the jobs of this round, place them, and divide the nodes' CPUs and memory."""
         site, jobs, nodes = round.site, round.jobs, round.nodes
         order = round.live[np.argsort(network.keys(self.weights, round), kind="stable")]
         queue = np.empty((1 + site.size) * len(jobs.gpus), np.int64)  # each can move as many as a node has GPUs
@@ -63,7 +63,7 @@ class ArenaMaifs:
         kernel.update_speeds(site, jobs, nodes, round.live)
 
     def _place(self, round: Round, queue: Longs, count: int) -> None:
-        """Let the nodes decide on the queue; a job without room waits."""
+        """Place the queue by joint decisions of the nodes; a job without room waits."""
         site, jobs, nodes, first = round.site, round.jobs, round.nodes, 0
         while first < count:
             if kernel.whole(site, jobs.gpus[queue[first]]):
@@ -81,7 +81,7 @@ class ArenaMaifs:
             queue[first:first + len(left)] = left
 
     def _settle(self, round: Round, tasks: Longs) -> np.ndarray:
-        """Take one joint decision; return which tasks were seated."""
+        """Take one joint decision; return which tasks were placed."""
         chosen = self.choose(round, tasks)
         taste = self.weights["taste"]
         site, jobs, nodes = round.site, round.jobs, round.nodes
@@ -107,7 +107,7 @@ class ArenaMaifs:
         return given
 
     def gather(self, round: Round, job: int) -> Longs:
-        """Return the nodes for a task of several, none where there are too few."""
+        """Return the nodes for a task of several nodes; none if there are too few."""
         site, jobs, nodes = round.site, round.jobs, round.nodes
         wanted, candidates = kernel.whole(site, jobs.gpus[job]), observation.survey(site, jobs, nodes, job)
         if len(candidates) <= wanted:

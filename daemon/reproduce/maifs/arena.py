@@ -1,7 +1,7 @@
-"""Fungible jobs on a cluster in rounds, as in Synergy: each decides again which jobs run, where, and with what.
+"""Simulator of fungible jobs in rounds, as in Synergy: each round decides again on jobs, nodes, CPUs and memory.
 
-Every 300 s a policy looks at all jobs in the system, unless all run and none has come or gone. A job that is moved or
-resumed loses the seconds that HeliosArtifact's simulator takes for a preemption (7, 30 and 60 s for 1, up to 8 and more
+Every 300 s a policy decides on all jobs in the system, unless all run and none has come or gone. A job that is moved
+or resumed loses the time of a preemption in HeliosArtifact's simulator (7, 30 and 60 s for 1, up to 8 and more
 GPUs); a change of CPUs or memory costs less.
 """
 
@@ -25,59 +25,59 @@ from .kernel import FAIR, WAITING, NodeArrays, Site, SubmittedJobs
 from .models import MODELS
 
 UNIT = FAIR_MEMORY / FAIR_CPUS
-"""Bytes of a unit of memory: a node has as many as CPUs."""
+"""Size of a unit of memory, bytes: a node has as many units as CPUs."""
 PREEMPTION_S = (7.0, 30.0, 60.0)
-"""Of 1, up to 8, and more GPUs."""
+"""Cost of a preemption for 1, up to 8, and more GPUs, s."""
 CURVE = (1, 2, 4, 6, 12)
-"""CPUs per GPU at which node agents know how fast a task is; the fair share is 3."""
+"""CPUs per GPU at which node agents know the speed of a task; the fair share is 3."""
 MOST_ROUNDS = 200_000
-"""A policy that has not ended by then never will."""
+"""Number of rounds after which a policy counts as one that never ends."""
 
 
 class ArenaTrace(NamedTuple):
-    """Jobs by submission."""
+    """A trace for the simulator: its jobs by submission."""
 
     submit: Floats
     work: Floats
-    """Seconds at the fair share."""
+    """Run time at the fair share, s."""
     gpus: Longs
     model: Longs
-    """Index of ``models.MODELS``."""
+    """Index of each job's model in ``models.MODELS``."""
 
 
 class RoundPolicy(Protocol):
-    """Decides at every round."""
+    """A policy of the simulator, which decides at every round."""
 
     def decide(self, round: Round) -> None:
-        """Put jobs on nodes and take them off, with the compiled functions, and write down their speeds."""
+        """Place and stop jobs with the compiled functions, and write their speeds."""
 
 
 @dataclass
 class Round:
-    """What a policy is shown, and changes."""
+    """The state of a round, which a policy reads and changes."""
 
     site: Site
     jobs: SubmittedJobs
     nodes: NodeArrays
     live: Longs
-    """Jobs in the system, by submission."""
+    """Numbers of the jobs in the system, by submission."""
     now: float
     meters: Floats = field(default_factory=lambda: np.zeros(2))
-    """GPU-seconds held, seconds of nodes with a job."""
+    """Totals so far: GPU-seconds held, and node-seconds with a job."""
 
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What came of a replay."""
+    """Result of a replay."""
 
     jct: Floats
-    """Completion time of every job, seconds."""
+    """Completion time of every job, s."""
     makespan: float
-    """Seconds from the first submission to the last end."""
+    """Time from the first submission to the last end, s."""
     held: float
-    """GPU-seconds."""
+    """GPU-seconds that jobs held."""
     busy: float
-    """Seconds of nodes with a job."""
+    """Node-seconds with a job."""
 
     def utilization(self, site: Site) -> float:
         """Return the share of the cluster's GPU time that jobs held."""
@@ -85,9 +85,9 @@ class ReplayResult:
 
 
 def site_of(nodes: int, *, disturbing: bool = False, leaf: int = 0) -> Site:
-    """Return a cluster of Synergy's servers, so many of them at each ``leaf`` switch (0: all at one).
+    """Return a cluster of Synergy's servers, with ``leaf`` of them at each leaf switch (0: all at one switch).
 
-    ``disturbing`` neighbours slow each other as DeepShare measured.
+    With ``disturbing``, neighbours slow each other as DeepShare measured.
     """
     rates, best, options = _tables()
     interference = models.interference() if disturbing else np.ones((len(MODELS), len(MODELS)))
@@ -97,7 +97,7 @@ def site_of(nodes: int, *, disturbing: bool = False, leaf: int = 0) -> Site:
 
 
 def _draw(size: int) -> Floats:
-    """Return the watts of a node by GPUs held, as a share of those when all are."""
+    """Return the power of a node by GPUs held, as a share of its power when all are held."""
     power = PowerModel()
     watts = np.array([power.host + held * power.at_load(power.load) + (size - held) * power.idle
                       for held in range(size + 1)])
@@ -105,7 +105,7 @@ def _draw(size: int) -> Floats:
 
 
 def _traits(rates: Floats) -> Floats:
-    """Return what node agents are told of models, [model, trait]: the task, and speeds at shares of a node.
+    """Return the model inputs of node agents, [model, trait]: the task, and speeds at shares of a node.
 
     The speeds are those of one GPU at ``CURVE`` CPUs with the fair share of memory, and at the fair CPUs with the least
     memory, less that at the fair share.
@@ -118,7 +118,7 @@ def _traits(rates: Floats) -> Floats:
 
 @cache
 def _tables() -> tuple[Floats, Longs, Longs]:
-    """Return what a site knows of models: rates, best grants, and those worth having."""
+    """Return the tables of models: speeds, best grants, and useful grants."""
     rates = np.zeros((len(MODELS), 9, 25, 25))
     for model, gpus, cpus, memory in np.ndindex(rates.shape):
         if gpus and cpus and memory:
@@ -127,7 +127,7 @@ def _tables() -> tuple[Floats, Longs, Longs]:
 
 
 def _best(rates: Floats) -> Longs:
-    """Return the least CPUs and memory that are as fast as a whole node, [model, GPUs, CPUs or memory]."""
+    """Return the least CPUs and memory with the speed of a whole node, [model, GPUs, CPUs or memory]."""
     best = np.zeros((*rates.shape[:2], 2), np.int64)
     for model, gpus in np.ndindex(*rates.shape[:2]):
         enough = np.argwhere(rates[model, gpus] >= rates[model, gpus, -1, -1] * (1 - 1e-6))
@@ -136,7 +136,7 @@ def _best(rates: Floats) -> Longs:
 
 
 def _options(rates: Floats) -> Longs:
-    """Return the grants, among the points that were profiled, that no smaller one is as fast as, by rising CPUs."""
+    """Return the profiled grants for which no smaller grant is as fast, by rising CPUs."""
     found = {place: _worth_having(rates[place], place[1]) if place[1] else [] for place in np.ndindex(*rates.shape[:2])}
     table = np.zeros((*rates.shape[:2], max(map(len, found.values())), 2), np.int64)
     for place, options in found.items():
@@ -156,7 +156,7 @@ def _worth_having(rates: Floats, gpus: int) -> list[tuple[int, int]]:
 
 
 def begin(site: Site, trace: ArenaTrace) -> Round:
-    """Return a trace before its first round."""
+    """Return the state of a trace before its first round."""
     count = len(trace.submit)
     if (trace.gpus > site.nodes * site.size).any() or (trace.gpus < 1).any() or not (trace.work > 0).all():
         raise ValueError(f"jobs must have work, and 1 to {site.nodes * site.size} GPUs; "
@@ -173,7 +173,7 @@ def begin(site: Site, trace: ArenaTrace) -> Round:
 
 
 def watch(site: Site, trace: ArenaTrace, policy: RoundPolicy) -> Iterator[Round]:
-    """Yield round by round, after its decision and before time passes, until all jobs are done."""
+    """Yield each round after its decision and before time advances, until all jobs are done."""
     round, arrived, changed = begin(site, trace), 0, True
     for _ in range(MOST_ROUNDS):
         if not len(round.live):
@@ -192,7 +192,7 @@ def watch(site: Site, trace: ArenaTrace, policy: RoundPolicy) -> Iterator[Round]
 
 
 def replay(site: Site, trace: ArenaTrace, policy: RoundPolicy) -> ReplayResult:
-    """Return what comes of a trace; ``ZeroProgressError`` when some job never ends."""
+    """Replay a trace under a policy; return the result. ``ZeroProgressError`` if some job never ends."""
     for last in watch(site, trace, policy):
         round = last
     ends = round.jobs.end

@@ -1,7 +1,7 @@
 """The policies that MAIFS is compared with: Synergy's, and those of the field, with the same jobs and nodes.
 
-They differ in the jobs they choose for a round (``Order``), in where these sit and in what they get. Placement is the
-same for all but chance: most GPUs first, where it was, or else on the node with the fewest free GPUs.
+They differ in the jobs of a round (``Order``), in the placement and in the grants. Placement is the
+same for all but the random baseline: most GPUs first, on the former node, else on the node with the fewest free GPUs.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .placing import GREEDY, PROPORTIONAL, TUNE
 Order = Callable[[Round], Floats]
 """Returns a key for each live job; the lowest goes first, ties by submission."""
 QUEUE_S = 3250.0
-"""GPU-seconds after which Tiresias' (two-queue) jobs are demoted; of its public code."""
+"""GPU-seconds after which Tiresias (with two queues) demotes jobs, from its public code."""
 EVEN = np.zeros(3)
-"""Taste of a policy that divides a node by speed alone."""
+"""Taste of a policy that divides a node only by speed."""
 
 
 def fifo(round: Round) -> Floats:
@@ -37,7 +37,7 @@ def srtf(round: Round) -> Floats:
 
 
 def srsf(round: Round) -> Floats:
-    """Shortest remaining service first: time by GPUs."""
+    """Shortest remaining service first: remaining time times GPUs."""
     return round.jobs.left[round.live] * round.jobs.gpus[round.live]
 
 
@@ -52,7 +52,7 @@ def tiresias(round: Round) -> Floats:
 
 
 def chosen(round: Round, keys: Floats) -> tuple[Longs, int]:
-    """Keep the jobs that go first, take the others off; return the queue of jobs to place, and how many they are."""
+    """Keep the first jobs by an order, stop the others; return the queue of jobs to place, and their number."""
     queue = np.empty(2 * len(round.jobs.gpus) + 1, np.int64)
     order = round.live[np.argsort(keys, kind="stable")]
     return queue, placing.select(round.site, round.jobs, round.nodes, order, queue)
@@ -65,10 +65,10 @@ class Synergy:
     order: Order
     rule: int
     anew: bool = False
-    """TUNE also places running jobs again in every round, as published; one that finds its best where it was stays."""
+    """Whether TUNE places running jobs again in every round, as published; a job whose best is on its node stays."""
 
     def decide(self, round: Round) -> None:
-        """Choose by order and GPUs only, then place at what the rule wants."""
+        """Choose jobs by order and GPUs, then place them with the grants of the rule."""
         queue, count = chosen(round, self.order(round))
         if self.rule == TUNE and self.anew:
             count = placing.release(round.site, round.jobs, round.nodes, round.live, queue, count)
@@ -80,7 +80,7 @@ class Synergy:
 
 @dataclass(frozen=True)
 class Marginal:
-    """Shares that go, one after the other, where ``form`` says that they do most, from the fair share on."""
+    """A policy that gives shares beyond the fair share one by one to the job with the largest gain by ``form``."""
 
     order: Order
     form: int
@@ -94,13 +94,13 @@ class Marginal:
 
 
 class RandomFeasible:
-    """A drawn job, on any node with room, at any level: the floor under every claim."""
+    """The random baseline: a random job on a random node with room, at a random level."""
 
     def __init__(self, seed: int) -> None:
         self._draw = np.random.default_rng(seed)
 
     def decide(self, round: Round) -> None:
-        """Leave running jobs, and start others at random."""
+        """Keep running jobs, and start others at random."""
         site, jobs, nodes = round.site, round.jobs, round.nodes
         waiting = round.live[jobs.node[round.live] == WAITING]
         for job in self._draw.permutation(waiting).tolist():
@@ -115,14 +115,14 @@ class RandomFeasible:
         kernel.update_speeds(site, jobs, nodes, round.live)
 
     def _seat(self, round: Round, job: int, node: int, level: int) -> None:
-        """Seat a job, unless there is no room for the level that was drawn."""
+        """Place a job, unless there is no room for the drawn level."""
         share = [int(kernel.floor_of(round.site, round.jobs, job, level, what)) for what in range(2)]
         if (round.nodes.free[node, kernel.CPU:] >= share).all():
             kernel.put(round.jobs, round.nodes, job, node, *share)
 
 
 def baselines(seed: int = 0) -> Mapping[str, RoundPolicy]:
-    """Return every policy that is not learned by the name it has in the report; SRTF and SRSF know the true work."""
+    """Return every untrained policy by its name in the report; SRTF and SRSF know the true work."""
     orders = {"FIFO": fifo, "SRTF": srtf, "SRSF": srsf, "LAS": las}
     rules = {"proportional": PROPORTIONAL, "greedy": GREEDY, "tune": TUNE}
     synergy = {f"Synergy {rule}, {order}": Synergy(by, how) for rule, how in rules.items()

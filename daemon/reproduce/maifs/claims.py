@@ -1,4 +1,4 @@
-"""What ``idlewatt reproduce maifs`` says: the abstract's claim, what comes of it here, and what cannot be known."""
+"""The report of ``idlewatt reproduce maifs``: the abstract's claim, our results, and what is unknown."""
 
 from __future__ import annotations
 
@@ -23,51 +23,51 @@ from .windows import LARGE, LARGE_JOBS, LARGE_NODES, LOAD, LONGEST_S, NODES, PHI
 
 TITLE = "MAIFS: placement and fungible allocation, rebuilt"
 CLAIMED = {"makespan": 0.44, "JCT": 0.46}
-"""By how much the paper is below "state-of-the-art scheduling algorithms", at most."""
+"""Largest reductions against "state-of-the-art scheduling algorithms" that the abstract claims."""
 TEACHER = "Synergy tune, SRSF"
 BETTER, WORSE, NOT_APART, TOO_FEW = "better", "worse", "not told apart", "too few"
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything that was measured."""
+    """All results of the report."""
 
     contests: Sequence[Contest]
     training: EvolutionProgress
-    """How the agent came about."""
+    """Progress of the agent's training."""
     shares: Floats
-    """Of the linear programmes' throughput, [window, bound or Synergy's]."""
+    """Our agent's share of the linear programmes' throughput, [window, bound or Synergy's]."""
     complete: Mapping[str, Mapping[str, tuple[float, ...]]]
     """``FIGURES`` on complete virtual clusters, by their name and policy."""
     ablations: Sequence[str]
-    """Names of the agents without training, or without one part, in the contests."""
+    """Names of the agents without training or without one part, as in the contests."""
     seed: int
-    """Of training."""
+    """Seed of the training."""
 
     @property
     def ratio(self) -> Floats:
-        """Return completion time and makespan over the teacher's, on windows to choose by, at each step of training."""
+        """Return the geometric mean ratio to the teacher's figures (see ``WORTH``) at each step of training."""
         return np.exp([score for _, score in self.training.curve])
 
     @property
     def learned(self) -> bool:
-        """Tell whether training found anything better than what it set out from."""
+        """Return whether training improved on its initial weights."""
         return bool(self.ratio.min() < self.ratio[0])
 
     @property
     def only_order(self) -> bool:
-        """Tell whether only the weights of the order differ from those that training set out from."""
+        """Return whether only the weights of the order differ from the initial weights."""
         first, best = (weights[order_only() == 0] for weights in (self.training.first, self.training.best))
         return bool(np.array_equal(first, best))
 
 
 def facts(found: Findings) -> dict[str, object]:
-    """Return all that the report says, by the names of its template."""
+    """Return the values of the report, by the names in its template."""
     return {"title": TITLE, "preface": preface(found), "sections": list(sections(found))}
 
 
 def preface(found: Findings) -> list[str]:
-    """Return what the reader should know first."""
+    """Return the introduction of the report."""
     split = ", ".join(f"{share:.0%} {task}" for task, share in SHARES.items())
     return ["Only the abstract of MAIFS is public: not its traces (two large production ones), nor its cluster sizes, "
             "nor its network. What is below is our reading of it, on later days of Philly than those learned from, and "
@@ -84,7 +84,7 @@ def preface(found: Findings) -> list[str]:
 
 
 def _came_about(found: Findings) -> str:
-    """Return where the weights are from."""
+    """Return a text on the origin of the weights."""
     lessons = (f"days {PHILLY.first} to {PHILLY.held_out - 1} of Philly, {NODES[0]} to {LARGE_NODES[1] - 1} nodes, in "
                f"{LARGE:.0%} of the windows with {LARGE_JOBS:.0%} of the jobs made larger, from a node to all of them")
     if found.learned:
@@ -96,7 +96,7 @@ def _came_about(found: Findings) -> str:
 
 
 def sections(found: Findings) -> Iterator[Section]:
-    """Yield the report's parts."""
+    """Yield the sections of the report."""
     yield verdict(found)
     yield from alike(found)
     yield claim(found)
@@ -111,7 +111,7 @@ def sections(found: Findings) -> Iterator[Section]:
 
 
 def verdict(found: Findings) -> Section:
-    """Say in which settings ours is better than each of Synergy-tune's orders."""
+    """Return the section on the settings in which our agent is better than each of Synergy-tune's orders."""
     tunes = [name for name in found.contests[0].figures if name.startswith("Synergy tune")]
     rows = []
     for contest in found.contests:
@@ -134,7 +134,7 @@ def verdict(found: Findings) -> Section:
 
 
 def _drawn(found: Findings) -> list[Plot]:
-    """Draw by how much ours is below the teacher in the settings with enough windows."""
+    """Draw the reductions of our agent against the teacher, for settings with enough windows."""
     drawn = []
     for at_once in (False, True):
         rows = [(contest.setting.label, {figure: contest.less_than(TEACHER, figure) for figure in reversed(CLAIMED)})
@@ -146,7 +146,7 @@ def _drawn(found: Findings) -> list[Plot]:
 
 
 def alike(found: Findings) -> Iterator[Section]:
-    """Compare ours with Synergy-tune over all traces that have enough windows under the same conditions."""
+    """Compare our agent with Synergy-tune over all traces with enough windows under the same conditions."""
     together: dict[str, list[Contest]] = {}
     for contest in found.contests:
         if contest.windows >= FEWEST_PAIRS:
@@ -165,7 +165,7 @@ def alike(found: Findings) -> Iterator[Section]:
 
 
 def _order_by_order(found: Findings, tunes: Sequence[str]) -> list[Table]:
-    """Count for each trace the settings in which ours is better and worse than each of tune's orders."""
+    """Count for each trace the settings in which our agent is better and worse than each of Synergy-tune's orders."""
     rows = []
     for trace in dict.fromkeys(contest.setting.history.name for contest in found.contests):
         enough = [contest for contest in found.contests
@@ -177,20 +177,20 @@ def _order_by_order(found: Findings, tunes: Sequence[str]) -> list[Table]:
 
 
 def _counted(contests: Sequence[Contest], name: str, figure: str) -> list[str]:
-    """Return in how many settings ours is better, worse and not told apart."""
+    """Return the numbers of settings in which our agent is better, worse and indistinguishable, as text."""
     verdicts = [verdict_of(contest.less_than(name, figure), contest.windows) for contest in contests]
     return [str(verdicts.count(word)) for word in (BETTER, WORSE, NOT_APART)]
 
 
 def verdict_of(found: Interval, windows: int) -> str:
-    """Return a word for by how much ours is less."""
+    """Return a word for the sign of our agent's reduction."""
     if windows < FEWEST_PAIRS:
         return TOO_FEW
     return BETTER if found.low > 0 else WORSE if found.high < 0 else NOT_APART
 
 
 def claim(found: Findings) -> Section:
-    """Set the abstract's two numbers beside the largest and the mean of ours, against each baseline by name."""
+    """Return the section that compares the abstract's two numbers with our largest and mean reductions by baseline."""
     names = [name for name in found.contests[0].figures if name not in (OURS, PROGRAMME, *found.ablations)]
     return Section("The abstract's numbers", [
         f"The paper is below \"state-of-the-art scheduling algorithms by up to\" {CLAIMED['makespan']:.0%} in makespan "
@@ -199,14 +199,14 @@ def claim(found: Findings) -> Section:
 
 
 def parts(found: Findings) -> Section:
-    """Say what training and each part are worth."""
+    """Return the section on the effects of training and of each part."""
     return Section("What training, and each part, is worth", [
         "By how much ours is below itself without, over all settings: what is near 0 adds nothing."],
         [_over_all(found, "Ours without", [*found.ablations, INDEPENDENT])])
 
 
 def _over_all(found: Findings, heading: str, names: Sequence[str]) -> Table:
-    """Return by how much ours is below some policies over all settings, in the mean and at most."""
+    """Return our agent's mean and largest reduction against some policies over all settings."""
     rows = []
     for name in names:
         cells = []
@@ -219,7 +219,7 @@ def _over_all(found: Findings, heading: str, names: Sequence[str]) -> Table:
 
 
 def optimum(found: Findings) -> Section:
-    """Say how near to the linear programmes ours comes."""
+    """Return the section that compares our agent with the linear programmes."""
     bound, synergy = found.shares.T
     paragraphs = [
         f"For the jobs that ours seats in a round it does {bound.mean():.1%} (window by window {bound.min():.1%} "
@@ -236,7 +236,7 @@ def optimum(found: Findings) -> Section:
 
 
 def table(contest: Contest) -> Section:
-    """Return every policy in a setting."""
+    """Return the section with a table of every policy in a setting."""
     rows = []
     for name in sorted(contest.figures, key=lambda name: contest.mean(name, "JCT")):
         compared = ["-" if name == OURS else interval(contest.less_than(name, figure)) for figure in CLAIMED]
@@ -249,7 +249,7 @@ def table(contest: Contest) -> Section:
 
 
 def complete(found: Findings) -> Section:
-    """Return complete virtual clusters from the first held-out day on: one replay each, so without interval."""
+    """Return the section on complete virtual clusters from the first held-out day on, without intervals."""
     tables = []
     for name, figures in found.complete.items():
         rows = [(policy, f"{jct:,.0f}", f"{makespan / 3600:,.1f}", f"{used:.1%}", f"{joules / 3.6e9:.2f}")
@@ -261,7 +261,7 @@ def complete(found: Findings) -> Section:
 
 
 def curve(found: Findings) -> Section:
-    """Draw how the agent came about."""
+    """Return the section with the training curve."""
     rounds, ratio = np.array([number for number, _ in found.training.curve], np.float64), found.ratio
     drawn = plots.lines(f"Completion time and makespan over those of {TEACHER}, on windows to choose by", "rounds",
                         {OURS: (rounds, ratio)})
@@ -273,7 +273,7 @@ def curve(found: Findings) -> Section:
 
 
 def missing(found: Findings) -> Section:
-    """Say what is not in here."""
+    """Return the section on omissions."""
     return Section("What is ours and not the paper's, and what is not here", [
         "The abstract names attention between agents and a dynamic coordination graph. Here the agents are nodes; each "
         "is asked about four tasks at a time, attends to at most 32 others in two heads, is joined to the four that it "

@@ -1,6 +1,6 @@
-"""Two nodes trade: a job that is short of CPUs for one that needs none, where that is worth both moves; compiled.
+"""Compiled trades between two nodes: a job that lacks CPUs for a job that needs none, if the gain exceeds both costs.
 
-Only what starts can be placed freely; on a full cluster that is one place at a time. So running jobs are reconsidered.
+Only starting jobs can be placed freely, and on a full cluster only one at a time. So running jobs are moved, too.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from .kernel import BEST, GPU, THROUGHPUT, NodeArrays, Site, SubmittedJobs, divi
 from .observation import pressure
 
 HORIZON_S = 1800.0
-"""For how long a trade is expected to be of use, unless the job ends before; ``taste[2]`` is the log of a factor."""
+"""Expected time of use of a trade unless the job ends before, s; ``taste[2]`` is the log of a factor."""
 
 
 @compiled
 def exchange(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, taste: Floats) -> int:
-    """Trade between the nodes with the most and the least unmet demand while that pays; return how many trades."""
+    """Trade between the nodes with the most and the least unmet demand as long as it pays.
+
+    Return the number of trades.
+    """
     for count in range(site.nodes):
         short, rich = _extremes(site, jobs, nodes)
         if short < 0 or rich < 0 or not _trade(site, jobs, nodes, short, rich, taste):
@@ -28,7 +31,7 @@ def exchange(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, taste: Floats) 
 
 @compiled_apart
 def _extremes(site: Site, jobs: SubmittedJobs, nodes: NodeArrays) -> tuple[int, int]:
-    """Return the nodes that are shortest of CPUs, and that have the most to spare; -1 for none."""
+    """Return the node with the largest lack of CPUs and the node with the most spare CPUs; -1 for none."""
     short, rich, most, least = -1, -1, 0, 0
     for node in range(site.nodes):
         if nodes.owner[node] >= 0:
@@ -43,7 +46,7 @@ def _extremes(site: Site, jobs: SubmittedJobs, nodes: NodeArrays) -> tuple[int, 
 
 @compiled_apart
 def _trade(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, short: int, rich: int, taste: Floats) -> bool:
-    """Move the job that lacks the most CPUs to where there are some, and another back if it needs the room."""
+    """Move the job that lacks the most CPUs to the node with spare CPUs, and another job back if room is needed."""
     job = _lacking(site, jobs, nodes, short)
     back = _indifferent(site, jobs, nodes, rich, jobs.gpus[job]) if nodes.free[rich, GPU] < jobs.gpus[job] else -1
     if back < 0 and nodes.free[rich, GPU] < jobs.gpus[job]:
@@ -91,7 +94,7 @@ def _both(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, one: int, other: i
 
 @compiled_apart
 def _swap(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, target: int, back: int, source: int) -> None:
-    """Seat a job there, and another one, if any, here."""
+    """Place a job on the other node, and another job, if any, on this node."""
     take_off(site, jobs, nodes, job)
     if back >= 0:
         take_off(site, jobs, nodes, back)

@@ -1,4 +1,4 @@
-"""One joint decision: node agents look at each other, say what they would take, and settle which one does.
+"""One joint decision: node agents attend to each other, rate tasks, and agree on which agent takes which task.
 
 1. Each candidate node embeds what it sees and attends to the others (two heads).
 2. It rates every action: to reject, or to accept one task at one level.
@@ -27,14 +27,14 @@ from .observation import NODE_WIDTH, PAIR_INPUTS
 
 HIDDEN, HEADS, RANK = 8, 2, 4
 TAKE_PART = 1 + BEST
-"""The action that accepts a task of several nodes."""
+"""Number of the action that accepts a task of several nodes."""
 _ACCEPT = PAIR_INPUTS + LEVELS
-"""Inputs of an accepting action beside the agent's embedding."""
+"""Number of inputs of an accepting action, in addition to the agent's embedding."""
 SHAPES = {"embed": (NODE_WIDTH + 1, HIDDEN), "query": (HIDDEN, HIDDEN), "key": (HIDDEN, HIDDEN),
           "value": (HIDDEN, HIDDEN), "mix": (HIDDEN, HIDDEN), "reject": (HIDDEN + 1,), "direct": (_ACCEPT,),
           "inner": (HIDDEN + _ACCEPT, HIDDEN),
           "outer": (HIDDEN,), "factor": (HIDDEN + _ACCEPT, RANK), "factor_reject": (HIDDEN, RANK)}
-"""Of the weights, by name."""
+"""Shapes of the weights, by name."""
 
 
 def embed(inputs: Floats, weights: Floats) -> Floats:
@@ -94,7 +94,7 @@ def rate(inner: Floats, pair: Floats, able: Floats, weights: Rating) -> tuple[Fl
 
 @compiled_with_arrays
 def alliances(factors: Floats, joined: Longs, reward: float) -> Floats:
-    """Return the same where two do well to take one task together."""
+    """Return payoffs of edges on which two agents gain from taking the same task together."""
     worth = products(factors, joined)
     worth[:, TAKE_PART, TAKE_PART] += reward
     return worth
@@ -102,16 +102,16 @@ def alliances(factors: Floats, joined: Longs, reward: float) -> Floats:
 
 @compiled_with_arrays
 def price(utility: Floats, wanted: int) -> float:
-    """Return what taking part must be worth so that, on their own, exactly so many agents would."""
+    """Return the threshold of utility at which exactly a given number of agents would take part on their own."""
     gain = np.sort(utility[:, 0] - utility[:, TAKE_PART])  # the keenest first
     return float(-0.5 * (gain[wanted - 1] + gain[min(wanted, gain.size - 1)]))
 
 
 @compiled_with_arrays
 def muster(actions: Longs, utility: Floats, joined: Longs, payoffs: Floats, wanted: int) -> Longs:
-    """Return the agents of a task of several nodes, exactly so many: those willing, less or more by what each adds.
+    """Return a given number of agents for a task of several nodes: the willing ones, corrected by contributions.
 
-    ``actions`` are those settled on, and are changed; there must be agents enough.
+    ``actions`` are the agreed actions and are changed; there must be enough agents.
     """
     while (actions > 0).sum() != wanted:
         more = (actions > 0).sum() < wanted

@@ -1,4 +1,4 @@
-"""What happens on the nodes: which jobs sit where, with how many CPUs and how much memory, and how fast they run.
+"""The compiled state of nodes: the placement, CPUs, memory and speed of jobs.
 
 All jobs of at most a node's GPUs sit on one node; larger ones take whole nodes with all that is in them. Memory counts
 in units of a third of the fair share, so that a node has as many of them as CPUs.
@@ -14,18 +14,18 @@ from ...replay.arrays import Floats, Longs
 from ...replay.compiled import compiled, compiled_apart
 
 GPU, CPU, MEMORY = 0, 1, 2
-"""Columns of what a node has free."""
+"""Columns of a node's free resources."""
 WAITING = -1
-"""In ``Jobs.node``: on none."""
+"""Value of ``SubmittedJobs.node`` for a job without a node."""
 THROUGHPUT, SAVED = 0, 1
-"""What ``divide`` gives the next share for: speed, time saved (Optimus)."""
+"""Criteria by which ``divide`` gives the next share: speed, or time saved (Optimus)."""
 LEAN, FAIR, BEST = 0, 1, 2
 """Levels at which a task is accepted: half the fair CPUs; the fair share; what it can use at most. Never more than
 that. What a node has beyond the levels of its jobs is divided again whenever they change."""
 
 
 class Site(NamedTuple):
-    """What does not change."""
+    """The constant facts of a cluster and its models."""
 
     rates: Floats
     """[model, GPUs, CPUs, memory] speed of a job, relative to its fair share."""
@@ -36,21 +36,21 @@ class Site(NamedTuple):
     interference: Floats
     """[model, neighbour's] part of its speed that is left on a shared node; the worst neighbour counts."""
     moves: Floats
-    """[GPUs] seconds that a job loses when it is moved or resumed."""
+    """[GPUs] time that a job loses when it is moved or resumed, s."""
     crossing: Floats
     """[model, leaf switches less 1] part of its speed that a job on several nodes keeps; the last serves all further.
     """
     traits: Floats
-    """[model, trait] what a node agent is told of a task's model."""
+    """[model, trait] inputs of node agents on a task's model."""
     draw: Floats
-    """[GPUs held] watts of a node, as a share of those when all are held; 0 held is a node that is on and empty."""
+    """[GPUs held] power of a node, relative to its power when all are held; index 0 is a node that is on and empty."""
     leaf: Longs
-    """[node] its leaf switch, 0, 1, ..."""
+    """[node] number of its leaf switch, 0, 1, ..."""
     nodes: int
     size: int = 8
-    """GPUs of a node."""
+    """Number of GPUs of a node."""
     shares: int = 24
-    """CPUs, and units of memory, of a node."""
+    """Number of CPUs, and of units of memory, of a node."""
     round_s: float = 300.0
     regrant_s: float = 0.63
     """Seconds that a change of CPUs or memory costs a running job: DL2's slowest hot scaling."""
@@ -67,43 +67,43 @@ class SubmittedJobs(NamedTuple):
     left: Floats
     """Seconds at the fair share."""
     attained: Floats
-    """GPU-seconds."""
+    """Attained service, GPU-seconds."""
     end: Floats
-    """NaN before."""
+    """End of each job, s; NaN before its end."""
     node: Longs
-    """One of them, of a job that has several; WAITING is none."""
+    """Node of each job, one of them for a job with several; WAITING for none."""
     cpus: Longs
     memory: Longs
     level: Longs
-    """At which it was accepted."""
+    """Level at which each job was accepted."""
     speed: Floats
     before: Longs
-    """[job, node or CPUs or memory] in the last round."""
+    """[job, node or CPUs or memory] placement and grants of the last round."""
 
 
 class NodeArrays(NamedTuple):
     """All nodes, [node]."""
 
     free: Longs
-    """[node, GPUs or CPUs or memory]."""
+    """[node, GPUs or CPUs or memory] free resources."""
     members: Longs
     """[node, place] jobs that share it, in ``seated`` places."""
     seated: Longs
     owner: Longs
-    """The job that has all of it and others beside, or -1."""
+    """The job that holds the whole node, and others with it, or -1."""
     busy: Floats
-    """Seconds of the last round for which some job held it."""
+    """Time of the last round for which some job held the node, s."""
 
 
 @compiled
 def whole(site: Site, gpus: int) -> int:
-    """Return how many whole nodes a job takes, 0 when it shares one."""
+    """Return the number of whole nodes that a job takes, 0 if it shares a node."""
     return (gpus + site.size - 1) // site.size if gpus > site.size else 0
 
 
 @compiled
 def put(jobs: SubmittedJobs, nodes: NodeArrays, job: int, node: int, cpus: int, memory: int) -> None:
-    """Seat a job on a node that has room."""
+    """Place a job on a node that has room."""
     free = nodes.free[node]
     free[GPU] -= jobs.gpus[job]
     free[CPU] -= cpus
@@ -115,7 +115,7 @@ def put(jobs: SubmittedJobs, nodes: NodeArrays, job: int, node: int, cpus: int, 
 
 @compiled
 def regrant(jobs: SubmittedJobs, nodes: NodeArrays, job: int, cpus: int, memory: int) -> None:
-    """Give a seated job other CPUs and memory."""
+    """Change the CPUs and memory of a placed job."""
     free = nodes.free[jobs.node[job]]
     free[CPU] += jobs.cpus[job] - cpus
     free[MEMORY] += jobs.memory[job] - memory
@@ -146,7 +146,7 @@ def take_off(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int) -> No
 
 @compiled
 def floor_of(site: Site, jobs: SubmittedJobs, job: int, level: int, what: int) -> int:
-    """Return the CPUs or the memory (``what`` 0 or 1) that a job is sure of at a level."""
+    """Return the CPUs or the memory (``what`` 0 or 1) that a level guarantees a job."""
     gpus = jobs.gpus[job]
     best = site.best[jobs.model[job], gpus, what]
     fair = gpus * site.shares // site.size
@@ -159,9 +159,9 @@ def floor_of(site: Site, jobs: SubmittedJobs, job: int, level: int, what: int) -
 
 @compiled_apart
 def divide(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, form: int, taste: Floats) -> float:
-    """Divide a node among its jobs: to each what its level assures, the rest where it does most; return their speed.
+    """Divide a node among its jobs: the guaranteed part to each, the rest by largest gain; return their total speed.
 
-    ``taste`` are the powers of a job's remaining work and of its GPUs in its weight. The speed is of GPUs.
+    ``taste`` has the powers of a job's remaining work and of its GPUs in its weight. The speed is in GPUs.
     """
     for place in range(nodes.seated[node]):
         job = nodes.members[node, place]
@@ -183,20 +183,20 @@ def divide(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, form: 
 
 @compiled
 def rate_of(site: Site, jobs: SubmittedJobs, job: int) -> float:
-    """Return the speed of a job on a shared node, neighbours aside."""
+    """Return the speed of a job on a shared node, without the effect of neighbours."""
     return site.rates[jobs.model[job], jobs.gpus[job], jobs.cpus[job], jobs.memory[job]]
 
 
 @compiled
 def fits(jobs: SubmittedJobs, nodes: NodeArrays, job: int, cpus: int, memory: int) -> bool:
-    """Tell whether a seated job can have so many CPUs and so much memory."""
+    """Return whether a placed job can have a number of CPUs and an amount of memory."""
     free = nodes.free[jobs.node[job]]
     return cpus - jobs.cpus[job] <= free[CPU] and memory - jobs.memory[job] <= free[MEMORY]
 
 
 @compiled
 def _give_next(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, form: int, taste: Floats) -> bool:
-    """Give one job of a node the next grant that is most worth its share of the node; False when none helps."""
+    """Give the next grant to the job of a node with most gain for its share; return False if no grant helps."""
     best, most, cpus_then, memory_then = -1, 1e-12, 0, 0
     for place in range(nodes.seated[node]):
         job = nodes.members[node, place]
@@ -235,7 +235,7 @@ def divide_all(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, form: int, ta
 
 @compiled
 def update_speeds(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Longs) -> None:
-    """Write down how fast everybody is, the worst neighbour counted."""
+    """Write the speeds of all jobs, with the effect of the worst neighbour."""
     for job in live:
         node = jobs.node[job]
         if node < 0:
@@ -248,7 +248,7 @@ def update_speeds(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Long
 
 @compiled
 def _together(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int) -> float:
-    """Return the speed of a job on whole nodes, by the leaf switches that they are at."""
+    """Return the speed of a job on whole nodes, by the number of their leaf switches."""
     crossing, touched, last = site.crossing[jobs.model[job]], 0, -1
     for node in range(site.nodes):  # nodes of a leaf switch follow each other
         if nodes.owner[node] == job and site.leaf[node] != last:
@@ -258,7 +258,7 @@ def _together(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int) -> f
 
 @compiled
 def beside(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, model: int, job: int) -> float:
-    """Return the part of its speed that the worst neighbour on a node leaves a model; ``job`` is not its own."""
+    """Return the part of its speed that a model keeps beside the worst neighbour on a node, other than ``job``."""
     left = 1.0
     for place in range(nodes.seated[node]):
         other = nodes.members[node, place]
@@ -269,9 +269,9 @@ def beside(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, model:
 
 @compiled
 def advance(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Longs, now: float, meters: Floats) -> int:
-    """Let a round pass; leave jobs that are not done in ``live`` and return how many they are.
+    """Advance all jobs by a round; keep unfinished jobs in ``live`` and return their number.
 
-    ``meters`` add up the GPU-seconds held, and the seconds of nodes with a job.
+    ``meters`` add up the GPU-seconds held and the node-seconds with a job.
     """
     kept = 0
     nodes.busy[:] = 0.0
@@ -291,7 +291,7 @@ def advance(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Longs, now
 
 @compiled
 def _run(site: Site, jobs: SubmittedJobs, job: int, now: float) -> float:
-    """Let a job run for a round, or up to its end; return for how many seconds it held its GPUs."""
+    """Advance a job by a round, or to its end; return the time for which it held its GPUs, s."""
     if jobs.node[job] < 0 or jobs.speed[job] <= 0.0:
         return 0.0
     pause = _pause(site, jobs, job)
@@ -307,7 +307,7 @@ def _run(site: Site, jobs: SubmittedJobs, job: int, now: float) -> float:
 
 @compiled
 def _occupy(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, held: float) -> None:
-    """Keep the nodes of a job busy for as long as it held them, or a neighbour does."""
+    """Extend the busy time of a job's nodes to the time for which the job held them, s."""
     if held <= 0.0:
         return
     if not whole(site, jobs.gpus[job]):
@@ -320,7 +320,7 @@ def _occupy(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, held: 
 
 @compiled
 def _pause(site: Site, jobs: SubmittedJobs, job: int) -> object:
-    """Return the seconds that a job loses to what was decided: nothing at its first start."""
+    """Return the time that a job loses to the decision of a round, s; 0 at its first start."""
     if jobs.attained[job] == 0.0:
         return 0.0
     if jobs.before[job, 0] != jobs.node[job]:

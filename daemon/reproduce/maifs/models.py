@@ -1,4 +1,4 @@
-"""The models that fungible jobs train, for traces that do not tell, and what neighbours and leaf switches cost them.
+"""Models of fungible jobs for traces without them, and the cost of neighbours and leaf switches.
 
 Where the numbers come from:
 
@@ -22,18 +22,18 @@ from ...replay.speed_priors import APPLICATIONS, PER_CROSSING, PRIORS, TASKS, sl
 MODELS = tuple(PRIORS)
 TASK_OF: Mapping[str, str] = {model: task for task, models in TASKS.items() for model in models}
 SHARES: Mapping[str, float] = {"image": 0.2, "language": 0.7, "speech": 0.1}
-"""Of jobs, by task."""
+"""Shares of jobs, by task."""
 LEFT: Mapping[tuple[str, str], float] = {("image", "image"): 0.97, ("image", "language"): 0.85,
                                          ("language", "image"): 0.85, ("language", "language"): 0.65}
-"""Part of its speed that the first task keeps beside the second; pairs that nobody measured are left out."""
+"""Part of its speed that the first task keeps beside the second; unmeasured pairs are omitted."""
 MEASURED_AS: Mapping[str, str] = {"image": "imagenet", "language": "bert", "speech": "deepspeech2"}
-"""The application of Pollux that stands for a task where nodes communicate."""
+"""The application of Pollux that represents a task on several nodes."""
 MOST_LEAVES = 8
-"""Leaf switches from which on more of them change nothing."""
+"""Number of leaf switches from which on further ones have no effect."""
 
 
 def drawn(count: int, draw: np.random.Generator, shares: Mapping[str, float] = SHARES) -> Longs:
-    """Return the models, as indexes of ``MODELS``, of jobs whose trace does not tell: a task by its share, then any."""
+    """Return drawn models of jobs, as indexes of ``MODELS``: a task by its share, then any of its models."""
     chance = np.zeros(len(MODELS))
     for task, share in shares.items():
         for model in TASKS[task]:
@@ -42,13 +42,13 @@ def drawn(count: int, draw: np.random.Generator, shares: Mapping[str, float] = S
 
 
 def interference() -> Floats:
-    """Return what a model keeps of its speed beside another, [model, neighbour's]; 1 where nobody measured."""
+    """Return the part of its speed that a model keeps beside another, [model, neighbour's]; 1 if unmeasured."""
     left = {(one, other): LEFT.get((TASK_OF[one], TASK_OF[other]), 1.0) for one in MODELS for other in MODELS}
     return together(MODELS, left)
 
 
 def crossing() -> Floats:
-    """Return what a model on whole nodes keeps of its speed, [model, leaf switches less 1]; at one it keeps all.
+    """Return the part of its speed that a model on whole nodes keeps, [model, leaf switches less 1]; 1 at one switch.
 
     Its steps take as long as Pollux measured for its task (``MEASURED_AS``) on four nodes, and each further switch
     prolongs their communication by ``PER_CROSSING``, which is an assumption.

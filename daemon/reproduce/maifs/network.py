@@ -1,6 +1,6 @@
-"""The weights of the agent: which job goes first, how a node is divided, and what node agents make of each other.
+"""The weights of the agent: the order of jobs, the division of nodes, and the ratings of node agents.
 
-The order of jobs and how a node is divided are not in MAIFS' abstract; both are small and learned with the rest.
+The order of jobs and the division of nodes are not in MAIFS' abstract; both are small and trained with the rest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Weights = Mapping[str, Floats]
 
 
 def unpacked(flat: Floats) -> Weights:
-    """Return the arrays by name that a flat vector holds."""
+    """Return the arrays of a flat weight vector, by name."""
     ends = np.cumsum([int(np.prod(shape)) for shape in ALL_SHAPES.values()])
     parts = np.split(np.asarray(flat, np.float64), ends[:-1])
     return {name: np.ascontiguousarray(part.reshape(shape))
@@ -36,12 +36,12 @@ def unpacked(flat: Floats) -> Weights:
 
 
 def initial(seed: int) -> Floats:
-    """Return the weights that training sets out from: Synergy-tune's choice, and a rule of thumb.
+    """Return the initial weights of training: Synergy-tune's choice, and a rule of thumb.
 
     Shortest remaining service goes first; a task goes where the fewest GPUs stay free and the node gains most, at its
-    best. A task of several nodes goes where it disturbs the fewest GPUs and finds its nodes at one leaf switch, but for
-    what it would lose to a second one it disturbs others. What agents make of each other beyond that is drawn but not
-    used.
+    best. A task of several nodes goes where it disturbs the fewest GPUs and finds its nodes at one leaf switch. It
+    disturbs other jobs only for what it would lose to a second switch. The weights of the interaction of agents
+    beyond that are random but have no effect yet.
     """
     draw = np.random.default_rng(seed)
     arrays = {name: draw.standard_normal(shape) * 0.3 for name, shape in ALL_SHAPES.items()}
@@ -55,14 +55,14 @@ def initial(seed: int) -> Floats:
 
 
 def keys(weights: Weights, round: Round) -> Floats:
-    """Return each live job's place in line, the lowest first."""
+    """Return the sort key of each live job, lowest first."""
     inputs = order_inputs(round)
     hidden = np.tanh(inputs @ weights["order_inner"][:-1] * 0.3 + weights["order_inner"][-1])
     return np.asarray(inputs @ weights["order_direct"] + hidden @ weights["order_outer"])
 
 
 def order_inputs(round: Round) -> Floats:
-    """Return what is seen of each live job, [job, input]."""
+    """Return the inputs of each live job for the order, [job, input]."""
     jobs, site, live = round.jobs, round.site, round.live
     left, gpus, total = jobs.left[live], jobs.gpus[live], site.nodes * site.size
     small = np.minimum(gpus, site.size)
@@ -79,7 +79,7 @@ def order_inputs(round: Round) -> Floats:
 
 
 def beside(held: Longs, total: int) -> tuple[Floats, Longs]:
-    """Return for each job the share of the GPUs in use while it runs, at most, and how many others cannot run then."""
+    """Return for each job the largest share of GPUs in use while it runs, and the number of jobs it excludes."""
     order = np.sort(held)
     fitting = np.searchsorted(order, total - held, side="right")
     itself = 2 * held <= total
@@ -88,7 +88,7 @@ def beside(held: Longs, total: int) -> tuple[Floats, Longs]:
 
 
 def quiet(round: Round) -> float:
-    """Return for which part of the time so far no job has come."""
+    """Return the time since the last arrival, as a share of the time so far."""
     submit = round.jobs.submit
     since = round.now - submit[np.searchsorted(submit, round.now, side="right") - 1]
     return float(since / (round.now - submit[0] + round.site.round_s))
@@ -104,7 +104,7 @@ def joint(weights: Weights, inputs: Floats, pair: Floats, able: Floats, *, atten
 
 def together(weights: Weights, inputs: Floats, pair: Floats, leaf: Longs, wanted: int, stake: float, *,
              attentive: bool = True, coordinated: bool = True) -> Longs:
-    """Return the candidates that share a task of several nodes, exactly as many as are wanted.
+    """Return the candidates that share a task of several nodes, exactly the wanted number.
 
     ``leaf`` [candidate] is the switch of each; ``stake`` the part of its speed that the task loses to a second one.
     """
@@ -120,7 +120,7 @@ def together(weights: Weights, inputs: Floats, pair: Floats, leaf: Longs, wanted
 
 def _evaluate(weights: Weights, inputs: Floats, pair: Floats, able: Floats, attentive: bool
               ) -> tuple[Floats, Floats, Floats]:
-    """Return what agents make of each action by themselves, [agent, action], its factors, and their attention."""
+    """Return the agents' own utilities of actions, [agent, action], the payoff factors, and the attention."""
     inner = embed(inputs, weights["embed"])
     context, attention = attend(inner, weights["query"], weights["key"], weights["value"], weights["mix"])
     if not attentive:

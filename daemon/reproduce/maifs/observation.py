@@ -1,4 +1,4 @@
-"""What node agents see, compiled: which nodes are asked about a task, and what they know of it and of themselves."""
+"""Compiled observations of node agents: the candidate nodes of a task, and their inputs on it and on themselves."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from .kernel import (
 )
 
 TASKS, NOMINATED = 4, 8
-"""Tasks of a joint decision, and nodes that are asked for each: 32 candidates at most."""
+"""Number of tasks of a joint decision, and of candidate nodes for each: at most 32 candidates."""
 SURVEYED = 32
-"""Nodes that are asked for a task of several nodes; or twice as many as it takes, if those are more."""
+"""Number of candidate nodes for a task of several nodes, or twice its number of nodes if that is more."""
 NODE_INPUTS = (
     "GPUs held", "CPUs free", "memory free", "jobs", "speed over fair", "CPUs wanted beyond those there are",
     "log remaining, mean", "jobs that one CPU feeds", "log remaining, longest", "speed that all CPUs would add",
     "image jobs", "language jobs", "speech jobs", "watts", "leaf switch: nodes in service", "leaf switch: nodes empty")
-"""What an agent sees of its node, in the order of ``seen``; shares of the node, of its jobs or of the cluster."""
+"""Inputs of an agent on its node, in the order of ``seen``; shares of the node, of its jobs or of the cluster."""
 TASK_INPUTS = (
     "GPUs left over", "fills it", "harm to it", "harm to others", "was here", "speed that the node gains", "its speed",
     "CPUs left over", "log GPUs", "log remaining", "image", "language", "speech", "speed at 1 CPU", "at 2", "at 4",
@@ -46,14 +46,17 @@ TASK_INPUTS = (
 of others; traits of its model (``Site.traits``) are in between."""
 NODE_WIDTH, PAIR_INPUTS = len(NODE_INPUTS), len(TASK_INPUTS)
 TYPES = 3
-"""Traits of a model that tell its task; speeds with other shares follow."""
+"""Number of first traits of a model, which encode its task; speeds with other shares follow."""
 PRESENT, VACANT, OPEN = 0, 1, 2
 """Columns of what is known of leaf switches: nodes in service; those that are empty; those that no job has entirely."""
 
 
 @compiled_apart
 def pressure(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int) -> int:
-    """Return how many more CPUs the jobs of a node could use than there are; below 0, how many are left over."""
+    """Return the number of CPUs that the jobs of a node could use beyond those it has.
+
+    Negative if CPUs are left over.
+    """
     wanted = -site.shares
     for place in range(nodes.seated[node]):
         wanted += floor_of(site, jobs, nodes.members[node, place], BEST, 0)
@@ -63,7 +66,7 @@ def pressure(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int) -> i
 @compiled
 def nominate(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, tasks: Longs, crowd: Longs, candidates: Longs,
              asked: Longs) -> int:
-    """Fill in the nodes that are asked, and ``asked`` [candidate, task]; return how many they are.
+    """Fill in the candidate nodes, and ``asked`` [candidate, task]; return the number of candidates.
 
     For each task those that it fills best, and those with the most CPUs to spare, as many of each. ``crowd`` [node] is
     scratch.
@@ -109,7 +112,7 @@ def _ask(candidates: Longs, asked: Longs, count: int, node: int, task: int) -> i
 
 @compiled_with_arrays
 def survey(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int) -> Longs:
-    """Return the nodes that are asked about a task of several: those that it disturbs least, close together."""
+    """Return the candidate nodes of a task of several nodes: those that it disturbs least, close together."""
     wanted, known = whole(site, jobs.gpus[job]), leaves(site, nodes)
     cost = np.full(site.nodes, np.inf)
     for node in range(site.nodes):
@@ -121,7 +124,7 @@ def survey(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int) -> Long
 
 @compiled_with_arrays
 def leaves(site: Site, nodes: NodeArrays) -> Floats:
-    """Return how many nodes of each leaf switch are ``PRESENT``, ``VACANT`` and ``OPEN``, [leaf, column]."""
+    """Return the numbers of ``PRESENT``, ``VACANT`` and ``OPEN`` nodes of each leaf switch, [leaf, column]."""
     known = np.zeros((site.leaf.max() + 1, 3))
     for node in range(site.nodes):
         known[site.leaf[node], PRESENT] += 1.0
@@ -132,29 +135,29 @@ def leaves(site: Site, nodes: NodeArrays) -> Floats:
 
 
 class CandidatePairs(NamedTuple):
-    """Which candidates are asked about which tasks."""
+    """The candidates of each task."""
 
     tasks: Longs
     candidates: Longs
     which: Longs
-    """[candidate, task] 1 where it is."""
+    """[candidate, task] 1 if the node is a candidate for the task."""
 
 
 class AgentInputs(NamedTuple):
     """The inputs of candidates, filled in by ``observe``."""
 
     nodes: Floats
-    """[candidate, ...] of themselves."""
+    """[candidate, ...] inputs on the node itself."""
     pair: Floats
-    """[candidate, task, ...] of each task."""
+    """[candidate, task, ...] inputs on each task."""
     able: Floats
-    """[candidate, task, level] above 0 where it is able to accept."""
+    """[candidate, task, level] above 0 if the node can accept the task at the level."""
 
 
 @compiled_with_arrays
 def observe(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, asked: CandidatePairs, taste: Floats,
             inputs: AgentInputs) -> None:
-    """Fill in the inputs of candidates for themselves and each task, and the levels at which they can accept it."""
+    """Fill in the inputs of candidates on themselves and on each task, and the levels at which they can accept it."""
     tasks, pair = asked.tasks, inputs.pair
     pair[:] = 0.0
     inputs.able[:] = 0.0
@@ -174,7 +177,7 @@ def observe(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, asked: Candidate
 def observe_whole(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, candidates: Longs, taste: Floats,
                   inputs: Floats,
                   pair: Floats) -> None:
-    """Fill in the same for a task of several nodes, [candidate, 1, ...], which any of them can take part in."""
+    """Fill in the inputs for a task of several nodes, [candidate, 1, ...]; every candidate can take part."""
     pair[:] = 0.0
     known = leaves(site, nodes)
     for index in range(candidates.size):
@@ -208,7 +211,7 @@ def _fill_node(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, sp
 
 @compiled
 def _fill_member(site: Site, jobs: SubmittedJobs, job: int, inputs: Floats) -> None:
-    """Add what one job of the node is: how long it stays, how sensitive it is, of which type."""
+    """Add the inputs of one job of the node: its remaining time, its sensitivity and its type."""
     log_left = np.log(jobs.left[job] + 60.0) / 10.0
     gpus, model = jobs.gpus[job], jobs.model[job]
     inputs[6] += log_left
@@ -221,7 +224,7 @@ def _fill_member(site: Site, jobs: SubmittedJobs, job: int, inputs: Floats) -> N
 
 @compiled
 def _see_request(site: Site, jobs: SubmittedJobs, job: int, pair: Floats) -> None:
-    """Fill in what is the same of a task on every node: its size, how long it takes, its type and sensitivity."""
+    """Fill in the inputs of a task that are equal on every node: its size, run time, type and sensitivity."""
     pair[8] = np.log(jobs.gpus[job]) / 3.0
     pair[9] = np.log(jobs.left[job] + 60.0) / 10.0
     traits = site.traits[jobs.model[job]]
@@ -232,7 +235,7 @@ def _see_request(site: Site, jobs: SubmittedJobs, job: int, pair: Floats) -> Non
 @compiled
 def _see_part(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, job: int, known: Floats,
               pair: Floats) -> None:
-    """Fill in what a task of several nodes makes of one of them: which jobs it disturbs, and how much is close by."""
+    """Fill in the inputs of a task of several nodes on one node: the disturbed jobs, and the nearby nodes."""
     wanted = whole(site, jobs.gpus[job])
     pair[1] = 1.0 if nodes.seated[node] == 0 else 0.0
     pair[4] = (jobs.before[job, 0] == node) * 1.0
@@ -245,7 +248,7 @@ def _see_part(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, job
 @compiled
 def _see_task(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, job: int, speed: float, taste: Floats,
               pair: Floats) -> None:
-    """Try the task on the node, and take it off again."""
+    """Fill in the inputs of a task on a node by a trial placement, which is undone."""
     gpus = jobs.gpus[job]
     pair[0] = (nodes.free[node, GPU] - gpus) / site.size
     pair[1] = 1.0 if nodes.free[node, GPU] == gpus else 0.0
@@ -267,7 +270,7 @@ def _see_task(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, job
 
 @compiled
 def _mark_able(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, job: int, able: Floats) -> None:
-    """Mark the levels at which a node can take a task in, if need be down to the fair share of the jobs there."""
+    """Mark the levels at which a node can accept a task, if its jobs are reduced to their fair share where needed."""
     cpus, memory = site.shares, site.shares
     for place in range(nodes.seated[node]):
         member = nodes.members[node, place]
@@ -281,7 +284,7 @@ def _mark_able(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, jo
 
 @compiled
 def accept(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, node: int, level: int, taste: Floats) -> bool:
-    """Seat a task at a level and divide the node again; False, and nothing, where it does not fit (any more)."""
+    """Place a task at a level and divide the node again; return False and change nothing if it does not fit."""
     if node < 0 or node >= site.nodes or nodes.owner[node] >= 0 or nodes.free[node, GPU] < jobs.gpus[job]:
         return False
     jobs.level[job] = level

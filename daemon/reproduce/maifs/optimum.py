@@ -1,8 +1,8 @@
-"""Linear programmes that pool the CPUs and the memory of all nodes: Synergy's, the first of its "opt", and a bound.
+"""Linear programmes with the pooled CPUs and memory of all nodes: the first of Synergy's "opt", and an upper bound.
 
-Nobody's neighbours matter, and a job may have any mixture of the grants that one node can give it. In Synergy's, jobs
-of a kind run at their fair share or faster; a policy that lets some run slower, as ours may, can do more. Without that
-condition no policy can do more with the same jobs in the same round.
+Neighbours have no effect, and a job may have any mixture of the grants that one node can give. In Synergy's programme,
+jobs of a kind run at least as fast as with their fair share. A policy that slows some jobs, as ours may, can be better.
+Without that condition, no policy can be better with the same jobs in the same round.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .placing import TUNE
 
 
 class InfeasibleError(Exception):
-    """More jobs than the nodes can give the least speed; the message says so."""
+    """The nodes cannot give all jobs the least speed; the message says so."""
 
 
 FAIR, ANY = 1.0, 0.0
@@ -30,15 +30,15 @@ FAIR, ANY = 1.0, 0.0
 
 @dataclass(frozen=True)
 class OptimalSpeeds:
-    """Jobs by an order, seated as tune does, at the speeds of a linear programme."""
+    """A policy: jobs by an order, placed as Synergy-tune does, with the speeds of a linear programme."""
 
     order: Order
     least: float = FAIR
     known: dict[bytes, Floats] = field(default_factory=dict)
-    """Solutions by the jobs of each model and size, and the nodes that are shared."""
+    """Cached solutions, by the numbers of jobs of each model and size and the number of shared nodes."""
 
     def decide(self, round: Round) -> None:
-        """Seat jobs as tune does, for their GPUs only, and let them run at the best speeds."""
+        """Place jobs as Synergy-tune does, by GPUs only, and give them the best speeds."""
         queue, count = chosen(round, self.order(round))
         placing.place_all(round.site, round.jobs, round.nodes, queue, count, TUNE)
         kernel.update_speeds(round.site, round.jobs, round.nodes, round.live)
@@ -58,13 +58,13 @@ class OptimalSpeeds:
 
 
 def _sharing(round: Round) -> Longs:
-    """Return the jobs that run and do not have whole nodes."""
+    """Return the running jobs on shared nodes."""
     jobs, live = round.jobs, round.live
     return live[(jobs.node[live] >= 0) & (jobs.gpus[live] <= round.site.size)]
 
 
 def solve(site: Site, count: Floats, nodes: int, least: float = FAIR) -> Floats:
-    """Return the best speeds, [model, GPUs], of so many jobs of each; InfeasibleError when these cannot have least."""
+    """Return the best speeds [model, GPUs] for given numbers of jobs; InfeasibleError below the least speed."""
     speeds, rows = np.ones(count.shape), np.argwhere(count > 0)
     if not len(rows):
         return speeds
@@ -84,11 +84,11 @@ def solve(site: Site, count: Floats, nodes: int, least: float = FAIR) -> Floats:
 
 
 def throughput(round: Round) -> float:
-    """Return the work done per second by the jobs that share nodes, in GPUs at their fair share."""
+    """Return the throughput of the jobs on shared nodes, in GPUs at their fair share."""
     sharing = _sharing(round)
     return float((round.jobs.speed[sharing] * round.jobs.gpus[sharing]).sum())
 
 
 def best_throughput(optimum: OptimalSpeeds, round: Round) -> float:
-    """Return the same at the speeds of a linear programme."""
+    """Return the throughput of the jobs on shared nodes with the speeds of a linear programme, in GPUs."""
     return float((optimum.speeds(round) * round.jobs.gpus[_sharing(round)]).sum())

@@ -1,4 +1,4 @@
-"""Which jobs are served in a round, and where the heuristics seat them, compiled."""
+"""Compiled choice of the jobs that run in a round, and their placement by the heuristics."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ from .kernel import (
 )
 
 PROPORTIONAL, GREEDY, TUNE = 0, 1, 2
-"""How the heuristics share a node's CPUs and memory."""
+"""Rules of the heuristics for a node's CPUs and memory."""
 
 
 @compiled
 def select(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, order: Longs, queue: Longs) -> int:
-    """Keep the first jobs while GPUs last, take the others off; fill ``queue`` with jobs to place, return how many."""
+    """Keep the first jobs that the GPUs suffice for, stop the others.
+
+    Fill ``queue`` with jobs to place, return their number.
+    """
     left, count = site.nodes * site.size, 0
     for job in order:
         gpus = max(jobs.gpus[job], whole(site, jobs.gpus[job]) * site.size)
@@ -42,7 +45,7 @@ def select(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, order: Longs, que
 
 @compiled
 def enqueue(jobs: SubmittedJobs, queue: Longs, first: int, count: int, job: int) -> int:
-    """Insert a job into ``queue[first:count]``, most GPUs first and else last; return the new end."""
+    """Insert a job into ``queue[first:count]``, which is sorted by GPUs, most first; return the new end."""
     place = count
     while place > first and jobs.gpus[queue[place - 1]] < jobs.gpus[job]:
         queue[place] = queue[place - 1]
@@ -53,7 +56,7 @@ def enqueue(jobs: SubmittedJobs, queue: Longs, first: int, count: int, job: int)
 
 @compiled
 def release(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Longs, queue: Longs, count: int) -> int:
-    """Put jobs that share nodes into the queue, too, and sort it by GPUs and then CPUs wanted; return its new end."""
+    """Add running jobs on shared nodes to the queue, and sort it by GPUs and then wanted CPUs; return its new end."""
     for job in live:
         if jobs.node[job] >= 0 and not whole(site, jobs.gpus[job]):
             take_off(site, jobs, nodes, job)
@@ -76,9 +79,9 @@ def _wanted(site: Site, jobs: SubmittedJobs, job: int) -> int:
 
 @compiled
 def make_room(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs, first: int, count: int) -> int:
-    """Move the fewest GPUs of smaller jobs out of the way of ``queue[first]``, if anything need be and helps.
+    """Displace smaller jobs with the fewest GPUs to make room for ``queue[first]``, if this is needed and helps.
 
-    Jobs that have to go are put into the queue; return its new end.
+    Displaced jobs go into the queue; return its new end.
     """
     gpus = jobs.gpus[queue[first]]
     best, least = -1, site.size + 1
@@ -111,7 +114,7 @@ def _evict_smallest(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: in
 
 @compiled
 def seat_whole(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs, first: int, count: int) -> int:
-    """Give ``queue[first]`` whole nodes, the emptiest; put the jobs there into the queue; return its new end."""
+    """Give ``queue[first]`` the emptiest whole nodes; put the displaced jobs into the queue; return its new end."""
     for _ in range(whole(site, jobs.gpus[queue[first]])):
         emptiest = -1
         for node in range(site.nodes):
@@ -124,7 +127,7 @@ def seat_whole(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs,
 @compiled
 def claim(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs, first: int, count: int,
           chosen: Longs) -> int:
-    """Give ``queue[first]`` these nodes entirely; put the jobs there into the queue; return its new end."""
+    """Give ``queue[first]`` these whole nodes; put the displaced jobs into the queue; return its new end."""
     for node in chosen:
         count = _take_over(site, jobs, nodes, queue, first, count, node)
     return count
@@ -142,7 +145,7 @@ def _take_over(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs,
 
 @compiled
 def place_all(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs, count: int, rule: int) -> None:
-    """Place the queue as the heuristics do: on the node with the fewest free GPUs on which what they want fits."""
+    """Place the queue as the heuristics do: on the node with the fewest free GPUs on which the wanted resources fit."""
     first = 0
     while first < count:
         job = queue[first]
@@ -156,7 +159,7 @@ def place_all(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, queue: Longs, 
 
 @compiled
 def _place(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, rule: int) -> None:
-    """Place one job; without room for what it wants a greedy one waits, others take the fair share."""
+    """Place one job; without room for its wanted resources it waits under GREEDY, otherwise it takes the fair share."""
     jobs.level[job] = FAIR if rule == PROPORTIONAL else BEST
     node = _tightest(site, jobs, nodes, job, rule != PROPORTIONAL)
     if node < 0 and rule != GREEDY:
@@ -194,7 +197,7 @@ def _tightest(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, at_b
 
 @compiled
 def _shrink_peers(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, cpus: int, memory: int) -> None:
-    """Take from peers, down to their fair share, what a job needs on their node."""
+    """Reduce the other jobs of a node, down to their fair share, to make room for a job."""
     for place in range(nodes.seated[node]):
         if nodes.free[node, CPU] >= cpus and nodes.free[node, MEMORY] >= memory:
             return
@@ -205,7 +208,7 @@ def _shrink_peers(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int,
 
 @compiled
 def grow(site: Site, jobs: SubmittedJobs, nodes: NodeArrays) -> None:
-    """Give a job at its fair share its best again where the node has become free enough, as tune does."""
+    """Raise a job from its fair share to its best grant if its node has enough free resources, as TUNE does."""
     for node in range(site.nodes):
         for place in range(nodes.seated[node]):
             job = nodes.members[node, place]

@@ -1,4 +1,4 @@
-"""``idlewatt reproduce maifs``: agents are trained on days of Philly and tried on held-out days and on Helios."""
+"""``idlewatt reproduce maifs``: trains agents on days of Philly, and evaluates them on held-out days and on Helios."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from .setting import Setting
 from .train import WindowBench, evolution_config
 
 FIRST_JUDGE, JUDGES = 9_000_000, 64
-"""Windows to choose among candidates by: of the days that are learned from, but none of the windows."""
+"""Number of the first window for selection, and their number; they are from training days, but no training windows."""
 ABLATIONS: Mapping[str, Callable[[Floats], RoundPolicy]] = {
     trial.INDEPENDENT: partial(ArenaMaifs, coordinated=False),
     "ours, no attention": partial(ArenaMaifs, attentive=False),
     "ours, fixed allocation": partial(ArenaMaifs, fungible=False),
     "ours, two-stage": partial(ArenaMaifs, integrated=False)}
-"""Agents by the part that they are without."""
+"""Agents without one part, by the name of that part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What agents are judged by."""
+    """Held-out work for the evaluation of agents."""
 
     settings: Sequence[trial.WindowSetting]
     bounded: trial.WindowSetting
@@ -45,14 +45,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class MaifsRun:
-    """What is to be measured, and where it is kept."""
+    """A run of the reproduction: its settings and its folder."""
 
     setting: Setting
     out: Path
     traces: Path
 
     def folder(self, name: str) -> Path:
-        """Return where an agent is kept."""
+        """Return the folder of an agent."""
         return self.out / "models" / name.replace(", ", "-").replace(" ", "-")
 
 
@@ -73,7 +73,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
 
 
 def _read(traces: Path) -> Work:
-    """Return the held-out work; ``TraceError`` when there is too little."""
+    """Return the held-out work; ``TraceError`` if there is too little."""
     settings = [setting for setting in trial.SETTINGS if trial.traces_of(setting, traces, 1)]
     bounded = next((setting for setting in settings if setting.bounded), None)
     if bounded is None:
@@ -82,7 +82,7 @@ def _read(traces: Path) -> Work:
 
 
 def bench(plan: MaifsRun, agent: Callable[[Floats], RoundPolicy]) -> WindowBench:
-    """Return what an agent is evolved on."""
+    """Return the windows for the training of an agent."""
     judges = [windows.training_window(plan.traces, FIRST_JUDGE + number) for number in range(JUDGES)]
     draw = partial(windows.training_window, plan.traces)
     return WindowBench(draw, judges, Synergy(srsf, TUNE), agent, plan.setting.seed)
@@ -90,7 +90,7 @@ def bench(plan: MaifsRun, agent: Callable[[Floats], RoundPolicy]) -> WindowBench
 
 def _trained(plan: MaifsRun, name: str, agent: Callable[[Floats], RoundPolicy],
              bar: Progress) -> tuple[RoundPolicy, EvolutionProgress]:
-    """Return an agent, and how it came about."""
+    """Return an agent and the progress of its training."""
     config, folder = evolution_config(plan.setting.seed, plan.setting.rounds), plan.folder(name)
     step = followed(f"training {name}", config, bench(plan, agent), folder, bar)
     ArenaMaifs(step.best).save(folder, card_of("maifs", config, step, "log_ratio_to_tune", _source()))

@@ -1,4 +1,4 @@
-"""How much is trained and tried on days of Philly and Helios."""
+"""Settings of ``idlewatt reproduce maifs``: the amount of training and evaluation."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Setting:
     rounds: Annotated[int, Field(ge=0, le=100_000)] = 40
     """Of training."""
     windows: Annotated[int, Field(ge=1, le=100)] = 40
-    """Held-out windows that each comparison is made on, at most."""
+    """Largest number of held-out windows of each comparison."""
     ablations: bool = False
     """Whether agents without attention, graph, fungible allocation or joint decision are trained, too, each as long;
     else these parts are only taken away from the trained agent."""
 
 
 FULL = Setting()
-"""About a quarter of an hour, most of it training; with ``ablations`` an hour."""
+"""The full run: about a quarter of an hour, mostly training; with ``ablations`` an hour."""
 QUICK = Setting(rounds=2, windows=2)

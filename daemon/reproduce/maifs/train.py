@@ -1,8 +1,8 @@
-"""What the agent is evolved on: windows, by completion time and makespan relative to Synergy-tune's on the same ones.
+"""Training of the agent on windows, by completion time and makespan relative to Synergy-tune's.
 
-It sets out from what Synergy-tune does and from a rule of thumb (:func:`.network.initial`). The order of jobs is
-learned before the rest: it decides most, by few weights. Completion time counts thrice, for a few jobs make the
-makespan. Half of the windows are as submitted, half have all jobs at the beginning.
+Training starts with Synergy-tune's choices and a rule of thumb (:func:`.network.initial`). The order of jobs is
+trained first, because it has most effect and few weights. Completion time counts three times, because few jobs set
+the makespan. Half of the windows have jobs as submitted; in the other half all jobs are there at the beginning.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .arena import ArenaTrace, ReplayResult, RoundPolicy, replay
 from .kernel import Site
 
 HOPELESS = 1.0
-"""Log of the ratio that stands for a candidate under which some job never ends."""
+"""Log ratio of a candidate under which some job never ends."""
 
 WORTH = np.array([0.75, 0.25])
-"""Of completion time and makespan."""
+"""Weights of completion time and makespan in the score."""
 
 Task = tuple[Site, ArenaTrace]
 """A window, and the cluster that it is replayed on."""
@@ -33,26 +33,26 @@ Task = tuple[Site, ArenaTrace]
 
 @dataclass(frozen=True)
 class WindowBench:
-    """Windows to learn from, and those to choose by."""
+    """Training windows, and windows for selection."""
 
     draw: Callable[[int], Task]
-    """Returns the window number ``n`` to learn from; the same number gives the same one."""
+    """Returns training window number ``n``; the same number gives the same window."""
     judges: Sequence[Task]
-    """Windows that choose among candidates."""
+    """Windows for selection among candidates."""
     teacher: RoundPolicy
     """The policy that results are relative to."""
     agent: Callable[[Floats], RoundPolicy] = ArenaMaifs
-    """Makes a policy of weights; an ablation makes another one."""
+    """Makes a policy from weights; an ablation makes another policy."""
     seed: int = 1
 
     @property
     def described(self) -> Mapping[str, object]:
-        """Return all that the replays are made of."""
+        """Return everything that defines the replays, as values that JSON can hold."""
         works = b"".join(trace.work.tobytes() for _, trace in self.judges)
         return {**SCHEMA, "judges": hashlib.sha256(works).hexdigest()}
 
     def initial(self) -> Floats:
-        """Return the weights that training sets out from."""
+        """Return the weights that training starts with."""
         return network.initial(self.seed)
 
     def learned_from(self, numbers: Sequence[int]) -> Score:
@@ -60,7 +60,7 @@ class WindowBench:
         return self._on([self.draw(number) for number in numbers])
 
     def chosen_by(self) -> Score:
-        """Return the same on the windows to choose by."""
+        """Return the mean log ratio of completion time and makespan to the teacher's on the windows for selection."""
         return self._on(self.judges)
 
     def _on(self, tasks: Sequence[Task]) -> Score:
@@ -69,25 +69,25 @@ class WindowBench:
 
 
 def noise() -> Floats:
-    """Return how far each weight is moved: far where it acts by itself, less within the network."""
+    """Return the perturbation of each weight: large for weights that act alone, smaller within the network."""
     own = {"direct": 0.15, "order_direct": 0.15, "taste": 0.15, "ally": 0.15}
     return np.concatenate([np.full(int(np.prod(shape)), own.get(name, 0.02))
                            for name, shape in network.ALL_SHAPES.items()])
 
 
 def order_only() -> Floats:
-    """Return 1 for the weights that order jobs by themselves, 0 for the others."""
+    """Return 1 for the weights of the order of jobs, 0 for the others."""
     return np.concatenate([np.full(int(np.prod(shape)), float(name == "order_direct"))
                            for name, shape in network.ALL_SHAPES.items()])
 
 
 def figures(outcome: ReplayResult) -> Floats:
-    """Return the logs of what is compared."""
+    """Return the logs of completion time and makespan of a replay."""
     return np.asarray(np.log([outcome.jct.mean(), outcome.makespan]))
 
 
 def score(policy: RoundPolicy, tasks: Sequence[Task], known: Sequence[Floats]) -> float:
-    """Return the mean log ratio of a policy to what is known of the teacher, by ``WORTH``; below 0 is better."""
+    """Return a policy's mean log ratio to the teacher's figures, by ``WORTH``; below 0 is better."""
     found = []
     for (site, trace), theirs in zip(tasks, known, strict=True):
         try:
@@ -98,6 +98,6 @@ def score(policy: RoundPolicy, tasks: Sequence[Task], known: Sequence[Floats]) -
 
 
 def evolution_config(seed: int, rounds: int) -> EvolutionConfig:
-    """Return how weights are evolved: a step is as long as the noise."""
+    """Return the settings of the evolution strategies; a step is as long as the noise."""
     return EvolutionConfig(seed, rounds, pairs=6, at_once=20, chosen_every=5, noise=noise(), rate=noise(),
                            optimiser=Momentum, first=order_only(), first_rounds=0.7, goes_back=True)

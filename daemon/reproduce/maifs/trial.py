@@ -20,45 +20,45 @@ from .windows import HELIOS, LEAF, PHILLY, HeldOutCluster, PackagedTrace
 
 OURS, INDEPENDENT = "ours", "independent agents, no graph"
 PROGRAMME = "LP for the jobs seated, SRSF"
-"""Synergy's optimum with an order."""
+"""Name of the policy with Synergy's optimum and an order."""
 FIGURES = ("JCT", "makespan", "utilization", "energy")
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSetting:
-    """Windows of one kind."""
+    """A kind of windows: trace, number of nodes and conditions."""
 
     history: PackagedTrace
     nodes: int
     at_once: bool = False
-    """All jobs are there at the beginning."""
+    """Whether all jobs are submitted at the beginning."""
     disturbing: bool = False
-    """Neighbours slow each other."""
+    """Whether neighbours slow each other."""
     leaf: int = 0
-    """Nodes at each leaf switch; 0: all are at one."""
+    """Number of nodes at each leaf switch; 0 means that all are at one switch."""
     bounded: bool = False
-    """Small enough for the linear programme."""
+    """Whether the windows are small enough for the linear programme."""
 
     @property
     def name(self) -> str:
-        """Return what the setting is called."""
+        """Return the name of the setting."""
         return f"{self.history.name}, {self.circumstances}"
 
     @property
     def label(self) -> str:
-        """Return the name as short as it must be beside a plot."""
+        """Return a short name of the setting for plots."""
         return f"{self.history.name} {self.nodes}{'d' if self.disturbing else 's' if self.leaf else ''}"
 
     @property
     def circumstances(self) -> str:
-        """Return what is the same for windows of another trace."""
+        """Return the conditions of the setting, which windows of another trace may share."""
         return (f"{self.nodes} nodes, {'all at once' if self.at_once else 'as submitted'}"
                 f"{', neighbours disturb' if self.disturbing else ''}"
                 f"{f', {self.leaf} at a leaf switch' if self.leaf else ''}")
 
     @property
     def site(self) -> Site:
-        """Return the cluster."""
+        """Return the cluster of the setting."""
         return site_of(self.nodes, disturbing=self.disturbing, leaf=self.leaf)
 
 
@@ -71,36 +71,36 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Contest:
-    """What came of a setting."""
+    """Results of all policies in a setting."""
 
     setting: WindowSetting
     figures: Mapping[str, Mapping[str, Floats]]
-    """Of each window, by policy and then by ``FIGURES``: seconds, seconds, ratio, joules."""
+    """Results of each window, by policy and then by ``FIGURES``: s, s, ratio, J."""
 
     def mean(self, policy: str, figure: str) -> float:
-        """Return the mean over windows."""
+        """Return the mean of a figure over windows."""
         return float(self.figures[policy][figure].mean())
 
     def best(self, policies: Sequence[str], figure: str) -> str:
-        """Return the policy with the lowest mean."""
+        """Return the policy with the lowest mean of a figure."""
         return min(policies, key=lambda name: self.mean(name, figure))
 
     @property
     def windows(self) -> int:
-        """Return how many there are."""
+        """Return the number of windows."""
         return len(self.figures[OURS]["JCT"])
 
     def less_than(self, policy: str, figure: str) -> Interval:
-        """Return by how much ours is below a policy in a typical window, as a share; see ``outcome.paired_ratio``."""
+        """Return our agent's relative reduction against a policy in a typical window; see ``outcome.paired_ratio``."""
         return less(paired_ratio(*self.pairs(policy, figure)))
 
     def pairs(self, policy: str, figure: str) -> tuple[Floats, Floats]:
-        """Return ours and a policy's of each window."""
+        """Return a figure of our agent and of a policy, for each window."""
         return self.figures[OURS][figure], self.figures[policy][figure]
 
 
 def less(ratio: Interval) -> Interval:
-    """Return by how much something is below another, as a share, for its ratio to that."""
+    """Convert a ratio with its interval to a relative reduction, 1 - ratio."""
     return Interval(1.0 - ratio.estimate, 1.0 - ratio.high, 1.0 - ratio.low)
 
 
@@ -111,7 +111,7 @@ def traces_of(setting: WindowSetting, traces: Path, most: int) -> list[ArenaTrac
 
 
 def energy(outcome: ReplayResult, site: Site) -> float:
-    """Return the joules of a replay up to its own end, by the usual watts of an A100 node."""
+    """Return the energy of a replay up to its own end, by the usual power of an A100 node, J."""
     wall = site.nodes * outcome.makespan
     busy = min(outcome.busy, wall)
     spent = Occupation(outcome.makespan, busy=np.array([busy]), empty=np.array([wall - busy]), down=np.zeros(1),
@@ -134,7 +134,7 @@ def contest(setting: WindowSetting, traces: Path, others: Mapping[str, RoundPoli
 
 
 def share_of_optimum(policy: RoundPolicy, site: Site, rows: Sequence[ArenaTrace], every: int = 10) -> Floats:
-    """Return a policy's throughput over that of the programmes for the jobs it seated, [window, bound or Synergy's]."""
+    """Return a policy's throughput over the linear programmes' for the same jobs, [window, bound or Synergy's]."""
     programmes, shares = [OptimalSpeeds(srsf, least) for least in (ANY, FAIR)], []
     for trace in rows:
         sums = np.zeros(1 + len(programmes))

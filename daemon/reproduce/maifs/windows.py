@@ -1,4 +1,4 @@
-"""Blocks of real traces as work for a cluster of any size: Philly and Helios as packaged, with models drawn.
+"""Windows of real traces for clusters of any size: the packaged Philly and Helios traces, with drawn models.
 
 Neither trace tells what its jobs train; models are drawn by Synergy's split. A block holds the jobs that follow each
 other and load the nodes for a day, their submissions stretched to a day; no two blocks share a job. Nothing is learned
@@ -24,30 +24,30 @@ from .kernel import Site
 
 DAY_S = 86400.0
 GPUS = 8
-"""Of a node."""
+"""Number of GPUs of a node."""
 LEAF = 4
-"""Nodes at a leaf switch, where a cluster has several."""
+"""Number of nodes at a leaf switch, if a cluster has several."""
 LOAD = 1.2
-"""Work at the fair share that a block brings, over what the GPUs can do in a day."""
+"""Work of a block at the fair share, over the capacity of the GPUs in a day."""
 NODES, LARGE_NODES = (6, 17), (8, 25)
-"""Nodes to learn on, from and below; large jobs need more."""
+"""Ranges (from, below) of the number of nodes of training windows, without and with large jobs."""
 LARGE, LARGE_JOBS = 0.4, 0.8
-"""Share of the lessons with large jobs, and of their jobs that are made large."""
+"""Share of the training windows with large jobs, and share of their jobs that are enlarged."""
 LONGEST_S = DAY_S
-"""Longer jobs are cut to this: else a window's makespan is its longest job, whatever is decided."""
+"""Longest run time, s; longer jobs are cut, because otherwise the longest job alone decides the makespan."""
 SHORTEST_S = 60.0
-"""Of jobs made large, and so shorter."""
+"""Shortest run time of enlarged jobs, which become shorter, s."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackagedTrace:
-    """A packaged trace."""
+    """A packaged trace, and its division into training days and held-out days."""
 
     name: str
     file: str
     first: int
     held_out: int
-    """Days from ``first`` on are learned from, if before this; from here on they only judge."""
+    """First held-out day; days from ``first`` up to it are for training."""
     last: int
 
 
@@ -61,12 +61,12 @@ class HeldOutCluster(NamedTuple):
     history: PackagedTrace
     partition: str
     end: int
-    """The day after the last."""
+    """The day after the last held-out day."""
     nodes: int
 
     @property
     def name(self) -> str:
-        """Return what the virtual cluster is called."""
+        """Return the name of the virtual cluster."""
         return f"{self.history.name} {self.partition}, days {self.history.held_out} to {self.end - 1}"
 
 
@@ -85,20 +85,20 @@ def _fitting(work: Workload, day: int, until: float, nodes: int) -> Longs:
 
 
 def _run(work: Workload, rows: Longs) -> Floats:
-    """Return how long jobs run, seconds, the longest cut."""
+    """Return the run times of jobs, cut at ``LONGEST_S``, s."""
     return np.minimum(work.run[rows], LONGEST_S).astype(np.float64)
 
 
 def _stretched(submit: Floats) -> Floats:
-    """Return submissions from 0 to the end of a day."""
+    """Return submission times stretched from 0 to the end of a day, s."""
     since = submit - submit[0]
     return np.asarray(since * (DAY_S / max(float(since[-1]), 1.0)))
 
 
 def held_out(history: PackagedTrace, traces: Path, nodes: int, most: int) -> list[ArenaTrace]:
-    """Return at most so many blocks of held-out days, spread over these; none when they do not fill one.
+    """Return at most a number of blocks of held-out days, spread over them; none if the jobs do not fill one.
 
-    A block ends with the last job before the load is complete, and so brings it on average.
+    A block ends with the last job before the load is complete, so its mean load is the intended one.
     """
     work = workload_of(traces / history.file)
     rows = _fitting(work, history.held_out, history.last, nodes)
@@ -109,13 +109,13 @@ def held_out(history: PackagedTrace, traces: Path, nodes: int, most: int) -> lis
 
 
 def _as_it_was(work: Workload, rows: Longs, seed: int) -> ArenaTrace:
-    """Return jobs, submitted over a day and the longest cut, but else as they were."""
+    """Return jobs with submissions stretched to a day and cut run times, otherwise unchanged."""
     return ArenaTrace(_stretched(work.submit[rows]), _run(work, rows), work.gpus[rows].astype(np.int64),
                       models.drawn(len(rows), np.random.default_rng([0, seed])))
 
 
 def complete(place: HeldOutCluster, traces: Path, seed: int = 0) -> ArenaTrace:
-    """Return a virtual cluster's held-out jobs as they are: not cut, not stretched; ``TraceError`` without any."""
+    """Return a virtual cluster's held-out jobs unchanged: not cut, not stretched; ``TraceError`` if there are none."""
     path = traces / place.history.file
     work = workload_of(path)
     rows = _fitting(work, place.history.held_out, place.end, place.nodes)
@@ -127,14 +127,14 @@ def complete(place: HeldOutCluster, traces: Path, seed: int = 0) -> ArenaTrace:
 
 
 def at_once(trace: ArenaTrace) -> ArenaTrace:
-    """Return the same jobs, all submitted at the beginning."""
+    """Return the jobs of a trace, all submitted at the beginning."""
     return trace._replace(submit=np.zeros(len(trace.submit)))
 
 
 def training_window(traces: Path, number: int) -> tuple[Site, ArenaTrace]:
-    """Return the window number ``n`` to learn from: no job of a held-out day; the cluster and its load are drawn.
+    """Return training window number ``n``, without jobs of held-out days; the cluster and its load are drawn.
 
-    ``TraceError`` when there is no job.
+    ``TraceError`` if there is no job.
     """
     draw = np.random.default_rng([29, number])
     large = bool(draw.random() < LARGE)
@@ -146,7 +146,7 @@ def training_window(traces: Path, number: int) -> tuple[Site, ArenaTrace]:
 
 
 def _drawn(traces: Path, nodes: int, large: bool, draw: np.random.Generator) -> ArenaTrace:
-    """Return the first jobs since some day to learn from that bring some load."""
+    """Return the first jobs from a random training day on that have a given load."""
     day, work = int(draw.integers(PHILLY.first, PHILLY.held_out - 2)), workload_of(traces / PHILLY.file)
     rows = _fitting(work, day, PHILLY.held_out, nodes)
     if not len(rows):
@@ -160,7 +160,7 @@ def _drawn(traces: Path, nodes: int, large: bool, draw: np.random.Generator) -> 
 
 
 def enlarged(run: Floats, gpus: Longs, nodes: int, draw: np.random.Generator) -> tuple[Floats, Longs]:
-    """Return most jobs on as many whole nodes as a power of two, up to all of them, and the faster for it."""
+    """Return jobs of which most are moved to 1, 2, 4, ... whole nodes, with run times shorter by the same factor."""
     sizes = GPUS * 2 ** np.arange(int(np.log2(nodes)) + 1)
     chosen = np.where(draw.random(len(gpus)) < LARGE_JOBS, draw.choice(sizes, len(gpus)), gpus)
     return np.maximum(run * (gpus / chosen) ** draw.uniform(0.3, 1.0), np.minimum(run, SHORTEST_S)), chosen

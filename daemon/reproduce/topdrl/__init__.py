@@ -1,1 +1,1 @@
-"""TopDRL (Ayadi et al., JPDC 204, 2025): a learned choice of the next job, or of waiting, and GPUs close together."""
+"""Reproduction of TopDRL (Ayadi et al., JPDC 204, 2025): a trained choice of the next job, or of waiting."""

@@ -1,4 +1,4 @@
-"""The contended bench: rigid jobs of real sizes and lengths, which run slower where their GPUs are far apart.
+"""The contended benchmark: rigid jobs of real sizes and run times, which run slower on GPUs that are far apart.
 
 Nodes have four GPUs, as those on which the speeds were measured. Every policy knows how long a job runs when its GPUs
 are close together, as in the predecessor's environment, unless that is only :func:`guessed`. No job runs for longer
@@ -22,14 +22,14 @@ from ..packaged import LINGJUN, PHILLY, VENUS, workload_of
 from .kernel import WINDOW, EpisodeJobs, EpisodeState, Site
 
 SIZES = (64, 128, 256, 512)
-"""GPUs of the clusters."""
+"""Numbers of GPUs of the clusters."""
 PER_LEAF = 8
-"""Nodes on a leaf switch; half as many in clusters of up to 128 GPUs."""
+"""Number of nodes at a leaf switch; half as many in clusters of up to 128 GPUs."""
 LOADS = 0.9, 1.5
-"""GPU time wanted over GPU time there is, while jobs come."""
+"""Range of the ratio of requested to available GPU time, while jobs arrive."""
 LONGEST_S = 86400.0
 LARGEST = 4
-"""Jobs that want more than one in so many of a cluster's GPUs are left out."""
+"""Jobs that request more than this fraction (1 / ``LARGEST``) of a cluster's GPUs are omitted."""
 JOBS_PER_GPU = 4
 
 _JOBS: Mapping[str, Mapping[int, tuple[int, tuple[int, ...]]]] = {
@@ -53,7 +53,7 @@ MIXES = tuple(_JOBS)
 
 @dataclass(frozen=True)
 class TraceSource:
-    """A trace that episodes are cut from as it is: its jobs in their order, with the gaps between them."""
+    """A trace from which episodes are cut, with its jobs in their order and with their gaps."""
 
     name: str
     file: str
@@ -64,28 +64,28 @@ REAL = (TraceSource("Philly 7f04ca, as it was", PHILLY, "7f04ca"),
         TraceSource("Philly 0e4a51, as it was", PHILLY, "0e4a51"),
         TraceSource("Lingjun", LINGJUN),
         TraceSource("Venus", VENUS))
-"""Of the first two the sizes and lengths were learned from, but not their order; the others were never seen."""
+"""Traces of the test. Training used sizes and run times of the first two, but not their order; the others are new."""
 SEEN = 64
-"""Numbers that an agent may be shown at once."""
+"""Size of the scratch array for an agent's inputs."""
 
 
 @dataclass(frozen=True)
 class ArenaEpisode:
-    """A cluster and its jobs."""
+    """An episode of the benchmark: a cluster and its jobs."""
 
     site: Site
     jobs: EpisodeJobs
     mix: str
     seed: int
-    """Of random rules."""
+    """Seed of random rules."""
 
     @property
     def gpus(self) -> int:
-        """Return the GPUs of the cluster."""
+        """Return the number of GPUs of the cluster."""
         return self.site.nodes * self.site.gpus
 
     def begin(self) -> tuple[EpisodeJobs, EpisodeState]:
-        """Return jobs that have not started, and an empty cluster."""
+        """Return the jobs, none of them started, and the state of an empty cluster."""
         count, widest, site = len(self.jobs.submit), self.jobs.held.shape[1], self.site
         fresh = self.jobs._replace(start=np.full(count, np.nan), end=np.full(count, np.nan),
                                    speed=np.full(count, np.nan), held=np.zeros_like(self.jobs.held))
@@ -98,7 +98,7 @@ class ArenaEpisode:
 
 
 def site(gpus: int, per_leaf: int | None = None) -> Site:
-    """Return a cluster of so many GPUs; ValueError unless nodes are whole."""
+    """Return a cluster with a number of GPUs; ValueError unless it is a whole number of nodes."""
     if gpus < speed_priors.NODE_GPUS or gpus % speed_priors.NODE_GPUS:
         raise ValueError(f"{gpus} GPUs are no whole number of nodes of {speed_priors.NODE_GPUS}")
     several = per_leaf or (PER_LEAF if gpus > 128 else PER_LEAF // 2)
@@ -115,14 +115,14 @@ def jobs_of(submit: ArrayLike, run: ArrayLike, gpus: ArrayLike, application: Arr
 
 
 def described() -> Mapping[str, object]:
-    """Return all that the bench is made of, as JSON can hold it: an agent that was trained on another is another."""
+    """Return everything that defines the benchmark, as values that JSON can hold; it is part of an agent's identity."""
     return {"jobs": _JOBS, "jobs per GPU": JOBS_PER_GPU, "loads": LOADS, "largest": LARGEST, "longest": LONGEST_S,
             "nodes per leaf": PER_LEAF, "window": WINDOW, "speeds": speed_priors.slow().tolist(),
             "crossing": speed_priors.PER_CROSSING, "mixes": MIXES, "GPUs of a node": speed_priors.NODE_GPUS}
 
 
 def made_up(seed: int, number: int, gpus: int, mix: str) -> ArenaEpisode:
-    """Draw an episode: sizes and lengths as in a trace, submissions at random."""
+    """Draw an episode with sizes and run times as in a trace and random submissions."""
     draw = np.random.default_rng([seed, number, gpus, MIXES.index(mix)])
     table = {wanted: row for wanted, row in _JOBS[mix].items() if wanted <= gpus // LARGEST}
     shares = np.array([count for count, _ in table.values()], np.float64)
@@ -135,7 +135,7 @@ def made_up(seed: int, number: int, gpus: int, mix: str) -> ArenaEpisode:
 
 
 def cut(trace: TraceSource, folder: Path, number: int, gpus: int) -> ArenaEpisode:
-    """Cut an episode out of a real trace, at a density drawn from ``LOADS``; TraceError when no jobs are to be had."""
+    """Cut an episode out of a real trace, with a load drawn from ``LOADS``; TraceError if there are no jobs."""
     work = workload_of(folder / trace.file)
     kept = (work.run > 0) & (work.gpus > 0) & (work.gpus <= gpus // LARGEST)
     if trace.partition is not None:
@@ -160,7 +160,7 @@ def _episode(draw: np.random.Generator, gpus: int, wanted: Longs, run: Floats, s
 
 
 def made_up_all(seed: int, each: int, sizes: tuple[int, ...] = SIZES) -> Iterator[ArenaEpisode]:
-    """Yield so many made-up episodes of each size of cluster and each mix."""
+    """Yield a number of generated episodes for each size of cluster and each mix of jobs."""
     for gpus in sizes:
         for number in range(each):
             for mix in MIXES:
@@ -168,26 +168,26 @@ def made_up_all(seed: int, each: int, sizes: tuple[int, ...] = SIZES) -> Iterato
 
 
 def guessed(episode: ArenaEpisode, spread: float) -> ArenaEpisode:
-    """Return an episode whose lengths are only guessed: log-normally off, by ``exp(spread)`` as a standard."""
+    """Return an episode with guessed run times, whose log-normal error has the standard factor ``exp(spread)``."""
     error = np.exp(spread * np.random.default_rng(episode.seed).standard_normal(len(episode.jobs.run)))
     return replace(episode, jobs=episode.jobs._replace(guess=episode.jobs.run * error))
 
 
 @dataclass(frozen=True)
 class EpisodeResult:
-    """What came of an episode."""
+    """Result of an episode."""
 
     jct_s: float
-    """Mean time from submission to end."""
+    """Mean time from submission to end, s."""
     throughput: float
-    """Useful GPU time while jobs came, over all there was: a GPU counts as far as it is as fast as it could be."""
+    """Useful GPU time over available GPU time while jobs arrived; a GPU counts with its relative speed."""
     wait_p99_s: float
     speed: float
-    """Mean over GPU time, relative to the closest placements."""
+    """Mean speed over GPU time, relative to the closest placements."""
 
 
 def outcome(episode: ArenaEpisode, jobs: EpisodeJobs) -> EpisodeResult:
-    """Return what came of an episode that was run to its end."""
+    """Return the result of an episode that was run to its end."""
     last = float(jobs.submit[-1])
     useful = np.maximum(0.0, np.minimum(jobs.end, last) - jobs.start) * jobs.speed * jobs.gpus
     held = (jobs.end - jobs.start) * jobs.gpus
@@ -197,10 +197,10 @@ def outcome(episode: ArenaEpisode, jobs: EpisodeJobs) -> EpisodeResult:
 
 
 def bound(episode: ArenaEpisode) -> EpisodeResult:
-    """Return what no policy can be better than, were it even to interrupt and divide jobs.
+    """Return bounds that no policy can beat, even if it may interrupt and divide jobs.
 
-    All GPUs as one machine, which always works on the job with the least work left (SRPT is optimal there), and each
-    job at least as long as it runs. While jobs come, that machine never rests as long as there is work.
+    All GPUs count as one machine that always works on the job with the least remaining work (SRPT is optimal there),
+    and each job takes at least its run time. While jobs arrive, that machine is never idle as long as there is work.
     """
     jobs, last = episode.jobs, float(episode.jobs.submit[-1])
     jct = elastic_jct_mean_bound(jobs.submit, jobs.run, jobs.run * jobs.gpus, episode.gpus)

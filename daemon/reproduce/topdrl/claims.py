@@ -1,4 +1,4 @@
-"""What ``idlewatt reproduce topdrl`` says: the paper's claim, what came of it on both benches, and what is assumed."""
+"""The report of ``idlewatt reproduce topdrl``: the paper's claim, the results of both benchmarks, and assumptions."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ TITLE = "TopDRL: who starts now, and close together, rebuilt"
 Curve = Sequence[tuple[int, float]]
 _HOUR_S = 3600.0
 FACTOR = 2.0
-"""By which a guessed length is off, as a standard deviation of logarithms."""
+"""Standard factor of the error of guessed run times."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that was measured."""
+    """All results of the report."""
 
     all_sizes: Contest
-    """Made-up held-out episodes on clusters of all sizes."""
+    """Results of generated held-out episodes on clusters of all sizes."""
     by_size: Sequence[Contest]
     with_literal: Contest
-    """The smallest clusters, on which the literal network can be asked, too."""
+    """Results of the smallest clusters, on which the published network can also act."""
     real: Sequence[Contest]
-    """Episodes cut from traces."""
+    """Results of episodes cut from traces."""
     guessed: Contest
-    """Made-up held-out episodes whose lengths are only guessed."""
+    """Results of generated held-out episodes with guessed run times."""
     curves: Mapping[str, Curve]
-    """(round, logarithm of the objective relative to where the training set out) by agent and seed."""
+    """Training curves by agent and seed: (round, log ratio of the objective to its initial value)."""
     predecessor: predecessor.PredecessorFindings
 
 
 def facts(found: Findings) -> dict[str, object]:
-    """Return all that the report says, by the names of its template."""
+    """Return the values of the report, by the names in its template."""
     return {"title": TITLE, "preface": preface(found), "sections": list(sections(found))}
 
 
 def preface(found: Findings) -> list[str]:
-    """Return what the reader should know first."""
+    """Return the introduction of the report."""
     trainings = found.all_sizes.found[OURS].shape[0]
     return ["The paper's claim, of which only the abstract is public: a network that picks the next job, and a "
             "heuristic that picks the GPUs closest together, beat six baselines. Which six is not said; the rows are "
@@ -66,7 +66,7 @@ def preface(found: Findings) -> list[str]:
 
 
 def sections(found: Findings) -> Iterator[Section]:
-    """Yield the report's parts."""
+    """Yield the sections of the report."""
     yield verdict(found.all_sizes)
     yield table(found.all_sizes)
     yield sizes(found.by_size)
@@ -80,7 +80,7 @@ def sections(found: Findings) -> Iterator[Section]:
 
 
 def verdict(contest: Contest) -> Section:
-    """Say whether ours beats what it has to."""
+    """Return the section on whether our agent is better than the policies of the claim."""
     paragraphs = []
     for what, names in (("each baseline of the paper", list(PAPER)), ("random-feasible", [RANDOM]),
                         ("each heuristic order on the nearest GPUs", NEAREST),
@@ -108,7 +108,7 @@ _METRICS = (("jct_s", "completion time"), ("throughput", "throughput"))
 
 
 def table(contest: Contest, mark: Sequence[str] = (OURS, LITERAL)) -> Section:
-    """Return every policy, best completion time first."""
+    """Return a table of all policies, the shortest completion time first."""
     rows = []
     for name in sorted(contest.found, key=lambda name: contest.mean(name, "jct_s")):
         figures = [f"{contest.mean(name, 'jct_s') / _HOUR_S:.2f}", f"{contest.mean(name, 'throughput'):.3f}"]
@@ -125,7 +125,7 @@ def table(contest: Contest, mark: Sequence[str] = (OURS, LITERAL)) -> Section:
 
 
 def sizes(contests: Sequence[Contest]) -> Section:
-    """Return how ours does on clusters that it was not trained on."""
+    """Return the section on our agent on clusters that it was not trained on."""
     known = " and ".join(map(str, sorted(set(TRAINED_ON))))
     paragraphs = [f"Trained on {known} GPUs; the larger ones it never saw."]
     if any(contest.episodes < FEWEST_PAIRS for contest in contests):
@@ -141,13 +141,13 @@ def _beside_rules(contests: Sequence[Contest]) -> Table:
 
 
 def _versus(contest: Contest, names: Sequence[str]) -> list[str]:
-    """Return the best of some by completion time, and ours against it."""
+    """Return the best of some policies by completion time, and our agent's difference to it."""
     best = contest.best(names, "jct_s")
     return [best, *(interval(contest.gain(best, column)) for column, _ in _METRICS)]
 
 
 def guessed(contest: Contest) -> Section:
-    """Return how ours does where lengths are not known."""
+    """Return the section on our agent with guessed run times."""
     return Section("If lengths are only guessed", [
         f"Every policy, those of the rows above too, knew lengths. Here a guess is off by a factor of {FACTOR:g} as a "
         "standard deviation, for ours, which was trained with true ones, as for the rules."],
@@ -155,7 +155,7 @@ def guessed(contest: Contest) -> Section:
 
 
 def literal(contest: Contest) -> Section:
-    """Return the literal network beside the size-free one, and what both are worth."""
+    """Return the section that compares the published network with the size-invariant one."""
     shown = (BOUND, OURS, LITERAL, *WAITING, *BETTER_ORDERS, "SJF + nearest", "FCFS + nearest",
              "FCFS + first-available", RANDOM)
     rows = [(name, f"{contest.mean(name, 'jct_s') / _HOUR_S:.2f}", f"{contest.mean(name, 'throughput'):.3f}",
@@ -171,7 +171,7 @@ def literal(contest: Contest) -> Section:
 
 
 def real(contests: Sequence[Contest]) -> Section:
-    """Return episodes cut from traces, jobs in their order and with their gaps, only denser."""
+    """Return the section on episodes cut from traces, with jobs in their order and scaled gaps."""
     return Section("Jobs as they came", [
         "Cut from real traces: the jobs in their order and with the gaps between them, scaled to the same loads. Of "
         "Philly's clusters sizes and lengths were learned from; Lingjun and Venus were never seen. Episodes of one "
@@ -179,7 +179,7 @@ def real(contests: Sequence[Contest]) -> Section:
 
 
 def training(curves: Mapping[str, Curve]) -> Section:
-    """Draw how the agents came about."""
+    """Return the section with the training curves."""
     drawn, paragraphs = [], []
     for name, curve in curves.items():
         rounds = np.array([number for number, _ in curve], np.float64)
@@ -194,7 +194,7 @@ def training(curves: Mapping[str, Curve]) -> Section:
 
 
 def assumptions() -> Section:
-    """Say what is not known, and what is not here."""
+    """Return the section on assumptions and omissions."""
     return Section("What is assumed, and what is not here", [
         f"Clusters: {', '.join(map(str, SIZES))} GPUs, nodes of {NODE_GPUS} (as measured), {PER_LEAF} nodes "
         f"on a leaf switch, {PER_LEAF // 2} up to 128 GPUs. Jobs: {JOBS_PER_GPU} for each GPU, sizes and lengths of "

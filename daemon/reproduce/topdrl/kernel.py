@@ -1,4 +1,4 @@
-"""The hot path of the bench: one event after the other, and what a placement does to the speed of a job."""
+"""The compiled part of the benchmark: its events, and the speed of a job on a placement."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ...replay.compiled import compiled, compiled_apart
 NOW, FREE, QUEUED, RUNNING, COMING = 0, 0, 1, 2, 3
 """Places in ``Cluster.clock``, and in ``Cluster.counts``: free GPUs, jobs that wait, run, and have been submitted."""
 WINDOW = 128
-"""Oldest waiting jobs that a policy may choose from."""
+"""Number of the oldest waiting jobs from which a policy may choose."""
 
 
 class Site(NamedTuple):
-    """What does not change."""
+    """The constant facts of a cluster and its applications."""
 
     nodes: int
     gpus: int
-    """Of a node."""
+    """Number of GPUs of a node."""
     per_leaf: int
-    """Nodes on a leaf switch."""
+    """Number of nodes at a leaf switch."""
     slow: Floats
     """[application, nodes less 1, GPUs on the fullest node less 1] time of a step, over that on one GPU."""
     per_crossing: float
@@ -34,31 +34,31 @@ class EpisodeJobs(NamedTuple):
 
     submit: Floats
     run: Floats
-    """Seconds, placed as close together as can be."""
+    """Run time on the closest placement, s."""
     guess: Floats
-    """Of the same, what policies know."""
+    """The run time that policies know, s."""
     gpus: Longs
     application: Longs
     start: Floats
-    """NaN until it started; this and what follows is filled in."""
+    """Start of each job, s, NaN before it starts; this and the following arrays are results."""
     end: Floats
     speed: Floats
-    """Relative to the closest placement, 0..1."""
+    """Speed relative to the closest placement, 0..1."""
     held: Longs
     """[job, GPU] node of each of its GPUs."""
 
 
 class EpisodeState(NamedTuple):
-    """How things are."""
+    """Present state of an episode."""
 
     free: Longs
-    """[node] GPUs."""
+    """[node] number of free GPUs."""
     clock: Floats
     counts: Longs
     queue: Longs
-    """Waiting jobs, by submission."""
+    """Numbers of the waiting jobs, by submission."""
     running: Longs
-    """Running jobs, by end."""
+    """Numbers of the running jobs, by end."""
     words: Words
     room: Longs
     """[leaf] scratch: free GPUs."""
@@ -72,12 +72,12 @@ class EpisodeState(NamedTuple):
     soon: Floats
     """[GPUs] seconds until so many will be free on one node, or on one leaf where no node has as many."""
     seen: Floats
-    """Scratch: what an agent sees of a job."""
+    """Scratch: an agent's inputs of a job."""
 
 
 @compiled_apart
 def advance(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> bool:
-    """Go on to the next moment at which a job may be started; False when there is none."""
+    """Advance to the next moment at which a job may start; return False if there is none."""
     counts, clock = cluster.counts, cluster.clock
     while counts[RUNNING] > 0 or counts[COMING] < jobs.submit.size:
         ending = jobs.end[cluster.running[0]] if counts[RUNNING] > 0 else np.inf
@@ -96,7 +96,7 @@ def advance(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> bool:
 
 @compiled
 def leave(jobs: EpisodeJobs, cluster: EpisodeState) -> None:
-    """Let the running job that ends first give its GPUs back."""
+    """End the running job with the earliest end, and free its GPUs."""
     job = cluster.running[0]
     cluster.counts[RUNNING] -= 1
     for place in range(cluster.counts[RUNNING]):
@@ -108,7 +108,7 @@ def leave(jobs: EpisodeJobs, cluster: EpisodeState) -> None:
 
 @compiled
 def anybody_fits(jobs: EpisodeJobs, cluster: EpisodeState) -> bool:
-    """Tell whether a job in the window could start."""
+    """Return whether any job in the window could start."""
     for place in range(min(cluster.counts[QUEUED], WINDOW)):
         if jobs.gpus[cluster.queue[place]] <= cluster.counts[FREE]:
             return True
@@ -140,7 +140,7 @@ def start(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, place: int) -> N
 
 @compiled
 def left(jobs: EpisodeJobs, job: int, now: float) -> float:
-    """Return in how many seconds a running job should end; one that has outlived the guess may end at any moment."""
+    """Return the expected remaining time of a running job, s; 0 if it has run longer than guessed."""
     return max(0.0, jobs.start[job] + jobs.guess[job] / jobs.speed[job] - now)
 
 
@@ -164,14 +164,14 @@ def extent(site: Site, cluster: EpisodeState, gpus: int) -> tuple[int, int, int]
 
 @compiled
 def step_time(site: Site, application: int, nodes: int, most: int, leaves: int) -> float:
-    """Return how long a step takes, over that on one GPU."""
+    """Return the ratio of the step time on a placement to the step time on one GPU."""
     further = site.slow[application, min(nodes, site.slow.shape[1]) - 1, most - 1] - 1.0
     return 1.0 + further * (1.0 + site.per_crossing * (leaves - 1))
 
 
 @compiled
 def speed(site: Site, application: int, gpus: int, nodes: int, most: int, leaves: int) -> float:
-    """Return the speed of a placement relative to the closest one; none counts as faster than that."""
+    """Return the speed of a placement relative to the closest placement, at most 1."""
     fewest = (gpus + site.gpus - 1) // site.gpus
     closest = step_time(site, application, fewest, min(gpus, site.gpus), (fewest + site.per_leaf - 1) // site.per_leaf)
     return min(1.0, closest / step_time(site, application, nodes, most, leaves))

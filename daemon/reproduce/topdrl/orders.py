@@ -1,4 +1,4 @@
-"""Which job is next by rules, compiled: what the paper compares with, and rules that wait for a close placement."""
+"""Compiled rules for the next job: the paper's baselines, and rules that wait for a close placement."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ CLOSE = 0.86
 
 
 class Rule(NamedTuple):
-    """How jobs are picked and placed. Of the oldest ``WINDOW`` the first in order that fits goes first."""
+    """A rule for order and placement: of the oldest ``WINDOW`` jobs, the first in order that fits starts."""
 
     order: int
     placement: int = NEAREST
     least: float = 0.0
     """Start no job that would be slower than this, relative to the closest placement, while anything runs."""
     blocking: bool = False
-    """Nobody overtakes the first in order, although that one may not fit."""
+    """Whether no job overtakes the first in order, even if that job does not fit."""
 
 
 @compiled_without_lock
 def replay(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, rule: Rule) -> int:
-    """Run an episode to its end; return how many decisions that took."""
+    """Run an episode to its end; return the number of decisions."""
     decisions = 0
     while advance(site, jobs, cluster):
         place = 0
@@ -64,7 +64,7 @@ def pick(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, rule: Rule) -> in
 
 @compiled
 def sort_key(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, order: int, job: int) -> float:
-    """Return by what a job is sorted, lowest first."""
+    """Return the sort key of a job, lowest first."""
     if order == FCFS:
         return jobs.submit[job]
     if order == SMALLEST:

@@ -1,4 +1,4 @@
-"""Where a job goes, compiled: the nearest free GPUs, and what others take; what is near now, and what will be soon."""
+"""Compiled placement of jobs: the nearest free GPUs and other rules; the nearest GPUs now and in the future."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from ...replay.moves import draw
 from .kernel import FREE, NOW, QUEUED, RUNNING, WINDOW, EpisodeJobs, EpisodeState, Site, extent, left, speed
 
 NEAREST, FIRST, BALANCE, ANYWHERE = range(4)
-"""Placements: as close together as can be, the first free GPUs, the emptiest nodes of the emptiest leaf, any."""
+"""Placements: the closest GPUs, the first free GPUs, the emptiest nodes of the emptiest leaf, random GPUs."""
 
 
 @compiled_apart
 def place_job(site: Site, cluster: EpisodeState, gpus: int, how: int) -> None:
-    """Write the nodes for so many GPUs to ``spot``; there are enough free ones."""
+    """Write the nodes for a number of GPUs to ``spot``; enough GPUs must be free."""
     if how == NEAREST:
         nearest(site, cluster, gpus)
     elif how == ANYWHERE:
@@ -57,7 +57,7 @@ def nearest(site: Site, cluster: EpisodeState, gpus: int) -> None:
 
 @compiled
 def tightest(cluster: EpisodeState, gpus: int) -> int:
-    """Return the leaf with the least room that suffices, -1 if none."""
+    """Return the leaf with the fewest free GPUs that suffice, -1 for none."""
     best = -1
     for leaf in range(cluster.room.size):
         if cluster.room[leaf] >= gpus and (best < 0 or cluster.room[leaf] < cluster.room[best]):
@@ -67,7 +67,7 @@ def tightest(cluster: EpisodeState, gpus: int) -> int:
 
 @compiled
 def roomiest(cluster: EpisodeState) -> int:
-    """Return the leaf with the most room."""
+    """Return the leaf with the most free GPUs."""
     best = 0
     for leaf in range(cluster.room.size):
         if cluster.room[leaf] > cluster.room[best]:
@@ -94,7 +94,7 @@ def fill(site: Site, cluster: EpisodeState, leaf: int, found: int, gpus: int, ti
 
 @compiled
 def take(cluster: EpisodeState, node: int, found: int, gpus: int) -> int:
-    """Take what a node has, as long as it is wanted; return how many there are then."""
+    """Take a node's free GPUs, up to the wanted number; return the number of GPUs taken so far."""
     while found < gpus and cluster.then[node] > 0:
         cluster.spot[found] = node
         cluster.then[node] -= 1
@@ -104,7 +104,7 @@ def take(cluster: EpisodeState, node: int, found: int, gpus: int) -> int:
 
 @compiled
 def anywhere(site: Site, cluster: EpisodeState, gpus: int) -> None:
-    """Take any free GPUs, each as likely, in order of nodes."""
+    """Take random free GPUs with equal probability, in the order of nodes."""
     left, missing, found = cluster.counts[FREE], gpus, 0
     for node in range(site.nodes):
         for _ in range(cluster.free[node]):
@@ -117,7 +117,7 @@ def anywhere(site: Site, cluster: EpisodeState, gpus: int) -> None:
 
 @compiled_apart
 def look(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> None:
-    """Fill ``near`` and ``soon`` for the sizes of the jobs in the window."""
+    """Compute ``near`` and ``soon`` for the sizes of the jobs in the window."""
     for gpus in range(cluster.near.shape[0]):
         cluster.near[gpus, 0] = 0.0
         cluster.soon[gpus] = -1.0
@@ -133,7 +133,7 @@ def look(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> None:
 
 @compiled
 def look_ahead(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> None:
-    """Fill ``soon``: when so many GPUs come free as running jobs end, if nothing is started."""
+    """Compute ``soon``: the time until a number of GPUs is free, if running jobs end and no job starts, s."""
     count_room(site, cluster)
     widest, now = cluster.near.shape[0] - 1, cluster.clock[NOW]
     on_node = on_leaf = 0
@@ -159,6 +159,6 @@ def look_ahead(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> None:
 
 @compiled
 def speed_now(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, job: int) -> float:
-    """Return the speed that the nearest free GPUs allow; after :func:`look`."""
+    """Return the relative speed of a job on the nearest free GPUs; call :func:`look` first."""
     near = cluster.near[jobs.gpus[job]]
     return speed(site, jobs.application[job], jobs.gpus[job], int(near[0]), int(near[1]), int(near[2]))

@@ -1,4 +1,4 @@
-"""The predecessor's environment: what its code prints, what comes out here, and why the order of jobs says nothing."""
+"""The predecessor's environment: its printed figures, ours, and the reason why the order of jobs hardly matters."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ..published.proximity import ORDERS, PLACEMENTS, RELEASED, episode
 from ..report import Section, Table
 
 SEEDS, PRINTED = 100, 50
-"""That are run; the first of them are those of which figures were printed."""
+"""Number of seeds to run, and the number of the first seeds for which figures were printed."""
 PPO = "released PPO (as printed)"
 PRINTED_PPO = (22.99, 40.34, 28.75)
-"""JCT, makespan and communication cost, FCFS; its weights are not run here."""
+"""Printed JCT, makespan and communication cost of PPO with FCFS; its weights are not run here."""
 PAIRS = (*(("FCFS", placement) for placement in PLACEMENTS), *((order, "nearest") for order in ORDERS
                                                                if order != "FCFS"))
 
 
 @dataclass(frozen=True)
 class PredecessorFindings:
-    """(JCT, makespan, communication cost) of each seed, by order and placement."""
+    """Results by order and placement: (JCT, makespan, communication cost) of each seed."""
 
     alike: Mapping[tuple[str, str], Floats]
     apart: Mapping[tuple[str, str], Floats]
-    """Once each job has its own work."""
+    """Results if each job has its own work, by order and placement."""
 
 
 def carry_out(seeds: int = SEEDS) -> PredecessorFindings:
-    """Run all pairs of order and placement on the same seeds."""
+    """Run all pairs of order and placement with the same seeds."""
     return PredecessorFindings(*({pair: _figures(*pair, seeds, alike) for pair in PAIRS} for alike in (True, False)))
 
 
@@ -40,7 +40,7 @@ def _figures(order: str, placement: str, seeds: int, alike: bool) -> Floats:
 
 
 def section(found: PredecessorFindings) -> Section:
-    """Return the tables."""
+    """Return the section with the tables of the predecessor."""
     seeds = len(found.alike["FCFS", "nearest"])
     rows = [(PPO, *(f"{figure:.2f}" for figure in PRINTED_PPO), "-", "-")]
     rows += [(" + ".join(pair), *_means(figures[:PRINTED]), _printed(pair), _means(figures)[0] + " / "

@@ -1,4 +1,4 @@
-"""``idlewatt reproduce topdrl``: its predecessor's environment, and agents trained for a contended bench."""
+"""``idlewatt reproduce topdrl``: the predecessor's environment, and agents trained for a contended benchmark."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from .sizefree.train import POOL, QueueBench, evolution_config
 from .trial import LITERAL, OURS, Contest, contest
 
 HELD_OUT = 0
-"""Seed of the episodes of the test; trainings begin with 1."""
+"""Seed of the test episodes; seeds of trainings begin with 1."""
 REAL_SIZES = (64, 128)
 
 
 def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
-    """Train, replay and write the report; after Ctrl-C the same command goes on where training was."""
+    """Train, replay and write the report; after Ctrl-C the same command resumes the training."""
     if traces is not None:
         for trace in REAL:
             cut(trace, traces, 0, REAL_SIZES[0])  # minutes of training later would be late to find out
@@ -58,7 +58,7 @@ def _measured(setting: Setting, models: Path, traces: Path | None, bar: Progress
 
 
 def _evolved(config: EvolutionConfig, models: Path, curves: dict[str, claims.Curve], bar: Progress) -> SizeFree:
-    """Return the size-free agent of a seed; a training that was interrupted goes on."""
+    """Return the size-invariant agent of a seed; an interrupted training resumes."""
     folder, name, bench = models / f"seed-{config.seed}", f"ours, seed {config.seed}", QueueBench(config.seed)
     step = followed(name, config, bench, folder, bar)
     agent = bench.agent(step.best)
@@ -70,7 +70,7 @@ def _evolved(config: EvolutionConfig, models: Path, curves: dict[str, claims.Cur
 
 def _literal(config: by_gradient.CanvasTrainingConfig, models: Path, curves: dict[str, claims.Curve],
              bar: Progress) -> Literal:
-    """Return the literal agent; a training of two minutes is repeated when it was interrupted."""
+    """Return the published agent; its training of two minutes is repeated after an interruption."""
     folder = models / f"literal-{config.plan[:8]}"
     if not (folder / CARD).exists():
         task, steps = bar.add_task(LITERAL, total=max(config.rounds, 1)), []

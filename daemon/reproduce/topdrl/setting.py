@@ -1,4 +1,4 @@
-"""How much is trained and tried on TopDRL's bench."""
+"""Settings of ``idlewatt reproduce topdrl``: the amount of training and evaluation."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class Setting:
     """What is trained, and how long."""
 
     seed: Annotated[int, Field(ge=1, le=9000)] = 1
-    """Of the first training. Each further one has the seed after the next: it chooses by episodes of the next."""
+    """Seed of the first training. Seeds rise by 2, because each training selects on the episodes of its seed + 1."""
     seeds: Annotated[int, Field(ge=1, le=100)] = 3
-    """Trainings of the size-free form."""
+    """Number of trainings of the size-invariant agent."""
     rounds: Annotated[int, Field(ge=0, le=100_000)] = 160
-    """Of each of them."""
+    """Rounds of each of these trainings."""
     literal_rounds: Annotated[int, Field(ge=0, le=100_000)] = 60
-    """Of the literal network's training."""
+    """Rounds of the published network's training."""
     episodes: Annotated[int, Field(ge=1, le=1000)] = 5
-    """Held-out ones of each of four sizes of cluster and two mixes of jobs."""
+    """Held-out episodes for each of four sizes of cluster and two mixes of jobs."""
 
 
 FULL = Setting()
-"""About ten minutes on two cores."""
+"""The full run, which takes about ten minutes on two cores."""
 QUICK = Setting(seeds=1, rounds=20, literal_rounds=0, episodes=1)

@@ -1,4 +1,4 @@
-"""All policies on the same episodes, and what the difference between two of them is worth."""
+"""Replays of all policies on the same episodes, and the intervals of their differences."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ _PLACEMENTS = {"first-available": placing.FIRST, "load-balance": placing.BALANCE
                "nearest": placing.NEAREST}
 PAPER = {f"{order} + {placement}": Rule(number, where) for order, number in _ORDERS.items()
          for placement, where in _PLACEMENTS.items() if (order, placement) != ("random", "random")}
-"""Of the predecessor, and most likely the six of the paper, too: it does not name them where the public can read it."""
+"""Baselines of the predecessor, and probably the six of the paper, which its public abstract does not name."""
 BETTER_ORDERS = {"smallest area + nearest": Rule(orders.SMALLEST_AREA), "SJF as near + nearest": Rule(orders.SJF_NOW)}
-"""Area is GPUs x run time; "as near" counts a job as long as it takes on the nearest GPUs that are free."""
+"""Better orders. Area is GPUs x run time; "as near" uses the run time on the nearest free GPUs."""
 STRICT = {"FCFS, nobody overtakes + first-available": Rule(orders.FCFS, placing.FIRST, blocking=True),
           "FCFS, nobody overtakes + nearest": Rule(orders.FCFS, blocking=True)}
 WAITING = {"FCFS, close or wait": Rule(orders.FCFS, least=CLOSE), "SJF, close or wait": Rule(orders.SJF, least=CLOSE),
            "SJF as near, close or wait": Rule(orders.SJF_NOW, least=CLOSE)}
-"""Rules of ours, which no paper compares with; the last is what training sets out from."""
+"""Our own rules that wait, which no paper compares with; training starts with the last one."""
 RULES: Mapping[str, Rule] = {**PAPER, RANDOM: Rule(orders.RANDOM, placing.ANYWHERE), **BETTER_ORDERS, **STRICT,
                              **WAITING}
 NEAREST = [name for name, rule in {**PAPER, **BETTER_ORDERS}.items() if rule.placement == placing.NEAREST]
-"""Heuristic orders with the same placement as ours."""
+"""Heuristic orders with the same placement as our agent."""
 METRICS = tuple(field.name for field in fields(EpisodeResult))
 
 
 @dataclass(frozen=True)
 class Contest:
-    """What came of some episodes."""
+    """Results of all policies on some episodes."""
 
     name: str
     episodes: int
     found: Mapping[str, Floats]
-    """By policy: [training, episode, metric]; a rule has one training."""
+    """Results by policy, [training, episode, metric]; a rule counts as one training."""
 
     def mean(self, policy: str, metric: str) -> float:
-        """Return the mean of a metric."""
+        """Return the mean of a metric for a policy, over trainings and episodes."""
         return float(self.found[policy][:, :, METRICS.index(metric)].mean())
 
     def best(self, names: Sequence[str], metric: str) -> str:
@@ -57,11 +57,11 @@ class Contest:
         return min(names, key=lambda name: sign * self.mean(name, metric))
 
     def gain(self, policy: str, metric: str, compared: str = OURS) -> Interval:
-        """Return the relative difference of ``compared``, averaged over trainings, to a policy: 95 %, paired."""
+        """Return the relative difference of ``compared`` to a policy, mean over trainings; 95 %, paired."""
         return self._above(self.found[compared][:, :, METRICS.index(metric)].mean(axis=0), policy, metric)
 
     def gains(self, policy: str, metric: str) -> list[Interval]:
-        """Return the same of each training of ours."""
+        """Return the relative difference to a policy of each training of our agent, with paired 95 % intervals."""
         return [self._above(ours, policy, metric) for ours in self.found[OURS][:, :, METRICS.index(metric)]]
 
     def _above(self, ours: Floats, policy: str, metric: str) -> Interval:
@@ -69,20 +69,20 @@ class Contest:
         return Interval(ratio.estimate - 1.0, ratio.low - 1.0, ratio.high - 1.0)
 
     def beats(self, policy: str, metric: str) -> bool:
-        """Tell whether ours is better and the interval does not include that it is not; never of too few episodes."""
+        """Return whether our agent is significantly better than a policy; False if there are too few episodes."""
         found = self.gain(policy, metric)
         return self.episodes >= FEWEST_PAIRS and (found.high < 0 if metric == "jct_s" else found.low > 0)
 
     @classmethod
     def joined(cls, name: str, parts: Sequence[Contest]) -> Contest:
-        """Return several contests as one, of the policies that took part in all."""
+        """Return several contests joined into one, with the policies that are part of all of them."""
         common = [policy for policy in parts[0].found if all(policy in part.found for part in parts)]
         return cls(name, sum(part.episodes for part in parts),
                    {policy: np.concatenate([part.found[policy] for part in parts], axis=1) for policy in common})
 
 
 def by_rule(rule: Rule) -> Play:
-    """Return what plays by a rule."""
+    """Return a function that runs an episode with a rule."""
     def play(episode: ArenaEpisode) -> EpisodeJobs:
         jobs, cluster = episode.begin()
         orders.replay(episode.site, jobs, cluster, rule)

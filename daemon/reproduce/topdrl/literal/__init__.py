@@ -1,1 +1,1 @@
-"""The paper's form, as near as its abstract and its predecessor's code tell: a convolutional network and PPO."""
+"""The agent as published, by its abstract and its predecessor's code: a convolutional network and PPO."""

@@ -1,4 +1,4 @@
-"""The literal agent: it picks one of the first jobs of the queue, or waits, on the cluster that it was trained for."""
+"""The agent as published: it picks one of the first jobs of the queue, or waits, on one size of cluster."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SCHEMA = {"canvas": [list(PAINTS), NODES, PER_NODE, PER_LEAF], "queue": [list(QU
           "actions": ACTIONS}
 WAIT = ROWS
 WAITING_COSTS = 2.0
-"""What an hour of waiting takes from the reward, in hours of running at the best speed."""
+"""Cost of an hour of waiting in the reward, in hours of running at the best speed."""
 
 
 class NetworkInput(NamedTuple):
-    """What the network is shown, and which actions are open."""
+    """Inputs of the network, and the open actions."""
 
     canvas: NDArray[np.float32]
     """[node, paint x GPU]."""
@@ -37,7 +37,7 @@ class NetworkInput(NamedTuple):
 
 
 class ActionEpisode:
-    """An episode that is played action by action."""
+    """An episode that is run action by action."""
 
     def __init__(self, episode: ArenaEpisode) -> None:
         if (episode.gpus, episode.site.per_leaf) != (GPUS, PER_LEAF):
@@ -49,7 +49,7 @@ class ActionEpisode:
         self._queue, self._summary = np.zeros((ROWS, len(QUEUE))), np.zeros(len(SUMMARY))
 
     def view(self) -> NetworkInput:
-        """Return what there is to see."""
+        """Return the present inputs of the network."""
         kernel.observe(self.site, self.jobs, self.cluster, self._canvas, self._queue, self._summary)
         allowed = np.append(self._queue[:, QUEUE.index("fits")] > 0, True)
         allowed[WAIT] = self.cluster.counts[RUNNING] > 0  # on an empty cluster any job fits
@@ -70,12 +70,12 @@ class ActionEpisode:
 
 @dataclass
 class Literal:
-    """A policy of the bench whose choice is learned; it needs no torch."""
+    """The published agent as a policy of the benchmark; it needs no torch."""
 
     weights: network.Weights = field(default_factory=lambda: network.initial(0))
 
     def act(self, view: NetworkInput) -> int:
-        """Return the open action that is rated highest."""
+        """Return the open action with the highest rating."""
         jobs, wait, _ = network.forward(self.weights, view.canvas[None], view.queue[None], view.summary[None])
         return int(np.where(view.open, np.append(jobs[0], wait[0]), -np.inf).argmax())
 
@@ -89,12 +89,12 @@ class Literal:
 
     @classmethod
     def load(cls, folder: Path) -> Literal:
-        """Return a saved agent; ``CheckpointError`` when its weights are not whole or not for this agent."""
+        """Return a saved agent; ``CheckpointError`` if its weights are damaged or belong to another agent."""
         return cls(checkpoint.load(folder, SCHEMA, like=network.initial(0))[0])
 
 
 def play(episode: ArenaEpisode, choose: Callable[[NetworkInput], int]) -> EpisodeJobs:
-    """Run an episode to its end by a choice at each view."""
+    """Run an episode to its end with a choice for each input."""
     table = ActionEpisode(episode)
     while not table.over:
         table.act(choose(table.view()))

@@ -1,4 +1,4 @@
-"""What the network is shown, compiled: the cluster as a canvas, the queue, and a summary of all that waits and runs."""
+"""The compiled inputs of the network: the cluster as a canvas, the queue, and a summary of all jobs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..kernel import FREE, NOW, QUEUED, RUNNING, EpisodeJobs, EpisodeState, Site
 from ..placing import NEAREST, look, place_job, speed_now
 
 ROWS = 32
-"""Jobs of the queue that are shown; the jobs behind them are backlog."""
+"""Number of jobs of the queue in the inputs; the summary covers the later jobs."""
 PAINTS = ("free", "hours left")
-"""Of each GPU of the canvas."""
+"""Inputs of each GPU of the canvas."""
 QUEUE = ("GPUs", "run", "waited", "slower apart", "slower now", "fits")
-"""Of each job in the queue."""
+"""Inputs of each job in the queue."""
 SUMMARY = ("free", "waiting", "work", "backlog", "running", "speed")
 
 

@@ -1,4 +1,4 @@
-"""The multi-branch network, written once: the same lines run on numpy arrays (acting) and torch tensors (training).
+"""The multi-branch network; the same code runs on numpy arrays (acting) and torch tensors (training).
 
 Each convolution steps by as much as it sees, GPUs of a node, nodes of a leaf, one job of the queue, so that it is a
 product with a matrix. The paper tells no layer; sizes and order are ours.
@@ -17,9 +17,9 @@ from .kernel import PAINTS, QUEUE, ROWS, SUMMARY
 Weights = dict[str, NDArray[np.float32]]
 
 GPUS, NODES, PER_NODE, PER_LEAF = 64, 16, 4, 4
-"""The only cluster that a network like this can be asked about."""
+"""Size of the only cluster that this network can act on."""
 ACTIONS = ROWS + 1
-"""A job of the queue, or to wait."""
+"""Number of actions: one for each job of the queue, and one for waiting."""
 _SHAPES = {
     "node": (len(PAINTS) * PER_NODE, 16), "leaf": (16 * PER_LEAF, 16),
     "job": (len(QUEUE), 24), "job2": (24, 12),
@@ -29,7 +29,7 @@ _SHAPES = {
 
 
 def initial(seed: int) -> Weights:
-    """Return weights as He et al. (2015) draw them; those of the last layers are 0."""
+    """Return initial weights after He et al. (2015); those of the last layers are 0."""
     draw, weights = np.random.default_rng(seed), {}
     for name, (before, size) in _SHAPES.items():
         bound = 0.0 if name in ("choice", "wait", "value") else np.sqrt(6.0 / before)
@@ -41,7 +41,7 @@ def initial(seed: int) -> Weights:
 def forward(weights: Mapping[str, Array], canvas: Array, queue: Array, summary: Array) -> tuple[Array, Array, Array]:
     """Return logits of jobs [batch, row] and of waiting [batch, 1], and values [batch].
 
-    They are given [batch, node, paint x GPU], [batch, row, input] and [batch, input].
+    The inputs are the canvas [batch, node, paint x GPU], the queue [batch, row, input] and the summary [batch, input].
     """
     def layer(name: str, inputs: Array) -> Array:
         return (inputs @ weights[f"{name}.weight"] + weights[f"{name}.bias"]).clip(min=0)

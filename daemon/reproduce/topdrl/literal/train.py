@@ -1,4 +1,4 @@
-"""How the literal agent learns: it imitates the best rule, then PPO (Schulman et al. 2017), paid by job and hour.
+"""Training of the published agent: imitation of the best rule, then PPO (Schulman et al. 2017).
 
 The only file of TopDRL that imports torch.
 """
@@ -31,20 +31,20 @@ _RUN, _SLOWER = QUEUE.index("run"), QUEUE.index("slower now")
 
 @dataclass(frozen=True)
 class CanvasTrainingConfig:
-    """Everything that a training is given; the same config gives the same agent."""
+    """All settings of a training; the same config gives the same agent."""
 
     seed: int = 1
     lessons: int = 32
-    """Episodes of the rule that is imitated."""
+    """Number of episodes of the imitated rule."""
     epochs: int = 20
-    """Times that these are gone through."""
+    """Number of passes over the imitated episodes."""
     rounds: int = 60
     values_first: int = 8
-    """Rounds in which only values are learned, or the first advantages would be chance."""
+    """Number of first rounds that train only the values; otherwise the first advantages would be random."""
     tables: int = 8
-    """Episodes that are played at once."""
+    """Number of parallel episodes."""
     steps: int = 256
-    """Of each table in a round."""
+    """Number of steps of each parallel episode in a round."""
     chosen_by: int = 16
     chosen_every: int = 5
     rate: float = 3e-4
@@ -53,29 +53,29 @@ class CanvasTrainingConfig:
     batch: int = 256
     entropy: float = 0.003
     horizon_h: float = 24.0
-    """Rewards so much later count 1/e."""
+    """Time constant of the discount, h: a reward this much later counts 1/e."""
     smoothing: float = 0.95
-    """Lambda of generalised advantages."""
+    """Lambda of generalised advantage estimation."""
     waiting: float = WAITING_COSTS
 
     @property
     def plan(self) -> str:
-        """Return the digest of what makes it this training and no other."""
+        """Return the digest of all settings that identify this training."""
         return schema_hash({**SCHEMA, **asdict(self), "bench": described()})
 
 
 @dataclass(frozen=True)
 class CanvasTrainingProgress:
-    """How far a training has come."""
+    """Progress of a training of the published agent."""
 
     round: int
     worth: float
-    """Logarithm of the completion time on the episodes to choose by, relative to the imitated rule's."""
+    """Log ratio of the completion time to the imitated rule's, on the episodes for selection."""
     best: Weights
 
 
 class TensorInput(NamedTuple):
-    """What the network is shown, as ``NetworkInput`` has it, [decision, ...]."""
+    """Inputs of the network as tensors, [decision, ...]; see ``NetworkInput``."""
 
     canvas: torch.Tensor
     queue: torch.Tensor
@@ -84,7 +84,7 @@ class TensorInput(NamedTuple):
 
 
 class ActionBatch(NamedTuple):
-    """Decisions, as columns."""
+    """A batch of decisions as columns, [decision, ...]."""
 
     canvas: torch.Tensor
     queue: torch.Tensor
@@ -92,14 +92,14 @@ class ActionBatch(NamedTuple):
     open: torch.Tensor
     action: torch.Tensor
     logarithm: torch.Tensor
-    """Of the probability with which it was taken."""
+    """Log probability of each taken action."""
     advantage: torch.Tensor
     wanted: torch.Tensor
-    """What the value should have been."""
+    """Target of the value."""
 
 
 def rule(view: NetworkInput) -> int:
-    """Return what the best rule does: shortest first as things are now, and wait for GPUs that are not far apart."""
+    """Return the action of the best rule: shortest first at present speeds, and wait for close GPUs."""
     close = view.open[:WAIT] & (view.queue[:, _SLOWER] <= -math.log(CLOSE))
     fitting = close if close.any() or view.open[WAIT] else view.open[:WAIT]
     if not fitting.any():
@@ -109,12 +109,12 @@ def rule(view: NetworkInput) -> int:
 
 
 def episodes(seed: int, count: int) -> list[ArenaEpisode]:
-    """Return made-up episodes for the one cluster that the network knows."""
+    """Return generated episodes for the size of cluster that the network supports."""
     return [made_up(seed, number, GPUS, MIXES[number % len(MIXES)]) for number in range(count)]
 
 
 class Seat:
-    """A table that is played without end, one episode after the other, and pays for work done, less waiting."""
+    """An endless series of episodes, with a reward for finished work minus waiting."""
 
     def __init__(self, config: CanvasTrainingConfig, number: int) -> None:
         self._config, self._next = config, number
@@ -126,7 +126,7 @@ class Seat:
         return ActionEpisode(found)
 
     def act(self, action: int) -> tuple[float, float]:
-        """Act; return the reward and the discount until the next decision, 0 where the episode ended."""
+        """Take an action; return its reward and the discount until the next decision (0 at an episode's end)."""
         before = float(self.table.cluster.clock[NOW])
         self.table.act(action)
         hours = (float(self.table.cluster.clock[NOW]) - before) / HOUR_S
@@ -137,9 +137,9 @@ class Seat:
         return reward, math.exp(-hours / self._config.horizon_h)
 
     def _earned(self, since: float) -> float:
-        """Return what jobs got done, in hours at their best speed, less what waiting cost; about 1 in the horizon.
+        """Return the work done, in hours at the best speed, minus the cost of waiting; about 1 in the horizon.
 
-        A job of many GPUs counts as one, as it does in the mean completion time.
+        Every job counts once, whatever its number of GPUs, as in the mean completion time.
         """
         jobs, now = self.table.jobs, float(self.table.cluster.clock[NOW])
         going = np.maximum(0.0, np.minimum(jobs.end, now) - np.maximum(jobs.start, since)) * jobs.speed
@@ -150,7 +150,7 @@ class Seat:
 
 
 class CanvasLearner:
-    """The network as torch has it."""
+    """The network in torch, with its optimiser."""
 
     def __init__(self, config: CanvasTrainingConfig) -> None:
         self.config = config
@@ -164,20 +164,20 @@ class CanvasLearner:
         return {name: tensor.detach().numpy().copy() for name, tensor in self.tensors.items()}
 
     def chances(self, columns: TensorInput | ActionBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return log probabilities of actions and values; closed actions have none."""
+        """Return the log probabilities of actions (-inf for closed ones), and the values."""
         jobs, wait, value = forward(self.tensors, columns.canvas, columns.queue, columns.summary)
         logits = torch.cat((jobs, wait), dim=1)
         return torch.log_softmax(logits.masked_fill(~columns.open, -1e9), dim=1), value
 
     @torch.no_grad()
     def draw(self, views: Sequence[NetworkInput]) -> tuple[Longs, Singles, Singles]:
-        """Return an action for each view, its log probability and the value."""
+        """Return a random action for each input, its log probability and the value."""
         chances, value = self.chances(_stacked(views))
         action = torch.multinomial(chances.exp(), 1, generator=self._draw)
         return action[:, 0].numpy(), chances.gather(1, action)[:, 0].numpy(), value.numpy()
 
     def imitate(self, views: Sequence[NetworkInput], actions: Sequence[int]) -> None:
-        """Go through what a rule did, by cross-entropy."""
+        """Train on a rule's actions by cross-entropy."""
         columns, wanted = _stacked(views), torch.tensor(actions)
         for _ in range(self.config.epochs):
             for rows in self._shuffled(len(actions)):
@@ -185,7 +185,7 @@ class CanvasLearner:
                 self._step(-chances.gather(1, wanted[rows, None]).mean(), tuple(self.tensors))
 
     def improve(self, batch: ActionBatch, *, values_only: bool) -> None:
-        """Take PPO's steps on the decisions of a round."""
+        """Take the steps of PPO on the decisions of a round."""
         for _ in range(self.config.passes):
             for rows in self._shuffled(len(batch.action)):
                 chosen = ActionBatch(*(column[rows] for column in batch))
@@ -224,7 +224,7 @@ def _stacked(views: Sequence[NetworkInput]) -> TensorInput:
 
 
 def train(config: CanvasTrainingConfig) -> Iterator[CanvasTrainingProgress]:
-    """Train and yield now and then; a caller that stops keeps the best so far."""
+    """Train and yield progress; a caller that stops keeps the best weights so far."""
     torch.set_num_threads(1)  # more of them only wait for each other on networks so small
     learner, judges = CanvasLearner(config), episodes(config.seed + 1, config.chosen_by)
     learner.imitate(*_lesson(episodes(config.seed, config.lessons)))
@@ -243,7 +243,7 @@ def train(config: CanvasTrainingConfig) -> Iterator[CanvasTrainingProgress]:
 
 
 def _lesson(shown: Sequence[ArenaEpisode]) -> tuple[list[NetworkInput], list[int]]:
-    """Return what the rule saw and did."""
+    """Return the inputs and the actions of the rule in an episode."""
     views, actions = list[NetworkInput](), list[int]()
     for episode in shown:
         table = ActionEpisode(episode)
@@ -255,7 +255,7 @@ def _lesson(shown: Sequence[ArenaEpisode]) -> tuple[list[NetworkInput], list[int
 
 
 def _played(learner: CanvasLearner, seats: Sequence[Seat]) -> ActionBatch:
-    """Play a round at all tables; return its decisions with their advantages."""
+    """Run a round of all parallel episodes; return its decisions with their advantages."""
     config, views, rows = learner.config, list[NetworkInput](), list[tuple[Longs, Singles, Singles, Floats, Floats]]()
     for _ in range(config.steps):
         seen = [seat.table.view() for seat in seats]
@@ -272,7 +272,7 @@ def _played(learner: CanvasLearner, seats: Sequence[Seat]) -> ActionBatch:
 
 
 def advantages(reward: Floats, discount: Floats, value: Floats, smoothing: float) -> Floats:
-    """Return generalised advantages [step, table] of rewards; ``value`` has one more step than they."""
+    """Return generalised advantages [step, episode] of rewards; ``value`` has one more step than the rewards."""
     found, later = np.zeros_like(reward), np.zeros(reward.shape[1])
     for step in reversed(range(len(reward))):
         error = reward[step] + discount[step] * value[step + 1] - value[step]
@@ -282,7 +282,7 @@ def advantages(reward: Floats, discount: Floats, value: Floats, smoothing: float
 
 
 def card_of(config: CanvasTrainingConfig, steps: Sequence[CanvasTrainingProgress]) -> ModelCard:
-    """Return what is known of an agent after its training."""
+    """Return the model card of a trained agent."""
     curve = tuple((step.round / max(config.rounds, 1), step.worth) for step in steps)
     return ModelCard("topdrl literal", "1", time.time(), config.seed, version("idlewatt"), "", "", kind="topdrl",
                      curve=curve, metrics={"worth_log": min(step.worth for step in steps)},

@@ -1,1 +1,1 @@
-"""The size-free form: one scorer for every job, what the leaves look like pooled, evolution strategies on episodes."""
+"""The size-invariant agent: one scorer for all jobs, pooled inputs of leaf switches, and evolution strategies."""

@@ -1,7 +1,7 @@
-"""The size-free agent: it picks the next job, or waits, on clusters and queues of any size.
+"""The size-invariant agent: it picks the next job, or waits, on clusters and queues of any size.
 
-It is no ``Kind``: it needs to know how much slower each job runs on GPUs that are far apart, and no site's history
-tells that.
+It is no ``Kind``: it needs the slowdown of each job on GPUs that are far apart, and no site's history
+contains it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ SCHEMA = {"inputs": list(kernel.INPUTS), "rooms": kernel.ROOMS, "units": kernel.
 
 @dataclass
 class SizeFree:
-    """A policy of the bench whose choice is learned; it needs no torch."""
+    """The size-invariant agent as a policy of the benchmark; it needs no torch."""
 
     weights: Floats = field(default_factory=lambda: network.initial(0))
     decisions: int = 0
-    """Taken so far."""
+    """Number of decisions so far."""
 
     def replay(self, episode: ArenaEpisode) -> EpisodeJobs:
         """Run an episode to its end; return its jobs with their times."""

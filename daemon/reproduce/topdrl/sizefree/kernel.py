@@ -1,7 +1,7 @@
-"""The hot path of the size-free agent: what it is shown of jobs and leaves, and which jobs it starts.
+"""The compiled part of the size-invariant agent: its inputs of jobs and leaf switches, and its starts of jobs.
 
-Every job that fits gets a rank and a gate; of those whose gate is open the one of highest rank starts on the nearest
-GPUs. When all gates are closed it waits.
+Every job that fits gets a rank and a gate. Of the jobs with an open gate, the one with the highest rank starts on the
+nearest GPUs. If all gates are closed, the agent waits.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ INPUTS = ("run", "GPUs", "slower now", "slower apart", "waited", "waited over ru
 wait, also relative; what it gains if it waits until they are free together, and when that is; whether it takes all that
 is left of a node, or part of an empty one. Of all: the free share, jobs and work in the queue, jobs to be split now."""
 ROOMS = 5
-"""Nodes of a leaf by free GPUs, 0 to 4, as shares: what the convolution over leaves sees."""
+"""Number of inputs of the convolution over leaf switches: shares of nodes with 0 to 4 free GPUs."""
 UNITS, HIDDEN = 4, 8
 _JOB = len(INPUTS)
 ALL = _JOB + 2 * UNITS + 1
-"""What a hidden unit sees: the inputs, the mean and the maximum over leaves, and 1."""
+"""Number of inputs of a hidden unit: the job's inputs, the mean and the maximum over leaves, and 1."""
 LEAF = 0
 HIDE = LEAF + (ROOMS + 1) * UNITS
 OUT = HIDE + ALL * HIDDEN
@@ -48,7 +48,7 @@ LOWEST = -1e300
 
 @compiled_without_lock
 def replay(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, weights: Floats) -> int:
-    """Run an episode to its end; return how many decisions that took."""
+    """Run an episode to its end; return the number of decisions."""
     decisions = 0
     while advance(site, jobs, cluster):
         place = 0
@@ -63,7 +63,7 @@ def replay(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, weights: Floats
 
 @compiled
 def pick(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, weights: Floats) -> int:
-    """Return the place in the queue of the job to start now, -1 to wait; nobody waits for an empty cluster."""
+    """Return the place in the queue of the job to start now, -1 to wait; on an empty cluster a job always starts."""
     look(site, jobs, cluster)
     look_at_queue(site, jobs, cluster)
     look_at_leaves(site, cluster, weights)
@@ -79,7 +79,7 @@ def pick(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, weights: Floats) 
 
 @compiled
 def look_at_queue(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> None:
-    """Fill in what is seen of the queue as a whole; after :func:`look`."""
+    """Compute the inputs of the whole queue; call :func:`look` first."""
     total, seen, work, split = site.nodes * site.gpus, cluster.seen, 0.0, 0
     for place in range(cluster.counts[QUEUED]):
         job = cluster.queue[place]
@@ -94,7 +94,7 @@ def look_at_queue(site: Site, jobs: EpisodeJobs, cluster: EpisodeState) -> None:
 
 @compiled
 def look_at_leaves(site: Site, cluster: EpisodeState, weights: Floats) -> None:
-    """Fill in the mean and the maximum of each unit over leaves, and the 1 behind them."""
+    """Compute the mean and the maximum of each unit over leaves, and the constant 1 after them."""
     seen, leaves = cluster.seen, cluster.room.size
     for unit in range(UNITS):
         seen[_JOB + unit], seen[_JOB + UNITS + unit] = 0.0, -1.0
@@ -112,7 +112,7 @@ def look_at_leaves(site: Site, cluster: EpisodeState, weights: Floats) -> None:
 
 @compiled
 def look_at_job(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, job: int) -> None:
-    """Fill in what is seen of a job; after :func:`look`."""
+    """Compute the inputs of a job; call :func:`look` first."""
     seen, gpus, run, application = cluster.seen, jobs.gpus[job], jobs.guess[job], jobs.application[job]
     now, soon, room = speed_now(site, jobs, cluster, job), cluster.soon[gpus], cluster.near[gpus, 3]
     apart = 1.0 if gpus > site.gpus else speed(site, application, gpus, min(2, gpus), (gpus + 1) // 2, 1)
@@ -131,7 +131,7 @@ def look_at_job(site: Site, jobs: EpisodeJobs, cluster: EpisodeState, job: int) 
 
 @compiled
 def rate(weights: Floats, seen: Floats) -> tuple[float, float]:
-    """Return the rank and the gate of what is seen."""
+    """Return the rank and the gate of a job for its inputs."""
     rank, gate = 0.0, 0.0
     for place in range(ALL):
         rank += weights[LINEAR + place] * seen[place]

@@ -1,4 +1,4 @@
-"""The scorer: the same small network for every job and every leaf, so that nothing in it knows how many there are."""
+"""The scorer: the same small network for every job and every leaf switch, so that it is independent of their number."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .kernel import ALL, HIDDEN, HIDE, INPUTS, LEAF, LINEAR, OUT, SIZE
 
 _RUN, _SLOWER = INPUTS.index("run"), INPUTS.index("slower now")
 STEEPNESS = 4.0
-"""Of the gate at first, which starts no job that would be slower than ``CLOSE``."""
+"""Initial steepness of the gate, which initially starts no job that would be slower than ``CLOSE``."""
 
 
 def initial(seed: int) -> Floats:
-    """Return the weights that training sets out from: shortest first as things are now, and nobody starts far apart.
+    """Return the initial weights of training: shortest first at present speeds, and no start on distant GPUs.
 
-    That is the best rule that we know of. Convolution and hidden units are drawn, but say nothing yet.
+    This is the best known rule. Convolution and hidden units are random, but have no effect yet.
     """
     draw, weights = np.random.default_rng(seed), np.zeros(SIZE)
     weights[LEAF:HIDE] = draw.standard_normal(HIDE - LEAF)

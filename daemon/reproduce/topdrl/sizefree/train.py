@@ -1,7 +1,7 @@
-"""What the size-free agent is evolved on: whole episodes of the bench.
+"""Training of the size-invariant agent by evolution strategies on whole episodes of the benchmark.
 
-What an episode is worth is relative to the rule that training sets out from, so that long ones count no more than short
-ones: completion times, and throughput, which waiting for close GPUs is for.
+The score of an episode is relative to the rule that training starts with, so that long episodes count no more than
+short ones. It combines completion time and throughput; waiting for close GPUs improves the latter.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ from .network import initial
 
 POOL = 320
 TRAINED_ON = (64, 64, 64, 128)
-"""GPUs, in turns; larger clusters are for the test."""
+"""Numbers of GPUs of the training clusters, in turns; larger clusters are for the test."""
 
 Judged = Sequence[tuple[ArenaEpisode, EpisodeResult]]
-"""Episodes, each with what the first rule makes of it."""
+"""Episodes, each with the result of the initial rule."""
 
 
 @dataclass(frozen=True)
 class QueueBench:
-    """Episodes to learn from, and those of the next seed to choose by; those of tests have 0.
+    """Training episodes of a seed, and selection episodes of the next seed; test episodes have seed 0.
 
-    Evolved are the last weights alone. The layers before stay as chance drew them: a dozen pairs tell more about 62
-    directions than about 270.
+    Only the last weights are trained. The layers before keep their random weights: a dozen pairs give more
+    information on 62 directions than on 270.
     """
 
     seed: int = 1
     pool: int = POOL
     judges: int = 48
     throughput: float = 1.0
-    """What a per cent of throughput is worth in per cents of completion time."""
+    """Weight of one per cent of throughput, in per cent of completion time."""
 
     @property
     def described(self) -> Mapping[str, object]:
-        """Return all that the replays are made of."""
+        """Return everything that defines the replays, as values that JSON can hold."""
         return {**SCHEMA, **asdict(self), "sizes": TRAINED_ON, "bench": described()}
 
     def initial(self) -> Floats:
-        """Return the weights that training sets out from."""
+        """Return the weights that training starts with."""
         return initial(self.seed)[OUT:]
 
     def agent(self, weights: Floats) -> SizeFree:
-        """Return the agent of some weights."""
+        """Return the agent with given weights."""
         return SizeFree(np.concatenate([initial(self.seed)[:OUT], weights]))
 
     def learned_from(self, numbers: Sequence[int]) -> Score:
-        """Return the logarithm of the objective, relative to the first rule's, on these episodes."""
+        """Return the log ratio of the objective to the initial rule's, on the training episodes with these numbers."""
         return self._on([self._pool[number] for number in numbers])
 
     def chosen_by(self) -> Score:
-        """Return the same on episodes to choose by."""
+        """Return the log ratio of the objective to the initial rule's, on the episodes for selection."""
         return self._on(_judged(self.seed + 1, self.judges))
 
     @cached_property
@@ -85,6 +85,6 @@ def _judged(seed: int, count: int) -> Judged:
 
 
 def evolution_config(seed: int, rounds: int) -> EvolutionConfig:
-    """Return how weights are evolved."""
+    """Return the settings of the evolution strategies."""
     return EvolutionConfig(seed, rounds, pairs=16, at_once=10, chosen_every=20, noise=0.15, rate=0.06, pool=POOL,
                            random_streams=stream_of_each)
