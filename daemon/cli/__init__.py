@@ -1,4 +1,4 @@
-"""The command line: one file per command, loaded when it is asked for, so that ``--help`` answers at once."""
+"""The command line: one file for each command, loaded only when the command runs, so that ``--help`` is fast."""
 
 from __future__ import annotations
 

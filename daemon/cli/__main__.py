@@ -1,4 +1,4 @@
-"""``python -m idlewatt.daemon.cli`` does what the console script does."""
+"""Entry point of ``python -m idlewatt.daemon.cli``, the same as the console script."""
 
 from . import main
 

@@ -1,4 +1,4 @@
-"""Compares the energy of runs with what Slurm's own meters say of them."""
+"""Comparison of the recorded energy of runs with the energy in Slurm's accounting."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ._output import Row, plain
 
 COLUMNS = {"job_id": "job", "idlewatt": "idlewatt (J)", "slurm": "Slurm (J)", "ratio": "ratio", "seen": "% seen"}
 APART_S = 2.0
-"""Starts of one run may differ by so much between the queue and the accounts."""
+"""Largest difference of a run's start between the queue and Slurm's accounting, s."""
 
 
 def compared(path: Path, rows: Iterable[Row]) -> tuple[list[Row], str]:
-    """Return the runs that both counted, the furthest apart first, and in words how they compare in all.
+    """Return the runs with both energies, the largest difference first, and a summary in words.
 
     ``path`` is a file of ``sacct --json``; ``rows`` are recorded runs of the API.
     """
@@ -41,7 +41,7 @@ def compared(path: Path, rows: Iterable[Row]) -> tuple[list[Row], str]:
 
 
 def _seen(run: Row) -> float | None:
-    """Return how much of its time a run was looked at, in percent: Slurm's meter counts all of it."""
+    """Return the measured share of a run's time, %; Slurm's meter counts the whole time."""
     if run["end_s"] is None or run["end_s"] <= run["start_s"]:
         return None
     return float(min(100.0, 100.0 * run["seen_seconds"] / (run["end_s"] - run["start_s"])))

@@ -1,4 +1,4 @@
-"""``idlewatt replay --check``: the simulator against what really happened."""
+"""``idlewatt replay --check``: comparison of the simulator with the recorded history."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WEEK = "7d"
 
 
 def show_fidelity(where: JobSource, policies: Sequence[str], style: str) -> None:
-    """Print how far the simulator is off under the policy that stands for what the scheduler does."""
+    """Print the errors of the simulator under the policy that represents the site's scheduler."""
     from ..replay.cluster import ClusterError
     from ..simulator_error import check
 
@@ -59,7 +59,7 @@ def show_fidelity(where: JobSource, policies: Sequence[str], style: str) -> None
 
 
 def readable(found: Fidelity) -> Iterator[Row]:
-    """Yield the figures for people: a line each, so that they fit 80 columns."""
+    """Yield the errors as lines for people, one figure on each line, at most 80 columns wide."""
     yield {"what": "policy", "figure": found.policy}
     yield {"what": "jobs that started in both", "figure": f"{found.jobs:,}"}
     yield {"what": "jobs that did not start in the replay", "figure": f"{found.jobs_missed:,}"}
@@ -78,7 +78,7 @@ def readable(found: Fidelity) -> Iterator[Row]:
 
 
 def _parts(found: Fidelity) -> Iterator[Row]:
-    """Yield what the error of the watts consists of, each part over the energy of all."""
+    """Yield the parts of the energy error, each relative to the total energy."""
     measured = sum(one.measured for one in found.watts_parts)
     for one in found.watts_parts:
         if measured > 0:
@@ -92,7 +92,7 @@ def _signed(ratio: float | None) -> str | None:
 
 
 def watts_error(found: Fidelity) -> str:
-    """Say how far the watts are off on windows that they know nothing of."""
+    """Return in words the error of the power model on windows that it was not fitted on."""
     from ..simulator_error import PARTS
 
     if found.schedule_energy_error_ratio is None or found.watts_part_error_ratio is None:
@@ -103,7 +103,7 @@ def watts_error(found: Fidelity) -> str:
 
 
 def _steps(found: Fidelity) -> str:
-    """Say how far each part is off by what was known when it began."""
+    """Return in words the error of each part of the history, with the facts known at its beginning."""
     if not found.watts_steps:
         return ""
     told = ", ".join(f"{error:+.1%}" for error in found.watts_steps)
@@ -111,7 +111,7 @@ def _steps(found: Fidelity) -> str:
 
 
 def verdict(found: Fidelity, told: Sections) -> str:
-    """Say in words whether what replays of this history show can be believed, by what models are judged by."""
+    """Return in words whether replays of this history are accurate enough, by the criteria for models."""
     from ..learning.promotion import not_reproduced
     from ..learning.promotion_criteria import PromotionCriteria
 
@@ -125,7 +125,10 @@ def verdict(found: Fidelity, told: Sections) -> str:
 
 
 def _watched(reader: HistoryReader, begins: str) -> tuple[float, float]:
-    """Return from a day or an age before the end on when the daemon measured energy; by the clock if it never did."""
+    """Return the beginning and the end of the check, seconds since the epoch.
+
+    The end is the last measured energy, or now without any. The beginning is a day or an age before the end.
+    """
     from ..moments import moment_of
 
     energy = next(table for table in reader.stats() if table.table == "waste")

@@ -1,4 +1,4 @@
-"""Ask the running daemon: what every command that shows its answers shares."""
+"""Requests to the running daemon, for all commands that show its answers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ._progress import waiting
 DEFAULT_URL = "http://127.0.0.1:9723"
 BAD_REQUEST = 400
 BESIDE_S = 2.0
-"""How long a command that reads the database itself waits for the daemon's word on it."""
+"""Time for which a command that reads the database itself waits for the daemon's status, s."""
 
 
 class Address(click.ParamType):  # type: ignore[type-arg]
-    """Where a daemon listens."""
+    """The address of a daemon, as an option."""
 
     name = "url"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the address; refuse what is none before anybody is asked."""
+        """Return the address; refuse an invalid address before any request."""
         if not _is_address(value):
             self.fail(f"{plain(value)!r} is no address such as {DEFAULT_URL}", param, ctx)
         return value
@@ -43,12 +43,12 @@ def _is_address(value: str) -> bool:
 
 
 class Since(click.ParamType):  # type: ignore[type-arg]
-    """An age, a day or seconds since the epoch."""
+    """An age, a day or seconds since the epoch, as an option."""
 
     name = "time"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the words; refuse those that the daemon would not understand before it is asked."""
+        """Return the text; refuse a text that the daemon would not accept, before any request."""
         from ..moments import moment_of
 
         try:
@@ -59,12 +59,12 @@ class Since(click.ParamType):  # type: ignore[type-arg]
 
 
 def asks_daemon(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say which daemon is asked, and whether it answers as table, JSON or CSV."""
+    """Add the options for the daemon's address and for the output as table, JSON or CSV."""
     return asks_in("table", "json", "csv")(command)
 
 
 def asks_in(*styles: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return what adds the options that say which daemon is asked and in which of some forms it answers."""
+    """Return a decorator that adds the options for the daemon's address and for some output formats."""
     return functools.partial(_with_options, styles)
 
 
@@ -81,7 +81,7 @@ def _with_options(styles: tuple[str, ...], command: Callable[..., None]) -> Call
 
 
 def _warned(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command that asks the daemon say, beside its answer, what is wrong with what the daemon knows."""
+    """Make a command warn, beside its output, of everything that is degraded in the daemon."""
     @functools.wraps(command)
     def warned(url: str, ca_file: str | None, **options: object) -> None:
         with understood(url):
@@ -92,7 +92,7 @@ def _warned(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def understood(url: str) -> Iterator[None]:
-    """End a command with 3 where an answer has other fields than this version reads."""
+    """End a command with status 3 if an answer does not have the fields of this version."""
     try:
         yield
     except (KeyError, TypeError, AttributeError) as error:
@@ -102,7 +102,7 @@ def understood(url: str) -> Iterator[None]:
 
 
 def _answered(command: Callable[..., None], url: str, ca_file: str | None, options: dict[str, object]) -> None:
-    """Run a command that asks the daemon, and warn beside its answer."""
+    """Run a command that asks the daemon, and print its warnings beside the output."""
     try:
         command(url=url, ca_file=ca_file, **options)
     except DaemonUnreachable:
@@ -116,13 +116,13 @@ def _answered(command: Callable[..., None], url: str, ca_file: str | None, optio
 
 
 def warn(standing: Row) -> None:
-    """Say on stderr what is wrong with what the daemon knows, a line each."""
+    """Print everything that is degraded in the daemon on standard error, one line each."""
     for one in standing.get("degraded", ()):
         click.echo(f"degraded: {plain(one['words'])}", err=True)
 
 
 def status(url: str, ca_file: str | None = None) -> Row:
-    """Return whether what the daemon says can be believed; nothing from one that is too old to say."""
+    """Return the daemon's status row; empty for a daemon that is too old to report one."""
     try:
         rows = ask(url, "status", ca_file)
     except click.ClickException:
@@ -131,9 +131,9 @@ def status(url: str, ca_file: str | None = None) -> Row:
 
 
 def warn_beside(database: str) -> None:
-    """Say what is wrong with what is in a database, where the daemon that records into it can be asked.
+    """Warn of everything that is degraded in the daemon that writes a database, if that daemon answers.
 
-    It is asked at ``IDLEWATT_URL``, and for a moment only: these commands work without one, too.
+    The request goes to ``IDLEWATT_URL`` with a short timeout, because these commands also work without a daemon.
     """
     from ...storage.database import fingerprint
 
@@ -153,7 +153,7 @@ def warn_beside(database: str) -> None:
 
 def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0,
         **filters: str | int | tuple[str, ...] | None) -> list[Row]:
-    """Return the rows of an API path; one that does not answer ends the command with 3, one that refuses with 2."""
+    """Return the rows of an API path; end the command with 3 without an answer, and with 2 after a refusal."""
     import requests
 
     from ...exporters.causes import innermost
@@ -196,7 +196,7 @@ class DaemonUnreachable(click.ClickException):
 
 
 class Stranger(DaemonUnreachable):
-    """Something answers that is no idlewatt."""
+    """The server at the address is not idlewatt."""
 
     def __init__(self, url: str, status: int) -> None:
         super().__init__(f"{url} answered {status}, but not as idlewatt does")

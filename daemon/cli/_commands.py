@@ -1,4 +1,4 @@
-"""Groups of commands: one file per command, loaded when it is asked for, so that ``--help`` answers at once."""
+"""Groups of commands: one file for each command, loaded only when the command runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CommandFolder(click.Group):
 
     def resolve_command(self, ctx: click.Context,
                         args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is asked for; UsageError suggests the nearest names where there is none."""
+        """Find a command by its name; UsageError suggests similar names if there is none."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -44,7 +44,7 @@ class CommandFolder(click.Group):
             raise click.UsageError(f"{error.message.rstrip('.')}. Did you mean {' or '.join(near)}?", ctx) from error
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; Ctrl-C ends with the exit code that shells give to it."""
+        """Run a command; Ctrl-C ends it with status 130, as in shells."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:

@@ -1,4 +1,4 @@
-"""What a replay comes to, in words: what is wrong with its jobs before the table, and who is ahead."""
+"""Conclusions of a replay in words: warnings on its jobs, and the best policy."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Line = Mapping[str, Any]
 
 
 def load(cluster: Cluster, work: Workload) -> float:
-    """Return GPU time asked for over that between the first and the last submission; 0 if there is none."""
+    """Return the ratio of requested to available GPU time between the first and last submission; 0 if there is none."""
     there_is = float(np.ptp(work.submit)) * float(cluster.gpus.sum()) if len(work) else 0.0
     return float(work.run @ work.gpus) / there_is if there_is else 0.0
 
 
 def warnings(cluster: Cluster, work: Workload, policies: Iterable[str]) -> Iterator[str]:
-    """Yield why figures of this replay may mislead: more work than GPUs, and limits that tell nothing or too much."""
+    """Yield the reasons why figures of a replay may mislead: overload, and missing or too precise time limits."""
     from ..policies.limits import doubts
 
     asked = load(cluster, work)
@@ -50,13 +50,13 @@ def _preempts_as_configured(policy: str) -> bool:
 
 
 def _of_parameters(unfollowed: Sequence[str]) -> Iterator[str]:
-    """Yield what of ``SchedulerParameters`` is not replayed."""
+    """Yield the settings in ``SchedulerParameters`` that are not replayed."""
     if unfollowed:
         yield f"SchedulerParameters also name {', '.join(unfollowed)}, which Slurm goes by and the replay does not"
 
 
 def _of_priorities(cluster: Cluster, work: Workload) -> Iterator[str]:
-    """Yield what of the scheduler's priorities is not replayed, or not known."""
+    """Yield the parts of the scheduler's priorities that are not replayed or unknown."""
     from ..replay.priority.billing import known
 
     told, settings = cluster.scheduling, cluster.scheduling.priority
@@ -81,7 +81,7 @@ def _of_priorities(cluster: Cluster, work: Workload) -> Iterator[str]:
 
 
 def _of_preemption(cluster: Cluster, work: Workload) -> Iterator[str]:
-    """Yield what of the scheduler's preemption is not replayed, or not known."""
+    """Yield the parts of the scheduler's preemption that are not replayed or unknown."""
     from ..replay.priority.preemption import BY_QOS, CANCELLED
 
     told = cluster.scheduling.preemption
@@ -98,9 +98,9 @@ def _of_preemption(cluster: Cluster, work: Workload) -> Iterator[str]:
 
 
 def conclusion(lines: Sequence[Line], baseline: str, knowing: Collection[str] = ()) -> str:
-    """Say which policy that a site could run has the shortest mean JCT, and how sure that is; '' for none.
+    """Return in words the usable policy with the shortest mean JCT, and its significance; '' for none.
 
-    Those that are ``knowing`` run times by limits no site could run.
+    Policies in ``knowing`` know run times through the time limits, so no site could use them.
     """
     from ..policies.registry import parse
 
@@ -123,7 +123,7 @@ def conclusion(lines: Sequence[Line], baseline: str, knowing: Collection[str] = 
 
 
 def nearest(lines: Sequence[Line]) -> str:
-    """Say which oracle, an order that knows true run times, comes nearest to the lower bound; '' for none."""
+    """Return in words the oracle (an order that knows true run times) nearest to the lower bound; '' for none."""
     from ..policies.registry import parse
 
     told = {line["policy"]: line["distance"] for line in lines

@@ -23,30 +23,30 @@ if TYPE_CHECKING:
 
 DEFAULT_CONFIG = Path("/etc/idlewatt/config.yml")
 PREDICTING = "predicting run times"
-"""What each job's user could know at its submission: a minute for a million jobs."""
+"""Name of the step that predicts run times from data before each submission; a million jobs take a minute."""
 
 
 @dataclass(frozen=True)
 class JobSource:
-    """Where the jobs come from."""
+    """The source of jobs for a replay: a trace, the history or a database."""
 
     name: str
     config_file: Path = DEFAULT_CONFIG
     format_name: str | None = None
     begins: str | None = None
-    """An age or a day at which the history that is replayed begins; all of it when None."""
+    """Beginning of the replayed history, an age or a day; None replays all of it."""
     speeds: str = ""
-    """``site``, ``flat`` or a YAML file; '' is the site's for a recorded history, and flat for a trace."""
+    """``site``, ``flat`` or a YAML file; '' means ``site`` for a recorded history and ``flat`` for a trace."""
 
     @property
     def recorded(self) -> bool:
-        """Tell whether it is a database of the daemon and no file."""
+        """Return whether the source is a database of the daemon and not a trace file."""
         return self.name == "history" or "://" in self.name
 
     def same_as(self, name: str) -> bool:
-        """Tell whether another name stands for the same jobs: the configured history is a database with a URL, too.
+        """Return whether another name means the same jobs: the configured history is also a database with a URL.
 
-        A server may have names that no two URLs share; what stands in the database then tells.
+        Two URLs may name the same server differently, so the contents of the databases decide.
         """
         from ...storage.database import fingerprint
         from ...storage.errors import StoreError
@@ -82,7 +82,7 @@ class JobSource:
             raise DaemonUnreachable(str(error)) from error
 
     def told(self, settings: Settings) -> Settings:
-        """Return settings with what the recorded scheduler told of itself, where nothing is configured."""
+        """Return settings, with the recorded scheduler's own settings where nothing is configured."""
         from ..recorded_scheduling import with_recorded_scheduler
 
         if not self.recorded:
@@ -91,7 +91,7 @@ class JobSource:
             return with_recorded_scheduler(settings, reader)
 
     def read(self, cluster_text: str | None) -> tuple[Cluster, WorkloadBuilder]:
-        """Return the cluster and its jobs; click exceptions say what is wrong with either."""
+        """Return the cluster and its jobs; a click exception names the fault of either."""
         from ...storage.traces import TraceError, read_trace
         from ..recorded_speeds import in_groups
         from ..recorded_watts import CATALOGUED
@@ -118,12 +118,12 @@ class JobSource:
             raise click.ClickException(f"{self.name}: {error}") from error
 
     def _there(self) -> None:
-        """Raise UsageError for a trace that is not there, as for every file that a command is to read."""
+        """Raise UsageError if the trace file does not exist."""
         if not Path(self.name).exists():
             raise click.UsageError(f"there is no file or folder {self.name!r}, and neither is it history or a database")
 
     def since(self) -> float | None:
-        """Return the moment from which on the history is replayed."""
+        """Return the beginning of the replayed history, seconds since the epoch; None for all of it."""
         from ..moments import moment_of
 
         return None if self.begins is None else moment_of(self.begins, time.time())
@@ -144,7 +144,7 @@ class JobSource:
             return cluster, in_watts(applied(reader, prepared, cluster, self.known_speeds(reader)), cluster, watts)
 
     def known_speeds(self, reader: HistoryReader | None = None, until_s: float | None = None) -> SiteSpeeds:
-        """Return the speeds that are asked for; click exceptions say what is wrong with them."""
+        """Return the requested speeds; a click exception names their fault."""
         from ..recorded_speeds import site_speeds
         from ..replay.site_speeds import FLAT_SPEEDS
         from ..replay.speed import SpeedError
@@ -165,7 +165,7 @@ class JobSource:
         return site_speeds(reader, until_s, self._applications())
 
     def _applications(self) -> dict[str, str]:
-        """Return whose published speeds jobs follow; a database by its URL needs no configuration."""
+        """Return the applications with published speeds from the configuration, or the defaults without one."""
         from .. import config
         from ..settings.advice import AdviceSettings
 
@@ -188,7 +188,7 @@ class JobSource:
 
 
 def described(text: str) -> Cluster:
-    """Return the cluster of ``64x8`` or of a YAML file; ClusterError says what is wrong with it.
+    """Return the cluster of ``64x8`` or of a YAML file; ClusterError names its fault.
 
     ``topology`` in the file names another one beside it that tells how the nodes hang together; ``links`` names, by
     name of nodes or pattern, what ``nvidia-smi topo -m`` prints on them.

@@ -1,4 +1,4 @@
-"""``idlewatt db import``: a past that the daemon did not see, from Slurm's accounts."""
+"""``idlewatt db import``: past jobs from Slurm's accounting, which the daemon did not record."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from ..accounting import Brought, HistoryChunk
 
 SACCT_TIMEOUT_S = 300.0
-"""For one day of accounts; the daemon itself asks for minutes."""
+"""Timeout of sacct for one day of accounting, s."""
 
 
 @contextmanager
 def opened(url: str) -> Iterator[Importer]:
-    """Open the database beside a running daemon; Unreachable when it cannot be written."""
+    """Open the database beside a running daemon; Unreachable if it cannot be written."""
     from ...storage.errors import StoreError
     from ...storage.imports import Importer
 
@@ -37,7 +37,7 @@ def opened(url: str) -> Iterator[Importer]:
 
 
 def bring(url: str, what: str, since_s: float, commands: SlurmCommands, *, trusted: bool) -> None:
-    """Bring the past in, with a bar on a terminal; an interrupted one goes on where it was."""
+    """Import past jobs, with a progress bar on a terminal; an interrupted import resumes."""
     from ...exporters.slurm.fields import BadRecord
     from ...exporters.source import SourceError
     from .. import accounting
@@ -65,7 +65,7 @@ def bring(url: str, what: str, since_s: float, commands: SlurmCommands, *, trust
 
 def _source(importer: Importer, what: str, since_s: float, commands: SlurmCommands, *, trusted: bool) \
         -> tuple[str, Iterator[HistoryChunk]]:
-    """Return how the source is called in the database, and its parts."""
+    """Return the name of the source in the database, and its parts."""
     from ...exporters.slurm.cli import SlurmCli
     from ..accounting import from_file, from_sacct, name_of
 

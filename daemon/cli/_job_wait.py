@@ -1,4 +1,4 @@
-"""When a waiting job starts, what stands before it and what smaller would start now, as lines of a terminal."""
+"""A wait estimate as lines: the start of a pending job, the jobs before it, and smaller requests that fit now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERDICTS = {"starts": "would start now", "waits": "would wait", "unknown": "not 
 
 
 def wait_lines(found: Row | None) -> Iterator[str]:
-    """Yield the lines of a wait estimate, none longer than 80 columns but for names that are."""
+    """Yield the lines of a wait estimate, at most 80 columns wide unless names are longer."""
     if found is None:
         return
     yield from _folded("starts", _when(found))

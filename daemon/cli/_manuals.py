@@ -61,7 +61,7 @@ def _page(command: click.Command, path: tuple[str, ...]) -> str:
 
 
 def _described(summary: str, rest: str) -> str:
-    """Return the help as paragraphs; those after a mark of click's keep their lines."""
+    """Return the help as paragraphs; paragraphs with click's mark keep their line breaks."""
     text = []
     for paragraph in re.split(r"\n\s*\n", f"{summary}\n{rest}".strip()):
         lines = [line for line in paragraph.splitlines() if line.strip() != "\b"]
@@ -95,19 +95,19 @@ def _see_also(path: tuple[str, ...]) -> str:
 
 
 def _day() -> str:
-    """Return the day of the build, which may be set from outside, so that the same sources make the same pages."""
+    """Return the date of the build, which the environment may set for reproducible pages."""
     built = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
     return datetime.datetime.fromtimestamp(built, datetime.UTC).date().isoformat()
 
 
 def _safe(text: str) -> str:
-    """Return text that groff prints as it is."""
+    """Return text escaped for groff."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "...").replace("·", "\\(bu")
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 
 
 def write(folder: Path) -> None:
-    """Write every page into the folder, which is made."""
+    """Write every page into a folder, which is created."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages():
         (folder / f"{name}.1").write_text(text, encoding="utf-8")

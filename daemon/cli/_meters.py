@@ -1,4 +1,4 @@
-"""What the power meters of each server are taken for."""
+"""The role of each power meter of each server."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from ..config import Settings
 
 WITHIN_S = 15.0
-"""How long a site's servers take to answer, side by side, where some are away."""
+"""Time to wait for all servers in parallel, if some do not answer, s."""
 
 
 def show_meters(settings: Settings) -> None:
-    """Print what the power meters of each server are taken for, and why; what cannot be read is told."""
+    """Print the role of each power meter with its reason, and the sources that cannot be read."""
     configs = [config for config in settings.sources if isinstance(config, NodeConfig)]
     if not configs:
         click.echo("No source of kind node: there are no power meters to tell apart.")

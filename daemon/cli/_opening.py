@@ -1,4 +1,4 @@
-"""How ``idlewatt demo --days`` begins: the past is lived through and opened, then the daemon goes on with the clock."""
+"""The start of ``idlewatt demo --days``: simulates the past, loads it, and continues in real time."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ._progress import progress, waiting
 CLUSTER = "gist"
 """The ``cluster`` label that the demo's Prometheus gives."""
 BLOCKS_BYTES_S = 20e6
-"""Roughly what promtool makes into blocks in a second; only the time to go is worked out of it."""
+"""Approximate speed of promtool, bytes per second; only the remaining time is computed from it."""
 
 
 def check(folder: Path | None, ports: tuple[int, int]) -> None:
-    """Raise ``DemoError`` for what would only come out when the past has been lived through."""
+    """Raise ``DemoError`` for faults that would otherwise appear only after the past is simulated."""
     if folder is None and not _prometheus.installed():
         raise DemoError("there is no Prometheus here to open the past: install prometheus (Debian's package brings "
                         "promtool), or name with --dir where the past shall be left as OpenMetrics")
@@ -45,7 +45,7 @@ def check(folder: Path | None, ports: tuple[int, int]) -> None:
 
 def begin(stack: ExitStack, folder: Path, days: float, nodes: int, seed: int,
           ports: tuple[int, int]) -> tuple[str, list[str]]:
-    """Live through the days and go on; return the daemon's URL and what to tell."""
+    """Simulate the days and continue in real time; return the daemon's URL and the messages to print."""
     configure("info", "logfmt", stack.enter_context((folder / "demo.log").open("w", encoding="utf-8")))
     address, file = f"127.0.0.1:{ports[0]}", folder / "past.om"
     labels = {"cluster": CLUSTER, "instance": address, "job": "idlewatt"}
@@ -76,7 +76,7 @@ def begin(stack: ExitStack, folder: Path, days: float, nodes: int, seed: int,
 
 
 def _config(folder: Path, settings: Settings) -> Path:
-    """Write what other commands need to know of this daemon; training fills the dashboard of agents."""
+    """Write the configuration that other commands need for this daemon."""
     path = folder / "idlewatt.yml"
     path.write_text(yaml.safe_dump({
         "cluster": settings.cluster, "storage": {"url": settings.storage.url},
@@ -86,7 +86,7 @@ def _config(folder: Path, settings: Settings) -> Path:
 
 @contextmanager
 def _bar(days: float) -> Iterator[_past.Tick]:
-    """Show how far the past has got; yield what is told of it."""
+    """Show the progress of the simulated past; yield the progress callback."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.2f} of {task.total:g} days"),
                TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
@@ -96,7 +96,7 @@ def _bar(days: float) -> Iterator[_past.Tick]:
 
 @contextmanager
 def _going_on(service: Service, address: str) -> Iterator[str]:
-    """Let the daemon beat and answer; yield its URL."""
+    """Run the daemon's cycles and its HTTP server; yield its URL."""
     gate = WebConfigFile(None)
     server = WebServer(WebApp(DaemonView(service, lambda: service.settings), gate), [listen(address)], gate)
     service.start()

@@ -1,6 +1,6 @@
 """Samples with their times as OpenMetrics, which ``promtool tsdb create-blocks-from openmetrics`` makes into blocks.
 
-Without TYPE lines: those would have all samples of a metric stand together, and a past comes page after page.
+The text has no TYPE lines: they require all samples of a metric in one place, but the past comes page by page.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ END = "# EOF\n"
 
 
 class PageWriter:
-    """Writes page after page as scraped with these labels; the name of a series is put together once."""
+    """Writes pages as if they were scraped with given labels; names of series are cached."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._scraper = tuple(labels.items())
@@ -30,11 +30,11 @@ class PageWriter:
 
 
 def series(name: str, labels: Iterable[tuple[str, str]]) -> str:
-    """Return a series' name with its labels."""
+    """Return the name of a series with its labels."""
     return f"{name}{{{','.join(f'{label}={quoted(value)}' for label, value in labels)}}}"
 
 
 def quoted(value: str) -> str:
-    """Return a label value in quotes."""
+    """Return a label value, escaped and in quotes."""
     escaped = value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
     return f'"{escaped}"'

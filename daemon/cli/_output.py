@@ -1,4 +1,4 @@
-"""Show rows: as a table for people, as JSON or CSV for programs."""
+"""Output of rows: as a table for people, as JSON or CSV for programs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ...exporters.text import clean
 from ...storage.values import finite
 
 Row = Mapping[str, Any]
-"""Of a table, or of the daemon's JSON: whatever the API says."""
+"""A row of a table, or of the daemon's JSON with the fields of the API."""
 
 WIDE = 1000
-"""Columns of a pipe or a file, which has no edge to wrap at."""
+"""Width of a pipe or a file, columns, so that no line is wrapped."""
 
 
 def show(rows: Sequence[Row], columns: Mapping[str, str], style: str, *, title: str = "",
          empty: str = "nothing") -> None:
-    """Print rows in the given style; ``columns`` maps a row's keys to the table's headings."""
+    """Print rows in a format; ``columns`` maps a row's keys to the table's headings."""
     if style == "json":
         click.echo(as_json(rows))
     elif style == "csv":
@@ -35,7 +35,7 @@ def show(rows: Sequence[Row], columns: Mapping[str, str], style: str, *, title: 
 
 
 def as_json(value: object) -> str:
-    """Return JSON that any reader accepts: numbers that are none become null, half surrogates question marks."""
+    """Return strictly valid JSON: NaN and infinities become null, lone surrogates become question marks."""
     return json.dumps(finite(value), indent=2, allow_nan=False)
 
 
@@ -48,7 +48,7 @@ def _csv(rows: Iterable[Row], columns: Mapping[str, str]) -> str:
 
 
 def _guarded(value: object) -> object:
-    """Return the value so that a spreadsheet runs no job name as a formula, and a terminal obeys none."""
+    """Return a value that no spreadsheet runs as a formula and that has no control characters for a terminal."""
     if not isinstance(value, str):
         return value
     return f"'{clean(value)}" if value.lstrip()[:1] in tuple("=+-@") else clean(value)
@@ -76,7 +76,7 @@ def _table(rows: Sequence[Row], columns: Mapping[str, str], title: str, empty: s
 
 
 def plain(value: object) -> str:
-    """Return a value as a terminal may show it: without control characters."""
+    """Return a value as text without control characters, which is safe for a terminal."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -86,7 +86,7 @@ def plain(value: object) -> str:
 
 @contextmanager
 def told_once() -> Iterator[None]:
-    """Keep sources from logging what a command itself tells about each of them."""
+    """Silence the log of sources, because the command itself reports on each source."""
     log = logging.getLogger("idlewatt.exporters")
     before = log.level
     log.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""What the demo is made of: facts of the simulated cluster, and processes that are never left behind."""
+"""Parts of the demo: facts of the simulated cluster, and child processes that always end with the demo."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ import click
 
 COSTS = {"currency": "USD", "per_kwh": 0.15}
 RATED_WATTS = {"dgx-a100-*": 6500.0, "dgx-v100-*": 3500.0}
-"""By NVIDIA's data sheets; the paper's upper bound needs them."""
+"""Rated power of the servers by NVIDIA's data sheets, W; the paper's upper bound uses it."""
 SCHEDULER = "fifo+first-fit"
-"""What the simulated scheduler does, in our words."""
+"""Policy of the simulated scheduler."""
 ADVISES = "limit-aged+best-fit+easy"
-"""An operator's choice, so that there is something to compare: by itself a daemon advises by the scheduler's order."""
+"""Policy that advises in the demo; the default would be the scheduler's own order, without anything to compare."""
 SPARE_NODES = 0
-"""Of two nodes a partition, one in reserve would leave nothing to show."""
+"""Number of reserve nodes; with two nodes in each partition, a reserve would leave nothing to show."""
 TABLE_2_HOUR_S = 60.0
 """Length of an hour of the paper's Table 2 in a demo that begins now, as ``ClusterShape`` has it."""
 COMPILED_WITHIN_S = 300.0
 READY_WITHIN_S = 90.0
 STOP_WITHIN_S = 20.0
 SMALL = {"MALLOC_ARENA_MAX": "2"}
-"""As in the systemd unit: many threads, little memory."""
+"""Environment of child processes as in the systemd unit: little memory for many threads."""
 
 
 def table_2(hour_s: float, scheduler: str = "slurm") -> list[dict[str, object]]:
     """Return the flavours of the simulated cluster, as its configuration has them: the paper's Table 2.
 
-    Queues of Kubernetes are named in small letters.
+    Queues of Kubernetes have names in lower case.
     """
     from ...exporters.simulated.jobs import flavors
 
@@ -44,19 +44,19 @@ def table_2(hour_s: float, scheduler: str = "slurm") -> list[dict[str, object]]:
 
 
 class DemoError(click.ClickException):
-    """A part of the demo did not come up; the message says which and what it last said."""
+    """A part of the demo did not start; the message names it and shows its last output."""
 
 
 @contextmanager
 def python(name: str, arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a child of our own Python and stop it at the end."""
+    """Run a child process with this Python interpreter and stop it at the end."""
     with child(name, (sys.executable, *arguments), log) as running:
         yield running
 
 
 @contextmanager
 def child(name: str, command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a child and stop it at the end, gently first.
+    """Run a child process and stop it at the end, first by SIGTERM.
 
     It gets a session of its own: Ctrl-C is ours, and they are stopped in order. It also gets a pipe as standard
     input that closes when we are gone.
@@ -88,14 +88,14 @@ def answered(name: str, running: subprocess.Popen[bytes], log: Path, answer: Cal
 
 @dataclass(frozen=True, slots=True)
 class EssentialChild:
-    """A child that everything else rests on."""
+    """A child process without which the demo cannot continue."""
 
     name: str
     running: subprocess.Popen[bytes]
     log: Path
 
     def check(self) -> None:
-        """Raise ``DemoError`` when it has ended."""
+        """Raise ``DemoError`` if the child process has ended."""
         status = self.running.poll()
         if status is not None:
             raise DemoError(f"{self.name} has died ({_how(status)}), so the demo ends. It last said:\n{tail(self.log)}")
@@ -106,5 +106,5 @@ def _how(status: int) -> str:
 
 
 def tail(log: Path, lines: int = 12) -> str:
-    """Return the last lines of a log."""
+    """Return the last lines of a log file."""
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]) or "nothing"

@@ -37,27 +37,27 @@ log = logging.getLogger(__name__)
 
 DAY_S = 86400.0
 STEP_S = 270.0
-"""Simulated time between two looks, whole ticks: under the five minutes after which Prometheus calls a series stale."""
+"""Simulated time between two steps, s, below the five minutes after which Prometheus treats a series as stale."""
 REPLAY_S = DAY_S / 3
-"""Simulated time between two counterfactual replays; hourly, as the daemon does it, would take most of the minute."""
+"""Simulated time between two counterfactual replays, s; hourly replays, as in the daemon, would take too long."""
 HOUR_S = 120.0
-"""Length of an hour of the paper's Table 2: jobs last hours, so that two weeks see hundreds of them."""
+"""Length of an hour of the paper's Table 2, s, so that two weeks have hundreds of jobs."""
 TICK_S = 30.0
 CYCLES = {"scrape": 1, "jobs": 1, "assess": 1, "advise": 2, "record": 8, **dict.fromkeys(subjects(), 16),
           "allocation": 2}
 """The cycles of a look, each after those it reads from, and how many looks lie between two of its runs: advice that is
 younger than ten minutes is not called stale, and over longer than ten minutes nobody's use of CPUs is measured."""
 DRAWS = 2
-"""Futures drawn for an advice: a tenth of the usual number, or these would take most of the time."""
+"""Number of drawn futures for an advice: a tenth of the usual number, to save time."""
 PATIENCE = 1.5
-"""How many looks may lie between two readings before there is a gap."""
+"""Number of steps between two readings from which on there is a gap."""
 
 Tick = Callable[[float], object]
-"""Hears how many days are done."""
+"""Receives the number of finished days."""
 
 
 class Time:
-    """The cluster's time while the past is made, the wall's from then on."""
+    """A clock: simulated time while the past is simulated, then real time."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -69,13 +69,13 @@ class Time:
 
 
 class Operator:
-    """Somebody who takes every third advice: people see some in time, and know better now and then."""
+    """A simulated operator who follows every third advice."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
 
     def read(self, advice: Advice | None) -> None:
-        """Give jobs the nodes that were advised, as ``scontrol update ReqNodeList=`` does."""
+        """Set the advised nodes of jobs, as ``scontrol update ReqNodeList=`` does."""
         for row in advice.recommendations if advice else ():
             if row.placement and row.action == "start" and not row.shadow and int(row.job_id) % 3 == 0:
                 with suppress(KeyError):  # it has started on its own
@@ -83,7 +83,7 @@ class Operator:
 
 
 def simulated(days: float, nodes: int, seed: int, now_s: float) -> SimulatedCluster:
-    """Return a cluster as it was so many days before ``now_s``."""
+    """Return the simulated cluster as of a number of days before ``now_s``."""
     start_s = float(int(now_s - days * DAY_S))
     return SimulatedCluster(ClusterShape(nodes=nodes, seed=seed, start_s=start_s, hour_s=HOUR_S, tick_s=TICK_S))
 
@@ -112,7 +112,7 @@ def serving(cluster: SimulatedCluster, clock: Time, folder: Path) -> Iterator[Se
 
 def write(service: Service, cluster: SimulatedCluster, days: float, file: Path, labels: Mapping[str, str],
           tick: Tick) -> None:
-    """Live through the days and write every page, as OpenMetrics with timestamps; ``labels`` are the scraper's."""
+    """Simulate the days and write every page as OpenMetrics with timestamps; ``labels`` are those of the scrape job."""
     page = registry(DaemonView(service, lambda: service.settings).published)
     unfinished = file.with_suffix(".part")
     start_s = cluster.now_s
@@ -129,7 +129,7 @@ def write(service: Service, cluster: SimulatedCluster, days: float, file: Path, 
 
 
 def lived(service: Service, cluster: SimulatedCluster, seconds: float) -> Iterator[float]:
-    """Let the daemon live through simulated time, and yield the time after each look."""
+    """Run the daemon through simulated time, and yield the time after each step."""
     operator, replay_s = Operator(cluster), cluster.now_s + REPLAY_S
     _rehearsed(service)
     for look, now_s in enumerate(cluster.run(seconds, STEP_S)):
@@ -144,7 +144,7 @@ def lived(service: Service, cluster: SimulatedCluster, seconds: float) -> Iterat
 
 
 def _rehearsed(service: Service) -> None:
-    """Wait until there is advice: the first is only given when the policies are compiled."""
+    """Wait for the first advice, which needs compiled policies."""
     deadline = time.monotonic() + COMPILED_WITHIN_S
     service.beat.run("jobs")
     while service.known.advice is None:
@@ -155,7 +155,7 @@ def _rehearsed(service: Service) -> None:
 
 
 def _replay(service: Service, now_s: float) -> None:
-    """Do here what the cycle ``counterfactual`` does in a child process: starting one takes longer than its replay."""
+    """Run the counterfactual replay in this process, because a child process would take longer to start."""
     settings, known = service.settings, service.known.counterfactual
     since_s, until_s = known.next(now_s, REPLAY_S)
     policies = tuple(dict.fromkeys((settings.incumbent, settings.advising(None))))

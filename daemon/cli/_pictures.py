@@ -17,9 +17,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 PLACE, PAGE, FORMULAS = DOCS / "pictures/waste", DOCS / "waste-classes.md", DOCS / "waste.md"
 _WIDTH, _HEIGHT = 720, 262
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60.0, 704.0, 34.0, 164.0
-"""Where the watts are drawn."""
+"""Edges of the plot area, in units of the SVG."""
 _STRIP, _HIGH = 18, 20
-"""Height of the strips below, and what they take with the gap."""
+"""Height of the strips below the plot, without and with the gap."""
 _STYLE = """text{font:13px sans-serif;fill:#222222}.quiet{fill:#5f6368}.ground{fill:#ffffff}
 .line{stroke:#80868b;fill:none}
 .strip{fill:#e8eaed}.busy{fill:#5f6368}
@@ -41,7 +41,7 @@ _TABLE = "| class | called | when | wasted watts | what helps |\n|---|---|---|--
 
 
 def picture(row: PowerClass) -> str:
-    """Return two hours of a class as an SVG: its watts, the wasted ones full, who holds it, and its activity."""
+    """Return two hours of a class as an SVG: its watts (wasted ones in full colour), the holder and the activity."""
     scene = SCENES[row]
     most = max(scene.watts) * 1.12
     parts = [f'<rect class="ground" width="{_WIDTH}" height="{_HEIGHT}"/>',
@@ -61,7 +61,7 @@ def _y(watts: float, most: float) -> float:
 
 
 def _areas(scene: DrawnClass, color: str, most: float) -> Iterator[str]:
-    """Yield the watts: those that are not of the class grey, those of it pale, the wasted ones full."""
+    """Yield the areas of the watts: grey for other classes, pale for the class, full colour for wasted watts."""
     first, last = scene.of_class
     whole = range(STEPS)
     yield f'<path class="strip" d="{_steps(scene.watts, whole, most)}"/>'
@@ -123,7 +123,7 @@ def _text(x: float, y: float, words: str, anchor: str, kind: str, size: int = 13
 
 
 def page() -> str:
-    """Return docs/waste-classes.md."""
+    """Return the text of docs/waste-classes.md."""
     return _HEAD + "".join(map(_section, PowerClass))
 
 
@@ -136,13 +136,13 @@ def _section(row: PowerClass) -> str:
 
 
 def table() -> str:
-    """Return the rows of docs/waste.md, a class each."""
+    """Return the table of docs/waste.md, with a row for each class."""
     return "".join(f"| `{row.value}` | {row.label} | {SCENES[row].when} | {SCENES[row].formula} | {row.remedy} |\n"
                    for row in PowerClass)
 
 
 def with_table(text: str) -> str:
-    """Return docs/waste.md with the rows of now."""
+    """Return the text of docs/waste.md with the present table."""
     before, rest = text.split(_TABLE)
     return before + _TABLE + table() + rest[rest.index("\n\n") + 1:]
 

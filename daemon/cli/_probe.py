@@ -1,4 +1,4 @@
-"""Every configured source read once: what it gave, or why it gave nothing."""
+"""One read of every configured source, with its result or its error."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from ..config import Settings
 
 _WITHIN_S = 30.0
-"""How long sources are waited for; they are read side by side."""
+"""Time to wait for all sources, which are read in parallel, s."""
 _SHOWN_TARGETS = 5
 
 
 def show_probe(settings: Settings) -> None:
-    """Read every source once and print a line each; Unreachable when one gave nothing."""
+    """Read every source once and print a line for each; Unreachable if one gave nothing."""
     try:
         sources = opening.sources(settings, time.time, {})
     except config.ConfigError as error:
@@ -80,7 +80,7 @@ def _targets(source: Watched) -> list[str]:
 
 
 def _told(facts: Facts | None) -> str:
-    """Return in words what a read gave."""
+    """Return the result of a read in words."""
     if facts is None:
         return "nothing"
     words: dict[type, Callable[[Any], str]] = {

@@ -1,4 +1,4 @@
-"""How far a command has come and how long it will go on: on a terminal's standard error, and nothing elsewhere."""
+"""Progress and remaining time of a command, on standard error if it is a terminal."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 ProgressCallback = Callable[[float, float | None], None]
-"""Hears how much is done, and of how much."""
+"""Receives the amount of finished work and the total amount."""
 PATIENCE_S = 1.0
-"""What is over sooner shows nothing."""
+"""Time after which progress is shown, s."""
 
 
 @contextmanager
 def progress(what: str) -> Iterator[ProgressCallback]:
-    """Show the share that is done and the time to go; yield what is told of it."""
+    """Show the finished share and the remaining time; yield the progress callback."""
     if not _on_terminal():
         yield lambda done, total: None
         return
@@ -35,9 +35,9 @@ def progress(what: str) -> Iterator[ProgressCallback]:
 
 @contextmanager
 def waiting(what: str, expected_s: float, how: str = "about") -> Iterator[None]:
-    """Show how long something has taken, and how long it usually takes: what cannot be counted on the way.
+    """Show the elapsed and the usual time of work whose progress cannot be counted.
 
-    ``how`` stands before the time to go: ``at most`` where the time is a limit.
+    ``how`` is printed before the remaining time: ``at most`` if the time is a limit.
     """
     if not _on_terminal():
         yield
@@ -62,7 +62,7 @@ def _on_terminal() -> bool:
 
 
 def left(expected_s: float, elapsed_s: float, how: str) -> str:
-    """Return in words how long something will go on that usually takes so long."""
+    """Return the remaining time of work with a usual duration, in words."""
     rest_s = expected_s - elapsed_s
     if rest_s <= 0:
         return "longer than usual"
@@ -78,7 +78,7 @@ def _line(*columns: object) -> Progress:
 
 @contextmanager
 def _shown(bar: Progress) -> Iterator[None]:
-    """Show it once people would begin to wonder, and take it away in the end."""
+    """Show the progress after ``PATIENCE_S``, and remove it at the end."""
     late = Timer(PATIENCE_S, bar.start)
     late.daemon = True
     late.start()
