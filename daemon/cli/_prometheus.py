@@ -1,4 +1,4 @@
-"""A Prometheus for the demo: blocks out of its past, our rules over them, and the present scraped as it comes."""
+"""A Prometheus for the demo: blocks of the simulated past, recording rules over them, and scrapes of the present."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from ._progress import ProgressCallback
 PROGRAMS = ("prometheus", "promtool")
 RULES = ("recording.yml", "alerts.yml")
 MOST_S = 600.0
-"""More than promtool takes for two months of a few nodes, though it reads all of it once for each block."""
+"""Timeout of promtool, s: enough for two months of a few nodes, although it reads the file once for each block."""
 MOST_POINTS = 10_000
-"""Prometheus answers no more than 11,000 points of a series."""
+"""Largest number of points in a query; Prometheus answers at most 11,000 points of a series."""
 MARGIN_DAYS = 15
-"""How much longer than the past the data is kept; Prometheus' own default."""
+"""Retention beyond the length of the past, days; the value is Prometheus' default retention."""
 
 
 def installed() -> bool:
-    """Tell whether Prometheus and its tool are here."""
+    """Return whether Prometheus and promtool are installed."""
     return all(map(shutil.which, PROGRAMS))
 
 
 def make_blocks(file: Path, data: Path) -> None:
-    """Make an OpenMetrics file into blocks below ``data``."""
+    """Convert an OpenMetrics file to blocks below ``data``."""
     command = blocks_command(file, data)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_S)  # noqa: S603 - promtool
@@ -44,13 +44,13 @@ def make_blocks(file: Path, data: Path) -> None:
 
 
 def blocks_command(file: Path, data: Path) -> tuple[str, ...]:
-    """Return how anybody makes these blocks; promtool reads the whole file once for each, so they last 20 days."""
+    """Return the promtool command that makes blocks of 20 days, because it reads the file once for each block."""
     return ("promtool", "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=500h", str(file), str(data))
 
 
 def record(url: str, folder: Path, since_s: float, until_s: float, step_s: float,
            report: ProgressCallback = lambda done, total: None) -> None:
-    """Evaluate the recording rules over the past; ``report`` gets how many of how many questions are asked.
+    """Evaluate the recording rules over the past; ``report`` receives the finished and the total number of queries.
 
     Prometheus finds the new blocks within a minute.
 
@@ -72,7 +72,7 @@ def record(url: str, folder: Path, since_s: float, until_s: float, step_s: float
 
 
 def _spans(since_s: float, until_s: float, step_s: float) -> Iterator[tuple[float, float]]:
-    """Yield first and last step of each part of a time that is not too long for one answer."""
+    """Yield the first and the last step of each part of a time range that fits into one query."""
     while since_s <= until_s:
         yield since_s, min(until_s, since_s + (MOST_POINTS - 1) * step_s)
         since_s += MOST_POINTS * step_s
@@ -90,7 +90,7 @@ def _range(url: str, expression: str, start_s: float, end_s: float, step_s: floa
 
 
 def data_of(folder: Path) -> Path:
-    """Return where Prometheus keeps its blocks."""
+    """Return the folder of Prometheus' blocks."""
     return folder / "prometheus"
 
 
@@ -107,7 +107,7 @@ def running(folder: Path, port: int, days: float, target: str, labels: Mapping[s
 
 
 def _configured(folder: Path, target: str, labels: Mapping[str, str], rules: Sequence[str], every: str) -> Path:
-    """Write the configuration beside copies of our rules and return its path."""
+    """Write Prometheus' configuration beside copies of our rules; return its path."""
     ours, copies = resources.files("idlewatt.grafana").joinpath("rules"), folder / "rules"
     copies.mkdir(exist_ok=True)
     for name in rules:

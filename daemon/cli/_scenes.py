@@ -1,4 +1,4 @@
-"""Two hours of one GPU or one host for each class of watts: what docs/pictures and docs/waste-classes.md show of it."""
+"""Two hours of one GPU or host for each class of watts, as in docs/pictures and docs/waste-classes.md."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from dataclasses import dataclass
 from ...storage.power_classes import PowerClass
 
 STEPS = 24
-"""Looks of five minutes each."""
+"""Number of steps of five minutes."""
 IDLE_W, CONTEXT_W, LIMIT_W = 55.0, 90.0, 400.0
-"""Of a GPU: free, idle with a context (c in the formulas), and its power limit (L)."""
+"""Power of a GPU: free, idle with a context (c in the formulas), and its power limit (L), W."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnClass:
-    """What is drawn of a class: two hours in looks of five minutes."""
+    """The picture of a class: two hours in steps of five minutes."""
 
     when: str
-    """Which GPU or host is of the class, in the letters of docs/waste.md."""
+    """Condition of the class for a GPU or host, in the letters of docs/waste.md."""
     formula: str
     """The watts of the class, and whether they are wasted or shown apart."""
     story: str
-    """What happens in the picture, in a sentence."""
+    """Caption of the picture, in a sentence."""
     holders: tuple[tuple[int, str], ...]
-    """From which look on somebody holds it: a job, or nobody."""
+    """(step, holder): the holder from each step on, a job or nobody."""
     watts: tuple[float, ...]
     wasted: tuple[float, ...]
     activity: tuple[float, ...] = ()
-    """Share of the time in which a GPU's multiprocessors work; '' for hosts and for what nobody measures."""
+    """Activity of a GPU's multiprocessors, 0..1, by step; empty for hosts and for unmeasured GPUs."""
     of_class: tuple[int, int] = (0, STEPS)
-    """The looks that are of the class."""
+    """First step of the class, and the step after its last."""
     floor: bool = False
-    """Whether the power of an idle GPU with a context is drawn as a line."""
+    """Whether a line shows the power of an idle GPU with a context."""
 
 
 def _then(*parts: tuple[int, float]) -> tuple[float, ...]:
-    """Return values that hold for so many looks each, with a little life in those above idle."""
+    """Return values that each hold for a number of steps, with small variations above idle power."""
     flat = [value for looks, value in parts for _ in range(looks)]
     return tuple(value + (0.02 * value * ((7 * look) % 5 - 2) if value > CONTEXT_W + 20 else 0.0)
                  for look, value in enumerate(flat))

@@ -1,4 +1,4 @@
-"""What ``live`` shows: one look at the daemon's API, drawn for a terminal or told in plain lines."""
+"""The output of ``live``: the answers of the daemon's API, drawn for a terminal or as plain lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..headline import Balance, HeadlineRow, balance, percent, watts
 from ._output import Row, plain
 
 NARROW = 76
-"""Columns below which the second half of every line is left out."""
+"""Width below which the second half of every line is omitted, columns."""
 LABEL = max(len(row.label) for row in PowerClass)
 MOST_OUTSIDE = 4
 
@@ -31,22 +31,22 @@ class Picture:
     jobs: Sequence[Row]
     sources: Sequence[Row]
     status: Row = field(default_factory=dict)
-    """Whether all that can be believed; nothing from a daemon that is too old to say."""
+    """The daemon's status row; empty for a daemon that is too old to report one."""
 
     @classmethod
     def take(cls, ask: Callable[[str], Sequence[Row]], status: Callable[[], Row]) -> Picture:
-        """Ask for all four lists, and what is wrong with them."""
+        """Request all four lists and the status."""
         waste, recommendations, jobs, sources = map(ask, ("waste", "recommendations", "jobs", "sources"))
         return cls(waste, recommendations, jobs, sources, status())
 
     @property
     def degraded(self) -> list[str]:
-        """Return what is wrong with what the daemon knows, a line each."""
+        """Return everything that is degraded in the daemon, one line each."""
         return [f"degraded: {plain(one['words'])}" for one in self.status.get("degraded", ())]
 
     @property
     def balance(self) -> Balance:
-        """Return the watts by class, and what is not known of them."""
+        """Return the watts by class, and the unmeasured part."""
         return balance(map(HeadlineRow.of_json, self.waste))
 
     @property
@@ -65,7 +65,7 @@ class Picture:
 
 
 def screen(picture: Picture, width: int, height: int, footer: Sequence[str] = ()) -> RenderableType:
-    """Return the picture drawn to fit a terminal of ``width`` columns and ``height`` lines."""
+    """Return the answers drawn for a terminal of ``width`` columns and ``height`` lines."""
     sums = picture.balance
     bars, outside, sources = _bars(sums, width), _outside(picture), _sources(picture)
     # Title, two rules, the table's heading and the line that counts what was left out.
@@ -78,7 +78,7 @@ def screen(picture: Picture, width: int, height: int, footer: Sequence[str] = ()
 
 
 def summary(picture: Picture) -> Iterator[str]:
-    """Yield the picture in plain lines, for logs and pipes."""
+    """Yield the answers as plain lines, for logs and pipes."""
     sums = picture.balance
     yield sums.sentence
     for row in _drawing(sums):
@@ -100,7 +100,7 @@ class DrawnRow(NamedTuple):
 
 
 def _drawing(sums: Balance) -> Iterator[DrawnRow]:
-    """Yield the classes that have any watts, and below its class, set in, what is unused of it."""
+    """Yield the classes that have any watts, and below a class, indented, its unused part."""
     for row, power in sums.watts.items():
         if power > 0.0:
             yield DrawnRow(row.label, power, watts(power), percent(power / sums.total), _style(row))
@@ -114,7 +114,7 @@ def _title(sums: Balance) -> Text:
 
 
 def _outside(picture: Picture) -> list[str]:
-    """Return one line on GPUs that are busy although nobody holds them, if there are any."""
+    """Return one line on GPUs that are busy although no job holds them, if there are any."""
     names = [f"{plain(row['node'])} GPU {row['gpu']}" for row in picture.outside]
     more = f" and {len(names) - MOST_OUTSIDE} more" if len(names) > MOST_OUTSIDE else ""
     return [f"in use outside the scheduler: {', '.join(names[:MOST_OUTSIDE])}{more}"] if names else []

@@ -1,4 +1,4 @@
-"""What commands about trained models share: where the models are, and what was decided on them."""
+"""Shared parts of the commands on trained models: the model store and the decisions on models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def uses_models(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say where the models are."""
+    """Add the options for the place of the models."""
     options = (
         click.option("--config.file", "config_file", type=click.Path(path_type=Path), default=DEFAULT_CONFIG,
                      show_default=True, help="Configuration of the daemon, which names the models and the database."),
@@ -36,7 +36,7 @@ def uses_models(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def settings(config_file: Path) -> Settings:
-    """Return the daemon's configuration, all defaults on a machine without one."""
+    """Return the daemon's configuration, or all defaults without a configuration file."""
     from .. import config
     from ..settings.storage import StorageSettings
 
@@ -49,14 +49,14 @@ def settings(config_file: Path) -> Settings:
 
 
 def store(config_file: Path, folder: Path | None) -> ModelStore:
-    """Return the models that the options name."""
+    """Return the model store that the options name."""
     from ..learning.models import ModelStore
 
     return ModelStore(folder or settings(config_file).storage.models_folder)
 
 
 def found(models: ModelStore, name: str) -> StoredModel:
-    """Return a model by ``kind@version`` or by its kind alone; a click exception when there is none."""
+    """Return a model by ``kind@version`` or by its kind alone; a click exception if there is none."""
     from ..learning.models import ModelError
 
     try:
@@ -66,14 +66,14 @@ def found(models: ModelStore, name: str) -> StoredModel:
 
 
 def decided(config_file: Path) -> Mapping[str, Promotion]:
-    """Return the decision in force on each model; Unreachable when the daemon's database cannot be read."""
+    """Return the decision in force on each model; Unreachable if the daemon's database cannot be read."""
     from ...storage.promotions import states
 
     return states(decisions(config_file))
 
 
 def decisions(config_file: Path) -> Sequence[Promotion]:
-    """Return all decisions in order of time; Unreachable when the daemon's database cannot be read."""
+    """Return all decisions in order of time; Unreachable if the daemon's database cannot be read."""
     from ...storage.errors import StoreError
     from ...storage.history import History
 
@@ -88,7 +88,7 @@ def decisions(config_file: Path) -> Sequence[Promotion]:
 
 @contextmanager
 def ledger(config_file: Path) -> Iterator[tuple[Ledger, float]]:
-    """Open the record of decisions, and yield the time of the next one; Unreachable when it cannot be written."""
+    """Open the record of decisions, and yield the time of the next one; Unreachable if it cannot be written."""
     from ...storage.errors import StoreError
     from ...storage.ledger import Ledger
 
@@ -104,7 +104,7 @@ def ledger(config_file: Path) -> Iterator[tuple[Ledger, float]]:
 
 def decide(config_file: Path, model: str, decision: Decision, reason: str,
            more: Mapping[str, object] = MappingProxyType({})) -> None:
-    """Record what an operator decides on a model, beside what was measured of it last and what ``more`` is known."""
+    """Record an operator's decision on a model, with the model's latest results and the facts in ``more``."""
     from ...storage.promotions import Promotion, states
 
     with ledger(config_file) as (opened, now_s):

@@ -1,4 +1,4 @@
-"""What ``idlewatt train`` and ``idlewatt evaluate`` share; imported once their options are read."""
+"""Shared parts of ``idlewatt train`` and ``idlewatt evaluate``, imported after their options are read."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _COLUMNS = {"policy": "policy", "utilization": "U", "makespan_days": "makespan d
             "energy": "kWh at the wall", "cost": "cost", "energy_down": "empty nodes down"}
 _JOULES_PER_KWH = 3.6e6
 RECORDED = 3
-"""What is read of a recorded history: speeds, watts, jobs."""
+"""Number of reads of a recorded history: speeds, watts, jobs."""
 HIDDEN = "***"
-"""Stands for a password."""
+"""Replaces a password in output."""
 
 
 def read(where: JobSource, order: TrainingJob) -> Material:
-    """Return the history of an order; click exceptions say what is wrong with it."""
+    """Return the history of a training order; a click exception names its fault."""
     click.echo(f"reading {plain(order.source)}", err=True)
     if not where.recorded:
         cluster, prepared = where.read(order.cluster)
@@ -72,7 +72,7 @@ def read(where: JobSource, order: TrainingJob) -> Material:
 
 
 def now_of(where: JobSource) -> float:
-    """Return the present of a history: that of a simulated cluster may be ahead of our clock."""
+    """Return the present time of a history, s; that of a simulated cluster may be ahead of this machine's clock."""
     now_s = time.time()
     with where.history() as reader:
         later = reader.jobs(now_s, float("inf"), limit=1)
@@ -80,14 +80,14 @@ def now_of(where: JobSource) -> float:
 
 
 def shown(source: Any) -> Any:
-    """Return the name of a history or of a cluster as it is written down: whole paths, no password."""
+    """Return the name of a history or a cluster for records, with absolute paths and without a password."""
     if source is None or "://" not in source:
         return str(Path(source).resolve()) if source and Path(source).is_file() else source
     return re.sub("(://[^/:@]*):[^/]*@", rf"\1:{HIDDEN}@", source)
 
 
 def fidelity(where: JobSource, order: TrainingJob, since_s: float) -> Fidelity | None:
-    """Return how well the incumbent's replay reproduces what happened since; None where nothing tells."""
+    """Return how well the incumbent's replay reproduces the history; None if there is no measure of it."""
     if not where.recorded or order.cluster is not None or order.until_s is None:
         return None
     with where.history() as reader, progress("replaying what happened") as heard:
@@ -97,14 +97,14 @@ def fidelity(where: JobSource, order: TrainingJob, since_s: float) -> Fidelity |
 
 
 def tell(notes: Iterable[str]) -> None:
-    """Print what is to be known of a history, names in it made harmless."""
+    """Print the notes on a history, with control characters removed from names."""
     for note in notes:
         click.echo(f"note: {plain(note)}", err=True)
 
 
 @contextmanager
 def interruptible() -> Iterator[Event]:
-    """Turn the first Ctrl-C or SIGTERM into an event, so that nothing is half saved; the second one ends at once."""
+    """Turn the first Ctrl-C or SIGTERM into an event, so that saves complete; the second one ends at once."""
     event = Event()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -122,7 +122,7 @@ def interruptible() -> Iterator[Event]:
 
 @contextmanager
 def watched(agent: str, incumbent: str) -> Iterator[Callable[[Progress], None]]:
-    """Show how far a training has come and how good it is: a bar on a terminal, ten lines elsewhere."""
+    """Show the progress and the score of a training: a bar on a terminal, ten lines elsewhere."""
     if not sys.stderr.isatty():
         yield _ProgressLines(agent, incumbent)
         return
@@ -156,13 +156,13 @@ def _said(agent: str, incumbent: str, progress: Progress) -> str:
 
 @contextmanager
 def judging() -> Iterator[None]:
-    """Show how many of the replays are done that a judgement takes."""
+    """Show how many replays of an evaluation are done."""
     with progress("judging") as hears, heard(hears):
         yield
 
 
 def show_verdict(verdict: Verdict, style: str, price: StatedPrice | None = None) -> None:
-    """Print how everybody did on the history that judges, and what follows from it; ``price`` puts money on energy."""
+    """Print the results of all policies on the held-out history, and the verdict; ``price`` adds costs of energy."""
     price = price or StatedPrice()
     rows = [_row(row, verdict) | ({"cost": price.said(row.energy_joules)} if price.words else {})
             for row in verdict.rows]
@@ -200,6 +200,6 @@ def _row(row: PolicyFigures, verdict: Verdict) -> dict[str, object]:
 
 
 def _kwh(joules: float, ratio: Comparison) -> str:
-    """Return energy and whether it differs from the incumbent's: an estimate by itself says nothing."""
+    """Return energy in kWh as text, with a mark if it differs significantly from the incumbent's."""
     words = "" if ratio.words in ("the same", "not enough yet") else f", {ratio.words}"
     return f"{joules / _JOULES_PER_KWH:,.0f}{words}"

@@ -1,4 +1,4 @@
-"""Files of the package that a command puts where other programs look for them."""
+"""Writing of the package's files to the places where other programs look for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import click
 
 
 def write_files(root: Path, texts: Mapping[str, str], kept: Collection[str]) -> None:
-    """Write texts by their places below a folder and say so; those that are ``kept`` are never written over."""
+    """Write texts to their places below a folder and print the paths.
+
+    Existing files in ``kept`` are not overwritten.
+    """
     for place, text in texts.items():
         target = root / place
         if place in kept and target.exists():

@@ -1,4 +1,4 @@
-"""``idlewatt advise``: where each pending job should go."""
+"""``idlewatt advise``: placements for pending jobs, and recommendations for running jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NARROW = {name: _COLUMNS[name] for name in ("job_id", "action", "placement", "s
 
 
 def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
-    """Add a flag for each subject beyond starts."""
+    """Add a flag for each kind of recommendation beyond starts."""
     for name, about in reversed(topics().items()):
         command = click.option(f"--{name.replace('_', '-')}", "subject", flag_value=name, help=about)(command)
     return command
@@ -91,7 +91,7 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
 
 
 def _wait_estimate(url: str, ca_file: str | None, job: str) -> Row | None:
-    """Return when a job starts and what would start sooner; None where the daemon cannot tell."""
+    """Return a job's wait estimate; None if the daemon has none."""
     try:
         (found,) = ask(url, f"waits/{quote(job)}", ca_file)
     except click.ClickException:
@@ -100,7 +100,7 @@ def _wait_estimate(url: str, ca_file: str | None, job: str) -> Row | None:
 
 
 def _told(recommendations: list[Row]) -> None:
-    """Show advice on one job, a line for each thing that is said."""
+    """Show the advice on one job, with a line for each field."""
     for row in recommendations:
         cells = {**_row(row), "command": row["command"] or None}
         for key, heading in (_COLUMNS | {"command": "command"}).items():
@@ -109,7 +109,7 @@ def _told(recommendations: list[Row]) -> None:
 
 
 def _silence(url: str, ca_file: str | None, style: str) -> str:
-    """Return why there is no advice at all; programs get an empty list, and people beside them the reason."""
+    """Return the reason why there is no advice; programs get an empty list, and standard error has the reason."""
     why = str(status(url, ca_file).get("no_advice", ""))
     if why and style != "table":
         click.echo(why, err=True)
@@ -117,7 +117,7 @@ def _silence(url: str, ca_file: str | None, style: str) -> str:
 
 
 def _recommended(name: str, rows: list[Row], style: str, why: str) -> None:
-    """Show what there is to say on a subject beyond starts."""
+    """Show the recommendations of a kind beyond starts."""
     from ..advice.recommenders import subjects
 
     subject = subjects()[name]
@@ -143,7 +143,7 @@ def _where(row: Row) -> str | None:
 
 
 def _cost(row: Row) -> str | None:
-    """Return the cost in communication, in brackets that of the next best placement; scattered GPUs are none."""
+    """Return the communication cost as text, with that of the next best placement in brackets if it is relevant."""
     if row["communication_cost"] is None:
         return None
     other = next((other["communication_cost"] for other in row["alternatives"] if other["relative_speed"] is None),
@@ -152,13 +152,13 @@ def _cost(row: Row) -> str | None:
 
 
 def _speed(row: Row) -> str | None:
-    """Return how much faster the job is expected to run than scattered."""
+    """Return the expected speed relative to scattered GPUs, as text."""
     speed = next((other["relative_speed"] for other in row["alternatives"] if other["relative_speed"]), None)
     return None if speed is None else f"{1 / speed:.2g} x scattered"
 
 
 def _change(row: Row) -> str | None:
-    """Return the expected change in wait, in brackets its 95 % interval; ends that read alike are none."""
+    """Return the expected change of the wait as text, with its 95 % interval in brackets if its ends differ."""
     if row["wait_change_s"] is None:
         return None
     ends = [_sooner(one) for one in row["interval_s"] or ()]

@@ -1,4 +1,4 @@
-"""``idlewatt check-config``: is this configuration right?"""
+"""``idlewatt check-config``: validates a configuration."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def command(file: Path | None, sample: bool, probe: bool, meters: bool) -> None:
 
 
 def _untouched(file: Path) -> bool:
-    """Tell whether a configuration is the sample, but for comments and layout."""
+    """Return whether a configuration equals the sample, apart from comments and layout."""
     from .. import config
     from ..strict_yaml import document_of, text_of
 

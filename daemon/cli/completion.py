@@ -1,4 +1,4 @@
-"""``idlewatt completion``: what a shell needs to complete commands and options."""
+"""``idlewatt completion``: scripts for shell completion of commands and options."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def command(shell: str) -> None:
 
 
 def _written(kind: type[click.shell_completion.ShellComplete], program: click.Command) -> str:
-    """Return the script, not asking which version of bash runs: the one that reads it is another."""
+    """Return the script without a check of this machine's bash, because another bash may read it."""
     completion = kind(program, {}, "idlewatt", "_IDLEWATT_COMPLETE")
     return completion.source_template % completion.source_vars()

@@ -46,7 +46,7 @@ def _url(config_file: Path, url: str | None) -> str:
 
 
 def _parsed(url: str) -> str:
-    """Return the URL; refuse one of a kind that nobody knows: that is wrong usage, and no database that is away."""
+    """Return the URL; refuse an unknown kind of URL as wrong usage, not as an unreachable database."""
     from ...storage.database import parse
     from ...storage.errors import StoreError
 
@@ -161,7 +161,7 @@ def bring_in(config_file: Path, url: str | None, what: str, since: str, *, trust
 
 
 def _commands(config_file: Path) -> SlurmCommands:
-    """Return where Slurm's commands are: as the configuration says, if there is one that does."""
+    """Return the paths of Slurm's commands, from the configuration if it sets them."""
     from ...exporters.slurm.cli import SlurmCommands
     from .. import config
     from ._importing import SACCT_TIMEOUT_S

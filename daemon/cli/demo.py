@@ -1,4 +1,4 @@
-"""``idlewatt demo``: a simulated DGX cluster, the daemon watching it, and the view of both; nothing is installed."""
+"""``idlewatt demo``: a simulated cluster, the daemon that watches it, and a view of both, without an installation."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ from ._parts import (
 from ._progress import waiting
 
 SPEED, SLOWER = 60.0, 20.0
-"""Simulated seconds per second: two racks have nine times as many pages to be read in each."""
+"""Simulated seconds per second, and the lower value for racks, which have nine times as many pages to read."""
 HARDWARE = ("dgx", "gb200-nvl72", "mi300x", "mixed")
-"""As ``exporters.simulated.hardware`` has them, which a command that only prints its help does not load."""
+"""Kinds of simulated hardware, copied from ``exporters.simulated.hardware`` so that ``--help`` need not import it."""
 TARGETS = {"slurm": ("dcgm", "node", "ipmi", "cgroup"), "kubernetes": ("dcgm_pods", "node", "ipmi", "cgroup_pods")}
-"""The pages that are read, by scheduler: the cgroups of pods are not those of Slurm's jobs."""
+"""Kinds of pages to read, by scheduler; the cgroups of pods differ from those of Slurm's jobs."""
 COMPILING_S = 30.0
-"""How long policies take to compile that nobody has compiled here before."""
+"""Usual time of the first compilation of policies, s."""
 
 
 class _Site(TypedDict):
-    """What every demo is told."""
+    """Options that every demo has."""
 
     speed: float | None
     seed: int
@@ -132,7 +132,7 @@ def command(scheduler: str, days: float | None, prometheus_port: int, **site: Un
 
 
 def _looking_after(parts: Sequence[EssentialChild]) -> Callable[[float], None]:
-    """Return a pause that ends the demo when a part of it has died: a screen that only grows old tells nobody."""
+    """Return a pause function that ends the demo with an error if a part of it has died."""
     clock = threading.Event()
 
     def pause(seconds: float) -> None:
@@ -145,7 +145,7 @@ def _looking_after(parts: Sequence[EssentialChild]) -> Callable[[float], None]:
 
 @dataclass(frozen=True, slots=True)
 class DemoPlan:
-    """What a demo without a past is to be."""
+    """The plan of a demo without a past."""
 
     folder: Path
     nodes: int
@@ -157,7 +157,7 @@ class DemoPlan:
 
 
 def _from_now(stack: ExitStack, site: DemoPlan, parts: list[EssentialChild]) -> tuple[str, list[str]]:
-    """Start cluster and daemon now, as ``parts``; return the daemon's URL and what to tell."""
+    """Start cluster and daemon as ``parts``; return the daemon's URL and the messages to print."""
     folder, speed = site.folder, site.speed
     _rehearse(folder, advises(site.hardware))
     start_s = float(int(time.time()))
@@ -169,7 +169,7 @@ def _from_now(stack: ExitStack, site: DemoPlan, parts: list[EssentialChild]) -> 
 
 def _with_past(stack: ExitStack, folder: Path | None, days: float, nodes: int, seed: int,
                ports: tuple[int, int]) -> tuple[str, list[str]]:
-    """Start a daemon that has lived for days; return its URL and what to tell."""
+    """Start a daemon with a simulated past; return its URL and the messages to print."""
     from . import _opening
 
     _opening.check(folder, ports)
@@ -194,7 +194,7 @@ def _folder(wanted: Path | None, stack: ExitStack) -> Path:
 
 
 def _rehearse(folder: Path, policy: str = ADVISES) -> None:
-    """Wait until the policies are compiled; the clock starts afterwards."""
+    """Wait until the policies are compiled; the simulated clock starts afterwards."""
     click.echo("Getting the policies ready: half a minute the first time, a moment later on.")
     arguments = ("-m", "idlewatt.daemon.advice.warm_up", *(() if policy == ADVISES else (SCHEDULER, policy)))
     with python("the compilation", arguments, folder / "warm_up.log") as child, waiting("compiling", COMPILING_S):
@@ -209,7 +209,7 @@ def _notes(url: str, simulation: str, site: DemoPlan) -> list[str]:
 
 
 def configuration(simulation: str, site: DemoPlan) -> dict[str, object]:
-    """Return the daemon's configuration for a simulation at that URL: what an operator would write for real nodes."""
+    """Return the daemon's configuration for a simulation at a URL, as an operator would write it for real nodes."""
     # A second of ours is minutes of theirs: what a real site looks at every 15 s is looked at as often as we can.
     beat = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "2s", "record": "5s", "retention": "1h",
             "counterfactual": "1m"}
@@ -230,7 +230,7 @@ def configuration(simulation: str, site: DemoPlan) -> dict[str, object]:
 
 
 def _pages(simulation: str, site: DemoPlan) -> Iterator[dict[str, object]]:
-    """Yield the sources of pages."""
+    """Yield the configurations of the sources that read pages."""
     kinds = TARGETS[site.scheduler] if site.hardware == "dgx" else exporters(site.hardware, site.nodes)
     for kind in kinds:
         yield {"kind": SOURCES.get(kind, kind.partition("_")[0]), **OPTIONS.get(kind, {}),
@@ -238,7 +238,7 @@ def _pages(simulation: str, site: DemoPlan) -> Iterator[dict[str, object]]:
 
 
 def _scheduler(simulation: str, scheduler: str) -> list[dict[str, object]]:
-    """Return the sources that tell of jobs, and of how fast they train."""
+    """Return the configurations of the sources for jobs and their throughput."""
     if scheduler == "slurm":
         return [{"kind": "throughput", "url": simulation},
                 {"kind": "slurm_rest", "url": simulation, "settings": SETTINGS}]
@@ -250,7 +250,7 @@ def _scheduler(simulation: str, scheduler: str) -> list[dict[str, object]]:
 
 
 def _elastic() -> dict[str, object]:
-    """Return two curves that the site has measured itself: recommendations then need not wait for watched runs."""
+    """Return two speed curves as measured by the site, so that recommendations need not wait for recorded runs."""
     from ...exporters.simulated.throughput import speed
 
     # A job of theirs is over in a minute of ours.
@@ -299,7 +299,7 @@ def _first_line(log: Path) -> str:
 
 
 def _ready(url: str) -> bool:
-    """Tell whether the daemon is ready and has advised on the jobs that wait."""
+    """Return whether the daemon is ready and has advice for the pending jobs."""
     import requests
 
     try:

@@ -1,4 +1,4 @@
-"""``idlewatt digest``: what a week took and wasted, what changed, the best and the worst of it."""
+"""``idlewatt digest``: a summary of used and wasted energy, its changes, and the best and worst cases."""
 
 from __future__ import annotations
 

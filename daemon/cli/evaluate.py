@@ -1,4 +1,4 @@
-"""``idlewatt evaluate``: a trained model beside other policies, on history that it has not seen."""
+"""``idlewatt evaluate``: compares a trained model with other policies on held-out history."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def command(model: str, source: str | None, incumbent: str | None, seed: int | N
 
 
 def _trained_on(known: StoredModel, source: str | None, cluster: str | None, config_file: Path) -> TrainingJob | None:
-    """Return the order of a model that was trained on these jobs, under whichever of their names; else None."""
+    """Return the training order of a model that was trained on these jobs, under any of their names; otherwise None."""
     from ..agents.kinds import TrainingError
     from ..learning.training import TrainingJob
 
@@ -85,7 +85,7 @@ def _trained_on(known: StoredModel, source: str | None, cluster: str | None, con
 
 
 def _policy(name: str) -> str:
-    """Return the name of a policy; a UsageError when there is none of that name."""
+    """Return the name of a policy; a UsageError if there is no such policy."""
     from ..policies.registry import parse
 
     try:
@@ -130,7 +130,7 @@ def _judge(models: ModelStore, model: StoredModel, order: TrainingJob, where: Jo
 
 
 def _count(config_file: Path, verdict: Verdict) -> None:
-    """Record what came of a model that no decision tells of: a judgement that may lead to a promotion is a chance."""
+    """Record the evaluation of a model without a decision, as each evaluation is a chance of a false promotion."""
     from ...storage.promotions import Decision, Promotion, states
     from ..learning.trials import uncounted
 
@@ -143,7 +143,7 @@ def _count(config_file: Path, verdict: Verdict) -> None:
 
 
 def _other_jobs(where: JobSource, trained: TrainingJob, windows: Sequence[TraceWindow], seen_s: float) -> Iterator[str]:
-    """Yield that these are not the jobs which the training itself was judged by, where others came to them."""
+    """Yield a note if the jobs differ from those by which the training was judged, because new jobs were added."""
     until_s = trained.until_s
     if until_s is None:
         return
@@ -155,13 +155,13 @@ def _other_jobs(where: JobSource, trained: TrainingJob, windows: Sequence[TraceW
 
 
 def _ended_later(where: JobSource, seen_s: float, until_s: float) -> int:
-    """Return how many jobs have ended after a moment of those that were submitted after all that a model has seen."""
+    """Return the number of jobs submitted after a model's training data that ended after a moment."""
     with where.history() as reader:
         return sum(job.end_s is not None and job.end_s > until_s for job in reader.jobs(seen_s, float("inf")))
 
 
 def _seen_until(model: StoredModel, order: TrainingJob) -> float:
-    """Return until when the model knows the history that judges it; ever since, when it is another one."""
+    """Return the end of the model's knowledge of the history that judges it, s; minus infinity for another history."""
     from ..learning.training import TrainingJob
 
     same = TrainingJob.read(model.folder)

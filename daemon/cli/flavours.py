@@ -1,4 +1,4 @@
-"""``idlewatt flavours``: what users may ask for under a name, how often they do, and what is of no flavour."""
+"""``idlewatt flavours``: the named request sizes, their use, and the requests without a flavour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``idlewatt grafana install``: put dashboards, data source and rules where Grafana and Prometheus look for them."""
+"""``idlewatt grafana install``: writes dashboards, data source and rules to the places of Grafana and Prometheus."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import click
 from ._written_files import write_files
 
 PAGE = "http://localhost:9723"
-"""What the dashboards as they lie here lead to."""
+"""Address of the daemon's page in the packaged dashboards."""
 _PLACES = {
     "dashboards": "var/lib/grafana/dashboards/idlewatt",
     "provisioning/dashboards": "etc/grafana/provisioning/dashboards",
     "provisioning/datasources": "etc/grafana/provisioning/datasources",
     "rules": "etc/prometheus/rules/idlewatt",
 }
-"""Folders of ours and where their files go."""
+"""Target folders by packaged folder."""
 _RUNBOOKS = "https://github.com/idlewatt/idlewatt/blob/main/grafana/runbooks"
-"""As the rules have it."""
+"""Address of the runbooks in the packaged rules."""
 _KEPT = ("etc/grafana/provisioning/datasources/idlewatt.yaml",)
 """The operator's file: written once, never overwritten."""
 
@@ -64,7 +64,7 @@ def install(root: Path, page: str, currency: str, runbook_url: str) -> None:
 
 
 def _texts() -> list[tuple[str, str]]:
-    """Return the files by place, relative to the root."""
+    """Return the texts of the files, by their paths relative to the root."""
     ours = resources.files("idlewatt.grafana")
     return [(f"{place}/{file.name}", file.read_text("utf-8"))
             for folder, place in _PLACES.items()

@@ -1,4 +1,4 @@
-"""``idlewatt install-systemd``: put the unit and its files where systemd looks for them."""
+"""``idlewatt install-systemd``: writes the units and their files to the places of systemd."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FILES = {
 _KEPT = {"etc/default/idlewatt", "etc/idlewatt/config.yml", "etc/idlewatt-follow/config.yml"}
 """The operator's files: written once, never overwritten."""
 _HIDDEN = (Path("/root"), Path("/home"), Path("/run/user"), Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - none is made
-"""What the unit cannot see: ProtectHome and PrivateTmp."""
+"""Folders that the unit cannot see, because of ProtectHome and PrivateTmp."""
 
 
 @click.command("install-systemd", short_help="Install the systemd units.")
@@ -64,7 +64,7 @@ def command(root: Path, program: str | None) -> None:
 
 
 def _refuse_hidden(program: Path) -> None:
-    """Raise UsageError where the unit could not start the program (systemd would say 203/EXEC, and no more)."""
+    """Raise UsageError if the unit could not start the program (systemd would only report 203/EXEC)."""
     for path in (program, program.resolve(), *_interpreter(program)):
         hidden = next((folder for folder in _HIDDEN if path.is_relative_to(folder)), None)
         if hidden is not None:
@@ -76,7 +76,7 @@ def _refuse_hidden(program: Path) -> None:
 
 
 def _interpreter(program: Path) -> tuple[Path, ...]:
-    """Return what a script is run by, as its first line says and as the links end; nothing for what is no script."""
+    """Return the interpreter in a script's first line, as named and with links resolved; nothing for other files."""
     try:
         with program.open("rb") as file:
             line = file.readline(256)
@@ -89,7 +89,7 @@ def _interpreter(program: Path) -> tuple[Path, ...]:
 
 
 def _who_trains(path: Path) -> str:
-    """Return who trains by night, as the configuration there says."""
+    """Return which part trains at night, according to the installed configuration."""
     from .. import config
 
     try:

@@ -1,4 +1,4 @@
-"""``idlewatt job``: all that is known of a job, in the manner of jobstats."""
+"""``idlewatt job``: a report on one job, similar to jobstats."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def command(url: str, ca_file: str | None, style: str, job_id: str, wide: bool) 
 
 
 def report(row: Row, width: int) -> Iterator[str]:
-    """Yield the lines of a report, none longer than ``width`` but for names that are."""
+    """Yield the lines of a report, at most ``width`` columns wide unless names are longer."""
     job, run = row["job"], row["run"]
     state = plain(run["state"] if run and run["state"] != "unknown" else job["state"])
     named = "" if job["job_id"].rpartition("/")[2] == job["name"] else f" {plain(job['name'])}"
@@ -75,7 +75,7 @@ def report(row: Row, width: int) -> Iterator[str]:
 
 
 def _parts_of(held: Row) -> str:
-    """Return the parts of GPUs that a job held on a node in words, '' where nobody told any."""
+    """Return the parts of GPUs that a job held on a node in words, '' if none are reported."""
     from ...storage.gpu_parts import GpuPart
 
     return ", ".join(GpuPart(**part).words for part in held.get("parts") or ())
@@ -154,7 +154,7 @@ def _over_time(row: Row, width: int) -> Iterator[str]:
 
 
 def _spark(values: list[float | None], room: int) -> str:
-    """Return values as little columns, ``room`` of them at most; a dot where nothing was measured."""
+    """Return values as a sparkline of at most ``room`` characters, with a dot for unmeasured values."""
     step = max(1, -(-len(values) // max(1, room)))
     parts = [[value for value in values[first:first + step] if value is not None]
              for first in range(0, len(values), step)]

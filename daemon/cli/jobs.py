@@ -1,4 +1,4 @@
-"""``idlewatt jobs``: the jobs that the daemon sees, or those that it has recorded, with the energy they took."""
+"""``idlewatt jobs``: lists the present jobs, or recorded jobs with their energy."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _recorded(url: str, ca_file: str | None, style: str, wide: bool, filters: di
 
 
 def costs(row: Row) -> Row:
-    """Return the costs of a row as columns of a spreadsheet; None where no price is set."""
+    """Return the costs of a row as columns of a spreadsheet; None if no price is set."""
     cost = row["cost"] or {}
     return {"cost_energy": cost.get("energy"), "cost_wasted": cost.get("wasted"), "currency": cost.get("currency")}
 

@@ -1,4 +1,4 @@
-"""``idlewatt live``: the watts, the queue and the sources, as they change."""
+"""``idlewatt live``: shows the watts, the queue and the sources continuously."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._screen import Picture
 
 PLAIN_EVERY_S = 5.0
-"""Pause between summaries where there is no terminal: nobody reads a log line a second."""
+"""Pause between summaries without a terminal, s, because a log line every second is too much."""
 
 Look = Callable[[], "Picture"]
 Pause = Callable[[float], object]
@@ -47,9 +47,9 @@ def command(url: str, ca_file: str | None, every: float, once: bool) -> None:
 
 def watch(url: str, ca_file: str | None = None, every_s: float = 1.0, *, once: bool = False,
           footer: Sequence[str] = (), pause: Pause | None = None) -> None:
-    """Show the daemon at ``url`` until interrupted; ``Unreachable`` only when it never answered at all.
+    """Show the daemon at ``url`` until interrupted; ``Unreachable`` only if it never answered.
 
-    ``pause`` waits between two looks; what it raises ends the show.
+    ``pause`` waits between two requests; an exception in it ends the view.
     """
     from rich.console import Console
 
@@ -66,7 +66,7 @@ def watch(url: str, ca_file: str | None = None, every_s: float = 1.0, *, once: b
 
 
 def _looks(look: Look) -> Iterator[tuple[Picture, str]]:
-    """Yield the last good picture and what is wrong now, if anything; the first look must succeed."""
+    """Yield the last successful answers and the present error, if any; the first request must succeed."""
     picture, trouble = look(), ""
     while True:
         yield picture, trouble

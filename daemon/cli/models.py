@@ -1,4 +1,4 @@
-"""``idlewatt models``: what has been trained here, how good it is, and who is active."""
+"""``idlewatt models``: lists the trained models and heuristics with their results and roles."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def command(config_file: Path, folder: Path | None, style: str) -> None:
 
 
 def _tell(rows: Sequence[Mapping[str, object]]) -> None:
-    """Print in sentences what would make the table too wide."""
+    """Print as sentences the facts that would make the table too wide."""
     for row in rows:
         click.echo(f"\n{plain(row['model'])}: {row['state']}{', ' + plain(row['why']) if row['why'] else ''}")
         if row["card"]:
@@ -77,7 +77,7 @@ def _tell(rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def _row(model: StoredModel, known: Candidate | None) -> dict[str, object]:
-    """Return a model flat for tables, its card whole for programs."""
+    """Return a model as a flat row for tables, with its whole card for programs."""
     from dataclasses import asdict
 
     card = model.card
@@ -96,7 +96,7 @@ def _row(model: StoredModel, known: Candidate | None) -> dict[str, object]:
 
 
 def _heuristic(known: Candidate, decision: Promotion | None) -> dict[str, object]:
-    """Return a combination of heuristics like a model that learned nothing."""
+    """Return a combination of heuristics as a row like that of a model, without training data."""
     figures: Mapping[str, Any] = decision.figures if decision else {}
     own: Mapping[str, Any] = next((row for row in figures.get("rows", ()) if row.get("policy") == known.name), {})
     ratio = {f"jct_over_incumbent{part}": value for part, value in (
@@ -109,7 +109,7 @@ def _heuristic(known: Candidate, decision: Promotion | None) -> dict[str, object
 
 
 def _five(figures: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the five figures that every policy is told by; None where it was not judged, or long ago."""
+    """Return the five figures of each policy; None if it was not judged, or long ago."""
     makespan_s, joules = figures.get("makespan_s"), figures.get("energy_joules")
     return {"utilization": figures.get("utilization"), "makespan_days": makespan_s and makespan_s / 86400,
             "jct_mean_s": figures.get("jct_mean_s"), "wait_mean_s": figures.get("wait_mean_s"),

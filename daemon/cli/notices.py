@@ -1,4 +1,4 @@
-"""``idlewatt notices``: what was said to whom, and who wants to hear nothing."""
+"""``idlewatt notices``: the ledger of notices, and the users who opted out."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def command(model: str, reason: str, config_file: Path, folder: Path | None) -> 
 
 
 def _judged(card: ModelCard, config_file: Path, models: ModelStore) -> frozenset[str]:
-    """Return the agents of trainings by hand out of which this one is chosen; none where a night has tried it."""
+    """Return the manually trained agents from which this one is chosen; none if nightly training has tried it."""
     from ..learning.trials import TRIED, YEAR_S, judged_by_hand
 
     taken, now_s = decisions(config_file), time.time()
@@ -60,7 +60,7 @@ def _judged(card: ModelCard, config_file: Path, models: ModelStore) -> frozenset
 
 
 def _chances(judged: frozenset[str], config_file: Path) -> str:
-    """Return why one of so many agents has not surely earned its place by its figures alone; '' when it has."""
+    """Return why too many agents were tried for a promotion by figures alone; '' if few were tried."""
     from ..learning.promotion_criteria import TRIALS
     from ..learning.trials import trials
 
@@ -73,7 +73,7 @@ def _chances(judged: frozenset[str], config_file: Path) -> str:
 
 
 def _unearned(card: ModelCard, config_file: Path) -> str:
-    """Return why a model has not earned its place here and now; '' when it has."""
+    """Return why a model does not meet the promotion criteria on this site now; '' if it does."""
     from ...storage.promotions import Decision, states
     from ..learning.trials import never_tried
 

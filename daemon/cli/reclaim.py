@@ -1,4 +1,4 @@
-"""``idlewatt reclaim``: jobs that hold idle GPUs, for a canceller of the site's own."""
+"""``idlewatt reclaim``: lists jobs that hold idle GPUs, for the site's own program that cancels jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``idlewatt replay``: a history under any policy, side by side."""
+"""``idlewatt replay``: replays a history under several policies and compares them."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def command(source: str, cluster_text: str | None, policies: tuple[str, ...], st
 
 
 def sweep_error() -> type[Exception]:
-    """Return what a sweep fails with; numpy is loaded when it is needed."""
+    """Return the error class of a sweep, imported late so that ``--help`` does not load numpy."""
     from ..sweep import SweepError
 
     return SweepError
@@ -154,7 +154,7 @@ def _spooled(state: Path) -> Iterator[Path]:
 
 
 def _policies(policies: tuple[str, ...], options: dict[str, Any]) -> list[str]:
-    """Return whom to replay; a usage error names what is no policy, or no table."""
+    """Return the policies to replay; a usage error names an invalid policy or an output file of another format."""
     from ..policies.registry import parse
     from ..sweep import ALWAYS, ORACLES
 
@@ -187,7 +187,7 @@ def _prepared(where: JobSource, cluster_text: str | None, wanted: list[str], opt
 
 
 def _tell_speeds(speeds: SiteSpeeds, path: Path | None) -> None:
-    """Say what is to be known of the speeds, and write them down where that is wanted."""
+    """Print the notes on the speeds, and write them to a file if requested."""
     from ..replay.speed_file import text
 
     for note in speeds.notes:
@@ -199,7 +199,7 @@ def _tell_speeds(speeds: SiteSpeeds, path: Path | None) -> None:
 
 def _taken_in(where: JobSource, cluster_text: str | None, folder: Path, wanted: list[str],
               power_text: str | None) -> tuple[Cluster, MappedWorkload, WorkloadBuilder]:
-    """Read the source and leave its jobs on disk: what they took in memory is free again."""
+    """Read the source and move its jobs to disk, which frees their memory."""
     import numpy as np
 
     from ..memory_mapped_workload import MappedWorkload
@@ -216,7 +216,7 @@ def _taken_in(where: JobSource, cluster_text: str | None, folder: Path, wanted: 
 
 
 def _in_watts_of(text: str, prepared: WorkloadBuilder, cluster: Cluster) -> WorkloadBuilder:
-    """Return a history with the watts that ``--power`` names, at which all its jobs are alike."""
+    """Return a history with the power model of ``--power``, which is the same for all its jobs."""
     import numpy as np
 
     from ..power_options import PowerError, described
@@ -231,7 +231,7 @@ def _in_watts_of(text: str, prepared: WorkloadBuilder, cluster: Cluster) -> Work
 
 
 def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
-    """Show what is done, whole sweep or not."""
+    """Show the finished replays, even if the sweep is incomplete."""
     from ..policies.limits import knowing
     from ..replay.speed_coverage import SpeedCoverage
     from ..sweep import json_row, rows

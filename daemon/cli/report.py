@@ -1,4 +1,4 @@
-"""``idlewatt report``: what a month took, by account, user, partition, node or day."""
+"""``idlewatt report``: the energy of a month, by account, user, partition, node or day."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _figures(row: Row, by: str) -> Row:
 
 
 def conclusion(month: str, by: str, rows: list[Row]) -> str:
-    """Return in words what a month took and wasted, and who wasted most of it."""
+    """Return in words the used and wasted energy of a month, and the largest wasters."""
     took, wasted = (sum(row[key] for row in rows) for key in ("energy_joules", "wasted_joules"))
     if not took:
         return f"Nothing was recorded in {month}."
@@ -109,7 +109,7 @@ def conclusion(month: str, by: str, rows: list[Row]) -> str:
 
 
 def page(month: str, by: str, rows: list[Row]) -> str:
-    """Return the report as an HTML page without outside parts."""
+    """Return the report as a self-contained HTML page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     pages = Environment(loader=PackageLoader("idlewatt.daemon"), autoescape=True, undefined=StrictUndefined,

@@ -1,4 +1,4 @@
-"""``idlewatt reproduce``: published results beside what comes of them here."""
+"""``idlewatt reproduce``: compares published results with their reproduction."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _experiment(name: str, config: Path, out: Path) -> None:
 
 
 def _reproduced(name: str, traces: Path | None, out: Path, quick: bool, changes: Sequence[str]) -> Mapping[str, Path]:
-    """Return the paths of what was written."""
+    """Run a reproduction; return the paths of the written files."""
     from ...storage.traces import TraceError
     from ..agents.checkpoint import CheckpointError
     from ..agents.kinds import TrainingError

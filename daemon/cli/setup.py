@@ -1,4 +1,4 @@
-"""``idlewatt setup``: a configuration of what this site has."""
+"""``idlewatt setup``: writes a configuration of the sources that it finds on this site."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from ..discovery import DiscoveredSite
 
 WITHIN_S = 120.0
-"""The scheduler is waited for, then the exporters, each a minute at most."""
+"""Time to wait for the scheduler and then the exporters, at most a minute each, s."""
 
 
 class Port(click.ParamType):  # type: ignore[type-arg]
-    """An exporter and its port, such as ``dcgm=9401``."""
+    """An exporter and its port, such as ``dcgm=9401``, as an option."""
 
     name = "port"
 
@@ -111,7 +111,7 @@ def _text(cluster: str, found: DiscoveredSite) -> str:
 
 
 def _untouched(path: Path) -> bool:
-    """Tell whether a file is the sample that packages install, which nobody has written anything into."""
+    """Return whether a file is the unchanged sample that packages install."""
     from .. import config
 
     try:

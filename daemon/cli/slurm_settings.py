@@ -1,4 +1,4 @@
-"""``idlewatt slurm-settings``: the lines that slurmrestd does not tell, for the configuration."""
+"""``idlewatt slurm-settings``: prints Slurm's settings that slurmrestd does not report, for the configuration."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def command(slurm_conf: Path | None) -> None:
 
 
 def _limits(slurm: SlurmCli) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """Return limits of each QOS for the configuration, and what is not known of them: sites may have no accounts."""
+    """Return the limits of each QOS for the configuration, and a note if they are unknown, as without accounting."""
     from ...exporters.source import SourceError
 
     try:

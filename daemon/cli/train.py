@@ -1,4 +1,4 @@
-"""``idlewatt train``: an agent, on this site's history or on a trace."""
+"""``idlewatt train``: trains an agent on this site's history or on a trace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 ALL_BUDGET_S = 240.0
-"""Of a training of every kind: with judging each, it is done within five minutes."""
+"""Default budget of ``--all`` for all kinds, s; with evaluation it takes less than five minutes."""
 
 
 class MomentType(click.ParamType):  # type: ignore[type-arg]
@@ -132,7 +132,7 @@ def _nightly(config_file: Path) -> None:
 
 
 def _train_all(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any]) -> None:
-    """Train every kind in turn, each for its share of the budget; one that cannot be trained here says why."""
+    """Train every kind in turn with its share of the budget; print why a kind cannot be trained here."""
     from ..agents.kinds import TrainingError, kinds
     from ..learning.training import Sequel
 
@@ -191,7 +191,7 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
 
 
 def _start(models: ModelStore, parts: Split, kind: str, options: dict[str, Any]) -> Path | None:
-    """Return the folder of the model to go on from; a UsageError when it is of another kind."""
+    """Return the folder of the model to continue from; a UsageError if it is of another kind."""
     if options["start_from"] is None:
         return None
     from ..learning.training import gone_partitions
@@ -211,7 +211,7 @@ def _start(models: ModelStore, parts: Split, kind: str, options: dict[str, Any])
 
 
 def _ordered(config_file: Path, options: dict[str, Any]) -> TrainingJob:
-    """Return what is to be trained, as the options say."""
+    """Return the training order that the options describe."""
     from ..learning.aims import AimError, aimed
     from ..learning.training import TrainingJob, kind_of
     from ..policies.registry import parse
@@ -244,7 +244,7 @@ def _since(text: str | None, until_s: float, usual_s: float) -> float:
 
 
 def _resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> TrainingJob:
-    """Return what was to be trained; a UsageError when the options say something else."""
+    """Return the interrupted training order; a UsageError if the options differ from it."""
     from dataclasses import replace
 
     from ._training import HIDDEN, shown
@@ -292,7 +292,7 @@ def _tracker(training_directory: TrainingDirectory, wanted: bool, stack: context
 
 
 def _learn(run: TrainingRun) -> Event:
-    """Train until it is done or somebody interrupts; return the event that tells which."""
+    """Train to the end or to an interruption; return the event that is set by an interruption."""
     from ._training import interruptible, watched
 
     with interruptible() as interrupted, watched(run.order.agent, run.order.incumbent) as report:
@@ -304,7 +304,7 @@ def _learn(run: TrainingRun) -> Event:
 
 
 def _kept(run: TrainingRun, models: ModelStore, interrupted: Event) -> StoredModel:
-    """Put the best so far among the models and say so; ends with status 130 when it was interrupted."""
+    """Save the best model so far and print its name; end with status 130 after an interruption."""
     from ..agents.training_loop import WAY
 
     if interrupted.is_set() and not run.saved:
@@ -326,7 +326,7 @@ def _kept(run: TrainingRun, models: ModelStore, interrupted: Event) -> StoredMod
 
 def _judged(config_file: Path, models: ModelStore, model: StoredModel, where: JobSource,
             run: TrainingRun) -> Verdict:
-    """Judge a whole training, show what came of it and what to do next; what it kept of itself may go."""
+    """Evaluate a finished training, show the result and the next steps, and delete its saved state."""
     from ...storage.promotions import Decision
     from ..learning.promotion_criteria import PromotionCriteria
     from ..learning.training import examined
@@ -347,7 +347,7 @@ def _judged(config_file: Path, models: ModelStore, model: StoredModel, where: Jo
 
 
 def _listened_to(config_file: Path, models: ModelStore, verdict: Verdict) -> None:
-    """Let the daemon ask a model that learned here beside the active policy, and older ones make room."""
+    """Put a model trained on this site into the shadow, in place of older models."""
     from ...storage.promotions import Decision, Promotion
     from ..learning.training import ModelLimit, make_room
 

@@ -1,4 +1,4 @@
-"""``idlewatt waste``: where the watts go, and with ``--since`` where the energy went."""
+"""``idlewatt waste``: the present power by class, or, with ``--since``, the recorded energy."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) 
 
 
 def _row(by: str, name: str, own: Balance, total: float) -> Row:
-    """Return a row; of what is not wholly measured nobody says that it wastes nothing."""
+    """Return a row; a partly unmeasured row does not show zero waste."""
     return {by: name or "-", "power_watts": own.total, "wasted_power_watts": own.wasted if _told(own) else None,
             "unused_power_watts": own.unused if own.unused or not own.dark_busy else None,
             "unmeasured_power_watts": own.unmeasured, "share_percent": 100 * own.total / total if total else None}
 
 
 def _recorded(url: str, ca_file: str | None, style: str, by: str, wide: bool, filters: dict[str, Any]) -> None:
-    """Show energy by what was asked; power now and energy since then never stand in one table."""
+    """Show recorded energy by the requested key; power and energy are never in one table."""
     wanted = {"class": filters.pop("classes"), "by": by} | filters
     if wanted.pop("node"):
         raise click.UsageError("--node goes with power now: use --by node with --since")
@@ -102,7 +102,7 @@ def _recorded(url: str, ca_file: str | None, style: str, by: str, wide: bool, fi
 
 
 def _named(by: str, row: Row) -> Row:
-    """Return the row with its name as people read it."""
+    """Return the row with its name in the form for people."""
     name = row["name"]
     if by == "day":
         name = datetime.fromtimestamp(float(name), UTC).strftime("%Y-%m-%d")
