@@ -23,7 +23,7 @@ def compared(path: Path, rows: Iterable[Row]) -> tuple[list[Row], str]:
     from ...exporters.slurm.fields import BadRecord
 
     try:
-        told = parse_consumed(path.read_text("utf-8", "replace"))
+        accounting = parse_consumed(path.read_text("utf-8", "replace"))
     except BadRecord as error:
         hint = "print it with: sacct --json --allusers --duplicates"
         raise click.ClickException(f"{path}: {plain(str(error))}; {hint}") from error
@@ -32,12 +32,13 @@ def compared(path: Path, rows: Iterable[Row]) -> tuple[list[Row], str]:
     by_job: dict[str, list[Row]] = {}
     for row in rows:
         by_job.setdefault(row["job_id"], []).append(row)
-    found: list[Row] = [
-        {"job_id": one.job_id, "idlewatt": run["energy_joules"], "slurm": one.joules,
-         "ratio": run["energy_joules"] / one.joules, "seen": _seen(run)} for one in told.records if one.joules
-        for run in by_job.get(one.job_id, ()) if abs(run["start_s"] - one.start_s) <= APART_S]
-    dumb = sum(one.joules is None for one in told.records)
-    return sorted(found, key=lambda row: -abs(row["ratio"] - 1.0)), _words(found, len(told.records), dumb)
+    runs: list[Row] = [
+        {"job_id": record.job_id, "idlewatt": run["energy_joules"], "slurm": record.joules,
+         "ratio": run["energy_joules"] / record.joules, "seen": _seen(run)}
+        for record in accounting.records if record.joules
+        for run in by_job.get(record.job_id, ()) if abs(run["start_s"] - record.start_s) <= APART_S]
+    dumb = sum(record.joules is None for record in accounting.records)
+    return sorted(runs, key=lambda row: -abs(row["ratio"] - 1.0)), _words(runs, len(accounting.records), dumb)
 
 
 def _seen(run: Row) -> float | None:
@@ -47,11 +48,11 @@ def _seen(run: Row) -> float | None:
     return float(min(100.0, 100.0 * run["seen_seconds"] / (run["end_s"] - run["start_s"])))
 
 
-def _words(found: list[Row], runs: int, dumb: int) -> str:
+def _words(compared_runs: list[Row], runs: int, dumb: int) -> str:
     if runs and dumb == runs:
         return f"Slurm counted no energy of these {runs} runs: AcctGatherEnergyType is none, or reads no meter"
-    if not found:
+    if not compared_runs:
         return f"none of the {runs} runs of the file is recorded here with energy from both"
-    ours, theirs = (sum(row[name] for row in found) for name in ("idlewatt", "slurm"))
-    return (f"{len(found)} of {runs} runs compared: idlewatt counted {ours / theirs:.3f} of Slurm's "
-            f"{theirs / 3.6e6:.3g} kWh; of jobs that shared their nodes Slurm counts the whole nodes")
+    ours, slurm = (sum(row[name] for row in compared_runs) for name in ("idlewatt", "slurm"))
+    return (f"{len(compared_runs)} of {runs} runs compared: idlewatt counted {ours / slurm:.3f} of Slurm's "
+            f"{slurm / 3.6e6:.3g} kWh; of jobs that shared their nodes Slurm counts the whole nodes")

@@ -117,8 +117,8 @@ def _answered(command: Callable[..., None], url: str, ca_file: str | None, optio
 
 def warn(standing: Row) -> None:
     """Print everything that is degraded in the daemon on standard error, one line each."""
-    for one in standing.get("degraded", ()):
-        click.echo(f"degraded: {plain(one['words'])}", err=True)
+    for cause in standing.get("degraded", ()):
+        click.echo(f"degraded: {plain(cause['words'])}", err=True)
 
 
 def status(url: str, ca_file: str | None = None) -> Row:

@@ -24,9 +24,10 @@ def warnings(cluster: Cluster, work: Workload, policies: Iterable[str]) -> Itera
     """Yield the reasons why figures of a replay may mislead: overload, and missing or too precise time limits."""
     from ..policies.limits import doubts
 
-    asked = load(cluster, work)
-    if asked > 1.0:
-        yield (f"overload: the jobs ask for {asked:.2f} times the GPU time between the first and the last submission, "
+    requested = load(cluster, work)
+    if requested > 1.0:
+        yield (f"overload: the jobs ask for {requested:.2f} times the GPU time between the first and the last "
+               "submission, "
                "so that a queue grows to the end; waits then depend on how long the history is")
     policies = list(policies)
     yield from doubts(policies, work)
@@ -59,7 +60,7 @@ def _of_priorities(cluster: Cluster, work: Workload) -> Iterator[str]:
     """Yield the parts of the scheduler's priorities that are not replayed or unknown."""
     from ..replay.priority.billing import known
 
-    told, settings = cluster.scheduling, cluster.scheduling.priority
+    scheduling, settings = cluster.scheduling, cluster.scheduling.priority
     if settings.unfollowed:
         yield f"Slurm's priorities also go by {', '.join(settings.unfollowed)}, which the replay does not"
     if "NO_NORMAL_ALL" in settings.flags:
@@ -71,10 +72,10 @@ def _of_priorities(cluster: Cluster, work: Workload) -> Iterator[str]:
                "its jobs: none counts in the replay")
     if not settings.fair_share:
         return
-    names = [name for name in work.partition_names if not any(part in told.billing for part in name.split(","))]
+    names = [name for name in work.partition_names if not any(part in scheduling.billing for part in name.split(","))]
     if names:
         yield "what partitions charge for (TRESBillingWeights) is not known: CPUs count in the replay"
-    others = sorted({name for weights in told.billing.values() for name, weight in weights.items()
+    others = sorted({name for weights in scheduling.billing.values() for name, weight in weights.items()
                      if weight and not known(name)})
     if others:
         yield f"partitions also charge for {', '.join(others)}, of which the replay does not know who holds them"
@@ -84,17 +85,17 @@ def _of_preemption(cluster: Cluster, work: Workload) -> Iterator[str]:
     """Yield the parts of the scheduler's preemption that are not replayed or unknown."""
     from ..replay.priority.preemption import BY_QOS, CANCELLED
 
-    told = cluster.scheduling.preemption
-    yield from told.notes
-    if told.by == BY_QOS and told.takes_place and work.charged is None:
+    preemption = cluster.scheduling.preemption
+    yield from preemption.notes
+    if preemption.by == BY_QOS and preemption.takes_place and work.charged is None:
         yield ("jobs preempt others by their quality of service, which this history does not hold for them: nobody "
                "does in the replay")
-    elif told.takes_place:
-        if any(group.becomes == CANCELLED for group in told.groups.values()):
+    elif preemption.takes_place:
+        if any(group.becomes == CANCELLED for group in preemption.groups.values()):
             yield "a job that is cancelled for another's sake counts as completed at that moment"
-        if told.by == BY_QOS and told.level(tuple(told.groups)) is None:
+        if preemption.by == BY_QOS and preemption.level(tuple(preemption.groups)) is None:
             yield ("who may preempt whom is no order among the qualities of service, so that jobs can take the same "
-                   f"place by turns; in the replay nobody is preempted more than {told.most_times} times")
+                   f"place by turns; in the replay nobody is preempted more than {preemption.most_times} times")
 
 
 def conclusion(lines: Sequence[Line], baseline: str, knowing: Collection[str] = ()) -> str:
@@ -126,10 +127,10 @@ def nearest(lines: Sequence[Line]) -> str:
     """Return in words the oracle (an order that knows true run times) nearest to the lower bound; '' for none."""
     from ..policies.registry import parse
 
-    told = {line["policy"]: line["distance"] for line in lines
-            if line.get("distance") is not None and parse(line["policy"]).order.oracle}
-    if not told:
+    distances = {line["policy"]: line["distance"] for line in lines
+                 if line.get("distance") is not None and parse(line["policy"]).order.oracle}
+    if not distances:
         return ""
-    best = min(told, key=lambda name: float(told[name]))
+    best = min(distances, key=lambda name: float(distances[name]))
     return (f"Of the oracles, which know true run times, {best} comes nearest to the lower bound, "
-            f"{100 * told[best]:.0f} % above it; no site can run it.")
+            f"{100 * distances[best]:.0f} % above it; no site can run it.")

@@ -13,19 +13,19 @@ MOST_AHEAD = 8
 VERDICTS = {"starts": "would start now", "waits": "would wait", "unknown": "not known"}
 
 
-def wait_lines(found: Row | None) -> Iterator[str]:
+def wait_lines(estimate: Row | None) -> Iterator[str]:
     """Yield the lines of a wait estimate, at most 80 columns wide unless names are longer."""
-    if found is None:
+    if estimate is None:
         return
-    yield from _folded("starts", _when(found))
-    if found["position"] is not None and found["verdict"] != "starts":
-        jobs = f"{found['position'] or 'no'} waiting job{'s' * (found['position'] != 1)}"
+    yield from _folded("starts", _when(estimate))
+    if estimate["position"] is not None and estimate["verdict"] != "starts":
+        jobs = f"{estimate['position'] or 'no'} waiting job{'s' * (estimate['position'] != 1)}"
         yield from _folded("comes first", f"{jobs} of its partition")
-    for one in found["ahead"][:MOST_AHEAD]:
-        yield from _folded("stands before it", _before(one, found["issued_s"]))
-    if len(found["ahead"]) > MOST_AHEAD:
-        yield from _folded("", f"and {len(found['ahead']) - MOST_AHEAD} more")
-    for one in found["shapes"]:
+    for one in estimate["ahead"][:MOST_AHEAD]:
+        yield from _folded("stands before it", _before(one, estimate["issued_s"]))
+    if len(estimate["ahead"]) > MOST_AHEAD:
+        yield from _folded("", f"and {len(estimate['ahead']) - MOST_AHEAD} more")
+    for one in estimate["shapes"]:
         why = f": {one['reason']}" if one["reason"] else ""
         where = f" on {','.join(one['placement']['nodes'])}" if one["placement"] else ""
         yield from _folded("smaller", f"{one['change']} ({one['options']}) {VERDICTS[one['verdict']]}{where}{why}")
@@ -36,19 +36,20 @@ def _folded(heading: str, text: str) -> Iterator[str]:
                              break_on_hyphens=False)
 
 
-def _when(found: Row) -> str:
-    now_s = found["issued_s"]
-    if found["verdict"] == "starts":
+def _when(estimate: Row) -> str:
+    now_s = estimate["issued_s"]
+    if estimate["verdict"] == "starts":
         return "now"
-    if found["verdict"] == "unknown" or (found["interval_s"] is None and found["latest_s"] is None):
+    if estimate["verdict"] == "unknown" or (estimate["interval_s"] is None and estimate["latest_s"] is None):
         return "not known when"
-    latest = None if found["latest_s"] is None else f"in {ago(found['latest_s'] - now_s)} if all use their whole limits"
-    if found["interval_s"] is None:
+    latest = (None if estimate["latest_s"] is None else
+              f"in {ago(estimate['latest_s'] - now_s)} if all use their whole limits")
+    if estimate["interval_s"] is None:
         return latest or "not known when"
-    low, high = ("more than 30d" if one is None else ago(one - now_s) for one in found["interval_s"])
+    low, high = ("more than 30d" if one is None else ago(one - now_s) for one in estimate["interval_s"])
     if low == high:
         return f"in about {low}{f'; {latest}' if latest else ''}"
-    return f"in {low} to {high} (95 % of {found['futures']} futures){f'; {latest}' if latest else ''}"
+    return f"in {low} to {high} (95 % of {estimate['futures']} futures){f'; {latest}' if latest else ''}"
 
 
 def _before(one: Row, now_s: float) -> str:

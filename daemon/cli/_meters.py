@@ -36,8 +36,8 @@ def show_meters(settings: Settings) -> None:
         source.close()
         for fault in (health for health in source.health() if not health.up):
             click.echo(f"{fault.target}: {fault.error}", err=True)
-        for server, found in sorted(pages.meters.servers.items()):
-            _tell_server(server, found)
+        for server, meters in sorted(pages.meters.servers.items()):
+            _tell_server(server, meters)
 
 
 def _tell_server(server: str, meters: Sequence[Meter]) -> None:

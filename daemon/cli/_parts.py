@@ -38,9 +38,9 @@ def table_2(hour_s: float, scheduler: str = "slurm") -> list[dict[str, object]]:
     """
     from ...exporters.simulated.jobs import flavors
 
-    return [{"name": one.name, "gpus": one.gpus, "limit": one.limit_s,
+    return [{"name": flavour.name, "gpus": flavour.gpus, "limit": flavour.limit_s,
              "partition": partition.lower() if scheduler == "kubernetes" else partition}
-            for partition, some in flavors(hour_s).items() for one in some]
+            for partition, some in flavors(hour_s).items() for flavour in some]
 
 
 class DemoError(click.ClickException):
@@ -79,8 +79,8 @@ def answered(name: str, running: subprocess.Popen[bytes], log: Path, answer: Cal
     """Return the first answer that is not empty; raise ``DemoError`` when the child ends or takes too long."""
     deadline = time.monotonic() + READY_WITHIN_S
     while time.monotonic() < deadline and running.poll() is None:
-        if found := answer():
-            return found
+        if result := answer():
+            return result
         time.sleep(0.1)
     state = "takes too long to come up" if running.poll() is None else f"ended with status {running.returncode}"
     raise DemoError(f"{name} {state}. It last said:\n{tail(log)}")

@@ -58,7 +58,7 @@ def _impossible(settings: Settings, collection: Collection) -> list[str]:
     """Print the flavours that no partition can hold, and return their names."""
     nodes = [node for facts in collection.facts("scheduler") if isinstance(facts, SchedulerSnapshot)
              for node in facts.nodes]
-    wrong, names = impossible(settings.flavours, nodes), [one.name for one in settings.flavours]
+    wrong, names = impossible(settings.flavours, nodes), [flavour.name for flavour in settings.flavours]
     for name, why in wrong.items():
         click.echo(f"  WRONG   flavours[{names.index(name)}] ({plain(name)}): {plain(why)}")
     return list(wrong)

@@ -60,9 +60,9 @@ def record(url: str, folder: Path, since_s: float, until_s: float, step_s: float
     file = folder / "rules.om"
     with file.open("w", encoding="utf-8") as out:
         rules = [rule for group in groups for rule in group["rules"]]
-        asked = list(itertools.product(rules, _spans(since_s, until_s, step_s)))
-        for done, (rule, (start_s, end_s)) in enumerate(asked):
-            report(done, len(asked))
+        queries = list(itertools.product(rules, _spans(since_s, until_s, step_s)))
+        for done, (rule, (start_s, end_s)) in enumerate(queries):
+            report(done, len(queries))
             for series in _range(url, rule["expr"], start_s, end_s, step_s):
                 name = openmetrics.series(rule["record"], series["metric"].items())
                 out.writelines(f"{name} {value} {time_s}\n" for time_s, value in series["values"])

@@ -42,7 +42,7 @@ class Picture:
     @property
     def degraded(self) -> list[str]:
         """Return everything that is degraded in the daemon, one line each."""
-        return [f"degraded: {plain(one['words'])}" for one in self.status.get("degraded", ())]
+        return [f"degraded: {plain(cause['words'])}" for cause in self.status.get("degraded", ())]
 
     @property
     def balance(self) -> Balance:

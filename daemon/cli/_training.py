@@ -48,10 +48,10 @@ def read(where: JobSource, order: TrainingJob) -> Material:
     if not where.recorded:
         cluster, prepared = where.read(order.cluster)
         left_out = [f"{count} rows are left out: {reason}" for reason, count in prepared.left_out.items()]
-        found = Material(order.source, cluster, prepared.workload,
-                         (*prepared.notes, *left_out, *unplaced(prepared.unplaced), *prepared.speeds.notes),
-                         prepared.speeds, prepared.power)
-        return found if order.until_s is None else found.until(order.until_s)
+        material = Material(order.source, cluster, prepared.workload,
+                            (*prepared.notes, *left_out, *unplaced(prepared.unplaced), *prepared.speeds.notes),
+                            prepared.speeds, prepared.power)
+        return material if order.until_s is None else material.until(order.until_s)
     since_s, until_s = order.since_s or 0.0, order.until_s or 0.0
     try:
         with where.history() as reader, progress("reading") as heard:
@@ -59,14 +59,15 @@ def read(where: JobSource, order: TrainingJob) -> Material:
             heard(1, RECORDED)
             watts = site_watts(reader, until_s)
             heard(2, RECORDED)
-            found = recorded(reader, since_s, until_s, order.source, speeds, watts)
+            material = recorded(reader, since_s, until_s, order.source, speeds, watts)
             heard(3, RECORDED)
-        found = replace(found, notes=(f"speeds are {speeds.summary}", f"watts are {watts.summary}", *found.notes,
-                                      *speeds.notes))
+        material = replace(material, notes=(f"speeds are {speeds.summary}", f"watts are {watts.summary}",
+                                            *material.notes,
+                                            *speeds.notes))
         if order.cluster is None:
-            return found
+            return material
         cluster = described(order.cluster)
-        return replace(found, cluster=cluster, power=watts.on(cluster))
+        return replace(material, cluster=cluster, power=watts.on(cluster))
     except ClusterError as error:
         raise click.ClickException(str(error)) from error
 
@@ -91,9 +92,10 @@ def fidelity(where: JobSource, order: TrainingJob, since_s: float) -> Fidelity |
     if not where.recorded or order.cluster is not None or order.until_s is None:
         return None
     with where.history() as reader, progress("replaying what happened") as heard:
-        found = check(reader, since_s, order.until_s, order.incumbent, where.known_speeds(reader, order.until_s), heard)
-    tell([f"watts are {found.watts}{watts_error(found)}"])
-    return found
+        errors = check(reader, since_s, order.until_s, order.incumbent, where.known_speeds(reader, order.until_s),
+                       heard)
+    tell([f"watts are {errors.watts}{watts_error(errors)}"])
+    return errors
 
 
 def tell(notes: Iterable[str]) -> None:
@@ -167,8 +169,8 @@ def show_verdict(verdict: Verdict, style: str, price: StatedPrice | None = None)
     rows = [_row(row, verdict) | ({"cost": price.said(row.energy_joules)} if price.words else {})
             for row in verdict.rows]
     if style == "json":
-        told = {"model": verdict.model, "decision": verdict.decision.value, **verdict.figures()}
-        click.echo(as_json(told))
+        answer = {"model": verdict.model, "decision": verdict.decision.value, **verdict.figures()}
+        click.echo(as_json(answer))
         return
     if price.words:
         click.echo(price.words, err=True)

@@ -82,8 +82,8 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
             click.echo(line)
         return
     if filters["job"] and style == "json":
-        told = _wait_estimate(url, ca_file, filters["job"])
-        recommendations = [{**row, "outlook": told} for row in recommendations]
+        estimate = _wait_estimate(url, ca_file, filters["job"])
+        recommendations = [{**row, "outlook": estimate} for row in recommendations]
     show([_row(row) for row in recommendations] if style != "json" else recommendations,
          _COLUMNS if wide or style != "table" else _NARROW, style,
          empty=why or (f"no advice on job {plain(filters['job'])}: it is not pending; idlewatt job tells what it does"
@@ -93,10 +93,10 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
 def _wait_estimate(url: str, ca_file: str | None, job: str) -> Row | None:
     """Return a job's wait estimate; None if the daemon has none."""
     try:
-        (found,) = ask(url, f"waits/{quote(job)}", ca_file)
+        (estimate,) = ask(url, f"waits/{quote(job)}", ca_file)
     except click.ClickException:
         return None
-    return found
+    return estimate
 
 
 def _told(recommendations: list[Row]) -> None:
@@ -161,7 +161,7 @@ def _change(row: Row) -> str | None:
     """Return the expected change of the wait as text, with its 95 % interval in brackets if its ends differ."""
     if row["wait_change_s"] is None:
         return None
-    ends = [_sooner(one) for one in row["interval_s"] or ()]
+    ends = [_sooner(end) for end in row["interval_s"] or ()]
     interval = f" ({' to '.join(ends)})" if len(set(ends)) > 1 else ""
     return f"{_sooner(row['wait_change_s'])}{interval}"
 

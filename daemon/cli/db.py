@@ -166,14 +166,14 @@ def _commands(config_file: Path) -> SlurmCommands:
     from .. import config
     from ._importing import SACCT_TIMEOUT_S
 
-    found = SlurmCommands(kind="slurm_cli")
+    commands = SlurmCommands(kind="slurm_cli")
     if config_file.exists():
         try:
             sources = config.load(config_file).sources
         except config.ConfigError as error:
             raise click.UsageError(str(error)) from error
-        found = next((source for source in sources if isinstance(source, SlurmCommands)), found)
-    return found.model_copy(update={"timeout": max(found.timeout, SACCT_TIMEOUT_S)})
+        commands = next((source for source in sources if isinstance(source, SlurmCommands)), commands)
+    return commands.model_copy(update={"timeout": max(commands.timeout, SACCT_TIMEOUT_S)})
 
 
 def _row(table: TableStats) -> Row:

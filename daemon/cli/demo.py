@@ -289,8 +289,8 @@ def _daemon(config: Path, port: int, speed: float, start_s: float, folder: Path,
     with python("the daemon", arguments, folder / "daemon.log") as child:
         parts.append(EssentialChild("the daemon", child, folder / "daemon.log"))
         with waiting("starting the daemon", READY_WITHIN_S, "at most"):
-            found = answered("the daemon", child, folder / "daemon.log", lambda: url if _ready(url) else "")
-        yield found
+            address = answered("the daemon", child, folder / "daemon.log", lambda: url if _ready(url) else "")
+        yield address
 
 
 def _first_line(log: Path) -> str:

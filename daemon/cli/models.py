@@ -49,7 +49,7 @@ def command(config_file: Path, folder: Path | None, style: str) -> None:
     except DaemonUnreachable as error:
         click.echo(f"who is active is not known: {error.message}", err=True)
     rows = [_row(model, (known or {}).get(model.name)) for model in models.models()]
-    told = bool(rows)
+    has_models = bool(rows)
     figures = {one.model: one for one in taken}
     rows += [_heuristic(one, figures.get(one.name)) for one in (known or {}).values() if not one.learned]
     price = stated(config_file)
@@ -59,7 +59,7 @@ def command(config_file: Path, folder: Path | None, style: str) -> None:
     none = f"no models in {models.folder}; `idlewatt train` makes one"
     show(rows, columns, style, empty=none)
     if style == "table":
-        if rows and not told:
+        if rows and not has_models:
             click.echo(f"\n{none}")
         _tell(rows)
         if price.words and rows:

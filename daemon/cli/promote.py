@@ -64,7 +64,7 @@ def _chances(judged: frozenset[str], config_file: Path) -> str:
     from ..learning.promotion_criteria import TRIALS
     from ..learning.trials import trials
 
-    tried = sum("@" in one.name for one in trials(decisions(config_file), time.time()))
+    tried = sum("@" in trial.name for trial in trials(decisions(config_file), time.time()))
     if not judged or len(judged) + tried <= TRIALS:
         return ""
     return (f"is one of {len(judged) + tried} agents that were judged within a year ({len(judged)} of trainings by "
@@ -92,6 +92,6 @@ def _unearned(card: ModelCard, config_file: Path) -> str:
     # Whatever was decided since: that newer ones are in its place gives it no turn.
     if waits := never_tried(taken, card.model):
         return f"has not had its turn: {waits}"
-    if not any(one.model == card.model and one.figures.get("against") for one in taken):
+    if not any(decision.model == card.model and decision.figures.get("against") for decision in taken):
         return "was never judged by the jobs of this database (another one's model, or a backup restored since?)"
     return ""

@@ -243,11 +243,11 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
             named = ", ".join(plain(sweep.called(job)) for job in some["jobs"][:5])
             jobs = "1 job" if some["count"] == 1 else f"{some['count']} jobs"
             _say(f"{jobs} can never run here: {reason} ({named}{', …' if some['count'] > 5 else ''})")
-    found = rows(outcomes, sweep.plan, options["baseline"] or sweep.policies[0])
+    result_rows = rows(outcomes, sweep.plan, options["baseline"] or sweep.policies[0])
     price = stated(options["config_file"])
-    found = [row | price.row(row) for row in found]
-    lines = [json_row(row) | {"jobs_left_out": sum(sweep.left_out.values())} for row in found]
-    for row in found[:1]:
+    result_rows = [row | price.row(row) for row in result_rows]
+    lines = [json_row(row) | {"jobs_left_out": sum(sweep.left_out.values())} for row in result_rows]
+    for row in result_rows[:1]:
         _say(str(SpeedCoverage.of_row(row)))
     if price.words:
         _say(price.words)
@@ -268,7 +268,7 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
         from ..report import write_report
 
         doubts = (f"Warning: {one}." for one in warnings(sweep.plan.cluster, sweep.plan.workload, sweep.policies))
-        write_report(options["report"], outcomes, found, sweep.plan, sweep.left_out, [*words, *doubts],
+        write_report(options["report"], outcomes, result_rows, sweep.plan, sweep.left_out, [*words, *doubts],
                      price.words)
         _say(f"report: {options['report']}")
 

@@ -43,9 +43,9 @@ def command(url: str, ca_file: str | None, style: str, month: str, by: str, agai
     """
     since, until = _bounds(month)
     if against is not None:
-        found, words = compared(against, ask(url, "jobs", ca_file, since=since, until=until, limit=10_000))
+        compared_runs, words = compared(against, ask(url, "jobs", ca_file, since=since, until=until, limit=10_000))
         click.echo(words, err=style in ("csv", "json"))
-        show(found, COMPARED, "table" if style == "html" else style, empty="")
+        show(compared_runs, COMPARED, "table" if style == "html" else style, empty="")
         return
     rows = ask(url, "waste", ca_file, by=by, since=since, until=until, limit=10_000)
     if style == "json":

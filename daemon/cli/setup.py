@@ -65,12 +65,12 @@ def command(cluster: str, hostlist: str | None, rest: tuple[str, ...], prometheu
     if output is not None and output.exists() and not _untouched(output):
         raise click.UsageError(f"{output} exists and is left alone; name another file")
     with told_once(), waiting("looking for sources", WITHIN_S, "at most"):
-        found = _found(hostlist, rest, prometheus_url, ports)
-    for line in found.missing:
+        site = _found(hostlist, rest, prometheus_url, ports)
+    for line in site.missing:
         click.echo(f"not found: {plain(line)}", err=True)
-    if not found.sources:
+    if not site.sources:
         raise click.ClickException("nothing was found, so there is nothing to configure")
-    _write(_text(cluster, found), output)
+    _write(_text(cluster, site), output)
 
 
 def _found(hostlist: str | None, rest: tuple[str, ...], prometheus_url: str | None,
@@ -96,14 +96,14 @@ def _expanded(hostlist: str) -> tuple[str, ...]:
         raise click.BadParameter(str(error), param_hint="--nodelist") from error
 
 
-def _text(cluster: str, found: DiscoveredSite) -> str:
+def _text(cluster: str, site: DiscoveredSite) -> str:
     """Return the configuration; every other key has the default that `check-config --sample` explains."""
     import yaml
 
     from .. import config
 
-    body = yaml.safe_dump({"cluster": cluster, "sources": found.sources}, sort_keys=False, allow_unicode=True)
-    missing = "".join(f"#   {plain(line)}\n" for line in found.missing)
+    body = yaml.safe_dump({"cluster": cluster, "sources": site.sources}, sort_keys=False, allow_unicode=True)
+    missing = "".join(f"#   {plain(line)}\n" for line in site.missing)
     text = ("# Made by `idlewatt setup`; `idlewatt check-config --sample` explains every key.\n"
             + (f"# Looked for in vain:\n{missing}" if missing else "") + body)
     config.parse(text)

@@ -264,13 +264,13 @@ def _resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> 
                    steps=options["steps"] if options["steps"] is not None else order.steps)
 
 
-def _same_objective(order: TrainingJob, told: str | None) -> None:
+def _same_objective(order: TrainingJob, requested: str | None) -> None:
     from ..learning.aims import AimError, parsed
 
-    if told is None:
+    if requested is None:
         return
     try:
-        given = parsed(told, order.objective.longest_wait_s).weights
+        given = parsed(requested, order.objective.longest_wait_s).weights
     except AimError as error:
         raise click.BadParameter(str(error), param_hint="--objective") from error
     if given != order.objective.weights:

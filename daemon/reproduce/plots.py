@@ -91,10 +91,12 @@ def forest(title: str, x_label: str, rows: Sequence[tuple[str, Mapping[str, Inte
     plot, names = _plot(title, ROW * len(rows) + 1.0), list(rows[0][1])
     axes, drawn = plot.axes, []
     for number, (hue, name) in enumerate(zip(_hues(), names, strict=False)):
-        found = [row[name] for _, row in rows]
-        reach = np.array([[one.estimate - one.low for one in found], [one.high - one.estimate for one in found]])
+        intervals = [row[name] for _, row in rows]
+        reach = np.array([[one.estimate - one.low for one in intervals],
+                          [one.high - one.estimate for one in intervals]])
         at = np.arange(len(rows)) + 0.3 * (number - (len(names) - 1) / 2)
-        drawn.append(axes.errorbar([one.estimate for one in found], at, xerr=reach, fmt="D", markersize=4, capsize=3,
+        drawn.append(axes.errorbar([one.estimate for one in intervals], at, xerr=reach, fmt="D", markersize=4,
+                                   capsize=3,
                                    color=hue))
     none = axes.axvline(0.0, color=HUES[len(names)])
     axes.set_yticks(np.arange(len(rows)), [label for label, _ in rows])
@@ -106,9 +108,9 @@ def forest(title: str, x_label: str, rows: Sequence[tuple[str, Mapping[str, Inte
     return plot
 
 
-def _percents(found: Sequence[Interval]) -> Floats:
+def _percents(intervals: Sequence[Interval]) -> Floats:
     """Return ticks at whole per cents around all bounds and 0; every 5 % if the span is wide."""
-    bounds = [0.0, *(bound for interval in found for bound in (interval.low, interval.high))]
+    bounds = [0.0, *(bound for interval in intervals for bound in (interval.low, interval.high))]
     step = COARSE if max(bounds) - min(bounds) > WIDE else FINE
     return np.arange(np.floor(min(bounds) / step), np.ceil(max(bounds) / step) + 1) * step
 

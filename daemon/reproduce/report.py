@@ -64,16 +64,16 @@ def rendered(template: str, facts: Mapping[str, object]) -> tuple[str, list[list
     return flowed(pages.get_template(template).render(facts)), drawn
 
 
-def interval(found: Interval) -> str:
+def interval(ratio: Interval) -> str:
     """Return an estimate in per cent with its interval, if it has one: ``+1.0% (-0.5% to +2.5%)``."""
-    if found.low != found.low:
-        return f"{found.estimate:+.1%}"
-    return f"{found.estimate:+.1%} ({found.low:+.1%} to {found.high:+.1%})"
+    if ratio.low != ratio.low:
+        return f"{ratio.estimate:+.1%}"
+    return f"{ratio.estimate:+.1%} ({ratio.low:+.1%} to {ratio.high:+.1%})"
 
 
-def table_rows(found: Iterable[Iterable[str]]) -> str:
+def table_rows(cells: Iterable[Iterable[str]]) -> str:
     """Return the cells of a table, row by row; the first row has the headings."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in found)
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
 def flowed(text: str) -> str:

@@ -45,7 +45,7 @@ class Judged:
     """Objective on later history by training method; empty if the kind has only one method."""
 
 
-def facts(sites: Sequence[str], found: Sequence[Judged], setting: Setting,
+def facts(sites: Sequence[str], evaluations: Sequence[Judged], setting: Setting,
           served: Sequence[Served] = ()) -> dict[str, object]:
     """Return the values of the report, by the names in its template."""
     return {"title": TITLE, "preface": [
@@ -56,43 +56,46 @@ def facts(sites: Sequence[str], found: Sequence[Judged], setting: Setting,
         f"{setting.seeds} seeds; the incumbent is {INCUMBENT}. Figures are means over seeds, least and most in "
         "brackets. The bound is no policy: all GPUs as one machine that interrupts and resizes jobs for nothing."],
         "sections": [section for number, site in enumerate(sites)
-                     for section in _site(site, [one for one in found if one.site == number])]
+                     for section in _site(site, [one for one in evaluations if one.site == number])]
         + ([_elsewhere(served, setting)] if served else [])}
 
 
-def _elsewhere(found: Sequence[Served], setting: Setting) -> Section:
+def _elsewhere(results: Sequence[Served], setting: Setting) -> Section:
     """Return the results of scorers on other sites than their own, with and without abstaining."""
-    alone, doubting = (max(getattr(one, which) for one in found) for which in ("alone", "doubting"))
-    harmed = sum(one.doubting > HARM for one in found)
+    alone, doubting = (max(getattr(result, which) for result in results) for which in ("alone", "doubting"))
+    harmed = sum(result.doubting > HARM for result in results)
     return Section("Scorers on sites that they were not made for", [
         f"Each scorer learned for {setting.elsewhere_s:g} s. Where it has a doubt, asked every {LOOK_S / 60:.0f} min "
         f"while somebody waits, {FIRST_COME} decides. Figures are mean JCT over that of {FIRST_COME} alone.",
-        f"Of {len(found)} pairs {sum(one.alone > HARM for one in found)} are more than 1 % worse without doubts, "
+        f"Of {len(results)} pairs {sum(result.alone > HARM for result in results)} are more than 1 % worse without "
+        "doubts, "
         f"{alone:.3f} at worst, and {harmed} with them, {doubting:.3f} at worst."],
         [Table(("learned on", "asked on", "random-feasible", "without doubts", "with doubts", "rounds", "abstained",
-                "for"), [_served(one) for one in found])])
+                "for"), [_served(result) for result in results])])
 
 
-def _served(one: Served) -> tuple[str, ...]:
-    abstained, reasons = sum(one.doubts.values()), sorted(one.doubts.items(), key=lambda pair: -pair[1])
-    return (one.home, one.site, f"{one.chance:.3f}", f"{one.alone:.3f}", f"{one.doubting:.3f}", str(one.rounds),
-            f"{abstained / max(1, one.rounds):.0%}",
-            ", ".join(f"{about} {count / one.rounds:.0%}" for about, count in reasons))
+def _served(result: Served) -> tuple[str, ...]:
+    abstained, reasons = sum(result.doubts.values()), sorted(result.doubts.items(), key=lambda pair: -pair[1])
+    return (result.home, result.site, f"{result.chance:.3f}", f"{result.alone:.3f}", f"{result.doubting:.3f}",
+            str(result.rounds),
+            f"{abstained / max(1, result.rounds):.0%}",
+            ", ".join(f"{about} {count / result.rounds:.0%}" for about, count in reasons))
 
 
-def _site(name: str, found: Sequence[Judged]) -> Iterator[Section]:
-    evaluated = [one for one in found if one.rows]
+def _site(name: str, evaluations: Sequence[Judged]) -> Iterator[Section]:
+    evaluated = [agent for agent in evaluations if agent.rows]
     if not evaluated:
-        yield Section(name, [f"Nothing could be judged: {'; '.join(sorted({one.reason for one in found}))}."])
+        yield Section(name, [f"Nothing could be judged: {'; '.join(sorted({agent.reason for agent in evaluations}))}."])
         return
-    kinds = list(dict.fromkeys(sorted(one.kind for one in found)))
-    best = sorted({one.best for one in evaluated})
+    kinds = list(dict.fromkeys(sorted(agent.kind for agent in evaluations)))
+    best = sorted({agent.best for agent in evaluated})
     rows = [_row(policy, evaluated, policy in kinds) for policy in (*kinds, INCUMBENT, *HEURISTICS, *ALWAYS)
-            if any(policy in one.rows for one in evaluated)]
-    bounds = np.array([one.bound_s / max(1.0, one.rows[INCUMBENT][0]) for one in evaluated if one.bound_s is not None])
+            if any(policy in agent.rows for agent in evaluated)]
+    bounds = np.array([agent.bound_s / max(1.0, agent.rows[INCUMBENT][0]) for agent in evaluated
+                       if agent.bound_s is not None])
     if len(bounds):
         rows.append(("bound", _spread(bounds), "", "", "", ""))
-    missing = sorted({f"{one.kind}: {one.reason}" for one in found if not one.rows})
+    missing = sorted({f"{agent.kind}: {agent.reason}" for agent in evaluations if not agent.rows})
     yield Section(name, [
         f"{evaluated[0].jobs} jobs of the last {evaluated[0].days:.1f} days. The best heuristic in hindsight: "
         f"{', '.join(best)}.",
@@ -101,29 +104,31 @@ def _site(name: str, found: Sequence[Judged]) -> Iterator[Section]:
                 "verdict"), rows)])
 
 
-def _methods(found: Sequence[Judged]) -> Iterator[str]:
+def _methods(evaluations: Sequence[Judged]) -> Iterator[str]:
     """Yield the result of each training method by seed, for kinds with more than one method."""
-    for one in found:
-        if len(one.ways) > 1:
-            objectives = ", ".join(f"{name.replace('_', ' ')} {worth:.4f}" for name, worth in sorted(one.ways.items()))
-            yield (f"{one.kind}, seed {one.seed}, objective on the weeks that choose: {objectives}; the better one "
+    for agent in evaluations:
+        if len(agent.ways) > 1:
+            objectives = ", ".join(f"{name.replace('_', ' ')} {worth:.4f}"
+                                   for name, worth in sorted(agent.ways.items()))
+            yield (f"{agent.kind}, seed {agent.seed}, objective on the weeks that choose: {objectives}; the better one "
                    "serves.")
 
 
-def _row(policy: str, found: Sequence[Judged], agent: bool) -> tuple[str, ...]:
-    own = [one for one in found if policy in one.rows and (one.kind == policy or not agent)]
-    ratios = np.array([np.divide(one.rows[policy], np.maximum(one.rows[INCUMBENT], (1.0, 1.0, 1.0))) for one in own])
+def _row(policy: str, evaluations: Sequence[Judged], agent: bool) -> tuple[str, ...]:
+    own = [result for result in evaluations if policy in result.rows and (result.kind == policy or not agent)]
+    ratios = np.array([np.divide(result.rows[policy], np.maximum(result.rows[INCUMBENT], (1.0, 1.0, 1.0)))
+                       for result in own])
     if not agent:
         return (policy, *(_spread(column) for column in ratios.T), "", "")
-    intervals = "; ".join(_interval(one.interval) for one in own)
+    intervals = "; ".join(_interval(result.interval) for result in own)
     return (policy, *(_spread(column) for column in ratios.T), intervals,
-            ", ".join(sorted({one.decision for one in own})))
+            ", ".join(sorted({result.decision for result in own})))
 
 
-def _interval(found: tuple[float, float] | None) -> str:
-    if found is None or not np.isfinite(found).all():
+def _interval(ratio: tuple[float, float] | None) -> str:
+    if ratio is None or not np.isfinite(ratio).all():
         return "too few blocks"
-    return f"{found[0]:.3f} to {found[1]:.3f}"
+    return f"{ratio[0]:.3f} to {ratio[1]:.3f}"
 
 
 def _spread(ratios: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:

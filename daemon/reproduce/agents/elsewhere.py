@@ -101,7 +101,7 @@ def tried(agent: Scorer, home: str, site: str, window: TraceWindow) -> Served:
 
 def doubting(agent: Scorer, window: TraceWindow) -> tuple[engine.Run, int, Mapping[str, int]]:
     """Replay a site under a scorer that may abstain; also return all rounds and the abstained rounds by reason."""
-    work, found = window.workload, Counter[str]()
+    work, abstained = window.workload, Counter[str]()
     own, other = (Decider(policy, work.limit, work.prediction) for policy in (named(INCUMBENT), agent))
     active = own
 
@@ -109,7 +109,7 @@ def doubting(agent: Scorer, window: TraceWindow) -> tuple[engine.Run, int, Mappi
         nonlocal active
         if len(state.waiting):
             about, _ = next(agent.doubts(state), ("", ""))
-            found[about] += 1
+            abstained[about] += 1
             active = own if about else other
         return active
 
@@ -122,9 +122,9 @@ def doubting(agent: Scorer, window: TraceWindow) -> tuple[engine.Run, int, Mappi
         deciders.look(done.state, time_s)
         time_s += LOOK_S * (1 if len(done.state.waiting) else _idle_looks(work.submit, time_s))
     proceed(done.state, event_list, deciders.policy, np.inf)
-    rounds = found.total()
-    del found[""]
-    return done, rounds, dict(found)
+    rounds = abstained.total()
+    del abstained[""]
+    return done, rounds, dict(abstained)
 
 
 def _idle_looks(submit: Floats, time_s: float) -> int:

@@ -59,10 +59,11 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     homes = [HomeTask(home, setting.elsewhere_s, traces.resolve(), (out / "elsewhere").resolve())
              for home in elsewhere.HOMES if setting.elsewhere_s]
     with resumable(), processes(setting.workers) as pool:
-        found = [one for _, one in completed("training and judging", tasks, _kept, judged, pool)]
+        evaluations = [result for _, result in completed("training and judging", tasks, _kept, judged, pool)]
         known = dict(completed("asking elsewhere", homes, _cached_elsewhere, judged_elsewhere, pool))
-    served = [one for task in homes for one in known[task]]
-    return write_report(out, "sections.md.j2", claims.facts([site.name for site in sites], found, setting, served))
+    served = [result for task in homes for result in known[task]]
+    return write_report(out, "sections.md.j2", claims.facts(
+        [site.name for site in sites], evaluations, setting, served))
 
 
 def _kept(task: AgentTask) -> Judged | None:
@@ -83,12 +84,12 @@ def judged(task: AgentTask) -> Judged:
         agent = kind.load(config.folder / "best")
         verdict = judge(agent, INCUMBENT, HEURISTICS, parts.test, seed=task.seed)
         ways = {name.removeprefix(WAY): worth for name, worth in agent.card.metrics.items() if name.startswith(WAY)}
-        found = replace(_figures(task, verdict), bound_s=jct_bound_s(parts.test), ways=ways)
+        figures = replace(_figures(task, verdict), bound_s=jct_bound_s(parts.test), ways=ways)
     except TrainingError as error:
-        found = Judged(task.site, task.seed, task.kind, str(error))
+        figures = Judged(task.site, task.seed, task.kind, str(error))
     task.folder.mkdir(parents=True, exist_ok=True)
-    write(task.result, _FILE.dump_json(found))
-    return found
+    write(task.result, _FILE.dump_json(figures))
+    return figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +116,10 @@ def _cached_elsewhere(task: HomeTask) -> list[elsewhere.Served] | None:
 
 def judged_elsewhere(task: HomeTask) -> list[elsewhere.Served]:
     """Train a scorer on its home site, evaluate it on all sites, save its figures and return them."""
-    found = list(elsewhere.served(task.home, task.traces, task.result.with_suffix(""), task.budget_s))
+    results = list(elsewhere.served(task.home, task.traces, task.result.with_suffix(""), task.budget_s))
     task.folder.mkdir(parents=True, exist_ok=True)
-    write(task.result, _SERVED.dump_json(found))
-    return found
+    write(task.result, _SERVED.dump_json(results))
+    return results
 
 
 def _figures(task: AgentTask, verdict: Verdict) -> Judged:

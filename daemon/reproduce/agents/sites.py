@@ -62,9 +62,9 @@ def material_of(history: SiteHistory, traces: Path, seed: int) -> Material:
     drawn = random.integers(0, len(groups), len(work))
     apart = np.array([group.spread["leaf"].factor for group in groups])[drawn]
     elastic = work.gpus <= MOST_GPUS // MOST
-    found = Material(history.name, Cluster.from_spec(f"{history.nodes}x8"), replace(
+    material = Material(history.name, Cluster.from_spec(f"{history.nodes}x8"), replace(
         work, run=work.run * np.where(work.gpus > MOST_GPUS, apart, 1.0), application=(drawn + 1).astype(np.int32),
         minimum=np.where(elastic, np.maximum(1, np.ceil(LEAST * work.gpus)), work.gpus).astype(np.int32),
         maximum=np.where(elastic, MOST * work.gpus, work.gpus).astype(np.int32)),
         speeds=SiteSpeeds("published tables", groups))
-    return found.until(float(work.submit[0]) + history.days * 86400.0)
+    return material.until(float(work.submit[0]) + history.days * 86400.0)

@@ -96,13 +96,13 @@ def replay(cluster: ArenaCluster, trace: ArenaTrace, policy: SlotPolicy) -> Floa
 
 def mean_jct(cluster: ArenaCluster, policy: SlotPolicy, tried_on: Iterable[ArenaTrace]) -> Floats:
     """Return the mean completion time of each trace in slots; ``HOPELESS`` where some job never ends."""
-    found = []
+    means = []
     for trace in tried_on:
         try:
-            found.append(float(replay(cluster, trace, policy).mean()))
+            means.append(float(replay(cluster, trace, policy).mean()))
         except ZeroProgressError:
-            found.append(HOPELESS)
-    return np.array(found)
+            means.append(HOPELESS)
+    return np.array(means)
 
 
 def progress(cluster: ArenaCluster, jobs: ArrivedJobs) -> Floats:

@@ -33,6 +33,6 @@ def facts(contests: Sequence[Contest]) -> dict[str, object]:
 
 def differing(contests: Sequence[Contest]) -> float | None:
     """Return the largest relative difference to the authors' environment; None for another limit of workers."""
-    found = [abs(contest.mean(name) / known - 1.0) for contest in contests if contest.most == EXPECTED_FOR
-             for name, known in EXPECTED.items()]
-    return max(found) if found else None
+    differences = [abs(contest.mean(name) / known - 1.0) for contest in contests if contest.most == EXPECTED_FOR
+                   for name, known in EXPECTED.items()]
+    return max(differences) if differences else None

@@ -289,11 +289,11 @@ class SlotTraining:
         """Evaluate the policy, and keep its weights if they are the best so far."""
         self.spent_s = time.monotonic() - began
         agent = FlatAgent(self.policy, self.config.values.shape)
-        found = float(mean_jct(self.config.cluster, agent, self._judges).mean())
-        if not self.curve or found < min(score for _, score in self.curve):
+        mean_slots = float(mean_jct(self.config.cluster, agent, self._judges).mean())
+        if not self.curve or mean_slots < min(score for _, score in self.curve):
             self.best = copied(self.policy)
-        self.curve.append((self.updates, found))
-        return Dl2TrainingProgress(self.updates, found, self.best, self.spent_s)
+        self.curve.append((self.updates, mean_slots))
+        return Dl2TrainingProgress(self.updates, mean_slots, self.best, self.spent_s)
 
     def _episode(self, trace: ArenaTrace) -> Iterator[int]:
         """Simulate a trace and train once in each slot; yield the number of updates."""

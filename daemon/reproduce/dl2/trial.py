@@ -52,9 +52,9 @@ class Contest:
         return Interval(1.0 - ratio.estimate, 1.0 - ratio.high, 1.0 - ratio.low)
 
 
-def over_traces(ours: Floats, theirs: Floats) -> Interval:
+def over_traces(ours: Floats, reference: Floats) -> Interval:
     """Return the ratio of mean completion times with its paired 95 % bootstrap interval over traces."""
-    return ratio_interval(np.arange(float(len(ours))), ours, theirs, block_s=1.0, resamples=10_000)
+    return ratio_interval(np.arange(float(len(ours))), ours, reference, block_s=1.0, resamples=10_000)
 
 
 def contest(cluster: ArenaCluster, *, measured: bool, plans: int) -> Contest:
@@ -71,7 +71,7 @@ def contest(cluster: ArenaCluster, *, measured: bool, plans: int) -> Contest:
             jct.setdefault(name, []).append(_mean(cluster, trace, policy, name))
         fastest = cluster.rates[trace.model, 1:cluster.most + 1, 1:cluster.most + 1].max(axis=(1, 2))
         jct.setdefault(BOUND, []).append(float((trace.epochs / fastest).mean()))
-    return Contest(cluster.most, {name: np.array(found) for name, found in jct.items()}, measured, plans)
+    return Contest(cluster.most, {name: np.array(means) for name, means in jct.items()}, measured, plans)
 
 
 def _mean(cluster: ArenaCluster, trace: ArenaTrace, policy: SlotPolicy, name: str) -> float:

@@ -63,10 +63,10 @@ def _drawn(random: np.random.Generator) -> Policy:
 def facts(results: Results, exact: Exact) -> dict[str, object]:
     """Return the values of the report, by the names in its template."""
     usual = {trial: result for trial, result in results.items() if not trial.label}
-    found = list(sections(usual, exact))
+    parts = list(sections(usual, exact))
     if (changed := sensitivity.section(results)) is not None:
-        found.insert(-1, changed)
-    return {"title": TITLE, "preface": preface(results), "sections": found}
+        parts.insert(-1, changed)
+    return {"title": TITLE, "preface": preface(results), "sections": parts}
 
 
 def preface(results: Results) -> list[str]:

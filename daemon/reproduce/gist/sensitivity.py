@@ -50,9 +50,9 @@ def section(results: Mapping[Trial, TrialResult]) -> Section | None:
         [Table(("Changed", "Seeds", "U when f starts", "Difference"), rows)])
 
 
-def _row(name: str, found: Mapping[int, float], base: Mapping[int, float]) -> tuple[str, ...]:
-    differences = [worth - base[seed] for seed, worth in found.items() if seed in base]
-    return name, str(len(found)), mean_of(list(found.values())), _difference(differences)
+def _row(name: str, changed: Mapping[int, float], base: Mapping[int, float]) -> tuple[str, ...]:
+    differences = [worth - base[seed] for seed, worth in changed.items() if seed in base]
+    return name, str(len(changed)), mean_of(list(changed.values())), _difference(differences)
 
 
 def _difference(values: Sequence[float]) -> str:

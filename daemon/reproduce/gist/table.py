@@ -42,25 +42,25 @@ def partitions_of(table: str) -> Mapping[str, GpuPartition]:
     if not table:
         return PARTITIONS
     try:
-        told = _Table.model_validate(document_of(text_of(Path(table)), table))
+        description = _Table.model_validate(document_of(text_of(Path(table)), table))
     except ConfigError as error:
         raise SettingError(f"table {error}") from error
     except ValidationError as error:
         raise SettingError("; ".join(f"table {table}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
                                      for fault in error.errors())) from error
-    names = [row.name for row in told.flavours]
+    names = [row.name for row in description.flavours]
     for number, name in enumerate(names):
         if name in names[:number]:
             raise SettingError(f"table {table}: flavours.{number}: flavours.{names.index(name)} is called {name!r} "
                                "already: give each its own name")
     by_partition: dict[str, list[_FlavorRow]] = {}
-    for row in told.flavours:
+    for row in description.flavours:
         by_partition.setdefault(row.partition, []).append(row)
-    return {name: _partition(table, name, rows, told) for name, rows in by_partition.items()}
+    return {name: _partition(table, name, rows, description) for name, rows in by_partition.items()}
 
 
-def _partition(table: str, name: str, rows: Sequence[_FlavorRow], told: _Table) -> GpuPartition:
-    servers = told.servers if isinstance(told.servers, int) else told.servers.get(name, 2)
+def _partition(table: str, name: str, rows: Sequence[_FlavorRow], description: _Table) -> GpuPartition:
+    servers = description.servers if isinstance(description.servers, int) else description.servers.get(name, 2)
     *single, last = sorted(rows, key=lambda row: (row.gpus, row.hours))
     size = last.gpus // servers
     if last.gpus % servers:
@@ -75,4 +75,4 @@ def _partition(table: str, name: str, rows: Sequence[_FlavorRow], told: _Table) 
                                f"{last.cpus // servers} CPU cores and {last.memory_gb // servers} GB: make it smaller")
     flavors = [Flavor(row.name, row.gpus, row.cpus, row.memory_gb * 10**9, row.hours * HOUR_S,
                       row.gpus / last.gpus if row.rate is None else row.rate) for row in (*single, last)]
-    return GpuPartition(name, tuple(flavors[:-1]), flavors[-1], servers, told.kilowatts)
+    return GpuPartition(name, tuple(flavors[:-1]), flavors[-1], servers, description.kilowatts)

@@ -137,9 +137,10 @@ def _best(rates: Floats) -> Longs:
 
 def _options(rates: Floats) -> Longs:
     """Return the profiled grants for which no smaller grant is as fast, by rising CPUs."""
-    found = {place: _worth_having(rates[place], place[1]) if place[1] else [] for place in np.ndindex(*rates.shape[:2])}
-    table = np.zeros((*rates.shape[:2], max(map(len, found.values())), 2), np.int64)
-    for place, options in found.items():
+    grants = {place: _worth_having(rates[place], place[1]) if place[1] else []
+              for place in np.ndindex(*rates.shape[:2])}
+    table = np.zeros((*rates.shape[:2], max(map(len, grants.values())), 2), np.int64)
+    for place, options in grants.items():
         if options:
             table[place][:len(options)] = options
     return table

@@ -61,12 +61,12 @@ class Findings:
         return bool(np.array_equal(first, best))
 
 
-def facts(found: Findings) -> dict[str, object]:
+def facts(findings: Findings) -> dict[str, object]:
     """Return the values of the report, by the names in its template."""
-    return {"title": TITLE, "preface": preface(found), "sections": list(sections(found))}
+    return {"title": TITLE, "preface": preface(findings), "sections": list(sections(findings))}
 
 
-def preface(found: Findings) -> list[str]:
+def preface(findings: Findings) -> list[str]:
     """Return the introduction of the report."""
     split = ", ".join(f"{share:.0%} {task}" for task, share in SHARES.items())
     return ["Only the abstract of MAIFS is public: not its traces (two large production ones), nor its cluster sizes, "
@@ -78,43 +78,45 @@ def preface(found: Findings) -> list[str]:
             f"{LONGEST_S / 3600:.0f} h are cut to that. Servers are Synergy's (8 GPUs, 24 CPUs, 500 GB), rounds take "
             "300 s, who is moved or resumed loses 7, 30 or 60 s. SRTF, SRSF, Optimus and ours know how much work is "
             "left; FIFO, LAS and Tiresias do not.",
-            f"Ours is one set of {network.SIZE} weights for every size. {_came_about(found)} The seed of training is "
-            f"{found.seed}, that of chance 0, and each window draws its models by its own number. A result that only "
+            f"Ours is one set of {network.SIZE} weights for every size. {_came_about(findings)} "
+            "The seed of training is "
+            f"{findings.seed}, that of chance 0, and each window draws its models by its own number. A result that "
+            "only "
             "beats random-feasible, or FIFO, is not a result."]
 
 
-def _came_about(found: Findings) -> str:
+def _came_about(findings: Findings) -> str:
     """Return a text on the origin of the weights."""
     lessons = (f"days {PHILLY.first} to {PHILLY.held_out - 1} of Philly, {NODES[0]} to {LARGE_NODES[1] - 1} nodes, in "
                f"{LARGE:.0%} of the windows with {LARGE_JOBS:.0%} of the jobs made larger, from a node to all of them")
-    if found.learned:
+    if findings.learned:
         rest = (" Beyond who goes first nothing better was found: of the coordination graph only the rule acts that "
                 "nodes at one leaf switch belong together.")
         return (f"Evolution strategies, setting out from shortest remaining service, found them on {lessons}."
-                f"{rest if found.only_order else ''}")
+                f"{rest if findings.only_order else ''}")
     return (f"They are a rule of thumb: evolution strategies on {lessons}, found nothing better.")
 
 
-def sections(found: Findings) -> Iterator[Section]:
+def sections(findings: Findings) -> Iterator[Section]:
     """Yield the sections of the report."""
-    yield verdict(found)
-    yield from alike(found)
-    yield claim(found)
-    yield parts(found)
-    yield optimum(found)
-    for contest in found.contests:
+    yield verdict(findings)
+    yield from alike(findings)
+    yield claim(findings)
+    yield parts(findings)
+    yield optimum(findings)
+    for contest in findings.contests:
         yield table(contest)
-    if found.complete:
-        yield complete(found)
-    yield curve(found)
-    yield missing(found)
+    if findings.complete:
+        yield complete(findings)
+    yield curve(findings)
+    yield missing(findings)
 
 
-def verdict(found: Findings) -> Section:
+def verdict(findings: Findings) -> Section:
     """Return the section on the settings in which our agent is better than each of Synergy-tune's orders."""
-    tunes = [name for name in found.contests[0].figures if name.startswith("Synergy tune")]
+    tunes = [name for name in findings.contests[0].figures if name.startswith("Synergy tune")]
     rows = []
-    for contest in found.contests:
+    for contest in findings.contests:
         for figure in CLAIMED:
             best = contest.best(tunes, figure)
             ours = contest.less_than(best, figure)
@@ -128,27 +130,28 @@ def verdict(found: Findings) -> Section:
         "ratios, window by window; windows of one trace are not quite independent. The first table counts the settings "
         "with enough windows, order by order; the plots show these by trace and nodes (d: neighbours disturb, s: "
         "several leaf switches)."],
-        [*_order_by_order(found, tunes),
+        [*_order_by_order(findings, tunes),
          Table(("Setting", "Windows", "Figure", "Best tune", "Ours is less by (95 %)", "", f"Than {TEACHER}"), rows)],
-        plots=_drawn(found))
+        plots=_drawn(findings))
 
 
-def _drawn(found: Findings) -> list[Plot]:
+def _drawn(findings: Findings) -> list[Plot]:
     """Draw the reductions of our agent against the teacher, for settings with enough windows."""
     drawn = []
     for at_once in (False, True):
         rows = [(contest.setting.label, {figure: contest.less_than(TEACHER, figure) for figure in reversed(CLAIMED)})
-                for contest in found.contests if contest.windows >= FEWEST_PAIRS and contest.setting.at_once == at_once]
+                for contest in findings.contests
+                if contest.windows >= FEWEST_PAIRS and contest.setting.at_once == at_once]
         if rows:
             how = "all at once" if at_once else "as submitted"
             drawn.append(plots.forest(f"Ours is less than {TEACHER}, with 95 % intervals: jobs {how}", "less by", rows))
     return drawn
 
 
-def alike(found: Findings) -> Iterator[Section]:
+def alike(findings: Findings) -> Iterator[Section]:
     """Compare our agent with Synergy-tune over all traces with enough windows under the same conditions."""
     together: dict[str, list[Contest]] = {}
-    for contest in found.contests:
+    for contest in findings.contests:
         if contest.windows >= FEWEST_PAIRS:
             together.setdefault(contest.setting.circumstances, []).append(contest)
     rows = []
@@ -164,11 +167,11 @@ def alike(found: Findings) -> Iterator[Section]:
             [Table(("Setting", "Windows", "Figure", "Ours is less by (95 %)", ""), rows)])
 
 
-def _order_by_order(found: Findings, tunes: Sequence[str]) -> list[Table]:
+def _order_by_order(findings: Findings, tunes: Sequence[str]) -> list[Table]:
     """Count for each trace the settings in which our agent is better and worse than each of Synergy-tune's orders."""
     rows = []
-    for trace in dict.fromkeys(contest.setting.history.name for contest in found.contests):
-        enough = [contest for contest in found.contests
+    for trace in dict.fromkeys(contest.setting.history.name for contest in findings.contests):
+        enough = [contest for contest in findings.contests
                   if contest.setting.history.name == trace and contest.windows >= FEWEST_PAIRS]
         rows += [(trace, name, *(cell for figure in reversed(CLAIMED) for cell in _counted(enough, name, figure)))
                  for name in tunes if enough]
@@ -182,51 +185,51 @@ def _counted(contests: Sequence[Contest], name: str, figure: str) -> list[str]:
     return [str(verdicts.count(word)) for word in (BETTER, WORSE, NOT_APART)]
 
 
-def verdict_of(found: Interval, windows: int) -> str:
+def verdict_of(reduction: Interval, windows: int) -> str:
     """Return a word for the sign of our agent's reduction."""
     if windows < FEWEST_PAIRS:
         return TOO_FEW
-    return BETTER if found.low > 0 else WORSE if found.high < 0 else NOT_APART
+    return BETTER if reduction.low > 0 else WORSE if reduction.high < 0 else NOT_APART
 
 
-def claim(found: Findings) -> Section:
+def claim(findings: Findings) -> Section:
     """Return the section that compares the abstract's two numbers with our largest and mean reductions by baseline."""
-    names = [name for name in found.contests[0].figures if name not in (OURS, PROGRAMME, *found.ablations)]
+    names = [name for name in findings.contests[0].figures if name not in (OURS, PROGRAMME, *findings.ablations)]
     return Section("The abstract's numbers", [
         f"The paper is below \"state-of-the-art scheduling algorithms by up to\" {CLAIMED['makespan']:.0%} in makespan "
         f"and {CLAIMED['JCT']:.0%} in job completion time, which ones is not said. Ours, over all settings:"],
-        [_over_all(found, "Baseline", names)])
+        [_over_all(findings, "Baseline", names)])
 
 
-def parts(found: Findings) -> Section:
+def parts(findings: Findings) -> Section:
     """Return the section on the effects of training and of each part."""
     return Section("What training, and each part, is worth", [
         "By how much ours is below itself without, over all settings: what is near 0 adds nothing."],
-        [_over_all(found, "Ours without", [*found.ablations, INDEPENDENT])])
+        [_over_all(findings, "Ours without", [*findings.ablations, INDEPENDENT])])
 
 
-def _over_all(found: Findings, heading: str, names: Sequence[str]) -> Table:
+def _over_all(findings: Findings, heading: str, names: Sequence[str]) -> Table:
     """Return our agent's mean and largest reduction against some policies over all settings."""
     rows = []
     for name in names:
         cells = []
         for figure in CLAIMED:
-            all_ = [(contest.less_than(name, figure).estimate, contest.setting.name) for contest in found.contests]
+            all_ = [(contest.less_than(name, figure).estimate, contest.setting.name) for contest in findings.contests]
             most, where = max(all_)
             cells += [f"{np.mean([estimate for estimate, _ in all_]):+.1%}", f"{most:+.1%} ({where})"]
         rows.append((name, *cells))
     return Table((heading, "Makespan, mean", "at most", "JCT, mean", "at most"), rows)
 
 
-def optimum(found: Findings) -> Section:
+def optimum(findings: Findings) -> Section:
     """Return the section that compares our agent with the linear programmes."""
-    bound, synergy = found.shares.T
+    bound, synergy = findings.shares.T
     paragraphs = [
         f"For the jobs that ours seats in a round it does {bound.mean():.1%} (window by window {bound.min():.1%} "
         f"to {bound.max():.1%}) of the most work that can be done when the CPUs and the memory of all nodes are "
         f"pooled and nobody has neighbours, and {synergy.mean():.1%} of what Synergy's linear programme does, "
         "which leaves nobody less than the fair share."]
-    for contest in found.contests:
+    for contest in findings.contests:
         if PROGRAMME in contest.figures:
             jct, makespan = (-contest.less_than(PROGRAMME, figure).estimate for figure in ("JCT", "makespan"))
             paragraphs.append(f"{contest.setting.name}: ours has a mean JCT {jct:+.1%} and a makespan {makespan:+.1%} "
@@ -248,10 +251,10 @@ def table(contest: Contest) -> Section:
          "Energy, MWh"), rows)])
 
 
-def complete(found: Findings) -> Section:
+def complete(findings: Findings) -> Section:
     """Return the section on complete virtual clusters from the first held-out day on, without intervals."""
     tables = []
-    for name, figures in found.complete.items():
+    for name, figures in findings.complete.items():
         rows = [(policy, f"{jct:,.0f}", f"{makespan / 3600:,.1f}", f"{used:.1%}", f"{joules / 3.6e9:.2f}")
                 for policy, (jct, makespan, used, joules) in sorted(figures.items(), key=lambda item: item[1][0])]
         tables.append(Table((name, "JCT, s", "Makespan, h", "GPU time held", "Energy, MWh"), rows))
@@ -260,26 +263,26 @@ def complete(found: Findings) -> Section:
         "Makespan says little here: it is that of the last long job."], tables)
 
 
-def curve(found: Findings) -> Section:
+def curve(findings: Findings) -> Section:
     """Return the section with the training curve."""
-    rounds, ratio = np.array([number for number, _ in found.training.curve], np.float64), found.ratio
+    rounds, ratio = np.array([number for number, _ in findings.training.curve], np.float64), findings.ratio
     drawn = plots.lines(f"Completion time and makespan over those of {TEACHER}, on windows to choose by", "rounds",
                         {OURS: (rounds, ratio)})
-    outcome = "It set out from" if found.learned else "Nothing better was found than what it set out from"
+    outcome = "It set out from" if findings.learned else "Nothing better was found than what it set out from"
     return Section("Training", [
         f"From {ratio[0]:.3f} to {ratio.min():.3f}, completion time counting {WORTH[0]:.0%}. {outcome}: Synergy-tune's "
         "best fit and best share where the node gains most, shortest remaining service first. The row \"ours, "
         "untrained\" tells what that is worth by itself."], plots=[drawn])
 
 
-def missing(found: Findings) -> Section:
+def missing(findings: Findings) -> Section:
     """Return the section on omissions."""
     return Section("What is ours and not the paper's, and what is not here", [
         "The abstract names attention between agents and a dynamic coordination graph. Here the agents are nodes; each "
         "is asked about four tasks at a time, attends to at most 32 others in two heads, is joined to the four that it "
         "attends to most among those that could take the same task, and max-plus settles who does. Who goes first is "
-        f"{'learned' if found.learned else 'a rule of thumb'}, how a node is divided is "
-        f"{'a rule of thumb' if found.only_order else 'learned'}; the abstract does not say how MAIFS does either.",
+        f"{'learned' if findings.learned else 'a rule of thumb'}, how a node is divided is "
+        f"{'a rule of thumb' if findings.only_order else 'learned'}; the abstract does not say how MAIFS does either.",
         "Jobs of more than 8 GPUs take whole nodes, with all that is in them: the heuristics take the emptiest; ours "
         f"asks at least {SURVEYED}, joins those at one leaf switch, and takes exactly as many as are needed. Neither "
         "trace tells switches; the settings with several are ours. There Pollux' measurements tell what communication "

@@ -66,30 +66,30 @@ def _trade(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, short: int, rich:
 @compiled
 def _lacking(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int) -> int:
     """Return the job of a node that lacks the most CPUs."""
-    found, most = nodes.members[node, 0], 0
+    neediest, most = nodes.members[node, 0], 0
     for place in range(nodes.seated[node]):
         job = nodes.members[node, place]
         lacks = floor_of(site, jobs, job, BEST, 0) - jobs.cpus[job]
         if lacks > most:
-            found, most = job, lacks
-    return found
+            neediest, most = job, lacks
+    return neediest
 
 
 @compiled
 def _indifferent(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int, gpus: int) -> int:
     """Return the job of a node with so many GPUs that can use the fewest CPUs; of several the longest, -1 for none."""
-    found, least = -1, np.inf
+    chosen, least = -1, np.inf
     for place in range(nodes.seated[node]):
         job = nodes.members[node, place]
         wants = floor_of(site, jobs, job, BEST, 0) + 1.0 / (1.0 + jobs.left[job])
         if jobs.gpus[job] == gpus and wants < least:
-            found, least = job, wants
-    return found
+            chosen, least = job, wants
+    return chosen
 
 
 @compiled_apart
-def _both(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, one: int, other: int, taste: Floats) -> float:
-    return divide(site, jobs, nodes, one, THROUGHPUT, taste) + divide(site, jobs, nodes, other, THROUGHPUT, taste)
+def _both(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, first: int, other: int, taste: Floats) -> float:
+    return divide(site, jobs, nodes, first, THROUGHPUT, taste) + divide(site, jobs, nodes, other, THROUGHPUT, taste)
 
 
 @compiled_apart

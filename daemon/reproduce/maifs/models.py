@@ -43,7 +43,7 @@ def drawn(count: int, draw: np.random.Generator, shares: Mapping[str, float] = S
 
 def interference() -> Floats:
     """Return the part of its speed that a model keeps beside another, [model, neighbour's]; 1 if unmeasured."""
-    left = {(one, other): LEFT.get((TASK_OF[one], TASK_OF[other]), 1.0) for one in MODELS for other in MODELS}
+    left = {(model, other): LEFT.get((TASK_OF[model], TASK_OF[other]), 1.0) for model in MODELS for other in MODELS}
     return together(MODELS, left)
 
 

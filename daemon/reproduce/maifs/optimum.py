@@ -73,13 +73,13 @@ def solve(site: Site, count: Floats, nodes: int, least: float = FAIR) -> Floats:
     kind, grant, own = np.array(kinds), np.array(grants), np.eye(len(rows))[:, list(kinds)]
     rate = site.rates[rows[kind, 0], rows[kind, 1], grant[:, 0], grant[:, 1]]
     number = count[rows[:, 0], rows[:, 1]]
-    found = linprog(-rate * rows[kind, 1], A_ub=np.vstack([grant.T, -own * rate]),
-                    b_ub=np.concatenate([[nodes * site.shares] * 2, -least * number]), A_eq=own, b_eq=number,
-                    method="highs")
-    if not found.success:
+    solution = linprog(-rate * rows[kind, 1], A_ub=np.vstack([grant.T, -own * rate]),
+                       b_ub=np.concatenate([[nodes * site.shares] * 2, -least * number]), A_eq=own, b_eq=number,
+                       method="highs")
+    if not solution.success:
         raise InfeasibleError(f"{number.sum():g} jobs do not have {least:g} of their fair share on {nodes} nodes: "
-                              f"{found.message}")
-    speeds[rows[:, 0], rows[:, 1]] = own @ (found.x * rate) / number
+                              f"{solution.message}")
+    speeds[rows[:, 0], rows[:, 1]] = own @ (solution.x * rate) / number
     return speeds
 
 

@@ -183,7 +183,7 @@ def _tightest(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, at_b
 
     Where a job was before it stays, if it can.
     """
-    found, least, gpus = -1, site.size + 1, jobs.gpus[job]
+    best, least, gpus = -1, site.size + 1, jobs.gpus[job]
     cpus, memory = floor_of(site, jobs, job, BEST, 0), floor_of(site, jobs, job, BEST, 1)
     for node in range(site.nodes):
         free = nodes.free[node]
@@ -191,8 +191,8 @@ def _tightest(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, job: int, at_b
         if room and jobs.before[job, 0] == node:
             return node
         if room and free[GPU] < least:
-            found, least = node, free[GPU]
-    return found
+            best, least = node, free[GPU]
+    return best
 
 
 @compiled

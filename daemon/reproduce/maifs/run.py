@@ -68,8 +68,8 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
                    **{name: agent(training.best) for name, agent in ABLATIONS.items()},
                    **{f"{name}, trained so": _trained(plan, f"{name}, trained so", agent, bar)[0]
                       for name, agent in (ABLATIONS if setting.ablations else {}).items()}}
-        found = _measured(plan, work, ours, without, training, bar)
-    return write_report(out, "sections.md.j2", claims.facts(found))
+        findings = _measured(plan, work, ours, without, training, bar)
+    return write_report(out, "sections.md.j2", claims.facts(findings))
 
 
 def _read(traces: Path) -> Work:

@@ -88,13 +88,13 @@ def figures(outcome: ReplayResult) -> Floats:
 
 def score(policy: RoundPolicy, tasks: Sequence[Task], known: Sequence[Floats]) -> float:
     """Return a policy's mean log ratio to the teacher's figures, by ``WORTH``; below 0 is better."""
-    found = []
-    for (site, trace), theirs in zip(tasks, known, strict=True):
+    ratios = []
+    for (site, trace), teacher in zip(tasks, known, strict=True):
         try:
-            found.append(float((figures(replay(site, trace, policy)) - theirs) @ WORTH))
+            ratios.append(float((figures(replay(site, trace, policy)) - teacher) @ WORTH))
         except ZeroProgressError:
-            found.append(HOPELESS)
-    return float(np.mean(found))
+            ratios.append(HOPELESS)
+    return float(np.mean(ratios))
 
 
 def evolution_config(seed: int, rounds: int) -> EvolutionConfig:

@@ -106,8 +106,8 @@ def less(ratio: Interval) -> Interval:
 
 def traces_of(setting: WindowSetting, traces: Path, most: int) -> list[ArenaTrace]:
     """Return the held-out windows of a setting."""
-    found = windows.held_out(setting.history, traces, setting.nodes, most)
-    return [windows.at_once(trace) for trace in found] if setting.at_once else found
+    blocks = windows.held_out(setting.history, traces, setting.nodes, most)
+    return [windows.at_once(trace) for trace in blocks] if setting.at_once else blocks
 
 
 def energy(outcome: ReplayResult, site: Site) -> float:
@@ -129,8 +129,8 @@ def contest(setting: WindowSetting, traces: Path, others: Mapping[str, RoundPoli
     """Replay every policy on the windows of a setting."""
     site, rows = setting.site, traces_of(setting, traces, most)
     policies = {**baselines(), **others, **({PROGRAMME: OptimalSpeeds(srsf)} if setting.bounded else {})}
-    found = {name: np.array([figures(site, trace, policy) for trace in rows]) for name, policy in policies.items()}
-    return Contest(setting, {name: dict(zip(FIGURES, table.T, strict=True)) for name, table in found.items()})
+    results = {name: np.array([figures(site, trace, policy) for trace in rows]) for name, policy in policies.items()}
+    return Contest(setting, {name: dict(zip(FIGURES, table.T, strict=True)) for name, table in results.items()})
 
 
 def share_of_optimum(policy: RoundPolicy, site: Site, rows: Sequence[ArenaTrace], every: int = 10) -> Floats:

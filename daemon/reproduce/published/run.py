@@ -20,11 +20,11 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     """Replay the artifacts and write the table as Markdown and as JSON."""
     if traces is None:
         raise SettingError("published needs --traces, the folder of the packaged traces (or IDLEWATT_TRACES)")
-    found = list(_watched(traces, setting.artifacts))
+    results = list(_watched(traces, setting.artifacts))
     if setting.into is not None:
-        _replace(setting.into, "published", markdown(found))
-    records = [{**dataclasses.asdict(row), "difference": row.difference} for row in found]
-    written = {"report.md": markdown(found) + "\n", "rows.json": json.dumps(records, indent=2)}
+        _replace(setting.into, "published", markdown(results))
+    records = [{**dataclasses.asdict(row), "difference": row.difference} for row in results]
+    written = {"report.md": markdown(results) + "\n", "rows.json": json.dumps(records, indent=2)}
     out.mkdir(parents=True, exist_ok=True)
     for name, text in written.items():
         write(out / name, text.encode())
@@ -67,4 +67,4 @@ def _replace(path: Path, mark: str, text: str) -> None:
     before = path.read_text(encoding="utf-8")
     if not between.search(before):
         raise ReproductionError(f"{path} has no lines <!-- {mark} --> and <!-- /{mark} --> to write between")
-    path.write_text(between.sub(lambda found: f"{found[1]}{text}\n{found[2]}", before), encoding="utf-8")
+    path.write_text(between.sub(lambda match: f"{match[1]}{text}\n{match[2]}", before), encoding="utf-8")

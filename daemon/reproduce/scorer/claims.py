@@ -158,14 +158,15 @@ def apart(findings: Findings) -> Section:
 def sites(real: Sequence[RealSiteResult]) -> Section:
     """Return the section on completion times on real traces beside published ones."""
     rows = []
-    for one in real:
-        found = {**{policy: (jct(kept)[0], p99(kept)[0]) for policy, kept in one.cell.known.items()},
-                 **{policy: (kept.jct_mean_s, kept.wait_p99_s) for policy, kept in one.others.items()},
-                 **{f"scorer, seed {seed}": (jct(kept)[0], p99(kept)[0]) for seed, kept in enumerate(one.cell.models)}}
-        rows += [(one.site.name, policy, f"{mean:,.0f}", f"{tail / 3600:.1f}")
-                 for policy, (mean, tail) in found.items()]
-        rows += [(one.site.name, f"{policy} as published", f"{value:,.0f}", "–")
-                 for policy, value in one.site.published.items()]
+    for trace in real:
+        results = {**{policy: (jct(kept)[0], p99(kept)[0]) for policy, kept in trace.cell.known.items()},
+                   **{policy: (kept.jct_mean_s, kept.wait_p99_s) for policy, kept in trace.others.items()},
+                   **{f"scorer, seed {seed}": (jct(kept)[0], p99(kept)[0])
+                   for seed, kept in enumerate(trace.cell.models)}}
+        rows += [(trace.site.name, policy, f"{mean:,.0f}", f"{tail / 3600:.1f}")
+                 for policy, (mean, tail) in results.items()]
+        rows += [(trace.site.name, f"{policy} as published", f"{value:,.0f}", "–")
+                 for policy, value in trace.site.published.items()]
     return Section("Real traces: mean completion time and 99 % wait", [
         *_regrets(real), *_distances(real), *_strange(real),
         "Philly's trace tells neither limits nor users: nothing but its size is known of a job, and how long jobs of "
@@ -177,33 +178,35 @@ def sites(real: Sequence[RealSiteResult]) -> Section:
 
 def _regrets(real: Sequence[RealSiteResult]) -> Iterator[str]:
     """Compare the scorers of generated sites with the best heuristic of each real site, in words."""
-    for one in real:
-        cell, known = one.cell, one.cell.known[one.cell.best]
+    for trace in real:
+        cell, known = trace.cell, trace.cell.known[trace.cell.best]
         regrets = [cell.regret_of(model) for model in cell.models]
         tails = [float(p99(model).mean()) / 3600 for model in cell.models]
-        yield (f"{one.site.name}: the scorers are {_percent(min(regrets))} to {_percent(max(regrets))} from the best "
+        yield (f"{trace.site.name}: the scorers are {_percent(min(regrets))} to {_percent(max(regrets))} from the best "
                f"heuristic, {_short(cell.best)}; 99 % wait {min(tails):.2f} to {max(tails):.2f} h against "
                f"{p99(known).mean() / 3600:.2f} h.")
 
 
 def _distances(real: Sequence[RealSiteResult]) -> Iterator[str]:
     """Compare the scorer of Philly with published results, in words."""
-    for one in real:
-        ours = one.others.get(PHILLY_SCORER)
-        if ours is None or not one.site.published:
+    for trace in real:
+        ours = trace.others.get(PHILLY_SCORER)
+        if ours is None or not trace.site.published:
             continue
-        said, bound = one.site.published["QSSF"], one.site.published["SRTF"]
-        yield (f"{one.site.name}: {ours.jct_mean_s:,.0f} s without run times and without preemption, "
-               f"{_percent(ours.jct_mean_s / said - 1)} against QSSF as published ({said:,.0f} s, which was given true "
+        published, bound = trace.site.published["QSSF"], trace.site.published["SRTF"]
+        yield (f"{trace.site.name}: {ours.jct_mean_s:,.0f} s without run times and without preemption, "
+               f"{_percent(ours.jct_mean_s / published - 1)} against QSSF as published "
+               f"({published:,.0f} s, which was given true "
                f"run times with random errors) and {_percent(ours.jct_mean_s / bound - 1)} against SRTF ({bound:,.0f} "
                "s, true run times and preemption).")
 
 
 def _strange(real: Sequence[RealSiteResult]) -> Iterator[str]:
     """Name the real sites on which the scorers of generated sites would have abstained."""
-    for one in real:
-        if one.strange > STRANGE:
-            yield (f"{one.site.name}: {one.strange:.0%} of the jobs are unlike those that the scorers of the made-up "
+    for trace in real:
+        if trace.strange > STRANGE:
+            yield (f"{trace.site.name}: {trace.strange:.0%} of the jobs are unlike those that the scorers of "
+                   "the made-up "
                    "sites have seen; in service they would leave such a queue to the heuristic.")
 
 

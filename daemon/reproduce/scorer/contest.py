@@ -40,13 +40,13 @@ class Cell:
 
         The interval is a 95 % bootstrap interval over traces, which both share, and over training seeds.
         """
-        ours, theirs = np.array([jct(model) for model in self.models]), jct(self.known[self.best])
+        ours, best = np.array([jct(model) for model in self.models]), jct(self.known[self.best])
         random = np.random.default_rng(0)
-        traces = random.integers(0, len(theirs), (RESAMPLES, len(theirs)))
+        traces = random.integers(0, len(best), (RESAMPLES, len(best)))
         seeds = random.integers(0, len(ours), (RESAMPLES, len(ours)))
-        drawn = ours[seeds[:, :, None], traces[:, None, :]].mean(axis=(1, 2)) / theirs[traces].mean(axis=1) - 1.0
+        drawn = ours[seeds[:, :, None], traces[:, None, :]].mean(axis=(1, 2)) / best[traces].mean(axis=1) - 1.0
         low, high = np.quantile(drawn, [0.025, 0.975])
-        return Interval(float(ours.mean() / theirs.mean()) - 1.0, float(low), float(high))
+        return Interval(float(ours.mean() / best.mean()) - 1.0, float(low), float(high))
 
     def regret_of(self, figures: Sequence[Figures]) -> float:
         """Return a policy's relative excess of completion time over the best heuristic's, without an interval."""
@@ -58,22 +58,22 @@ class Cell:
         return float((ours + 60.0) / (p99(self.known[self.best]).mean() + 60.0))
 
 
-def jct(found: Sequence[Figures]) -> Floats:
+def jct(results: Sequence[Figures]) -> Floats:
     """Return the mean completion time of each trace, s."""
-    return np.array([one.jct_mean_s for one in found])
+    return np.array([result.jct_mean_s for result in results])
 
 
-def p99(found: Sequence[Figures]) -> Floats:
+def p99(results: Sequence[Figures]) -> Floats:
     """Return the 99th-percentile wait of each trace, s."""
-    return np.array([one.wait_p99_s for one in found])
+    return np.array([result.wait_p99_s for result in results])
 
 
 def contest(name: str, draw: Callable[[int], TraceWindow], traces: int, models: Sequence[Policy],
             pool: ThreadPoolExecutor) -> Cell:
     """Replay a number of traces of one site under all policies."""
     policies = [*map(named, (*HEURISTICS, *BOUNDS)), *models]
-    found = list(pool.map(lambda number: _replayed(draw(number), policies), range(traces)))
-    by_policy = list(zip(*found, strict=True))
+    replayed = list(pool.map(lambda number: _replayed(draw(number), policies), range(traces)))
+    by_policy = list(zip(*replayed, strict=True))
     names = (*HEURISTICS, *BOUNDS)
     return Cell(name, dict(zip(names, by_policy, strict=False)), tuple(by_policy[len(names):]))
 

@@ -66,8 +66,8 @@ def window(regime: Regime, seed: int) -> TraceWindow:
     whole = np.minimum(median * random.lognormal(0.0, 0.5, jobs), DAY_S)
     run_s = np.where(random.random(jobs) < EARLY, whole * random.uniform(0.01, 0.2, jobs), whole)
     lazy = (random.random(USERS) < LAZY[regime.limits])[kinds // KINDS]
-    asked = np.minimum(DAY_S, np.ceil(whole * random.uniform(1.0, 3.0, jobs) / 900.0) * 900.0)
-    limit = np.where(lazy, DAY_S, asked)
+    requested = np.minimum(DAY_S, np.ceil(whole * random.uniform(1.0, 3.0, jobs) / 900.0) * 900.0)
+    limit = np.where(lazy, DAY_S, requested)
     submit = _arrivals(random, gpus * run_s / (8 * regime.nodes * regime.load))
     cluster = Cluster.from_spec(f"{regime.nodes}x8")
     user = (kinds // KINDS).astype(np.int32)

@@ -36,11 +36,11 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
             (traces / site.file).stat()  # an hour of training later would be late to find out
     with resumable(), progress() as bar, ThreadPoolExecutor(setting.workers) as pool:
         try:
-            found = _measured(setting, out / "models", traces, bar, pool)
+            findings = _measured(setting, out / "models", traces, bar, pool)
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
             raise
-    return write_report(out, "sections.md.j2", claims.facts(found))
+    return write_report(out, "sections.md.j2", claims.facts(findings))
 
 
 def _measured(setting: Setting, folder: Path, traces: Path | None, bar: Progress,

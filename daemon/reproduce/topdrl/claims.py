@@ -44,14 +44,14 @@ class Findings:
     predecessor: predecessor.PredecessorFindings
 
 
-def facts(found: Findings) -> dict[str, object]:
+def facts(findings: Findings) -> dict[str, object]:
     """Return the values of the report, by the names in its template."""
-    return {"title": TITLE, "preface": preface(found), "sections": list(sections(found))}
+    return {"title": TITLE, "preface": preface(findings), "sections": list(sections(findings))}
 
 
-def preface(found: Findings) -> list[str]:
+def preface(findings: Findings) -> list[str]:
     """Return the introduction of the report."""
-    trainings = found.all_sizes.found[OURS].shape[0]
+    trainings = findings.all_sizes.found[OURS].shape[0]
     return ["The paper's claim, of which only the abstract is public: a network that picks the next job, and a "
             "heuristic that picks the GPUs closest together, beat six baselines. Which six is not said; the rows are "
             "every order of its predecessor (FCFS, SJF, smallest, random) with each of its placements, a superset of "
@@ -61,21 +61,22 @@ def preface(found: Findings) -> list[str]:
             "GPUs are shown, too.",
             f"Ours is one network for all sizes, {trainings} trainings. What ours gains is the geometric mean of "
             "ratios over held-out episodes, those of all trainings averaged; intervals are 95 %, Student's t on the "
-            f"logarithms of these pairs, {found.all_sizes.episodes} in all. They tell how sure it is for these agents; "
+            f"logarithms of these pairs, {findings.all_sizes.episodes} in all. They tell how sure it is for "
+            "these agents; "
             "how far trainings differ is told beside."]
 
 
-def sections(found: Findings) -> Iterator[Section]:
+def sections(findings: Findings) -> Iterator[Section]:
     """Yield the sections of the report."""
-    yield verdict(found.all_sizes)
-    yield table(found.all_sizes)
-    yield sizes(found.by_size)
-    yield guessed(found.guessed)
-    yield literal(found.with_literal)
-    if found.real:
-        yield real(found.real)
-    yield training(found.curves)
-    yield predecessor.section(found.predecessor)
+    yield verdict(findings.all_sizes)
+    yield table(findings.all_sizes)
+    yield sizes(findings.by_size)
+    yield guessed(findings.guessed)
+    yield literal(findings.with_literal)
+    if findings.real:
+        yield real(findings.real)
+    yield training(findings.curves)
+    yield predecessor.section(findings.predecessor)
     yield assumptions()
 
 

@@ -19,12 +19,12 @@ def place_job(site: Site, cluster: EpisodeState, gpus: int, how: int) -> None:
         anywhere(site, cluster, gpus)
     else:
         count_room(site, cluster)
-        found = 0
+        taken = 0
         if how == FIRST:
             for node in range(site.nodes):
-                found = take(cluster, node, found, gpus)
-        while found < gpus:
-            found = fill(site, cluster, roomiest(cluster), found, gpus, False)
+                taken = take(cluster, node, taken, gpus)
+        while taken < gpus:
+            taken = fill(site, cluster, roomiest(cluster), taken, gpus, False)
 
 
 @compiled
@@ -50,9 +50,9 @@ def nearest(site: Site, cluster: EpisodeState, gpus: int) -> None:
         return
     count_room(site, cluster)
     leaf = tightest(cluster, gpus)
-    found = fill(site, cluster, leaf, 0, gpus, True) if leaf >= 0 else 0
-    while found < gpus:
-        found = fill(site, cluster, roomiest(cluster), found, gpus, True)
+    taken = fill(site, cluster, leaf, 0, gpus, True) if leaf >= 0 else 0
+    while taken < gpus:
+        taken = fill(site, cluster, roomiest(cluster), taken, gpus, True)
 
 
 @compiled
@@ -76,41 +76,41 @@ def roomiest(cluster: EpisodeState) -> int:
 
 
 @compiled
-def fill(site: Site, cluster: EpisodeState, leaf: int, found: int, gpus: int, tight: bool) -> int:
+def fill(site: Site, cluster: EpisodeState, leaf: int, taken: int, gpus: int, tight: bool) -> int:
     """Take from a leaf, the roomiest nodes first; the last part, if ``tight``, from the tightest node that holds it."""
     first, last = leaf * site.per_leaf, min(site.nodes, (leaf + 1) * site.per_leaf)
-    while found < gpus:
-        best, wanted = first, gpus - found
+    while taken < gpus:
+        best, wanted = first, gpus - taken
         for node in range(first, last):
             here, there = cluster.then[node], cluster.then[best]
             both = tight and here >= wanted and there >= wanted
             best = node if (here < there if both else here > there) else best
         if cluster.then[best] == 0:
             break
-        found = take(cluster, best, found, gpus)
+        taken = take(cluster, best, taken, gpus)
     cluster.room[leaf] = 0
-    return found
+    return taken
 
 
 @compiled
-def take(cluster: EpisodeState, node: int, found: int, gpus: int) -> int:
+def take(cluster: EpisodeState, node: int, taken: int, gpus: int) -> int:
     """Take a node's free GPUs, up to the wanted number; return the number of GPUs taken so far."""
-    while found < gpus and cluster.then[node] > 0:
-        cluster.spot[found] = node
+    while taken < gpus and cluster.then[node] > 0:
+        cluster.spot[taken] = node
         cluster.then[node] -= 1
-        found += 1
-    return found
+        taken += 1
+    return taken
 
 
 @compiled
 def anywhere(site: Site, cluster: EpisodeState, gpus: int) -> None:
     """Take random free GPUs with equal probability, in the order of nodes."""
-    left, missing, found = cluster.counts[FREE], gpus, 0
+    left, missing, taken = cluster.counts[FREE], gpus, 0
     for node in range(site.nodes):
         for _ in range(cluster.free[node]):
             if draw(cluster.words, left) < missing:
-                cluster.spot[found] = node
-                found += 1
+                cluster.spot[taken] = node
+                taken += 1
                 missing -= 1
             left -= 1
 

@@ -39,15 +39,15 @@ def _figures(order: str, placement: str, seeds: int, alike: bool) -> Floats:
     return np.array([(each.jct, each.makespan, each.cost) for each in ended])
 
 
-def section(found: PredecessorFindings) -> Section:
+def section(findings: PredecessorFindings) -> Section:
     """Return the section with the tables of the predecessor."""
-    seeds = len(found.alike["FCFS", "nearest"])
+    seeds = len(findings.alike["FCFS", "nearest"])
     rows = [(PPO, *(f"{figure:.2f}" for figure in PRINTED_PPO), "-", "-")]
     rows += [(" + ".join(pair), *_means(figures[:PRINTED]), _printed(pair), _means(figures)[0] + " / "
-              + _means(figures)[2]) for pair, figures in found.alike.items()]
-    saved = found.alike["FCFS", "load-balance"] - found.alike["FCFS", "nearest"]
+              + _means(figures)[2]) for pair, figures in findings.alike.items()]
+    saved = findings.alike["FCFS", "load-balance"] - findings.alike["FCFS", "nearest"]
     error = 1.96 * saved.std(axis=0, ddof=1) / np.sqrt(seeds)
-    jct, _, communication = found.alike["FCFS", "nearest"][:PRINTED].mean(axis=0).tolist()
+    jct, _, communication = findings.alike["FCFS", "nearest"][:PRINTED].mean(axis=0).tolist()
     paragraphs = [
         f"2 racks of 4 machines of 4 GPUs, 30 jobs an episode. On the {PRINTED} seeds of the printed figures "
         f"nearest ends at {jct:.2f} (JCT) and {communication:.2f} (communication), {_beside(jct, PRINTED_PPO[0])} "
@@ -56,7 +56,7 @@ def section(found: PredecessorFindings) -> Section:
         f"{saved[:, 2].mean():.2f} +- {error[2]:.2f} of communication against load-balance.",
         "The order of jobs says nothing here, because the authors' code draws the work of every job for the size "
         "and length of the episode's first one. With its own work for each job the order matters:"]
-    mended = [(" + ".join(pair), *_means(figures)) for pair, figures in found.apart.items()]
+    mended = [(" + ".join(pair), *_means(figures)) for pair, figures in findings.apart.items()]
     return Section("The predecessor's environment (Proximity-DRL)", paragraphs, [
         Table(("Policy", f"JCT, {PRINTED} seeds", "Makespan", "Communication", "Printed (JCT / makespan / comm.)",
                f"JCT / comm., {seeds} seeds"), rows),
@@ -67,8 +67,8 @@ def _means(figures: Floats) -> Sequence[str]:
     return [f"{mean:.2f}" for mean in figures.mean(axis=0).tolist()]
 
 
-def _beside(ours: float, theirs: float) -> str:
-    return f"{'below' if ours < theirs else 'not below'} the {theirs:.2f}"
+def _beside(ours: float, printed: float) -> str:
+    return f"{'below' if ours < printed else 'not below'} the {printed:.2f}"
 
 
 def _printed(pair: tuple[str, str]) -> str:

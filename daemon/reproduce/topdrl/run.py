@@ -34,8 +34,8 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
         for trace in REAL:
             cut(trace, traces, 0, REAL_SIZES[0])  # minutes of training later would be late to find out
     with resumable(), progress() as bar:
-        found = _measured(setting, out / "models", traces, bar)
-    return write_report(out, "sections.md.j2", claims.facts(found))
+        findings = _measured(setting, out / "models", traces, bar)
+    return write_report(out, "sections.md.j2", claims.facts(findings))
 
 
 def _measured(setting: Setting, models: Path, traces: Path | None, bar: Progress) -> claims.Findings:

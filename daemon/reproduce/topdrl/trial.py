@@ -70,8 +70,8 @@ class Contest:
 
     def beats(self, policy: str, metric: str) -> bool:
         """Return whether our agent is significantly better than a policy; False if there are too few episodes."""
-        found = self.gain(policy, metric)
-        return self.episodes >= FEWEST_PAIRS and (found.high < 0 if metric == "jct_s" else found.low > 0)
+        difference = self.gain(policy, metric)
+        return self.episodes >= FEWEST_PAIRS and (difference.high < 0 if metric == "jct_s" else difference.low > 0)
 
     @classmethod
     def joined(cls, name: str, parts: Sequence[Contest]) -> Contest:
@@ -94,9 +94,9 @@ def contest(name: str, episodes: Sequence[ArenaEpisode], agents: Mapping[str, Se
             rules: Mapping[str, Rule] = RULES) -> Contest:
     """Replay every policy on the same episodes; ``agents`` are trainings by name."""
     plays = {**{known: [by_rule(rule)] for known, rule in rules.items()}, **agents}
-    found = {policy: np.array([[_row(outcome(episode, play(episode))) for episode in episodes] for play in trainings])
-             for policy, trainings in plays.items()}
-    return Contest(name, len(episodes), {**found, BOUND: np.array([[_row(bound(episode)) for episode in episodes]])})
+    results = {policy: np.array([[_row(outcome(episode, play(episode))) for episode in episodes] for play in trainings])
+               for policy, trainings in plays.items()}
+    return Contest(name, len(episodes), {**results, BOUND: np.array([[_row(bound(episode)) for episode in episodes]])})
 
 
 def _row(done: EpisodeResult) -> list[float]:

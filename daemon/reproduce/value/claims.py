@@ -56,21 +56,21 @@ class TraceOutcomes:
         """Return the outcome of the site's own scheduler with all nodes on."""
         return self.found[INCUMBENT, ON][0]
 
-    def jct(self, ours: ReplayOutcome, theirs: ReplayOutcome) -> Comparison:
+    def jct(self, ours: ReplayOutcome, reference: ReplayOutcome) -> Comparison:
         """Return completion times over another's, in blocks that share no queue."""
-        return compare(self.work.submit, ours, theirs)
+        return compare(self.work.submit, ours, reference)
 
-    def energy(self, ours: ReplayOutcome, theirs: ReplayOutcome) -> Comparison:
+    def energy(self, ours: ReplayOutcome, reference: ReplayOutcome) -> Comparison:
         """Return the ratio of energy to another outcome's in the same blocks."""
-        return compare_energy(self.work.submit, ours, theirs)
+        return compare_energy(self.work.submit, ours, reference)
 
-    def total(self, one: ReplayOutcome) -> float:
+    def total(self, outcome: ReplayOutcome) -> float:
         """Return the ratio of the mean completion time to the incumbent's, over all jobs."""
-        return float(np.mean(one.end - self.work.submit) / np.mean(self.incumbent.end - self.work.submit))
+        return float(np.mean(outcome.end - self.work.submit) / np.mean(self.incumbent.end - self.work.submit))
 
-    def tail(self, one: ReplayOutcome) -> float:
+    def tail(self, outcome: ReplayOutcome) -> float:
         """Return the ratio of the 99th-percentile wait to the incumbent's."""
-        waits = [max(FLOOR_S, float(np.quantile(each.wait, 0.99))) for each in (one, self.incumbent)]
+        waits = [max(FLOOR_S, float(np.quantile(each.wait, 0.99))) for each in (outcome, self.incumbent)]
         return waits[0] / waits[1]
 
     @property
@@ -83,15 +83,15 @@ class TraceOutcomes:
             some = {words: (gpus >= least) & (gpus <= most) for least, most, words in GROUPS}
         return {name: members for name, members in some.items() if members.sum() >= 30}
 
-    def jain(self, one: ReplayOutcome) -> float:
+    def jain(self, outcome: ReplayOutcome) -> float:
         """Return Jain's index of the groups' mean bounded slowdowns."""
-        return jain(np.array([one.slowdown[members].mean() for members in self.groups.values()]))
+        return jain(np.array([outcome.slowdown[members].mean() for members in self.groups.values()]))
 
-    def worst(self, one: ReplayOutcome) -> float:
+    def worst(self, outcome: ReplayOutcome) -> float:
         """Return the ratio of mean completion time to the incumbent's for the group with the largest ratio."""
-        mean = [[float(np.mean((each.end - self.work.submit)[members])) for each in (one, self.incumbent)]
+        mean = [[float(np.mean((each.end - self.work.submit)[members])) for each in (outcome, self.incumbent)]
                 for members in self.groups.values()]
-        return max(ours / theirs for ours, theirs in mean)
+        return max(ours / reference for ours, reference in mean)
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,10 @@ class TraceTables:
     section: Section
 
 
-def tables(site: int, found: Mapping[ReplayTask, ReplayOutcome], setting: Setting, traces: Path) -> TraceTables:
+def tables(site: int, outcomes_by_task: Mapping[ReplayTask, ReplayOutcome], setting: Setting,
+           traces: Path) -> TraceTables:
     """Return all parts of the report on one trace."""
-    outcomes = _outcomes(TRACES[site], found, setting, traces)
+    outcomes = _outcomes(TRACES[site], outcomes_by_task, setting, traces)
     forecasts = checked(in_use(outcomes.cluster, outcomes.work), len(outcomes.cluster))
     return TraceTables(_summary(outcomes), [verdict(outcomes, tried, power) for tried, power in OURS],
                        (outcomes.trace.name, *forecasts.cells),
@@ -138,19 +139,19 @@ def _preface(setting: Setting) -> Iterator[str]:
            "of the trial, where the daemon goes by the regret of days; so it promotes what the daemon might not.")
 
 
-def _outcomes(trace: TraceSite, found: Mapping[ReplayTask, ReplayOutcome], setting: Setting,
+def _outcomes(trace: TraceSite, outcomes_by_task: Mapping[ReplayTask, ReplayOutcome], setting: Setting,
               traces: Path) -> TraceOutcomes:
     cluster, work = jobs_of(trace, traces, setting.limit_factor)
     mine: dict[tuple[str, str], list[ReplayOutcome]] = {}
-    for task, outcome in sorted(found.items(), key=lambda pair: pair[0].seed):
+    for task, outcome in sorted(outcomes_by_task.items(), key=lambda pair: pair[0].seed):
         mine.setdefault((task.tried.name, task.power), []).append(outcome)
     return TraceOutcomes(trace, cluster, work, mine)
 
 
 def _replayed(outcomes: TraceOutcomes, tried: Sequence[Try]) -> list[Try]:
     """Return the names that were replayed, the best last."""
-    return sorted((one for one in tried if (one.name, ON) in outcomes.found),
-                  key=lambda one: -outcomes.total(outcomes.found[one.name, ON][0]))
+    return sorted((policy for policy in tried if (policy.name, ON) in outcomes.found),
+                  key=lambda policy: -outcomes.total(outcomes.found[policy.name, ON][0]))
 
 
 def _bound(outcomes: TraceOutcomes) -> float | None:

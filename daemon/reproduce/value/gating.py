@@ -60,8 +60,8 @@ def _shortlist(submit: Floats, outcomes: Outcomes, incumbent: str, until_s: floa
     """Return the policies that were better than the incumbent on the first days, the best first."""
     early = submit < until_s
     jct = {name: float(np.mean((one.end - submit)[early])) for name, one in outcomes.items()}
-    found = [Prospect(name, "", jct[name] / jct[incumbent]) for name in sorted(jct, key=lambda name: jct[name])]
-    return shortlisted([one for one in found if one.name != incumbent])
+    prospects = [Prospect(name, "", jct[name] / jct[incumbent]) for name in sorted(jct, key=lambda name: jct[name])]
+    return shortlisted([one for one in prospects if one.name != incumbent])
 
 
 class _TraceGate:
@@ -75,24 +75,24 @@ class _TraceGate:
     def earned(self, names: Sequence[str], night: float) -> Promotion | None:
         """Return the promotion of the best candidate that meets the criteria by a night; None if none does."""
         rows, exam = self._known(night)
-        theirs, found = _held_out(self._outcomes[self._incumbent], exam, rows), list[Verdict]()
+        incumbent, verdicts = _held_out(self._outcomes[self._incumbent], exam, rows), list[Verdict]()
         for name in names:
             ours = _held_out(self._outcomes[name], exam, rows)
             empty = Verdict(name, Decision.SHADOW, (), self._incumbent, self._incumbent,
                             terms=_with(self._error))
-            told = measured(empty, {self._incumbent: Pair.of(ours, theirs, exam)}, exam)
-            found.append(weighed(told, (None, None), {name: ours, self._incumbent: theirs}))
-        best = min((one for one in found if one.decision is Decision.PROMOTE), default=None,
-                   key=lambda one: one.against[self._incumbent].estimate)
+            told = measured(empty, {self._incumbent: Pair.of(ours, incumbent, exam)}, exam)
+            verdicts.append(weighed(told, (None, None), {name: ours, self._incumbent: incumbent}))
+        best = min((verdict for verdict in verdicts if verdict.decision is Decision.PROMOTE), default=None,
+                   key=lambda verdict: verdict.against[self._incumbent].estimate)
         return None if best is None else Promotion(night, best.model, best.decision, "nightly", best.reason)
 
     def lost(self, name: str, since_s: float, night: float) -> Promotion | None:
         """Return the demotion of the active policy if it has become worse by a night; otherwise None."""
         days = np.arange(self._began_s // NIGHT_S * NIGHT_S, night + 1.0, NIGHT_S)
         ours, theirs = (_in_system(self._work.submit, self._outcomes[one].end, days) for one in (name, self._incumbent))
-        told = [ShadowResult(name, day, day + NIGHT_S, mine, other, 0.0, 0.0, self._incumbent)
-                for day, mine, other in zip(days.tolist(), ours.tolist(), theirs.tolist(), strict=False)]
-        return demotion(name, regrets(told, night, since_s), night)
+        shadow_results = [ShadowResult(name, day, day + NIGHT_S, mine, other, 0.0, 0.0, self._incumbent)
+                          for day, mine, other in zip(days.tolist(), ours.tolist(), theirs.tolist(), strict=False)]
+        return demotion(name, regrets(shadow_results, night, since_s), night)
 
     def _known(self, night: float) -> tuple[np.ndarray, Exam]:
         """Return the jobs that have ended by a night, and the criteria for them."""
@@ -109,16 +109,17 @@ def _with(error: float) -> PromotionCriteria:
     return replace(ASSUMED, error=error)
 
 
-def _held_out(one: ReplayOutcome, exam: Exam, rows: np.ndarray) -> HeldOutRun:
+def _held_out(outcome: ReplayOutcome, exam: Exam, rows: np.ndarray) -> HeldOutRun:
     """Return the results of some jobs in the form of the gate, without the load of partitions."""
     submit, (window,) = exam.windows[0].workload.submit, exam.windows
     nothing = np.zeros(len(window.cluster.names))
-    spent = Occupation(float(one.marks[-1]), nothing, nothing, nothing, nothing, nothing, np.inf)
+    spent = Occupation(float(outcome.marks[-1]), nothing, nothing, nothing, nothing, nothing, np.inf)
     times = np.array([window.since_s, float(submit.max(initial=window.since_s))])
-    replayed = WindowReplay(one.start[rows], one.marks, one.joules, one.joules, spent, spent, times, np.zeros(2),
-                            float(np.nanmax(one.end, initial=window.since_s)))
-    return HeldOutRun(np.zeros(len(rows), np.int64), submit, one.end[rows] - submit, one.wait[rows],
-                      one.slowdown[rows], (replayed,))
+    replayed = WindowReplay(outcome.start[rows], outcome.marks, outcome.joules, outcome.joules, spent, spent,
+                            times, np.zeros(2),
+                            float(np.nanmax(outcome.end, initial=window.since_s)))
+    return HeldOutRun(np.zeros(len(rows), np.int64), submit, outcome.end[rows] - submit, outcome.wait[rows],
+                      outcome.slowdown[rows], (replayed,))
 
 
 def _in_system(submit: Floats, end: Floats, edges: Floats) -> Floats:

@@ -63,7 +63,7 @@ def in_use(cluster: Cluster, work: Workload) -> Counts:
 
 def checked(used: Counts, nodes: int) -> ForecastCheck:
     """Return the results of forecasts every two hours, each with its whole horizon in the trace."""
-    asked = estimated = early = late = 0
+    forecasts = estimated = early = late = 0
     for now in range(EVERY, len(used) - HORIZON, EVERY):
         empty = nodes - int(used[now])
         if empty < 1:
@@ -72,9 +72,9 @@ def checked(used: Counts, nodes: int) -> ForecastCheck:
         first = max(0, now + 1 - PAST)
         estimates = demands([used[first:now + 1]], first * STEP_S, now * STEP_S, nodes, more)
         for demand, after_s in zip(estimates, passages(used, now, nodes, more), strict=True):
-            asked += 1
+            forecasts += 1
             if demand is not None:
                 estimated += 1
                 early += bool(after_s < demand.after_s[0])
                 late += bool(after_s > demand.after_s[2])
-    return ForecastCheck(asked, estimated, early, late)
+    return ForecastCheck(forecasts, estimated, early, late)

@@ -26,20 +26,20 @@ class ReplayOutcome:
     """Number of times that a node was powered up."""
 
 
-def compare(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome) -> Comparison:
+def compare(submit: Floats, ours: ReplayOutcome, reference: ReplayOutcome) -> Comparison:
     """Return the ratio of completion times to another outcome's, with an interval over blocks that share no queue."""
-    block = block_of(submit, _edges(submit, ours, theirs))
-    block[~np.isfinite(ours.end + theirs.end)] = OUTSIDE
-    mine, other = (sums(one.end - submit, block, int(block.max(initial=0)) + 1) for one in (ours, theirs))
+    block = block_of(submit, _edges(submit, ours, reference))
+    block[~np.isfinite(ours.end + reference.end)] = OUTSIDE
+    mine, other = (sums(outcome.end - submit, block, int(block.max(initial=0)) + 1) for outcome in (ours, reference))
     return compared(mine, other)
 
 
-def compare_energy(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome) -> Comparison:
+def compare_energy(submit: Floats, ours: ReplayOutcome, reference: ReplayOutcome) -> Comparison:
     """Return the ratio of energy to another outcome's in the same blocks; energy after the last block is omitted."""
-    edges = _edges(submit, ours, theirs)
-    mine, other = (np.diff(np.interp(edges, one.marks, one.joules)) for one in (ours, theirs))
+    edges = _edges(submit, ours, reference)
+    mine, other = (np.diff(np.interp(edges, outcome.marks, outcome.joules)) for outcome in (ours, reference))
     return compared(mine, other, FINE_RATES)
 
 
-def _edges(submit: Floats, ours: ReplayOutcome, theirs: ReplayOutcome) -> Floats:
-    return cuts(submit, np.maximum(ours.start, theirs.start), float(submit[0]), float(submit[-1]))
+def _edges(submit: Floats, ours: ReplayOutcome, reference: ReplayOutcome) -> Floats:
+    return cuts(submit, np.maximum(ours.start, reference.start), float(submit[0]), float(submit[-1]))

@@ -38,12 +38,13 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
 
 def _check(setting: Setting) -> None:
     """Raise an error for a selection of policies from which the tables cannot be made."""
-    unknown = set(setting.policies) - {one.policy for one in TRIED}
+    unknown = set(setting.policies) - {policy.policy for policy in TRIED}
     if unknown:
-        raise SettingError(f"policies: {min(unknown)!r} is none of " + ", ".join(sorted({one.policy for one in TRIED})))
-    if setting.policies and not any(one.policy in setting.policies for one in ORACLES):
+        raise SettingError(f"policies: {min(unknown)!r} is none of "
+                           + ", ".join(sorted({policy.policy for policy in TRIED})))
+    if setting.policies and not any(policy.policy in setting.policies for policy in ORACLES):
         raise SettingError("policies: none of them is told true run times for comparison; name one of "
-                           + ", ".join(one.policy for one in ORACLES))
+                           + ", ".join(policy.policy for policy in ORACLES))
 
 
 def _replayed(tasks: Sequence[ReplayTask], pool: Executor) -> Mapping[ReplayTask, ReplayOutcome]:

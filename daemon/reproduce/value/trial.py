@@ -30,9 +30,9 @@ MARK_S = 4 * 3600.0
 def cached(task: ReplayTask) -> ReplayOutcome | None:
     """Return the saved outcome of a task; None if there is none."""
     try:
-        with np.load(task.result, allow_pickle=False) as found:
-            return ReplayOutcome(**{name: found[name] for name in found.files if name != "woken"},
-                                 woken=int(found["woken"]))
+        with np.load(task.result, allow_pickle=False) as saved:
+            return ReplayOutcome(**{name: saved[name] for name in saved.files if name != "woken"},
+                                 woken=int(saved["woken"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -48,9 +48,9 @@ def carried_out(task: ReplayTask) -> ReplayOutcome:
     down = {OFF: task.setting.power_down_s, EVEN: task.setting.wake_s, AT_ONCE: 0.0}.get(task.power, np.inf)
     done, event_list = begun(cluster, work, deciders.policy, seed=task.seed, power_down_s=down,
                          wake_s=0.0 if task.power in (ON, AT_ONCE) else task.setting.wake_s)
-    found = _outcome(done, *_driven(done, event_list, deciders, task))
-    _keep(task, found)
-    return found
+    outcome = _outcome(done, *_driven(done, event_list, deciders, task))
+    _keep(task, outcome)
+    return outcome
 
 
 def incumbent_of(task: ReplayTask) -> ReplayTask:
@@ -115,10 +115,10 @@ def _outcome(done: Run, marks: Floats, joules: Floats) -> ReplayOutcome:
     return ReplayOutcome(done.start, done.end, wait, slowdown, joules, marks, int(done.state.arrays.meters.woken.sum()))
 
 
-def _keep(task: ReplayTask, found: ReplayOutcome) -> None:
+def _keep(task: ReplayTask, outcome: ReplayOutcome) -> None:
     task.folder.mkdir(parents=True, exist_ok=True)
-    partial = task.result.with_suffix(f".{id(found)}.part")
+    partial = task.result.with_suffix(f".{id(outcome)}.part")
     with partial.open("wb") as file:
-        np.savez_compressed(file, start=found.start, end=found.end, wait=found.wait, slowdown=found.slowdown,
-                            joules=found.joules, marks=found.marks, woken=np.int64(found.woken))
+        np.savez_compressed(file, start=outcome.start, end=outcome.end, wait=outcome.wait, slowdown=outcome.slowdown,
+                            joules=outcome.joules, marks=outcome.marks, woken=np.int64(outcome.woken))
     partial.replace(task.result)

@@ -113,11 +113,11 @@ def key(settings: RealSettings) -> str:
 
 def done(settings: RealSettings, out: Path) -> dict[Turn, PlayedAndPredicted]:
     """Return the results of an earlier run of the same experiment; an incomplete line is ignored and repeated."""
-    found: dict[Turn, PlayedAndPredicted] = {}
+    results: dict[Turn, PlayedAndPredicted] = {}
     try:
         lines = (out / RESULTS).read_text().splitlines()
     except FileNotFoundError:
-        return found
+        return results
     for line in lines:
         try:
             stored = json.loads(line)
@@ -125,8 +125,8 @@ def done(settings: RealSettings, out: Path) -> dict[Turn, PlayedAndPredicted]:
         except (ValueError, TypeError, KeyError, RecursionError):
             continue
         if stored.get("key") == key(settings):
-            found[result.policy, result.number] = result
-    return found
+            results[result.policy, result.number] = result
+    return results
 
 
 def _keep(settings: RealSettings, out: Path, result: PlayedAndPredicted) -> None:

@@ -273,12 +273,12 @@ def _played(learner: CanvasLearner, seats: Sequence[Seat]) -> ActionBatch:
 
 def advantages(reward: Floats, discount: Floats, value: Floats, smoothing: float) -> Floats:
     """Return generalised advantages [step, episode] of rewards; ``value`` has one more step than the rewards."""
-    found, later = np.zeros_like(reward), np.zeros(reward.shape[1])
+    estimates, later = np.zeros_like(reward), np.zeros(reward.shape[1])
     for step in reversed(range(len(reward))):
         error = reward[step] + discount[step] * value[step + 1] - value[step]
         later = error + discount[step] * smoothing * later
-        found[step] = later
-    return found
+        estimates[step] = later
+    return estimates
 
 
 def card_of(config: CanvasTrainingConfig, steps: Sequence[CanvasTrainingProgress]) -> ModelCard:

@@ -73,8 +73,9 @@ class QueueBench:
                                   for episode, known in judged]))
         return score
 
-    def _relative(self, ours: EpisodeResult, theirs: EpisodeResult) -> float:
-        return float(np.log(ours.jct_s / theirs.jct_s) - self.throughput * np.log(ours.throughput / theirs.throughput))
+    def _relative(self, ours: EpisodeResult, reference: EpisodeResult) -> float:
+        return float(np.log(ours.jct_s / reference.jct_s)
+                     - self.throughput * np.log(ours.throughput / reference.throughput))
 
 
 def _judged(seed: int, count: int) -> Judged:
