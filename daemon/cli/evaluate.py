@@ -27,7 +27,7 @@ if TYPE_CHECKING:
               help="Jobs to judge it on.  [what it was trained on, later than what it has seen]")
 @click.option("--cluster", metavar="NODESxGPUS|FILE.yaml",
               help="Cluster of a trace: 64x8 or a YAML file. A recorded history has its own.")
-@click.option("--trace-format", help="Format of the trace, where it is not recognised.")
+@click.option("--trace-format", help="Format of the trace, if it is not recognised.")
 @click.option("--incumbent", help="The policy that others are compared with.  [that of its training; for other jobs "
                                   "(--from) the configuration's]")
 @click.option("--seed", type=click.IntRange(0), help="Random seed.  [that of its training, so that both say the same]")

@@ -24,14 +24,14 @@ _PLAIN = ("intended_s", "done_s", "confirmed_s", "started_s", "taking_back_s", "
 @click.command("follow", short_help="Make Slurm follow the advice.")
 @click.option("--config.file", "config_file", type=click.Path(path_type=Path),
               default="/etc/idlewatt-follow/config.yml", show_default=True,
-              help="Configuration of what may be done where; --sample prints a documented one.")
-@click.option("--dry-run", is_flag=True, help="Change nothing, whatever the configuration says; keep the same ledger.")
+              help="Configuration of the allowed changes; --sample prints a documented one.")
+@click.option("--dry-run", is_flag=True, help="Change nothing, even if the configuration allows it; keep the ledger.")
 @click.option("--web.listen-address", "address", cls=Renamed, former=("--listen-address",),
               default="127.0.0.1:9724", show_default=True, help="host:port to listen on for metrics; '' for none.")
 @click.option("--ledger", "mode", flag_value="ledger", help="Show what was changed, before and after.")
 @click.option("--release", "mode", flag_value="release", help="Undo every change that is still in force, and exit.")
 @click.option("--release-stale", "mode", flag_value="stale",
-              help="Undo what a dead process left behind or a live one is late to undo, and exit; for a timer.")
+              help="Undo changes that a dead process left or a live one is late to undo, and exit; for a timer.")
 @click.option("--check", "mode", flag_value="check", help="Check the configuration against Slurm, and exit.")
 @click.option("--sample", "mode", flag_value="sample", help="Print a documented configuration, and exit.")
 @click.option("--since", cls=Renamed, former=("--last",), type=Since(), default="7d", show_default=True,

@@ -68,7 +68,7 @@ def _state_folder() -> Path:
 @click.option("--jobs-out", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write a table of jobs per policy, .csv or .parquet; the policy goes before the suffix.")
 @click.option("--groups-out", type=click.Path(dir_okay=False, writable=True, path_type=Path),
-              help="Write a table of how users and partitions fared, in the same formats.")
+              help="Write a table of the results of users and partitions, in the same formats.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 @click.option("--preemption-cost", "preemption_s", type=Seconds(), default=0.0, help="Work lost at a preemption: 30s.")
 @click.option("--power-down-after", "power_down_s", type=Seconds(), help="Power empty nodes down after this time: 30m.")
@@ -76,24 +76,24 @@ def _state_folder() -> Path:
               help="Watts: of a GPU model (a100, v100, h100), of each node by its own model, or from a file with idle, "
                    "context, limit, host, standby, load, curve and models.  [as recorded, by node, GPU type, user and "
                    "name, for a history; else those of the catalogue]")
-@click.option("--trace-format", help="Format of the trace, where it is not recognised.")
+@click.option("--trace-format", help="Format of the trace, if it is not recognised.")
 @click.option("--speeds", metavar="site|flat|FILE.yaml", default="",
-              help="How fast jobs run by where they are placed: as the site's records show, however they are placed "
-                   "alike, or as a file says.  [site for a history, flat for a trace]")
+              help="Speeds of jobs by placement: as the site's records show, the same for every placement, "
+                   "or from a file.  [site for a history, flat for a trace]")
 @click.option("--speeds-out", type=click.Path(dir_okay=False, writable=True, path_type=Path),
-              help="Write these speeds to a YAML file, to look at or to change.")
+              help="Write these speeds to a YAML file, which can be edited.")
 @click.option("--since", cls=Renamed, former=("--last",), type=Since(),
               help="From this time on, of a history: 30d, 2026-10-01.  [all of it; with --check its last 7d]")
 @click.option("--config.file", "config_file", type=click.Path(path_type=Path), default=DEFAULT_CONFIG,
               show_default=True, help="Configuration that names the database of `history`.")
 @click.option("--engine", type=click.Choice(["processes", "ray"]), default="processes", show_default=True,
-              help="How policies run side by side: in processes of this machine, or on a Ray cluster.")
+              help="Run policies in parallel in processes of this machine, or on a Ray cluster.")
 @click.option("--workers", type=click.IntRange(1), default=lambda: os.cpu_count() or 1, show_default="all cores",
               help="Number of replays at the same time.")
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), default=_state_folder,
               show_default="~/.local/state/idlewatt/replay", help="Folder that keeps outcomes, so that a sweep can "
                                                                   "resume.")
-@click.option("--check", is_flag=True, help="Replay what really happened and show how far the simulator is off.")
+@click.option("--check", is_flag=True, help="Replay the recorded jobs and show the error of the simulator.")
 def command(source: str, cluster_text: str | None, policies: tuple[str, ...], style: str, check: bool,
             **options: Any) -> None:
     """Replay a history under policies: a trace file, `history`, or the URL of a database.

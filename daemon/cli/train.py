@@ -57,9 +57,9 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
               help="Jobs to learn from: the daemon's history, a trace file, or a database by its URL.")
 @click.option("--cluster", metavar="NODESxGPUS|FILE.yaml",
               help="Cluster of a trace: 64x8 or a YAML file. A recorded history has its own.")
-@click.option("--trace-format", help="Format of the trace, where it is not recognised.")
+@click.option("--trace-format", help="Format of the trace, if it is not recognised.")
 @click.option("--speeds", metavar="site|flat|FILE.yaml", default="",
-              help="How fast jobs run by where they are placed.  [site for a history, flat for a trace]")
+              help="Speeds of jobs by placement.  [site for a history, flat for a trace]")
 @click.option("--since", cls=Renamed, former=("--last",), type=Since(),
               help="From this time on: 30d, 2026-10-01; an age counts back from --until.  [90d]")
 @click.option("--until", "until_s", type=MomentType(),
@@ -74,8 +74,8 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
 @click.option("--start", "start_from", metavar="MODEL", help="Start from this model (fine-tuning), if its kind can.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 @click.option("--seeds", type=click.IntRange(1, 64), default=1, show_default=True,
-              help="Train so often, by --seed and the seeds that follow, each for the whole budget; the one that does "
-                   "best on later history is kept.")
+              help="Number of trainings, with --seed and the following seeds, each for the whole budget; the model "
+                   "that is best on later history is kept.")
 @click.option("--engine", type=click.Choice(["alone", "processes", "ray"]), default="alone", show_default=True,
               help="How seeds are trained: one after the other, in processes of this machine, or on a Ray cluster "
                    "(RAY_ADDRESS; needs idlewatt[ray]).")
@@ -85,7 +85,7 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
 @click.option("--tensorboard", is_flag=True, help="Also write the learning curve for TensorBoard (needs "
                                                   "idlewatt[train]).")
 @click.option("--nightly", is_flag=True, help="Train as the configuration's `training` says, and make the model "
-                                              "active if it has earned it; for idlewatt-train.timer.")
+                                              "active if it meets the criteria; for idlewatt-train.timer.")
 @uses_models
 def command(nightly: bool, every: bool, resume: bool, config_file: Path, folder: Path | None,
             **options: object) -> None:
