@@ -29,7 +29,7 @@ def test_a_history_too_short_for_a_trial_is_said(tmp_path):
         done.stdout)
 
 
-def test_who_trains_by_night_is_said(tmp_path):
+def test_the_check_names_the_part_that_trains_at_night(tmp_path):
     (tmp_path / "site.yml").write_text("training: {enabled: true, at: '04:30', budget: 5m}\n")
     assert ("The daemon trains scorer at 04:30 for 300 s; leave idlewatt-train.timer disabled."
             in check(tmp_path / "site.yml").stdout)
@@ -43,7 +43,7 @@ def test_every_fault_is_told_and_the_exit_code_is_2(tmp_path):
     assert {line.split(": ")[1] for line in done.stderr.splitlines()} == {"cycles.scrape", "colour"}
 
 
-def test_the_sample_is_printed_and_is_no_configuration_until_somebody_has_touched_it(tmp_path):
+def test_the_sample_is_printed_and_refused_until_it_is_edited(tmp_path):
     done = check("--sample")
     assert (done.exit_code, done.stdout) == (0, config.sample())
     (tmp_path / "sample.yml").write_text(f"# mine\n{done.stdout}")
@@ -121,7 +121,7 @@ def served():
         server.server_close()
 
 
-def test_which_power_meter_is_which_is_told_by_server(tmp_path, served):
+def test_the_role_of_each_power_meter_is_listed_by_server(tmp_path, served):
     page = "".join(f'node_hwmon_power_average_watt{{chip="lnxsybus:00_acpi000d:0{number}",sensor="power1"}} {watts}\n'
                    for number, watts in enumerate((1500, 310, 280, 30)))
     address = served(page.encode())
@@ -133,7 +133,7 @@ def test_which_power_meter_is_which_is_told_by_server(tmp_path, served):
     assert "  lnxsybus:00_acpi000d:01: 310 W, part (of four that add up like a Grace module's)" in done.stdout
 
 
-def test_servers_that_cannot_be_asked_for_their_meters_are_told(tmp_path):
+def test_servers_whose_meters_cannot_be_read_are_listed(tmp_path):
     (tmp_path / "site.yml").write_text("sources: [{kind: node, targets: ['127.0.0.1:1']}]\n")
     done = check("--meters", tmp_path / "site.yml")
     assert done.exit_code == 0

@@ -36,7 +36,7 @@ def test_a_daemon_that_is_not_there_ends_with_3_and_says_what_to_do(alone, comma
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://", "ftp://127.0.0.1", "http://127.0.0.1:99999", "http://[::1"])
-def test_an_address_that_is_none_is_wrong_usage(alone, url):
+def test_an_invalid_address_is_wrong_usage(alone, url):
     done = alone.run("jobs", "--url", url)
     assert done.exit_code == 2
     assert url in done.stderr
@@ -68,7 +68,7 @@ def answering():
 
 
 @pytest.mark.parametrize("body", [b"<html>hello</html>", b"[]", b"{}", b'"x"', b'{"status": "success"}', b""])
-def test_something_else_on_the_port_ends_with_3(alone, body):
+def test_another_server_on_the_port_ends_with_3(alone, body):
     with socket.create_server(("127.0.0.1", 0)) as other:
         def answer() -> None:
             connection, _ = other.accept()
@@ -123,7 +123,7 @@ def test_an_authority_that_cannot_be_read_is_named(alone, command):
     assert "/nowhere/ca.pem" in done.stderr
 
 
-def test_a_user_and_password_in_the_address_open_the_door(serve, tmp_path):
+def test_a_user_and_password_in_the_address_are_accepted(serve, tmp_path):
     hashed = bcrypt.hashpw(b"p@ss", bcrypt.gensalt(4)).decode()
     (tmp_path / "web.yml").write_text(f"basic_auth_users: {{alice: '{hashed}'}}\n")
     shell = serve(tmp_path / "web.yml")

@@ -28,7 +28,7 @@ def told(workload, becomes, policy=SLURMS, notes=()):
     (BARE, REQUEUED, ["jobs preempt others by their quality of service, which this history does not hold for them: "
                       "nobody does in the replay"]),
     (TOLD, CANCELLED, ["a job that is cancelled for another's sake counts as completed at that moment"])])
-def test_what_preemption_makes_of_figures_is_said(workload, becomes, expected):
+def test_the_effect_of_preemption_on_figures_is_stated(workload, becomes, expected):
     assert told(workload, becomes) == expected
 
 
@@ -60,7 +60,7 @@ def test_what_priorities_go_by_and_the_replay_does_not_is_said_where_the_schedul
     assert said.startswith("Slurm reports PriorityFlags=NO_NORMAL_ALL where any one of")
 
 
-def test_a_history_that_tells_no_accounts_qos_and_nice_values_says_so_where_priorities_go_by_them():
+def test_missing_accounts_qos_and_nice_values_are_stated_if_priorities_use_them():
     [said] = priorities({"PriorityWeightQOS": "10"}, workload=BARE)
     assert said.startswith("priorities go by accounts, qualities of service and nice values, which this history does")
     assert priorities({"PriorityWeightAge": "10"}, workload=BARE) == []
@@ -75,7 +75,7 @@ def test_where_shares_count_it_is_said_what_is_not_known_of_charges():
         "partitions also charge for license/matlab, of which the replay does not know who holds them"]
 
 
-def test_where_preemption_knows_no_order_it_is_said_how_the_replay_ends_all_the_same():
+def test_without_an_order_of_preemption_the_order_of_the_replay_is_stated():
     groups = {"low": Group(0.0, REQUEUED), "middle": Group(), "high": Group(1.0, KEPT, frozenset({"low"}))}
     scheduling = Scheduling(preemption=SchedulerPreemption("qos", groups))
     [said] = warnings(replace(Cluster.from_spec("1x8"), scheduling=scheduling), TOLD, [SLURMS])
@@ -102,11 +102,11 @@ def limited(limit):
     (86400.0, "wfp3", ["100% of the jobs have the same time limit: wfp3 goes by waits and sizes alone here, and no "
                        "candidate"]),
     (86400.0, "fifo+easy", []), (RUNS * np.linspace(1, 3, 200), BY_LIMIT, [])])
-def test_limits_that_tell_nothing_or_too_much_are_warned_of_where_they_are_gone_by(limit, policy, expected):
+def test_missing_or_too_precise_limits_are_warned_of_if_policies_use_them(limit, policy, expected):
     assert list(warnings(Cluster.from_spec("4x8"), limited(limit), [policy, "sjf-oracle"])) == expected
 
 
-def test_who_knows_run_times_by_limits_is_not_said_to_be_ahead():
+def test_a_policy_that_knows_run_times_by_limits_is_not_called_the_best():
     lines = [{"policy": name, "jct_ratio": ratio} for name, ratio in (("fifo", 1.0), (BY_LIMIT, 0.5), ("qssf", 0.9))]
     told = replace(limited(2 * RUNS), prediction=np.full(200, 600.0))
     oracles = knowing([BY_LIMIT, "qssf"], told)

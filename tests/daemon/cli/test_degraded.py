@@ -97,7 +97,7 @@ def test_live_says_it_of_every_pending_job(unread):
     assert "no advice yet" not in text
 
 
-def test_a_daemon_that_is_well_adds_nothing(shell, monkeypatch):
+def test_a_healthy_daemon_adds_no_warning(shell, monkeypatch):
     monkeypatch.setattr(type(shell.service), "degraded", lambda self: ())
     for command in COMMANDS:
         assert shell.run(*command).stderr == ""
@@ -123,7 +123,7 @@ def test_commands_that_read_the_database_themselves_say_it_too_where_the_daemon_
     assert done.stderr.count(f"degraded: {said}\n") == 1
 
 
-def test_of_another_database_the_daemon_knows_nothing(unread, tmp_path):
+def test_the_daemon_does_not_warn_of_another_database(unread, tmp_path):
     from idlewatt.storage.history import History
 
     shell, _ = unread

@@ -47,7 +47,7 @@ def test_the_configuration_of_each_hardware_is_one_that_the_daemon_takes(tmp_pat
     assert load(path).cluster.startswith("GIST" if hardware == "dgx" else hardware)
 
 
-def test_between_two_looks_at_gpus_no_more_of_the_demos_time_passes_than_causes_can_bear(tmp_path):
+def test_the_demo_reads_gpus_often_enough_for_the_analysis_of_causes(tmp_path):
     """Every fifteen seconds of ours were fifteen minutes of theirs: no cause was ever told."""
     for hardware in demo.HARDWARE:
         settings = load(demo._write_config(wanted(tmp_path, hardware=hardware), "http://127.0.0.1:22002"))
@@ -73,7 +73,7 @@ def test_the_written_configuration_is_the_one_described(tmp_path):
     assert yaml.safe_load(path.read_text()) == demo.configuration("http://127.0.0.1:22002", wanted(tmp_path))
 
 
-def test_the_simulation_serves_while_it_is_wanted_and_no_longer(tmp_path):
+def test_the_simulation_ends_with_its_context(tmp_path):
     with demo._simulation(wanted(tmp_path), time.time(), []) as url:
         assert requests.get(f"{url}/slurm/v0.0.38/ping", timeout=60).status_code == 200
     with pytest.raises(requests.ConnectionError):
@@ -116,7 +116,7 @@ def test_a_part_that_never_comes_up_is_not_waited_for_forever(tmp_path, monkeypa
     assert not alive(child.pid)
 
 
-def test_a_part_that_will_not_end_is_killed(tmp_path, monkeypatch):
+def test_a_part_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(_parts, "STOP_WITHIN_S", 0.3)
     log = tmp_path / "part.log"
     stubborn = ("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "

@@ -160,7 +160,7 @@ def test_another_command_is_run_by_a_test_or_excepted_with_its_reason(command):
     assert told, "say in RUN_BY who runs it, or in EXCEPTIONS why nobody does"
 
 
-def test_whoever_is_said_to_run_a_command_is_there():
+def test_every_test_that_is_named_for_a_command_exists():
     for name, test in RUN_ELSEWHERE.items():
         assert name.split()[0].replace("-", "_") in (ROOT / test).read_text().replace("-", "_"), (name, test)
     assert [test for test in RUN_BY.values() if not (ROOT / test).exists()] == []

@@ -70,7 +70,7 @@ def test_wrong_usage_ends_with_2(arguments):
     assert CliRunner().invoke(main, arguments).exit_code == 2
 
 
-def test_what_makes_no_sense_is_said(shell):
+def test_an_invalid_value_is_named(shell):
     for arguments, words in ((("jobs", "--since", "tomorrow"), "is no age"),
                              (("jobs", "--since", "2100-01-01"), "future"),
                              (("waste", "--since", "7d", "--by", "node", "--user", "x"), "does not know user")):

@@ -56,7 +56,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     assert "is a file" in done.output
 
 
-def test_boards_lead_to_the_sites_own_page_and_count_in_its_money(tmp_path):
+def test_dashboards_link_to_the_sites_page_and_use_its_currency(tmp_path):
     done = CliRunner().invoke(main, ["grafana", "install", "--dir", str(tmp_path), "--page", "https://watts.site/idle/",
                                      "--currency", "EUR"])
     assert done.exit_code == 0, done.output
@@ -69,7 +69,7 @@ def test_boards_lead_to_the_sites_own_page_and_count_in_its_money(tmp_path):
 
 @pytest.mark.parametrize("wrong", [["--currency", 'E"R'], ["--currency", "euro"], ["--page", "javascript:alert(1)"],
                                    ["--page", 'http://a"b']])
-def test_what_would_spoil_the_dashboards_is_refused(tmp_path, wrong):
+def test_options_that_would_break_the_dashboards_are_refused(tmp_path, wrong):
     done = CliRunner().invoke(main, ["grafana", "install", "--dir", str(tmp_path), *wrong])
     assert (done.exit_code, list(tmp_path.iterdir())) == (2, [])
 

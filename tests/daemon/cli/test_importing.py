@@ -173,14 +173,14 @@ def test_a_file_that_cannot_be_read_says_why_and_one_that_is_not_there_is_wrong_
 
 
 @pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("/dev/null")], ids=["pipe", "device"])
-def test_a_pipe_is_not_waited_for_for_it_cannot_be_read_twice(site, put):
+def test_a_pipe_is_refused_because_it_cannot_be_read_twice(site, put):
     put(site / "past.txt")
     done = _import(site, site / "past.txt")
     assert done.exit_code == 1
     assert "past.txt: is no plain file, and is read twice: save what it gives as a file" in done.stderr
 
 
-def test_a_table_that_names_could_forge_needs_trust(site, tmp_path):
+def test_a_table_whose_delimiter_may_occur_in_names_needs_trust(site, tmp_path):
     (tmp_path / "bars.txt").write_text("JobID|JobName|State|Submit|Start|End\n1|x|COMPLETED|2026-01-01T00:00:00|"
                                        "2026-01-01T00:00:10|2026-01-01T00:10:00\n")
     refused = _import(site, tmp_path / "bars.txt")

@@ -47,7 +47,7 @@ def test_only_jobs_on_a_node(shell):
     assert all(name in row["nodes"] for row in shell.csv("jobs", "--node", name))
 
 
-def test_at_most_so_many(shell):
+def test_the_limit_bounds_the_number_of_rows(shell):
     assert len(shell.json("jobs", "--limit", "2")) == 2
 
 

@@ -111,14 +111,14 @@ def test_an_option_is_written_with_hyphens_or_dots():
     assert odd == []
 
 
-def test_the_same_option_is_never_a_daemon_here_and_a_database_there():
+def test_no_option_means_a_daemon_in_one_command_and_a_database_in_another():
     first = {command.params[row].opts[0]: command.params[row].envvar for command in LEAVES.values()
              for row in range(len(command.params)) if command.params[row].envvar}
     assert first["--url"] == "IDLEWATT_URL"
     assert first["--database-url"] == "IDLEWATT_DATABASE_URL"
 
 
-def test_a_cluster_that_is_none_is_wrong_usage(tmp_path):
+def test_an_invalid_cluster_is_wrong_usage(tmp_path):
     done = CliRunner().invoke(main, ["replay", str(tmp_path / "jobs.csv"), "--cluster", "4x"])
     assert done.exit_code == 2
     assert "'4x' is not NODESxGPUS" in done.stderr
@@ -153,7 +153,7 @@ def test_ctrl_c_ends_with_130(tmp_path):
         writer.close()
 
 
-def test_a_reader_that_has_heard_enough_is_no_failure():
+def test_a_closed_pipe_is_not_a_failure():
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {' '.join(PROGRAM)} check-config --sample | head -1"],
                           capture_output=True, text=True, timeout=60, check=False)
     assert "Traceback" not in done.stderr

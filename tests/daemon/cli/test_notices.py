@@ -31,13 +31,13 @@ def test_the_ledger_is_shown_filtered_and_harmless_and_users_opt_out_and_in(serv
     assert shell.run("notices", "opt-out", "ada", "--undo", *say).exit_code == 1
 
 
-def test_notices_that_nobody_took_are_degraded_with_the_reason_and_since_when():
+def test_undelivered_notices_are_degraded_with_reason_and_time():
     (one,) = found(HealthFacts(1_795_000_000.0, undelivered=Undelivered(3, 1_794_990_000.0, "mail: refused")))
     assert one.cause == "notices_behind"
     assert one.words.startswith("3 notices not delivered (mail: refused) since ")
 
 
-def test_a_daemon_that_shall_tell_has_a_cycle_for_it_and_one_that_shall_not_has_none(rig):
+def test_a_daemon_has_a_cycle_for_notices_only_if_notices_are_configured(rig):
     service = rig.service()
     assert "notices" not in service.beat.health()
     rules = "{enabled: true, rules: [{kind: idle_gpus}]}"

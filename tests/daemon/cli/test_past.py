@@ -87,7 +87,7 @@ def test_the_history_holds_the_jobs_of_the_past(past):
         assert history.following()
 
 
-def test_a_past_that_is_broken_off_leaves_no_half_file(tmp_path):
+def test_an_interrupted_past_leaves_no_incomplete_file(tmp_path):
     cluster = _past.simulated(DAYS, 4, 1, NOW_S)
 
     def enough(done: float) -> None:

@@ -49,7 +49,7 @@ def leaves(command: click.Command, path: tuple[str, ...] = ()):
         yield " ".join(path)
 
 
-def test_of_every_command_it_is_known_how_it_tells_how_far_it_is():
+def test_every_command_has_a_known_form_of_progress():
     assert set(leaves(main)) == set(HOW)
 
 
@@ -112,14 +112,14 @@ def test_a_replay_tells_how_many_policies_are_done(watched, monkeypatch, tmp_pat
     assert "to go" in told
 
 
-def test_what_is_over_at_once_shows_nothing(monkeypatch, tmp_path):
+def test_short_work_shows_no_progress(monkeypatch, tmp_path):
     monkeypatch.setattr(_progress, "_on_terminal", lambda: True)
     monkeypatch.setattr(_progress, "PATIENCE_S", 600.0)
     done = CliRunner().invoke(main, ["db", "upgrade", "--database-url", f"sqlite:///{tmp_path / 'idlewatt.db'}"])
     assert done.stderr == ""
 
 
-def test_into_a_file_nothing_of_it_is_written(tmp_path):
+def test_no_progress_is_written_into_a_file(tmp_path):
     done = CliRunner().invoke(main, ["db", "upgrade", "--database-url", f"sqlite:///{tmp_path / 'idlewatt.db'}"])
     assert (done.stdout, done.stderr) == ("the schema is up to date\n", "")
 

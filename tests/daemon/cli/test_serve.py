@@ -44,7 +44,7 @@ def test_every_option_reaches_the_daemon(asked):
     assert (options.telemetry_path, options.lifecycle, options.systemd_socket) == ("/m", True, True)
 
 
-def test_what_keeps_it_from_serving_is_one_line_and_exit_code_1(monkeypatch, asked):
+def test_an_error_at_the_start_is_one_line_and_exit_code_1(monkeypatch, asked):
     def refuse(options):
         raise CannotServe("cannot listen on :1")
 

@@ -63,7 +63,7 @@ def test_slurm_and_the_exporters_of_the_named_servers_are_found(rig, exporter):
     assert "not found: ipmi: no server answers at port 9 (wall power)" in done.stderr
 
 
-def test_what_is_missing_is_told_once_and_not_by_a_log_as_well(rig, caplog):
+def test_missing_sources_are_listed_once_and_not_logged(rig, caplog):
     done = setup(f"--slurm-rest={rig.server.url}", "--nodelist=127.0.1.1", *closed())
     assert [line.split(":")[1] for line in done.stderr.splitlines()] == [" dcgm", " node", " ipmi", " cgroup"]
     assert caplog.records == []
@@ -86,7 +86,7 @@ def test_where_nothing_is_found_nothing_is_written(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_prometheus_that_is_none_is_said(rig):
+def test_a_server_that_is_not_prometheus_is_reported(rig):
     done = setup(f"--slurm-rest={rig.server.url}", f"--prometheus={DEAD}")
     assert [source.kind for source in config.parse(done.stdout).sources] == ["slurm_rest"]
     assert f"not found: prometheus {DEAD}: " in done.stderr

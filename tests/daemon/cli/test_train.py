@@ -198,7 +198,7 @@ def test_evaluation_on_another_history_writes_nothing_on_the_card(trained):
     assert trained.rows()[0]["card"]["metrics"] == before
 
 
-def test_what_a_model_had_seen_that_a_training_goes_on_from_is_no_test(trained):
+def test_data_that_a_resumed_model_was_trained_on_is_not_used_as_test(trained):
     done = trained.train("--start", "chooser", "--until", f"{SINCE + 9 * 86400:.0f}")
     assert done.exit_code == 0, done.output
     newer, older = (row["card"] for row in trained.rows())
@@ -219,7 +219,7 @@ def test_promotion_and_demotion_are_recorded_decisions(trained):
     assert trained.rows()[0]["state"] == "demoted"
 
 
-def test_a_model_that_has_not_earned_it_needs_a_reason(trained):
+def test_a_model_that_does_not_meet_the_criteria_needs_a_reason(trained):
     (row,) = trained.rows()
     folder = trained.folder / "models/chooser" / row["model"].partition("@")[2]
     card = json.loads((folder / "card.json").read_text())
@@ -245,7 +245,7 @@ def test_a_model_that_has_not_earned_it_needs_a_reason(trained):
     assert "was demoted since: large jobs wait" in done.output
 
 
-def test_a_model_whose_turn_has_not_come_needs_a_reason(trained):
+def test_a_model_before_its_trial_needs_a_reason(trained):
     (row,) = trained.rows()
     path = trained.folder / "models/chooser" / row["model"].partition("@")[2] / "card.json"
     told = {"metrics": {"earned": 1.0}, "source": "history", "incumbent": "fifo+first-fit+easy"}
@@ -391,7 +391,7 @@ def test_ctrl_c_before_anything_was_learned_keeps_nothing(desk, monkeypatch):
     (["--from", "history"], 1, "the history holds no nodes"),
     (["--budget", "soon"], 2, "not a duration"),
 ])
-def test_what_cannot_be_is_refused_with_the_reason(desk, arguments, status, why):
+def test_an_impossible_training_is_refused_with_the_reason(desk, arguments, status, why):
     if arguments == ["--from", "history"]:
         done = desk.run("train", "--agent", "chooser", *arguments)
     else:
@@ -470,7 +470,7 @@ def test_curves_are_written_for_tensorboard_where_wanted(desk, monkeypatch):
     assert list((desk.folder / "models/.training/chooser/tensorboard").glob("events.*"))
 
 
-def test_numbers_that_are_none_end_a_training_with_the_reason(desk, monkeypatch):
+def test_values_that_are_not_finite_end_a_training_with_the_reason(desk, monkeypatch):
     def broken(config):
         yield from ()
         raise FloatingPointError("the loss is nan after 3 steps")
@@ -505,7 +505,7 @@ def test_resume_with_other_options_is_refused(desk):
     assert "has source 'old.csv'" in done.output
 
 
-def test_two_trainings_at_a_time_are_one_too_many(desk):
+def test_a_second_training_at_the_same_time_is_refused(desk):
     from idlewatt.daemon.learning.models import ModelStore
     from idlewatt.daemon.learning.training import TrainingDirectory
 

@@ -37,7 +37,7 @@ def desk(tmp_path, monkeypatch):
     return run
 
 
-def test_every_kind_is_trained_in_turn_and_who_cannot_be_says_why(desk):
+def test_every_kind_is_trained_in_turn_or_says_why_it_cannot_be(desk):
     done = desk()
     assert done.exit_code == 0, done.output
     assert "model:   chooser@" in done.stdout
@@ -51,7 +51,7 @@ def test_it_fails_where_nothing_can_be_trained(desk):
     assert desk().exit_code == 1
 
 
-def test_they_share_the_budget(desk):
+def test_all_kinds_share_the_budget(desk):
     given = []
     desk.kinds["dull"] = AgentKind("dull", lambda config: given.append(config.budget_s) or refused(config), loaded)
     desk("--budget", "60s")

@@ -48,14 +48,14 @@ def test_a_wrong_setting_is_wrong_usage_and_named(changes, expected):
 
 
 @pytest.mark.parametrize("name", ["maifs", "published"])
-def test_a_paper_that_is_nothing_without_traces_says_so(name, monkeypatch):
+def test_a_paper_that_needs_traces_says_so(name, monkeypatch):
     monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
     result = reproduce(name)
     assert result.exit_code == 2
     assert "needs --traces" in result.output
 
 
-def test_a_name_that_is_no_paper_is_refused():
+def test_an_unknown_paper_is_refused():
     result = reproduce("pollux")
     assert result.exit_code == 2
     assert "'agents', 'dl2', 'gist', 'maifs', 'published', 'scorer', 'topdrl'" in result.output

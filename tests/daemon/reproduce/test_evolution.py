@@ -91,7 +91,7 @@ def test_some_weights_may_be_learned_first():
     assert steps[-1].best[0] != 0.0
 
 
-def test_who_goes_back_sets_out_from_the_best_again_and_remembers_no_gradient():
+def test_a_training_that_goes_back_continues_from_the_best_weights_without_momentum():
     far = replace(SHORT, optimiser=Momentum, rate=40.0, chosen_every=1)
     wandering, returning = (list(train(replace(far, goes_back=back), Hills())) for back in (False, True))
     assert returning[-1].curve[:2] == wandering[-1].curve[:2]
@@ -99,13 +99,13 @@ def test_who_goes_back_sets_out_from_the_best_again_and_remembers_no_gradient():
     assert returning[2].score < wandering[2].score
 
 
-def test_a_round_has_its_own_stream_or_goes_on_with_the_one():
+def test_a_round_has_its_own_random_stream_or_continues_a_common_one():
     assert len({random.integers(1 << 40) for random in islice(one_stream(1), 3)}) == 3
     later = list(islice(stream_of_each(1), 3))[2]
     assert later.integers(1 << 40) == np.random.default_rng([1, 2]).integers(1 << 40)
 
 
-def test_a_card_tells_the_curve_and_the_best_score():
+def test_a_card_has_the_curve_and_the_best_score():
     step = list(train(SHORT, Hills()))[-1]
     card = card_of("dl2", SHORT, step, "jct_slots", "hills")
     assert card.metrics == {"jct_slots": step.least}

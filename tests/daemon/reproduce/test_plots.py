@@ -20,7 +20,7 @@ DRAWN = {
 
 
 @pytest.mark.parametrize("plot", DRAWN.values(), ids=list(DRAWN))
-def test_a_drawing_is_one_element_in_the_colours_of_the_page_without_anything_from_outside(plot):
+def test_a_plot_is_one_self_contained_element_in_the_colours_of_the_page(plot):
     drawn = ET.fromstring(plot.svg.replace("xlink:", ""))
     assert drawn.tag == "svg"
     assert drawn.get("class") == "plot"

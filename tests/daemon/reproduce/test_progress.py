@@ -11,7 +11,7 @@ from idlewatt.daemon.reproduce.progress import completed, processes
 ENDLESS_S = 3600.0
 
 
-def test_what_an_earlier_run_has_done_comes_first_and_is_not_done_again():
+def test_results_of_an_earlier_run_come_first_and_are_not_repeated():
     asked = []
 
     def work(task):
@@ -25,7 +25,7 @@ def test_what_an_earlier_run_has_done_comes_first_and_is_not_done_again():
 
 
 @pytest.mark.parametrize("leaving", [KeyboardInterrupt, RuntimeError])
-def test_who_leaves_early_does_not_wait_for_what_runs(leaving):
+def test_an_early_exit_does_not_wait_for_running_tasks(leaving):
     def leave():
         with processes(2) as pool:
             found = completed("sleeping", [ENDLESS_S, 0.0], lambda task: None, time.sleep, pool)

@@ -27,13 +27,13 @@ def served():
             and COMMAND.with_suffix("") not in path.parents]
 
 
-def test_only_its_command_imports_what_reproduces_papers():
+def test_only_the_command_imports_the_reproductions():
     files = served()
     assert len(files) > 200
     assert not [path for path in files for name in imported(path) if name.startswith("daemon.reproduce")]
 
 
-def test_what_reproduces_papers_knows_nothing_of_the_web_the_service_and_other_commands():
+def test_reproductions_import_neither_the_web_nor_the_service_nor_other_commands():
     rooms = ("web", "service", "main", "cli")
     assert not [(path, name) for path in REPRODUCE.rglob("*.py") for name in imported(path)
                 if name.startswith(tuple(f"daemon.{room}" for room in rooms))]
@@ -48,7 +48,7 @@ def test_every_folder_of_an_agent_registers_a_kind_and_no_agent_imports_another(
         assert not [name for path in folder.rglob("*.py") for name in imported(path) if name.startswith(tuple(others))]
 
 
-def test_the_daemon_and_training_run_without_importing_it():
+def test_the_daemon_and_training_do_not_import_the_reproductions():
     script = ("import sys, idlewatt.daemon.main, idlewatt.daemon.cli.serve, idlewatt.daemon.cli.train\n"
               "import idlewatt.daemon.cli._training, idlewatt.daemon.learning.training, idlewatt.daemon.service\n"
               "import idlewatt.daemon.learning.nightly, idlewatt.daemon.web.app\n"

@@ -51,7 +51,7 @@ def longest_first():
 @pytest.mark.parametrize(("site", "why"), [
     (lambda: made_up(20, jobs=500), "size"), (venus, "size"), (lambda: made_up(1), "size"),
     (lambda: made_up(4, "no", 0.9, 400), "jobs")])
-def test_where_a_scorer_was_not_made_to_be_it_is_silent_and_nobody_waits_longer(longest_first, site, why):
+def test_a_scorer_abstains_outside_its_training_range_and_no_job_waits_longer(longest_first, site, why):
     one = elsewhere.tried(longest_first, "4 nodes", "elsewhere", site())
     assert one.alone > 1.01, "it would do harm"
     assert one.doubting <= 1.01
@@ -59,7 +59,7 @@ def test_where_a_scorer_was_not_made_to_be_it_is_silent_and_nobody_waits_longer(
     assert sum(one.doubts.values()) > 0.95 * one.rounds > 0
 
 
-def test_it_is_silent_where_nothing_that_is_known_tells_jobs_apart_though_it_has_met_such_jobs(longest_first):
+def test_a_scorer_abstains_when_no_known_fact_distinguishes_jobs(longest_first):
     known = {name: bounds for name, bounds in longest_first.card.seen.items() if name not in INPUTS}
     anywhere = Scorer(longest_first.members, replace(longest_first.card, seen=known))
     one = elsewhere.tried(anywhere, "4 nodes", "no limits, no users", made_up(4, "no", 0.9, 400))
@@ -68,14 +68,14 @@ def test_it_is_silent_where_nothing_that_is_known_tells_jobs_apart_though_it_has
     assert one.doubts["run times"] > 0.95 * one.rounds
 
 
-def test_at_home_it_speaks_and_on_twice_as_many_nodes(longest_first):
+def test_a_scorer_decides_on_its_own_site_and_on_twice_as_many_nodes(longest_first):
     for nodes in (4, 8):
         one = elsewhere.tried(longest_first, "4 nodes", "at home", made_up(nodes))
         assert sum(one.doubts.values()) < 0.5 * one.rounds
         assert one.doubting > 1.01, "doubts know nothing of what it is worth at home: the gate does"
 
 
-def test_the_report_counts_who_does_harm():
+def test_the_report_counts_harmful_scorers():
     served = [elsewhere.Served("a", "b", 1.5, 1.54, 1.0, 200, {"size": 200}),
               elsewhere.Served("a", "c", 1.5, 0.8, 1.02, 100, {"jobs": 10, "members": 30})]
     section = claims.facts([], [], FULL, served)["sections"][-1]

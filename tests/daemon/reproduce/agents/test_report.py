@@ -44,7 +44,7 @@ def test_a_job_of_several_nodes_takes_its_recorded_time_on_nodes_that_are_close(
     assert work.run[wide] == pytest.approx(flat.run[wide] * close)
 
 
-def test_an_agent_that_cannot_serve_a_site_is_told_with_its_reason_and_not_tried_again(tmp_path, monkeypatch):
+def test_an_agent_that_cannot_serve_a_site_is_listed_with_its_reason_and_not_trained_again(tmp_path, monkeypatch):
     def refuses(config):
         raise TrainingError("no partition has the form")
 
@@ -57,7 +57,7 @@ def test_an_agent_that_cannot_serve_a_site_is_told_with_its_reason_and_not_tried
     assert sections[0].paragraphs == ["Nothing could be judged: no partition has the form."]
 
 
-def test_nobody_beats_the_bound_not_even_by_resizing():
+def test_no_policy_beats_the_bound_even_with_resizing():
     history = HISTORIES[1]
     parts = split(material_of(history, TRACES, 0)).test
     bound_s, done = jct_bound_s(parts), figures(engine.run(
@@ -66,7 +66,7 @@ def test_nobody_beats_the_bound_not_even_by_resizing():
     assert 0.5 * done.jct_mean_s < bound_s < done.jct_mean_s
 
 
-def test_the_bound_takes_jobs_at_their_best_size_on_one_machine():
+def test_the_bound_runs_jobs_at_their_best_size_on_one_machine():
     cluster = Cluster.from_spec("1x4")
     speeds = SiteSpeeds("made up", (SpeedGroup("*", "*", 9, size={1: cell(1.0), 2: cell(1.6), 4: cell(2.0)}),))
     work = Workload.of([0.0, 0.0], [160.0, 100.0], [2, 1], minimum=[1, 1], maximum=[4, 1], application=[1, 1],
@@ -75,7 +75,7 @@ def test_the_bound_takes_jobs_at_their_best_size_on_one_machine():
     assert jct_bound_s([TraceWindow(cluster, work, 0.0, speeds)]) == pytest.approx((128.0 + 100.0) / 2)
 
 
-def test_both_ways_of_learning_are_told_and_the_bound_is_a_row():
+def test_the_report_has_both_training_methods_and_a_row_for_the_bound():
     one = replace(judged(0, 800.0), bound_s=500.0, ways={"actor_critic": 0.7714, "evolution": 0.8107})
     (section,) = claims.facts(["a site"], [one], FULL)["sections"]
     assert "actor critic 0.7714, evolution 0.8107; the better one serves" in section.paragraphs[-1]
@@ -86,7 +86,7 @@ def cell(factor):
     return SpeedCell(factor, factor, factor, "measured", 9)
 
 
-def test_without_traces_it_says_what_it_needs(monkeypatch):
+def test_without_traces_the_error_names_the_required_files(monkeypatch):
     monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
     result = reproduce("agents")
     assert result.exit_code == 2
@@ -98,7 +98,7 @@ def judged(seed, jct_s):
     return Judged(0, seed, "scorer", "not yet", "shadow", 10.0, 321, rows, HEURISTICS[0], (0.7, 1.1))
 
 
-def test_a_row_shows_the_mean_over_seeds_and_how_far_they_are_apart():
+def test_a_row_shows_the_mean_and_the_spread_over_seeds():
     judgements = [judged(0, 800.0), judged(1, 900.0), Judged(0, 0, "topdrl", "it is refused")]
     section, = claims.facts(["a site"], judgements, FULL)["sections"]
     rows = {row[0]: row for row in section.tables[0].rows}

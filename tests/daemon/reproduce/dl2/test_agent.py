@@ -34,7 +34,7 @@ def slots(agent, trace=TRACE, count=10, site=SITE):
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 1000))
-def test_the_hot_path_thinks_as_the_network_does_in_numpy(seed):
+def test_the_compiled_network_equals_the_numpy_network(seed):
     agent = talkative(seed)
     slots(agent)
     recorded, count = agent.trail, int(agent.trail.taken[0])
@@ -46,7 +46,7 @@ def test_the_hot_path_thinks_as_the_network_does_in_numpy(seed):
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 1000), exploration=st.sampled_from([0.0, 0.4, 1.0]))
-def test_nothing_is_done_that_is_masked(seed, exploration):
+def test_no_masked_action_is_taken(seed, exploration):
     agent = talkative(seed, exploration=exploration)
     slots(agent)
     count = int(agent.trail.taken[0])
@@ -63,7 +63,7 @@ def test_the_likeliest_action_is_taken_when_nothing_is_drawn():
     assert np.array_equal(scores.argmax(axis=1), recorded.actions[:count])
 
 
-def test_a_state_tells_model_stay_what_is_left_and_tasks():
+def test_a_state_has_model_time_remaining_work_and_tasks():
     agent = talkative(1)
     seen = ArenaTrace(np.zeros(1, np.int64), np.array([6]), np.array([1e6]))
     slots(agent, seen, count=2)
@@ -100,7 +100,7 @@ def test_exploration_gives_a_job_the_role_that_it_lacks():
     assert np.array_equal(agent.trail.actions[:len(states)][lacking], wanted)
 
 
-def test_an_agent_is_kept_whole_for_its_own_window_only(tmp_path):
+def test_a_saved_agent_loads_only_with_its_own_window(tmp_path):
     agent = FlatAgent.fresh(SMALL, 7)
     agent.save(tmp_path, ModelCard("dl2-flat", "1", 0.0, 7, "0", "", ""))
     stored, _ = checkpoint.load(tmp_path, schema(SMALL), like=agent.weights)

@@ -28,7 +28,7 @@ def mean_over_traces(name):
 @pytest.mark.parametrize(("policy", "slots"), [
     ("DRF", 10.033), ("FIFO", 15.46), ("SRTF as coded", 15.46), ("SRTF (oracle)", 8.51), ("Optimus (oracle)", 6.870),
     ("Optimus (oracle), any node", 6.35), ("random-feasible", 6.22)])
-def test_what_the_authors_environment_gives_is_met_within_five_percent(policy, slots):
+def test_figures_agree_with_the_authors_environment_within_five_percent(policy, slots):
     assert mean_over_traces(policy) == pytest.approx(slots, rel=0.05)
 
 
@@ -38,13 +38,13 @@ def test_tetris_as_coded_is_as_slow_as_the_authors_own_over_twenty_traces():
 
 
 @pytest.mark.parametrize(("believed", "rival"), [(None, "Optimus (oracle)"), (fitted_speeds(SITE), "Optimus (fitted)")])
-def test_our_rule_beats_chance_and_who_knows_as_much_without_looking_ahead(believed, rival):
+def test_our_rule_beats_the_random_baseline_and_policies_with_equal_knowledge(believed, rival):
     ours = np.mean([replay(SITE, trace, LookAhead(believed=believed)).mean() for trace in TEN])
     assert ours < mean_over_traces("random-feasible")
     assert ours < mean_over_traces(rival)
 
 
-def test_nobody_is_faster_than_alone():
+def test_no_job_is_faster_than_alone():
     found = contest(SITE, measured=False, plans=2)
     for name, jct in found.jct.items():
         assert (jct >= found.jct[BOUND] - 1e-9).all(), name
@@ -52,7 +52,7 @@ def test_nobody_is_faster_than_alone():
     assert {OURS, FITTED, PLAIN} < set(found.jct)
 
 
-def test_who_lets_jobs_wait_for_ever_is_named(monkeypatch):
+def test_a_policy_that_lets_jobs_wait_for_ever_is_named(monkeypatch):
     monkeypatch.setattr(trial, "TRACES", 1)
     monkeypatch.setattr(trial, "baselines", lambda _: {"DRF": Drf()})
     monkeypatch.setattr(trial, "fitted_speeds", lambda cluster: cluster.rates)
@@ -74,7 +74,7 @@ def test_a_seed_gives_the_same_traces_and_another_one_others():
     assert not np.array_equal(first.model, other.model)
 
 
-def test_whoever_looks_ahead_is_better_and_decides_the_same_again():
+def test_looking_ahead_is_better_and_deterministic():
     judged = list(islice(traces(2), 4))
     plain, ahead, again = (mean_jct(SITE, LookAhead(plans=plans), judged).mean() for plans in (0, 16, 16))
     assert ahead == again
@@ -83,7 +83,7 @@ def test_whoever_looks_ahead_is_better_and_decides_the_same_again():
 
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 1000), most=st.sampled_from([1, 3, 8]), nodes=st.sampled_from([4, 48]))
-def test_no_policy_gives_more_than_there_is_or_than_a_job_may_have(seed, most, nodes):
+def test_no_policy_exceeds_the_nodes_or_the_limits_of_a_job(seed, most, nodes):
     site, trace = cluster(most, nodes=nodes), next(traces(seed, jobs=12))
     flat = FlatAgent.fresh(NetworkSize(), seed)
     for name, policy in {**baselines(site), "ours": LookAhead(), "ahead": LookAhead(plans=2), "flat": flat}.items():
@@ -99,7 +99,7 @@ def test_a_job_ends_within_a_slot():
     assert replay(SITE, half, Drf()) == pytest.approx([1.5])
 
 
-def test_a_policy_that_never_acts_is_told_apart_from_a_slow_one():
+def test_a_policy_that_never_acts_is_distinguished_from_a_slow_one():
     class Idle:
         def fill(self, cluster, jobs, used):
             pass
@@ -120,7 +120,7 @@ def test_a_job_without_a_curve_is_no_reason_to_stall_the_others():
 
 
 @pytest.mark.parametrize("policy", [baselines(SITE)["max-relative-gain (oracle)"], LookAhead(), LookAhead(plans=2)])
-def test_a_curve_that_falls_ends_what_a_job_is_given(policy):
+def test_a_job_gets_no_more_tasks_when_its_speed_would_fall(policy):
     falling = SITE._replace(rates=SITE.rates.copy())
     falling.rates[:, 3:, :] = 1e-3
     slot = next(watch(falling, TEN[0], policy, np.full(60, np.nan)))

@@ -25,12 +25,12 @@ def test_neither_workers_nor_servers_alone_move_a_job():
     assert (fitted[:, :, 0] == 0).all()
 
 
-def test_a_measured_file_is_met_where_it_was_measured(tmp_path):
+def test_measured_speeds_equal_the_file_at_its_points(tmp_path):
     rates = speeds.measured(written(tmp_path / "speeds.txt"), 4)
     assert rates[0, 2, 4] == pytest.approx(4 * 12.0 * speeds.SLOT_S / speeds.EPOCH_SIZE[0])
 
 
-def test_a_line_that_is_no_measurement_is_named(tmp_path):
+def test_an_invalid_line_of_measurements_is_named(tmp_path):
     path = written(tmp_path / "speeds.txt")
     path.write_text(path.read_text() + "__import__('os')\n")
     with pytest.raises(SpeedError, match=r"speeds.txt:73: not \(model"):

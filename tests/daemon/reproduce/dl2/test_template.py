@@ -32,7 +32,7 @@ def text():
     return text
 
 
-def test_the_paper_is_told_beside_ours_and_every_policy_once_best_first(text):
+def test_the_report_lists_paper_and_ours_and_every_policy_once_best_first(text):
     rows = text.split("## At most 8 workers: mean completion time, slots")[1].split("##")[0].splitlines()[4:]
     assert rows[2].startswith("| ours | 5.000 | - | 5.724 | - |")
     assert "| DRF | 6.000 | 10.03 | 10.246 | +16.7% (+16.7% to +16.7%) |" in text
@@ -40,7 +40,7 @@ def test_the_paper_is_told_beside_ours_and_every_policy_once_best_first(text):
     assert "What looking ahead is worth (4 plans a slot): Against ours, without looking ahead (" in text
 
 
-def test_ablations_are_told_apart_by_whether_jobs_surely_take_longer(text):
+def test_ablations_are_divided_by_significantly_longer_completion_times(text):
     assert ("Jobs take longer, as in the paper: without actor-critic (+16.7%), without replay memory (+8.3%). Not so, "
             "or not told apart: without job-aware exploration (+0.0%).") in text
     assert "Giving tasks at random while one fits takes 6.700 slots; below that with a 95 % interval: as in " in text

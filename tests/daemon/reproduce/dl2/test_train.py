@@ -49,26 +49,26 @@ def test_imitation_comes_closer_to_the_teacher():
     assert agreement(training.policy, unseen) > 0.4
 
 
-def test_every_lesson_is_something_that_was_open():
+def test_every_imitated_action_was_open():
     states, allowed, actions = lessons(SHORT)
     assert len(states) == len(actions) > 100
     assert allowed[np.arange(len(actions)), actions].all()
     assert (actions < TINY.shape.actions - 1).all()  # a teacher never ends a slot
 
 
-def test_a_teacher_that_never_acts_is_refused_with_a_way_out():
+def test_a_teacher_that_never_acts_is_refused_with_a_remedy():
     with pytest.raises(TrainingError, match="nothing to imitate; name another one, or train without"):
         trained(replace(SHORT, teacher=Bundles()))
 
 
-def test_the_best_is_kept_whatever_comes_later():
+def test_the_best_weights_are_kept_after_worse_ones():
     steps, training = trained(SHORT)
     judges = list(islice(traces(SHORT.seed + 1), SHORT.chosen_by))
     assert [step.update for step in steps] == [0, 75, 150]
     assert mean_jct(SHORT.cluster, training.agent, judges).mean() == pytest.approx(min(step.jct for step in steps))
 
 
-def test_a_training_that_was_interrupted_ends_as_if_it_had_not_been(tmp_path):
+def test_an_interrupted_training_gives_the_same_result(tmp_path):
     whole, _ = trained(SHORT)
     config = replace(SHORT, folder=tmp_path)
     next(step for step in SlotTraining(config).run() if step.update == SHORT.updates)  # stops inside of a trace
@@ -80,11 +80,11 @@ def test_a_training_that_was_interrupted_ends_as_if_it_had_not_been(tmp_path):
 
 
 @pytest.mark.parametrize("teacher", literal.TEACHERS)
-def test_a_training_is_known_again_by_another_process(teacher):
+def test_another_process_recognises_a_saved_training(teacher):
     assert " at 0x" not in repr(literal.TEACHERS[teacher])
 
 
-def test_another_training_is_not_gone_on_with(tmp_path):
+def test_a_saved_training_with_other_settings_is_refused(tmp_path):
     trained(replace(SHORT, folder=tmp_path, updates=90))
     with pytest.raises(CheckpointError, match="other settings"):
         SlotTraining(replace(SHORT, folder=tmp_path, updates=91)).resume()
@@ -98,7 +98,7 @@ def test_every_part_of_the_paper_can_be_left_out(change):
     assert any(not np.array_equal(array, whole.policy[name]) for name, array in part.policy.items())
 
 
-def test_a_model_without_a_curve_keeps_no_trace_from_ending(monkeypatch):
+def test_a_model_without_progress_does_not_keep_an_episode_from_ending(monkeypatch):
     monkeypatch.setattr(learning, "LONGEST", 80)
     blind = cluster(4)
     blind.rates[:3] = 0.0  # some job of every trace

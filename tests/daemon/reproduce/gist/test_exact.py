@@ -17,11 +17,11 @@ def test_there_are_81_sequences(table_2):
 
 
 @pytest.mark.parametrize(("policy", "worth"), [(naive, 0.6284), (random_feasible, 0.7128), (first_fit, 0.7255)])
-def test_the_simple_policies_are_worth_what_enumeration_says(table_2, policy, worth):
+def test_the_simple_policies_have_their_enumerated_values(table_2, policy, worth):
     assert value(table_2, policy)["utilization"] == pytest.approx(worth, abs=5e-5)
 
 
-def test_naive_is_the_papers_062():
+def test_naive_reaches_the_papers_utilization_of_062():
     for partition in (A100, V100):
         assert value(roots(partition), naive)["utilization"] == pytest.approx(0.62, abs=0.01)
 
@@ -38,7 +38,7 @@ def test_a_search_over_the_papers_state_improves_on_first_fit(table_2):
     assert len(table) > 50
 
 
-def test_who_sees_more_does_not_do_worse():
+def test_a_policy_with_more_knowledge_is_not_worse():
     nodes = roots(A100, Reading(asks_again=False))
     known = value(nodes, first_fit)["utilization"]
     best, oracle = optimum(nodes) / 81, sum(optimum([node]) for node in nodes) / 81

@@ -57,7 +57,7 @@ def settings(tmp_path, **more):
 
 
 @pytest.mark.parametrize("policy", ["random", "first_fit"])
-def test_on_a_cluster_that_answers_at_once_an_episode_is_the_simulated_one(tmp_path, policy):
+def test_on_a_cluster_without_delays_an_episode_equals_the_simulated_one(tmp_path, policy):
     players = Players(settings(tmp_path), tmp_path)
     for number in chosen(A100, 9):
         sequence = sequences(A100)[number]
@@ -78,7 +78,7 @@ def test_on_a_cluster_that_answers_at_once_an_episode_is_the_simulated_one(tmp_p
 
 
 @pytest.mark.parametrize("number", [0, 27, 40, 80])
-def test_what_a_cluster_takes_to_start_a_job_is_told_from_what_the_simulation_gets_wrong(tmp_path, number):
+def test_the_report_separates_start_delays_from_errors_of_the_simulation(tmp_path, number):
     players, cluster = Players(settings(tmp_path), tmp_path), Instant(late_s=2 * HOUR)
     episode = PlayedEpisode(cluster, A100, "p1", SERVERS, "e", sequences(A100)[number],
                             players.player("first_fit", number),
@@ -114,7 +114,7 @@ def test_the_report_is_paired_and_the_error_is_a_figure_of_its_own(tmp_path):
     assert re.search(r"\*\*Sim to real:\*\* U differs from its prediction by [+-]0\.\d{4} \(", text)
 
 
-def test_what_is_done_is_not_done_again_unless_it_was_another_experiment(tmp_path):
+def test_finished_episodes_are_repeated_only_for_another_experiment(tmp_path):
     own = settings(tmp_path)
     _keep(own, tmp_path, result("random", 4, 0.6))
     (tmp_path / "real.jsonl").open("a").write('{"key": "half a li')
@@ -123,7 +123,7 @@ def test_what_is_done_is_not_done_again_unless_it_was_another_experiment(tmp_pat
     assert done(settings(tmp_path, sequences=40), tmp_path).keys() == {("random", 4)}
 
 
-def test_it_may_act_on_its_own_partitions_and_user_alone(tmp_path):
+def test_the_follower_may_act_only_on_its_own_partitions_and_user(tmp_path):
     rules = rules_of(settings(tmp_path, user="games"))
     assert (rules.allow.partitions, rules.allow.users) == (("p1",), ("games",))
 

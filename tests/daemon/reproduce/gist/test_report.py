@@ -32,7 +32,7 @@ def known_values(monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("known_values")
-def test_the_whole_command_in_small(tmp_path):
+def test_a_small_run_of_the_whole_command_writes_the_report(tmp_path):
     settings = {"seeds": 1, "apart": 0, "episodes": 12, "tests": 5, "workers": 2}
     result = reproduce("gist", "--dir", tmp_path, **settings)
     assert result.exit_code == 0, result.output
@@ -64,21 +64,21 @@ def test_an_interrupted_run_reports_what_is_done(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-def test_an_interruption_before_the_first_agent_still_reports_what_needs_none():
+def test_an_interruption_before_the_first_agent_still_reports_the_other_sections():
     titles = [section.title for section in claims.sections({}, EXACT)]
     assert titles[:4] == ["What reproduces", "Table 2: flavours", "Fig. 3: s, m, m, l and f jobs, default and proposed",
                           "All policies, exactly: mean over all 81 job sequences"]
     assert not any(title.startswith("Fig. 5") for title in titles)
 
 
-def test_a_training_has_settled_once_no_later_block_strays():
+def test_a_training_has_converged_when_no_later_block_deviates():
     rising = [min(0.7, 0.5 + episode / 1000) for episode in range(1000)]
     assert seeds.settled([rising, rising]) == 200
     assert seeds.settled([[*rising[:900], *[0.5] * 100]]) == 1000
     assert seeds.settled([rising[:100]]) is None
 
 
-def test_a_result_is_of_the_code_that_made_it(monkeypatch):
+def test_a_saved_result_counts_only_for_the_code_that_made_it(monkeypatch):
     before = Trial("A100", "literal", 0).key()
     assert Trial("A100", "literal", 0).key() == before
     trial._sources.cache_clear()
@@ -88,7 +88,7 @@ def test_a_result_is_of_the_code_that_made_it(monkeypatch):
     trial._sources.cache_clear()
 
 
-def test_a_device_that_is_not_there_is_refused(tmp_path):
+def test_a_missing_device_is_refused(tmp_path):
     if torch.cuda.is_available():
         assert device_named("auto") == "cuda"
         return
@@ -105,7 +105,7 @@ def test_no_two_agents_of_the_report_share_partition_kind_and_seed():
         one.seed for one in trials if one.partition == "V100"}
 
 
-def test_a_trial_that_is_damaged_or_of_other_settings_is_done_again(tmp_path):
+def test_a_damaged_trial_or_one_with_other_settings_is_repeated(tmp_path):
     small = Trial("A100", "masked", 0, episodes=3, tests=2)
     result = carry_out(small, tmp_path)
     assert done_before(small, tmp_path).utilization == result.utilization
@@ -120,14 +120,14 @@ def test_curves_for_tensorboard_are_written_when_asked_for(tmp_path):
     assert list((tmp_path / small.name).glob("events.out.tfevents.*"))
 
 
-def test_the_options_apart_differ_from_the_paper_in_one_thing():
+def test_each_single_option_differs_from_the_paper_in_one_setting():
     assert trial.options_named("steps").steps == 5
     assert not trial.options_named("steps").masked
     assert trial.options_named("double").double
 
 
 @pytest.mark.parametrize(("utilization", "kilowatts", "mwh"), [(0.62, 13, 3.557), (0.62, 7, 1.915)])
-def test_inefficient_energy_is_the_papers(utilization, kilowatts, mwh):
+def test_inefficient_energy_equals_the_papers(utilization, kilowatts, mwh):
     assert claims.inefficient_mwh(utilization, kilowatts) == pytest.approx(mwh, abs=5e-4)
 
 

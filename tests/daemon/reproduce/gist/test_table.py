@@ -41,7 +41,7 @@ def test_without_a_file_the_table_is_the_papers():
 
 
 @pytest.mark.parametrize("options", [LITERAL, IMPROVED])
-def test_an_agent_learns_on_a_table_that_tells_of_no_cpus_and_no_memory(write, options):
+def test_an_agent_is_trained_on_a_table_without_cpus_and_memory(write, options):
     training = PartitionTraining(partitions_of(write(TABLE))["H100"], options)
     for episode in itertools.islice(training.run(), 12):
         assert np.isfinite(episode.reward)
@@ -65,13 +65,13 @@ def test_another_table_has_its_own_n_m_and_rates(write):
     ("rate: 0.2", "rate: 2", "flavours.1.rate: Input should be less than or equal to 1"),
     ("hours: 6", "days: 6", "flavours.3.hours: Field required"),
     ("  - {name: small, partition: A40, gpus: 1, hours: 6}\n", "", "partition A40 has one flavour")])
-def test_a_table_that_makes_no_sense_is_refused_with_place_and_remedy(write, old, new, fault):
+def test_an_invalid_table_is_refused_with_place_and_remedy(write, old, new, fault):
     with pytest.raises(SettingError) as refused:
         partitions_of(write(TABLE.replace(old, new)))
     assert fault in str(refused.value)
 
 
-def test_a_table_that_is_not_there_is_refused():
+def test_a_missing_table_is_refused():
     with pytest.raises(SettingError, match="cannot be read"):
         partitions_of("nowhere.yml")
 
@@ -92,7 +92,7 @@ def test_other_hyper_parameters_are_those_of_the_setting():
     assert (values.discount, values.learning_rate, values.hidden) == (0.9, (0.01, 0.0002), (8,))
 
 
-def test_sensitivity_is_told_by_differences_paired_by_seed():
+def test_sensitivity_is_a_difference_paired_by_seed():
     trials = sensitivity.trials(Trial("A100", "literal", 7), range(2))
     assert len(trials) == 2 * (1 + len(sensitivity.CHANGES))
     assert len({trial.name for trial in trials}) == len(trials)

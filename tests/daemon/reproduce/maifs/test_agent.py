@@ -65,7 +65,7 @@ def test_whatever_the_weights_no_node_is_overcommitted_and_every_job_ends(seed):
     assert not np.isnan(round.jobs.end).any()
 
 
-def test_ties_everywhere_are_settled_the_same_way_each_time():
+def test_ties_are_resolved_deterministically():
     weights = network.unpacked(np.zeros(network.SIZE))
     inputs, pair, able = np.zeros((6, NODE_WIDTH)), np.zeros((6, 4, PAIR_INPUTS)), np.ones((6, 4, LEVELS))
     first = network.joint(weights, inputs, pair, able)
@@ -75,7 +75,7 @@ def test_ties_everywhere_are_settled_the_same_way_each_time():
     assert replay(SITE, same, ArenaMaifs()).jct.tolist() == replay(SITE, same, ArenaMaifs()).jct.tolist()
 
 
-def test_tasks_that_nobody_can_take_go_to_nobody():
+def test_a_task_that_no_node_can_take_is_not_placed():
     inputs, pair, able = np.zeros((3, NODE_WIDTH)), np.zeros((3, 2, PAIR_INPUTS)), np.zeros((3, 2, LEVELS))
     given = network.joint(any_weights(0), inputs, pair, able)
     assert (given[:, 0] == -1).all()
@@ -89,7 +89,7 @@ def test_a_full_node_refuses_what_was_accepted_for_it():
     assert not observation.accept(round.site, round.jobs, round.nodes, 1, 99, kernel.LEAN, taste)
 
 
-def test_at_most_eight_nodes_are_asked_for_each_of_four_tasks_of_a_thousand_nodes():
+def test_each_of_four_tasks_has_at_most_eight_candidates_of_a_thousand_nodes():
     round = begin(site_of(1000), trace(*[(0, 3000, gpus, GNMT) for gpus in (1, 2, 4, 8)]))
     candidates, asked = np.empty(32, np.int64), np.empty((32, 4), np.int64)
     count = observation.nominate(round.site, round.jobs, round.nodes, np.arange(4), np.empty(1000, np.int64),
@@ -122,7 +122,7 @@ def at_two_switches(*held):
     return round
 
 
-def test_nodes_at_one_leaf_switch_share_a_task_of_several_where_that_is_free():
+def test_a_task_of_several_nodes_stays_at_one_leaf_switch_if_there_is_room():
     assert sorted(ArenaMaifs().gather(at_two_switches(1, 0, 0, 0), 4).tolist()) == [2, 3]
     assert sorted(ArenaMaifs().gather(at_two_switches(0, 0, 8, 0), 4).tolist()) == [0, 1]
 
@@ -183,7 +183,7 @@ def test_an_agent_is_kept_whole_with_its_card(tmp_path):
     assert kept["maifs"] == pytest.approx(step.best, abs=1e-6)
 
 
-def test_a_queue_is_sorted_by_gpus_and_keeps_who_came_first():
+def test_the_sort_of_a_queue_by_gpus_is_stable():
     round = begin(SITE, trace(*[(0, 3000, gpus, GNMT) for gpus in (1, 4, 1, 8)]))
     queue = np.empty(9, np.int64)
     assert placing.select(round.site, round.jobs, round.nodes, np.arange(4), queue) == 4

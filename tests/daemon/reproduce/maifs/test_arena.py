@@ -41,7 +41,7 @@ def test_no_policy_gives_more_than_a_node_has_and_every_job_ends(name, seed):
 
 @pytest.mark.parametrize("model", range(len(MODELS)))
 @pytest.mark.parametrize("gpus", range(1, 9))
-def test_nobody_is_slower_than_fair_at_the_fair_level_or_faster_than_alone_on_a_node(model, gpus):
+def test_a_job_at_the_fair_level_is_not_slower_than_fair_or_faster_than_alone(model, gpus):
     jobs = begin(SITE, trace((0, 1, gpus, model))).jobs
     cpus, memory = (int(kernel.floor_of(SITE, jobs, 0, kernel.FAIR, what)) for what in range(2))
     assert cpus <= 3 * gpus
@@ -84,7 +84,7 @@ def test_large_jobs_move_small_ones_out_of_the_way():
     assert replay(SITE, crowd, Synergy(srsf, TUNE)).jct[16:].tolist() == [600, 600]
 
 
-def test_a_policy_that_never_acts_is_told_apart_from_a_slow_one(monkeypatch):
+def test_a_policy_that_never_acts_is_distinguished_from_a_slow_one(monkeypatch):
     class Idle:
         def decide(self, round):
             pass
@@ -96,14 +96,14 @@ def test_a_policy_that_never_acts_is_told_apart_from_a_slow_one(monkeypatch):
 
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 1000))
-def test_nobody_does_more_than_the_bound(seed):
+def test_no_policy_exceeds_the_bound(seed):
     optimum = OptimalSpeeds(srsf, ANY)
     for policy in (Synergy(srsf, TUNE), ArenaMaifs()):
         for round in watch(SITE, drawn(seed, 15, most=8), policy):
             assert throughput(round) <= best_throughput(optimum, round) + 1e-6
 
 
-def test_who_leaves_some_less_than_their_fair_share_may_do_more_than_synergys_programme_but_not_than_the_bound():
+def test_a_policy_below_the_fair_share_may_exceed_synergys_programme_but_not_the_bound():
     round = begin(site_of(1), trace(*[(0, 3000, 1, RESNET50)] * 4, *[(0, 3000, 1, RESNET18)] * 4))
     round.live = np.arange(8)
     for job in range(8):
@@ -124,7 +124,7 @@ def test_a_node_is_busy_until_its_last_job_ends_not_until_the_round_does():
     assert (found.busy, found.held) == (pytest.approx(200), pytest.approx(1600))
 
 
-def test_the_linear_programme_gives_what_can_be_worked_out_by_hand():
+def test_the_linear_programme_agrees_with_a_hand_calculation():
     count = np.zeros(SITE.rates.shape[:2])
     count[RESNET18, 1], count[GNMT, 1] = 2, 6
     assert solve(SITE, count, 1)[RESNET18, 1] == pytest.approx(2.4)  # 9 CPUs each, 6 for the others

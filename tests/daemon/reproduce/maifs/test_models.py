@@ -14,7 +14,7 @@ def test_jobs_are_drawn_by_the_shares_of_their_tasks():
         assert np.isin(found, TASKS[task]).mean() == pytest.approx(share, abs=0.01)
 
 
-def test_neighbours_that_nobody_measured_disturb_nobody():
+def test_unmeasured_neighbours_have_no_effect():
     left = models.interference()
     language, image, speech = (MODELS.index(model) for model in ("gnmt", "alexnet", "m5"))
     assert left[language, language] == 0.65

@@ -25,7 +25,7 @@ def test_a_small_job_that_keeps_a_large_one_out_leaves_most_of_the_cluster_empty
     assert blocked.tolist() == [1, 2, 1]
 
 
-def test_jobs_that_fit_together_keep_nobody_out():
+def test_jobs_that_fit_together_exclude_no_job():
     use, blocked = beside(np.array([16, 16]), 32)
     assert use.tolist() == [1.0, 1.0]
     assert blocked.tolist() == [0, 0]
@@ -33,7 +33,7 @@ def test_jobs_that_fit_together_keep_nobody_out():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_used_beside_a_job_is_what_counting_one_by_one_gives(seed):
+def test_the_gpus_used_beside_a_job_equal_a_count_one_by_one(seed):
     held = np.random.default_rng(seed).integers(1, 33, 12)
     use, blocked = beside(held, 32)
     for job in range(12):
@@ -50,7 +50,7 @@ def test_only_a_job_that_outlasts_the_backlog_and_is_among_the_longest_is_critic
     assert kept_out[0] < critical[0] / 2
 
 
-def test_it_is_quiet_when_long_no_job_has_come():
+def test_the_quiet_share_grows_with_the_time_since_the_last_arrival():
     round = begin(SITE, trace((0, 3000, 1, GNMT), (6000, 3000, 1, GNMT), (90_000, 3000, 1, GNMT)))
     round.now = 6000.0
     assert quiet(round) == 0.0
@@ -67,6 +67,6 @@ def test_an_untrained_order_is_shortest_remaining_service():
             np.log(service).round(12), kind="stable").tolist()
 
 
-def test_at_first_only_who_goes_first_is_learned():
+def test_the_first_rounds_train_only_the_order():
     assert order_only().sum() == len(ORDER_INPUTS)
     assert (noise()[order_only() > 0] == noise().max()).all()

@@ -37,7 +37,7 @@ def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch
     assert (tmp_path / "out/models/ours/card.json").is_file()
 
 
-def test_a_folder_without_the_traces_is_told_so(tmp_path):
+def test_a_folder_without_the_traces_is_an_error(tmp_path):
     result = reproduce("maifs", "--traces", tmp_path, "--dir", tmp_path / "out", rounds=0)
     assert result.exit_code == 1
     assert "philly_jobs.csv.gz: No such file" in result.output
@@ -64,7 +64,7 @@ def test_each_order_of_tune_is_counted_by_itself_over_the_settings_with_enough_w
     assert marks == ["-15%", "-10%", "-5%", "0%", "5%", "10%", "15%"]
 
 
-def test_both_traces_are_told_together_where_each_has_enough_windows_and_count_alike():
+def test_both_traces_are_joined_with_equal_weight_if_each_has_enough_windows():
     def contest(history, ratio, windows):
         theirs = {"JCT": np.full(windows, 100.0), "makespan": np.full(windows, 200.0)}
         ours = {"JCT": ratio * 100.0 * np.linspace(0.99, 1.01, windows), "makespan": np.linspace(190.0, 210.0, windows)}

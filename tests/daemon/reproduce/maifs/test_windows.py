@@ -27,7 +27,7 @@ def test_held_out_windows_load_the_nodes_for_a_day_on_average_with_jobs_that_fit
         assert trace.gpus.max() <= 8 * nodes
 
 
-def test_held_out_windows_share_no_job_and_come_after_all_that_is_learned_from(traces):
+def test_held_out_windows_share_no_job_and_follow_all_training_days(traces):
     found = windows.held_out(PHILLY, traces, 64, 1000)
     work = workload_of(traces / PHILLY.file)
     later = windows._fitting(work, PHILLY.held_out, PHILLY.last, 64)
@@ -45,7 +45,7 @@ def test_fewer_windows_are_spread_over_the_held_out_days(traces):
         assert np.array_equal(one.work, other.work)
 
 
-def test_lessons_are_the_same_though_the_held_out_days_were_never_there(tmp_path):
+def test_training_windows_do_not_depend_on_held_out_days(tmp_path):
     (tmp_path / "all").mkdir()
     (tmp_path / "cut").mkdir()
     everything, cut = write_traces(tmp_path / "all"), write_traces(tmp_path / "cut", days=(PHILLY.held_out, 0))
@@ -55,7 +55,7 @@ def test_lessons_are_the_same_though_the_held_out_days_were_never_there(tmp_path
         assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True)), number
 
 
-def test_days_without_jobs_are_told_so(tmp_path):
+def test_days_without_jobs_are_an_error(tmp_path):
     cut = write_traces(tmp_path, days=(PHILLY.first, 26))
     with pytest.raises(TraceError, match="no job since day"):
         windows.training_window(cut, 3)
@@ -79,7 +79,7 @@ def test_enlarged_jobs_take_whole_nodes_up_to_all_and_are_faster_but_do_no_less_
     assert (shorter * more >= run * gpus - 1e-6).all()
 
 
-def test_a_number_gives_the_same_lesson_and_another_one_another(traces):
+def test_a_number_gives_the_same_training_window_and_another_number_another(traces):
     (site, one), (again, same), (_, other) = (windows.training_window(traces, number) for number in (3, 3, 4))
     assert site.nodes == again.nodes
     assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
@@ -87,7 +87,7 @@ def test_a_number_gives_the_same_lesson_and_another_one_another(traces):
     assert (one.submit == 0).all()
 
 
-def test_a_virtual_cluster_is_taken_as_it_was(traces):
+def test_a_virtual_cluster_is_taken_unchanged(traces):
     trace = windows.complete(windows.COMPLETE[0], traces)
     assert trace.submit[0] == 0
     assert 15 * DAY_S < trace.submit[-1] <= (109 - PHILLY.held_out) * DAY_S

@@ -27,7 +27,7 @@ def rows(traces):
 
 
 @pytest.mark.parametrize("workload", fgd.WORKLOADS)
-def test_what_the_first_seed_allocates_does_not_move(traces, workload):
+def test_the_allocation_of_the_first_seed_is_unchanged(traces, workload):
     cluster, pods = fgd.load_cluster(traces), fgd.load_pods(traces, workload)
     assert tuple(fgd.replay(cluster, pods, policy, SEED) for policy in fgd.POLICIES) == FIRST[workload]
 
@@ -56,12 +56,12 @@ def test_the_policies_rank_as_published(rows):
 
 @pytest.mark.long
 @pytest.mark.parametrize("workload", fgd.WORKLOADS)
-def test_our_own_means_do_not_move(rows, workload):
+def test_our_own_means_are_unchanged(rows, workload):
     assert [rows[policy, workload].ours for policy in fgd.POLICIES] == pytest.approx(MEASURED[workload], abs=0.006)
 
 
 @pytest.mark.long
-def test_what_does_not_match_says_so(rows):
+def test_a_row_that_does_not_match_says_so(rows):
     assert "outside, cause unknown" in rows["GpuPacking", "default"].note
 
 

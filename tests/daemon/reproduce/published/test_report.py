@@ -57,7 +57,7 @@ def test_a_missing_trace_is_named(tmp_path):
     assert "reference_qssf_philly.csv" in result.output
 
 
-def test_an_archive_that_is_none_is_told(tmp_path):
+def test_a_file_that_is_not_an_archive_is_an_error(tmp_path):
     archive = tmp_path / "pollux_osdi21/pollux_osdi21_data.tar.gz"
     archive.parent.mkdir()
     archive.write_bytes(b"hello")

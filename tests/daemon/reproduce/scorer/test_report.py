@@ -31,7 +31,7 @@ def few(monkeypatch):
 
 
 @pytest.mark.usefixtures("few")
-def test_the_whole_command_in_small(tmp_path, monkeypatch):
+def test_a_small_run_of_the_whole_command_writes_the_report(tmp_path, monkeypatch):
     monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
     result = reproduce("scorer", "--dir", tmp_path, seeds=1, budget_s=1, drawn=2, workers=1)
     assert result.exit_code == 0, result.output
@@ -51,14 +51,14 @@ def test_a_missing_trace_is_named(tmp_path):
     assert "philly_jobs.csv.gz" in result.output
 
 
-def test_a_real_trace_is_told_beside_its_best_heuristic():
+def test_the_report_compares_a_real_trace_with_its_best_heuristic():
     real = claims.RealSiteResult(sites.SITES[2], cell(102.0, 100.0, wait_p99_s=7200.0), {}, 0.5)
     text = " ".join(claims.sites([real]).paragraphs)
     assert "Venus vcvGl, 20 nodes: the scorers are +2.0% to +2.0% from the best heuristic, qssf" in text
     assert "50% of the jobs are unlike" in text
 
 
-def test_small_sites_are_judged_by_more_traces():
+def test_small_sites_get_more_test_traces():
     assert [enough(regime, 4) for regime in (Regime(128, "lazy", 0.9), Regime(4, "lazy", 0.9))] == [4, 128]
 
 
@@ -71,20 +71,20 @@ def test_regret_is_against_the_best_heuristic_of_the_site():
 
 @pytest.mark.parametrize(("ours", "expected"), [
     (101.0, "Reached: at most 2%"), (105.0, "Not reached: more than 2% on 1")])
-def test_the_verdict_says_whether_it_is_reached(ours, expected):
+def test_the_verdict_says_whether_the_aim_is_reached(ours, expected):
     found = claims.Findings([cell(90.0, 100.0), cell(ours, 100.0, "a hard site")], {}, [], [])
     text = " ".join(claims.verdict(found).paragraphs)
     assert expected in text
     assert "No site has a 99 % wait that is worse" in text
 
 
-def test_a_worse_tail_is_told_unless_nobody_would_notice():
+def test_the_report_names_a_worse_tail_unless_the_waits_are_short():
     long, short = (claims.Findings([cell(90.0, 100.0, wait_p99_s=wait)], {}, [], []) for wait in (7200.0, 800.0))
     assert "x 1.98" in " ".join(claims.verdict(long).paragraphs)
     assert "No site has a 99 % wait that is worse" in " ".join(claims.verdict(short).paragraphs)
 
 
-def test_a_made_up_trace_is_the_same_for_the_same_number_and_as_dense_as_asked_for():
+def test_a_generated_trace_is_reproducible_by_number_and_has_the_requested_load():
     for limits in LIMITS:
         whole, again = (window(Regime(8, limits, 0.9), 3) for _ in range(2))
         work = whole.workload
@@ -95,7 +95,7 @@ def test_a_made_up_trace_is_the_same_for_the_same_number_and_as_dense_as_asked_f
     assert (drawn(8, 1).workload.run == drawn(8, 1).workload.run).all()
 
 
-def test_lazy_users_ask_for_a_day_and_without_limits_nothing_is_known():
+def test_lazy_users_request_a_day_and_without_limits_neither_limits_nor_users_are_known():
     assert np.mean(window(Regime(8, "lazy", 0.9), 0).workload.limit == 86400.0) > 0.7
     assert np.mean(window(Regime(8, "informative", 0.9), 0).workload.limit == 86400.0) < 0.1
     unknown = window(Regime(8, "no", 0.9), 0).workload
@@ -103,18 +103,18 @@ def test_lazy_users_ask_for_a_day_and_without_limits_nothing_is_known():
     assert (unknown.user == -1).all()
 
 
-def test_what_is_published_of_philly_is_not_learned_from():
+def test_training_uses_no_philly_cluster_with_published_results():
     assert not {site.partition for site in sites.SITES} & set(sites.OTHERS)
 
 
-def test_models_are_judged_by_traces_that_none_of_them_has_seen():
+def test_test_traces_are_not_training_traces():
     config = trial.made_up(0, 1.0, Path("unused"))
     fit = config.fit(0).workload.run
     assert not np.array_equal(fit, config.select[0].workload.run)
     assert len(config.select) == trial.SELECT
 
 
-def test_the_row_that_is_told_run_times_says_which_heuristic_it_is():
+def test_the_row_of_the_oracle_names_its_heuristic():
     assert BOUNDS == ("random-feasible", "sjf-oracle+best-fit+easy")
     found = claims.Findings([cell(110.0, 100.0)], {}, [], [])
     assert "sjf-oracle" in claims.regimes(found.regimes).tables[0].headings

@@ -70,7 +70,7 @@ def test_nearest_keeps_large_holes_whole():
     assert placed([4, 4, 4, 1], 5, placing.NEAREST) == {2: 4, 3: 1}
 
 
-def test_other_placements_are_what_they_are_called():
+def test_each_other_placement_follows_its_name():
     assert placed([1, 2, 0, 4], 4, placing.FIRST) == {0: 1, 1: 2, 3: 1}
     assert placed([1, 2, 3, 4], 4, placing.BALANCE) == {3: 4}
     assert sum(placed([1, 2, 3, 4], 5, placing.ANYWHERE).values()) == 5
@@ -86,7 +86,7 @@ def test_nearest_never_costs_more_communication_than_the_others(free, gpus):
     assert costs[0] <= min(costs) + 0.05 * gpus  # one more GPU pair on a node is not another node
 
 
-def test_bert_runs_at_half_its_speed_when_split_and_resnet_does_not_care():
+def test_splitting_halves_the_speed_of_bert_and_does_not_slow_resnet():
     here = site(64)
     assert kernel.speed(here, BERT, 4, 2, 2, 1) == pytest.approx(1.04 / 2.17)
     assert kernel.speed(here, IMAGENET, 4, 2, 2, 1) > 0.99
@@ -96,7 +96,7 @@ def test_bert_runs_at_half_its_speed_when_split_and_resnet_does_not_care():
 
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 1000), gpus=st.sampled_from([16, 32]), mix=st.sampled_from(MIXES))
-def test_every_job_ends_nobody_shares_a_gpu_and_no_policy_is_below_the_bound(seed, gpus, mix):
+def test_every_job_ends_no_gpu_is_shared_and_no_policy_is_below_the_bound(seed, gpus, mix):
     drawn = made_up(seed, 0, gpus, mix)
     least = bound(drawn)
     for name, play in PLAYS.items():
@@ -122,7 +122,7 @@ def test_a_rule_that_waits_starts_close_where_others_start_split():
     assert waited.end[2] < at_once.end[2]
 
 
-def test_nobody_waits_for_an_empty_cluster():
+def test_a_job_always_starts_on_an_empty_cluster():
     scattered = episode([(0, 50, 8, BERT)], 8, 1)
     assert by_rule(Rule(orders.FCFS, least=1.1))(scattered).start[0] == 0.0
 
@@ -133,7 +133,7 @@ def test_a_blocked_line_waits_for_its_first_job():
     assert by_rule(Rule(orders.FCFS, blocking=True))(rows).start.tolist() == [0.0, 100.0, 100.0]
 
 
-def test_orders_choose_whom_they_are_called_after():
+def test_each_order_chooses_the_job_that_its_name_says():
     rows = episode([(0, 10, 8, IMAGENET), (1, 90, 8, IMAGENET), (2, 70, 7, IMAGENET), (3, 60, 8, IMAGENET),
                     (4, 80, 5, IMAGENET)], 8, 2)
     second = {order: int(np.argsort(by_rule(Rule(order))(rows).start)[1])
@@ -141,7 +141,7 @@ def test_orders_choose_whom_they_are_called_after():
     assert second == {orders.FCFS: 1, orders.SJF: 3, orders.SMALLEST: 4, orders.SMALLEST_AREA: 4}
 
 
-def test_the_bound_is_exact_where_one_machine_is_all_there_is():
+def test_the_bound_is_exact_for_one_machine():
     whole = episode([(0, 100, 8, IMAGENET), (10, 20, 8, IMAGENET)], 8, 2)
     assert bound(whole).jct_s == pytest.approx((120 + 20) / 2)
     assert bound(episode([(0, 100, 1, IMAGENET)], 8, 2)).jct_s == 100  # no job is faster than it runs
@@ -160,13 +160,13 @@ def test_the_mixes_of_a_number_share_nothing_but_the_number():
     assert not np.array_equal(one.jobs.application, other.jobs.application)
 
 
-def test_a_trace_without_jobs_of_a_partition_is_told(tmp_path):
+def test_a_trace_without_jobs_of_a_partition_is_an_error(tmp_path):
     (tmp_path / "jobs.csv").write_text("job,submit_s,run_s,gpus\n1,0,60,1\n")
     with pytest.raises(TraceError, match=r"jobs\.csv: no jobs of up to 16 GPUs in partition gone"):
         cut(TraceSource("gone", "jobs.csv", "gone"), tmp_path, 0, 64)
 
 
-def test_lengths_that_are_only_guessed_mislead_the_order_but_not_the_end():
+def test_guessed_run_times_change_the_order_but_not_the_run_times():
     drawn = made_up(1, 0, 64, MIXES[0])
     vague = guessed(drawn, 1.0)
     assert np.array_equal(vague.jobs.run, drawn.jobs.run)
@@ -192,7 +192,7 @@ def test_episodes_are_cut_from_real_traces_in_their_order(trace, traces):
     assert 0.8 < (found.jobs.run * found.jobs.gpus).sum() / 64 / found.jobs.submit[-1] < 1.6
 
 
-def test_the_untrained_agent_is_the_rule_that_it_sets_out_from_and_beats_every_order():
+def test_the_untrained_agent_equals_its_initial_rule_and_beats_every_order():
     drawn = list(made_up_all(3, 3, (64,)))
     found = contest("64 GPUs", drawn, {OURS: [SizeFree().replay]})
     assert found.mean(OURS, "jct_s") == pytest.approx(found.mean("SJF as near, close or wait", "jct_s"), rel=0.01)
@@ -200,7 +200,7 @@ def test_the_untrained_agent_is_the_rule_that_it_sets_out_from_and_beats_every_o
         assert found.gain(name, "jct_s").high < 0, name
 
 
-def test_a_gain_is_told_from_chance():
+def test_a_gain_is_distinguished_from_chance():
     rows = np.random.default_rng(0).uniform(10, 20, (1, 12, 4))
     found = Contest("made", 12, {OURS: rows * 0.9, "same": rows * 0.9, "worse": rows})
     assert found.gain("worse", "jct_s").high < 0

@@ -49,7 +49,7 @@ def test_numpy_acts_as_torch_was_trained():
         assert logits == pytest.approx(expected.numpy(), abs=1e-5)
 
 
-def test_it_only_does_what_is_open():
+def test_the_agent_takes_only_open_actions():
     drawn = made_up(2, 0, 64, MIXES[1])
     seen = []
 
@@ -64,13 +64,13 @@ def test_it_only_does_what_is_open():
     assert (jobs.start >= jobs.submit).all()
 
 
-def test_the_imitated_rule_is_the_best_one_that_we_know():
+def test_the_imitated_rule_is_the_best_known_rule():
     drawn = made_up(3, 0, 64, MIXES[0])
     theirs = by_rule(Rule(orders.SJF_NOW, least=CLOSE))(drawn)
     assert outcome(drawn, play(drawn, rule)).jct_s == pytest.approx(outcome(drawn, theirs).jct_s, rel=0.05)
 
 
-def test_the_canvas_shows_whose_gpus_are_free_and_for_how_long_the_others_are_taken():
+def test_the_canvas_shows_free_gpus_and_the_remaining_time_of_the_others():
     table = ActionEpisode(made_up(1, 0, 64, MIXES[0]))
     assert table.view().canvas[:, :4].sum() == 64
     assert not table.view().open[WAIT]  # nothing runs: there is nothing to wait for
@@ -99,7 +99,7 @@ def test_a_training_keeps_the_best_and_is_repeatable(tmp_path):
         Literal.load(tmp_path)
 
 
-def test_imitation_teaches_what_was_shown():
+def test_imitation_reproduces_the_teachers_actions():
     shown = views(60)
     actions = [rule(view) for view in shown]
     learner = CanvasLearner(CanvasTrainingConfig(epochs=25, batch=20, rate=1e-3))
@@ -124,11 +124,11 @@ def test_advantages_look_as_far_ahead_as_discounts_allow():
     assert found[:, 0].tolist() == [0.5, 1.0, 5.0]  # the second step ended an episode
 
 
-def test_a_loss_that_is_no_number_is_told():
+def test_a_loss_that_is_not_finite_is_an_error():
     learner = CanvasLearner(SHORT)
     with pytest.raises(FloatingPointError, match="lower rate"):
         learner._step(torch.tensor(math.nan, requires_grad=True), ())
 
 
-def test_episodes_to_learn_from_are_of_both_mixes():
+def test_training_episodes_have_both_mixes_of_jobs():
     assert {drawn.mix for drawn in episodes(1, 4)} == set(MIXES)

@@ -41,7 +41,7 @@ def test_the_report_shows_both_environments_and_every_baseline(tmp_path, monkeyp
     assert len(list(tmp_path.glob("models/literal-*/card.json"))) == 1
 
 
-def test_what_was_trained_is_not_trained_again(tmp_path, monkeypatch):
+def test_a_finished_training_is_not_repeated(tmp_path, monkeypatch):
     monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
     assert reproduce("topdrl", "--dir", tmp_path, **QUICK).exit_code == 0
     (tmp_path / "report.md").unlink()
@@ -52,7 +52,7 @@ def test_what_was_trained_is_not_trained_again(tmp_path, monkeypatch):
     assert isinstance(other.exception, TypeError)  # another config is trained anew, and here nothing can be
 
 
-def test_traces_that_are_missing_are_told_before_anything_is_trained(tmp_path):
+def test_missing_traces_are_an_error_before_training(tmp_path):
     result = reproduce("topdrl", "--traces", tmp_path, "--dir", tmp_path / "out", **QUICK)
     assert result.exit_code == 1
     assert arena.REAL[0].file in result.output
@@ -60,7 +60,7 @@ def test_traces_that_are_missing_are_told_before_anything_is_trained(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_loss_that_is_no_number_is_told_in_a_line(tmp_path, monkeypatch):
+def test_a_loss_that_is_not_finite_is_a_one_line_error(tmp_path, monkeypatch):
     def diverged(*_):
         raise FloatingPointError("the loss is no number")
 
@@ -71,7 +71,7 @@ def test_a_loss_that_is_no_number_is_told_in_a_line(tmp_path, monkeypatch):
     assert result.output.strip().splitlines()[-1] == f"Error: {_topdrl.LITERAL}: the loss is no number"
 
 
-def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
+def test_ctrl_c_prints_how_to_resume(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 

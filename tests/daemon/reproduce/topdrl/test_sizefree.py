@@ -69,7 +69,7 @@ def test_an_agent_whose_gates_are_all_closed_still_ends_every_job():
     assert (alone[1:] >= np.sort(jobs.end)[:-1] - 1e-6).all()  # one after the other
 
 
-def test_leaves_are_seen_as_a_whole_whatever_their_order():
+def test_the_inputs_do_not_depend_on_the_order_of_leaf_switches():
     drawn = made_up(5, 0, 64, MIXES[0])
     _, cluster = drawn.begin()
     draw = np.random.default_rng(1)

@@ -17,23 +17,23 @@ def seen(*busy, starts=1):
     return found
 
 
-def test_where_demand_never_grows_no_empty_node_stays_on():
+def test_without_growth_of_demand_no_empty_node_stays_on():
     assert seen(3).reserve(jct_mean_s=1000.0, nodes=8) == 0
 
 
-def test_so_many_stay_on_as_are_wanted_at_once():
+def test_as_many_empty_nodes_stay_on_as_jobs_need_at_once():
     assert seen(1, 1, 1, 3).reserve(jct_mean_s=1000.0, nodes=8) == 2
 
 
-def test_where_jobs_are_so_long_that_waiting_for_a_node_is_nothing_none_stays_on():
+def test_with_very_long_jobs_no_empty_node_stays_on():
     assert seen(1, 1, 1, 3).reserve(jct_mean_s=1e6, nodes=8) == 0
 
 
-def test_what_no_job_starts_on_needs_no_reserve():
+def test_without_starts_of_jobs_no_reserve_is_needed():
     assert seen(1, 1, 1, 3, starts=0).reserve(jct_mean_s=1000.0, nodes=8) == 0
 
 
-def test_before_a_day_was_seen_a_node_sleeps_after_half_an_hour_and_keeps_its_books():
+def test_without_a_day_of_data_a_node_is_powered_down_after_half_an_hour_and_its_energy_is_counted():
     cluster, work = Cluster.from_spec("2x8"), Workload.of([0.0, 8000.0], [10000.0, 100.0], [8, 8])
     done, event_list = begun(cluster, work, named("fifo"), wake_s=300.0)
     keeper = Keeper(300.0)

@@ -33,7 +33,7 @@ def outcome(factor, seed=0, wait=0.0):
     return ReplayOutcome(SUBMIT, SUBMIT + jct, waits, np.ones(JOBS), marks * 1000.0, marks, 0)
 
 
-def test_who_is_better_is_promoted_after_two_fortnights_and_who_is_not_never():
+def test_a_better_policy_is_promoted_after_two_fortnights_and_a_worse_one_never():
     found = {INCUMBENT: outcome(1.0), "better": outcome(0.8, 1), "equal": outcome(1.0, 2)}
     [one] = promotions(CLUSTER, WORK, found, INCUMBENT)
     assert one.name == "better"
@@ -41,12 +41,12 @@ def test_who_is_better_is_promoted_after_two_fortnights_and_who_is_not_never():
     assert list(promotions(CLUSTER, WORK, {INCUMBENT: outcome(1.0), "equal": outcome(1.0, 2)}, INCUMBENT)) == []
 
 
-def test_who_lets_others_wait_longer_is_not_promoted():
+def test_a_policy_that_makes_some_jobs_wait_longer_is_not_promoted():
     found = {INCUMBENT: outcome(1.0, wait=1000.0), "unfair": outcome(0.8, 1, wait=5000.0)}
     assert list(promotions(CLUSTER, WORK, found, INCUMBENT)) == []
 
 
-def test_who_lets_some_wait_much_longer_on_many_days_is_not_promoted_though_few_of_all_jobs_do():
+def test_a_policy_that_makes_few_jobs_wait_much_longer_on_many_days_is_not_promoted():
     day = (SUBMIT // DAY).astype(int)
     second = np.r_[False, False, day[2:] != day[:-2]]  # the first two jobs of a day
     waits = np.where(second & (day % 2 == 1) & (day < 54), 20_000.0, 1000.0)
@@ -57,7 +57,7 @@ def test_who_lets_some_wait_much_longer_on_many_days_is_not_promoted_though_few_
     assert [one.name for one in promotions(CLUSTER, WORK, found, INCUMBENT)] == ["risky"]
 
 
-def test_who_makes_a_partition_wait_longer_is_not_promoted_as_in_the_daemon():
+def test_a_policy_that_makes_one_partition_wait_longer_is_not_promoted():
     work = replace(WORK, partition=(np.arange(JOBS) % 5 == 0).astype(np.int32), partition_names=("many", "few"))
     unfair = outcome(0.6, 1)
     unfair = replace(unfair, end=np.where(work.partition == 1, SUBMIT + 1.4 * (unfair.end - SUBMIT) / 0.6, unfair.end))
@@ -66,7 +66,7 @@ def test_who_makes_a_partition_wait_longer_is_not_promoted_as_in_the_daemon():
     assert [one.name for one in promotions(CLUSTER, WORK, found, INCUMBENT)] == ["unfair"]
 
 
-def test_who_becomes_much_worse_loses_its_place_to_the_incumbent_as_in_the_daemon():
+def test_an_active_policy_that_becomes_much_worse_is_demoted():
     better = outcome(0.8, 1)
     worse = replace(better, end=np.where(SUBMIT > 40 * DAY, SUBMIT + 2.0 * (better.end - SUBMIT), better.end))
     first, second = promotions(CLUSTER, WORK, {INCUMBENT: outcome(1.0), "worse": worse}, INCUMBENT)
@@ -75,14 +75,14 @@ def test_who_becomes_much_worse_loses_its_place_to_the_incumbent_as_in_the_daemo
     assert 40 * DAY < second.since_s < 56 * DAY
 
 
-def test_a_row_tells_what_is_harmed():
+def test_a_row_names_the_harmed_figure():
     outcomes = TraceOutcomes(TRACES[0], Cluster.from_spec("1x8"), WORK, {
         (INCUMBENT, "all nodes on"): [outcome(1.0)], ("bad", "all nodes on"): [outcome(1.2, wait=1e5)]})
     assert _row(outcomes, "bad", "heuristic")[-1] == "JCT, p99, group"
     assert _row(outcomes, INCUMBENT, "incumbent")[-1] == ""
 
 
-def test_only_an_oracle_is_told_run_times():
+def test_only_oracles_know_run_times():
     quantiles = np.full((JOBS, len(QUANTILES)), 7.0)
     assert (with_limits(WORK, quantiles, TRUTH).limit == WORK.run).all()
     assert np.isinf(with_limits(WORK, quantiles, SITE).limit).all()
@@ -91,7 +91,7 @@ def test_only_an_oracle_is_told_run_times():
     assert (learned.prediction == 7.0).all()
 
 
-def test_without_traces_it_says_what_it_needs(monkeypatch):
+def test_without_traces_the_error_names_the_required_files(monkeypatch):
     monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
     result = reproduce("value")
     assert result.exit_code == 2
@@ -114,7 +114,7 @@ def powered(joules_of_all_on, joules, jct=1.0, jobs=WORK):
     return row[-1]
 
 
-def test_power_down_is_worth_it_below_nine_tenths_of_all_on_surely_below_the_timer_and_without_delay():
+def test_power_down_pays_below_nine_tenths_of_the_energy_significantly_below_the_timer_and_without_delay():
     assert powered(1.0, 0.86 + 0.01 * np.random.default_rng(1).random(61)) == "met"
     assert powered(1.0, 0.92 + 0.01 * np.random.default_rng(1).random(61)) == "not met: all nodes on, power-down"
     assert powered(1.0, 0.86 + 0.04 * np.random.default_rng(1).random(61)) == "not met: power-down"
@@ -148,13 +148,13 @@ def test_each_trace_is_reported_as_soon_as_it_is_done_and_nothing_is_replayed_tw
 @pytest.mark.parametrize(("policies", "expected"), [
     ("sjf", "policies: 'sjf' is none of fifo+best-fit+easy"),
     ("fifo+best-fit+easy", "policies: none of them is told true run times")])
-def test_policies_that_make_no_table_are_refused(policies, expected):
+def test_a_selection_of_policies_without_a_table_is_refused(policies, expected):
     result = reproduce("value", "--traces", TRACES_HERE, policies=policies)
     assert result.exit_code == 2
     assert expected in result.output
 
 
-def test_an_order_by_limits_that_are_multiples_of_run_times_is_called_an_oracle():
+def test_an_order_by_limits_that_are_multiples_of_run_times_counts_as_an_oracle():
     """The table declares limits of three times the run time, so that the backfill has some."""
     ran_s = np.random.default_rng(0).lognormal(8.0, 1.0, 500)
     declared = Workload.of(np.arange(500.0), ran_s, np.ones(500), limit=3.0 * ran_s)
