@@ -19,10 +19,10 @@ CLASSES_FILE = _ROOT / "grafana" / "power_classes.json"
 UNITS = ("watts", "joules", "seconds", "bytes", "ratio")
 _HEAD = """# Metrics
 
-Everything that idlewatt publishes on `/metrics`, in the order of the page. Written by `make docs-reference`: change the
+This page lists every metric of `/metrics`, in the order of that page. `make docs-reference` writes it: change the
 declarations in `exporters/metrics`, not this file. Power is in watts, energy in joules, time in seconds (since the
-epoch in `_timestamp_seconds`), ratios are 0 to 1. What is not measured is absent, never 0. *Most* is how many series of
-a metric one page may hold; `idlewatt_capped_series` counts what was left out.
+epoch in `_timestamp_seconds`); ratios go from 0 to 1. An unmeasured value is absent, never 0. *Most* is the largest
+number of series of a metric on one page; `idlewatt_capped_series` counts the omitted series.
 
 | metric | type | unit | labels | most | meaning |
 |---|---|---|---|---:|---|

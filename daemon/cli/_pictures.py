@@ -29,10 +29,10 @@ _KINDS: dict[Kind, str] = {"wasted": "wasted", "useful": "useful", "apart": "sho
 
 _HEAD = """# Every class of watts in a picture
 
-Each picture shows two hours of one GPU, or of the host around the GPUs. Full colour is what is wasted, pale colour
-what is of the class and not wasted, grey what is of another class. Below stand who holds the GPU and for which share
-of the time it is active. [Every class of watts, with its formula](waste.md) says what the letters of the formulas
-mean. Written by `make docs-reference` from the table of classes: change a class there, and its scene in
+Each picture shows two hours of one GPU, or of the host around the GPUs. Wasted watts have full colour, other watts of
+the class have pale colour, and watts of other classes are grey. Strips below the watts show the holder of the GPU and
+its activity. [Every class of watts, with its formula](waste.md) explains the letters of the formulas.
+`make docs-reference` writes this page from the table of classes: change a class there, and its scene in
 `daemon/cli/_scenes.py`, not this file.
 """
 

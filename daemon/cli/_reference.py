@@ -14,13 +14,13 @@ DOCS = Path(__file__).parents[2] / "docs"
 _WIDTH = 100
 _COMMANDS = """# Commands
 
-What `--help` says of each command. Written by `make docs-reference`: change a command in `daemon/cli/`, not this
+This page has the help of each command. `make docs-reference` writes it: change a command in `daemon/cli/`, not this
 file.
 """
 _CONFIGURATION = """# Configuration
 
-What `idlewatt check-config --sample` prints: every key with its default. Written by `make docs-reference`: change
-`daemon/config.sample.yml`, not this file.
+This page has the output of `idlewatt check-config --sample`: every key with its default. `make docs-reference` writes
+it: change `daemon/config.sample.yml`, not this file.
 
 ```yaml
 """

@@ -62,57 +62,57 @@ SCENES = {
         "held, and after the grace period neither `u` nor the share of time with any kernel was above `waste.epsilon` "
         "in the last `waste.window`",
         "`p`",
-        "The training ended, the job holds on to the GPU: after ten minutes all of its 88 W are wasted.",
+        "The training has ended and the job still holds the GPU: after ten minutes all of its 88 W are wasted.",
         ((0, "job 4711"),), _IDLE, _all_after(_IDLE, 10), _shares((8, 0.9), (16, 0.0)), (10, STEPS)),
     PowerClass.ALLOCATED_HUNG: DrawnClass(
         "held, and for the whole `waste.window` kernels ran at least `waste.hung_activity` of the time, "
         "`p <= c + waste.hung_margin (L - c)`, and no measured unit computed or moved bytes",
         "`p`, *suspected*",
-        "A kernel waits for a message that never comes: always busy, at hardly more than the power of an idle GPU.",
+        "A kernel waits for a message that never comes: the GPU is busy all the time at little more than idle power.",
         ((0, "job 4711"),), _HUNG, _all_after(_HUNG, 12), _shares((10, 0.9), (14, 1.0)), (12, STEPS), floor=True),
     PowerClass.ALLOCATED_UNDERUSED: DrawnClass(
         "the idle share of any other held GPU", "`min(p, c) (1 - u)`",
-        "Active for a fifth of the time: of 210 W, 90 x (1 - 0.2) = 72 W bought no work.",
+        "The GPU is active for a fifth of the time: of its 210 W, 90 x (1 - 0.2) = 72 W do no work.",
         ((0, "job 4711"),), _UNDERUSED, (CONTEXT_W * 0.8,) * STEPS, (0.2,) * STEPS, floor=True),
     PowerClass.STRANDED: DrawnClass(
         "free, jobs wait, and none of them fits on the node", "`p`",
-        "Free, and jobs wait; but all CPUs of the node are taken, so none of them can have this GPU.",
+        "The GPU is free and jobs wait, but all CPUs of the node are taken, so no waiting job can use this GPU.",
         ((0, "free; a job waits that does not fit"),), _FREE_WATTS, _FREE_WATTS, (0.0,) * STEPS),
     PowerClass.IDLE_UNALLOCATED: DrawnClass(
-        "any other free GPU", "`p`", "A job ends and no other waits: the GPU draws 55 W for nobody.",
+        "any other free GPU", "`p`", "A job ends and no other job waits: the GPU draws 55 W without any use.",
         ((0, "job 4711"), (7, "free")), _then((7, 350.0), (17, IDLE_W)), _all_after(_FREE_WATTS, 7),
         _shares((7, 0.9), (17, 0.0)), (7, STEPS)),
     PowerClass.NODE_OVERHEAD_EMPTY: DrawnClass(
         "the host of a node that is up and runs no job", "`host`",
-        "The last job of the node ends: CPUs, fans and losses go on at 410 W.",
+        "The last job of the node ends: CPUs, fans and losses still draw 410 W.",
         ((0, "jobs on the node"), (9, "empty")), _EMPTY, _all_after(_EMPTY, 9), (), (9, STEPS)),
     PowerClass.PRODUCTIVE: DrawnClass(
         "the rest of `p` of a held GPU", "0",
-        "Active for 95 % of the time: 4.5 of 380 W are the idle share, which is of another class; the rest works.",
+        "The GPU is active for 95 % of the time: 4.5 of 380 W are the idle share of another class; the rest does work.",
         ((0, "job 4711"),), _then((STEPS, 380.0)), _NOTHING, (0.95,) * STEPS, floor=True),
     PowerClass.HOST_ACTIVE: DrawnClass(
         "the host of a node with a job, or with GPUs in use outside the scheduler",
         "0; a part of it is shown as [unused](waste.md#the-unused-part-of-busy-nodes)",
-        "CPUs, fans and losses around GPUs that jobs hold.",
+        "CPUs, fans and losses of a node draw power while jobs hold its GPUs.",
         ((0, "jobs on the node"),), _then((STEPS, 530.0)), _NOTHING),
     PowerClass.PLANNED: DrawnClass(
         "free, and the scheduler reserves it, or it has been at work for less than `waste.outside_after`: a job is "
         "just starting or ending there", "0, shown apart",
-        "The scheduler keeps the GPU for a large job, which starts when the others have ended.",
+        "The scheduler keeps the GPU free for a large job, which starts when other jobs have ended.",
         ((0, "free, kept for job 4712"), (16, "job 4712")), _then((16, IDLE_W), (8, 350.0)), _NOTHING,
         _shares((16, 0.0), (8, 0.9)), (0, 16)),
     PowerClass.OUTSIDE_SCHEDULER: DrawnClass(
         "no job holds it, and it has worked for `waste.outside_after`", "0, shown apart",
-        "Somebody logged in and computes; the scheduler knows of no job there.",
+        "A user has logged in and computes; the scheduler has no job there.",
         _FREE, _then((6, IDLE_W), (18, 290.0)), _NOTHING, _shares((6, 0.0), (18, 0.8)), (8, STEPS)),
     PowerClass.UNAVAILABLE: DrawnClass(
         "the node is down, drained, in maintenance or powered down, or it is draining and no job holds the GPU",
         "0, shown apart",
-        "The node is drained for repair: its watts are no job's and no queue's fault.",
+        "The node is drained for repair: neither jobs nor the queue cause its watts.",
         ((0, "job 4711"), (8, "node drained")), _then((8, 350.0), (16, IDLE_W)), _NOTHING, _shares((8, 0.9), (16, 0.0)),
         (8, STEPS)),
     PowerClass.UNMEASURED: DrawnClass(
         "no fresh `p`, no `u` of a held GPU, or a node that the scheduler does not know", "0, shown apart",
-        "The exporter stops answering: the node still draws 430 W at the wall, and nobody knows for what.",
+        "The exporter does not answer: the node still draws 430 W at the wall, and their use is unknown.",
         ((0, "job 4711"),), _then((STEPS, 430.0)), _NOTHING, _shares((10, 0.9)), (10, STEPS)),
 }
