@@ -87,7 +87,7 @@ def _state_folder() -> Path:
 @click.option("--config.file", "config_file", type=click.Path(path_type=Path), default=DEFAULT_CONFIG,
               show_default=True, help="Configuration that names the database of `history`.")
 @click.option("--engine", type=click.Choice(["processes", "ray"]), default="processes", show_default=True,
-              help="Run policies in parallel in processes of this machine, or on a Ray cluster.")
+              help="Where policies run in parallel: in processes of this machine, or on a Ray cluster.")
 @click.option("--workers", type=click.IntRange(1), default=lambda: os.cpu_count() or 1, show_default="all cores",
               help="Number of replays at the same time.")
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), default=_state_folder,

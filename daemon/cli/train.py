@@ -77,7 +77,7 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
               help="Number of trainings, with --seed and the following seeds, each for the whole budget; the model "
                    "that is best on later history is kept.")
 @click.option("--engine", type=click.Choice(["alone", "processes", "ray"]), default="alone", show_default=True,
-              help="How seeds are trained: one after the other, in processes of this machine, or on a Ray cluster "
+              help="Where seeds are trained: one after the other, in processes of this machine, or on a Ray cluster "
                    "(RAY_ADDRESS; needs idlewatt[ray]).")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", show_default=True,
               help="Device for agents that train with torch; auto is CUDA if there is one.")

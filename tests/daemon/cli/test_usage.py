@@ -71,11 +71,11 @@ def test_no_summary_of_a_command_is_cut():
 MEANING = {
     "--account": "Only this account", "--check": "", "--cluster": "Cluster of a trace: 64x8",
     "--config.file": "Configuration ",
-    "--dir": "Folder ", "--engine": "How ", "--format": "Output format", "--from": "Jobs to ",
+    "--dir": "Folder ", "--engine": "Where ", "--format": "Output format", "--from": "Jobs to ",
     "--incumbent": "The policy ",
     "--limit": "At most this many", "--node": "Only ", "--once": "Show one summary", "--partition": "Only ",
     "--policy": "A policy", "--reason": "Why, for the record", "--sample": "Print ", "--seed": "Random seed",
-    "--since": "From this time on", "--speeds": "How fast jobs run by where they are placed", "--state": "Only ",
+    "--since": "From this time on", "--speeds": "Speeds of jobs by placement", "--state": "Only ",
     "--until": "Until this time", "--user": "Only ", "--web.listen-address": "host:port to listen on",
     "--wide": "More than fits 80 columns"}
 """How every help begins of an option that several commands have in words of their own."""
