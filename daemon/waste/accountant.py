@@ -41,7 +41,7 @@ class NodesAssessment:
 
     def __init__(self, snapshot: SchedulerSnapshot, settings: WasteSettings, now_s: float, longest_s: float) -> None:
         self._settings, self._now_s, self._longest_s = settings, now_s, longest_s
-        self._asked_s = snapshot.time_s
+        self._scheduler_read_s = snapshot.time_s
         self._inventory = {node.name: node for node in snapshot.nodes}
         self._defaults = {partition.name for partition in snapshot.partitions if partition.default}
         self._held = allocations_by_node(snapshot.jobs)
@@ -69,7 +69,7 @@ class NodesAssessment:
         places = slots(found, node)
         taken = holders(places, self._held.get(name, []), node)
         judge = NodeJudge(self._settings, floors, node, home_partition(node, self._defaults), self.queue.cause(name),
-                          is_unavailable(node, taken), self._longest_s, self._asked_s,
+                          is_unavailable(node, taken), self._longest_s, self._scheduler_read_s,
                           in_doubt(places, taken, self._settings))
         verdicts = [self._judge_slot(judge, name, slot, taken.get(position), fleet)
                     for position, slot in enumerate(places)]

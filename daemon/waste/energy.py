@@ -97,7 +97,7 @@ class RunWindow:
         self._watts = np.concatenate([self._watts, np.zeros(len(runs) - len(self._watts))])
 
     def _keep_last(self) -> None:
-        """Remember what was said last of each row: which run it was, and which GPUs were not used."""
+        """Keep the last facts of each row: which run it was, and which GPUs were not used."""
         self._last.update(zip(self._found.tolist(), self._latest, strict=True))
 
     def _grow(self, rows: int) -> None:
@@ -119,13 +119,13 @@ class RunWindow:
             if job is None:
                 yield EnergyShare(start_s, seconds, share.node, share.partition, joules)
                 continue
-            told = EnergyShare(
+            of_run = EnergyShare(
                 start_s, seconds, share.node, share.partition, joules, job.job_id, job.submit_s, share.key[3],
                 job.user, job.account, share.model, peaks[0], seen, sums[GPUS], sums[MEASURED], sums[ACTIVE],
                 sums[SHARED], watts[self._runs[share.key[1:]]], peaks[1] if peaks[1] > 0.0 else None,
                 tuple(f"{share.node}:{index}" for index in share.idle))
             # No run on record is known to be this one: its user has the energy, no run has it.
-            yield told if job.start_s is not None else replace(told, job_id="")
+            yield of_run if job.start_s is not None else replace(of_run, job_id="")
 
 
 @dataclass(slots=True)
@@ -250,7 +250,7 @@ def _grown(array: Floats, rows: int, fill: float) -> Floats:
 
 
 class Closed:
-    """Closed windows by GPU, by class and by run, each made when it is asked for: all at once they take megabytes."""
+    """Closed windows by GPU, by class and by run, each made when it is requested: all at once they take megabytes."""
 
     def __init__(self, windows: Sequence[_Window]) -> None:
         self._windows = windows

@@ -189,7 +189,7 @@ def _choose(places: list[GpuSlot], taken: dict[int, GpuHolder], job: Job, count:
 
 
 def _fill_anonymous(places: list[GpuSlot], taken: dict[int, GpuHolder], node: Node, named: Collection[int]) -> None:
-    """Mark GPUs that the scheduler calls allocated although no job we were told of holds them."""
+    """Mark GPUs that the scheduler calls allocated although no known job holds them."""
     for position in named:
         if 0 <= position < len(places):
             taken.setdefault(position, GpuHolder(None))
@@ -310,9 +310,9 @@ class NodeShares:
 
     def _add_shared(self, holder: GpuHolder, verdict: GpuVerdict, gpu: WatchedGpu | None) -> None:
         """Divide a GPU among the jobs that hold it; what is left is nobody's."""
-        told = () if gpu is None else gpu.reading.instances
+        instances = () if gpu is None else gpu.reading.instances
         floor = verdict.floor.watts if verdict.floor is not None else None
-        found = parts(holder.jobs, told, verdict.watts, floor, holder.shares)
+        found = parts(holder.jobs, instances, verdict.watts, floor, holder.shares)
         shares = holder.shares or (None,) * len(found)
         for job, part, share in zip(holder.jobs, found, shares, strict=True):
             _take(self._of(job), verdict, gpu, part, 1.0 / len(found) if share is None else share)

@@ -1,4 +1,4 @@
-"""Which GPU is which: one that was replaced is gone, however recently it was heard of."""
+"""Which GPU is which: one that was replaced is gone, however recently it was reported."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Collection, Iterable
 from ...storage.telemetry import GpuReading
 
 MOST_SILENT = 256
-"""GPUs of one node that are remembered without being told of any more: an exporter may make up new ones for ever."""
+"""GPUs of one node that are remembered when no longer reported: an exporter may make up new ones for ever."""
 
 _Place = tuple[str, str, int]
 
 
-def gone(silent: Collection[GpuReading], told: Iterable[GpuReading]) -> list[str]:
-    """Return the uuids of silent GPUs that are not there any more, by the newest readings of those that are told of.
+def gone(silent: Collection[GpuReading], reported: Iterable[GpuReading]) -> list[str]:
+    """Return the uuids of silent GPUs that are not there any more, by the newest readings of those that are reported.
 
     A driver gives an index to one GPU at a time. Where a newer reading of the same node and vendor shows another uuid
     at the index of a silent GPU, that was swapped, renumbered or split anew. Of the others each node keeps the newest.
     """
     places = {_place(reading) for reading in silent}
     taken: dict[_Place, float] = {}
-    for reading in told:
+    for reading in reported:
         place = _place(reading)
         if place in places:
             taken[place] = max(reading.time_s, taken.get(place, reading.time_s))

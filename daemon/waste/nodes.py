@@ -142,7 +142,7 @@ class NodeJudge:
     cause: StrandedCause | None
     unavailable: bool
     longest_s: float
-    asked_s: float
+    scheduler_read_s: float
     """When the scheduler gave the answer that says which job holds what."""
     doubtful: bool
     """A job may be on another GPU of the node than the one that was guessed for it."""
@@ -172,7 +172,7 @@ class NodeJudge:
             if self.node.state is NodeState.DRAINING:
                 return PowerClass.UNAVAILABLE, 0.0
             since_s = gpu.unheld.since_s
-            outside = not self.doubtful and gpu.unheld.lasts(self.asked_s, self.settings.outside_after)
+            outside = not self.doubtful and gpu.unheld.lasts(self.scheduler_read_s, self.settings.outside_after)
             # Busy for less than that, a job is just starting or ending there: nothing that anybody wastes.
             planned = since_s is not None or self.node.state in (NodeState.PLANNED, NodeState.RESERVED)
             return free_class(gpu.watts, stranded=self.cause is not None, planned=planned, outside=outside)
@@ -188,11 +188,11 @@ class NodeJudge:
         if holder is not None or self.node is None:
             gpu.unheld.end()
             return
-        told = gpu.activity is not None or gpu.busy is not None
-        context = None if told else self.floors.context(gpu.reading.uuid, gpu.reading.model)
+        measured = gpu.activity is not None or gpu.busy is not None
+        context = None if measured else self.floors.context(gpu.reading.uuid, gpu.reading.model)
         busy = at_work(gpu, context.watts if context is not None else None, limit, self.settings)
         patience_s = max(self.settings.outside_after, self.longest_s)
-        gpu.unheld.observe(gpu.reading.time_s, self.asked_s, busy=busy, patience_s=patience_s)
+        gpu.unheld.observe(gpu.reading.time_s, self.scheduler_read_s, busy=busy, patience_s=patience_s)
 
     def _notice(self, gpu: WatchedGpu, holder: GpuHolder | None, floor: IdleFloor | None, limit: float | None) -> None:
         """Let a new sample lengthen or break the trailing window and teach the floors, once."""

@@ -19,7 +19,7 @@ from .hardware import MOST_MODELS, configured_model
 from .identities import gone
 
 SEEN = 0.9
-"""Share of the time for which a GPU is said to do nothing that must have been observed."""
+"""Share of the time for which a GPU counts as idle that must have been observed."""
 
 
 class SampleStreak:
@@ -90,24 +90,24 @@ class Unheld:
         self.since_s: float | None = None
         self._busy_s = 0.0
 
-    def observe(self, time_s: float, asked_s: float, *, busy: bool, patience_s: float) -> None:
+    def observe(self, time_s: float, scheduler_read_s: float, *, busy: bool, patience_s: float) -> None:
         """Add one sample of a GPU that nobody holds; ``patience_s`` without work end it.
 
-        It begins no earlier than the scheduler's answer of ``asked_s``, which is what says that nobody holds it.
+        It begins no earlier than ``scheduler_read_s``: only the scheduler's answer says that nobody holds the GPU.
         """
         if self.since_s is not None and not 0.0 <= time_s - self._busy_s <= patience_s:
             self.end()
         if busy:
-            self.since_s = max(time_s, asked_s) if self.since_s is None else self.since_s
+            self.since_s = max(time_s, scheduler_read_s) if self.since_s is None else self.since_s
             self._busy_s = time_s
 
     def end(self) -> None:
         """End the busy time: somebody holds the GPU."""
         self.since_s = None
 
-    def lasts(self, asked_s: float, seconds: float) -> bool:
-        """Tell whether the GPU worked over ``seconds``, and the scheduler was asked again that long afterwards."""
-        return self.since_s is not None and min(self._busy_s, asked_s) - self.since_s >= seconds
+    def lasts(self, scheduler_read_s: float, seconds: float) -> bool:
+        """Tell whether the GPU worked over ``seconds``, and the scheduler was read again that long afterwards."""
+        return self.since_s is not None and min(self._busy_s, scheduler_read_s) - self.since_s >= seconds
 
 
 ABSURD = 3.0
@@ -212,7 +212,7 @@ class LastWalls:
         self._nodes: dict[str, _LastWall] = {}
 
     def note(self, node: str, time_s: float, watts: float, gpus: Mapping[str, float]) -> None:
-        """Remember what a meter said at ``time_s`` and what the measured GPUs drew when it was first seen."""
+        """Remember what a meter reported at ``time_s`` and what the measured GPUs drew when it was first seen."""
         last = self._nodes.get(node)
         if last is None and len(self._nodes) >= MOST_METERS:
             return
@@ -246,7 +246,7 @@ class LastWalls:
 
 
 class Fleet:
-    """Every GPU and wall meter that has been heard of within the last hour."""
+    """Every GPU and wall meter that was reported within the last hour."""
 
     def __init__(self, settings: WasteSettings) -> None:
         self._settings = settings
@@ -263,11 +263,11 @@ class Fleet:
             self._forget(now_s, longest_s)
         self._absorbed_s = now_s
         self.last_walls.forget(now_s, longest_s)
-        told = self._settled([reading for reading in _one_per_gpu(telemetry.gpus)
-                              if self._in_time(reading.time_s, now_s, longest_s)], now_s - longest_s)
-        for reading in told:
+        readings = self._settled([reading for reading in _one_per_gpu(telemetry.gpus)
+                                  if self._in_time(reading.time_s, now_s, longest_s)], now_s - longest_s)
+        for reading in readings:
             self._take_gpu(reading, longest_s)
-        self._drop_gone([reading for reading in told if now_s - reading.time_s <= longest_s])
+        self._drop_gone([reading for reading in readings if now_s - reading.time_s <= longest_s])
         self._drop_renamed(telemetry)
         if len(self.walls) >= MOST_METERS:
             self._forget_walls(now_s, longest_s, self._settings.wall_max_age)
@@ -281,14 +281,14 @@ class Fleet:
         self.rejected["future"] += 1  # NaN too
         return False
 
-    def _settled(self, told: list[GpuReading], since_s: float) -> list[GpuReading]:
+    def _settled(self, readings: list[GpuReading], since_s: float) -> list[GpuReading]:
         """Of a GPU that several nodes show, leave that of the node that has it, else of the first; fresh ones win."""
-        if len({reading.uuid for reading in told}) == len(told):  # as in nearly every cycle
-            return told
+        if len({reading.uuid for reading in readings}) == len(readings):  # as in nearly every cycle
+            return readings
         claims: dict[str, list[GpuReading]] = {}
-        for reading in told:
+        for reading in readings:
             claims.setdefault(reading.uuid, []).append(reading)
-        self.rejected["other_node"] += len(told) - len(claims)
+        self.rejected["other_node"] += len(readings) - len(claims)
         return [max(some, key=lambda one: (one.time_s >= since_s, self._has(one))) for some in claims.values()]
 
     def _has(self, reading: GpuReading) -> bool:
@@ -307,15 +307,15 @@ class Fleet:
         if gpu.wrong_unit:
             self.rejected["wrong_unit"] += 1
 
-    def _drop_gone(self, told: list[GpuReading]) -> None:
-        """Forget at once the GPUs in whose place others are told of."""
-        uuids = {reading.uuid for reading in told}
+    def _drop_gone(self, readings: list[GpuReading]) -> None:
+        """Forget at once the GPUs in whose place others are reported."""
+        uuids = {reading.uuid for reading in readings}
         silent = [gpu.reading for uuid, gpu in self.gpus.items() if uuid not in uuids]
-        for uuid in gone(silent, told) if silent else ():
+        for uuid in gone(silent, readings) if silent else ():
             del self.gpus[uuid]
 
     def _drop_renamed(self, telemetry: Telemetry) -> None:
-        """Forget at once the servers that are called otherwise now, unless somebody tells of them all the same."""
+        """Forget at once the servers that are called otherwise now, unless some source still reports them."""
         if not telemetry.left:
             return
         left = set(telemetry.left) - {one.node for found in (telemetry.gpus, telemetry.nodes) for one in found}
@@ -338,7 +338,7 @@ class Fleet:
             self.rejected["late"] += 1
 
     def _forget(self, now_s: float, longest_s: float) -> None:
-        """Drop what was last heard of an hour ago, or in the future: a clock that was set back must not blind us."""
+        """Drop what was last reported an hour ago, or in the future: a clock that was set back must not blind us."""
         self._forgot_s = now_s
         self.gpus = {uuid: gpu for uuid, gpu in self.gpus.items()
                        if -longest_s <= now_s - gpu.reading.time_s <= FORGET_AFTER_S}

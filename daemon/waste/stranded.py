@@ -1,6 +1,6 @@
 """Stranded GPUs: what jobs need of a node, the free GPUs that no eligible pending job can use, and what binds first.
 
-How often each need is asked for, the demand mix of the last seven days, tells what free GPUs are good for in general.
+How often each need is requested, the demand mix of the last seven days, tells what free GPUs are good for in general.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class DemandMix:
             self._mixes.clear()
 
     def mix(self, partition: str) -> list[tuple[Need, float]]:
-        """Return the task classes asked of a partition with their shares, which add up to 1."""
+        """Return the task classes requested of a partition with their shares, which add up to 1."""
         if partition not in self._mixes:
             counts: Counter[Need] = Counter()
             for day in self._days.values():
