@@ -20,15 +20,15 @@ class NoAddress(Exception):
 
 
 def address_of(user: str, settings: AddressSettings) -> str:
-    """Return the address of a user; NoAddress when there is none, ProgramError when it cannot be asked now."""
+    """Return the address of a user; NoAddress when there is none, ProgramError when the lookup fails now."""
     if not NAME.fullmatch(user):
         raise NoAddress("its user's name is no name that an address can be made of")
     if settings.template:
         return _checked(settings.template.replace("{user}", user))
     if not settings.command:
         raise NoAddress("neither addresses.template nor addresses.command is set")
-    said = run([part.replace("{user}", user) for part in settings.command], "", settings.timeout)
-    found = next((word for word in said.split() if "@" in word), "")
+    output = run([part.replace("{user}", user) for part in settings.command], "", settings.timeout)
+    found = next((word for word in output.split() if "@" in word), "")
     if not found:
         raise NoAddress(f"{settings.command[0]} knows no address")
     return _checked(found)

@@ -1,4 +1,4 @@
-"""Whether notices can be told as the configuration wants them: rules, and templates rendered once."""
+"""Whether notices can be written as the configuration wants them: rules, and templates rendered once."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from ..settings.notices import NoticesSettings
 from .addresses import NoAddress, address_of
 from .local_time import quiet
 from .mail import Mail, MailError, Outcome, send
-from .posts import PostError, alerts, post, told
+from .posts import PostError, alerts, payload, post
 from .programs import ProgramError, run
 from .texts import ADMINS, OWNER, Texts
 
@@ -47,7 +47,7 @@ class Delivery:
     def __init__(self, settings: NoticesSettings, texts: Texts, clock: Callable[[], float]) -> None:
         self._settings, self._texts, self._clock = settings, texts, clock
         self.present: set[tuple[str, Run]] = set()
-        """Rules and runs of what was found last: only what is still so is told."""
+        """Rules and runs of the last findings: only those that still hold are delivered."""
 
     def deliver(self, ledger: Mapping[Key, Notice], opted_out: set[str], now_s: float, book: Book) -> None:
         """Deliver what waits, as far as one round reaches."""
@@ -102,12 +102,12 @@ class Delivery:
             reader = "" if notice.stage == "admins" else notice.user
             by_reader.setdefault(reader, []).append(notice)
         hushed = quiet(now_s, self._settings.quiet_hours, self._settings.zone)
-        heard = _last_heard(ledger)
+        mailed = _last_mailed(ledger)
         for user, notices in by_reader.items():
             if time.monotonic() > until:
-                return  # addresses are asked for one by one: those that are known are to be written to in this round
+                return  # addresses are looked up one by one: those that are known get their mail in this round
             wait = "quiet hours" if hushed else ""
-            if not wait and now_s - heard.get(user, float("-inf")) < self._settings.per_user:
+            if not wait and now_s - mailed.get(user, float("-inf")) < self._settings.per_user:
                 wait = "one mail a day"
             if wait:
                 book(replace(notice, why=wait) for notice in notices if notice.why != wait)
@@ -142,22 +142,22 @@ class Delivery:
                 and (notice.rule, notice.run) in self.present
                 and (notice.stage == "admins" or notice.user not in opted_out)]
         if settings is None or not held:
-            return  # else at each look, be it that the last failed: what is posted no more is told as resolved
+            return  # else at each look, be it that the last failed: what is posted no more is shown as resolved
         try:
             until_s = now_s + ALERTS_LAST * self._settings.every
             post(settings, "/api/v2/alerts", alerts(held, settings, until_s, opted_out))
         except PostError as error:
             book(later(notice, f"alertmanager: {error}", now_s) for notice in held if notice.state == "waiting")
         else:
-            book(_told(notice, now_s) for notice in held if notice.state == "waiting")
+            book(_delivered(notice, now_s) for notice in held if notice.state == "waiting")
 
     def _posted(self, notice: Notice, now_s: float) -> Notice:
         assert self._settings.webhook is not None, "the settings refuse a rule with a webhook that is not set"
         try:
-            post(self._settings.webhook, "", told(notice))
+            post(self._settings.webhook, "", payload(notice))
         except PostError as error:
             return later(notice, f"webhook: {error}", now_s)
-        return _told(notice, now_s)
+        return _delivered(notice, now_s)
 
     def _hooked(self, notice: Notice, now_s: float) -> Notice:
         hooks = self._settings.hooks
@@ -167,13 +167,13 @@ class Delivery:
         if hooks.dry_run:
             return replace(notice, state="dry_run", why=f"would run {command[0]}", updated_s=now_s)
         try:
-            run(command, json.dumps(told(notice)), hooks.timeout)
+            run(command, json.dumps(payload(notice)), hooks.timeout)
         except ProgramError as error:
             return later(notice, str(error), now_s)
-        return _told(notice, now_s)
+        return _delivered(notice, now_s)
 
 
-def _told(notice: Notice, now_s: float) -> Notice:
+def _delivered(notice: Notice, now_s: float) -> Notice:
     return replace(notice, state="sent", sent_s=now_s, updated_s=now_s, why="", next_s=None, tries=notice.tries + 1)
 
 
@@ -193,16 +193,16 @@ def later(notice: Notice, why: str, now_s: float) -> Notice:
 
 
 def _firsts(notices: Iterable[Notice], ledger: Mapping[Key, Notice]) -> dict[Key, Notice]:
-    """Return the first notice to the owner of each job, whatever became of it, by the keys of what is said now."""
+    """Return the first notice to the owner of each job, whatever became of it, by the keys of these notices."""
     found = {notice.key: ledger.get(replace(notice, stage="first").key) for notice in notices}
     return {key: first for key, first in found.items() if first is not None}
 
 
-def _last_heard(ledger: Mapping[Key, Notice]) -> dict[str, float]:
+def _last_mailed(ledger: Mapping[Key, Notice]) -> dict[str, float]:
     """Return when each user was sent a mail last; '' are the administrators."""
-    heard: dict[str, float] = {}
+    mailed: dict[str, float] = {}
     for notice in ledger.values():
         if notice.channel == "mail" and notice.sent_s is not None and notice.stage != "digest":
             reader = "" if notice.stage == "admins" else notice.user
-            heard[reader] = max(heard.get(reader, 0.0), notice.sent_s)
-    return heard
+            mailed[reader] = max(mailed.get(reader, 0.0), notice.sent_s)
+    return mailed

@@ -1,8 +1,8 @@
-"""The desk of notices: looks, decides what is to be said, writes it down, delivers it, and keeps what could not be.
+"""The desk of notices: looks, decides which are due, records and delivers them, and keeps what could not be delivered.
 
 The ledger is kept in memory and written to the history; it is read from there once, at the start, so that nobody is
-told twice by a daemon that was restarted, and nobody is told at all while it cannot be read. In memory are the last
-weeks and what was said of jobs that are still there, however long ago.
+notified twice by a daemon that was restarted, and nobody is notified while it cannot be read. In memory are the last
+weeks and the notices about jobs that are still there, however old.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Notifier:
         self._delivery = Delivery(self._settings, self._texts, clock)
         self._ledger, self._lock = ledger, threading.Lock()
         self._recalled = set[Run]()
-        """Long runs of which all is read that was ever said."""
+        """Long runs of which every recorded notice is read."""
         self.undelivered = self._behind()
-        """What was tried and waits; None when nothing does, or nobody is to be told."""
+        """What was tried and waits; None when nothing does, or notices are off."""
 
     def renewed(self, settings: Sections) -> Notifier:
         """Return a desk by other settings that goes on with the same ledger."""
         return Notifier(settings, self._history, self._clock, self._ledger)
 
     def cycles(self, standing: Callable[[], Known]) -> Iterator[Cycle]:
-        """Yield the cycle that looks at what is known, where anybody shall be told anything."""
+        """Yield the cycle that looks for findings, where notices are configured."""
         if self._settings.enabled:
             yield Cycle("notices", self._settings.every, lambda: self.look(standing()), self._settings.every)
 
@@ -70,7 +70,7 @@ class Notifier:
         return found
 
     def look(self, known: Known) -> None:
-        """Do one round; StoreError or OSError while the ledger or the opt-outs cannot be read: then nobody is told."""
+        """Do one round; StoreError or OSError, and no notice, while ledger or opt-outs cannot be read."""
         now_s = self._clock()
         if self._ledger is None:
             read = self._history.notices(now_s - self._remembered_s)
@@ -80,7 +80,7 @@ class Notifier:
         opted_out = self._opted_out()
         snapshot = None if known.old else known.snapshot
         if snapshot is None:
-            self._delivery.present = set()  # what cannot be seen now is not told now
+            self._delivery.present = set()  # what cannot be observed now is not notified now
         else:
             self._consider(snapshot, known.assessment, now_s)
         if not self._settings.dry_run:
@@ -112,13 +112,13 @@ class Notifier:
 
     @property
     def _remembered_s(self) -> float:
-        """Return for how long what was said of a run that is gone may matter."""
+        """Return for how long notices about a run that is gone may matter."""
         escalation = self._settings.escalation
         return max(REMEMBERED_S, self._settings.per_user, self._settings.give_up, escalation.second_after or 0.0,
                    escalation.admins_after or 0.0)
 
     def _recall(self, runs: set[Run], now_s: float) -> None:
-        """Read what was ever said of runs that began before the ledger does; StoreError when it cannot be read."""
+        """Read all notices about runs that began before the ledger does; StoreError when it cannot be read."""
         long = {run for run in runs if run[2] < now_s - self._remembered_s}
         if long - self._recalled:
             known = {notice.key: notice for notice in self._history.notices_of(long - self._recalled)}
@@ -128,7 +128,7 @@ class Notifier:
         self._recalled = long
 
     def _forget(self, runs: set[Run], now_s: float) -> None:
-        """Forget what was said long ago of runs that are not there any more; it stays in the history."""
+        """Forget old notices about runs that are not there any more; they stay in the history."""
         since_s = now_s - self._remembered_s
         with self._lock:
             ledger = self._ledger or {}  # itself, which a desk by newer settings may share

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_SUBJECT = 180
 CLOSING, PERMANENT = 421, 500
-"""Codes of a server that takes nothing more, and from which on it is asked in vain again."""
+"""Codes of a server that takes nothing more, after which another attempt is useless."""
 
 
 class MailError(Exception):
@@ -70,7 +70,7 @@ def send(mails: Sequence[Mail], settings: MailSettings, clock: Callable[[], floa
          done: Callable[[int, Outcome], bool]) -> None:
     """Send mails over one connection; MailError when the server takes no more of them.
 
-    ``done`` is told the place of each mail that was asked for with what became of it, and whether to go on is what it
+    ``done`` gets the index of each mail that was to be sent with what became of it, and whether to go on is what it
     returns.
     """
     try:
@@ -124,7 +124,7 @@ def _sent(server: smtplib.SMTP, mail: Mail, settings: MailSettings, time_s: floa
 
 
 def _taken(server: smtplib.SMTP, to: Sequence[str]) -> tuple[str, ...]:
-    """Return the recipients that a server can be asked to take: others would cost it the mail to all."""
+    """Return the recipients that a server can be expected to take: others would cost it the mail to all."""
     server.ehlo_or_helo_if_needed()
     if server.has_extn("smtputf8"):
         return tuple(to)
@@ -142,5 +142,5 @@ def _plain(error: Exception) -> str:
 
 
 def _text(words: bytes | str) -> str:
-    told = words.decode("utf-8", "replace") if isinstance(words, bytes) else words
-    return clean(" ".join(told.split()))[:160]
+    reply = words.decode("utf-8", "replace") if isinstance(words, bytes) else words
+    return clean(" ".join(reply.split()))[:160]

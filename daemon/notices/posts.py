@@ -65,8 +65,8 @@ def _status(settings: WebhookSettings, url: str, body: object, headers: Mapping[
     return status
 
 
-def told(notice: Notice) -> dict[str, object]:
-    """Return a notice as programs are told of it."""
+def payload(notice: Notice) -> dict[str, object]:
+    """Return the fields of a notice that programs and webhooks receive."""
     return {"rule": notice.rule, "kind": notice.kind, "stage": notice.stage, "job_id": notice.job_id,
             "submit_s": notice.submit_s, "start_s": notice.start_s, "user": notice.user, "account": notice.account,
             "partition": notice.partition, "found_s": notice.found_s, "words": notice.words, "fix": notice.fix,

@@ -24,11 +24,11 @@ class ProgramError(Exception):
 def run(command: Sequence[str], text: str, timeout_s: float) -> str:
     """Run a program with a text on its standard input, and return what it says on standard output."""
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         given.write(text.encode("utf-8", "replace"))
         given.seek(0)
         try:
-            child = subprocess.Popen(list(command), stdin=given, stdout=said, stderr=errors,  # noqa: S603 - the site's
+            child = subprocess.Popen(list(command), stdin=given, stdout=output, stderr=errors,  # noqa: S603 - the site's
                                      env=environment, start_new_session=True, cwd="/")
         except (OSError, ValueError) as error:
             raise ProgramError(f"{command[0]}: {innermost(error)}") from error
@@ -45,5 +45,5 @@ def run(command: Sequence[str], text: str, timeout_s: float) -> str:
             errors.seek(0)
             last = clean(" ".join(decode(errors.read(MOST_BYTES)).split()))[-200:]
             raise ProgramError(f"{command[0]}: status {status}{f': {last}' if last else ''}")
-        said.seek(0)
-        return decode(said.read(MOST_BYTES))
+        output.seek(0)
+        return decode(output.read(MOST_BYTES))

@@ -67,8 +67,8 @@ def _judged(facts: RunFacts, rule: RuleSettings) -> Note | None:
         return None
     threshold = kind.threshold if rule.threshold is None else rule.threshold
     window_s = kind.window_s if rule.window is None else rule.window
-    asked = replace(facts, power_class=PowerClass(rule.power_class)) if rule.power_class else facts
-    return kind.find(asked, threshold, window_s)
+    judged = replace(facts, power_class=PowerClass(rule.power_class)) if rule.power_class else facts
+    return kind.find(judged, threshold, window_s)
 
 
 def _spared(facts: RunFacts, rule: RuleSettings, settings: NoticesSettings, interactive: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What is to be said next of each finding: first, second, to administrators, each once."""
+"""Which notice of each finding is due next: first, second, to administrators, each once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..settings.notices import NoticesSettings
 from .rules import Finding
 
 Ledger = Mapping[Key, Notice]
-TOLD: tuple[State, ...] = ("sent", "dry_run", "left_out", "failed")
+DECIDED: tuple[State, ...] = ("sent", "dry_run", "left_out", "failed")
 """States of a stage that is over, so that the next may come."""
 
 
@@ -28,13 +28,13 @@ def _next(finding: Finding, channel: str, ledger: Ledger, settings: NoticesSetti
     first = _of(finding, channel, "first", ledger, settings)
     if first is None:
         return "first"
-    if first.state not in TOLD:
+    if first.state not in DECIDED:
         return None
     since_s = now_s - (first.sent_s or first.found_s)
-    # A user who was never told is not told a second time, and administrators are told in any case.
-    heard = first.state in ("sent", "dry_run")
+    # A user who got no first notice gets no second, and administrators are notified in any case.
+    notified = first.state in ("sent", "dry_run")
     for stage, after_s in (("second", settings.escalation.second_after), ("admins", settings.escalation.admins_after)):
-        due = after_s is not None and since_s >= after_s and (heard or stage == "admins")
+        due = after_s is not None and since_s >= after_s and (notified or stage == "admins")
         if due and _of(finding, channel, _STAGES[stage], ledger, settings) is None:
             return _STAGES[stage]
     return None

@@ -45,7 +45,7 @@ class Texts:
 
     def render(self, name: str, notices: Sequence[Notice], stage: str, firsts: Mapping[Key, Notice] | None = None) \
             -> tuple[str, str]:
-        """Return subject and text; ``firsts`` are what owners were, or were not, told first, by the key of a notice.
+        """Return subject and text; ``firsts`` are the first notices to owners, sent or not, by the key of a notice.
 
         The text is bounded: it shows the jobs that wasted most, and says how many it does not show.
         """
@@ -61,10 +61,11 @@ class Texts:
 
     def _rendered(self, name: str, notices: Sequence[Notice], shown: Sequence[Notice], stage: str,
                   firsts: Mapping[Key, Notice]) -> tuple[str, str]:
-        told = all((first := firsts.get(one.key)) is not None and first.sent_s is not None for one in notices)
+        all_sent = all((first := firsts.get(notice.key)) is not None and first.sent_s is not None
+                       for notice in notices)
         try:
             text = self._pages.get_template(name).render(
-                items=[_item(notice, firsts.get(notice.key)) for notice in shown], total=len(notices), all_told=told,
+                items=[_item(notice, firsts.get(notice.key)) for notice in shown], total=len(notices), all_told=all_sent,
                 kinds=sorted({notice.kind for notice in notices}), stage=stage, user=notices[0].user,
                 cluster=self._cluster, page_url=self._page_url)
         except TemplateSyntaxError as error:

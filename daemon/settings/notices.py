@@ -1,4 +1,4 @@
-"""Which users are told what, when and how; nobody is told anything until a site says so."""
+"""Which users are notified of what, when and how; nobody is notified until a site says so."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Header = Annotated[str, AfterValidator(_header)]
 
 
 class ExclusionSettings(StrictSettings):
-    """Jobs of which nobody is told, by patterns such as ``svc-*``."""
+    """Jobs of which nobody is notified, by patterns such as ``svc-*``."""
 
     users: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class ExclusionSettings(StrictSettings):
 
 
 class RuleSettings(StrictSettings):
-    """What somebody is told about. What is left out is as the kind has it."""
+    """What a user is notified of. What is left out is as the kind has it."""
 
     kind: str
     """One of the kinds in docs/notices.md."""
@@ -49,7 +49,7 @@ class RuleSettings(StrictSettings):
     threshold: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     window: Duration | None = None
     activity_below: Ratio = 0.6
-    """Mean activity of its GPUs from which the owner of a job is not told, by kinds about little use."""
+    """Mean activity of its GPUs from which the owner of a job is not notified, by kinds about little use."""
     min_gpu_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     partitions: tuple[str, ...] = ()
     """Patterns; all where there is none."""
@@ -63,7 +63,7 @@ class RuleSettings(StrictSettings):
 
 
 class EscalationSettings(StrictSettings):
-    """When somebody is told again, and when administrators are; null is never."""
+    """When somebody is notified again, and when administrators are; null is never."""
 
     second_after: Duration | None = 86400.0
     """After the first notice, if it goes on."""
@@ -160,7 +160,7 @@ class NoticesSettings(StrictSettings):
 
     enabled: bool = False
     dry_run: bool = True
-    """Only the ledger is written: look at it before anybody is told."""
+    """Only the ledger is written: look at it before anybody is notified."""
     every: Annotated[Duration, Field(gt=0)] = 300.0
     rules: tuple[RuleSettings, ...] = ()
     exclude: ExclusionSettings = ExclusionSettings()
