@@ -11,7 +11,7 @@ them was not measured the cause is unknown, however likely it is. Sources:
 [lowutil] Gao et al., An Empirical Study on Low GPU Utilization of Deep Learning Jobs, ICSE 2024: improper batch sizes,
     data on the host's side, GPUs that are held and not used.
 [amp] Micikevicius et al., Mixed Precision Training, ICLR 2018: matrix units do nothing for plain 32 bit arithmetic.
-[h100] Programs recorded on an H100 (tests/recorded/h100_programs): what they showed is said beside each rule.
+[h100] Programs recorded on an H100 (tests/recorded/h100_programs): each rule says what they showed.
 [nvml] NVIDIA NVML, clocks event reasons: what each bit means; software power capping alone is usual at full load.
 """
 
@@ -27,7 +27,7 @@ IDLE, RESTS = 0.02, 0.005
 GAPS = 0.70
 """Share of the time with kernels below which a GPU waits for its host."""
 RESIDENT = 0.75
-"""The same from which it does not: between the two nothing is said."""
+"""The same from which it does not: between the two no cause is concluded."""
 SM_LOW, SM_HIGH = 0.50, 0.60
 DRAM_BOUND, DRAM_LOW = 0.60, 0.30
 TENSOR_IDLE, TENSOR_LOW = 0.01, 0.15
@@ -153,7 +153,7 @@ def _idle(gpu: Means, host: HostMeans) -> CauseVerdict | None:
 
 
 def _heat(gpu: Means, host: HostMeans) -> CauseVerdict | None:
-    """Heat holds the clocks down for long, and they are lower than usual, where clocks are told [nvml]."""
+    """Heat holds the clocks down for long, and they are lower than usual, where clocks are reported [nvml]."""
     if not _at_least(gpu.heat, HEAT_SHARE) or not _at_least(gpu.engine or gpu.sm, 0.3):
         return None
     if gpu.clock is not None and gpu.clock > CLOCK_LOST:
@@ -268,7 +268,7 @@ def _small(gpu: Means, host: HostMeans) -> CauseVerdict | None:
 
 
 RULES: tuple[Rule, ...] = (_idle, _heat, _power, _communication, _data, _cpu, _memory, _precision, _small)
-"""In this order: what is told by a bit before what is concluded, what is rare before what is common."""
+"""In this order: what a bit reports before what is concluded, what is rare before what is common."""
 
 
 def rules() -> Iterator[tuple[str, str]]:

@@ -122,7 +122,7 @@ class CauseWatch:
                 yield watched.job, rows, watched.tally.mean_activity
 
     def unrecorded(self, now_s: float) -> list[CauseTally]:
-        """Return the tallies of runs of which there is more to say than when this was asked last."""
+        """Return the tallies of runs of which there is more to say than when this was called last."""
         some: Mapping[Run, _Watched] = self._ended | {run: one for run, one in self._runs.items() if one.fresh}
         self._ended = {}
         for watched in some.values():
@@ -182,7 +182,7 @@ def _take_host(watched: _Watched, part: Allocation, seen: _Round) -> None:
 
 
 def _cores(job: Job, host: _Host, name: str, seen: _Round) -> float | None:
-    """Return the cores that a job used since its cgroup was read last; None where that cannot be told."""
+    """Return the cores that a job used since its cgroup was read last; None where that is unknown."""
     reading = seen.of_job(job, name)
     if reading is None or reading.cpu_seconds is None:
         return None

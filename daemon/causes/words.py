@@ -1,4 +1,4 @@
-"""What is said of causes: a sentence of evidence, the remedy, and when a run's cause is told at all."""
+"""The words for causes: a sentence of evidence, the remedy, and when a run's cause is shown at all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from ...storage.underuse import Cause, CauseTally
 
 LEAST_S = 600.0
-"""Time of each GPU that must have been judged before anything is said."""
+"""Time of each GPU that must have been judged before a cause is shown."""
 LEAST_SHARE = 0.3
 """Share of the judged time in which a cause must have been seen."""
 LEAST_SHARE_IDLE = 0.1
