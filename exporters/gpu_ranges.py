@@ -31,13 +31,13 @@ Values = tuple[float | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class GpuRange:
-    """A GPU over some time; None where nothing was told."""
+    """A GPU over some time; None where nothing was measured."""
 
     watts: Values
     activity: Values
 
     @property
-    def told(self) -> float:
+    def measured(self) -> float:
         """Return the share of the time of which both are known."""
         both = [watts is not None and activity is not None
                 for watts, activity in zip(self.watts, self.activity, strict=True)]

@@ -34,7 +34,7 @@ class EnergyBook:
 
     @property
     def history(self) -> HistoryReader:
-        """Return the history that is asked."""
+        """Return the history that is read."""
         return self._history
 
     @property

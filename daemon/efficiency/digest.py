@@ -67,7 +67,7 @@ class Digest:
 
 
 def digest(book: EnergyBook, since_s: float, until_s: float, account: str = "", saved: Saved | None = None) -> Digest:
-    """Return what is to be said of whole days (UTC), one at least; StoreError when the history cannot be read."""
+    """Return the digest of whole days (UTC), one at least; StoreError when the history cannot be read."""
     since_s = since_s // DAY_S * DAY_S
     until_s = max(until_s // DAY_S * DAY_S, since_s + DAY_S)
     wanted = RunFilter(since_s=since_s, until_s=until_s, account=account)

@@ -1,7 +1,7 @@
 """The kinds of what can stand out of a job, each with its limit, its words and its fix: one table.
 
 Notes on pages and reports, and notices to owners, come from it. A kind returns nothing where what it needs was not
-measured: nobody is told what nobody knows.
+measured: what is unknown makes no finding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..headline import percent
 from .rows import JobRow, Note
 
 MEASURED = 0.9
-"""Share of the time that must be measured before it is said what a job never did."""
+"""Share of the time that must be measured before a finding is that a job never did something."""
 GIB = 2**30
 ONE_PROCESS = 1.1
 """CPUs in use up to which a job is taken for one process on one core."""
@@ -45,7 +45,7 @@ class RunFacts:
     """GPUs of the largest node of its partition; None where that is not known."""
     node_cpus: int | None = None
     power_class: PowerClass | None = None
-    """The one that is asked about, by kinds that ask about one."""
+    """The power class in question, for kinds that concern one."""
 
     @property
     def held(self) -> int:
@@ -95,9 +95,9 @@ class FindingKind:
     threshold: float
     """Unless a site says otherwise; what it means stands in the help."""
     window_s: float
-    """How long it must be so, or a job must have run, before its owner is told."""
+    """How long it must be so, or a job must have run, before its owner is notified."""
     find: Callable[[RunFacts, float, float], Note | None]
-    """From facts, threshold and window to what is said."""
+    """From facts, threshold and window to the words of the finding."""
     of_gpus: bool = False
     """Whether a job whose GPUs work well on the whole is left alone."""
     ended: bool = False
@@ -210,7 +210,7 @@ def scattered(facts: RunFacts, threshold: float, window_s: float = 0.0) -> Note 
 
 
 def held_of_a_node(job: Job) -> tuple[int, int]:
-    """Return CPUs and memory that a job holds of each of its nodes: uses are told by node."""
+    """Return CPUs and memory that a job holds of each of its nodes: uses are known by node."""
     parts = job.allocations
     return max((part.cpus for part in parts), default=0), max((part.memory_bytes for part in parts), default=0)
 

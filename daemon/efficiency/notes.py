@@ -1,6 +1,6 @@
 """What stands out of a job and what to do about it, in the manner of jobstats: a sentence each, with the fix.
 
-Nothing is said of what was not measured, and nothing of a job that is younger than ten minutes.
+There is no note on what was not measured, and none on a job that is younger than ten minutes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ YOUNG_S = 600.0
 LOW_ACTIVITY = 0.25
 LOW_CPUS, LOW_MEMORY, LOW_LIMIT = 0.25, 0.25, 0.25
 SUSPICIOUS = 0.05
-"""Share of the energy in GPUs that look hung from which it is said."""
+"""Share of the energy in GPUs that look hung from which there is a note."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class EnergyRow:
     name: str
     energy_joules: float
     wasted_joules: float
-    """In the classes that were asked for."""
+    """In the requested classes."""
     classes: Classes
     gpu_seconds: float
     activity: float | None
@@ -79,7 +79,7 @@ class Note:
     words: str
     fix: str = ""
     kind: str = ""
-    """What it is, by the name that rules of notices call it; '' of what is only said here."""
+    """What it is, by the name that rules of notices call it; '' of what no rule names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +129,9 @@ class JobReport:
     series_source: str = ""
     """From where that is known, in words; why not from the Prometheus that was to tell it."""
     causes: tuple[CauseRow, ...] = ()
-    """Why its GPUs were underused, as far as that can be told; what was seen longest first."""
+    """Why its GPUs were underused, as far as that is known; what was seen longest first."""
     judged_ratio: float | None = None
-    """Share of its GPU-seconds of which it was asked why; None where nothing was."""
+    """Share of its GPU-seconds that were examined for a cause; None where nothing was."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,19 +19,19 @@ MOST_SERIES = 64
 LEAST_KNOWN = 0.9
 """Share of the time for which Prometheus must have each GPU; else recorded windows may have it."""
 REST_S = 60.0
-"""How long one that could not be asked is left alone: each page would wait for it."""
+"""How long a server that could not be read is left alone: each page would wait for it."""
 RECORDED = "recorded windows"
 
 
 class Ranges(Protocol):
-    """A Prometheus that is asked for some time."""
+    """A Prometheus that is queried for a range of time."""
 
     def read(self, uuids: Sequence[str], since_s: float, until_s: float, most: int) -> GpuRanges:
         """Return what GPUs did; ``SourceError`` when that cannot be had."""
 
 
 class GpuTimelines:
-    """Tells what GPUs did over time, and from where it knows; asked from many threads."""
+    """Returns what GPUs did over time, with the data source; many threads use it."""
 
     def __init__(self, ranges: Ranges | None, now: Callable[[], float]) -> None:
         self._ranges, self._now = ranges, now
@@ -58,11 +58,11 @@ class GpuTimelines:
         try:
             found = self._ranges.read([uuid for uuid, _, _ in gpus], run.start_s, until_s, MOST_POINTS)
         except SourceError as error:
-            self._why = f"Prometheus could not be asked: {str(error)[:160]}"
+            self._why = f"Prometheus could not be queried: {str(error)[:160]}"
             if until_s - run.start_s > REST_S:
                 self._rests_until_s = self._now() + REST_S
             return None, self._why
-        least = min(one.told for one in found.gpus.values())
+        least = min(one.measured for one in found.gpus.values())
         if least < LEAST_KNOWN:
             return None, f"Prometheus knows {100 * least:.0f} % of the time"
         return found, f"Prometheus, by {found.step_s:.0f} s"
@@ -77,7 +77,7 @@ def _recorded(history: HistoryReader, places: Mapping[str, tuple[int, ...] | Non
                                                                                                           ...]:
     """Return the GPUs at places from the windows of the history.
 
-    A window in which the run started or ended tells of others, too: it is not told while there are others.
+    A window in which the run started or ended covers other runs, too: it has no figures while there are other windows.
     """
     by_gpu: dict[tuple[str, int], list[GpuRollup]] = {}
     for rollup in history.gpus_of(places, run.start_s, run.last_s, MOST_POINTS):

@@ -84,7 +84,7 @@ def test_one_that_cannot_be_asked_is_told_and_left_alone_for_a_while(history):
     timelines = GpuTimelines(server, lambda: now[0])
     for _ in range(3):
         found = report(history, timelines)
-        assert found.series_source == ("recorded windows (Prometheus could not be asked: did not end within 3 s "
+        assert found.series_source == ("recorded windows (Prometheus could not be queried: did not end within 3 s "
                                        "(timeout))")
         assert found.series[0].watts == (100.0, 100.0)
     assert len(server.asked) == 1

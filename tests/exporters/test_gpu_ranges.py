@@ -85,29 +85,29 @@ def test_a_real_prometheus_tells_watts_and_activity_in_round_steps(ask):
     assert found.gpus["GPU-a"].watts[-1] == pytest.approx(103, abs=0.2)
     assert found.gpus["GPU-a"].activity == (0.5,) * 48
     assert (found.gpus["GPU-c"].watts[5], found.gpus["GPU-c"].activity[5]) == (80.0, 0.25)
-    assert (found.gpus["GPU-a"].told, found.gpus["GPU-c"].told) == (1.0, 1.0)
+    assert (found.gpus["GPU-a"].measured, found.gpus["GPU-c"].measured) == (1.0, 1.0)
 
 
 @pytest.mark.stack
 def test_a_hole_and_what_comes_late_are_not_told_and_never_zero(ask):
     hole = ask(["GPU-b"], START, ENDED, 96).gpus["GPU-b"]
     assert hole.watts[12:23] == (None,) * 11
-    assert hole.told == pytest.approx(0.75, abs=0.03)
+    assert hole.measured == pytest.approx(0.75, abs=0.03)
     late = ask(["GPU-a"], START, ENDED + 3600, 96).gpus["GPU-a"]
     assert late.watts[-1] is None
-    assert late.told == pytest.approx(0.8, abs=0.03)
+    assert late.measured == pytest.approx(0.8, abs=0.03)
 
 
 @pytest.mark.stack
 def test_a_gpu_that_nobody_scrapes_is_wholly_unknown(ask):
-    assert ask(["GPU-a", "GPU-none"], START, ENDED, 96).gpus["GPU-none"].told == 0.0
+    assert ask(["GPU-a", "GPU-none"], START, ENDED, 96).gpus["GPU-none"].measured == 0.0
 
 
 @pytest.mark.stack
 def test_a_range_of_years_has_as_few_points_as_any(ask):
     found = ask(["GPU-a"], START - 3 * 365 * 86400, ENDED, 96)
     assert (found.step_s, found.steps) == (12 * 86400.0, 91)
-    assert found.gpus["GPU-a"].told < 0.1
+    assert found.gpus["GPU-a"].measured < 0.1
 
 
 @pytest.mark.stack
