@@ -387,5 +387,5 @@ def _names_met(cluster: Cluster, work: Workload) -> tuple[dict[str, tuple[str, .
     used = np.unique(work.partition[work.partition >= 0]).tolist()
     with_jobs = {name for row in used for name in work.partition_names[row].split(",")} & set(cluster.partitions)
     names["partition"] = tuple(sorted(with_jobs))
-    return names, [f"partition {name} has no jobs to learn from: the agent will not be asked there"
+    return names, [f"partition {name} has no jobs to learn from: the agent will give no advice there"
                    for name in cluster.partitions if name not in with_jobs]

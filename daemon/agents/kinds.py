@@ -248,18 +248,18 @@ class Figures:
                  (objective.utilization, other.utilization, self.utilization),  # more of it is better
                  (objective.makespan, self.makespan_s, other.makespan_s),
                  *self._energies(other, objective)]
-        logs = sum(weight * math.log(ours / theirs) for weight, ours, theirs in parts if weight)
+        logs = sum(weight * math.log(own_cost / other_cost) for weight, own_cost, other_cost in parts if weight)
         return math.exp(logs / sum(part[0] for part in parts))
 
     def _energies(self, other: Figures, objective: Objective) -> list[tuple[float, float, float]]:
         """Return the parts of the objective that are energies."""
         parts = []
-        for weight, ours, theirs in ((objective.energy_wasted, self.wasted_joules, other.wasted_joules),
+        for weight, own_cost, other_cost in ((objective.energy_wasted, self.wasted_joules, other.wasted_joules),
                                      (objective.energy, self.joules, other.joules)):
-            if weight and (ours is None or theirs is None):
+            if weight and (own_cost is None or other_cost is None):
                 raise ValueError("the objective wants energy, which was not counted: figures(…, watts=MODEL)")
-            if ours is not None and theirs is not None:
-                parts.append((weight, ours, theirs))
+            if own_cost is not None and other_cost is not None:
+                parts.append((weight, own_cost, other_cost))
         return parts
 
 

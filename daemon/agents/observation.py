@@ -80,7 +80,7 @@ class RunningJobs:
     """As of waiting jobs: the original request."""
     gpus: Longs
     """GPUs held now."""
-    asked: Longs
+    requested_gpus: Longs
     minimum: Longs
     maximum: Longs
     widest: Longs

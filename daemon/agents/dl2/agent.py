@@ -147,15 +147,15 @@ class SchedulingRound:
 
     def size_gains(self, job: int) -> Iterator[str]:
         """Yield the speeds of a waiting job at other sizes."""
-        sizing, requested = self.sizing, int(self.sizing.asked[job])
+        sizing, requested = self.sizing, int(self.sizing.requested[job])
         sizes = {int(size) for size in (sizing.least[job], sizing.most[job], 2 * requested, requested // 2)
                  if sizing.least[job] <= size <= sizing.most[job]} - {requested, 0}
         for size in sorted(sizes, reverse=True):
-            every = sizing.asked.copy()
+            every = sizing.requested.copy()
             every[job] = size
-            before = sizing.speeds(self._observation, sizing.asked)
+            before = sizing.speeds(self._observation, sizing.requested)
             ratio = float(sizing.speeds(self._observation, every)[job] / before[job])
-            yield f"on {size} GPUs it would run {ratio:.2f} times as fast; only a pending job can be asked for that"
+            yield f"on {size} GPUs it would run {ratio:.2f} times as fast; only a pending job can get another size"
 
     def _step(self, choose: Choose) -> bool:
         """Take one step; tell whether another may follow."""

@@ -22,7 +22,7 @@ from ..placing import LEAF
 
 INPUTS = ("left", "GPUs", "least", "gain", "gain beside asked", "below asked", "waited", "waited over left", "starts",
           "grows", "shrinks", "stops", "free", "waiting", "work", "in need")
-"""Of a step: how long the job would still run at the size it asked for, GPUs after it, the fewest it can use; by how
+"""Of a step: how long the job would still run at the size it requested, GPUs after it, the fewest it can use; by how
 much it runs faster by it, and then beside its speed at the size it asked for; whether it has less than that; its wait,
 also over what is left; what kind of step it is. Of all: free share, jobs and work that wait, jobs without a GPU."""
 NET = Net(len(INPUTS))
@@ -41,7 +41,7 @@ class Sizing:
     """Of the state."""
     waits: Masks
     demands: Longs
-    asked: Longs
+    requested: Longs
     least: Longs
     most: Longs
     widest: Longs
@@ -57,7 +57,7 @@ class Sizing:
         """Return some of the waiting and of the running jobs, by their index among them."""
         one, two = observation.waiting, observation.running
         known = has_size_speeds(observation, np.concatenate([one.application[waiting], two.application[running]]))
-        asked = np.concatenate([one.gpus[waiting], two.asked[running]])
+        requested = np.concatenate([one.gpus[waiting], two.requested_gpus[running]])
         columns = [np.concatenate([getattr(one, name)[waiting], getattr(two, name)[running]])
                    for name in ("rows", "demands", "minimum", "maximum", "widest", "application")]
         rows, demands, least, most, widest, application = columns
@@ -66,10 +66,10 @@ class Sizing:
         wait = np.concatenate([np.maximum(0.0, observation.now - one.submit[waiting]), np.zeros(len(running))])
         waits = np.arange(len(rows)) < len(waiting)
         # Without a known speed curve a job keeps the size that it requested.
-        found = cls(rows, waits, demands, asked, np.where(known, least, asked), np.where(known, most, asked), widest,
-                    application, held, left, wait)
-        speed = found.speeds(observation, np.where(waits, asked, held)) / found.speeds(observation, asked)
-        return cls(rows, waits, demands, asked, found.least, found.most, widest, application, held, left * speed, wait)
+        least, most = np.where(known, least, requested), np.where(known, most, requested)
+        found = cls(rows, waits, demands, requested, least, most, widest, application, held, left, wait)
+        speed = found.speeds(observation, np.where(waits, requested, held)) / found.speeds(observation, requested)
+        return cls(rows, waits, demands, requested, least, most, widest, application, held, left * speed, wait)
 
     def speeds(self, observation: Observation, gpus: Longs) -> Floats:
         """Return the estimated speed of each job on so many GPUs, on one node if they fit there."""
@@ -81,7 +81,7 @@ class Sizing:
     def demand(self, job: int, gpus: int) -> Longs:
         """Return the demand of a job on so many GPUs: its own at that size, else full nodes and one for the rest."""
         demand: Longs = self.demands[job].copy()
-        if gpus == self.asked[job]:
+        if gpus == self.requested[job]:
             return demand
         chunk, before = min(gpus, int(self.widest[job])), max(1, int(demand[CHUNK]))
         for resource in (CPUS, MEMORY):
@@ -100,10 +100,10 @@ class Steps:
     """The possible steps as rows of inputs, while sizes are changed one by one."""
 
     def __init__(self, observation: Observation, sizing: Sizing) -> None:
-        self._sizing, self._work = sizing, sizing.left * sizing.asked
+        self._sizing, self._work = sizing, sizing.left * sizing.requested
         apart = of_application(observation.known.spread, sizing.application)[:, LEAF].copy()
         self._curves = KnownCurves(np.maximum(of_application(observation.known.size, sizing.application), 1e-9), apart,
-                                   sizing.widest, sizing.asked, sizing.speeds(observation, sizing.asked))
+                                   sizing.widest, sizing.requested, sizing.speeds(observation, sizing.requested))
         self._fixed = np.zeros((len(sizing.rows), len(INPUTS)))
         self._fixed[:, 0] = 0.5 * np.log((sizing.left + SHORT_S) / HOUR_S)
         self._fixed[:, 2] = np.log2(np.maximum(1, sizing.least)) / 3
@@ -130,8 +130,8 @@ class KnownCurves(NamedTuple):
     """[job, GPUs], the last column being for more, too."""
     apart: Floats
     widest: Longs
-    asked: Longs
-    at_asked: Floats
+    requested: Longs
+    at_requested: Floats
 
 
 @compiled
@@ -152,8 +152,8 @@ def _fill(rows: Floats, fixed: Floats, curves: KnownCurves, jobs: NDArray[np.int
         speed = _speed(curves, job, has)
         rows[row, 1] = np.log2(float(has)) / 3
         rows[row, GAIN] = np.log(speed / _speed(curves, job, had)) if had > 0 else 0.0
-        rows[row, GAIN + 1] = np.log(speed / curves.at_asked[job])
-        rows[row, BELOW] = 1.0 if had < curves.asked[job] else 0.0
+        rows[row, GAIN + 1] = np.log(speed / curves.at_requested[job])
+        rows[row, BELOW] = 1.0 if had < curves.requested[job] else 0.0
         rows[row, STARTS] = 1.0 if had == 0 else 0.0
         rows[row, GROWS] = 1.0 if 0 < had < has else 0.0
         rows[row, SHRINKS] = 1.0 if has < had else 0.0

@@ -55,7 +55,7 @@ class Hyperparameters:
     """Episodes end by themselves, and only the sum counts."""
     learning_rate: tuple[float, float] = (1e-3, 2e-5)
     learning_episodes: int = 1000
-    """Episodes in which the learning rate falls: utilisations that differ by 0.01 are told apart only in the end."""
+    """Episodes in which the learning rate falls: utilisations that differ by 0.01 are distinguished only in the end."""
     batch: int = 64
     memory: int = 20_000
     warm_up: int = 64

@@ -86,7 +86,7 @@ class Reading:
     blocking: bool = False
     """[4] The first in line holds back all behind it; else any job that fits starts (work-conserving)."""
     asks_again: bool = True
-    """[4] Whenever a job ends, the agent is asked again about each queued job; else it starts where there is room."""
+    """[4] Whenever a job ends, the agent decides again about each queued job; else it starts where there is room."""
 
 
 CLOSEST = Reading()
@@ -213,7 +213,7 @@ class Environment:
         return action - flavor * servers
 
     def _next(self) -> PlacementDecision | None:
-        """Let time pass until the agent is asked; None once the terminal job has started."""
+        """Let time pass until the agent has to decide; None once the terminal job has started."""
         while True:
             if self._line:
                 decision = self._look_at(self._line.pop(0))

@@ -33,7 +33,7 @@ _TESTED = {"all": slice(None), "0": HALVES[0], "1": HALVES[1]}
 
 
 def device_named(name: str) -> str:
-    """Return where to train: ``auto`` is CUDA where there is one. RuntimeError when the one asked for is not there."""
+    """Return where to train: ``auto`` is CUDA where there is one. RuntimeError when that device is not there."""
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise RuntimeError("torch finds no CUDA device here; train on the cpu, which is as fast for networks so small")

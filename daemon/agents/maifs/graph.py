@@ -81,12 +81,12 @@ def products(factors: Floats, joined: Longs) -> Floats:
     worth = np.zeros((joined.shape[0], width, width))
     for edge in range(joined.shape[0]):
         one, other = joined[edge]
-        for own in range(width):
-            for theirs in range(width):
+        for own_level in range(width):
+            for other_level in range(width):
                 total = 0.0
                 for rank in range(factors.shape[2]):
-                    total += factors[one, own, rank] * factors[other, theirs, rank]
-                worth[edge, own, theirs] = total
+                    total += factors[one, own_level, rank] * factors[other, other_level, rank]
+                worth[edge, own_level, other_level] = total
     return worth
 
 

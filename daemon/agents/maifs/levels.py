@@ -76,10 +76,10 @@ def demands_at(demands: Longs, needs: Needs, application: Longs) -> tuple[Longs,
     return found, available
 
 
-def _with_headroom(asked: Longs, used: Floats, chunk: Longs, unit: int) -> Longs:
+def _with_headroom(requested: Longs, used: Floats, chunk: Longs, unit: int) -> Longs:
     """Return the use of a chunk with headroom, in units per GPU: at most the request, unless the use exceeds it."""
     wanted = np.ceil(used * (1.0 + HEADROOM) / unit).astype(np.int64) * unit * chunk
-    return np.where(used * chunk <= asked, np.minimum(wanted, asked), wanted)
+    return np.where(used * chunk <= requested, np.minimum(wanted, requested), wanted)
 
 
 def speeds_at(known: SpeedTable, application: Longs, demands: Longs) -> Floats:
@@ -94,5 +94,5 @@ def speeds_at(known: SpeedTable, application: Longs, demands: Longs) -> Floats:
     upper = table[row, above, left] + (table[row, above, right] - table[row, above, left]) * (along - left)
     lower = table[row, below, left] + (table[row, below, right] - table[row, below, left]) * (along - left)
     speed = upper + (lower - upper) * (across - above)
-    asked = speed[:, [ASKED]]
-    return np.asarray(np.where(asked > 0, np.maximum(speed, SLOWEST) / np.maximum(asked, SLOWEST), 1.0))
+    at_requested = speed[:, [ASKED]]
+    return np.asarray(np.where(at_requested > 0, np.maximum(speed, SLOWEST) / np.maximum(at_requested, SLOWEST), 1.0))

@@ -28,7 +28,7 @@ ACTION_INPUTS = ("run", "GPUs", "waited", "CPUs over use", "GPUs left over", "fi
                  "memory left over", "strands", "beside", "beside it", "speed", "CPUs saved", *LEVELS)
 """Of taking a job at a level: its run time as guessed, its GPUs, its wait, by how much more CPUs it asks for than it
 uses; what stays free of the node, whether that is nothing, whether the node was empty; GPUs that stay without CPUs or
-memory; what its neighbours cost it and it costs them; its speed beside that with what it asked for; the CPUs that it
+memory; what its neighbours cost it and it costs them; its speed beside that with what it requested; the CPUs that it
 leaves to others; the level."""
 OF_JOB = ACTION_INPUTS.index("GPUs left over")
 """Inputs before this one are those of the job alone."""

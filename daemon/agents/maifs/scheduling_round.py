@@ -167,8 +167,8 @@ def job_inputs(observation: Observation, jobs: NDArray[np.intp], needs: Needs) -
     """Return [job, input] the inputs of jobs alone, the first of ``ACTION_INPUTS``."""
     waiting = observation.waiting
     demands, cpus_used = waiting.demands[jobs], needs.of_applications(waiting.application[jobs])[0]
-    asked = np.maximum(1, demands[:, CPUS]) / np.maximum(1, demands[:, 1])
+    requested = np.maximum(1, demands[:, CPUS]) / np.maximum(1, demands[:, 1])
     wait = np.maximum(0.0, observation.now - waiting.submit[jobs])
-    excess = np.where(np.isfinite(cpus_used), np.log2(asked / np.maximum(0.5, np.nan_to_num(cpus_used))), 0.0)
+    excess = np.where(np.isfinite(cpus_used), np.log2(requested / np.maximum(0.5, np.nan_to_num(cpus_used))), 0.0)
     return np.stack([0.5 * np.log((waiting.guess[jobs] + MINUTE_S) / HOUR_S),
                      np.log2(np.maximum(1, waiting.gpus[jobs])) / 3, 0.25 * np.log1p(wait / MINUTE_S), excess], axis=1)

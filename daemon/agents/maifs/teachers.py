@@ -30,12 +30,12 @@ def best_fit(joint: Joint, levels: Sequence[int]) -> Longs:
 
 
 def tune(joint: Joint) -> Longs:
-    """Give all that it can use, else what it asked for, else less (Synergy-tune, Mohan et al. 2022)."""
+    """Give all that it can use, else what it requested, else less (Synergy-tune, Mohan et al. 2022)."""
     return best_fit(joint, (AMPLE, ASKED, LEAN))
 
 
-def as_asked(joint: Joint) -> Longs:
-    """Give what it asked for; only where that has no room, what it uses."""
+def as_requested(joint: Joint) -> Longs:
+    """Give what it requested; only where that has no room, what it uses."""
     return best_fit(joint, (ASKED, AMPLE, LEAN))
 
 
@@ -44,4 +44,4 @@ def lean(joint: Joint) -> Longs:
     return best_fit(joint, (LEAN, AMPLE, ASKED))
 
 
-TEACHERS: dict[str, Decide] = {"synergy-tune": tune, "as asked": as_asked, "lean": lean}
+TEACHERS: dict[str, Decide] = {"synergy-tune": tune, "as asked": as_requested, "lean": lean}

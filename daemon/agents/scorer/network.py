@@ -27,7 +27,7 @@ from ...replay.node_selection import pick
 INPUTS = ("predicted run time", "spread of run times", "run time by limit", "spread of use", "best guess",
           "requested limit", "GPUs", "share of the cluster", "several nodes", "usual limit", "unforeseen")
 """Times are logarithms of hours, spreads logarithms between quartiles, both over 3. *By limit* is the requested limit
-times the share of theirs that like jobs used; *usual* how often its user asks for that very limit; *unforeseen* 1 for a
+times the share of theirs that like jobs used; *usual* how often its user requests that very limit; *unforeseen* 1 for a
 job whose like is unknown."""
 TRAITS, HIDDEN, FEATURES, STATE_HIDDEN = 4, 16, 10, 8
 FACTORS = TRAITS + 2

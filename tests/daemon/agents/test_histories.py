@@ -204,7 +204,7 @@ def test_a_partition_without_jobs_is_said_and_not_known():
     nodes = [Node(f"n{row}", ("batch", "debug"), 8, "A100") for row in range(4)]
     found = split(replace(material, cluster=Cluster.from_records(nodes)))
     assert found.known == {"partition": ("batch",), "gpu_model": ("A100",)}
-    assert found.notes == ("partition debug has no jobs to learn from: the agent will not be asked there",)
+    assert found.notes == ("partition debug has no jobs to learn from: the agent will give no advice there",)
 
 
 def test_jobs_that_can_never_run_are_left_out_and_said():

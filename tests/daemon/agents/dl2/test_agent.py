@@ -111,7 +111,7 @@ def test_it_abstains_where_sizes_or_their_speeds_are_not_known():
 
 def test_reasons_say_what_other_sizes_would_bring():
     reasons = random_agent(0).reasons(waiting([4]), 0)
-    assert reasons[0] == "on 8 GPUs it would run 1.84 times as fast; only a pending job can be asked for that"
+    assert reasons[0] == "on 8 GPUs it would run 1.84 times as fast; only a pending job can get another size"
 
 
 def test_an_agent_of_older_inputs_is_refused(tmp_path, monkeypatch):
