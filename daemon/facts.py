@@ -269,7 +269,7 @@ def _learned(found: ModelStatus) -> dict[str, object]:
     decided = Counter(decision.decision.value for decision in found.decisions)
     return {
         "promotions_total": {kind.value: float(decided[kind.value]) for kind in Decision},
-        "abstaining": {model: float(model in found.silent) for model in found.asked},
+        "abstaining": {model: float(model in found.silent) for model in found.called},
         "abstentions_total": {key: float(rounds) for key, rounds in found.abstained.items()},
         "candidate_info": {(one.name, one.state, one.reason): 1.0 for one in found.candidates},
         "candidate_jct_ratio": {(one.name, bound): getattr(one, bound) for one in found.candidates

@@ -201,7 +201,7 @@ class Service:
         if since_s >= until_s or not self._warm_up.over():
             return
         learned = self.known.learned
-        policies = dict.fromkeys((self.settings.incumbent, self.settings.advising(learned.leader), *learned.asked))
+        policies = dict.fromkeys((self.settings.incumbent, self.settings.advising(learned.leader), *learned.called))
         request = WindowRequest(self.settings.storage.url, since_s, until_s, tuple(policies),
                                 models=str(self.settings.storage.models_folder),
                                 applications=self.settings.advice.applications)

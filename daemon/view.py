@@ -194,7 +194,7 @@ def _model_row(known: ModelStatus, candidate: Candidate) -> ModelRow:
     card, silent, regret = known.cards.get(model), known.silent.get(model), known.regrets.get(model)
     if card is not None:
         row = replace(row, trained_s=card.trained_s, source=card.source, metrics=card.metrics)
-    if row.state == ACTIVE and candidate.learned and model not in known.asked:
+    if row.state == ACTIVE and candidate.learned and model not in known.called:
         row = replace(row, abstains="its code is being compiled", abstains_since_s=candidate.decided_s)
     if silent is not None:
         row = replace(row, abstains=silent.words, cause=silent.cause, abstains_since_s=silent.first_s)

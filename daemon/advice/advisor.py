@@ -1,7 +1,7 @@
 """Advice: for every pending job where to start it now, or why to hold it and until when; and which nodes to power down.
 
 The policy that decides is the very object that was replayed; this file only asks it. An agent that has been promoted is
-asked first; where it abstains, the heuristic's advice goes out.
+called first; where it abstains, the heuristic's advice goes out.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class AdviceInputs:
     """What advice takes into account beside the snapshot."""
 
     served_models: Sequence[ServedModel] = ()
-    """Agents to be asked, the active one first."""
+    """Agents to be called, the active one first."""
     incumbent: str = ""
     """The policy that changes in wait are measured against; without it there are none."""
     predictor: RuntimePredictor | None = None
@@ -72,7 +72,7 @@ class AdviceInputs:
     forecasts: StartForecasts | None = None
     """Forecasts of starts and their outcomes; without them starts have no intervals."""
     stale_s: float = float("inf")
-    """Agents are not asked about a cluster that was last seen longer ago."""
+    """Agents give no advice on a cluster that was last read longer ago."""
     past: JobColumns | None = None
     """Jobs that have ended, for orders that look back at those next to a job."""
 

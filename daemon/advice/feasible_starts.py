@@ -52,7 +52,7 @@ class FeasibleStarts:
     reasons: Mapping[int, str] = field(default_factory=dict)
     """Reasons of starts that need one of their own, by row."""
     unlike: frozenset[int] = frozenset()
-    """Rows that start with another request than theirs: with other GPUs, CPUs or memory."""
+    """Rows that start with another request than their own: with other GPUs, CPUs or memory."""
 
 
 def feasible_starts(state: ClusterState, policy: Policy) -> FeasibleStarts:
@@ -111,7 +111,7 @@ def _checked(state: ClusterState, starts: Mapping[int, Placement], grants: Mappi
 def moulded(state: ClusterState, row: int, placement: Placement) -> bool:
     """Tell whether a job that may have several sizes is given another number of GPUs than it asks for.
 
-    A job that asks by socket, or for nodes of its own, gets another number too, but asked for just that.
+    A job that requests by socket, or exclusive nodes, gets another number too, but requested just that.
     """
     work = state.workload
     return bool(work.minimum[row] < work.maximum[row]) and sum(placement.gpus) != int(work.gpus[row])
@@ -137,7 +137,7 @@ def _as_placed(state: ClusterState, row: int, placement: Placement, granted: tup
 
 
 def _other_sizes(state: ClusterState, taken: Mapping[int, Placement]) -> dict[int, str]:
-    """Return the reasons of starts on another number of GPUs than was asked for."""
+    """Return the reasons of starts on another number of GPUs than was requested."""
     work = state.workload
     return {row: f"on {sum(found.gpus)} GPUs in place of {work.gpus[row]}: its like ran on {work.minimum[row]} to "
                  f"{work.maximum[row]} here; submit it again for that, for no job changes its size by itself"
@@ -146,7 +146,7 @@ def _other_sizes(state: ClusterState, taken: Mapping[int, Placement]) -> dict[in
 
 def _other_grants(state: ClusterState, taken: Mapping[int, Placement],
                   grants: Mapping[int, tuple[int, int]]) -> dict[int, str]:
-    """Return the reasons of starts with other CPUs or memory than were asked for."""
+    """Return the reasons of starts with other CPUs or memory than were requested."""
     found = dict[int, str]()
     for row in grants.keys() & taken.keys():
         job = state.arrays.jobs[row]

@@ -18,7 +18,7 @@ class HeldGpus:
             self._gpus.setdefault(gpu.node, []).append(gpu)
         self._nodes = {node.name: node for node in nodes}
         self._places: dict[str, list[GpuReading | None]] = {}
-        """Of the nodes that were asked for."""
+        """Of the requested nodes."""
 
     def of(self, part: Allocation) -> list[GpuReading | None]:
         """Return the GPUs of a job on a node, None for each that is not known.

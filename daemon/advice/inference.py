@@ -40,7 +40,7 @@ class DecisionContext:
     diagnosis: Diagnosis
     now_s: float
     stale_s: float
-    """An agent is not asked about a cluster that was last seen longer ago."""
+    """An agent gives no advice on a cluster that was last read longer ago."""
     incumbent: Policy | None = None
     """The policy that changes in wait are measured against."""
     draws: int = 0

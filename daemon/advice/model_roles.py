@@ -51,7 +51,7 @@ class ModelStatus:
     """All agents and heuristics that may come to advise, and what each is."""
     judged: Promotion | None = None
     """The last decision that rests on replays of held-out history."""
-    asked: tuple[str, ...] = ()
+    called: tuple[str, ...] = ()
     """The agents of the last round."""
     cards: Mapping[str, ModelCard] = field(default_factory=dict)
     """Of those that could be loaded."""
@@ -69,7 +69,7 @@ class ModelStatus:
 
     def roles(self) -> tuple[tuple[str, str], ...]:
         """Return the role of each agent in use, as in ``policy_info``."""
-        decisions = {model: self.in_force[model].decision for model in self.asked if model in self.in_force}
+        decisions = {model: self.in_force[model].decision for model in self.called if model in self.in_force}
         return tuple((model, ROLES[decision]) for model, decision in decisions.items() if decision in ROLES)
 
 
@@ -120,7 +120,7 @@ class ModelRoles:
         abstained = Counter(self.learned.abstained)
         abstained.update((model, abstention.cause) for model, abstention in silent.items())
         return self._update_status(
-            silent=silent, abstained=abstained, asked=tuple(one.served_model.model for one in advice.model_results),
+            silent=silent, abstained=abstained, called=tuple(one.served_model.model for one in advice.model_results),
             cards={one.served_model.model: one.served_model.agent.card for one in advice.model_results
                    if one.served_model.agent is not None},
             drift={one.served_model.model: one.drift for one in advice.model_results if one.drift is not None})

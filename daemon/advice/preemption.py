@@ -117,14 +117,14 @@ def _rank(gate: Gate, job: Job) -> tuple[float, float]:
 def _yields(gate: Gate, job: Job, other: Job) -> bool:
     """Tell whether a running job may be preempted for one that waits; where the type is not known, perhaps."""
     kind, known = gate.site.preempt_type, {one.name: one for one in gate.snapshot.rules.qos or ()}
-    ours, theirs = known.get(job.qos), known.get(other.qos)
-    by_qos = ours is not None and other.qos in ours.preempts
+    preempting, preempted = known.get(job.qos), known.get(other.qos)
+    by_qos = preempting is not None and other.qos in preempting.preempts
     by_tier = max(_tiers(gate, job)) > max(_tiers(gate, other))
     able = {"qos": by_qos, "partition_prio": by_tier}.get(kind or "", by_qos or by_tier)
-    exempt_s = (theirs.exempt_s if theirs else 0.0) or gate.site.exempt_s
+    exempt_s = (preempted.exempt_s if preempted else 0.0) or gate.site.exempt_s
     if not able or (other.start_s is not None and gate.now_s - other.start_s < exempt_s):
         return False
-    modes = set(_modes(gate, other, theirs.preempt_mode if theirs else ()))
+    modes = set(_modes(gate, other, preempted.preempt_mode if preempted else ()))
     return bool(modes & TAKES) or kind is None
 
 

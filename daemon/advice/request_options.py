@@ -6,7 +6,7 @@ from ...storage.records import Job, Request
 
 
 def gpu_options(job: Job, request: Request) -> str:
-    """Return how GPUs and nodes of a request are asked for in place of a job's own.
+    """Return the options that request GPUs and nodes in place of a job's own.
 
     CPUs and memory are named beside them where a job asks for so many by themselves, which then are others too.
     """
@@ -21,7 +21,7 @@ def gpu_options(job: Job, request: Request) -> str:
 
 
 def host_options(job: Job, cpus: int, memory_bytes: int) -> str:
-    """Return how CPUs and memory of the whole request are asked for; 0 for what it does not ask for."""
+    """Return the options for CPUs and memory of the whole request; 0 for what it does not request."""
     if job.steering is None:
         return " ".join(_of_task(cpus, memory_bytes))
     text = ", ".join(_of_pod(job.request, cpus, memory_bytes))
@@ -40,7 +40,7 @@ def _of_pod(request: Request, cpus: int, memory_bytes: int) -> list[str]:
 
 
 def limit_option(job: Job, minutes: int) -> str:
-    """Return how a limit of its time is asked for."""
+    """Return the option that requests a limit of its time."""
     return f"--time={minutes}" if job.steering is None else f"activeDeadlineSeconds: {60 * minutes}"
 
 

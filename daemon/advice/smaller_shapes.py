@@ -36,7 +36,7 @@ class SmallerRequest:
     change: str
     """What is smaller, in words."""
     options: str
-    """How it is asked for in place of what the job asks for: options of ``sbatch``, or words on its pods."""
+    """How it is requested in place of what the job requests: options of ``sbatch``, or words on its pods."""
     verdict: str
     """``starts``, ``waits``, or ``unknown`` where a fact is missing that decides."""
     reason: str

@@ -70,8 +70,8 @@ def _interval(low: float, high: float, draws: int) -> tuple[float, float] | None
 
 def _difference(future: ClusterState, policy: Policy, other: Policy, waiting: NDArray[np.intp]) -> Floats:
     latest = future.now + HORIZON_S
-    ours, theirs = (followed(future, each, HORIZON_S).arrays.jobs.start[waiting] for each in (policy, other))
-    return np.asarray(np.nan_to_num(ours, nan=latest) - np.nan_to_num(theirs, nan=latest))
+    of_policy, of_other = (followed(future, each, HORIZON_S).arrays.jobs.start[waiting] for each in (policy, other))
+    return np.asarray(np.nan_to_num(of_policy, nan=latest) - np.nan_to_num(of_other, nan=latest))
 
 
 FORECAST_LEVEL = 0.9

@@ -1,6 +1,6 @@
 """Why GPUs of running jobs are underused: what they and their hosts did, five minutes at a time, held against rules.
 
-The rules are in ``daemon.causes``. Of what cannot be told nothing is said; how long each cause was seen is recorded
+The rules are in ``daemon.causes``. What is unknown has no row; how long each cause was seen is recorded
 with the run, and stays on the job's page after its end.
 """
 
@@ -38,7 +38,7 @@ class CauseRecommender:
         self._recorded_s, self._resumed = float("-inf"), False
 
     def recommend(self, context: RecommenderContext) -> Recommendations:
-        """Return a row for each running job of which a cause is told, and count the GPUs of all."""
+        """Return a row for each running job with a known cause, and count the GPUs of all."""
         held = HeldGpus(context.telemetry.gpus, context.snapshot.nodes)
         self._watch.observe(context.snapshot, context.telemetry, held.of, context.now_s)
         self._remember(context.now_s)

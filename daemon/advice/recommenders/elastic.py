@@ -1,7 +1,7 @@
 """How much sooner jobs would finish with more GPUs, and how little later with fewer.
 
 Advice only: Slurm lets no running job grow and takes whole nodes only from one, so that most of it means a new
-submission from a checkpoint. Jobs of which no curve is known are counted, and nothing is said of them.
+submission from a checkpoint. Jobs of which no curve is known are counted, and have no row.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Points = tuple[tuple[int, ...], tuple[float, ...]]
 """GPUs and rates of runs."""
 CONFIGURED = "configured"
 CAUSES = ("unseen", "one_size", "no_curve")
-"""Why nothing is said of a job: no like run was seen for long enough, or all had one size, or no curve fits them."""
+"""Why a job has no row: no like run was seen for long enough, or all had one size, or no curve fits them."""
 FAR = "too_far"
 """Its own size lies too far from those that were measured."""
 

@@ -1,6 +1,6 @@
 """Smaller parts of GPUs that jobs would do with: MIG instances or turns on a shared GPU, by what was measured.
 
-Nothing is said of a job before all that it holds was measured for a whole window without a gap, nor of one whose GPUs
+A job has no row before all that it holds was measured for a whole window without a gap, nor of one whose GPUs
 were guessed, nor of several GPUs of one batch job: instances of MIG cannot talk to each other. Only what nodes hand out
 already is advised. Whether work slows down on fewer multiprocessors nobody can tell: most of the window must fit.
 """

@@ -1,8 +1,9 @@
 """Moves of running jobs that would let one start that waits for room.
 
-Slurm moves no job: it is requeued from its checkpoint and told where to start (``scontrol requeue``, ``scontrol update
-… ReqNodeList=``). A job that is moved finds room on a node that meets all it asked for, with the same GPUs. Kubernetes
-evicts pods within their disruption budgets, whose owners make them again; where these start its scheduler says.
+Slurm moves no job: it is requeued from its checkpoint, and the command names where to start (``scontrol requeue``,
+``scontrol update … ReqNodeList=``). A job that is moved finds room on a node that meets its request, with the same
+GPUs. Kubernetes evicts pods within their disruption budgets, whose owners make them again; where these start its
+scheduler says.
 """
 
 from __future__ import annotations

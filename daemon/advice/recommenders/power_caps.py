@@ -1,7 +1,7 @@
 """Power limits under which jobs would do the same work with less energy, as far as like runs were measured so.
 
 Speed comes from the site's own throughput, power and limits from the GPUs. Runs are alike when user, name, GPU model
-and number of GPUs are. Of a limit that nobody has tried nothing is said, and nothing is ever set: a row is a command.
+and number of GPUs are. A limit that nobody has tried has no row, and nothing is ever set: a row is a command.
 Power profiles, which no exporter tells, are weighed by the runs that a site names in its configuration.
 """
 

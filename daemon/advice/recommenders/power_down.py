@@ -57,7 +57,7 @@ class PowerDownRecommender:
         return Recommendations(context.now_s, tuple(rows), _metrics(rows[:ADVICE]))
 
     def _remember(self, context: RecommenderContext) -> None:
-        """Read the days that are not known yet, the latest first; today goes on, and yesterday may be told late."""
+        """Read the days that are not known yet, the latest first; today goes on, and yesterday may be recorded late."""
         names = tuple(node.name for node in context.snapshot.nodes)
         if names != self._names:
             self._names, self._used = names, {}

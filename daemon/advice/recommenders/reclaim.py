@@ -1,7 +1,7 @@
 """Jobs that hold idle GPUs, since when, and which jobs ending them would let start.
 
-It is a list for a canceller of the site's own: nothing is ended here. Which jobs would start is asked of the gate that
-decides on advised starts, once with the job and once without it.
+It is a list for a canceller of the site's own: nothing is ended here. Which jobs would start is decided by the gate of
+advised starts, once with the job and once without it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ReclaimRecommender:
 
 
 def _policy(context: RecommenderContext) -> Policy | None:
-    """Return the first heuristic that advised: its code is compiled, and agents are asked about real snapshots only."""
+    """Return the first heuristic that advised: its code is compiled, and agents advise on real snapshots only."""
     names = context.advice.policies if context.advice is not None else ()
     name = next((one for one in names if "@" not in one), None)
     return None if name is None else named(name)

@@ -3,7 +3,7 @@
 Of a quantity that is never negative no more than a twentieth of the time can be spent above twenty times its mean
 (Markov's inequality): that bounds the 95th percentile. Of one that is never above its limit, a mean above ``starved``
 times the limit tells in which share of the time at least it was above that. Memory in the accounts leaves out the page
-cache, so nothing is said of it.
+cache, so it is left out.
 """
 
 from __future__ import annotations

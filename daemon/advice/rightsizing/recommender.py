@@ -93,7 +93,7 @@ class ShareRecommender:
             waiting = [tenant for tenant in candidates(node, found, insight, context.now_s) if tenant.key not in seen]
             shares = ShareRows(node.name, here, waiting, tune(here, waiting), found, context.now_s)
             for row in shares.rows(self._settings.window):
-                if (row.job_id, row.submit_s) not in seen:  # of a job on several nodes: what is said of the first
+                if (row.job_id, row.submit_s) not in seen:  # of a job on several nodes: the row of the first
                     seen.add((row.job_id, row.submit_s))
                     yield row
 

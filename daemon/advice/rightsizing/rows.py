@@ -86,7 +86,7 @@ def _sum(parts: Sequence[NodeShare]) -> NodeShare:
 
 
 def _ask(job: Job, part: NodeShare, has: NodeShare, gpus: int) -> str:
-    """Return what is asked of the scheduler for a part of each node: options of Slurm, or commands of Kubernetes."""
+    """Return how a part of each node is requested of the scheduler: options of Slurm, or commands of Kubernetes."""
     steering = job.steering
     if steering is None:
         return wording.ask(part, has, gpus)

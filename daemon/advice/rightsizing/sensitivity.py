@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 Basis = Literal["measured", "prior", "fair-share"]
 
 MOST_TIMES = 4.0
-"""No job is told that more than so many times its CPUs would help: beyond that an estimate is a guess."""
+"""No row says that more than so many times its CPUs would help a job: beyond that an estimate is a guess."""
 MOSTLY = 0.5
 """A job at its limit for this share of time is starved."""
 LAST_RUNS = 5
@@ -124,7 +124,7 @@ class Evidence:
     runs: Sequence[LikeRun | Use] = ()
     """Of like jobs, the newest first."""
     model: str = ""
-    """One of ``PRIORS``, a task of theirs, or '' where the name tells nothing."""
+    """One of ``PRIORS``, one of their tasks, or '' where the name tells nothing."""
     waits: bool = False
 
 

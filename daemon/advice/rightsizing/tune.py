@@ -1,7 +1,7 @@
 """How much of one node each job should have: Synergy's *tune* (OSDI'22, section 4.3) for jobs that already run.
 
 Synergy places a job at its best-case demand; where that does not fit it shrinks the job to its fair share, and then
-takes from its neighbours what they have above theirs. Here the neighbours run and people asked for what they hold, so
+takes from its neighbours what they have above theirs. Here the neighbours run and people requested what they hold, so
 less is taken: only what they measurably do not use. What is free or not used goes first to jobs that wait for it beside
 free GPUs, in their order, then to the running jobs that it speeds up most.
 """
@@ -84,7 +84,7 @@ class _SparePool:
         self._spare: dict[Key | None, int] = {None: max(node.free[resource], 0)}
         spare = {tenant.key: tenant.speed_estimate.has[resource] - tenant.speed_estimate.least[resource]
                  for tenant in node.tenants if tenant.gives}
-        # Few givers are easier to talk to than many: the job with most to spare is asked first.
+        # Few givers are easier to talk to than many: the job with most to spare comes first.
         self._spare |= dict(sorted(spare.items(), key=lambda item: (-item[1], item[0])))
 
     @property

@@ -138,7 +138,7 @@ class _Track:
 
 
 class _RoundByJob:
-    """What was read at one moment, so that it can be asked job by job."""
+    """What was read at one moment, so that it can be looked up job by job."""
 
     def __init__(self, snapshot: SchedulerSnapshot, telemetry: Telemetry) -> None:
         self._jobs = by_job(telemetry.jobs, snapshot.jobs)
@@ -161,7 +161,7 @@ class _RoundByJob:
         return reading.time_s, reading.cpu_busy_ratio * known.cpus
 
     def on_gpus(self, job: Job) -> bool:
-        """Return whether a job is on a node that has GPUs; nothing is said of others."""
+        """Return whether a job is on a node that has GPUs; others are left out."""
         return any(part.node in self.nodes and self.nodes[part.node].gpus > 0 for part in job.allocations)
 
     def activity(self, parts: Iterable[Allocation]) -> float | None:
@@ -185,7 +185,7 @@ class UsageMeter:
         for job in snapshot.jobs:
             if job.state.active and job.start_s is not None and seen.on_gpus(job):
                 run = (*job.key, job.start_s)
-                # The scheduler may have told of nobody for a moment.
+                # The scheduler may have reported no job for a moment.
                 track = tracks[run] = self._tracks.get(run) or self._ended.pop(run, None) or _Track(job)
                 track.job = job
                 if job.state is JobState.RUNNING:
@@ -211,7 +211,7 @@ class UsageMeter:
         return {run: _window(track) for run, track in self._tracks.items() if self._full(track)}
 
     def unrecorded(self) -> list[Use]:
-        """Return the uses of runs on GPUs of which there is more to say than when this was asked last."""
+        """Return the uses of runs on GPUs of which there is more to say than when this was called last."""
         fresh = [track for track in (*self._ended.values(), *self._tracks.values())
                  if track.fresh and held(track.job).gpus]
         self._ended = {}
@@ -236,7 +236,7 @@ class UsageMeter:
         return track.samples.seconds >= ENOUGH * self._window_s
 
     def _between(self, track: _Track, name: str, seen: _RoundByJob) -> tuple[float, float] | None:
-        """Return seconds and mean cores in use on a node since it was read last; None where that cannot be told."""
+        """Return seconds and mean cores in use on a node since it was read last; None where that is unknown."""
         reading, whole = seen.of_job(track.job, name), seen.of_node(name)
         if reading is not None and reading.memory_used_bytes is not None:
             _learn_memory(track, reading.memory_used_bytes, seen.nodes.get(name))

@@ -22,7 +22,7 @@ def gift(taker: str, shares: Sequence[Share], what_for: str) -> str:
 def worth(sooner: float, at_least: float, shares: Sequence[Share]) -> str:
     """Return what a gift does to taker and givers, by the share of their remaining time that they save.
 
-    What may be nothing, by the lower end of its interval, is told as what may be.
+    What may be nothing, by the lower end of its interval, is worded as what may be.
     """
     givers = {name: saved for name, _, saved in shares if name}
     if givers and at_least > SAME and min(givers.values()) > SAME:

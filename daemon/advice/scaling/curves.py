@@ -22,7 +22,7 @@ Longs = NDArray[np.int64]
 DRAWS = 200
 LEVEL = 0.95
 REACH = 2
-"""A curve is asked for sizes up to so many times the largest that was measured, and down to that part of the least."""
+"""A curve is read at sizes up to so many times the largest that was measured, and down to that part of the least."""
 SPREAD, SPREAD_RUNS = 0.08, 4.0
 """The assumed spread of rates from run to run, relatively, and how many runs it outweighs."""
 WORST = 0.35
@@ -84,7 +84,7 @@ def learned(gpus: Sequence[int], rates: Sequence[float], seed: int = 0) -> Learn
     distinct = tuple(sorted(set(sizes.tolist())))
     if len(distinct) < 2:
         raise SpeedError("a curve needs runs of two different sizes")
-    speeds = speeds / np.exp(np.mean(np.log(speeds)))  # only ratios are ever told
+    speeds = speeds / np.exp(np.mean(np.log(speeds)))  # only ratios are ever returned
     shape = _Shape(sizes, speeds)
     fits, as_good = shape.fits(speeds[None])
     coefficients = fits[as_good].mean(axis=0)

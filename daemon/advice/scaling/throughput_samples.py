@@ -50,7 +50,7 @@ class ThroughputSample:
 
 def kind_of(job: Job, gpu_model: str) -> Kind:
     """Return which jobs are like this one."""
-    # Each word once: thousands of jobs are told apart by some hundred.
+    # Each word once: some hundred words distinguish thousands of jobs.
     return sys.intern(job.user), sys.intern(template(job.name)), sys.intern(gpu_model.lower())
 
 
@@ -120,7 +120,7 @@ class WatchedRuns:
         key = *job.key, job.start_s, reading.basis
         run = self._means.get(key)
         if run is None or run.gpus != gpus:  # one that was shrunk is another job from then on
-            # The scheduler may have told of nobody for a moment.
+            # The scheduler may have reported no job for a moment.
             last = self._by_kind.get(kind, {}).get((reading.basis, gpus)) if run is None else None
             rate, samples, last_s = (last.get(key) if last else None) or (0.0, 0, -math.inf)
             run = RunSpeed(job.job_id, job.submit_s, job.start_s, *kind, gpus, len(job.allocations), reading.basis,
@@ -137,7 +137,7 @@ class WatchedRuns:
         return [(size[1], rate) for size in sorted(sizes) if size[0] == basis for rate in sizes[size].rates]
 
     def changed(self) -> list[RunSpeed]:
-        """Return the runs of which there was news since this was last asked."""
+        """Return the runs of which there was news since this was last called."""
         changed, self._changed = list(self._changed.values()), {}
         return changed
 

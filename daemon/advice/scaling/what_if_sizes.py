@@ -15,14 +15,14 @@ from ...waste.stranded import PLENTY, Need, need
 from ..migration import MOST, Amounts, Masks, MigrationPlanner
 
 MOST_ASKED = 50
-"""Waiting jobs that are asked whether they would have room."""
+"""Waiting jobs that are tested for whether they would have room."""
 MOST_HELPED = 5
 """Of those that would, so many are named."""
 
 Returned = Sequence[tuple[str, Amounts]]
 """What is given back by node."""
 Wish = tuple[Need, bytes]
-"""What a waiting job needs, and the mask of the nodes that it may use: jobs that wish the same are asked once."""
+"""What a waiting job needs, and the mask of the nodes that it may use: jobs with the same needs are tested once."""
 
 
 def doubled(request: Request, gpus: int, largest: int) -> Request:

@@ -167,7 +167,7 @@ def promote(rig, service, model: str) -> None:
         ledger.decide(decided(model))
     for _ in range(6000):
         service.advise()
-        if model in service.known.learned.asked:
+        if model in service.known.learned.called:
             return
         Event().wait(0.05)
     raise AssertionError("the agent is never asked")
@@ -371,4 +371,4 @@ def test_without_a_policy_of_its_own_a_site_is_advised_by_its_own_order_until_a_
     assert service.known.advice.active == EASY
     assert (EASY, "active") in roles(service.settings, service.known.learned)
     assert service.known.learned.leader == EASY
-    assert service.known.learned.asked == (), "a heuristic is no file to be loaded"
+    assert service.known.learned.called == (), "a heuristic is no file to be loaded"
