@@ -78,8 +78,8 @@ class Ceilings:
     """What a job must ask for at least."""
     wall_s: float | None = None
     """Longest time limit of a job."""
-    untold: tuple[str, ...] = ()
-    """Limits of which the source does not tell whether they are set, as the scheduler names them."""
+    unreported: tuple[str, ...] = ()
+    """Limits of which the source does not report whether they are set, as the scheduler names them."""
 
     @property
     def on_the_past(self) -> bool:

@@ -6,7 +6,7 @@ from .registry import order
 
 @order("drf", moving=True, one_at_a_time=True)
 def drf(state: State, job: int) -> float:
-    """Order by the dominant share of the job's user; each start changes it, so it is asked again after each.
+    """Order by the dominant share of the job's user; each start changes it, so the order is computed again after each.
 
     With ``+preempt`` it takes from users that have more, and keep more than this one has: each such step raises the
     lower share, so it comes to rest.

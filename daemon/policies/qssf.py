@@ -1,4 +1,4 @@
-"""QSSF: quasi-shortest service first (Helios, SC'21): predicted run time times GPUs; and the same told the truth."""
+"""QSSF: quasi-shortest service first (Helios, SC'21): predicted run time times GPUs; and the same with true times."""
 
 import math
 

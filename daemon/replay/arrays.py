@@ -61,7 +61,7 @@ NODE = np.dtype([
 ], align=True)
 
 JOB = np.dtype([
-    # What was asked for; never changes during a run.
+    # What was requested; never changes during a run.
     ("submit", "f8"), ("run", "f8"), ("limit", "f8"), ("prediction", "f8"), ("priority", "f8"),
     ("memory", "i8"), ("cpus", "i4"),  # on each full chunk
     ("gpus", "i4"), ("minimum", "i4"), ("maximum", "i4"), ("widest", "i4"),  # the last: most GPUs on one node
@@ -75,7 +75,7 @@ JOB = np.dtype([
     ("rate", "f8"), ("attained", "f8"),  # speed; GPU-seconds received before ``since``
     ("held", "i8"),  # where its nodes begin in ``State.held``
     ("nodes_held", "i4"), ("gpus_held", "i4"),  # nodes and GPUs held now, or last
-    ("memory_held", "i8"), ("cpus_held", "i4"),  # granted to each ``chunk`` GPUs, be it less or more than asked for
+    ("memory_held", "i8"), ("cpus_held", "i4"),  # granted to each ``chunk`` GPUs, be it less or more than requested
     ("rank", "i4"), ("place", "i4"),  # in the order; in the heap of running jobs
     ("preempted", "i4"), ("room", "i4"),  # how often; most nodes it can ever hold
     ("preemptible", "i4"), ("status", "i4"),
@@ -88,7 +88,7 @@ METER = np.dtype([
     ("changed", "f8"),  # when the node last became busy or empty
     ("busy", "f8"), ("empty", "f8"), ("down", "f8"),  # seconds with a job; on without one; powered down
     ("gpu", "f8"),  # GPU-seconds held
-    ("known", "f8"), ("load", "f8"), ("draw", "f8"),  # of these by jobs whose watts are known; times theirs
+    ("known", "f8"), ("load", "f8"), ("draw", "f8"),  # of these by jobs whose watts are known; times their watts
     ("slept", "f8"), ("ready", "f8"),  # when a command powered it down; when it is or was up again
     ("woken", "i8"),  # how often it had to come up
 ], align=True)

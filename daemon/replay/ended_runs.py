@@ -19,7 +19,7 @@ from .workload import natural, waits_from
 REACH = 200
 """Jobs that are looked at on either side of one that waits."""
 NEXT, GPUS, USER, RUN, FACTS = range(5)
-"""Columns: the row that comes next in order, the GPUs asked for, the user, the logarithm of the run time."""
+"""Columns: the row that comes next in order, the GPUs requested, the user, the logarithm of the run time."""
 
 
 def none() -> Floats:

@@ -252,7 +252,7 @@ def queued(state: ClusterState, rules: Rules) -> list[int]:
 def logged(state: ClusterState) -> list[Action]:
     """Return the actions of the last decision."""
     jobs, kinds = np.divmod(state.arrays.log[:state.arrays.counts[STARTED]], KINDS)
-    # A column at a time: a field of a record, asked for in Python, takes longer than placing its job did.
+    # A column at a time: a field of a record, read in Python, takes longer than placing its job did.
     rows, nodes, gpus = state.arrays.jobs[jobs], state.arrays.held["node"], state.arrays.held["gpus"]
     columns = [rows[name].tolist() for name in ("held", "nodes_held", "cpus", "memory", "cpus_held", "memory_held")]
     done: list[Action] = []
@@ -371,7 +371,7 @@ class Expectation:
 def forecast(state: ClusterState, policy: Policy, horizon_s: float = 30 * 86400.0) -> dict[int, Expectation]:
     """Return what to expect for each waiting job; jobs that do not start within the horizon are missing.
 
-    Running jobs end at their limits, waiting ones run for theirs; nobody new arrives.
+    Running jobs end at their limits, waiting ones run for their limits; nobody new arrives.
     """
     waiting = state.waiting
     if not len(waiting):

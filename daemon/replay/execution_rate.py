@@ -41,7 +41,7 @@ def level_of(state: State, job: int, count: int) -> int:
 
 @compiled
 def speed_of(state: State, job: int, gpus: int, level: int) -> float:
-    """Return the speed of a job on ``gpus`` GPUs at a topology level, relative to what it asked for on one island."""
+    """Return the speed of a job on ``gpus`` GPUs at a topology level, relative to its request on one island."""
     row, last = state.jobs[job], state.speed.shape[1] - 1
     wanted = state.speed[row.model, min(row.gpus, last)]
     if wanted <= 0.0:
@@ -142,7 +142,7 @@ def first_slot(state: State, node: int, slot: int) -> bool:
 
 @compiled
 def granted(state: State, job: int) -> float:
-    """Return the speed of a job with the CPUs and memory that it was granted, relative to what it asked for."""
+    """Return the speed of a job with the CPUs and memory that it was granted, relative to its request."""
     row, step = state.jobs[job], state.costs[STEP]
     table = state.grants[row.model]
     gpus = np.float64(max(1, row.chunk))

@@ -35,7 +35,7 @@ MOST_TASKS = 10_000
 def jobs_of(snapshot: SchedulerSnapshot) -> list[Job]:
     """Return running and waiting jobs in the order of rows, each submission once, an array's waiting tasks one by one.
 
-    What runs is there as it runs, not as it was asked for: on so many nodes, whatever they are.
+    What runs is there as it runs, not as it was requested: on so many nodes, whatever they are.
     """
     known = {job.key: job for job in snapshot.jobs if job.state.active or job.state is JobState.PENDING}
     return in_order([_as_it_runs(job) if job.state.active else job for job in _tasks(known.values())])

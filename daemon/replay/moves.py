@@ -92,7 +92,7 @@ def ask_of(state: State, job: int) -> Ask:
 
 @compiled
 def held_by(state: State, job: int) -> Ask:
-    """Return what a running job was granted, as if it had asked for that."""
+    """Return what a running job was granted, as if it had requested that."""
     row = state.jobs[job]
     return Ask(_long(row.pool), _long(row.chunk), _long(row.cpus_held), _long(row.memory_held),
                _long(row.chunks), _long(row.rest), _long(row.rests), _long(row.whole), _long(job), _long(row.tasked))

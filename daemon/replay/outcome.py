@@ -163,45 +163,46 @@ class Interval:
     high: float
 
 
-def ratio_interval(submit: Floats, ours: Floats, theirs: Floats, *, block_s: float = 86400.0, resamples: int = 2000,
-                   level: float = 0.95, seed: int = 0) -> Interval:
-    """Return the mean of ``ours`` over that of ``theirs`` with a paired bootstrap interval over blocks of submission.
+def ratio_interval(submit: Floats, numerator: Floats, denominator: Floats, *, block_s: float = 86400.0,
+                   resamples: int = 2000, level: float = 0.95, seed: int = 0) -> Interval:
+    """Return the ratio of two means with a paired bootstrap interval over blocks of submission.
 
     Completion times in seconds, rows matching; NaN throughout when there are none. Jobs of one day share a queue and so
     are no independent samples: whole blocks of ``block_s`` are drawn, the same for both.
     """
-    if not len(ours):
+    if not len(numerator):
         return Interval(float("nan"), float("nan"), float("nan"))
     _, block = np.unique(((submit - submit.min()) // block_s).astype(np.int64), return_inverse=True)
-    sums = np.stack([np.bincount(block, weights=ours), np.bincount(block, weights=theirs)])
+    sums = np.stack([np.bincount(block, weights=numerator), np.bincount(block, weights=denominator)])
     drawn = np.random.default_rng(seed).integers(0, sums.shape[1], (resamples, sums.shape[1]))
     totals = sums[:, drawn].sum(axis=2)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = totals[0] / totals[1]
     low, high = np.nanquantile(ratios, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(ours.sum() / theirs.sum()) if theirs.sum() else float("nan"), float(low), float(high))
+    ratio = float(numerator.sum() / denominator.sum()) if denominator.sum() else float("nan")
+    return Interval(ratio, float(low), float(high))
 
 
-def paired_ratio(ours: Floats, theirs: Floats, *, level: float = 0.95) -> Interval:
-    """Return the geometric mean of ``ours / theirs``, with Student's t interval on the logarithms of the pairs.
+def paired_ratio(numerator: Floats, denominator: Floats, *, level: float = 0.95) -> Interval:
+    """Return the geometric mean of the ratios of pairs, with Student's t interval on their logarithms.
 
     For a few independent pairs above 0, rows matching: there a bootstrap of percentiles is too narrow. Bounds are NaN
     with one pair, all is NaN with none.
     """
-    logs = np.log(ours / theirs)
+    logs = np.log(numerator / denominator)
     if len(logs) < 2:
         return Interval(float(np.exp(logs[0])) if len(logs) else float("nan"), float("nan"), float("nan"))
-    return alike_ratio([(ours, theirs)], level=level)
+    return alike_ratio([(numerator, denominator)], level=level)
 
 
 def alike_ratio(strata: Sequence[tuple[Floats, Floats]], *, level: float = 0.95) -> Interval:
-    """Return the geometric mean ratio over strata of (ours, theirs), all of one weight whatever their number of pairs.
+    """Return the geometric mean ratio over strata, all of one weight whatever their number of pairs.
 
     The degrees of freedom are Welch's and Satterthwaite's, for one stratum Student's; each needs two pairs.
     """
     from scipy.special import stdtrit  # slow to import, and the daemon does not want it
 
-    logs = [np.log(ours / theirs) for ours, theirs in strata]
+    logs = [np.log(numerator / denominator) for numerator, denominator in strata]
     mean = float(np.mean([one.mean() for one in logs]))
     shares = np.array([one.var(ddof=1) / len(one) for one in logs])
     free = shares.sum() ** 2 / (shares**2 / np.array([len(one) - 1 for one in logs])).sum() if shares.any() else 1.0

@@ -53,7 +53,7 @@ def as_work(workload: Workload, cluster: Cluster, table: SpeedTable, held: HeldN
 
 
 def speeds_there(workload: Workload, cluster: Cluster, table: SpeedTable, held: HeldNodes) -> Floats:
-    """Return the mean speed of each job where it ran, relative to what it asked for; NaN where that is not recorded."""
+    """Return the mean speed of each job where it ran, relative to its request; NaN where that is not recorded."""
     found = np.full(len(workload), np.nan)
     order = np.argsort(held.job, kind="stable")
     order = order[held.job[order] >= 0]
@@ -87,7 +87,7 @@ def levels(cluster: Cluster, node: Longs, first: Longs) -> Longs:
 
 def sizes(table: SpeedTable, row: NDArray[np.integer], held: NDArray[np.integer],
           wanted: NDArray[np.integer]) -> Floats:
-    """Return the speed with so many GPUs over that with as many as were asked for."""
+    """Return the speed with so many GPUs over that with as many as were requested."""
     size, last = _of(table.size, row), table.size.shape[1] - 1
     each = np.arange(len(row))
     requested = size[each, np.minimum(wanted, last)]

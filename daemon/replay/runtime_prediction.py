@@ -318,7 +318,7 @@ def predicted_columns(*, submit_s: Column, run_s: Column, ended_s: Column, featu
 
 
 def _usual(submit_s: Floats, limit_s: Floats, user: Column | None) -> Floats:
-    """Return the share of the user's last jobs that asked for the same limit; NaN for a first job, or without limit."""
+    """Return the share of the user's last jobs that requested the same limit; NaN for a first job, or without limit."""
     codes = np.full(len(submit_s), -1, np.int64) if user is None else np.asarray(user, np.int64)
     order = np.lexsort((submit_s, codes))
     same, seen = np.zeros(len(order)), np.zeros(len(order))

@@ -41,7 +41,7 @@ class SpeedTable:
     and the slowest node counts. One that shares no node keeps it all."""
     grants: Floats = field(default_factory=ANY_GRANT.copy)
     """[application, CPUs per GPU, memory per GPU] speed, the last axis in steps of ``step``; between grid points it is
-    interpolated, beyond the last it stays. It counts relative to what the job asked for."""
+    interpolated, beyond the last it stays. It counts relative to what the job requested."""
     step: float = float(1 << 30)
     """Bytes."""
 

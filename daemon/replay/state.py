@@ -39,7 +39,7 @@ class Rejection:
 class Start:
     """Start or resume a waiting job on these nodes (rows of the cluster), with this many GPUs on each.
 
-    ``cpus`` and ``memory`` are what it is granted where that is not what it asked for, for each ``chunk`` of its GPUs.
+    ``cpus`` and ``memory`` are what it is granted where that is not what it requested, for each ``chunk`` of its GPUs.
     """
 
     job: int

@@ -1,4 +1,4 @@
-"""The jobs that are replayed, as columns: what each asked for, when, and how long it really ran."""
+"""The jobs that are replayed, as columns: what each requested, when, and how long it really ran."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Workload:
     submit: NDArray[np.float64]
     """Seconds."""
     run: NDArray[np.float64]
-    """Seconds of work on the GPUs asked for; never shown to a policy that is not an oracle."""
+    """Seconds of work on the GPUs requested; never shown to a policy that is not an oracle."""
     limit: NDArray[np.float64]
     """Requested time limit in seconds; infinite when unlimited or unknown."""
     gpus: NDArray[np.int32]
     """Over all nodes."""
     nodes: NDArray[np.int32]
-    """Nodes asked for; 0 lets the scheduler choose."""
+    """Nodes requested; 0 lets the scheduler choose."""
     cpus: NDArray[np.int64]
     """Over all nodes."""
     memory: NDArray[np.int64]
@@ -61,7 +61,7 @@ class Workload:
     partition: NDArray[np.int32]
     """Index into ``partition_names``."""
     model: NDArray[np.int32]
-    """GPU model asked for, index into ``model_names``; -1 for any."""
+    """GPU model requested, index into ``model_names``; -1 for any."""
     application: NDArray[np.int32]
     """Which row of the speed tables the job follows."""
     user: NDArray[np.int32]
@@ -76,7 +76,7 @@ class Workload:
     use: NDArray[np.float64]
     use_high: NDArray[np.float64]
     usual: NDArray[np.float64]
-    """Share of its user's last jobs that asked for the same limit, which then tells little; NaN where unknown."""
+    """Share of its user's last jobs that requested the same limit, which then tells little; NaN where unknown."""
     minimum: NDArray[np.int32]
     """Fewest and most GPUs an elastic job can use; equal to ``gpus`` for a rigid one."""
     maximum: NDArray[np.int32]
@@ -118,7 +118,7 @@ class Workload:
         ordered = bool((submit[1:] >= submit[:-1]).all())
         order = np.arange(submit.size) if ordered else np.argsort(submit, kind="stable")
         if not ordered and "charged" in columns:
-            raise WorkloadError("who is charged can be told of jobs in order of submission only")
+            raise WorkloadError("who is charged is known of jobs in order of submission only")
         names: dict[str, Any] = {
             key: columns.pop(key) for key in ("partition_names", "model_names", "user_names", "application_names",
                                               "constraints", "charged") if key in columns}

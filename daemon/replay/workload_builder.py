@@ -95,7 +95,7 @@ def from_trace(trace: Trace, progress: ProgressCallback = ignore_progress) -> Wo
 
 
 def _limits(trace: Trace) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return limits, and which jobs lost theirs: those whose limit is the run time, where many limits are.
+    """Return limits, and which jobs lost their limit: those whose limit is the run time, where many limits are.
 
     Some published traces (the packaged slice of Helios) were written so; an order by limit would be an oracle.
     """
@@ -154,10 +154,10 @@ def fitted(prepared: WorkloadBuilder, cluster: Cluster) -> WorkloadBuilder:
     work, notes = prepared.workload, list(prepared.notes)
     if tuple(cluster.partitions) == ("default",) and work.partition_names != ("default",):
         if any(work.partition_names):
-            notes.append(f"the cluster has no partitions: the jobs' ({_some(work.partition_names)}) are not asked for")
+            notes.append(f"the cluster has no partitions: the jobs' ({_some(work.partition_names)}) are ignored")
         work = replace(work, partition=np.zeros(len(work), np.int32), partition_names=("default",))
     if not any(cluster.model) and (work.model >= 0).any():
-        notes.append(f"the cluster has no GPU models: the jobs' ({_some(work.model_names)}) are not asked for")
+        notes.append(f"the cluster has no GPU models: the jobs' ({_some(work.model_names)}) are ignored")
         work = replace(work, model=np.full(len(work), -1, np.int32))
     return replace(prepared, workload=work, notes=tuple(notes))
 

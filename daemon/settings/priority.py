@@ -26,7 +26,7 @@ FOLLOWED_FLAGS = frozenset((
 
 @dataclass(frozen=True)
 class PrioritySettings:
-    """What priority/multifactor goes by. The defaults are Slurm's; ``unset`` names the lines that nobody told."""
+    """What priority/multifactor goes by. The defaults are Slurm's; ``unset`` names the lines that are unknown."""
 
     age: float = 0.0
     """Weights of the factors, each of which is 0 to 1."""
@@ -106,7 +106,7 @@ LIVE = {MULTIFACTOR: "priority+first-fit+easy"}
 
 
 def own_policy(lines: Mapping[str, str]) -> str | None:
-    """Return the policy that decides as a scheduler which told these settings; None where they leave something open."""
+    """Return the policy that decides as a scheduler with these settings; None where they leave something open."""
     multifactor = lines.get("PriorityType", "").strip().lower().endswith("/multifactor")
     try:
         return MULTIFACTOR if multifactor and not PrioritySettings.of(lines).unset else None

@@ -89,7 +89,7 @@ class PowerProfileSettings(StrictSettings):
     gpus: Size | None = None
     """Only jobs of so many GPUs."""
     limit: Annotated[float, Field(gt=0, le=100_000)] | None = None
-    """Power limit that exporters show on GPUs that have it, in watts: such GPUs are told nothing, and where idlewatt
+    """Power limit that exporters show on GPUs that have it, in watts: such GPUs get no command, and where idlewatt
     itself has measured like runs under this limit, it advises the profile and not the limit."""
     usual: tuple[MeasuredRunSettings, ...] = ()
     """Runs without it; at least three, where there are any."""

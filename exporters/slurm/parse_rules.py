@@ -119,7 +119,7 @@ def parse_qos(raw: Fields) -> Qos:
                  job=(*_tres(per, "job"), *_seconds_of(over_time, "job")), node=_tres(per, "node"),
                  least=_tres(least.part("tres").part("per"), "job"),
                  wall_s=_wall(most.part("wall_clock").part("per")),
-                 untold=() if "total" in minutes else ("GrpTRESMins",)),  # v0.0.38 to v0.0.40 do not
+                 unreported=() if "total" in minutes else ("GrpTRESMins",)),  # v0.0.38 to v0.0.40 do not
         raw.number("priority") or 0.0, raw.part("preempt").texts("list"),
         _modes(raw.part("preempt").texts("mode")), tuple(flag.upper() for flag in raw.texts("flags")),
         raw.part("preempt").number("exempt_time") or 0.0, _usage_factor(raw))

@@ -125,9 +125,9 @@ class SlurmRest:
     def _completed(self, qos: Qos) -> Qos:
         """Return a quality of service with the limits that the configuration tells where slurmrestd does not."""
         told, ceilings = self._config.qos_grp_tres_mins.get(qos.name), qos.ceilings
-        if told is None or not ceilings.untold:
+        if told is None or not ceilings.unreported:
             return qos
-        return replace(qos, ceilings=replace(ceilings, group=(*ceilings.group, *past_ceilings(told)), untold=()))
+        return replace(qos, ceilings=replace(ceilings, group=(*ceilings.group, *past_ceilings(told)), unreported=()))
 
     def associations(self) -> Parsed[Association]:
         """Return the accounts and users that slurmdbd knows."""

@@ -109,7 +109,7 @@ class SlurmSource:
         partitions = self._lasting("partitions", self._transport.partitions, now)
         reservations = self._lasting("reservations", self._transport.reservations, now)
         rules = replace(self._enforced(now), reservations=reservations)
-        unread = [f"Slurm's {name}" for name in LASTING if self._doubtful(name, now)] + _untold_limits(rules)
+        unread = [f"Slurm's {name}" for name in LASTING if self._doubtful(name, now)] + _unreported_limits(rules)
         jobs = tuple(job.with_unknown(unread) for job in jobs) if unread else jobs
         jobs = with_shares(jobs, nodes)
         if self._fabric is not None:
@@ -235,7 +235,7 @@ class SlurmSource:
                                             beat_s=SELDOM_S if target in SELDOM else 0.0)
 
 
-def _untold_limits(rules: SchedulerRules) -> list[str]:
+def _unreported_limits(rules: SchedulerRules) -> list[str]:
     """Return whose limits are not known, where limits are enforced."""
     if not {"limits", "safe", "all"} & set(rules.site.enforced or ()):
         return []

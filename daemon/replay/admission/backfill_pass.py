@@ -358,7 +358,7 @@ class BackfillPass:
         return Plan(earliest_s=earliest_s if earliest_s <= last_s else np.inf)
 
     def _able(self, job: Job, way: PartitionNodes) -> Callable[[Mask], bool]:
-        """Return what tells whether a job would fit on some nodes if nothing ran there, as far as can be told soon."""
+        """Return what tells whether a job would fit on some nodes if nothing ran there, by a short search."""
         gate, demand = self.gate, self.gate.demand(job)
         if counts(job.request.features):
             return lambda usable: int(usable.sum()) >= demand.least  # any node will do where a feature has none

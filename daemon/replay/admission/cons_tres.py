@@ -52,7 +52,7 @@ def thinned(search: Callable[[Mask], list[int] | None], fits: Mask, room: Counts
 
 
 def picked(resources: NodeResources, demand: ResourceDemand, fits: Mask, gpus: Counts) -> list[int] | None:
-    """Return the nodes that Slurm takes where no switches are told; None where it looks again in another way."""
+    """Return the nodes that Slurm takes where no switches are known; None where it looks again in another way."""
     search = _NodeSearch(resources, demand, fits, gpus)
     weights = weigh(resources, demand, fits)
     sets = _sets(np.flatnonzero(fits), weights)
@@ -86,7 +86,7 @@ class _NodeSearch:
         self._missing_gpus = demand.gpus if self._by_job else 0
         self._least = demand.least
         self._spare = (demand.most or demand.least) - demand.least
-        """How many nodes more than the fewest are asked for."""
+        """How many nodes more than the fewest are requested."""
         self._missing = demand.least
         self.left = demand.most or MOST_NODES
 

@@ -1,7 +1,7 @@
 """What may start now: everything beside the policy's order that decides about a start, as the scheduler itself decides.
 
 The engine and its policies choose; the gate says whether the scheduler would take the choice, and if not why. What
-starts is booked, so that the next is asked about what is left.
+starts is booked, so that the next is checked against what is left.
 """
 
 from __future__ import annotations
@@ -174,11 +174,11 @@ class Gate:
         """Return which nodes take new jobs now; those under maintenance do where the job's reservation is that."""
         key = ("open", bool(job.request.reservation) and job.request.reservation, waking)
         if key not in self._cache:
-            ours = set(_names(job.request.reservation))
+            requested = set(_names(job.request.reservation))
             nodes = self.resources.nodes
             self._cache[key] = self.resources.mask(
                 node.state.schedulable or (node.state is NodeState.RESERVED and node.reservation != "")
-                or (node.maintained and node.reservation in ours)
+                or (node.maintained and node.reservation in requested)
                 or (waking and node.wakes) for node in nodes)
         return self._cache[key]
 
@@ -186,18 +186,18 @@ class Gate:
         """Return the nodes that a job may use from a later time on, when some reservations are over."""
         if begin_s <= self.now_s or not self.reservations:
             return way.usable
-        ours = set(_names(job.request.reservation))
+        requested = set(_names(job.request.reservation))
         ends = {name: one.end_s for name, one in self.reservations.items()}
         met = self.meets(job, begin_s, begin_s + way.limit_s)
         key = ("from", way.partition, job.request.reservation, met)
         if key not in self._cache:
             blocked = self.resources.mask(ends.get(node.reservation, np.inf if node.reservation else 0) > begin_s
-                                       and node.reservation not in ours for node in self.resources.nodes)
+                                       and node.reservation not in requested for node in self.resources.nodes)
             for name in met:
                 blocked |= self.resources.named(self.reservations[name].nodes)
             self._cache[key] = self.resources.members(way.partition) & self.opened_to_any() & ~blocked
         found = self._cache[key]
-        return found & way.usable if ours else found
+        return found & way.usable if requested else found
 
     def opened_to_any(self) -> Mask:
         """Return which nodes take new jobs of anybody, be it of those who may use a reservation."""
@@ -211,27 +211,27 @@ class Gate:
 
     def meets(self, job: Job, begin_s: float, end_s: float) -> tuple[str, ...]:
         """Return the reservations that are not its own and that a job would meet from one moment to another."""
-        ours = set(_names(job.request.reservation))
+        requested = set(_names(job.request.reservation))
         return tuple(one.name for one in self.reservations.values()
-                     if one.name not in ours and one.overlaps(begin_s, end_s))
+                     if one.name not in requested and one.overlaps(begin_s, end_s))
 
     def reserved(self, job: Job, limit_s: float) -> Mask:
         """Return which nodes are kept for others for as long as a job may run, or are not those of its reservation."""
-        ours = _names(job.request.reservation)
-        blocked = self.resources.mask(bool(kept - set(ours)) for kept in self._kept)
+        requested = _names(job.request.reservation)
+        blocked = self.resources.mask(bool(kept - set(requested)) for kept in self._kept)
         for name in self.in_the_way(job, limit_s):
             blocked |= self.resources.named(self.reservations[name].nodes)
-        if ours:
-            flexible = any("FLEX" in self.reservations[name].flags for name in ours if name in self.reservations)
-            mine = self.resources.mask(bool(kept & set(ours)) for kept in self._kept)
-            for name in ours:
+        if requested:
+            flexible = any("FLEX" in self.reservations[name].flags for name in requested if name in self.reservations)
+            mine = self.resources.mask(bool(kept & set(requested)) for kept in self._kept)
+            for name in requested:
                 if name in self.reservations:
                     mine |= self.resources.named(self.reservations[name].nodes)
             blocked |= ~mine & (not flexible)
         return np.asarray(blocked)
 
     def find(self, job: Job) -> Placement | Hold:
-        """Return where a job could start on what is free now, or why it cannot; limits and licences are not asked."""
+        """Return where a job could start on what is free now, or why it cannot; limits and licences are not checked."""
         kind = (*self.kind(job), self.switches(job), self.assume_no_switches)
         if kind not in self._finds:
             self._finds[kind] = self._found(job)

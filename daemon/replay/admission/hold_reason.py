@@ -128,7 +128,7 @@ def _never(job: Job, demand: ResourceDemand, partition: str, able: int) -> str:
     named = _described(job, demand)
     many = "no node" if able == 0 else f"only {able} node{'s' if able > 1 else ''}"
     gpus = f" ({_gpus(demand.per_node or demand.gpus)})" if demand.gpus else ""
-    size = f" of the size asked for{gpus}"
+    size = f" of the requested size{gpus}"
     return f"{many} of {partition}{' ' + named if named else size} can hold it, it needs {demand.least}"
 
 

@@ -2,7 +2,7 @@
 
 A limit set by the QOS of a partition counts before one of the job's QOS, and that before one of its account, as in
 Slurm ("Resource Limits", hierarchy). Ceilings on amounts that nobody tells make it unknown whether a job may start: so
-do those on what has been used so far where the scheduler's own count of that is not told.
+do those on what has been used so far where the scheduler's own count of that is not reported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..priority.billing import billed
 Used = Mapping[str, float]
 _NAMES = {"gpu": "GPUs", "cpu": "CPUs", "node": "nodes", "jobs": "running jobs", "mem": "bytes of memory"}
 _OVER_TIME, _USED, _SINCE = " seconds", " used", " since"
-"""Ends of names: amounts times time; of past ceilings; of jobs that started since usage was told."""
+"""Ends of names: amounts times time; of past ceilings; of jobs that started since usage was reported."""
 _MINUTES = {"gpu seconds": "GPU-minutes", "cpu seconds": "CPU-minutes", "node seconds": "node-minutes",
             "mem seconds": "byte-minutes of memory", "jobs seconds": "minutes of jobs"}
 _UNCOUNTED = re.compile(r"bb/")
@@ -166,7 +166,7 @@ class Limits:
 
     def _unknown_ceilings(self, holder: str, ceilings: Ceilings) -> Iterator[Breach]:
         """Yield the limits that may be set although the source cannot report them."""
-        for name in ceilings.untold:
+        for name in ceilings.unreported:
             yield Breach(f"unknown: whether {holder} has a {name} is not known; idlewatt slurm-settings prints it for "
                          "the configuration", True)
 

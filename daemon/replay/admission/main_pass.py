@@ -29,7 +29,7 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
     """Leave the weights behind that the main scheduler does, in all of the possible pasts.
 
     It goes by what nodes have in all where a job does not start. Such a job stops its partition, where nodes are kept
-    for waiting jobs, or the nodes that it names; heterogeneous jobs always stop theirs, with all partitions of no
+    for waiting jobs, or the nodes that it names; heterogeneous jobs always stop their own, with all partitions of no
     other nodes.
     """
     resources, failed = gate.resources, set[str]()
@@ -81,13 +81,13 @@ def look_at(gate: Gate, job: Job, resources: NodeResources) -> None:
 
 
 def out_of_reach(job: Job) -> bool:
-    """Tell whether a job is said to wait for nodes that are down, drained or reserved, and does not name them."""
+    """Tell whether a job's reported reason is nodes that are down, drained or reserved, and that it does not name."""
     waits = job.reason in (WaitReason.NODES_UNAVAILABLE, WaitReason.RESERVATION)
     return waits and not (job.request.required_nodes or job.request.reservation)
 
 
 def names_out_of_reach(job: Job) -> bool:
-    """Tell whether a job is said to wait for the nodes that it names, as they are down, drained or reserved."""
+    """Tell whether a job's reported reason is that nodes which it names are down, drained or reserved."""
     return job.reason in (WaitReason.NODES_UNAVAILABLE, WaitReason.RESERVATION) and bool(job.request.required_nodes)
 
 
@@ -178,7 +178,7 @@ def first_by_terms(gate: Gate, job: Job, way: PartitionNodes, earliest: Earliest
     """Return when a job that counts features could start by what Slurm's backfill finds, and where.
 
     Each term is looked for by itself with all GPUs of the job, until one finds nothing; for what is missing then any
-    nodes will do. When that is free is not asked: what counts is when the last of the terms is (``_try_sched``).
+    nodes will do. When that is free is not checked: what counts is when the last of the terms is (``_try_sched``).
     """
     demand, resources = gate.demand(job), gate.resources
     taken, begin_s, found = np.zeros(len(resources.nodes), bool), None, None

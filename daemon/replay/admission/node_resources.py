@@ -267,7 +267,7 @@ class NodeResources:
     def gpus_by_socket(self, demand: ResourceDemand) -> Counts:
         """Return the GPUs that a job takes of each node for the sockets that its cores are on.
 
-        Where none is bound to cores Slurm takes for each socket what is left, be it less than was asked for.
+        Where none is bound to cores Slurm takes for each socket what is left, be it less than was requested.
         """
         requested = demand.sockets * demand.per_socket
         bound = self.mask(node.gpus_bound for node in self.nodes)

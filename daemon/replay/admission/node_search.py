@@ -47,7 +47,7 @@ def _groups(resources: NodeResources, demand: ResourceDemand, usable: Mask, swit
 
 
 def _under(resources: NodeResources, demand: ResourceDemand, usable: Mask, switches: int) -> Iterator[Mask]:
-    """Yield the usable nodes of each leaf switch, the fullest first, and of several where so many are asked for."""
+    """Yield the usable nodes of each leaf switch, the fullest first, and of several where so many are requested."""
     fits, _, most = resources.capacity(demand, usable, demand.least)
     leaves = np.unique(resources.leaf[fits])
     roomiest = sorted(leaves.tolist(), key=lambda leaf: -int((fits & (resources.leaf == leaf)).sum()))
@@ -82,7 +82,7 @@ def _placed(resources: NodeResources, job: Job, demand: ResourceDemand, usable: 
 
 def _counted(resources: NodeResources, fits: Mask, forced: list[int], terms: tuple[tuple[str, int], ...],
              gpus: Counts, *, fewer: bool) -> Iterator[int | None]:
-    """Yield nodes named, and as many of each feature as are asked for; None where there are too few.
+    """Yield nodes named, and as many of each feature as are requested; None where there are too few.
 
     Where the job takes fewer nodes than it counts features they are those that have most of them.
     """

@@ -1,4 +1,4 @@
-"""A job in line, what is planned for it, and what is told of it."""
+"""A job in line, what is planned for it, and what is reported of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class QueueEntry:
     later: bool = False
     """It may not start yet, as too many of its array run, but is planned like the others."""
     stale: bool = False
-    """It is said to wait for nodes out of reach in one of its partitions, and those of another would do."""
+    """Its reported reason is nodes out of reach in one of its partitions, and those of another would do."""
     barred: Hold | None = None
     """What holds a component whatever is free, for which the others wait; or a limit on amounts that a job breaks."""
 
@@ -48,7 +48,7 @@ def excludes(job: Job) -> bool:
 
 
 def sooner(before: Placement | Hold | None, now: Placement | Hold) -> Placement | Hold:
-    """Return what is told of a job that was tried in one partition before: a start, else that it waits for room."""
+    """Return what is reported of a job that was tried in one partition before: a start, else that it waits for room."""
     if before is None or isinstance(now, Placement) or now.cause == ROOM:
         return now
     return before

@@ -107,14 +107,14 @@ class Quotas:
 
     def yields(self, queue: Queue, job: Job, other: Job) -> bool:
         """Tell whether a running job uses what its queue has borrowed of a cohort, and may be preempted for that."""
-        theirs = self._queues.get(other.request.details.queue)
-        if other.state is not JobState.RUNNING or theirs is None or theirs.name == queue.name \
-                or theirs.cohort != queue.cohort:
+        borrower = self._queues.get(other.request.details.queue)
+        if other.state is not JobState.RUNNING or borrower is None or borrower.name == queue.name \
+                or borrower.cohort != queue.cohort:
             return False
         if queue.reclaims == LOWER_PRIORITY and (other.priority or 0.0) >= (job.priority or 0.0):
             return False
         return any(self._used[key] > quota.nominal + _LEAST for key, quota in zip(
-            self._keys(other), (one for one in theirs.quotas if self._is_of(one, other)), strict=True))
+            self._keys(other), (one for one in borrower.quotas if self._is_of(one, other)), strict=True))
 
     def _queue(self, job: Job) -> Queue | None:
         if job.steering is not None and job.steering.reserved:

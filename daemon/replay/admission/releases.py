@@ -2,7 +2,7 @@
 
 Moments are looked at as Slurm does (cons_tres, ``_will_run_test``): the jobs that end within half a minute of the first
 are taken away together, then those within a minute of the next, then within two, so that even a long list is looked at
-in a few steps; what fits then is said to start at the last of these ends.
+in a few steps; what fits then starts, by its estimate, at the last of these ends.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Releases:
         touching = np.flatnonzero(np.logical_or.reduceat(usable[self._rows], self._first[:-1]))
         window_s, place, given = FIRST_WINDOW_S, 0, 0
         while place < touching.size:
-            # As in Slurm, the next is asked for its end only after one that matters has gone.
+            # As in Slurm, the next end is looked at only after one that matters has passed.
             beyond = int(np.searchsorted(self._ends, self._ends[touching[place]] + window_s, "right"))
             place = max(place, min(int(np.searchsorted(touching, beyond - 1)), touching.size - 1))
             last = int(touching[place])

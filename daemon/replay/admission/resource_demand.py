@@ -41,7 +41,7 @@ class ResourceDemand:
     memory_per_gpu: int = 0
     whole_memory: bool = False
     memory_total: int = 0
-    """Where nothing else is said of memory: over all nodes."""
+    """Where the request states no memory otherwise: over all nodes."""
     one_thread: bool = False
     exclusive: bool = False
     alone: str = ""

@@ -60,7 +60,7 @@ def known(name: str) -> bool:
 def charged_of_jobs(cluster: Cluster, workload: Workload, claims: Claims) -> Floats:
     """Return what each job is charged for a second once it runs."""
     held = _requested(workload, claims)
-    # A job that shares no node is charged for all of its CPUs and GPUs, and for the memory that it asked for.
+    # A job that shares no node is charged for all of its CPUs and GPUs, and for the memory that it requested.
     alone = workload.exclusive > 0
     if alone.any():
         cpus, gpus = (claims.nodes * _of_a_node(cluster, workload, column) for column in (cluster.cpus, cluster.gpus))

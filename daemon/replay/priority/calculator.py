@@ -53,7 +53,7 @@ class PriorityCalculator:
         """As calculated last."""
         self._reported_priority = workload.priority if self._scheduling.current else np.zeros(len(workload))
         self._lead = np.zeros(len(workload))
-        """What the scheduler's own priorities are above ours, where it told them: it knows what had been used."""
+        """What the scheduler's own priorities are above ours, where it reported them: it knows what had been used."""
 
     def copy(self) -> PriorityCalculator:
         """Return one that can go on without changing this one."""

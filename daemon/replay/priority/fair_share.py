@@ -131,7 +131,7 @@ def classic(tree: Tree, usage: Floats, dampening: float = 1.0) -> Standing:
 
 
 def fair_tree(tree: Tree, usage: Floats) -> Standing:
-    """Return the ranks of users over their number; users who cannot be told apart rank alike."""
+    """Return the ranks of users over their number; users who cannot be distinguished rank alike."""
     effective, level = np.zeros(len(tree)), np.zeros(len(tree))
     only_version(compare)(tree.under, tree.level, tree.shared, usage, effective, level)
     return Standing(_ranked(tree, level), tree.shown, effective, level)
@@ -140,7 +140,7 @@ def fair_tree(tree: Tree, usage: Floats) -> Standing:
 def _ranked(tree: Tree, level: Floats) -> Floats:
     """Return the ranks of users over their number, by their ratios; 0 of accounts."""
     factor, tied = np.zeros(len(tree)), np.zeros(len(tree), bool)
-    # Siblings side by side: those with the largest ratio first, users before accounts, else as they were told.
+    # Siblings side by side: those with the largest ratio first, users before accounts, else as they were reported.
     ordered = np.lexsort((tree.account, -level, tree.parent))
     only_version(rank_users)((tree.parent, tree.user, tree.begins), level, ordered, tree.begins.copy(), tied, factor)
     return factor
@@ -163,7 +163,7 @@ def compare(under: Longs, shares: Floats, shared: Masks, usage: Floats, effectiv
 @compiled
 def rank_users(tree: tuple[Longs, Masks, Longs], level: Floats, ordered: Longs, upcoming: Longs, tied: Masks,
                factor: Floats) -> None:
-    """Walk down from the root, and rank every user that is met; users that cannot be told apart share a rank.
+    """Walk down from the root, and rank every user that is met; users that cannot be distinguished share a rank.
 
     Of each account ``upcoming`` tells which sibling below it is next, and ``tied`` whether it is like the sibling
     before it: then so is the first below it. Slurm's manual says that accounts with the same ratio are merged; its code

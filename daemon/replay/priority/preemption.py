@@ -42,7 +42,7 @@ class Group:
 
 @dataclass(frozen=True)
 class SchedulerPreemption:
-    """Preemption as configured; where nothing is told nobody is preempted, which ``notes`` says."""
+    """Preemption as configured; where nothing is known nobody is preempted, which ``notes`` says."""
 
     by: str = ""
     """``qos`` or ``partition_prio``; '' for nobody."""
@@ -87,7 +87,7 @@ class SchedulerPreemption:
 
     @classmethod
     def of_config_lines(cls, lines: Mapping[str, str]) -> SchedulerPreemption:
-        """Return what lines of ``scontrol show config`` say by themselves: which jobs preempt which is not told."""
+        """Return what lines of ``scontrol show config`` say by themselves: which jobs preempt which is not in them."""
         kind = lines.get("PreemptType", "").rpartition("/")[2].strip().lower()
         return cls(notes=(NO_GROUPS,)) if kind in (BY_QOS, BY_TIER) else cls()
 

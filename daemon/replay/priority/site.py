@@ -19,7 +19,7 @@ _BOOKED = {"limits", "safe", "all"}
 class Scheduling:
     """Order and backfill as configured; without configuration Slurm's defaults: first come, first served.
 
-    ``priority.unset`` names what nobody told.
+    ``priority.unset`` names the lines that are unknown.
     """
 
     priority: PrioritySettings = PrioritySettings()
@@ -35,7 +35,7 @@ class Scheduling:
     partitions: Mapping[str, float] = field(default_factory=dict)
     """PriorityJobFactor of each partition, over the largest unless the settings say otherwise."""
     billing: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """What a job is charged for each resource, by partition; where that is none, or not told, its CPUs count."""
+    """What a job is charged for each resource, by partition; where that is none, or unknown, its CPUs count."""
     usage: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Decayed seconds of what was charged so far, CPUs as a rule, by account and user."""
     used_until_s: float | None = None
@@ -89,7 +89,7 @@ class Scheduling:
 
 
 def _association_priorities(settings: PrioritySettings, rules: SchedulerRules) -> dict[tuple[str, str], float]:
-    """Return what PriorityWeightAssoc weighs, by account and user; nothing where that is not told of all."""
+    """Return what PriorityWeightAssoc weighs, by account and user; nothing where that is not known of all."""
     priorities = {(one.account, one.user): one.priority for one in rules.associations or () if one.priority is not None}
     if len(priorities) < len({(one.account, one.user) for one in rules.associations or ()}):
         return {}

@@ -112,7 +112,7 @@ def test_what_the_jobs_of_a_qos_of_25_05_may_use_in_all_is_read(recorded):
     (qos,) = parse_list(load(json.dumps(answer)), "qos", parse_qos).records
     assert dict(qos.ceilings.group) == {"gpu": 16.0, "jobs": 20.0, "gpu seconds used": 36_000.0}
     assert qos.ceilings.on_the_past
-    assert qos.ceilings.untold == ()
+    assert qos.ceilings.unreported == ()
 
 
 def test_the_limits_of_associations_of_25_05_are_read(read):

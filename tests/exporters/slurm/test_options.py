@@ -84,8 +84,8 @@ def test_the_names_of_later_versions_mean_the_same(recorded):
 def test_limits_read_the_same_of_sacctmgr_and_of_slurmrestd(recorded, text):
     by_text = parse_qos_table(text("sacctmgr_qos.txt")).records
     by_rest = parse_list(load(recorded("slurm/options/rest_qos.json")), "QOS", parse_qos).records
-    assert {one.ceilings.untold for one in by_rest} == {("GrpTRESMins",)}
-    told = {one.name: replace(one, ceilings=replace(one.ceilings, untold=())) for one in by_rest}
+    assert {one.ceilings.unreported for one in by_rest} == {("GrpTRESMins",)}
+    told = {one.name: replace(one, ceilings=replace(one.ceilings, unreported=())) for one in by_rest}
     assert {one.name: one for one in by_text} == told
     high = next(one for one in by_text if one.name == "high")
     assert (high.ceilings.group, high.ceilings.user) == ((("gpu", 4.0),), (("gpu", 3.0), ("jobs", 2.0)))

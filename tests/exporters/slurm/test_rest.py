@@ -241,6 +241,6 @@ def test_a_wrong_configuration_is_refused(wrong):
 def test_what_jobs_of_a_qos_may_use_in_all_is_told_by_the_configuration_or_not_known(slurmrestd, clock, lines, told):
     slurmrestd.pages["/slurmdb/v0.0.38/qos"] = json.dumps({"QOS": [{"name": "one"}, {"name": "two"}]}).encode()
     source = SlurmRestConfig(url=slurmrestd.url(""), qos_grp_tres_mins=lines).build(clock)
-    found = {qos.name: (qos.ceilings.group, qos.ceilings.untold) for qos in source.read().rules.qos}
+    found = {qos.name: (qos.ceilings.group, qos.ceilings.unreported) for qos in source.read().rules.qos}
     source.close()
     assert found == told

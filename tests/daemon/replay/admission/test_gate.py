@@ -315,7 +315,7 @@ UNTOLD = "unknown: whether QOS normal has a GrpTRESMins is not known"
     (None, (("gpu", 8.0),), UNTOLD), (None, (("gpu seconds", 1e9),), UNTOLD)])
 def test_advice_is_unknown_where_a_limit_may_be_set_that_the_source_cannot_report(enforced, ceilings, reason):
     judge = gate([node("a")], site=replace(SITE, enforced=enforced),
-                 qos=(Qos("normal", Ceilings(group=ceilings, untold=("GrpTRESMins",))), Qos("other")))
+                 qos=(Qos("normal", Ceilings(group=ceilings, unreported=("GrpTRESMins",))), Qos("other")))
     found = judge.admit(asks(1), None)
     assert (None if reason is None else found.reason[:len(reason)]) == reason
     assert where(judge.admit(asks(1, qos="other"), None)) == "a:1"
@@ -382,7 +382,7 @@ def test_an_array_starts_as_many_tasks_as_may_run_at_once():
      "the only node that fits, a, is draining"),
     ([node("a", state=NodeState.DRAINED, reason="NVLink"), node("b", state=NodeState.DOWN)], asks(1, 1, 1),
      "2 of the 2 nodes that fit cannot be used: a is drained (NVLink); b is down"),
-    ([node("a")], asks(9, 1, 9), "can never run: no node of p of the size asked for (9 GPUs) can hold it, it needs 1"),
+    ([node("a")], asks(9, 1, 9), "can never run: no node of p of the requested size (9 GPUs) can hold it, it needs 1"),
     ([node("a"), node("b")], asks(1, 1, 1, features="ib"), "can never run: no node of p with feature ib can hold it"),
     ([node("a", gpus_allocated=8), node("b")], asks(1, 1, 1, required_nodes=("a",)),
      "the only node among a, a, is busy"),
