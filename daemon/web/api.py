@@ -143,7 +143,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
         {"model": Filter("The agent, `kind@version`.", lambda row: (row.model,)),
          "state": Filter("What was decided.", lambda row: (row.decision,), tuple(Decision))}),
     Endpoint(
-        "status", "Whether what is said can be believed: one row, with all that is degraded, in words and since when.",
+        "status", "Whether what is shown can be believed: one row, with all that is degraded, in words and since when.",
         lambda view: (view.status(),), TypeAdapter(tuple[Status, ...]), {}),
     Endpoint(
         "sources", "How each source and each of its targets fares.",

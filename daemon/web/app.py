@@ -102,7 +102,7 @@ class WebApp:
             return
         try:
             publish.prepare(self._registry)
-        except Exception:  # noqa: BLE001 - the scraper is told; the thread that prepares goes on
+        except Exception:  # noqa: BLE001 - the scraper gets the error; the thread that prepares goes on
             log.exception("the metrics page cannot be prepared")
 
     def _answer(self, request: Request) -> Response:
@@ -202,15 +202,15 @@ class WebApp:
 
     def _prioritize(self, request: Request) -> Response:
         """Answer kube-scheduler, which asks by a body; an empty list says nothing, and changes nothing there."""
-        from ...exporters.kubernetes.extender import parse_question, told_scores  # sites without Kubernetes
+        from ...exporters.kubernetes.extender import parse_question, scores_answer  # sites without Kubernetes
 
         if _sent_by_another_site(request):
             return _failure(request, 403, "this is for schedulers, not for pages of another site")
         try:
-            asked = parse_question(request.get_data())
+            question = parse_question(request.get_data())
         except ValueError as fault:
             return _failure(request, 400, str(fault))
-        return _json(told_scores(self._seen_by(request).prioritize(asked)))
+        return _json(scores_answer(self._seen_by(request).prioritize(question)))
 
     def _rows(self, endpoint: Endpoint, request: Request) -> Response:
         query = recorded(endpoint.name, request.args)

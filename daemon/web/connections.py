@@ -31,7 +31,7 @@ LARGEST_BODY = 1 << 20
 MOST_RECEIVED = 64 << 20
 """Bytes of bodies that are not whole yet; beyond it the one that has waited longest is let go."""
 MOST_CONNECTIONS, MOST_PER_ADDRESS = 512, 128
-"""One more closes the oldest of the address that has most, so that a newcomer is always heard."""
+"""One more closes the oldest of the address that has most, so that a newcomer is always served."""
 MOST_AT_WORK = 4
 """Requests of one address that workers have at once; its others wait, so that the workers are never all its own."""
 BACKLOG = 1024

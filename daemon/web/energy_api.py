@@ -107,7 +107,7 @@ def moment(text: str, now_s: float) -> float:
 
 
 def _since(arguments: Arguments, now_s: float) -> float:
-    """Return from when on something is asked for; raise BadData for what is yet to come."""
+    """Return the first moment of a request; raise BadData for one in the future."""
     found = moment(arguments.get("since", DEFAULT_SINCE), now_s)
     if found > now_s:
         raise BadData("since lies in the future")
@@ -152,9 +152,9 @@ def _runs(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Ener
 def _by(by: Dimension | Literal[""]) -> Callable[[View, EnergyBook, Arguments, str], EnergyAnswer]:
     def ask(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
         dimension = by or cast(Dimension, arguments.get("by", "user"))
-        asked = [key for key in HOLDERS if key in arguments]
-        if dimension == "node" and asked:
-            raise BadData(f"by=node does not know {', '.join(asked)}: nodes are not told apart by who holds them")
+        holders = [key for key in HOLDERS if key in arguments]
+        if dimension == "node" and holders:
+            raise BadData(f"by=node does not know {', '.join(holders)}: nodes are not told apart by who holds them")
         return EnergyAnswer(book.by(dimension, wanted(arguments, view.now()), whole(arguments, "limit", 1000,
                                                                                     MOST_ROWS)))
 
@@ -168,10 +168,10 @@ def _job(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Energ
     return EnergyAnswer(rows)
 
 
-def node_report(view: View, book: EnergyBook, name: str, asked: RunFilter) -> NodeReport | None:
+def node_report(view: View, book: EnergyBook, name: str, selection: RunFilter) -> NodeReport | None:
     """Return what is known of a node; None when nothing is."""
     now = next((row for row in view.nodes() if row.node.name == name), None)
-    took = tuple(row for row in book.by("node", asked) if row.name == name)
+    took = tuple(row for row in book.by("node", selection) if row.name == name)
     if now is None and not took:
         return None
     jobs = tuple(job for job in view.jobs() if job.state.active and any(
@@ -198,9 +198,9 @@ def _wasters(view: View, book: EnergyBook, arguments: Arguments, name: str) -> E
 
 
 def _digest(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
-    asked, account = wanted(arguments, view.now()), arguments.get("account", "")
+    selection, account = wanted(arguments, view.now()), arguments.get("account", "")
     until_s = view.now()
-    return EnergyAnswer((digest(book, asked.since_s, until_s, account, None if account else _saved(view)),))
+    return EnergyAnswer((digest(book, selection.since_s, until_s, account, None if account else _saved(view)),))
 
 
 def _saved(view: View) -> Saved | None:
@@ -260,7 +260,7 @@ QUERIES: Mapping[str, Query] = {query.name: query for query in (
     Query("flavours", "flavours", "What users may ask for under a name, or the sizes that occur with their limits: how "
           "often since when, what waits and runs, what no partition can hold; '' are jobs of none.",
           TypeAdapter(tuple[FlavourRow, ...]), {"since": SPAN["since"]}, _flavours),
-    Query("notices", "notices", "What was said, or would have been, to whom about which job, the newest first.",
+    Query("notices", "notices", "Notices that were or would have been sent, to whom about which job, the newest first.",
           TypeAdapter(tuple[Notice, ...]), {
               "since": SPAN["since"], "user": HOLDERS["user"], "state": "What became of it.",
               "limit": "Most rows to return, 1000 by default."}, _notices, {"state": STATES}),
@@ -270,6 +270,6 @@ RECORDED = {"jobs": "runs", "waste": "energy"}
 
 
 def recorded(name: str, arguments: Arguments) -> Query | None:
-    """Return the question to the history that a path of today's state is asked, if it is."""
+    """Return the query of the history that a path of today's state stands for, if it does."""
     query, now = QUERIES.get(RECORDED.get(name, "")), (*ENDPOINTS[name].filters, "limit")
     return query if query and any(one in query.parameters and one not in now for one in arguments) else None

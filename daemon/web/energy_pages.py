@@ -69,8 +69,8 @@ def jobs_page(view: View, arguments: Arguments, name: str, root: str) -> str:
     live = _live(view, given) if not offset else []
     return _render("jobs.html", view, root, live=live[:MOST_LIVE], more_live=len(live) - MOST_LIVE, rows=rows,
                    total=total, offset=offset, given=given, spans=SPANS, orders=ORDERS, states=STATES,
-                   asked=_asked(given), last=offset + len(rows), since=given.get("since", DEFAULT_SINCE), order=order,
-                   earlier=_query(given, offset - ROWS) if offset else "",
+                   api_query=_api_query(given), last=offset + len(rows), since=given.get("since", DEFAULT_SINCE),
+                   order=order, earlier=_query(given, offset - ROWS) if offset else "",
                    later=_query(given, offset + ROWS) if offset + len(rows) < total else "")
 
 
@@ -85,8 +85,8 @@ def _live(view: View, given: Mapping[str, str]) -> list[Job]:
             and all(getattr(job, name) == value for name, value in holders.items())]
 
 
-def _asked(given: Mapping[str, str]) -> str:
-    """Return the same question to the API, which answers about recorded jobs only when it is told since when."""
+def _api_query(given: Mapping[str, str]) -> str:
+    """Return the same question to the API, which answers about recorded jobs only with ``since``."""
     return urlencode({"since": DEFAULT_SINCE, "limit": str(ROWS), **given})
 
 
@@ -127,7 +127,7 @@ def gpu_faults(view: View, job: Job) -> list[tuple[str, str]]:
 
 
 def _errors(view: View) -> list[tuple[str, ...]]:
-    """Return node, GPU and number of every error that a driver has told."""
+    """Return node, GPU and number of every error that a driver has reported."""
     return sorted(key for key in view.published().gpu_error_info if isinstance(key, tuple))
 
 
@@ -184,16 +184,16 @@ def users_page(view: View, arguments: Arguments, name: str, root: str) -> str:
 def user_page(view: View, arguments: Arguments, name: str, root: str) -> str:
     """Return what one user took, day by day, and the jobs that wasted most."""
     since = arguments.get("since", "30d")
-    asked = wanted(MultiDict({"since": since, "user": name}), view.now())
+    selection = wanted(MultiDict({"since": since, "user": name}), view.now())
     book = view.book()
-    runs, total = book.runs(asked, "wasted", ROWS)
+    runs, total = book.runs(selection, "wasted", ROWS)
     own: list[Job] = [job for job in view.jobs() if job.user == name and not job.state.finished]
-    days = book.by("day", asked)
+    days = book.by("day", selection)
     if not (total or own or days):
         raise NotFound(f"nothing is known of a user {name[:40]!r}")
     return _render("user.html", view, root, name=name, since=since, spans=SPANS, runs=runs, total=total, days=days,
-                   sums=next(iter(book.by("user", asked)), None), jobs=own[:ROWS], more_jobs=max(0, len(own) - ROWS),
-                   chart=_days(days))
+                   sums=next(iter(book.by("user", selection)), None), jobs=own[:ROWS],
+                   more_jobs=max(0, len(own) - ROWS), chart=_days(days))
 
 
 def _days(days: Sequence[EnergyRow]) -> Chart | None:
@@ -250,7 +250,7 @@ def _added(one: float | None, other: float | None) -> float | None:
 
 def error_page(view: View, status: int, message: str, root: str) -> str:
     """Return why there is no page, with the way back."""
-    titles = {400: "That cannot be asked", 404: "Not found", 503: "Not to be read now"}
+    titles = {400: "Invalid request", 404: "Not found", 503: "Not to be read now"}
     return _render("error.html", view, root, title=titles.get(status, "No such page"), message=message)
 
 

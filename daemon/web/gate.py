@@ -120,8 +120,8 @@ class Passwords:
     def right(self, users: Mapping[str, str], user: str, password: str) -> bool:
         """Tell whether the user is known and the password is hers."""
         hashed, secret = users.get(user, _nobody(users)), password.encode(errors="replace")
-        asked = b"\0".join((user.encode(errors="replace"), hashed.encode(), secret))
-        digest = hashlib.blake2b(asked, key=self._key).digest()
+        credentials = b"\0".join((user.encode(errors="replace"), hashed.encode(), secret))
+        digest = hashlib.blake2b(credentials, key=self._key).digest()
         with self._lock:
             if digest in self._right:
                 self._right.move_to_end(digest)

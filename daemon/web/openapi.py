@@ -14,7 +14,7 @@ from .api import ENDPOINTS, MOST_ROWS, Endpoint
 from .energy_api import QUERIES, Query
 
 PRIORITIZE = "/api/v1/kubernetes/prioritize"
-"""The one path that is asked by a body: kube-scheduler's extenders are."""
+"""The one path whose request is a body: kube-scheduler's extenders are."""
 _SCORES = {"type": "array", "items": {"type": "object", "required": ["Host", "Score"], "properties": {
     "Host": {"type": "string"}, "Score": {"type": "integer", "minimum": 0, "maximum": 10}}}}
 _QUESTION = {"type": "object", "required": ["Pod", "NodeNames"], "properties": {
@@ -56,9 +56,9 @@ def _paths(schemas: Mapping[tuple[str, Literal["validation", "serialization"]], 
     paths: dict[str, Any] = {endpoint.path: {"get": _operation(endpoint, schemas[(name, "serialization")])}
                              for name, endpoint in ENDPOINTS.items()}
     for name, query in QUERIES.items():
-        told = _question(query, schemas[(f"recorded {name}", "serialization")])
+        operation = _question(query, schemas[(f"recorded {name}", "serialization")])
         before = paths.get(f"/api/v1/{query.path}")
-        paths[f"/api/v1/{query.path}"] = {"get": told if before is None else _both(before["get"], told)}
+        paths[f"/api/v1/{query.path}"] = {"get": operation if before is None else _both(before["get"], operation)}
     return paths | {PRIORITIZE: {"post": _prioritize()}}
 
 

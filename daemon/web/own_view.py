@@ -107,7 +107,7 @@ class OwnView(View):
         return OwnBook(self._view.book(), self._user)
 
     def wait_estimate(self, job_id: str, within_s: float | None = None) -> JobWaitEstimate | None:
-        """Return when a job of the user starts; other users' jobs before it are told without an id."""
+        """Return when a job of the user starts; other users' jobs before it are shown without an id."""
         found = self._view.wait_estimate(job_id, within_s)
         own = self._keys()
         if found is None or (found.job_id, found.submit_s) not in own:
@@ -125,9 +125,9 @@ class OwnView(View):
         return self._view.decisions()
 
     def notices(self, since_s: float, user: str = "") -> Sequence[Notice]:
-        """Return what was said to the user; what administrators are told of the user's jobs is theirs."""
-        told = self._view.notices(since_s, self._user) if user in ("", self._user) else ()
-        return [notice for notice in told if notice.stage != "admins"]
+        """Return the notices to the user; those to administrators about the user's jobs are not the user's."""
+        notices = self._view.notices(since_s, self._user) if user in ("", self._user) else ()
+        return [notice for notice in notices if notice.stage != "admins"]
 
     def flavours(self, since_s: float) -> Sequence[FlavourRow]:
         """Return the flavours: they are about nobody."""
@@ -154,7 +154,7 @@ class OwnView(View):
         """Return what is missing before the daemon is ready."""
         return self._view.missing()
 
-    def prioritize(self, asked: PodQuestion) -> Mapping[str, int]:
+    def prioritize(self, question: PodQuestion) -> Mapping[str, int]:
         """Return nothing: schedulers ask as administrators."""
         return {}
 

@@ -162,8 +162,8 @@ def within(advice: Recommendation, now_s: float) -> str:
         return ""
     low_s, high_s = advice.start_interval_s
     first, last = span(max(0.0, low_s - now_s)), None if high_s is None else span(high_s - now_s)
-    said = f"{first} or more" if last is None else f"{first} to {last}"
-    return "" if first == last else f", in nine of ten futures {said}"
+    interval = f"{first} or more" if last is None else f"{first} to {last}"
+    return "" if first == last else f", in nine of ten futures {interval}"
 
 
 def gpus(advice: Recommendation, place: int) -> str:
@@ -252,9 +252,9 @@ def _causes(view: View) -> dict[str, Underuse]:
 
 
 def _only(status: Status) -> list[str]:
-    """Return what is missing and not among what is degraded: nothing is said twice."""
-    told = {one.words for one in status.degraded}
-    return [what for what in status.missing if what not in told]
+    """Return what is missing and not among what is degraded: nothing is shown twice."""
+    degraded = {one.words for one in status.degraded}
+    return [what for what in status.missing if what not in degraded]
 
 
 def _troubled(status: Status) -> dict[str, str]:
@@ -265,7 +265,7 @@ def _troubled(status: Status) -> dict[str, str]:
 def _nvlink(nodes: Sequence[NodeRow], status: Status) -> dict[str, object]:
     """Return the NVLink domains, the broken ones first, since these are what can be mended.
 
-    Which GPUs are free is what the scheduler says: while it is not read, nothing is said of domains but this.
+    Which GPUs are free is what the scheduler says: while it is not read, domains have no other row.
     """
     found = sorted(domains(row.node for row in nodes), key=lambda one: (one.state != "broken", one.name))
     if unread := [one.words for one in status.degraded if found and one.cause == "scheduler_unread"]:

@@ -68,7 +68,7 @@ def _candidates(host: str, port: int, address: str) -> list[tuple[int, SocketNam
     """Return (family, socket address) pairs to try; IPv4 first for names, as Go's servers do."""
     if not host:
         # An IPv6 socket takes IPv4 clients too; without IPv6 in the kernel the second is tried.
-        return [(socket.AF_INET6, ("::", port)), (socket.AF_INET, ("0.0.0.0", port))]  # noqa: S104 - asked for
+        return [(socket.AF_INET6, ("::", port)), (socket.AF_INET, ("0.0.0.0", port))]  # noqa: S104 - as configured
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError) as fault:
@@ -114,7 +114,7 @@ class WebServer:
 
     def start(self) -> None:
         """Start serving in the background."""
-        # cheroot would take the first socket of systemd by itself, whichever was asked for.
+        # cheroot would take the first socket of systemd by itself, whichever is configured.
         os.environ.pop("LISTEN_PID", None)
         for server in self._servers:
             server.prepare()
@@ -147,7 +147,7 @@ _CHUNKED = re.compile(rb"\r\nTransfer-Encoding:", re.IGNORECASE)
 
 
 def awaited(header: bytes) -> int:
-    """Return how many bytes of a body to wait for; 0 where none is wanted, or its size is not told or too large."""
+    """Return how many bytes of a body to wait for; 0 where none is wanted, or its size is unknown or too large."""
     line = header.split(b"\r\n", 1)[0].split(b" ")
     path = line[1].split(b"?", 1)[0].decode("ascii", "replace") if len(line) == 3 else ""
     if line[0] != b"POST" or path not in WITH_BODY or _CHUNKED.search(header):
@@ -215,7 +215,7 @@ class _Exchange(HTTPConnection):
         files = {"rb": io.BytesIO(header), "wb": BufferedAnswer()}
         super().__init__(server, client.sock, lambda sock, mode, size: files[mode])
         self.remote_addr, self.remote_port = client.address, client.port
-        self.ssl_env = server.told_of_tls
+        self.ssl_env = server.tls_environment
         self._client, self._connections = client, server.connections
 
     def communicate(self) -> bool:
@@ -249,12 +249,12 @@ class _Server(wsgi.Server):
                          shutdown_timeout=STOP_S)
         self.given = given
         self.software = "idlewatt"
-        self.told_of_tls = {"wsgi.url_scheme": "https", "HTTPS": "on"} if gate.secure else {}
+        self.tls_environment = {"wsgi.url_scheme": "https", "HTTPS": "on"} if gate.secure else {}
         self.connections = Connections(given, self._work, wrap=_tls(gate) if gate.secure else None,
                                        check=gate.check_peer, awaited=awaited)
 
     def serve(self) -> None:
-        """Serve requests until the connections are told to finish."""
+        """Serve requests until the connections are to finish."""
         self.connections.run()
 
     def _work(self, client: HttpConnection, header: bytes) -> None:

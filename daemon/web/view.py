@@ -69,7 +69,7 @@ class NodeRow:
     power_down: str = ""
     """Why it is worth powering down now; '' when it is not."""
     power_down_command: str = ""
-    """What keeps new work off it first, where its scheduler has to be told; nobody here runs it."""
+    """What keeps new work off it first, where its scheduler needs a command; nobody here runs it."""
     unknown_use: str = ""
     """Why nobody can say whether it is worth powering down, although no job needs it; '' for all others."""
     unused_power_watts: float | None = None
@@ -96,7 +96,7 @@ class ModelRow:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Held-out figures, with their intervals."""
     abstains: str = ""
-    """Why it gives no advice now; '' when it does, or is not asked."""
+    """Why it gives no advice now; '' when it does, or is not called."""
     cause: str = ""
     abstains_since_s: float | None = None
     drift: float | None = None
@@ -171,7 +171,7 @@ class ReloadError(Exception):
 class View(Protocol):
     """The daemon as the web side sees it. All answers come from memory, at once, from any thread.
 
-    The one place that says what may be asked: the daemon and the views of tests are classes of it.
+    The one place that says what may be read: the daemon and the views of tests are classes of it.
     """
 
     def published(self) -> Published:
@@ -215,7 +215,7 @@ class View(Protocol):
         """Return the notices since a moment, the newest first; it reads the history."""
 
     def flavours(self, since_s: float) -> Sequence[FlavourRow]:
-        """Return the flavours, with how many jobs asked for each since a moment; it reads the history."""
+        """Return the flavours, with how many jobs requested each since a moment; it reads the history."""
 
     def sources(self) -> Sequence[SourceRow]:
         """Return how each source fares."""
@@ -232,7 +232,7 @@ class View(Protocol):
     def missing(self) -> Sequence[str]:
         """Return what is still missing before the daemon is ready; nothing when it is."""
 
-    def prioritize(self, asked: PodQuestion) -> Mapping[str, int]:
+    def prioritize(self, question: PodQuestion) -> Mapping[str, int]:
         """Return scores of nodes for a pod, 0 to 10; nothing where the cluster was not seen lately, or nobody knows."""
 
     def reload(self) -> None:

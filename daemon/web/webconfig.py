@@ -37,8 +37,8 @@ CIPHERS = {
 }
 CURVES = {"CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "secp521r1", "X25519": "X25519"}
 
-# Python's ssl always verifies a certificate that it asked for, so RequireAnyClientCert cannot be had; one that is
-# asked for and ignored (RequestClientCert) need not be asked for.
+# Python's ssl always verifies a certificate that it requested, so RequireAnyClientCert cannot be had; one that is
+# requested and ignored (RequestClientCert) need not be requested.
 CLIENT_AUTH = {"": ssl.CERT_NONE, "NoClientCert": ssl.CERT_NONE, "RequestClientCert": ssl.CERT_NONE,
                "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL, "RequireAndVerifyClientCert": ssl.CERT_REQUIRED}
 

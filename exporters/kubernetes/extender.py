@@ -61,6 +61,6 @@ def parse_question(body: bytes) -> PodQuestion:
                        pod.amount.memory_bytes, tuple(names))
 
 
-def told_scores(scores: Mapping[str, int]) -> str:
+def scores_answer(scores: Mapping[str, int]) -> str:
     """Return scores by node as a ``HostPriorityList``."""
     return json.dumps([{"Host": name, "Score": score} for name, score in scores.items()])

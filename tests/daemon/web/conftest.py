@@ -96,7 +96,7 @@ class ToyView(View):
     def models(self): return self.model_rows
     def decisions(self): return self.decision_rows
     def notices(self, since_s, user=""): return tuple(row for row in self.notice_rows if user in ("", row.user))
-    def prioritize(self, asked): return {name: self.scores[name] for name in asked.nodes if name in self.scores}
+    def prioritize(self, question): return {name: self.scores[name] for name in question.nodes if name in self.scores}
     def sources(self): return self.source_rows
     def targets(self): return self.groups
     def now(self): return NOW

@@ -5,7 +5,7 @@ import json
 import kube_objects as make
 import pytest
 
-from idlewatt.exporters.kubernetes.extender import parse_question, told_scores
+from idlewatt.exporters.kubernetes.extender import parse_question, scores_answer
 
 
 def body(**changes):
@@ -32,5 +32,5 @@ def test_what_is_no_question_is_refused_in_words(sent):
 
 
 def test_scores_are_written_as_the_scheduler_reads_them():
-    assert json.loads(told_scores({"n1": 10, "n2": 0})) == [{"Host": "n1", "Score": 10}, {"Host": "n2", "Score": 0}]
-    assert told_scores({}) == "[]"
+    assert json.loads(scores_answer({"n1": 10, "n2": 0})) == [{"Host": "n1", "Score": 10}, {"Host": "n2", "Score": 0}]
+    assert scores_answer({}) == "[]"
