@@ -10,7 +10,7 @@ ISSUED = f"sum(increase(idlewatt_advice_issued_total{{{DAEMON}}}[$__range]))"
 FOLLOWED = f"sum(increase(idlewatt_advice_followed_total{{{DAEMON}}}[$__range]))"
 VERDICTS = "sum by ({by}) (increase(idlewatt_advice_verdicts_total{{" + DAEMON + "{only}}}[$__range]))"
 WITHIN = ', result="within"'
-FORETOLD = "sum(increase(idlewatt_start_forecasts_total{{" + DAEMON + "{only}}}[$__range]))"
+FORECASTS = "sum(increase(idlewatt_start_forecasts_total{{" + DAEMON + "{only}}}[$__range]))"
 DOWN = f"max by ({SITE}, node) (idlewatt_power_down_info{{{DAEMON}}})"
 DOWN_POWER = f"sum by ({SITE}, node) (idlewatt_node_power_watts{{{DAEMON}}}) and on ({SITE}, node) {DOWN}"
 # Zero where the daemon measures and advises none; nothing at all where it does not measure.
@@ -226,8 +226,8 @@ def _adherence() -> Row:
         (5, number("Starts within their interval", "Of the runs in the time range whose start had been foretold as an "
                    "interval that holds in nine of ten futures, the share that started within the first such interval. "
                    "Below 90 %: who comes later and goes first, or people, move starts.",
-                   f"({FORETOLD.format(only=WITHIN)} or 0 * {FORETOLD.format(only='')}) / "
-                   f"({FORETOLD.format(only='')} > 0)", "percentunit", empty="none yet, or no data")))
+                   f"({FORECASTS.format(only=WITHIN)} or 0 * {FORECASTS.format(only='')}) / "
+                   f"({FORECASTS.format(only='')} > 0)", "percentunit", empty="none yet, or no data")))
 
 
 def _record() -> Row:
@@ -303,7 +303,7 @@ def _elastic() -> Row:
     return (
         (5, number("Jobs of unknown elasticity", "Running and pending jobs of which nobody knows how fast they would "
                    "be with more or fewer GPUs: no like run was watched, all had one size, or no curve fits them. "
-                   "Nothing is said of these.", f"sum(idlewatt_elastic_unknown_jobs{{{DAEMON}}}) or {NO_ADVICE}",
+                   "These have no row.", f"sum(idlewatt_elastic_unknown_jobs{{{DAEMON}}}) or {NO_ADVICE}",
                    "short", empty="no advice", tall=True)),
         (19, listing("What more or fewer GPUs would do for a job", "Change in the time that it still takes, with its "
                      "95 % interval, and the marginal gain: speed for each GPU of the change. The data source is the "

@@ -30,7 +30,7 @@ DARK = f'idlewatt_power_watts{{{PARTITION}, class="unmeasured"}}'
 POWER, WASTE = f"idlewatt_power_watts{{{PARTITION}}}", f"idlewatt_wasted_power_watts{{{PARTITION}}}"
 WASTED_J = f"sum(increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range]))"
 UNKNOWN_J = f'sum(increase(idlewatt_energy_joules_total{{{PARTITION}, class="unmeasured"}}[$__range]))'
-# That nothing was wasted is only said where all was measured; more than nothing is at least that.
+# A waste of zero is only shown where all was measured; more than nothing is at least that.
 WASTED_KWH = f"(({WASTED_J} > 0) or ({WASTED_J} unless on () ({UNKNOWN_J} > 0))) / 3.6e6"
 WASTED_RATE = f"rate(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__rate_interval])"
 _BY_QUARTERS = cost_by_quarters(f"idlewatt_wasted_energy_joules_total{{{PARTITION}}}")
@@ -145,12 +145,12 @@ def _summed(by: str, metric: str, selector: str) -> str:
 
 
 def _bill(by: str, description: str, kwh: str, watts: str, empty: str = "") -> Panel:
-    told = {"empty": empty} if empty else {}
+    options = {"empty": empty} if empty else {}
     return listing(f"Wasted, by {by}", f"{description} Over the time range, and its cost at the prices of its time.",
                    (kwh, f"{cost(watts, f' by ({SITE}, {by})')} and on ({SITE}, {by}) ({kwh})"),
                    {"cluster": "Cluster", by: by.capitalize(), "Value #A": "Energy", "Value #B": "Cost"}, unit="kwatth",
                    special={"Energy": column(width=85), "Cost": column(CURRENCY, width=80, decimals=2)},
-                   order="-Energy", **told)
+                   order="-Energy", **options)
 
 
 def _honest() -> Row:

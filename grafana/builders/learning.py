@@ -35,7 +35,7 @@ AGENT = 'policy=~".+@.+"'
 
 
 NOT_SURE = "not distinguishable from 100 %"
-"""What is said of a share whose interval includes 1, or that has none."""
+"""What is shown of a share whose interval includes 1, or that has none."""
 
 
 def _role(role: str) -> str:

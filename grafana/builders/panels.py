@@ -281,7 +281,7 @@ def listing(title: str, description: str, queries: Sequence[str], columns: dict[
     if order:
         panel.sort_by([common.TableSortByFieldState().display_name(order.lstrip("-")).desc(order.startswith("-"))])
     for name, heading in columns.items():
-        # An empty cell would repeat what is said of an empty table; and job 12345 is not 12.3 K.
+        # An empty cell would repeat the text of an empty table; and job 12345 is not 12.3 K.
         usual = {"noValue": "-", "unit": unit if name.startswith("Value") else "string"}
         linked = {"links": _links(heading)} if heading in LINKS else {}
         _override(panel, heading, **{**usual, **linked, **(special or {}).get(heading, {})})

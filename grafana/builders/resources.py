@@ -110,7 +110,7 @@ def _gpu_state() -> Row:
     return (
         (12, lines("Power of GPUs", f"As each GPU measures it; the {MOST} that draw most.", _of_gpus(_gpus(*POWER)),
                    "watt", empty=NO_DCGM)),
-        (12, lines("Temperature of GPUs", f"Of the cores, and of the memory where that is told; the {MOST} hottest.",
+        (12, lines("Temperature of GPUs", f"Of the cores, and of the memory where reported; the {MOST} hottest.",
                    (*_of_gpus(_gpus(*TEMPERATURE)), (f"topk({MOST}, {_gpus(*memory)})",
                                                      "{{node}} GPU {{gpu}} memory")), "celsius", empty=NO_DCGM)))
 

@@ -7,7 +7,7 @@ from .panels import CURRENCY, SITE, USER, Row, column, cost, lines, listing, num
 
 POWER, WASTED = f"idlewatt_user_power_watts{{{USER}}}", f"idlewatt_user_wasted_power_watts{{{USER}}}"
 JOBS = f"idlewatt_job_wasted_power_watts{{{USER}}}"
-NONE = "no job of theirs runs"
+NONE = "this user has no running job"
 UNKNOWN = "no job, or not measured"
 
 
