@@ -26,7 +26,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A line, an area or a bar; ``kind`` is its CSS class, ``name`` what a pointer is told."""
+    """A line, an area or a bar; ``kind`` is its CSS class, ``name`` what a pointer over it shows."""
 
     kind: str
     name: str

@@ -43,7 +43,7 @@ def _workload(name: str) -> None:
 
 CHECKS: Checks = {"policy": parse_policy, "serving policy": _serving_policy, "agent": _agent,
                   "application": _application, "workload": _workload}
-"""What is asked of names in the settings, by rooms that the settings do not know."""
+"""Checks of names in the settings, by packages that the settings do not know."""
 
 
 def _source(value: object) -> object:

@@ -32,7 +32,7 @@ class Ages:
     """and of each subject beyond starts."""
 
     def most(self, every_s: float) -> float:
-        """Return the greatest age of what something said at this distance may rest on."""
+        """Return the greatest age of data that a statement at this distance may rest on."""
         return max(self.scheduler_s, ROUNDS * every_s)
 
 

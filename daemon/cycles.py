@@ -50,7 +50,7 @@ class _Reader:
 
 
 class Collection:
-    """Reads sources for callers, and waits for none of them longer than it is told."""
+    """Reads sources for callers, and waits for none of them longer than its limit."""
 
     def __init__(self, sources: Sequence[Watched], before: Collection | None = None) -> None:
         self.sources = list(sources)
@@ -142,14 +142,14 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Accounted:
-    """What the accounts told of jobs that ended."""
+    """What the accounts reported of jobs that ended."""
 
-    asked_s: float
+    requested_s: float
     jobs: tuple[Job, ...]
 
 
 class Accounts:
-    """The accounts of one scheduler, asked on a thread of their own: they may take their time, or hang."""
+    """The accounts of one scheduler, read on a thread of their own: they may take their time, or hang."""
 
     def __init__(self, name: str, source: Accounting, clock: Clock) -> None:
         self._name, self._source, self._clock = name, source, clock
@@ -167,9 +167,9 @@ class Accounts:
         return answer
 
     def _ask(self) -> None:
-        asked_s = self._clock()
+        requested_s = self._clock()
         try:
-            self._answer = Accounted(asked_s, tuple(self._source.completed(self._since_s)))
+            self._answer = Accounted(requested_s, tuple(self._source.completed(self._since_s)))
         except SourceError as error:
             log.warning("accounting cannot be read", extra={"target": self._name, "error": str(error)})
         except FAULTS:

@@ -35,7 +35,7 @@ ACCOUNTING = "accounting"
 AHEAD_S = 60.0
 """By how much a fact may be younger than now: clocks of one site differ by seconds."""
 BEATS = 4.0
-"""A source or target that was read last more beats ago is slow, whatever its last read said,"""
+"""A source or target that was read last more beats ago is slow, whatever its last read returned,"""
 QUIET_S = 60.0
 """unless that is no longer ago than this."""
 LEAST_S = 5.0

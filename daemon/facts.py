@@ -48,7 +48,7 @@ class Known:
     unmeasured_seconds: Mapping[str, float] = field(default_factory=dict)
     advice: Advice | None = None
     recommended: Mapping[str, Recommendations] = field(default_factory=dict)
-    """What was said last, by subject."""
+    """The last rows, by recommender."""
     following: tuple[Following, ...] = ()
     """How runs compare with the advice on them, since the database began."""
     communication: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Known:
     fared: Mapping[str, tuple[Finished, ...]] = field(default_factory=dict)
     """How the jobs of the last day and week fared."""
     old: bool = False
-    """Whether the scheduler has not been read for too long, so that all that it said is the past."""
+    """Whether the scheduler has not been read for too long, so that all that it reported is the past."""
 
 
 @dataclass(frozen=True, slots=True)

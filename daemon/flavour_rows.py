@@ -1,4 +1,4 @@
-"""What flavours there are, how often each was asked for, and which jobs are of none."""
+"""What flavours there are, how often each was requested, and which jobs are of none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..storage.records import Job, JobState, Node
 from .flavours import NONE, FlavourBook, FlavourKey, impossible
 
 NEARLY_ALL = 0.95
-"""Share of a size's jobs that keep within the limit that is told of it."""
+"""Share of a size's jobs that keep within the limit that is shown for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class FlavourRow:
     gpu_model: str
     gpus: int
     limit_s: float | None
-    """None where there is none; of a size, the one that 95 % of its recorded jobs asked for at most."""
+    """None where there is none; of a size, the one that 95 % of its recorded jobs requested at most."""
     configured: bool
     jobs: int
-    """Recorded since the moment that was asked about."""
+    """Recorded since the moment in question."""
     pending: int
     running: int
     fault: str = ""

@@ -2,7 +2,7 @@
 
 A flavour (GIST AI-X paper, Table 2) names what users may ask for: so many GPUs of a type or partition, for so long at
 most. Without configured ones a job's flavour is its number of GPUs, rounded up to a power of two, and the limits that
-belong to it are what the history's jobs asked for.
+belong to it are what the history's jobs requested.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FlavourKey:
 
 
 class FlavourBook:
-    """Tells the flavour of jobs, and remembers what it told: the same few requests come again and again."""
+    """Returns the flavour of jobs, and remembers it: the same few requests come again and again."""
 
     def __init__(self, configured: Sequence[FlavourSettings] = (), models: Models | None = None) -> None:
         self.configured = tuple(sorted(configured, key=lambda one: (one.gpus, _limit(one.limit))))

@@ -1,7 +1,7 @@
 """What is wasted, and how sure that is: the one sentence that page, title, terminal and tables say alike.
 
 Where something is not measured the waste is a lower bound ("at least"), and where nothing is known it is unknown: never
-zero. "At the wall" is said of wall meters only. The figure that comes first is what is wasted and the unused part of
+zero. "At the wall" is used for wall meters only. The figure that comes first is what is wasted and the unused part of
 busy nodes together: it does not fall when jobs are spread over more nodes that are alike.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from ..storage.power_classes import UNUSED_PART, WASTED, PowerClass
 
 VISIBLE_WATTS = 0.5
-"""Less than this reads "0 W", which is only said where all is known."""
+"""Less than this reads "0 W", which is only shown where all is known."""
 
 
 def watts(value: float | None) -> str:

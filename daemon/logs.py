@@ -1,4 +1,4 @@
-"""One structured line per event, on standard error, in logfmt or JSON; a repeated line is said once a while."""
+"""One structured line per event, on standard error, in logfmt or JSON; a repeated line is written once a while."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Options:
 
 @dataclass(slots=True)
 class Signals:
-    """What the process has been told since it was last asked; handlers only set flags."""
+    """The signals since the last look at them; handlers only set flags."""
 
     stop: threading.Event
     reload: bool = False
@@ -108,7 +108,7 @@ def serve(options: Options) -> None:
 def _prepare(config_file: Path, url: str) -> None:
     """Bring an old schema up to date in a process of its own: here Alembic would stay as long as the daemon, 9 MB.
 
-    Whatever is wrong with the database is said when it is opened.
+    Whatever is wrong with the database is logged when it is opened.
     """
     try:
         History.read_only(url).close()

@@ -36,12 +36,12 @@ def with_recorded_scheduler(settings: Settings, history: History) -> Settings:
 
 
 def heuristics(settings: Settings) -> tuple[str, ...]:
-    """Return the heuristics that are asked live."""
+    """Return the heuristics that advise live."""
     return settings.advising(None), *settings.advice.shadow, settings.live_incumbent
 
 
 def warm_up(settings: Settings) -> WarmUp:
-    """Begin to compile what will be asked live, in a process of its own."""
+    """Begin to compile what will advise live, in a process of its own."""
     return WarmUp(heuristics(settings))
 
 

@@ -1,4 +1,4 @@
-"""Remembers what a pure function said last, as long as it is asked about the same objects."""
+"""Remembers the last result of a pure function, as long as it is called with the same objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Answer = TypeVar("Answer")
 
 
 class Recall:
-    """The last answer of each function that was asked; from any thread: at worst it is worked out twice."""
+    """The last result of each function that was called; from any thread: at worst it is worked out twice."""
 
     def __init__(self) -> None:
         self._last: dict[Callable[..., Any], tuple[tuple[object, ...], Any]] = {}

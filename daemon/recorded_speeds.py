@@ -1,7 +1,7 @@
 """The site's speeds from what the daemon has recorded: how fast runs were, where they ran, beside what, with what.
 
 Only runs whose own throughput was measured count: the activity of a GPU is no speed, for one that waits for the others
-of its job is as active as one that works. What is no speed at all, and what was seen once, is left out and said.
+of its job is as active as one that works. What is no speed at all, and what was seen once, is left out and noted.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ def in_groups(prepared: WorkloadBuilder, speeds: SiteSpeeds) -> WorkloadBuilder:
 
 
 def unplaced(jobs: int) -> list[str]:
-    """Return what is to be said of jobs whose places are not recorded."""
+    """Return the note on jobs whose places are not recorded."""
     return [f"{jobs} jobs keep their run times, as where they ran is not recorded"] if jobs else []
 
 

@@ -37,7 +37,7 @@ MOST_WINDOWS, MOST_RUNS = 400, 10_000
 SETTLED_S = 6 * 3600.0
 """A node's own readings of so long count as much as those of its like."""
 LEAST_S = 900.0
-"""Of anything that was watched for less nothing is said."""
+"""What was measured for less is left out."""
 LIKE_RUNS = 4.0
 """A group of so many runs counts as much as the one that it is part of."""
 SEEN_S = 300.0
@@ -155,7 +155,7 @@ class _Spent:
     """GPU-seconds."""
     busy: Floats
     joules: Mapping[ModelPart | str, Floats]
-    """By part of the model, those of hosts by ``host`` and ``host_busy``; all nodes' alike where nodes are not told."""
+    """By part of the model, those of hosts by ``host`` and ``host_busy``; all nodes alike where no node is known."""
     own: frozenset[str]
     """Nodes of which energy is recorded."""
 
@@ -354,8 +354,8 @@ def _pooled(runs: Sequence[_WatchedRun], types: Mapping[str, NodeWatts], parent:
 
 
 def _between(own: JobWatts, usual: JobWatts, weight: float, other: float) -> JobWatts:
-    return JobWatts(*((weight * ours + other * theirs) / (weight + other)
-                      for ours, theirs in zip(own, usual, strict=True)))
+    return JobWatts(*((weight * of_site + other * of_usual) / (weight + other)
+                      for of_site, of_usual in zip(own, usual, strict=True)))
 
 
 def _draw(run: _WatchedRun, types: Mapping[str, NodeWatts]) -> float:

@@ -40,7 +40,7 @@ def recorded_cluster(history: HistoryReader, since_s: float | None = None, until
     """Return the inventory as of ``since_s`` with what happened to its nodes until ``until_s``; without it, the latest.
 
     Every node is there from the start; what could not be used at ``since_s`` is drained then, and so is what was
-    ``reserved``, unless told otherwise, and what came later. Nodes that were there when recording began are taken to
+    ``reserved``, unless stated otherwise, and what came later. Nodes that were there when recording began are taken to
     have been there before, up: accounts reach further back than the inventory. The scheduler orders and backfills as it
     was configured at ``since_s``. ClusterError when no node is recorded.
     """

@@ -25,7 +25,7 @@ RECENT = 5_000
 
 
 class RuntimeHistory:
-    """Run times of jobs that have ended, to be asked about any job."""
+    """Run times of jobs that have ended, to predict any job from."""
 
     def __init__(self, past: JobColumns) -> None:
         self.past = past = _by_template(past)

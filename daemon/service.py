@@ -145,14 +145,14 @@ class Service:
         if snapshot is None or not may_advise(snapshot, now_s, self.settings) or not self._warm_up.over():
             return
         advice_inputs = self._model_roles.advice_inputs(self.settings, now_s)
-        with lean_loading() if self.known.advice is None else nullcontext():  # policies are loaded when first asked
+        with lean_loading() if self.known.advice is None else nullcontext():  # policies are loaded when first used
             advice = Advisor(self.settings.advice, advice_inputs).advise(snapshot, now_s)
         self._learn(advice=advice, learned=(learned := self._model_roles.note(advice)))
         self._keep(lambda: self._history.record_recommendations(advice.recommendations))
         self._keep(lambda: self._history.record_abstentions(learned.silent.values()))
 
     def recommend(self, name: str) -> None:
-        """Consider one subject beyond starts; what was said of it before stays until there is more to say."""
+        """Evaluate one recommender; its previous rows stay until there are new ones."""
         known, kind, now_s = self.known, subjects()[name], self._clock()
         if known.snapshot is None or not may_advise(known.snapshot, now_s, self.settings) or not self._warm_up.over():
             return
@@ -384,7 +384,7 @@ class Service:
             accounted = accounts.finished(since, PATIENCE * self.settings.cycles.record)
             if accounted is None:
                 continue
-            self._accounted_s = accounted.asked_s
+            self._accounted_s = accounted.requested_s
             self._learn(waits=self._waits.noted(accounted.jobs))
             self._keep(partial(self._history.record_finished, self.flavours.named(accounted.jobs)))
             for recommender in self._recommenders.values():

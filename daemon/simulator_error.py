@@ -35,13 +35,13 @@ MOMENT_S = 60.0
 FEWEST_WAITED = 10
 """Of fewer jobs that waited the daemon tells no error of waits hour by hour: one job would be all of it."""
 DAY_S, FEWEST_DAYS = 86400.0, 6
-"""The error of waits is no surer than its days are many; of fewer on which jobs waited no limit is told."""
+"""The error of waits is no surer than its days are many; of fewer on which jobs waited no limit is given."""
 QUANTILES = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 OF_REPLAYS = {"jobs_gpus": ("productive", "allocated_underused"), "free_gpus": ("idle_unallocated",),
               "busy_hosts": ("host_active",), "empty_hosts": ("node_overhead_empty", "unavailable")}
-"""The parts of which the error of watts is told, and the classes of a replay that are theirs."""
+"""The parts for which the error of watts is given, and the classes of a replay in each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Fidelity:
         return f"{self.wait_error_ratio:.0%}{limit} of the wait of the {self.jobs_waited} that waited"
 
     def part_error(self, part: str) -> float | None:
-        """Return the error of a part of ``OF_REPLAYS`` over the energy of all parts; None where it is not told."""
+        """Return the error of a part of ``OF_REPLAYS`` over the energy of all parts; None where it is unknown."""
         measured = sum(one.measured for one in self.watts_parts)
         return sum(one.modelled - one.measured for one in self.watts_parts if one.part == part) / measured \
             if measured > 0 else None
@@ -171,7 +171,7 @@ def _known(window: RecordedWindow, watts: SiteWatts) -> RecordedWindow:
 
 def _parts(history: HistoryReader, window: RecordedWindow, known: RecordedWindow, since_s: float,
            until_s: float) -> Iterator[WattsPart]:
-    """Yield what nodes with each type of GPUs drew by part, modelled and measured, where all is told by node."""
+    """Yield what nodes with each type of GPUs drew by part, modelled and measured, where all is known by node."""
     found = _of_nodes(history, window, since_s, until_s)
     if found is None:
         return
@@ -181,9 +181,9 @@ def _parts(history: HistoryReader, window: RecordedWindow, known: RecordedWindow
                       for one in (window, known))
     for name in sorted(set(model.tolist())):
         for part, columns in OF_REPLAYS.items():
-            ours, theirs = (sum(float(one[column][model == name].sum()) for column in columns)
-                            for one in (modelled, drew))
-            yield WattsPart(part, name, ours, theirs, float(real[part][model == name].sum()))
+            modelled_joules, known_joules = (sum(float(one[column][model == name].sum()) for column in columns)
+                                             for one in (modelled, drew))
+            yield WattsPart(part, name, modelled_joules, known_joules, float(real[part][model == name].sum()))
 
 
 def _of_nodes(history: HistoryReader, window: RecordedWindow, since_s: float, until_s: float) \

@@ -230,7 +230,7 @@ class Sweep:
                 progress(len(self.done), len(self.policies))
 
     def outcomes(self) -> list[PolicyOutcome]:
-        """Return what is done, in the order asked for."""
+        """Return what is done, in the requested order."""
         return [self.done[policy] for policy in self.policies if policy in self.done]
 
 
@@ -299,9 +299,9 @@ def _compared(outcome: PolicyOutcome, baseline: PolicyOutcome | None, plan: Swee
 
     if baseline is None:
         return {}
-    ours, theirs, submit = outcome.arrays["end"], baseline.arrays["end"], plan.workload.submit
-    both = ~np.isnan(ours) & ~np.isnan(theirs)
-    found = ratio_interval(submit[both], ours[both] - submit[both], theirs[both] - submit[both], seed=plan.seed)
+    ends, baseline_ends, submit = outcome.arrays["end"], baseline.arrays["end"], plan.workload.submit
+    both = ~np.isnan(ends) & ~np.isnan(baseline_ends)
+    found = ratio_interval(submit[both], ends[both] - submit[both], baseline_ends[both] - submit[both], seed=plan.seed)
     if outcome.policy != baseline.policy and both.any() and submit[both].max() - submit[both].min() < DAY_S:
         found = replace(found, low=float("nan"), high=float("nan"))  # whole days are drawn, and one tells no spread
     return {"baseline": baseline.policy, "jct_ratio": found.estimate, "jct_ratio_low": found.low,

@@ -137,7 +137,7 @@ class DaemonView(View):
         return self._service.history.notices(since_s, user)
 
     def flavours(self, since_s: float) -> Sequence[FlavourRow]:
-        """Return the flavours, with how many jobs asked for each since a moment."""
+        """Return the flavours, with how many jobs requested each since a moment."""
         snapshot = self._service.known.snapshot or SchedulerSnapshot(self.now())
         return flavour_rows.rows(self._service.flavours, snapshot.nodes, snapshot.jobs,
                                  self._service.history.flavours(since_s))
@@ -214,7 +214,7 @@ def _target_group(kind: str, health: TargetHealth) -> TargetGroup:
 
 def _gpu_rows(gpu: GpuVerdict, flavour: str) -> list[WasteRow]:
     floor = gpu.floor
-    # A GPU without watts is told all the same: what is not measured is not nothing.
+    # A GPU without watts has a row all the same: what is not measured is not nothing.
     shares: list[tuple[PowerClass, float | None]] = [*gpu.shares()] or [(gpu.state, None)]
     return [WasteRow(gpu.partition, gpu.node, power_class, watts, power_class in WASTED, gpu.index, gpu.uuid,
                      gpu.user, gpu.account, gpu.job_id, gpu.activity, floor.watts if floor else None,

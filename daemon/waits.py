@@ -19,15 +19,15 @@ from ..storage.reading import HistoryReader
 from ..storage.records import Job
 
 MOST_ACCOUNTS = 40
-"""Accounts that are told apart, the first to come: a counter must not move from one label to another."""
+"""Accounts with a label of their own, the first to come: a counter must not move from one label to another."""
 OTHER = "(other)"
 REMEMBERED_S = 8 * 86400.0
-"""How long a start is known again: longer than accounting is asked back."""
+"""How long a start is known again: longer than accounting is read back."""
 SIZES = ((0, "0"), (1, "1"), (4, "2-4"), (8, "5-8"), (32, "9-32"))
 LARGEST = "33+"
 
 WINDOWS = {"1d": 86400.0, "7d": 7 * 86400.0}
-"""Over which it is told how jobs fared."""
+"""Over which it is shown how jobs fared."""
 
 log = logging.getLogger(__name__)
 Labels = tuple[str, str, str]

@@ -141,7 +141,7 @@ def test_accounts_that_take_long_are_waited_for_in_the_background_and_told_later
     assert accounts.finished(7.0, within_s=0.01) is None
     source.gate.set()
     told = accounts.finished(9.0, within_s=30)
-    assert (told.asked_s, [job.submit_s for job in told.jobs]) == (1000.0, [5.0])
+    assert (told.requested_s, [job.submit_s for job in told.jobs]) == (1000.0, [5.0])
 
 
 def test_accounts_that_cannot_be_read_are_said_and_asked_again(caplog):
