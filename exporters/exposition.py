@@ -26,8 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from prometheus_client.parser import text_string_to_metric_families
 
-from .found_instead import no_exposition
-from .page_limits import PageError, PageLimits
+from .page_checks import PageError, PageLimits, no_exposition
 from .text import clean, decode, quoted
 
 

@@ -23,10 +23,10 @@ from .deadline import all_of
 from .exposition import Samples, Series
 from .facts import NodeOf, TimeOf, is_nobody, measured, ratio, told_name
 from .fetch import Client
-from .gpu_owners import GpuOwners
 from .http_options import HttpOptions
 from .node import MeterBook, MeterRole
-from .page_limits import too_many_servers
+from .page_checks import too_many_servers
+from .server_identity import GpuOwners
 from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
 from .text import clean, described, quoted
 from .text import decode as decode_text

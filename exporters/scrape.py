@@ -25,11 +25,9 @@ from ..storage.telemetry import EnclosureMeter, Telemetry
 from .deadline import DEADLINES
 from .exposition import Exposition, Look, Samples
 from .fetch import Client, Displaced, TimedOut
-from .found_instead import check_found
-from .gpu_owners import GpuOwners
 from .http_options import HttpOptions
-from .page_limits import PageError, PageLimits
-from .renamed_servers import ServerNames
+from .page_checks import PageError, PageLimits, check_found
+from .server_identity import GpuOwners, ServerNames
 from .source import FAULTS, Clock, Role, SourceConfig, SourceError, SourcePurpose, TargetHealth, joined
 from .targets import Discovery, Target, TargetOptions, page_url
 

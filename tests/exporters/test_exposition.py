@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from idlewatt.exporters import dcgm, gaudi, node
 from idlewatt.exporters.exposition import Exposition, Look
-from idlewatt.exporters.page_limits import PageError, PageLimits
+from idlewatt.exporters.page_checks import PageError, PageLimits
 from idlewatt.exporters.text import clean
 
 WANTED = ("power", "power_limit", "util")
