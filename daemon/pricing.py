@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 
 from ..exporters.source import Facts
-from ..storage.energy_prices import GridReading, Told
+from ..storage.energy_prices import GridReading, GridSample
 from ..storage.energy_schema import CLASS_COLUMNS, COST_COLUMNS
 from ..storage.power_classes import PowerClass
 from ..storage.run_energy import EnergyShare
@@ -49,7 +49,7 @@ def in_force(costs: CostSettings, facts: Sequence[Facts], start_s: float, end_s:
             costs.grams_per_kwh if grams is None else grams)
 
 
-def _first(tables: Iterable[Sequence[Told]], moments: Sequence[float]) -> float | None:
+def _first(tables: Iterable[Sequence[GridSample]], moments: Sequence[float]) -> float | None:
     """Return what the first table that knows one of the moments says of it."""
     for table in tables:
         for moment in moments:

@@ -228,10 +228,10 @@ class _Answer(http.client.HTTPResponse):
         """Read the head."""
         head = _HEAD.match(self.fp.peek()) if self.headers is None and self._method != "HEAD" else None
         lines = [line.partition(":") for line in (head[2] if head else b"").decode("ascii").split("\r\n")[:-1]]
-        told = {name.lower(): text.strip(" \t") for name, _, text in lines}
-        length, coding = told.get("content-length"), told.get("transfer-encoding")
+        head_fields = {name.lower(): text.strip(" \t") for name, _, text in lines}
+        length, coding = head_fields.get("content-length"), head_fields.get("transfer-encoding")
         framed = coding is None and length is not None and _LENGTH.fullmatch(length)
-        if head is None or len(told) < len(lines) or not (framed or (coding == "chunked" and length is None)):
+        if head is None or len(head_fields) < len(lines) or not (framed or (coding == "chunked" and length is None)):
             super().begin()
             return
         self.fp.read(head.end())
@@ -241,7 +241,7 @@ class _Answer(http.client.HTTPResponse):
         self.code = self.status = http.client.OK
         self.version, self.reason = 11, head[1].decode("ascii").strip()
         self.chunked, self.chunk_left, self.length = coding is not None, None, int(length) if length else None
-        self.will_close = "close" in told.get("connection", "").lower()
+        self.will_close = "close" in head_fields.get("connection", "").lower()
 
 
 class _Cuttable(HTTPConnection):

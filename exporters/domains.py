@@ -97,11 +97,11 @@ def _switches(paths: Mapping[str, tuple[str, ...]]) -> Iterator[Switch]:
 
 def of_gpus(gpus: Iterable[GpuReading]) -> dict[str, str]:
     """Return the NVLink domain of each node whose GPUs tell; '' for none, or where the GPUs of a node differ."""
-    told: dict[str, set[str]] = {}
+    domains: dict[str, set[str]] = {}
     for gpu in gpus:
         if gpu.domain is not None:
-            told.setdefault(gpu.node, set()).add(gpu.domain)
-    return {node: found.pop() if len(found) == 1 else "" for node, found in told.items()}
+            domains.setdefault(gpu.node, set()).add(gpu.domain)
+    return {node: found.pop() if len(found) == 1 else "" for node, found in domains.items()}
 
 
 def within_one_tree(fabric: Fabric) -> Fabric:

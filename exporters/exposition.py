@@ -35,7 +35,7 @@ class Look:
     """One page being read: when, until when, and what the samples' own timestamps say."""
 
     time_s: float
-    """Seconds since the epoch at which the page was asked for."""
+    """Seconds since the epoch at which the page was requested."""
     due: float = math.inf
     """When it must have been read, on the monotonic clock."""
     oldest_s: float = math.inf

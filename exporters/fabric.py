@@ -45,7 +45,7 @@ class SlurmTopologyConfig(SlurmCommands):
 
     role: ClassVar[Role] = "topology"
     kind: Literal["slurm_topology"] = "slurm_topology"
-    every: Duration = Field(default=600.0, description="How often Slurm is asked again.")
+    every: Duration = Field(default=600.0, description="How often Slurm is read again.")
 
     def build(self, clock: Clock) -> TopologySource:
         """Return the source that this configuration describes."""
@@ -147,10 +147,10 @@ class TopologySource:
         self._close()
 
 
-def _check_names(told: Topology) -> None:
+def _check_names(topology: Topology) -> None:
     """Raise ``TopologyError`` for a name with control characters: it would reach terminals and pages."""
-    if isinstance(told, Fabric):
-        for name in {*told.leaf.values(), *told.parent, *told.parent.values(), *told.domain.values()}:
+    if isinstance(topology, Fabric):
+        for name in {*topology.leaf.values(), *topology.parent, *topology.parent.values(), *topology.domain.values()}:
             if clean(name) != name:
                 raise TopologyError(f"{quoted(name)} has characters that are in no name")
 

@@ -1,7 +1,7 @@
 """What pages and query answers share: the name of a server, numbers that may be lies, and rows gathered by GPU.
 
 Unmeasured is None: blank sentinels of NVML and DCGM, NaN, infinities and what physics excludes never become a value.
-Whether use is told in per cent or as a share is judged by all GPUs of a server, not by a metric's name.
+Whether use is in per cent or a share is judged by all GPUs of a server, not by a metric's name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FP64_BLANK = frozenset(2.0**47 + offset for offset in range(16))
 _INT64_BLANK = float(0x7FFFFFFFFFFFFFF0)
 """All sixteen INT64 sentinels of DCGM are this number once they are a float."""
 _LEAST_BLANK, _LEAST_COUNTER_BLANK = float(0x7FFFFFF0), 2.0**47
-"""Below these no number is a sentinel, of a gauge and of a 64-bit counter: nearly all are told at once."""
+"""Below these no number is a sentinel, of a gauge and of a 64-bit counter: nearly all are decided at once."""
 _MOST_GPU_WATTS = 5_000.0
 _MOST_SERVER_WATTS = 200_000.0
 _MOST_MEGAHERTZ = 100_000.0
@@ -110,21 +110,21 @@ def ratio_of_percent(value: float) -> float | None:
 
 
 def node_name(series: Mapping[str, str], target: Mapping[str, str], instance: str = "") -> str:
-    """Return the server's name: the target's ``node``, else the page's host name, else the host that was asked.
+    """Return the server's name: the target's ``node``, else the page's host name, else the host that was read.
 
     Raises:
         NamelessServer: nobody has given it a name of its own.
     """
     if given := target.get("node"):
         return given
-    name = told_name(series, instance)
+    name = reported_name(series, instance)
     if is_nobody(name):
         raise NamelessServer(f"the server is called {name}, which is no node's name: give this target the label `node`")
     return name
 
 
-def told_name(series: Mapping[str, str], instance: str = "") -> str:
-    """Return the server's name as its page tells it, else the host that was asked."""
+def reported_name(series: Mapping[str, str], instance: str = "") -> str:
+    """Return the server's name as its page has it, else the host that was read."""
     return (series.get("node") or series.get("node_name") or series.get("Hostname") or series.get("hostname")
             or host_of(instance or series.get("instance", "")))
 
@@ -134,17 +134,17 @@ def is_nobody(name: str) -> bool:
     return name.lower() in _NOBODY
 
 
-Told = tuple[float, float | None, float | None]
+GpuUse = tuple[float, float | None, float | None]
 """The number of one GPU, with its watts and power limit."""
 
 
-def of_percent(told: Iterable[Told]) -> list[float | None]:
+def of_percent(uses: Iterable[GpuUse]) -> list[float | None]:
     """Return the use of each GPU of one server as a share of 0..1, where whole per cent is usual (NVML, DCGM, AMD).
 
     Numbers none of which is above 1 are shares where one of them is a fraction, or where one that shows 1 draws more
     than half its limit. A fraction of one beside whole per cent is unmeasured: nobody knows which of the two it is.
     """
-    rows = list(told)
+    rows = list(uses)
     numbers = [number for number, _, _ in rows]
     fractions = [number for number in numbers if number % 1]
     if max(numbers, default=0.0) > 1:
@@ -154,9 +154,9 @@ def of_percent(told: Iterable[Told]) -> list[float | None]:
     return [ratio(number if fractions or busy else number / 100) for number in numbers]
 
 
-def of_shares(told: Iterable[Told]) -> list[float | None]:
+def of_shares(uses: Iterable[GpuUse]) -> list[float | None]:
     """Return the use of each GPU of one server, where shares are usual; with a number far above 1 all are per cent."""
-    numbers = [number for number, _, _ in told]
+    numbers = [number for number, _, _ in uses]
     per = 100 if max(numbers, default=0.0) > 1.1 else 1
     return [ratio(number / per) for number in numbers]
 
@@ -199,7 +199,7 @@ class GpuRow:
         """Return the first of these values that was measured."""
         return next((self.values[name] for name in names if name in self.values), None)
 
-    def told(self, name: str, power: str, limit: str) -> Told | None:
+    def use_of(self, name: str, power: str, limit: str) -> GpuUse | None:
         """Return a number for the use of the GPU with its watts and limit, where there is a number."""
         number = self.values.get(name)
         return None if number is None else (number, self.values.get(power), self.values.get(limit))
@@ -247,15 +247,15 @@ def _told_apart(same: dict[tuple[str, str], GpuRow]) -> Iterable[GpuRow]:
 
 
 def judge_use(rows: Iterable[GpuRow], name: str, power: str, limit: str,
-              judge: Callable[[Iterable[Told]], list[float | None]]) -> None:
-    """Put shares of 0..1 in the place of what the rows tell of their use, server by server."""
-    servers: dict[str, list[tuple[GpuRow, Told]]] = {}
+              judge: Callable[[Iterable[GpuUse]], list[float | None]]) -> None:
+    """Put shares of 0..1 in the place of what the rows report of their use, server by server."""
+    servers: dict[str, list[tuple[GpuRow, GpuUse]]] = {}
     for row in rows:
-        told = row.told(name, power, limit)
-        if told is not None:
-            servers.setdefault(row.node, []).append((row, told))
+        use = row.use_of(name, power, limit)
+        if use is not None:
+            servers.setdefault(row.node, []).append((row, use))
     for own in servers.values():
-        for (row, _), share in zip(own, judge(told for _, told in own), strict=True):
+        for (row, _), share in zip(own, judge(use for _, use in own), strict=True):
             if share is None:
                 del row.values[name]
             else:

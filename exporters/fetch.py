@@ -67,7 +67,7 @@ def cut_at_deadlines(manager: PoolManager) -> None:
 
 
 class _Adapter(HTTPAdapter):
-    """An adapter for few URLs asked again and again: it finds the connection of each once, and takes no cookies."""
+    """An adapter for few URLs read again and again: it finds the connection of each once, and takes no cookies."""
 
     def __init__(self) -> None:
         super().__init__(pool_connections=_MOST_HOSTS, pool_maxsize=_CONNECTIONS_PER_HOST)
@@ -76,7 +76,7 @@ class _Adapter(HTTPAdapter):
         self._paths: dict[str | None, str] = {}
 
     def remember(self, request: requests.PreparedRequest) -> None:
-        """Remember the path of a request that is asked again and again."""
+        """Remember the path of a request that is sent again and again."""
         if len(self._paths) >= _MOST_HOSTS:
             self._paths.clear()
         self._paths[request.url] = request.path_url
@@ -108,7 +108,7 @@ class _Adapter(HTTPAdapter):
         super().close()
 
     def request_url(self, request: requests.PreparedRequest, proxies: object) -> str:
-        """Return the path that is asked for; proxies are not used."""
+        """Return the path that is requested; proxies are not used."""
         return self._paths.get(request.url) or request.path_url
 
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
@@ -141,7 +141,7 @@ def unpacker(encoding: str, limit: int) -> Callable[[bytes], bytes]:
     if encoding in ("", "identity"):
         return lambda part: part
     if encoding != "gzip":
-        raise SourceError(f"answers in Content-Encoding {quoted(encoding)}, which was not asked for")
+        raise SourceError(f"answers in Content-Encoding {quoted(encoding)}, which was not requested")
     return _Gunzip(limit)
 
 
@@ -251,14 +251,14 @@ class Client:
             try:
                 self._under_way.add(thread)
                 if self._closed:
-                    raise SourceError("is not asked any more")
+                    raise SourceError("is not read any more")
                 answer = self._exchange(request, accepted)
             except requests.exceptions.ConnectTimeout as error:
                 limit = self._options.connect_timeout
                 raise Unreachable(f"does not answer: no connection within {limit:g} s") from error
             except (requests.RequestException, HTTPError, OSError, zlib.error, SourceError) as error:
                 if not exchange.overdue:
-                    raise told(error) from error
+                    raise as_source_error(error) from error
             finally:
                 self._under_way.discard(thread)
         if exchange.overdue:
@@ -266,7 +266,7 @@ class Client:
         return answer
 
     def forget(self, url: str) -> None:
-        """Close what is kept open for a URL that is not asked any more."""
+        """Close what is kept open for a URL that is not read any more."""
         self._prepared.pop(url, None)
         if isinstance(self._adapter, _Adapter):
             self._adapter.forget(url)
@@ -323,7 +323,7 @@ class Client:
             request = requests.Request(method, url, headers=headers, params=params, json=body).prepare()
         except (requests.RequestException, ValueError) as error:
             why = innermost(error)
-            raise SourceError(f"{quoted(url)} is no URL that can be asked: {why}", permanent=True) from error
+            raise SourceError(f"{quoted(url)} is no URL that can be read: {why}", permanent=True) from error
         request.headers = self._shared(request.headers)
         request._cookies = None  # type: ignore[attr-defined]  # an empty jar with its lock: 1.5 kB, which nobody asks
         return request
@@ -366,7 +366,7 @@ def _sendable(value: str) -> bool:
 
 
 def _without_secret(body: bytes, headers: Mapping[str, str | bytes]) -> bytes:
-    """Return the body of a refusal without our token or password: some servers repeat what they were asked."""
+    """Return the body of a refusal without our token or password: some servers repeat the request."""
     secret = str(headers.get("Authorization", "")).rpartition(" ")[2]
     return body.replace(secret.encode(), b"...") if len(secret) >= _SHORTEST_SECRET else body
 
@@ -374,8 +374,8 @@ def _without_secret(body: bytes, headers: Mapping[str, str | bytes]) -> bytes:
 _HINTS = {401: "(user name, password or token is wrong)", 403: "(not allowed)", 404: "(is the path right?)"}
 
 
-def told(error: Exception) -> SourceError:
-    """Return the error that a person is told."""
+def as_source_error(error: Exception) -> SourceError:
+    """Return the error that an operator reads."""
     if isinstance(error, SourceError):
         return error
     if isinstance(error, (requests.exceptions.Timeout, TimeoutError)):

@@ -76,7 +76,7 @@ class RangeClient:
         if steps < 1:
             raise SourceError(f"it lasted less than {step_s:.0f} s")
         if not all(map(_UUID.fullmatch, uuids)):
-            raise SourceError("a GPU without a name that can be asked for")
+            raise SourceError("a GPU without a name that can be queried")
         some = [uuids[first:first + _AT_ONCE] for first in range(0, len(uuids), _AT_ONCE)]
         calls = [partial(self._ask, query(self._matchers(part), step_s), since_s, step_s, steps)
                  for query in (power_query, activity_query) for part in some]
@@ -103,11 +103,11 @@ class RangeClient:
     def _ask(self, query: str, since_s: float, step_s: float, steps: int) -> dict[str, Values]:
         # A point of the answer looks back over its step, so that the first stands at the end of the first step.
         first, last = since_s + step_s, since_s + steps * step_s
-        asked = {"query": query, "start": f"{first:.3f}", "end": f"{last:.3f}", "step": f"{step_s:.0f}",
-                 "timeout": f"{PATIENCE_S:g}s"}
+        parameters = {"query": query, "start": f"{first:.3f}", "end": f"{last:.3f}", "step": f"{step_s:.0f}",
+                      "timeout": f"{PATIENCE_S:g}s"}
         url = f"{self._config.url.rstrip('/')}/api/v1/query_range"
         try:
-            return dict(parse(self._client.get(url, asked), first, step_s, steps))
+            return dict(parse(self._client.get(url, parameters), first, step_s, steps))
         except ValueError as error:
             raise SourceError(str(error)) from error
 

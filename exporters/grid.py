@@ -1,7 +1,7 @@
 """What electricity costs now and what carbon it means, from a Prometheus that knows: a market's price, a grid's carbon.
 
 Exporters of Electricity Maps, of day-ahead prices or of a site's own contract publish one series each. A value holds
-from its sample until the next one, and no longer than ``max_age``: a price that nobody told lately is not known.
+from its sample until the next one, and no longer than ``max_age``: a price that nobody reported lately is not known.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from ..storage.durations import Duration
-from ..storage.energy_prices import GridReading, Told
+from ..storage.energy_prices import GridReading, GridSample
 from .fetch import Client
 from .grid_units import MOST_PER_KWH, CarbonUnit, PriceUnit, currency_of, grams_per_kwh, per_kwh
 from .http_options import HttpOptions
@@ -41,7 +41,7 @@ class GridConfig(SourceConfig, HttpOptions):
                                           "currencies of small units.")
     carbon: str = Field(default="", description="PromQL with one series: the grid's carbon intensity.")
     carbon_unit: CarbonUnit | None = Field(default=None, description="What the intensity is in: gCO2e/kWh.")
-    every: Duration = Field(default=60.0, description="How often it is asked.")
+    every: Duration = Field(default=60.0, description="How often it is read.")
     max_age: Duration = Field(default=7200.0, description="How long a sample holds when no newer one comes; then the "
                                                           "price is not known.")
 
@@ -74,23 +74,23 @@ class GridSource:
         self._config, self._clock = config, clock
         self._client = Client(config, accept="application/json")
         self._health: dict[str, TargetHealth] = {}
-        self._kept: dict[str, deque[Told]] = {name: deque(maxlen=_KEPT) for name in ("price", "carbon")}
+        self._kept: dict[str, deque[GridSample]] = {name: deque(maxlen=_KEPT) for name in ("price", "carbon")}
         self._known: GridReading | None = None
-        self._asked: dict[str, tuple[str, Callable[[float], float]]] = {}
+        self._queries: dict[str, tuple[str, Callable[[float], float]]] = {}
         if config.price:
             unit, most = config.price_unit or "", config.price_most
-            self._asked["price"] = config.price, lambda value: per_kwh(value, unit, most)
+            self._queries["price"] = config.price, lambda value: per_kwh(value, unit, most)
         if config.carbon:
             of_carbon = config.carbon_unit or ""
-            self._asked["carbon"] = config.carbon, lambda value: grams_per_kwh(value, of_carbon)
+            self._queries["carbon"] = config.carbon, lambda value: grams_per_kwh(value, of_carbon)
 
     def read(self) -> GridReading:
-        """Ask when it is time to, and return what was told of the last days; ``SourceError`` when nothing was."""
+        """Ask when it is time to, and return what was reported of the last days; ``SourceError`` when nothing was."""
         now_s = self._clock()
         if self._known is not None and 0 <= now_s - self._known.time_s < self._config.every:
             return self._known
         self._known = None
-        if not any([self._ask(name) for name in self._asked]):
+        if not any([self._ask(name) for name in self._queries]):
             raise SourceError("; ".join(health.error for health in self._health.values()))
         self._known = GridReading(now_s, tuple(self._kept["price"]), tuple(self._kept["carbon"]),
                                   self._config.currency)
@@ -105,29 +105,29 @@ class GridSource:
         self._client.close()
 
     def _ask(self, name: str) -> bool:
-        """Keep what is told now of price or carbon; tell whether anything was."""
+        """Keep what is reported now of price or carbon; tell whether anything was."""
         began, before = time.perf_counter(), self._health.get(name)
-        query, believed = self._asked[name]
+        query, believed = self._queries[name]
         error, last = "", before.last_success_s if before else None
         try:
             value, since_s = believed(self._one(query)), self._one(f"timestamp({query})")
-            self._keep(self._kept[name], Told(value, since_s, since_s + self._config.max_age))
+            self._keep(self._kept[name], GridSample(value, since_s, since_s + self._config.max_age))
             last = self._clock()
         except (SourceError, ValueError) as fault:
             error = f"{self._config.url}: {fault} (query {query})"
         self._health[name] = TargetHealth(name, not error, time.perf_counter() - began, error, last)
         return not error
 
-    def _keep(self, kept: deque[Told], told: Told) -> None:
+    def _keep(self, kept: deque[GridSample], sample: GridSample) -> None:
         """Note a sample; ``ValueError`` for one from the future or one that is too old to hold."""
         now_s = self._clock()
-        if not now_s - self._config.max_age < told.since_s <= now_s + _AHEAD_S:
-            raise ValueError(f"the newest sample is {now_s - told.since_s:,.0f} s old (max_age)")
+        if not now_s - self._config.max_age < sample.since_s <= now_s + _AHEAD_S:
+            raise ValueError(f"the newest sample is {now_s - sample.since_s:,.0f} s old (max_age)")
         last = kept[-1] if kept else None
-        if last is not None and last.value == told.value and last.since_s <= told.since_s <= last.until_s:
-            kept[-1] = Told(last.value, last.since_s, told.until_s)
-        elif last is None or told.since_s > last.since_s:
-            kept.append(told)
+        if last is not None and last.value == sample.value and last.since_s <= sample.since_s <= last.until_s:
+            kept[-1] = GridSample(last.value, last.since_s, sample.until_s)
+        elif last is None or sample.since_s > last.since_s:
+            kept.append(sample)
 
     def _one(self, query: str) -> float:
         """Return the value of the one series of a query; ``ValueError`` where there are none or several."""

@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ..storage.energy_prices import GridReading, Told
+from ..storage.energy_prices import GridReading, GridSample
 from .grid_units import MOST_PER_KWH, currency_of, grams_per_kwh, per_kwh
 from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
 
@@ -106,17 +106,18 @@ def parse(text: str, currency: str, most: float, now_s: float) -> GridReading:
         raise ValueError(f"line {lines.line_num}: {error}") from error
     columns = [list(_held(rows, column)) for column in range(len(units) - 1)]
     found = dict(zip(units[1:], columns, strict=True))
-    prices = next((told for unit, told in found.items() if currency_of(unit)), [])
-    carbon = next((told for unit, told in found.items() if not currency_of(unit)), [])
+    prices = next((readings for unit, readings in found.items() if currency_of(unit)), [])
+    carbon = next((readings for unit, readings in found.items() if not currency_of(unit)), [])
     return GridReading(now_s, tuple(prices), tuple(carbon), currency)
 
 
 def _check_units(units: Sequence[str], currency: str) -> None:
-    told = [currency_of(unit) for unit in units[1:]]
-    if not units or units[0] != "from" or not 1 <= len(told) <= 2 or len(set(map(bool, told))) != len(told):
+    currencies = [currency_of(unit) for unit in units[1:]]
+    if not units or units[0] != "from" or not 1 <= len(currencies) <= 2 \
+            or len(set(map(bool, currencies))) != len(currencies):
         raise ValueError("the first line is `from` and the units of a price, of carbon or of both: "
                          "from,EUR/MWh,gCO2e/kWh")
-    for unit, of_money in zip(units[1:], told, strict=True):
+    for unit, of_money in zip(units[1:], currencies, strict=True):
         if of_money and of_money != currency:
             raise ValueError(f"its prices are in {of_money}, not in {currency or 'any currency (costs.currency)'}")
         if not of_money:
@@ -145,8 +146,8 @@ def _rows(lines: Iterator[list[str]], units: Sequence[str], most: float) -> Iter
 
 def _moment(cell: str) -> float:
     try:
-        told = datetime.fromisoformat(cell.strip()[:_LONGEST_CELL])
-        return (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
+        moment = datetime.fromisoformat(cell.strip()[:_LONGEST_CELL])
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{cell[:_LONGEST_CELL]!r} is no time such as 2026-10-01T14:00Z") from error
 
@@ -162,9 +163,9 @@ def _value(cell: str, unit: str, most: float) -> float | None:
     return per_kwh(value, unit, most) if currency_of(unit) else grams_per_kwh(value, unit)
 
 
-def _held(rows: Sequence[_Row], column: int) -> Iterator[Told]:
+def _held(rows: Sequence[_Row], column: int) -> Iterator[GridSample]:
     ends = [since_s for since_s, _ in rows[1:]] + [float("inf")]
     for (since_s, values), end_s in zip(rows, ends, strict=True):
         value = values[column]
         if value is not None:
-            yield Told(value, since_s, min(end_s, since_s + HOLDS_S))
+            yield GridSample(value, since_s, min(end_s, since_s + HOLDS_S))

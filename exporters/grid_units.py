@@ -1,4 +1,4 @@
-"""The units in which prices and the carbon of electricity are told, and what is too much to be true."""
+"""The units in which prices and the carbon of electricity are given, and what is too much to be true."""
 
 from __future__ import annotations
 

@@ -143,8 +143,8 @@ class IpmiConfig(PageConfig):
         if not self.exporter:
             return super().locate(address, labels)
         path = "/ipmi" if self.metrics_path == "/metrics" else self.metrics_path
-        asked = self.params | {"target": address} | ({"module": self.module} if self.module else {})
-        return page_url(self.exporter, labels, self.scheme, path, asked)
+        parameters = self.params | {"target": address} | ({"module": self.module} if self.module else {})
+        return page_url(self.exporter, labels, self.scheme, path, parameters)
 
     def build(self, clock: Clock) -> Source:
         """Return the source that reads these pages."""

@@ -21,7 +21,7 @@ from ..storage.telemetry import GpuReading, NodeReading, Telemetry
 from . import amd, amd_smi, cgroup, dcgm, gaudi, ipmi, node, nvidia_smi, pdu
 from .deadline import all_of
 from .exposition import Samples, Series
-from .facts import NodeOf, TimeOf, is_nobody, measured, ratio, told_name
+from .facts import NodeOf, TimeOf, is_nobody, measured, ratio, reported_name
 from .fetch import Client
 from .http_options import HttpOptions
 from .node import MeterBook, MeterRole
@@ -41,7 +41,7 @@ _BY = "job, instance, node"
 _TOGETHER = 8
 _GPU_FACTS: dict[str, tuple[str, ...]] = (dcgm.FACTS | nvidia_smi.FACTS | amd.FACTS | amd_smi.FACTS
                                           | gaudi.FACTS)
-"""What is asked of GPUs: each fact under all the names that exporters give it."""
+"""What is queried of GPUs: each fact under all the names that exporters give it."""
 
 
 @register("prometheus")
@@ -74,7 +74,7 @@ def queries(config: PrometheusConfig) -> dict[str, str]:
     matchers = f"{config.matchers}, " if config.matchers else ""
     # Of pods as a whole: with their containers there would be three times as many series.
     facts |= {name: f'{name}{{{matchers}pod!="", container=""}}' for name in cgroup.OF_PODS}
-    # Every sensor of every server has a label: only those of Grace's meters are asked for.
+    # Every sensor of every server has a label: only those of Grace's meters are queried.
     facts[node.SENSOR_LABEL] = f'{node.SENSOR_LABEL}{{{matchers}label=~"(?i).*power socket.*"}}'
     for name, names in _GPU_FACTS.items():
         facts[name] = (f"{name}{{{config.matchers}}}" if len(names) == 1 else
@@ -141,7 +141,7 @@ class PrometheusSource:
         return kept
 
     def health(self) -> tuple[TargetHealth, ...]:
-        """Return how the server fared at the last read, and what it told of nodes that cannot be true."""
+        """Return how the server fared at the last read, and what it reported of nodes that cannot be true."""
         return self._health + self._strange
 
     def close(self) -> None:
@@ -214,7 +214,7 @@ def telemetry(samples: Mapping[str, Samples], now: float, max_age: float, book: 
         return time_s if time_s is not None and now - time_s <= max_age else None
 
     def node_of(labels: Mapping[str, str]) -> str:
-        return told_name(labels, names.get(_target(labels), ""))
+        return reported_name(labels, names.get(_target(labels), ""))
 
     gpus = _gpus(samples, node_of, time_of)
     meters = ipmi.servers([s for name in ipmi.METRICS for s in samples[name]], node_of, time_of)
@@ -243,7 +243,7 @@ def thinned(samples: dict[str, Samples], server_limit: int) -> tuple[dict[str, S
     named: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for name, found in samples.items():
         for series, _ in found if name != _TIME else ():
-            named[_target(series.labels)].add(told_name(series.labels))
+            named[_target(series.labels)].add(reported_name(series.labels))
     # What bears no instance, as sums do, is of no single target.
     crowded = {target: len(names) for target, names in named.items() if len(names) > server_limit and target[1]}
     if not crowded:
@@ -257,8 +257,9 @@ def thinned(samples: dict[str, Samples], server_limit: int) -> tuple[dict[str, S
 def sifted(found: Telemetry, gpu_limit: int) -> tuple[Telemetry, tuple[TargetHealth, ...]]:
     """Return the facts without those of nodes that cannot be, and each of these nodes as a target that is down."""
     counts = Counter(gpu.node for gpu in found.gpus)
-    told = counts.keys() | {node.node for node in found.nodes} | {job.node for job in found.jobs}
-    strange = {name: "the label `node` or the host's own name must name the server" for name in told if is_nobody(name)}
+    servers = counts.keys() | {node.node for node in found.nodes} | {job.node for job in found.jobs}
+    strange = {name: "the label `node` or the host's own name must name the server"
+               for name in servers if is_nobody(name)}
     strange |= {name: f"shows {count} GPUs, more than {gpu_limit} (gpu_limit)"
                 for name, count in counts.items() if count > gpu_limit}
     if not strange:

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 _LONGEST_PAUSE_S = 300.0
 _JITTER = (0.75, 1.25)
 _KEPT_S = 600.0
-"""How long what a target told last is given on; callers judge by its age."""
+"""How long the last answer of a target is given on; callers judge by its age."""
 _PATIENCE_S = 0.25
 """How long a target may keep a place in the fast lane."""
 _SOON_S = 5.0
@@ -67,7 +67,7 @@ class PageConfig(SourceConfig, TargetOptions, HttpOptions, PageLimits):
     metrics_path: str = Field(default="/metrics", description="Path of the page on targets given as host:port.")
     params: dict[str, str] = Field(default_factory=dict, description="Query parameters of every page.")
     concurrency: int = Field(default=16, ge=1, le=256,
-                             description="How many targets are asked at once at most, where fewer would take seconds; "
+                             description="How many targets are read at once at most, where fewer would take seconds; "
                                          "raise it where exporters are slow. Up to eight times as many are waited for "
                                          "beside them while they hang.")
 
@@ -206,7 +206,7 @@ class _Record:
 
     target: Target
     facts: Telemetry = Telemetry()
-    """What it told last, with the time at which it was asked."""
+    """Its last answer, with the time of the request."""
     names: ServerNames = field(default_factory=ServerNames)
     health: TargetHealth | None = None
     """None until it has answered or failed for the first time."""
@@ -233,9 +233,9 @@ class _Visit:
 class PageSource:
     """Reads the pages of all targets and reduces them to records; the telemetry source behind dcgm, node and ipmi.
 
-    Targets that run into a time limit (powered down, or hung) are asked ever more rarely, up to every five minutes, in
+    Targets that run into a time limit (powered down, or hung) are tried ever more rarely, up to every five minutes, in
     a lane of their own, since each costs a thread its whole time limit; a refused connection costs nothing and is
-    tried each round. What a target told last is kept for a while, with its own time, for callers that judge by age.
+    tried each round. The last answer of a target is kept for a while, with its own time, for callers that judge by age.
     """
 
     role: Role = "telemetry"
@@ -254,24 +254,24 @@ class PageSource:
         self._random = random.Random()  # noqa: S311 - spreads retries, keeps no secret
 
     def read(self) -> Telemetry:
-        """Ask every target that is due; return what all have told by then.
+        """Ask every target that is due; return all answers until then.
 
         A target that takes long is not waited for: ``facts`` has what it tells later. SourceError only when there are
-        targets, each was asked, and none could be read.
+        targets, each was tried, and none could be read.
         """
         self._renew(self._discovery.targets())
         self._ask([record for record in self._records.values()
                    if not record.under_way and self._timer() >= record.retry_at])
         self._owners.forget(self._timer(), self._records)
         self._exposition.next_round()
-        asked = (*self._discovery.faults(), *(record.health for record in self._records.values()))
-        if asked and not any(health is None or health.up for health in asked):
-            first = next(filter(None, asked))
-            raise SourceError(f"none of {len(asked)} targets could be read; {first.target}: {first.error}")
+        tried = (*self._discovery.faults(), *(record.health for record in self._records.values()))
+        if tried and not any(health is None or health.up for health in tried):
+            first = next(filter(None, tried))
+            raise SourceError(f"none of {len(tried)} targets could be read; {first.target}: {first.error}")
         return self.facts()
 
     def facts(self) -> Telemetry:
-        """Return what each target told last, unless that was long ago."""
+        """Return the last answer of each target, unless that is old."""
         now, records = self._clock(), tuple(self._records.values())
         found = joined(replace(record.facts, left=record.names.left()) for record in records
                        if record.last_success_s is not None and abs(now - record.last_success_s) <= _KEPT_S)
@@ -280,8 +280,8 @@ class PageSource:
             if self._config.meters and (rack := record.target.labels.get("enclosure"))))
 
     def health(self) -> tuple[TargetHealth, ...]:
-        """Return how each target fared when it was asked last, discoveries that failed first."""
-        return (*self._discovery.faults(), *(record.health or _told(record, up=False, error="has not answered yet")
+        """Return how each target fared when it was read last, discoveries that failed first."""
+        return (*self._discovery.faults(), *(record.health or _health_of(record, up=False, error="has not answered yet")
                                              for record in tuple(self._records.values())))
 
     def close(self) -> None:
@@ -337,7 +337,7 @@ class PageSource:
         except FAULTS:
             error = "a fault in idlewatt itself, which its log describes"
             log.exception("%s: a fault in idlewatt itself while reading %s", self.name, record.target.instance)
-        record.health = _told(record, up=not error, error=error, duration_s=self._timer() - visit.started)
+        record.health = _health_of(record, up=not error, error=error, duration_s=self._timer() - visit.started)
         record.under_way = False
 
     def _park(self, visit: _Visit, page: bytes | Telemetry) -> Telemetry | None:
@@ -392,7 +392,7 @@ class PageSource:
         record.retry_at = self._timer() + pause * self._random.uniform(*_JITTER)
 
 
-def _told(record: _Record, *, up: bool, error: str, duration_s: float = 0.0) -> TargetHealth:
+def _health_of(record: _Record, *, up: bool, error: str, duration_s: float = 0.0) -> TargetHealth:
     target = record.target
     return TargetHealth(target.instance, up, duration_s, error, record.last_success_s, target.url,
                         target.labels.get("node", ""))

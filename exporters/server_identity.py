@@ -15,14 +15,14 @@ from ..storage.telemetry import GpuReading, Telemetry
 from .page_checks import PageError
 
 _KEPT_S = 600.0
-"""How long a GPU stays its server's while that is not heard of: as long as its last readings are given on."""
+"""How long a GPU stays its server's while that is not reported: as long as its last readings are given on."""
 _REMEMBERED_S = 3600.0
 """How long a name is remembered that a target tells no more: as long as a silent server's power may be estimated."""
 
 
 @dataclass(slots=True)
 class _Teller:
-    """A target, or a server that a Prometheus tells of."""
+    """A target, or a server that a Prometheus reports on."""
 
     heard_s: float
     uuids: set[str] = field(default_factory=set)
@@ -38,7 +38,7 @@ class GpuOwners:
     def __init__(self) -> None:
         self._lock = Lock()
         self._owners: dict[str, tuple[str, str]] = {}
-        """Of each uuid the node, and who told so last."""
+        """Of each uuid the node, and who reported so last."""
         self._tellers: dict[str, _Teller] = {}
 
     def sift(self, found: Telemetry, now_s: float, teller: str = "") -> tuple[Telemetry, dict[str, str]]:
@@ -63,7 +63,7 @@ class GpuOwners:
         return replace(found, gpus=kept), {**wrong, **{node: _complaint(shown) for node, shown in others.items()}}
 
     def forget(self, now_s: float, targets: Collection[str] | None = None) -> None:
-        """Release the GPUs of who was not heard of for long, or is none of the targets any more."""
+        """Release the GPUs of who reported nothing for long, or is none of the targets any more."""
         with self._lock:
             gone = [name for name, teller in self._tellers.items()
                     if now_s - teller.heard_s > _KEPT_S or (targets is not None and name not in targets)]
@@ -119,31 +119,31 @@ class ServerNames:
     A server under an old name is not there any more, nor silent.
     """
 
-    _told: frozenset[str] = frozenset()
+    _names: frozenset[str] = frozenset()
     _absent: dict[str, float] = field(default_factory=dict)
     """Names that it tells no more, with when that was seen."""
     _left: frozenset[str] = frozenset()
     """Those of them in whose place there are others."""
 
     def take(self, facts: Telemetry, now_s: float, most: int) -> None:
-        """Take in the names of an answer; raise ``PageError`` where a target has told ever others within an hour.
+        """Take in the names of an answer; raise ``PageError`` where a target has given ever others within an hour.
 
         As many servers that are missing as there are new ones are called otherwise. More of them may just be silent:
         nobody knows which of them are.
         """
-        told = frozenset(one.node for found in (facts.gpus, facts.nodes, facts.jobs) for one in found)
-        new = told - self._told - self._absent.keys()
-        known = self._absent | dict.fromkeys(self._told, now_s)
+        names = frozenset(one.node for found in (facts.gpus, facts.nodes, facts.jobs) for one in found)
+        new = names - self._names - self._absent.keys()
+        known = self._absent | dict.fromkeys(self._names, now_s)
         self._absent = {name: seen_s for name, seen_s in known.items()
-                        if name not in told and now_s - seen_s <= _REMEMBERED_S}
+                        if name not in names and now_s - seen_s <= _REMEMBERED_S}
         for name in list(self._absent)[:-2 * most]:
             del self._absent[name]
         missing = self._absent.keys() - self._left
         self._left = frozenset(self._absent if len(missing) <= len(new) else self._absent.keys() & self._left)
-        self._told = told
+        self._names = names
         if len(self._absent) > most:
-            raise PageError(f"gives its servers ever other names: {len(self._absent) + len(told)} within an hour, "
-                            f"{len(told)} of them now (server_limit is {most}); the label `node` on its target names "
+            raise PageError(f"gives its servers ever other names: {len(self._absent) + len(names)} within an hour, "
+                            f"{len(names)} of them now (server_limit is {most}); the label `node` on its target names "
                             "a server for good")
 
     def left(self) -> tuple[str, ...]:

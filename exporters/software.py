@@ -15,7 +15,7 @@ LONGEST_IMAGE, LONGEST_READ = 200, 4096
 FRAMEWORKS = ("pytorch", "tensorflow", "jax", "mxnet", "paddlepaddle", "nemo", "megatron", "deepspeed", "vllm",
               "tritonserver", "sglang", "rapids", "horovod", "gromacs", "lammps", "namd", "amber", "quantum_espresso")
 """Words by which images and comments are known, the first that is found."""
-_TOLD = re.compile(r"\b(image|container|framework|cuda)\s*=\s*([^\s,;|]{1,200})", re.IGNORECASE)
+_NAMED = re.compile(r"\b(image|container|framework|cuda)\s*=\s*([^\s,;|]{1,200})", re.IGNORECASE)
 _CUDA = re.compile(r"(?<![a-z])cuda(?:[-_:/=]?v?)(\d{1,2}(?:\.\d{1,2})?)(?!\d)", re.IGNORECASE)
 _SHORT_CUDA = re.compile(r"(?<![a-z0-9])cu(1[0-9])(\d)(?!\d)", re.IGNORECASE)
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -47,11 +47,11 @@ def software(image: str, *texts: str) -> Software:
     read = " ".join(text[:LONGEST_READ] for text in texts if text)
     if not image and not read:
         return NOTHING
-    told = {key.lower(): value for key, value in reversed(_TOLD.findall(read))}
-    name = _image(image or told.get("image") or told.get("container") or "")
-    framework = told.get("framework", "").lower()
+    named = {key.lower(): value for key, value in reversed(_NAMED.findall(read))}
+    name = _image(image or named.get("image") or named.get("container") or "")
+    framework = named.get("framework", "").lower()
     return Software(name, framework if framework in FRAMEWORKS else _framework(name, read),
-                    _cuda(told.get("cuda", ""), name, read))
+                    _cuda(named.get("cuda", ""), name, read))
 
 
 def _image(name: str) -> str:
@@ -65,9 +65,9 @@ def _framework(*texts: str) -> str:
     return next((name for name in FRAMEWORKS if name in words), "")
 
 
-def _cuda(told: str, *texts: str) -> str:
-    if re.fullmatch(r"\d{1,2}(\.\d{1,2}){0,2}", told):
-        return ".".join(told.split(".")[:2])
+def _cuda(version: str, *texts: str) -> str:
+    if re.fullmatch(r"\d{1,2}(\.\d{1,2}){0,2}", version):
+        return ".".join(version.split(".")[:2])
     for text in texts:
         if found := _CUDA.search(text):
             return found[1]

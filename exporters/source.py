@@ -104,7 +104,7 @@ class Gradual(Protocol):
     """A source of many targets, some of which answer after ``read`` has returned."""
 
     def facts(self) -> Facts:
-        """Return what is known now, each fact with the time at which it was asked for."""
+        """Return what is known now, each fact with the time at which it was requested."""
 
 
 @runtime_checkable
@@ -114,7 +114,7 @@ class Accounting(Protocol):
     def completed(self, since_s: float) -> Sequence[Job]:
         """Return the runs that ended at or after a time (seconds since the epoch), each run of a job on its own.
 
-        Raises ``SourceError`` where the records cannot be read. A run that is told twice does no harm.
+        Raises ``SourceError`` where the records cannot be read. A run that is returned twice does no harm.
         """
 
 
@@ -174,7 +174,7 @@ class SourceStatus:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a source said last when it could: data, when it was read, and whether the newest read gave it."""
+    """The last good read of a source: data, when it was read, and whether the newest read gave it."""
 
     data: Facts | None
     """None until the first success."""
@@ -183,7 +183,7 @@ class Snapshot:
 
 
 class Watched:
-    """A source whose ``read`` never raises: it is timed, its last good snapshot is kept, its faults are told once.
+    """A source whose ``read`` never raises: it is timed, its last good snapshot is kept, its faults are logged once.
 
     The log gets one line when the source or one of its targets fails in a new way, then one per ``remind_s``, and one
     when all is well again.
@@ -198,8 +198,8 @@ class Watched:
         self._snapshot = Snapshot(None, None, fresh=False)
         self._began: float | None = None
         self._closed = False
-        self._told: tuple[str, ...] = ()
-        self._told_at = float("-inf")
+        self._logged: tuple[str, ...] = ()
+        self._logged_at = float("-inf")
 
     @property
     def name(self) -> str:
@@ -267,10 +267,10 @@ class Watched:
         self._source.close()
 
     def _tell(self, error: str) -> None:
-        """Log what is wrong when it changes or has not been said for long; say once when it is over."""
+        """Log what is wrong when it changes or has not been logged for long; say once when it is over."""
         down = [health for health in self._source.health() if not health.up]
         wrong = (error,) if error else tuple(health.target for health in down)
-        if wrong == self._told and (not wrong or self._timer() - self._told_at < self._remind_s):
+        if wrong == self._logged and (not wrong or self._timer() - self._logged_at < self._remind_s):
             return
         if not wrong:
             log.info("%s: everything can be read again", self.name)
@@ -279,7 +279,7 @@ class Watched:
         else:
             shown = "; ".join(f"{health.target}: {health.error}" for health in down[:_SHOWN_TARGETS])
             log.warning("%s: %d targets are down: %s", self.name, len(down), shown, extra={"source": self.name})
-        self._told, self._told_at = wrong, self._timer()
+        self._logged, self._logged_at = wrong, self._timer()
 
 
 def joined(found: Iterable[Telemetry]) -> Telemetry:

@@ -1,6 +1,6 @@
 """Which pages to read: static lists, files and HTTP endpoints in Prometheus' own service-discovery formats.
 
-Files are looked at each round and read again when they change; endpoints are asked once per ``refresh_interval``.
+Files are looked at each round and read again when they change; endpoints are read once per ``refresh_interval``.
 A discovery that fails keeps its last good answer and shows in the source's health.
 """
 
@@ -53,7 +53,7 @@ class HttpSdConfig(HttpOptions):
     """Targets from an endpoint, as Prometheus' ``http_sd_configs``."""
 
     url: str = Field(description="Answers a JSON list of {targets, labels}.")
-    refresh_interval: Duration = Field(default=60.0, description="How often the endpoint is asked.")
+    refresh_interval: Duration = Field(default=60.0, description="How often the endpoint is read.")
 
 
 class TargetOptions(StrictOptions):
@@ -125,12 +125,12 @@ class _File:
 
 
 class _Asked:
-    """A place that is asked for targets now and then."""
+    """An endpoint that is read for targets now and then."""
 
     def __init__(self, refresh_s: float, clock: Callable[[], float], ask: Callable[[], tuple[TargetEntry, ...]],
                  close: Callable[[], None]) -> None:
         self._refresh_s, self._clock, self._new, self.close = refresh_s, clock, ask, close
-        self._asked_s = float("-inf")
+        self._read_s = float("-inf")
         self._groups: tuple[TargetEntry, ...] = ()
         self._fault = ""
         self._errand = Errand("discovery", self._ask)
@@ -142,12 +142,12 @@ class _Asked:
         return self._fault or late
 
     def groups(self) -> tuple[TargetEntry, ...]:
-        """Return the groups, asked for again when its interval has passed or the clock went back.
+        """Return the groups, read again when its interval has passed or the clock went back.
 
         One that hangs is not waited for long: its last groups stay until it answers.
         """
-        if not 0 <= self._clock() - self._asked_s < self._refresh_s and self._errand.begin():
-            self._asked_s = self._clock()
+        if not 0 <= self._clock() - self._read_s < self._refresh_s and self._errand.begin():
+            self._read_s = self._clock()
             self._errand.wait(_PATIENCE_S)
         return self._groups
 

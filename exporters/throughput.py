@@ -52,7 +52,7 @@ class ThroughputSource:
         self._config, self._clock = config, clock
         self._client = Client(config, accept="application/json")
         self._health = TargetHealth(config.url, up=False, duration_s=0.0)
-        self._told: tuple[str, ...] = ()
+        self._logged: tuple[str, ...] = ()
 
     def read(self) -> Throughput:
         """Ask once; SourceError when there is no answer, or none that can be read."""
@@ -79,10 +79,10 @@ class ThroughputSource:
 
     def _tell(self, ambiguous: tuple[str, ...]) -> None:
         """Say once for which jobs the query gives several series."""
-        if ambiguous and ambiguous != self._told:
+        if ambiguous and ambiguous != self._logged:
             log.warning("%s: several series for each of %d jobs, which are left out (sum by (%s) in the query?): %s",
                         self.name, len(ambiguous), self._config.label, ", ".join(ambiguous[:SHOWN]))
-        self._told = ambiguous
+        self._logged = ambiguous
 
 
 def parse(series: Iterable[tuple[dict[str, str], float]], label: str) -> tuple[tuple[JobRate, ...], tuple[str, ...]]:

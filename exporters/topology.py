@@ -114,9 +114,9 @@ def labels_of(listing: object) -> dict[str, dict[str, str]]:
         raise TopologyError("not a list of Kubernetes nodes: no items")
     found: dict[str, dict[str, str]] = {}
     for place, item in enumerate(items):
-        told = item.get("metadata") if isinstance(item, dict) else None
-        name = told.get("name") if isinstance(told, dict) else None
-        labels = (told.get("labels") or {}) if isinstance(told, dict) else None
+        metadata = item.get("metadata") if isinstance(item, dict) else None
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        labels = (metadata.get("labels") or {}) if isinstance(metadata, dict) else None
         if not isinstance(name, str) or not isinstance(labels, dict):
             raise TopologyError(f"items[{place}]: no node with metadata.name and labels")
         found[name] = {str(key): str(value) for key, value in labels.items()}

@@ -17,7 +17,7 @@ QUARTER_S = 900.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class GridSample:
     """A value that holds from one moment until another."""
 
     value: float
@@ -30,8 +30,8 @@ class GridReading:
     """What was told of the grid: prices of a kWh in ``currency`` (below 0 where it is paid to use it), g CO2e a kWh."""
 
     time_s: float
-    prices: tuple[Told, ...] = ()
-    carbon: tuple[Told, ...] = ()
+    prices: tuple[GridSample, ...] = ()
+    carbon: tuple[GridSample, ...] = ()
     currency: str = ""
 
 

@@ -192,8 +192,8 @@ class ExecPlugin:
         self._programs.close()
 
     def _ask(self) -> tuple[str, float]:
-        told = json.dumps({"apiVersion": self._version, "kind": "ExecCredential", "spec": {"interactive": False}})
-        env = {**os.environ, **self._env, "KUBERNETES_EXEC_INFO": told}
+        exec_info = json.dumps({"apiVersion": self._version, "kind": "ExecCredential", "spec": {"interactive": False}})
+        env = {**os.environ, **self._env, "KUBERNETES_EXEC_INFO": exec_info}
         with tempfile.TemporaryFile() as out:
             try:
                 ran = self._programs.run(self._command, env=env, stdout=out, timeout=_EXEC_WITHIN_S)

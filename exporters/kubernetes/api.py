@@ -12,7 +12,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.response import HTTPResponse
 
 from ..deadline import DEADLINES
-from ..fetch import Client, Refused, TimedOut, told
+from ..fetch import Client, Refused, TimedOut, as_source_error
 from ..http_options import HttpOptions, TlsConfig
 from ..source import SourceError
 from .access import Access
@@ -22,7 +22,7 @@ _MOST_CONNECTIONS = 32
 LARGEST_OBJECT = 8 * 2**20
 """Bytes of one line of a watch: no object may have more than 3 MiB in its store."""
 _GRACE_S = 15.0
-"""How much longer than it was asked to a watch may last."""
+"""How much longer than requested a watch may last."""
 
 
 class ApiClient(Client):
@@ -44,7 +44,7 @@ class ApiClient(Client):
             self._authorization = lambda: f"Bearer {token()}"
 
     def read(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
-        """Return the answer to a request; a token that is refused is asked for again next time."""
+        """Return the answer to a request; a token that is refused is fetched again next time."""
         try:
             return self.get(f"{self._access.url}{path}", params)
         except Refused as refused:
@@ -65,7 +65,7 @@ class ApiClient(Client):
             self._under_way.add(thread)
             try:
                 if self._closed:
-                    raise SourceError("is not asked any more")
+                    raise SourceError("is not read any more")
                 response = self._adapter.send(request, stream=True, verify=self._verify, cert=self._cert,
                                               timeout=(self._options.connect_timeout, silent_s))
                 try:
@@ -80,7 +80,7 @@ class ApiClient(Client):
             except (requests.RequestException, HTTPError, OSError, zlib.error, SourceError) as error:
                 if exchange.overdue:
                     raise TimedOut("the watch did not end in its time") from error
-                raise told(error) from error
+                raise as_source_error(error) from error
             finally:
                 self._under_way.discard(thread)
 

@@ -20,12 +20,12 @@ _MEMORY = re.compile(r"-([0-9]{2,4})GB(?![^-])")
 _FOUR_SLICES = {"A30": 24, "RTX-PRO-6000": 96}
 """GPUs of four slices, whose products do not name their memory, in GB."""
 _OUT = "node.kubernetes.io/"
-"""How the taints begin by which the node's own state is told."""
+"""How the taints begin by which the node's own state is shown."""
 MOST_TERMS = 20
 
 
 class Amount(msgspec.Struct, frozen=True, gc=False):
-    """What is asked for: whole GPUs, parts of GPUs, CPUs (may be broken), bytes."""
+    """What is requested: whole GPUs, parts of GPUs, CPUs (may be broken), bytes."""
 
     gpus: int = 0
     slices: int = 0
@@ -33,7 +33,7 @@ class Amount(msgspec.Struct, frozen=True, gc=False):
     cpus: float = 0.0
     memory_bytes: float = 0.0
     profile: str = ""
-    """The resource by which slices are asked for."""
+    """The resource by which slices are requested."""
 
     @property
     def any_gpu(self) -> bool:
@@ -83,9 +83,9 @@ def is_slice(resource: str) -> bool:
     return resource.startswith("nvidia.com/") and _SLICE.fullmatch(resource) is not None
 
 
-def asked(spec: PodSpec) -> Amount:
+def requested(spec: PodSpec) -> Amount:
     """Return what a pod asks of its node; CPUs and memory that it asks for as a whole count before its containers'."""
-    found, whole = _asked_by_containers(spec), spec.resources.requests if spec.resources else None
+    found, whole = _requested_by_containers(spec), spec.resources.requests if spec.resources else None
     if not whole:
         return found
     own, overhead = amount(whole), amount(spec.overhead)
@@ -94,7 +94,7 @@ def asked(spec: PodSpec) -> Amount:
         memory_bytes=own.memory_bytes + overhead.memory_bytes if "memory" in whole else found.memory_bytes)
 
 
-def _asked_by_containers(spec: PodSpec) -> Amount:
+def _requested_by_containers(spec: PodSpec) -> Amount:
     """Return what containers ask for side by side, and those that prepare the pod one after the other."""
     # Of what cannot be overcommitted, GPUs, the limit is the request, and may stand alone.
     if not spec.init_containers and not spec.overhead and spec.containers and len(spec.containers) == 1:
@@ -136,8 +136,8 @@ def instances_per_gpu(product: str) -> int:
     if found is None:
         return 0
     slices, part = int(found["slices"]), int(found["part"])
-    told = _MEMORY.search(product[:found.start()])
-    memory = int(told[1]) if told else next((size for name, size in _FOUR_SLICES.items() if name in product), 0)
+    size = _MEMORY.search(product[:found.start()])
+    memory = int(size[1]) if size else next((most for name, most in _FOUR_SLICES.items() if name in product), 0)
     return max(1, min(7 // slices, round(memory / part) if memory and part else 7))
 
 
@@ -159,7 +159,7 @@ def _terms(spec: PodSpec) -> Iterator[str]:
 
 
 def _requirement(wanted: Requirement) -> str:
-    """Return one requirement; what compares numbers cannot be said and is left out."""
+    """Return one requirement; what compares numbers cannot be expressed and is left out."""
     values = [f"{wanted.key}={value}" for value in some(wanted.values)][:MOST_TERMS]
     if wanted.operator == "In" and values:
         return values[0] if len(values) == 1 else "(" + "|".join(values) + ")"

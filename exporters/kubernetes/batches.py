@@ -1,6 +1,6 @@
 """Batch jobs: whose they are, by which their pods' jobs are named, and how they end.
 
-A job has one name from its first pod to its last. So whose a batch job is is told of one that is not understood as far
+A job has one name from its first pod to its last. So the owner of a batch job that is not understood is read as far
 as that can be, and known for as long as pods name it: it is deleted before they are.
 """
 
@@ -15,7 +15,7 @@ from ..text import clean
 from .fields import Condition, Identity, ListOf, Meta, ObjectPart, Owner, Text, condition, seconds
 from .objects import BatchJob, BatchSpec, BatchStatus
 from .pods import PodFacts
-from .strange_pods import told
+from .strange_pods import decoded
 
 _BATCH = msgspec.json.Decoder(BatchJob)
 BATCHES = msgspec.json.Decoder(ListOf[BatchJob])
@@ -77,11 +77,11 @@ class _Created(ObjectPart, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class StrangeBatch:
-    """A batch job that is not understood, and whose owner cannot be told."""
+    """A batch job that is not understood, and whose owner is unknown."""
 
     namespace: str = ""
     name: str = ""
-    """'' where not even that can be told: it may be any that is not known."""
+    """'' where not even that is known: it may be any that is not known."""
 
     def may_own(self, pod: PodFacts) -> bool:
         """Tell whether a pod may be one of its pods."""
@@ -89,19 +89,19 @@ class StrangeBatch:
             pod.namespace, clean(pod.owner.name)))
 
 
-def told_of_strange(raw: Text) -> BatchFacts | StrangeBatch:
-    """Return a batch job that is not understood, as far as that can be told part by part."""
-    sections = told(raw, _BatchSections)
-    identity = told(sections.metadata, Identity) if sections else None
+def strange_batch(raw: Text) -> BatchFacts | StrangeBatch:
+    """Return a batch job that is not understood, as far as that can be read part by part."""
+    sections = decoded(raw, _BatchSections)
+    identity = decoded(sections.metadata, Identity) if sections else None
     if sections is None or identity is None or not identity.name:
         return StrangeBatch()
-    owners, created = told(sections.metadata, _Owners), told(sections.metadata, _Created)
+    owners, created = decoded(sections.metadata, _Owners), decoded(sections.metadata, _Created)
     if owners is None or created is None:
         return StrangeBatch(clean(identity.namespace), clean(identity.name))
     meta = Meta(identity.name, identity.namespace, identity.uid, owner_references=owners.owner_references,
                 creation_timestamp=created.creation_timestamp)
-    return batch_of(BatchJob(meta, told(sections.spec, BatchSpec) or BatchSpec(),
-                             told(sections.status, BatchStatus) or BatchStatus()))
+    return batch_of(BatchJob(meta, decoded(sections.spec, BatchSpec) or BatchSpec(),
+                             decoded(sections.status, BatchStatus) or BatchStatus()))
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ class KnownBatches:
 
 
 def nameable(pods: Iterable[PodFacts], known: Collection[str], strange: Collection[StrangeBatch]) -> list[PodFacts]:
-    """Return the pods whose job's name is known: those of a strange batch job are told once it is understood."""
+    """Return the pods whose job's name is known: those of a strange batch job are returned once it is understood."""
     return [pod for pod in pods if not (
         strange and pod.owner is not None and pod.owner.kind == "Job" and pod.owner.uid not in known
         and any(one.may_own(pod) for one in strange))]

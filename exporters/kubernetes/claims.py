@@ -24,7 +24,7 @@ Place = tuple[str, str, str]
 
 
 class _Ask(ObjectPart, frozen=True):
-    """Devices of one class that are asked for; before v1beta2 these stood in the request itself."""
+    """Devices of one class that are requested; before v1beta2 these stood in the request itself."""
 
     device_class_name: str = ""
     count: int = 1
@@ -50,7 +50,7 @@ class _Result(ObjectPart, frozen=True):
 
 
 class _Devices(ObjectPart, frozen=True):
-    """What is asked for, or was given."""
+    """What is requested, or was given."""
 
     requests: list[_Request] | None = None
     results: list[_Result] | None = None
@@ -134,7 +134,7 @@ class ClaimFacts:
     """Namespace and name."""
     devices: tuple[Place, ...] = ()
     gpus: int = 0
-    """Whole GPUs that are asked for."""
+    """Whole GPUs that are requested."""
     unknown: str = ""
     """What of it cannot be judged."""
 
@@ -177,10 +177,10 @@ def parse_slice(raw: Text) -> tuple[DeviceFacts, ...]:
         return ()
     found = []
     for device in some(spec.devices):
-        told = device.attributes or (device.basic.attributes if device.basic else None) or {}
-        kind, uuid = (told.get(name, _Value()).string for name in ("type", "uuid"))
+        attributes = device.attributes or (device.basic.attributes if device.basic else None) or {}
+        kind, uuid = (attributes.get(name, _Value()).string for name in ("type", "uuid"))
         if kind in ("gpu", "mig"):
-            profile = told.get("profile", _Value()).string
+            profile = attributes.get("profile", _Value()).string
             found.append(DeviceFacts((spec.driver, spec.pool.name, device.name), clean(spec.node_name), clean(uuid),
                                      kind == "mig", clean(profile)))
     return tuple(found)
@@ -214,14 +214,14 @@ class Devices:
         return [self._with_claims(pod, holders) if pod.claims else pod for pod in known]
 
     def _with_claims(self, pod: PodFacts, holders: Mapping[tuple[str, str], str]) -> PodFacts:
-        found, uuids, unknown, untold = NOTHING, list[str](), list[str](), 0
+        found, uuids, unknown, unknown_devices = NOTHING, list[str](), list[str](), 0
         for name in dict.fromkeys(pod.claims):
             claim = self.claims.get((pod.namespace, name))
             if claim is None:
                 unknown.append("a claim of devices that is not there, or not shown (DRA)")
-                untold += 1
+                unknown_devices += 1
                 continue
-            untold += bool(claim.unknown)
+            unknown_devices += bool(claim.unknown)
             unknown += [claim.unknown] if claim.unknown else []
             held = [self.devices[place] for place in claim.devices if place in self.devices]
             lost = sum(place[0] == GPUS and place not in self.devices for place in claim.devices)
@@ -233,10 +233,10 @@ class Devices:
             elif gpus or slices:
                 found += Amount(slices=gpus + len(slices), profile=SHARED_CLAIM)
                 unknown.append("where the claim lets it run that it shares with other pods (DRA)")
-        told = tuple(dict.fromkeys((*pod.wish.unknown, *unknown)))
-        wish = msgspec.structs.replace(pod.wish, unknown=told) if unknown and not pod.node else pod.wish
+        unknown_facts = tuple(dict.fromkeys((*pod.wish.unknown, *unknown)))
+        wish = msgspec.structs.replace(pod.wish, unknown=unknown_facts) if unknown and not pod.node else pod.wish
         return msgspec.structs.replace(pod, amount=pod.amount + found, devices=tuple(uuids), wish=wish,
-                                       untold=bool(untold and pod.node))
+                                       unknown_devices=bool(unknown_devices and pod.node))
 
 
 def _holders(pods: Iterable[PodFacts]) -> dict[tuple[str, str], str]:

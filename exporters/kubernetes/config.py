@@ -32,7 +32,7 @@ class KubernetesTopologyConfig(SourceConfig, KubernetesAccess):
 
     role: ClassVar[Role] = "topology"
     kind: Literal["kubernetes_topology"] = "kubernetes_topology"
-    every: Duration = Field(default=600.0, description="How often it is asked again.")
+    every: Duration = Field(default=600.0, description="How often it is read again.")
 
     def build(self, clock: Clock) -> TopologySource:
         """Return the source that this configuration describes."""

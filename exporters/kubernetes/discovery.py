@@ -53,7 +53,7 @@ class PodSdConfig(HttpOptions):
     kubeconfig: Path | None = Field(default=None, description="From outside of the cluster; else url, else the pod's "
                                                               "own account.")
     context: str = Field(default="", description="The context of the kubeconfig; its current one by default.")
-    refresh_interval: Duration = Field(default=60.0, description="How often the pods are asked for.")
+    refresh_interval: Duration = Field(default=60.0, description="How often the pods are listed.")
 
     @model_validator(mode="after")
     def _one_way(self) -> PodSdConfig:

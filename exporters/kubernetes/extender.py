@@ -1,6 +1,6 @@
 """What kube-scheduler asks an extender that keeps its own copy of the nodes, and how it is answered.
 
-It is asked with ``ExtenderArgs`` of ``k8s.io/kube-scheduler/extender/v1``: a pod and the names of nodes that are left.
+Its request is an ``ExtenderArgs`` of ``k8s.io/kube-scheduler/extender/v1``: a pod and the names of nodes that are left.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class PodQuestion:
 
 
 def parse_question(body: bytes) -> PodQuestion:
-    """Return what is asked; raise ``ValueError`` where it is no such question, in words for the caller."""
+    """Return the question; raise ``ValueError`` where it is no such question, in words for the caller."""
     try:
-        asked = _ARGUMENTS.decode(body)
-        pod = parse_pod(bytes(asked.pod))
+        arguments = _ARGUMENTS.decode(body)
+        pod = parse_pod(bytes(arguments.pod))
     except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"no ExtenderArgs: {quoted(str(error), 120)}") from error
-    names = asked.node_names or []
+    names = arguments.node_names or []
     if not names:
         raise ValueError("NodeNames is empty: the extender has to be configured with nodeCacheCapable: true")
     if len(names) > MOST_NODES:

@@ -43,7 +43,7 @@ class Owner(ObjectPart, frozen=True):
 
 
 class Annotations(ObjectPart, frozen=True):
-    """The annotations that name a gang, and what Kueue is told by annotations."""
+    """The annotations that name a gang, and what annotations configure in Kueue."""
 
     volcano: str = msgspec.field(name="scheduling.k8s.io/group-name", default="")
     kai: str = msgspec.field(name="pod-group-name", default="")
@@ -125,7 +125,7 @@ class ServerStatus(ObjectPart, frozen=True):
 
 
 class Identity(ObjectPart, frozen=True):
-    """What tells one object from another: it can be told of most whose other fields are nonsense."""
+    """What tells one object from another: most objects whose other fields are nonsense have it."""
 
     name: str = ""
     namespace: str = ""

@@ -68,13 +68,13 @@ def parse_gang(raw: Text) -> GangFacts:
 
 
 def _why(status: _PodGroupStatus) -> tuple[str, str]:
-    """Return reason and message of the last that was said of why it is not started."""
+    """Return reason and message of the last condition that explains why it is not started."""
     pools = [one for one in some(status.scheduling_conditions) if one.status == "True"]
     if pools:
         fit = next(iter(some(pools[-1].reasons)), None)
         return (fit.reason, fit.message) if fit else (pools[-1].reason, pools[-1].message)
-    told = [one for one in some(status.conditions) if one.type in _NOT_YET or (
+    conditions = [one for one in some(status.conditions) if one.type in _NOT_YET or (
         one.type in ("Unschedulable", "Scheduled") and one.status == "True")]
-    last = max(told, key=lambda one: seconds(one.last_transition_time) or 0.0, default=None)
+    last = max(conditions, key=lambda one: seconds(one.last_transition_time) or 0.0, default=None)
     waits = last is not None and (last.type == "Unschedulable" or (last.type in _NOT_YET and last.status == "False"))
     return (last.reason, last.message) if last is not None and waits else ("", "")

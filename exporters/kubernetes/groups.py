@@ -33,7 +33,7 @@ CRON = "CronJob"
 """Each of its batch jobs is a job of its own under its name."""
 
 Key = tuple[str, str, str, str]
-"""Namespace, kind, name, uid ('' where it is not told; of a CronJob that of its batch job)."""
+"""Namespace, kind, name, uid ('' where it is unknown; of a CronJob that of its batch job)."""
 
 
 @dataclass(slots=True)

@@ -73,7 +73,7 @@ def fabric_of(groups: Iterable[HyperNode], nodes: Labels) -> Fabric:
     """Return the tree that HyperNodes make of these nodes.
 
     Raises:
-        TopologyError: it is no tree, or a member cannot be told from its selector.
+        TopologyError: it is no tree, or its selector does not name its members.
     """
     known = {group.metadata.name: group for group in groups}
     return Fabric.of(_switch(group, known, nodes) for group in known.values())

@@ -1,4 +1,4 @@
-"""Lists of the API server, page by page: whole, and of the kind that was asked for, or none at all.
+"""Lists of the API server, page by page: whole, and of the requested kind, or none at all.
 
 A proxy or a server that begins may answer 200 with something else. Taken for an empty list, that would end every job.
 """
@@ -27,12 +27,12 @@ def read_list(api: ApiClient, path: str, take: Callable[[bytes], ListOf[Any]],
     """Give each page of a list to ``take``, which decodes it; return the version of the list.
 
     Raises:
-        SourceError: the server cannot be asked, answers with something else, or its list has no end.
+        SourceError: the server cannot be reached, answers with something else, or its list has no end.
     """
-    asked, tokens = {"limit": str(PAGE), **(query or {})}, set[str]()
+    parameters, tokens = {"limit": str(PAGE), **(query or {})}, set[str]()
     while True:
         try:
-            page = take(api.read(path, asked))
+            page = take(api.read(path, parameters))
         except msgspec.MsgspecError as error:
             raise SourceError(f"{path}: no list: {error!s:.120}") from error
         _expect(path, page.kind, _kind_of(path))
@@ -44,14 +44,14 @@ def read_list(api: ApiClient, path: str, take: Callable[[bytes], ListOf[Any]],
                               f"{'a page goes on as one before it did' if token in tokens else 'there are more'}; "
                               "what stands between idlewatt and the API server?")
         tokens.add(token)
-        asked["continue"] = token
+        parameters["continue"] = token
 
 
 def served(api: ApiClient) -> dict[str, set[str]]:
     """Return the versions of each group of kinds that a server has.
 
     Raises:
-        SourceError: it cannot be asked, or answers with something else.
+        SourceError: it cannot be reached, or answers with something else.
     """
     try:
         found = _GROUPS.decode(api.read("/apis"))

@@ -14,7 +14,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 def suits(alternatives: Collection[Terms], node: NodeFacts) -> bool:
-    """Tell whether a node has the labels, or the name, that are asked for."""
+    """Tell whether a node has the labels, or the name, that are required."""
     return not alternatives or any(meets(terms, {**node.labels, NAME: node.name}) for terms in alternatives)
 
 

@@ -50,16 +50,16 @@ class NodeFacts:
     by_name: bool = False
     """A driver offers GPUs of it by name (DRA)."""
 
-    def whole(self, asked: Amount) -> int:
-        """Return how many whole GPUs of it a pod holds that asked for so much."""
-        return 0 if self.shares else asked.gpus
+    def whole(self, requested: Amount) -> int:
+        """Return how many whole GPUs of it a pod holds that requested so much."""
+        return 0 if self.shares else requested.gpus
 
-    def parts(self, asked: Amount) -> Iterator[tuple[str, int]]:
+    def parts(self, requested: Amount) -> Iterator[tuple[str, int]]:
         """Yield the parts of GPUs that somebody holds of it."""
-        if asked.slices:
-            yield asked.profile, asked.slices
-        if asked.gpus and self.shares:
-            yield WHOLE[0], asked.gpus
+        if requested.slices:
+            yield requested.profile, requested.slices
+        if requested.gpus and self.shares:
+            yield WHOLE[0], requested.gpus
 
 
 def parse_node(raw: Text) -> NodeFacts:
@@ -125,7 +125,7 @@ def node_of(facts: NodeFacts, pods: Iterable[PodFacts], partitions: tuple[str, .
     amounts = [pod.amount for pod in holding]
     amounts += [pod.amount for pod in strange]
     unknown = frozenset[str]().union(*(pod.unknown for pod in strange))
-    full = "gpu" in unknown or (facts.by_name and any(pod.untold for pod in holding))
+    full = "gpu" in unknown or (facts.by_name and any(pod.unknown_devices for pod in holding))
     taken, whole, parts = NOTHING, 0, dict[str, int]()
     for amount in amounts:
         taken += amount

@@ -25,7 +25,7 @@ class Container(ObjectPart, frozen=True):
 
 
 class Requirement(ObjectPart, frozen=True):
-    """What is asked of a label."""
+    """What a label has to meet."""
 
     key: str = ""
     operator: str = ""
@@ -196,7 +196,7 @@ class Taint(ObjectPart, frozen=True):
 
 
 class NodeSpec(ObjectPart, frozen=True):
-    """What an administrator has said of a node."""
+    """What an administrator has set on a node."""
 
     unschedulable: bool = False
     taints: list[Taint] | None = None

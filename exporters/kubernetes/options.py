@@ -54,7 +54,7 @@ class KubernetesOptions(SourceConfig, KubernetesAccess):
                                   "behind which jobs wait for advice; empty for none.")
     admission_check: str = Field(default="idlewatt", pattern=r"^[a-z0-9.-]{0,253}$",
                                  description="The AdmissionCheck of Kueue that waits for advice; empty for none.")
-    watch: Duration = Field(default=300.0, description="How long one watch is asked to last.")
+    watch: Duration = Field(default=300.0, description="How long one watch shall last.")
     silence: Duration = Field(default=90.0, description="A watch that says nothing for so long is begun anew; a "
                                                         "server marks about every minute that it is alive.")
-    resync: Duration = Field(default=3600.0, description="How often whole lists are read, whatever watches said.")
+    resync: Duration = Field(default=3600.0, description="How often whole lists are read, whatever watches sent.")

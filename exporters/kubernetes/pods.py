@@ -12,7 +12,7 @@ import msgspec
 
 from ...storage.gpu_parts import GpuPart
 from ..text import clean
-from .asks import Amount, asked, expression, image_of, keys_of, named_nodes
+from .asks import Amount, expression, image_of, keys_of, named_nodes, requested
 from .fields import Condition, ListOf, Owner, Text, seconds, some
 from .gpu_parts import parts_of_gpus
 from .objects import Container, ContainerStatus, Pod, PodSpec, Toleration
@@ -106,7 +106,7 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     """Claims of devices (DRA), by name."""
     devices: tuple[str, ...] = ()
     """The vendor's ids of what its claims were given."""
-    untold: bool = False
+    unknown_devices: bool = False
     """What its claims were given is not known."""
     parts: tuple[GpuPart, ...] = ()
     """Of GPUs, as annotations tell them."""
@@ -120,7 +120,7 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def holds(self) -> bool:
-        """Tell whether it holds what it asked for, be it only while its image is pulled."""
+        """Tell whether it holds what it requested, be it only while its image is pulled."""
         return self.node != "" and self.phase not in ("Succeeded", "Failed")
 
     @property
@@ -188,11 +188,11 @@ def _gang(pod: Pod) -> str:
 
 
 def _amount(pod: Pod) -> Amount:
-    """Return what a pod asks for; a fraction of a GPU that KAI gives is asked for by a note alone.
+    """Return what a pod asks for; a fraction of a GPU that KAI gives is requested by a note alone.
 
     What HAMi hands out under the name of a GPU is a part of one.
     """
-    found, notes = asked(pod.spec), pod.metadata.annotations
+    found, notes = requested(pod.spec), pod.metadata.annotations
     if notes is not None and notes.hami and found.gpus:
         return msgspec.structs.replace(found, gpus=0, slices=found.gpus, profile="hami")
     if notes is not None and (notes.fraction or notes.gpu_memory) and not found.any_gpu:
@@ -221,11 +221,11 @@ def wish_of(spec: PodSpec) -> PodConstraints:
 
 
 def _scheduled(pod: Pod, found: Condition | None) -> float | None:
-    """Return since when a pod holds what it asked for: the same time while it lives."""
-    told = seconds(found.last_transition_time) if found and found.status == "True" else None
-    if told is None:
-        told = seconds(pod.status.start_time)
-    return seconds(pod.metadata.creation_timestamp) if told is None else told
+    """Return since when a pod holds what it requested: the same time while it lives."""
+    since_s = seconds(found.last_transition_time) if found and found.status == "True" else None
+    if since_s is None:
+        since_s = seconds(pod.status.start_time)
+    return seconds(pod.metadata.creation_timestamp) if since_s is None else since_s
 
 
 def _exits(states: Iterable[ContainerStatus]) -> list[tuple[int, str, float | None]]:
@@ -236,11 +236,11 @@ def _exits(states: Iterable[ContainerStatus]) -> list[tuple[int, str, float | No
 
 def _ended(exits: Iterable[tuple[int, str, float | None]], conditions: Mapping[str, Condition]) -> float | None:
     """Return when a pod ended: with its last container, else, as of evicted ones, when it ceased to be ready."""
-    told = [time_s for _, _, time_s in exits if time_s is not None]
-    if not told:
-        told = [time_s for kind, status in _CEASED if (found := conditions.get(kind)) and found.status == status
+    ends = [time_s for _, _, time_s in exits if time_s is not None]
+    if not ends:
+        ends = [time_s for kind, status in _CEASED if (found := conditions.get(kind)) and found.status == status
                 and (time_s := seconds(found.last_transition_time)) is not None]
-    return max(told, default=None)
+    return max(ends, default=None)
 
 
 def _starting(states: Iterable[ContainerStatus]) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from ...storage.quotas import NEVER, Flavored, Queue, Quota
 from ...storage.waiting import WaitReason
 from ..text import clean
-from .asks import WHOLE, Amount, asked
+from .asks import WHOLE, Amount, requested
 from .fields import Meta, Owner, Text, condition, quantity, seconds, some
 from .gangs import GangFacts
 from .messages import shortened, wanted_resource, workload_reason
@@ -91,7 +91,7 @@ def parse_workload(raw: Text) -> WorkloadFacts:
     return WorkloadFacts(
         namespace=clean(meta.namespace), name=clean(meta.name), owner=meta.controller, queue=clean(spec.queue_name),
         admitted_to=clean(status.admission.cluster_queue) if status.admission else "",
-        parts=tuple(WorkloadPods(max(0, min(one.count, _MOST_PODS)), asked(one.template.spec),
+        parts=tuple(WorkloadPods(max(0, min(one.count, _MOST_PODS)), requested(one.template.spec),
                                  wish_of(one.template.spec))
                     for one in some(spec.pod_sets)),
         created_s=created_s, priority=None if spec.priority is None else float(spec.priority),
@@ -205,7 +205,7 @@ class Queues:
         wanted = [self.flavors[name] for name in queue.flavors if name in self.flavors]
         return any(all(node.labels.get(key) == value for key, value in labels.items()) for labels in wanted)
 
-    def told(self) -> tuple[tuple[Queue, ...], tuple[Flavored, ...]]:
+    def snapshot(self) -> tuple[tuple[Queue, ...], tuple[Flavored, ...]]:
         """Return all queues with their quotas, and the nodes of each flavour."""
         flavors = tuple(Flavored(clean(name), frozenset(
             node.name for node in self.nodes if all(node.labels.get(key) == value for key, value in labels.items())))

@@ -1,7 +1,7 @@
 """A copy of one list of the API server, kept by watching it: on a thread of its own, always whole, never half a list.
 
 After a watch has ended, or was cut, it goes on from where it was. What the server has forgotten (410) is listed again,
-and so it is after a watch that was cut before it said anything: a proxy may keep that back, and a server that was
+and so it is after a watch that was cut before it sent anything: a proxy may keep that back, and a server that was
 restored from a backup waits until its versions come to ours. Until a list is whole the old copy stays: nothing that is
 still there ever seems to be gone.
 """
@@ -48,7 +48,7 @@ class Strange:
     uid: str
     """'' where not even that is."""
     why: str
-    told: Any = None
+    salvaged: Any = None
     """What ``salvage`` makes of it."""
 
 
@@ -65,11 +65,11 @@ class WatchPatience:
     """How long is waited for what; seconds."""
 
     watch_s: float = 300.0
-    """A watch is asked to last so long, or a fifth less."""
+    """A watch is requested to last so long, or a fifth less."""
     silent_s: float = 90.0
     """A watch that says nothing for so long is cut: a server marks about every minute that it is alive."""
     resync_s: float = 3600.0
-    """The whole list is read again so often, whatever the watch said."""
+    """The whole list is read again so often, whatever the watch sent."""
     wait_s: float = 0.5
     """Pause after the first failure; it doubles with each further one."""
 
@@ -103,9 +103,9 @@ class Reflector(Generic[Kept]):
         """Why there is no watch now, '' while there is one."""
         self.refused = 0
         """The HTTP status by which the server refused us, 0 where it did not."""
-        self.heard = float("-inf")
-        """When the server last said something, on the monotonic clock."""
-        self.heard_s: float | None = None
+        self.last_answer = float("-inf")
+        """When the server last answered, on the monotonic clock."""
+        self.last_answer_s: float | None = None
         """The same in seconds since the epoch."""
         self.lists = self.events = 0
         """Lists read and events taken in since the start."""
@@ -138,14 +138,14 @@ class Reflector(Generic[Kept]):
             return tuple(f"{'/'.join(filter(None, name))}: {one.why}" for name, one in self._strange.items())
 
     def strange(self) -> list[tuple[Kept | None, Any]]:
-        """Return what is kept of each object that is not understood from before, and what is told of it now."""
+        """Return what is kept of each object that is not understood from before, and what is known of it now."""
         with self._lock:
-            return [(self._kept[name][1] if name in self._kept else None, one.told)
+            return [(self._kept[name][1] if name in self._kept else None, one.salvaged)
                     for name, one in self._strange.items()]
 
     def silent_for_s(self) -> float:
-        """Return the seconds since the server last said something."""
-        return time.monotonic() - self.heard
+        """Return the seconds since the server last answered."""
+        return time.monotonic() - self.last_answer
 
     def _run(self) -> None:
         failures = 0
@@ -226,7 +226,7 @@ class Reflector(Generic[Kept]):
     def _page(self, body: bytes) -> tuple[ListOf[Any], list[_Listed[Kept]]]:
         """Return a page, and its objects."""
         if self._stop.is_set():
-            raise SourceError("is not asked any more")
+            raise SourceError("is not read any more")
         with uncollected():
             if self._wholesale is not None:
                 with suppress(msgspec.MsgspecError, *FAULTS):  # one strange object: then each is read by itself
@@ -270,7 +270,7 @@ class Reflector(Generic[Kept]):
                 raise Expired("its version was forgotten") from refused
             raise
         if self._doubtful and time.monotonic() - began < lasts_s / 2.0:
-            raise SourceError("the watch ended at once and said nothing: does a proxy not let it through?")
+            raise SourceError("the watch ended at once and sent nothing: does a proxy not let it through?")
         self._doubtful = False  # a quiet one that ends in its time
 
     def _lines(self, query: dict[str, str], lasts_s: float) -> Generator[bytes]:
@@ -284,8 +284,8 @@ class Reflector(Generic[Kept]):
             raise SourceError(f"{self.path}: no event: {error!s:.120}") from error
         raw = event.object
         if status is not None:
-            told = quoted(status.message, 120)
-            raise Expired(told) if status.code == 410 else SourceError(f"{self.path}: the watch failed: {told}")
+            reason = quoted(status.message, 120)
+            raise Expired(reason) if status.code == 410 else SourceError(f"{self.path}: the watch failed: {reason}")
         if event.type == "BOOKMARK":
             with suppress(msgspec.MsgspecError):
                 self.version = _IDENTIFIED.decode(raw).metadata.resource_version or self.version
@@ -324,7 +324,7 @@ class Reflector(Generic[Kept]):
             self._gone.append(last)
 
     def _hear(self) -> None:
-        self.heard, self.heard_s = time.monotonic(), self._clock()
+        self.last_answer, self.last_answer_s = time.monotonic(), self._clock()
 
 
 def _at_once(body: bytes, wholesale: Wholesale[Kept]) -> tuple[ListOf[Any], list[_Listed[Kept]]]:

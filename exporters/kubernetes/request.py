@@ -41,7 +41,7 @@ class Grounds:
         return cls(known, Neighbourhood(known, pods), max((node.gpus for node in nodes), default=0))
 
     def held(self, parts: Sequence[WorkloadPods], queue: str = "") -> Request:
-        """Return what pods that run asked for; where they might be otherwise was judged when they were placed."""
+        """Return what pods that run requested; where they might be otherwise was judged when they were placed."""
         key = tuple(parts), queue
         if key not in self._held:
             self._held[key] = self._request(parts, "", {}, queue, placed=True)

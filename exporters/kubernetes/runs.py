@@ -107,7 +107,7 @@ class JobRuns:
 
     def ended(self, since_s: float) -> list[Job]:
         """Return the runs that ended at or after a time, as far as they are remembered."""
-        with self._lock:  # accounts are asked for on another thread
+        with self._lock:  # accounts are read on another thread
             known = list(self._ended.values())
         return [job for job in known if job.end_s is not None and job.end_s >= since_s]
 
@@ -235,7 +235,7 @@ def _unfinished(group: JobPods) -> bool:
 
 
 def _submitted(group: JobPods) -> float:
-    """Return when somebody asked for it: its owner's own time where that is known, which outlives all pods."""
+    """Return when it was requested: its owner's own time where that is known, which outlives all pods."""
     for teller in (group.batch, group.work):
         if teller is not None and teller.created_s is not None:
             return teller.created_s

@@ -17,7 +17,7 @@ from ..source import Clock, Role, SourceError, TargetHealth
 from ..text import clean
 from .access import reach
 from .api import ApiClient
-from .batches import BATCHES, BatchFacts, KnownBatches, StrangeBatch, batch_of, nameable, parse_batch, told_of_strange
+from .batches import BATCHES, BatchFacts, KnownBatches, StrangeBatch, batch_of, nameable, parse_batch, strange_batch
 from .budgets import by_namespace, parse_budget
 from .claims import Devices, parse_claim, parse_slice
 from .fields import Text
@@ -93,8 +93,8 @@ Without them what runs would have another name, or seem to have ended.
 """
 _WHOLESALE: Mapping[str, Wholesale[Any]] = {"pods": Wholesale(PODS, facts_of), "jobs": Wholesale(BATCHES, batch_of)}
 """How the longest lists are read."""
-_SALVAGE: Mapping[str, Callable[[Text], object]] = {"pods": held_by_strange, "jobs": told_of_strange}
-"""What is told of objects that are not understood."""
+_SALVAGE: Mapping[str, Callable[[Text], object]] = {"pods": held_by_strange, "jobs": strange_batch}
+"""What is known of objects that are not understood."""
 
 
 class KubernetesSource:
@@ -103,7 +103,7 @@ class KubernetesSource:
     What names jobs may be missing where the server has no such list or refuses it, but is waited for otherwise.
 
     The watches begin with the first read. A snapshot is current while nodes and pods are being watched, else of when
-    the server last said something; after ``silence`` without a word there is none.
+    the server last answered; after ``silence`` without an answer there is none.
     """
 
     role: Role = "scheduler"
@@ -157,7 +157,7 @@ class KubernetesSource:
 
     def _begin(self) -> None:
         if self._closed:
-            raise SourceError("is not asked any more")
+            raise SourceError("is not read any more")
         if self._api is None:
             self._api = ApiClient(reach(self._config.url, self._config.kubeconfig, self._config.context),
                                   self._config.http)
@@ -205,7 +205,7 @@ class KubernetesSource:
             raise SourceError(f"{name} cannot be listed: {reflector.error or 'no answer yet'}",
                               permanent=reflector.refused in (401, 403))
         if reflector.silent_for_s() > self._config.silence:
-            raise SourceError(f"{name}: nothing heard for {reflector.silent_for_s():.0f} s: "
+            raise SourceError(f"{name}: no answer for {reflector.silent_for_s():.0f} s: "
                               f"{reflector.error or 'the watch says nothing'}")
         if reflector.refused in (401, 403):
             raise SourceError(f"{name} are not shown any more: {reflector.error}", permanent=True)
@@ -230,10 +230,10 @@ class KubernetesSource:
 
     def _known_s(self, reflector: Reflector[object]) -> float:
         """Return the time of a list: the present while it is watched."""
-        return self._clock() if not reflector.error or reflector.heard_s is None else reflector.heard_s
+        return self._clock() if not reflector.error or reflector.last_answer_s is None else reflector.last_answer_s
 
     def _optional(self, name: str) -> list[Any]:
-        """Return what is kept of a list, nothing of one that has not been heard of for long."""
+        """Return what is kept of a list, nothing of one that has not been read for long."""
         reflector = self._reflectors.get(name)
         if reflector is None:
             return []
@@ -251,8 +251,8 @@ class KubernetesSource:
         skipped = reflector.skipped
         if not error and skipped:
             error = f"{len(skipped)} skipped, first {skipped[0]}"
-        return TargetHealth(name, reflector.synced.is_set() and not reflector.error, 0.0, error, reflector.heard_s,
-                            skipped=len(skipped))
+        up = reflector.synced.is_set() and not reflector.error
+        return TargetHealth(name, up, 0.0, error, reflector.last_answer_s, skipped=len(skipped))
 
     def _snapshot(self, now_s: float, optional: Mapping[str, list[Any]]) -> SchedulerSnapshot:
         devices = Devices.of(optional["claims"], optional["slices"])
@@ -273,19 +273,19 @@ class KubernetesSource:
         if None in strange:
             jobs = [job.with_unknown((_ANYWHERE,)) for job in jobs]
         nodes = self._nodes(facts, pods, jobs, queues, strange)
-        told, flavors = queues.told()
-        return SchedulerSnapshot(now_s, nodes, partitions_of(nodes), tuple(jobs), SchedulerRules(queues=told,
+        known_queues, flavors = queues.snapshot()
+        return SchedulerSnapshot(now_s, nodes, partitions_of(nodes), tuple(jobs), SchedulerRules(queues=known_queues,
                                                                                                  flavors=flavors))
 
     def _groups(self, pods: Sequence[PodFacts], gone: Sequence[PodFacts],
                 optional: Mapping[str, list[Any]]) -> list[JobPods]:
         """Return the jobs that there are, each under the name that it keeps."""
         reflector = self._reflectors.get("jobs")
-        told = [now for before, now in reflector.strange() if before is None] if reflector else []
+        strange_jobs = [now for before, now in reflector.strange() if before is None] if reflector else []
         batches = self._batches.look(
-            [*(one for one in told if isinstance(one, BatchFacts)), *optional["jobs"]],
+            [*(one for one in strange_jobs if isinstance(one, BatchFacts)), *optional["jobs"]],
             reflector.gone() if reflector else (), (*pods, *gone))
-        known, strange = {one.uid for one in batches}, [one for one in told if isinstance(one, StrangeBatch)]
+        known, strange = {one.uid for one in batches}, [one for one in strange_jobs if isinstance(one, StrangeBatch)]
         return gather(nameable(pods, known, strange), nameable(gone, known, strange), batches, optional["workloads"])
 
     def _strange(self) -> dict[str | None, list[StrangePod]]:

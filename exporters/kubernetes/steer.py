@@ -1,4 +1,4 @@
-"""By which objects a job of Kubernetes can be told where and when to run."""
+"""The objects that steer where and when a job of Kubernetes runs."""
 
 from __future__ import annotations
 

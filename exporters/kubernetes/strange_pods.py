@@ -1,4 +1,4 @@
-"""Pods that are not understood: what they hold all the same, as far as that can be told part by part."""
+"""Pods that are not understood: what they hold all the same, as far as that can be read part by part."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from ..text import clean
-from .asks import NOTHING, WHOLE, Amount, asked, is_slice
+from .asks import NOTHING, WHOLE, Amount, is_slice, requested
 from .fields import Amounts, Identity, ObjectPart, Text, quantity
 from .objects import Container, PodSpec, Resources
 
@@ -48,27 +48,28 @@ class StrangePod:
     """What a pod holds that is not understood."""
 
     node: str | None
-    """None where not even that can be told."""
+    """None where not even that is known."""
     amount: Amount = NOTHING
-    """As far as it can be told."""
+    """As far as it is known."""
     unknown: frozenset[str] = EVERYTHING
     """Of what it may hold all that the node has: ``gpu``, ``cpu``, ``memory``."""
 
 
 def held_by_strange(raw: Text) -> StrangePod | None:
     """Return what a pod holds that is not understood, None where it waits or is over."""
-    parts = told(raw, _PodSections)
+    parts = decoded(raw, _PodSections)
     if parts is None:
         return StrangePod(None)
-    identity, place, status = (told(parts.metadata, Identity), told(parts.spec, _Place), told(parts.status, _Phase))
+    identity, place = decoded(parts.metadata, Identity), decoded(parts.spec, _Place)
+    status = decoded(parts.status, _Phase)
     if status is not None and status.phase in ("Succeeded", "Failed"):
         return None
     if place is None or identity is None or not identity.name:
         return StrangePod(None)
-    return StrangePod(clean(place.node_name), *_asked(parts.spec)) if place.node_name else None
+    return StrangePod(clean(place.node_name), *_requested(parts.spec)) if place.node_name else None
 
 
-def told(raw: Text, kind: type[Part]) -> Part | None:
+def decoded(raw: Text, kind: type[Part]) -> Part | None:
     """Return a part of an object, None where it is not understood."""
     try:
         return msgspec.json.decode(raw, type=kind)
@@ -76,9 +77,9 @@ def told(raw: Text, kind: type[Part]) -> Part | None:
         return None
 
 
-def _asked(raw: Text) -> tuple[Amount, frozenset[str]]:
-    """Return what a pod asks for as far as it can be told, and of what it cannot."""
-    spec = told(raw, _PodRequests)
+def _requested(raw: Text) -> tuple[Amount, frozenset[str]]:
+    """Return what a pod asks for as far as it can be read, and what cannot be read."""
+    spec = decoded(raw, _PodRequests)
     if spec is None:
         return NOTHING, EVERYTHING
     unknown = {"gpu"} if spec.resource_claims else set[str]()
@@ -87,7 +88,7 @@ def _asked(raw: Text) -> tuple[Amount, frozenset[str]]:
     whole = _readable((spec.resources.requests if spec.resources else None) or {}, unknown)
     pod = PodSpec(containers=containers, init_containers=preparing, overhead=_readable(spec.overhead or {}, unknown),
                   resources=Resources(whole))
-    return asked(pod), frozenset(unknown)
+    return requested(pod), frozenset(unknown)
 
 
 def _container(found: _ContainerRequests, unknown: set[str]) -> Container:

@@ -1,4 +1,4 @@
-"""Slurm as a source: slurmrestd or Slurm's commands are asked, their answers parsed, and put together as one snapshot.
+"""Slurm as a source: slurmrestd or Slurm's commands are called, their answers parsed, and put together as one snapshot.
 
 Importing the folder registers both kinds, ``slurm_rest`` and ``slurm_cli``.
 """

@@ -22,8 +22,8 @@ def parse_weights(text: str) -> Amounts | None:
     if text in ("", "(null)"):
         return ()
     found: dict[str, float] = {}
-    for name, _, told in (part.strip().lower().partition("=") for part in text[:_LONGEST].split(",") if part.strip()):
-        match = _WEIGHT.fullmatch(told.strip())
+    for name, _, weight in (part.strip().lower().partition("=") for part in text[:_LONGEST].split(",") if part.strip()):
+        match = _WEIGHT.fullmatch(weight.strip())
         if not name or match is None:
             return None
         found[name.removeprefix("gres/")] = _weight(name, float(match[1]), match[2].upper())

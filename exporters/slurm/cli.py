@@ -32,7 +32,7 @@ from .parse_settings import (
 )
 from .parse_text import (
     SACCT_FIELDS,
-    TOLD_OF_SOFTWARE,
+    SOFTWARE_FIELDS,
     has_free_text,
     parse_partitions,
     parse_reservations,
@@ -82,8 +82,8 @@ class SlurmCli:
     def __init__(self, config: SlurmCommands) -> None:
         self._config, self._commands = config, Commands()
         self._node_commands: tuple[tuple[str, ...], ...] = _NODE_COMMANDS
-        self._accounted: tuple[str, ...] = SACCT_FIELDS + TOLD_OF_SOFTWARE
-        # Times without a zone cannot be told apart when clocks go back; Slurm cuts task lists at 64 characters.
+        self._accounted: tuple[str, ...] = SACCT_FIELDS + SOFTWARE_FIELDS
+        # Times without a zone are ambiguous when clocks go back; Slurm cuts task lists at 64 characters.
         self._environment = os.environ | {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard", "SLURM_BITSTR_LEN": "0"}
         if config.slurm_conf:
             self._environment["SLURM_CONF"] = str(config.slurm_conf)
@@ -185,7 +185,7 @@ class SlurmCli:
             if self._accounted == SACCT_FIELDS or _UNKNOWN_FIELD not in str(error):
                 raise
             log.warning("sacct is older than Slurm 21.08 and knows no %s: jobs of the accounts are recorded without "
-                        "what they run", " or ".join(TOLD_OF_SOFTWARE))
+                        "what they run", " or ".join(SOFTWARE_FIELDS))
             self._accounted = SACCT_FIELDS
             text = self._accounts(mark, window)
         return parse_sacct(text, mark)
@@ -212,8 +212,8 @@ class SlurmCli:
             except OSError as error:
                 raise SourceError(f"cannot run {path}: {error.strerror}; set bin_dir", permanent=True) from error
             if done.returncode:
-                told = quoted(done.stderr[-300:].strip(), 300)
-                raise SourceError(f"{program} fails with status {done.returncode}: {told}")
+                words = quoted(done.stderr[-300:].strip(), 300)
+                raise SourceError(f"{program} fails with status {done.returncode}: {words}")
             if output.tell() > self._config.max_output_bytes:
                 raise SourceError(
                     f"{program} prints more than {self._config.max_output_bytes} bytes (max_output_bytes)")

@@ -2,7 +2,7 @@
 
 Slurm counts the energy of whole nodes for each step that runs there, so that a job's steps overlap: the batch and
 extern steps span the others. Of a job the step that took most is taken, not their sum. A job that shared its nodes is
-told what all of them took: such a figure is no check of anything.
+reported what all of them took: such a figure is no check of anything.
 """
 
 from __future__ import annotations

@@ -16,19 +16,19 @@ from ...storage.records import Job
 from ..text import quoted
 from .fields import BadRecord
 from .parse_json import Parsed, load, parse_accounted, parse_list
-from .parse_text import SACCT_FIELDS, TOLD_OF_SOFTWARE, parse_columns, print_time
+from .parse_text import SACCT_FIELDS, SOFTWARE_FIELDS, parse_columns, print_time
 
 ROWS = 1000
 """In one part."""
 LARGEST_JSON_BYTES = 2 << 30
-"""It is read at once; more is asked for in several files."""
+"""It is read at once; more is requested in several files."""
 LONGEST_LINE = 1 << 20
 LEAST_DIGITS = 9
 """Of seconds since the epoch: fewer are no time of any Slurm."""
 SECRET = 8
 """Characters of a mark from which on nobody has guessed it."""
 COMMAND = ("TZ=UTC sacct --allusers --duplicates --allocations --parsable2 --delimiter=\"$(uuidgen)\" "
-           f"--starttime=YYYY-MM-DD --format={','.join(SACCT_FIELDS + TOLD_OF_SOFTWARE)}")
+           f"--starttime=YYYY-MM-DD --format={','.join(SACCT_FIELDS + SOFTWARE_FIELDS)}")
 """Prints a file that can be taken as it is; ``sacct --json`` is another."""
 _NEEDED = ("JobID", "State", "Submit", "Start", "End")
 _TIMES = ("Submit", "Eligible", "Start", "End")

@@ -54,19 +54,19 @@ class Fields:
 
     def number(self, name: str) -> float | None:
         """Return a number, bare or wrapped as ``{"set", "infinite", "number"}``; None when unset or infinite."""
-        value = self._told(name)
+        value = self._set_number(name)
         return None if value in UNSET else value
 
     def signed(self, name: str) -> int | None:
         """Return a whole number of 32 bits that may be negative, also where a version writes it without a sign."""
-        value = self._told(name)
+        value = self._set_number(name)
         if value is None:
             return None
         if not -2**31 <= value < 2**32:
             raise self._bad(name, value, "a number of 32 bits")
         return int(value) - 2**32 if value >= 2**31 else int(value)
 
-    def _told(self, name: str) -> float | None:
+    def _set_number(self, name: str) -> float | None:
         """Return a number as it is written, be it one that stands for none."""
         value = self._raw.get(name)
         if isinstance(value, Mapping):

@@ -124,7 +124,7 @@ def parse_tres(text: str) -> Tres:
 
 
 def gpus_of(counts: Mapping[str, int]) -> int:
-    """Return the GPUs among counts by TRES name, be it only their types that are told.
+    """Return the GPUs among counts by TRES name, be it only their types that are reported.
 
     Raises:
         ValueError: a count beyond reason.

@@ -1,7 +1,7 @@
 """What a job asks for beyond its totals, from the JSON of ``squeue`` and slurmrestd.
 
 Names by version, as ``Fields`` finds them: numbers are bare up to 22.05 and wrapped after; ``gres:gpu:4`` became
-``gres/gpu:4``; ``shared`` became a list; switches are told from data_parser v0.0.39 on, 22.05 hides them.
+``gres/gpu:4``; ``shared`` became a list; switches are reported from data_parser v0.0.39 on, 22.05 hides them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _PER_GPU = re.compile(r"(?:gres[:/])?gpu(?::[^:=,]*[^:=,\d][^:=,]*)?[:=](\d{1,15
 def parse_details(raw: Fields, submit_s: float | None) -> Details:
     """Return the details of a job's request."""
     memory_per_node, memory_per_cpu = raw.integer("memory_per_node"), raw.integer("memory_per_cpu")
-    said = "JOB_MEM_SET" in raw.texts("flags")
-    # With --mem=0 the partition's default by GPU is told too, but does not count.
-    all_of_it = said and not (memory_per_node or memory_per_cpu)
+    memory_set = "JOB_MEM_SET" in raw.texts("flags")
+    # With --mem=0 the partition's default by GPU is reported too, but does not count.
+    all_of_it = memory_set and not (memory_per_node or memory_per_cpu)
     per_gpu = 0 if all_of_it else _per_gpu(raw.text("memory_per_tres")) * MIB
     shared = {word.lower() for word in raw.texts("shared")}
     return Details(
@@ -35,9 +35,9 @@ def parse_details(raw: Fields, submit_s: float | None) -> Details:
         cpus_per_node=raw.integer("minimum_cpus_per_node") or 0,
         memory_per_node_bytes=(memory_per_node or 0) * MIB,
         memory_per_cpu_bytes=(memory_per_cpu or 0) * MIB,
-        # Of --mem=0 neither is told, nor of jobs that were never given a default.
+        # Of --mem=0 neither is reported, nor of jobs that were never given a default.
         whole_memory=_tells_memory(raw) and not (memory_per_node or memory_per_cpu or per_gpu),
-        memory_said=said,
+        memory_said=memory_set,
         gpus_per_task=parse_gres(raw.text("tres_per_task")).count,
         gpus_per_socket=parse_gres(raw.text("tres_per_socket")).count,
         tasks=raw.integer("tasks") or 1,
@@ -84,18 +84,18 @@ def _switches_until(raw: Fields, submit_s: float | None) -> float | None:
 
 
 def requested_gpus(raw: Fields, total: Gpus | None, per_node: Gpus, nodes: int) -> Gpus:
-    """Return all GPUs asked for; where Slurm does not account for GPUs, what --gpus, --gres and the like say."""
+    """Return all GPUs requested; where Slurm does not account for GPUs, what --gpus, --gres and the like say."""
     per_job, per_task = parse_gres(raw.text("tres_per_job")), parse_gres(raw.text("tres_per_task"))
     per_socket = parse_gres(raw.text("tres_per_socket"))
-    asked = (per_job, Gpus(per_node.count * nodes, per_node.model),
+    options = (per_job, Gpus(per_node.count * nodes, per_node.model),
              Gpus(per_task.count * (raw.integer("tasks") or 1), per_task.model),
              Gpus(per_socket.count * (raw.integer("sockets_per_node") or 1) * nodes, per_socket.model))
-    model = next((gpus.model for gpus in (total or Gpus(), *asked) if gpus.model), "")
-    count = total.count if total else next((gpus.count for gpus in asked if gpus.count), 0)
+    model = next((gpus.model for gpus in (total or Gpus(), *options) if gpus.model), "")
+    count = total.count if total else next((gpus.count for gpus in options if gpus.count), 0)
     return Gpus(count, model)
 
 
 def requested_memory(raw: Fields, nodes: int, cpus: int) -> int:
-    """Return the bytes asked for over all nodes, where Slurm does not account for memory."""
+    """Return the bytes requested over all nodes, where Slurm does not account for memory."""
     per_node, per_cpu = raw.integer("memory_per_node"), raw.integer("memory_per_cpu")
     return ((per_node or 0) * nodes or (per_cpu or 0) * cpus) * MIB

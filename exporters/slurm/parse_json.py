@@ -1,6 +1,6 @@
 """The JSON of Slurm's commands and of slurmrestd, 21.08 (v0.0.37) to data_parser v0.0.44, as records.
 
-A record that cannot be understood is left out and told of; the others stay.
+A record that cannot be understood is left out and reported; the others stay.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .fields import BadRecord, Fields
 from .gres import Parts, gpus_of, parse_gres, parse_parts, parse_tres, share, share_gpus
 from .parse_details import parse_details, parse_nice, requested_gpus, requested_memory
 from .parse_rules import named
+from .plausible_times import with_plausible_times
 from .reasons import DEPENDENCY, reason_text, wait_reason
 from .states import job_state, node_state, wakes
-from .told_times import with_told_times
 
 MIB = 2**20
 NOTHING_FOUND = 9003
@@ -84,9 +84,9 @@ def _object(item: object) -> object:
 
 def errors(answer: Fields) -> str:
     """Return the errors that Slurm itself reports beside an answer."""
-    told = [": ".join(filter(None, (part.text("description"), part.text("error")))) or "unspecified"
+    faults = [": ".join(filter(None, (part.text("description"), part.text("error")))) or "unspecified"
             for part in answer.parts("errors") if part.number("error_number") != NOTHING_FOUND]
-    return "; ".join(told)[:300]
+    return "; ".join(faults)[:300]
 
 
 def parse_list(answer: Fields, name: str, parse: Callable[[Fields], Record],
@@ -96,9 +96,9 @@ def parse_list(answer: Fields, name: str, parse: Callable[[Fields], Record],
     Raises:
         BadRecord: the list is missing, or Slurm reports an error in its stead.
     """
-    items, told = answer.raw_list(name), errors(answer)
-    if name not in answer or (told and not items):
-        raise BadRecord(f"no {name} in the answer: {told or 'is it Slurm that answers?'}")
+    items, faults = answer.raw_list(name), errors(answer)
+    if name not in answer or (faults and not items):
+        raise BadRecord(f"no {name} in the answer: {faults or 'is it Slurm that answers?'}")
     return parse_each(items, parse, known)
 
 
@@ -106,7 +106,7 @@ def parse_each(items: list[object], parse: Callable[[Fields], Record],
                known: dict[bytes, Record] | None = None) -> Parsed[Record]:
     """Return what could be parsed, and a line for each item that could not.
 
-    ``known`` has the records of the last list by a digest of their text, and gets those of this one. Most are told in
+    ``known`` has the records of the last list by a digest of their text, and gets those of this one. Most come in
     the same words again: they are not read again, and two lists of thousands share them.
     """
     known = {} if known is None else known
@@ -190,7 +190,7 @@ def parse_job(raw: Fields) -> Job:
     request, reason = parse_request(raw), _waits_for(raw) if waiting else ""
     # A job that never ran, or that waits again after a requeue, holds nothing, whatever `nodes` still says.
     allocations = () if waiting else parse_allocations(raw, request)
-    return with_told_times(Job(
+    return with_plausible_times(Job(
         job_id=job_id,
         raw_id=raw_id,
         submit_s=_submitted(raw.time("submit_time")),
@@ -295,10 +295,11 @@ def _waits_for(raw: Fields) -> str:
 
 def _exit_code(raw: Fields) -> int | None:
     """Return the exit code, negative for a signal: older versions give the raw wait status."""
-    told = raw.part("exit_code") if raw.is_object("exit_code") else None
-    if told is not None and "return_code" in told:
-        signal = told.part("signal").integer("id") or told.part("signal").integer("signal_id")  # up to v0.0.39
-        return -signal if signal and told.integer("return_code") is None else told.integer("return_code")
+    exit_code = raw.part("exit_code") if raw.is_object("exit_code") else None
+    if exit_code is not None and "return_code" in exit_code:
+        killed = exit_code.part("signal")
+        signal = killed.integer("id") or killed.integer("signal_id")  # up to v0.0.39
+        return -signal if signal and exit_code.integer("return_code") is None else exit_code.integer("return_code")
     status = raw.integer("exit_code")
     return None if status is None else os.waitstatus_to_exitcode(status & 0xFFFF)
 
@@ -336,9 +337,9 @@ def parse_allocations(raw: Fields, request: Request) -> tuple[Allocation, ...]:
                  for place, (node, detail) in enumerate(zip(nodes, details, strict=True)))
 
 
-def _parts(told: tuple[Parts, ...]) -> tuple[GpuPart, ...]:
+def _parts(parts: tuple[Parts, ...]) -> tuple[GpuPart, ...]:
     """Return a part for each GPU; over several GPUs Slurm does not say how they are spread."""
-    return tuple(GpuPart(part.kind, index, part.count / len(part.indexes)) for part in told for index in part.indexes)
+    return tuple(GpuPart(part.kind, index, part.count / len(part.indexes)) for part in parts for index in part.indexes)
 
 
 def begun(start_s: float | None, end_s: float | None, allocations: tuple[Allocation, ...]) -> float | None:
@@ -349,24 +350,24 @@ def begun(start_s: float | None, end_s: float | None, allocations: tuple[Allocat
 def parse_accounted(raw: Fields) -> Job:
     """Return a job of slurmdbd's ``jobs``; its GPUs have no indexes, which Slurm does not keep."""
     times, state = raw.part("time"), accounted_state(raw.part("state").texts("current"))
-    asked, given = _counted(raw.part("tres"), "requested"), _counted(raw.part("tres"), "allocated")
+    requested, given = _counted(raw.part("tres"), "requested"), _counted(raw.part("tres"), "allocated")
     nodes = expand(raw.text("nodes"))
     array, het = raw.part("array"), raw.part("het")
     number = raw.integer("job_id")
     if not number:
         raise BadRecord("it has no job_id")
-    model = next((name.partition(":")[2] for name in asked if name.startswith("gres/gpu:")), "")
+    model = next((name.partition(":")[2] for name in requested if name.startswith("gres/gpu:")), "")
     shares = zip(nodes, share(gpus_of(given), len(nodes)), share(given.get("cpu", 0), len(nodes)),
                  share(given.get("mem", 0) * MIB, len(nodes)), strict=True)
     allocations = tuple(Allocation(node, gpus, None, cpus, memory) for node, gpus, cpus, memory in shares)
     end = times.time("end")
     job_id = _known_as(number, array.integer("job_id"), array.integer("task_id"), het.integer("job_id"),
                        het.integer("job_offset"))
-    return with_told_times(Job(
+    return with_plausible_times(Job(
         job_id=job_id, array=array_of(job_id, array.integer("job_id")), raw_id=number,
         submit_s=_submitted(times.time("submission")), state=state, partition=raw.text("partition"),
-        request=Request(gpus_of(asked), asked.get("node", 1), cpus=asked.get("cpu", 0),
-                        memory_bytes=asked.get("mem", 0) * MIB, gpu_model=model, features=raw.text("constraints")),
+        request=Request(gpus_of(requested), requested.get("node", 1), cpus=requested.get("cpu", 0),
+                        memory_bytes=requested.get("mem", 0) * MIB, gpu_model=model, features=raw.text("constraints")),
         user=raw.text("user"), account=raw.text("account"), name=raw.text("name"), qos=raw.text("qos"),
         eligible_s=times.time("eligible"), start_s=begun(times.time("start"), end, allocations), end_s=end,
         limit_s=_minutes(times.number("limit")), priority=raw.number("priority"),

@@ -58,8 +58,8 @@ def _weights(raw: Fields) -> Amounts | None:
     return parse_weights(raw.text("billing_weights")) if raw.has("billing_weights") else None
 
 
-def _factor(told: int | None) -> int:
-    return 1 if told is None else max(0, told)
+def _factor(value: int | None) -> int:
+    return 1 if value is None else max(0, value)
 
 
 def named(raw: Fields) -> str:
@@ -143,13 +143,13 @@ def parse_association(raw: Fields) -> Association:
 
 def _shares(raw: Fields) -> int | None:
     """Return the shares of an association; None where it has its parent's, which Slurm writes as its largest number."""
-    told = raw.number("shares_raw")
-    return 1 if told is None else int(told) if 0 <= told < PARENTS else None
+    shares = raw.number("shares_raw")
+    return 1 if shares is None else int(shares) if 0 <= shares < PARENTS else None
 
 
 def _usage_factor(raw: Fields) -> float:
-    told = raw.number("usage_factor")
-    return 1.0 if told is None else max(0.0, told)
+    factor = raw.number("usage_factor")
+    return 1.0 if factor is None else max(0.0, factor)
 
 
 def _tres(raw: Fields, name: str) -> Amounts:

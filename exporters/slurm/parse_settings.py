@@ -33,7 +33,7 @@ _CREDENTIAL = re.compile(r"cred_expire=(\d+)")
 _CREDENTIAL_S, _LEAST_CREDENTIAL_S = 120, 5
 """How long a credential lives unless AuthInfo says otherwise; what is shorter Slurm does not take."""
 _WAITS = {"KillWait": 30.0, "MessageTimeout": 10.0}
-"""Seconds that Slurm gives what it kills, and a message, unless told otherwise."""
+"""Seconds that Slurm gives what it kills, and a message, unless configured otherwise."""
 
 
 def parse_settings(text: str) -> dict[str, str]:
@@ -71,13 +71,13 @@ def _power_down_s(settings: Mapping[str, str]) -> float | None:
 
 
 def _credential_s(auth: str) -> int:
-    told = _CREDENTIAL.search(auth)
-    seconds = int(told[1]) if told else _CREDENTIAL_S
+    lifetime = _CREDENTIAL.search(auth)
+    seconds = int(lifetime[1]) if lifetime else _CREDENTIAL_S
     return seconds if seconds >= _LEAST_CREDENTIAL_S else _CREDENTIAL_S
 
 
 def _whole_seconds(text: str, usual: float) -> float:
-    """Return the seconds of ``30 sec``; the usual ones where nothing is told."""
+    """Return the seconds of ``30 sec``; the usual ones where nothing is set."""
     number = text.partition(" ")[0]
     return float(number) if number.isdecimal() else usual
 
@@ -198,7 +198,7 @@ def _wall(text: str) -> float | None:
 
 
 def parse_switches(text: str) -> dict[int, tuple[int, float | None]]:
-    """Return by raw job id how many switches are asked for, and for how many seconds it waits for so few.
+    """Return by raw job id how many switches are requested, and for how many seconds it waits for so few.
 
     Lines of ``squeue --noheader -O`` with ``SWITCH_FIELDS``; those that are not understood are left out.
     """

@@ -19,12 +19,12 @@ from .billing import parse_weights
 from .fields import BadRecord
 from .gres import parse_tres, share
 from .parse_json import Parsed, accounted_state, array_of, begun
-from .told_times import with_told_times
+from .plausible_times import with_plausible_times
 
 SACCT_FIELDS = ("JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "ExitCode", "Submit",
                 "Eligible", "Start", "End", "TimelimitRaw", "NNodes", "ReqTRES", "AllocTRES", "NodeList", "Priority",
                 "Constraints")
-TOLD_OF_SOFTWARE = ("Container", "Comment")
+SOFTWARE_FIELDS = ("Container", "Comment")
 """Further fields, from Slurm 21.08 on; a table may have them at its end."""
 _JOB_ID = re.compile(r"[0-9A-Za-z_+.\[\]%,-]{1,64}")
 _KEY_VALUE = re.compile(r"(\w+)=(\S*)")
@@ -36,7 +36,7 @@ _UNKNOWN = ("", "Unknown", "None", "N/A", "(null)")
 def parse_sacct(text: str, mark: str = "|") -> Parsed[Job]:
     """Return the jobs of sacct's ``--parsable`` or ``--parsable2`` with ``SACCT_FIELDS``, and a line for each bad row.
 
-    ``TOLD_OF_SOFTWARE`` may follow. ``mark`` is what stands between fields. Names may hold anything, line ends too:
+    ``SOFTWARE_FIELDS`` may follow. ``mark`` is what stands between fields. Names may hold anything, line ends too:
     only a mark that nobody could know when a job was named keeps its name from looking like further rows.
 
     Raises:
@@ -44,7 +44,7 @@ def parse_sacct(text: str, mark: str = "|") -> Parsed[Job]:
     """
     heading, _, body = text.partition("\n")
     names = tuple(heading.removesuffix(mark).split(mark))
-    if names not in (SACCT_FIELDS, SACCT_FIELDS + TOLD_OF_SOFTWARE):
+    if names not in (SACCT_FIELDS, SACCT_FIELDS + SOFTWARE_FIELDS):
         raise BadRecord(f"sacct's heading is {quoted(heading)}")
     # --parsable ends the last field with a mark as well, --parsable2 does not.
     marks = len(names) - (not heading.endswith(mark))
@@ -90,17 +90,17 @@ def _parse_row(row: dict[str, str]) -> Job:
     if submit is None or not all(_JOB_ID.fullmatch(row[name]) for name in ("JobID", "JobIDRaw")):
         raise BadRecord(f"no submit time, or no job id: {quoted(row['JobID'])}")
     end, allocations = parse_time(row["End"]), _allocations(row["NodeList"], row["AllocTRES"])
-    asked, given = parse_tres(row["ReqTRES"]), parse_tres(row["AllocTRES"])
-    gpus = asked.gpus or given.gpus
+    requested, given = parse_tres(row["ReqTRES"]), parse_tres(row["AllocTRES"])
+    gpus = requested.gpus or given.gpus
     code, _, signal = row["ExitCode"].partition(":")
     limit = row["TimelimitRaw"]
-    return with_told_times(Job(
+    return with_plausible_times(Job(
         job_id=row["JobID"], array=array_of(row["JobID"]), submit_s=submit,
         raw_id=int(row["JobIDRaw"]) if row["JobIDRaw"].isdecimal() else None, state=accounted_state((row["State"],)),
         partition=row["Partition"],
         request=Request(
-            gpus=gpus.count if gpus else 0, nodes=max(1, asked.nodes or int(row["NNodes"] or 1)),
-            cpus=asked.cpus or 0, memory_bytes=asked.memory_bytes or 0, gpu_model=gpus.model if gpus else "",
+            gpus=gpus.count if gpus else 0, nodes=max(1, requested.nodes or int(row["NNodes"] or 1)),
+            cpus=requested.cpus or 0, memory_bytes=requested.memory_bytes or 0, gpu_model=gpus.model if gpus else "",
             features=row["Constraints"]),
         user=row["User"], account=row["Account"], name=row["JobName"], qos=row["QOS"],
         eligible_s=parse_time(row["Eligible"]), start_s=begun(parse_time(row["Start"]), end, allocations), end_s=end,
@@ -120,13 +120,13 @@ def _allocations(hostlist: str, tres: str) -> tuple[Allocation, ...]:
 
 
 def parse_columns(row: Mapping[str, str]) -> Job:
-    """Return the job of a row of accounting that somebody else asked for: what it does not tell is not known.
+    """Return the job of a row of accounting that somebody else requested: what it does not report is not known.
 
     Raises:
         ValueError: it tells no job, or something that cannot be read.
     """
-    told = {name: clean(row.get(name, "")) for name in SACCT_FIELDS + TOLD_OF_SOFTWARE}
-    return _parse_row(told | {"JobIDRaw": told["JobIDRaw"] or told["JobID"]})
+    fields = {name: clean(row.get(name, "")) for name in SACCT_FIELDS + SOFTWARE_FIELDS}
+    return _parse_row(fields | {"JobIDRaw": fields["JobIDRaw"] or fields["JobID"]})
 
 
 def parse_time(text: str) -> float | None:

@@ -20,7 +20,7 @@ _WALL = re.compile(r".*\((\d+(?:\.\d*)?)\)$")
 
 
 def parse_usage(text: str, time_s: float) -> Parsed[CountedUsage]:
-    """Return what each account, user of one and quality of service has used, as told at a time."""
+    """Return what each account, user of one and quality of service has used, as reported at a time."""
     found, skipped = [], []
     for number, line in enumerate(text.splitlines(), start=1):
         fields = dict(reversed(_FIELD.findall(line)))  # those of the record itself come before those of users in it

@@ -119,15 +119,16 @@ class SlurmRest:
 
     def qos(self) -> Parsed[Qos]:
         """Return all qualities of service; slurmdbd knows them."""
-        told = self._extra("slurmdb", "qos", parse_qos)
-        return Parsed(tuple(map(self._completed, told.records)), told.skipped)
+        parsed = self._extra("slurmdb", "qos", parse_qos)
+        return Parsed(tuple(map(self._completed, parsed.records)), parsed.skipped)
 
     def _completed(self, qos: Qos) -> Qos:
         """Return a quality of service with the limits that the configuration tells where slurmrestd does not."""
-        told, ceilings = self._config.qos_grp_tres_mins.get(qos.name), qos.ceilings
-        if told is None or not ceilings.unreported:
+        configured, ceilings = self._config.qos_grp_tres_mins.get(qos.name), qos.ceilings
+        if configured is None or not ceilings.unreported:
             return qos
-        return replace(qos, ceilings=replace(ceilings, group=(*ceilings.group, *past_ceilings(told)), unreported=()))
+        group = (*ceilings.group, *past_ceilings(configured))
+        return replace(qos, ceilings=replace(ceilings, group=group, unreported=()))
 
     def associations(self) -> Parsed[Association]:
         """Return the accounts and users that slurmdbd knows."""
@@ -204,13 +205,13 @@ class SlurmRest:
         except Refused as refusal:
             if refusal.status == 404:
                 self._version = self._config.api_version
-            raise Refused(_told(refusal), refusal.status) from refusal
+            raise Refused(_explained(refusal), refusal.status) from refusal
 
     def _connect(self) -> Client:
         """Return a client that sends the present token."""
         token = self._token()
         if self._closed:
-            raise SourceError("is not asked any more")
+            raise SourceError("is not read any more")
         if self._client is None or self._client[0] != token:
             options = self._config.http.model_copy(update={"headers": self._config.http.headers | self._headers(token)})
             adapter: HTTPAdapter | None = UnixAdapter() if self._unix else None  # type: ignore[no-untyped-call]
@@ -222,7 +223,7 @@ class SlurmRest:
         return {name: value for name, value in named.items() if value}
 
 
-def _told(refusal: Refused) -> str:
+def _explained(refusal: Refused) -> str:
     """Return Slurm's own words for a refusal, which stand at the end of a long answer."""
     try:
         return f"HTTP {refusal.status}: {errors(load(refusal.body))}"

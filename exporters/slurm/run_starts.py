@@ -22,7 +22,7 @@ class RunStarts:
 
     def completed(self, jobs: Iterable[Job], now_s: float) -> tuple[Job, ...]:
         """Return the jobs; of one that ends after it was put back the start of the former run, None where not known."""
-        told, known = [], {}
+        completed, known = [], {}
         for job in jobs:
             if job.state.active:
                 before = self._known.get(job.key)
@@ -32,9 +32,9 @@ class RunStarts:
                     before = job
                 if before is not None:
                     known[job.key] = before
-            told.append(job)
+            completed.append(job)
         self._known = known
-        return tuple(told)
+        return tuple(completed)
 
 
 def _put_back(job: Job, before: Job | None, now_s: float) -> bool:

@@ -59,10 +59,10 @@ class Transport(Protocol):
         """Return what accounts, users and qualities of service have used until now."""
 
     def settings(self) -> Mapping[str, str]:
-        """Return the controller's settings that decide about starts, as far as they are told."""
+        """Return the controller's settings that decide about starts, as far as they are known."""
 
     def topology(self) -> str:
-        """Return the switches as ``scontrol show topology`` prints them; '' where they are not told."""
+        """Return the switches as ``scontrol show topology`` prints them; '' where they are unknown."""
 
     def switches(self) -> Mapping[int, tuple[int, float | None]] | None:
         """Return by raw id of a waiting job how many switches it asks for and how long it waits; None when unknown."""
@@ -79,7 +79,7 @@ class SlurmSource:
 
     Nodes and jobs belong together: without either there is no snapshot, as half of one would look like a cluster whose
     jobs or nodes are gone. Partitions and reservations hardly change: where they cannot be read, the last ones stay for
-    some minutes. After that, and where a record of theirs is not understood, no start is known to be possible.
+    some minutes. After that, and where one of these records is not understood, no start is known to be possible.
     """
 
     role: Role = "scheduler"
@@ -87,7 +87,7 @@ class SlurmSource:
     def __init__(self, name: str, transport: Transport, clock: Clock, settings: Mapping[str, str] | None = None,
                  ) -> None:
         self.name = name
-        self._told = dict(settings or {})
+        self._configured = dict(settings or {})
         self._rules, self._ruled_s = SchedulerRules(), float("-inf")
         self._missing = set[str]()
         self._fabric: Fabric | None = None
@@ -127,7 +127,7 @@ class SlurmSource:
         return tuple(job for job in runs if job.state.finished and job.end_s is not None and job.end_s >= since_s)
 
     def health(self) -> tuple[TargetHealth, ...]:
-        """Return how each kind of fact fared when it was last asked for."""
+        """Return how each kind of fact fared when it was last read."""
         return tuple(self._health.values())
 
     def close(self) -> None:
@@ -141,10 +141,10 @@ class SlurmSource:
             qos = self._lately("qos", self._transport.qos, now)
             associations = self._lately("associations", self._transport.associations, now)
             ceilings = [one.ceilings for one in qos or ()] + [one.ceilings for one in associations or ()]
-            asked = any(one.on_the_past for one in ceilings)
-            usage = self._records("usage", lambda: self._transport.usage(now)) if asked else None
+            needs_usage = any(one.on_the_past for one in ceilings)
+            usage = self._records("usage", lambda: self._transport.usage(now)) if needs_usage else None
             self._rules = SchedulerRules(qos=qos, associations=associations, usage=usage,
-                                         site=site_of({**settings, **self._told}))
+                                         site=site_of({**settings, **self._configured}))
             self._fabric = self._maybe("topology", lambda: parse_switches(self._transport.topology())) \
                 if self._rules.site.tree else None
             self._ruled_s = now
@@ -160,9 +160,9 @@ class SlurmSource:
 
     def _lately(self, target: str, read: Callable[[], Parsed[Record]], now: float) -> tuple[Record, ...] | None:
         """Return limits as they were read last: a database that is restarted has not lost them. None after a while."""
-        told = self._records(target, read)
-        if told is not None:
-            self._last[target] = now, told
+        records = self._records(target, read)
+        if records is not None:
+            self._last[target] = now, records
         read_s, last = self._last.get(target, (now, None))
         return last if 0 <= now - read_s <= STAYS_S else None
 
@@ -181,11 +181,11 @@ class SlurmSource:
         return jobs if known is None else tuple(_switched(job, known) for job in jobs)
 
     def _without_switches(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
-        """Return the jobs where there are no switches; those that are told as before stay the same objects."""
+        """Return the jobs where there are no switches; those that are reported as before stay the same objects."""
         before = self._unswitched
-        told = [one if (one := before.get(id(job))) and one[0] is job else (job, _switched(job, {})) for job in jobs]
-        self._unswitched = {id(job): (job, completed) for job, completed in told}
-        return tuple(completed for _, completed in told)
+        pairs = [one if (one := before.get(id(job))) and one[0] is job else (job, _switched(job, {})) for job in jobs]
+        self._unswitched = {id(job): (job, completed) for job, completed in pairs}
+        return tuple(completed for _, completed in pairs)
 
     def _records(self, target: str, read: Callable[[], Parsed[Record]]) -> tuple[Record, ...] | None:
         return self._maybe(target, lambda: self._ask(target, read))
@@ -220,13 +220,13 @@ class SlurmSource:
             raise SourceError(f"Slurm's {target} cannot be read: {error}",
                               permanent=isinstance(error, SourceError) and error.permanent) from error
         skipped = parsed.skipped
-        told = f"{len(skipped)} skipped, first {skipped[0]}" if skipped else ""
+        fault = f"{len(skipped)} skipped, first {skipped[0]}" if skipped else ""
         few = max(FEW, SMALL_SHARE * (len(parsed.records) + len(skipped)))
-        self._note(target, began, up=len(skipped) <= few, error=told, skipped=len(skipped))
+        self._note(target, began, up=len(skipped) <= few, error=fault, skipped=len(skipped))
         return parsed.records
 
     def _note(self, target: str, began: float, *, up: bool, error: str, skipped: int = 0) -> None:
-        """Keep how a question fared; records that were skipped are told in ``error`` of a target that is up."""
+        """Keep how a question fared; records that were skipped are counted in ``error`` of a target that is up."""
         before = self._health.get(target)
         last = self._clock() if up else before.last_success_s if before else None
         if skipped and (before is None or before.error != error):
@@ -240,7 +240,7 @@ def _unreported_limits(rules: SchedulerRules) -> list[str]:
     if not {"limits", "safe", "all"} & set(rules.site.enforced or ()):
         return []
     kinds = (("QOS", rules.qos), ("associations", rules.associations))
-    return [f"the limits of Slurm's {kind}" for kind, told in kinds if told is None]
+    return [f"the limits of Slurm's {kind}" for kind, records in kinds if records is None]
 
 
 def _switched(job: Job, known: Mapping[int, tuple[int, float | None]]) -> Job:

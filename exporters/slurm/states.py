@@ -41,7 +41,7 @@ def node_state(words: Iterable[str]) -> NodeState:
     """Return what a node's state and flags mean: ``["mixed", "DRAIN"]``, ``["idle~"]``, ``["IDLE+PLANNED"]``."""
     flags = {flag for word in words for part in word.upper().split("+") for flag in _unsuffixed(part)}
     busy = bool(flags & _BUSY)
-    # The first line that holds decides: a node that is off burns nothing, whatever else is said of it, and one that
+    # The first line that holds decides: a node that is off burns nothing, whatever else is reported of it, and one that
     # still runs jobs is not yet unavailable.
     verdicts = (
         (_OFF, NodeState.POWERED_DOWN),

@@ -330,7 +330,7 @@ def test_an_api_server_that_is_gone_for_a_day_is_told_and_no_run_is_lost_or_doub
     for _ in range(4):
         rig.now_s += 21_600.0
         for one in reflectors(kube).values():
-            one.heard -= 21_600.0  # silence is counted by a clock that nobody sets
+            one.last_answer -= 21_600.0  # silence is counted by a clock that nobody sets
         rig.server.site.refresh()
         for service in (slurm, kube):
             service.scrape()

@@ -10,7 +10,7 @@ from idlewatt.daemon.cli._costs import StatedPrice
 from idlewatt.daemon.config import ConfigError, parse
 from idlewatt.daemon.pricing import Cost, Costing, priced
 from idlewatt.daemon.settings.costs import CostSettings, Tariff
-from idlewatt.storage.energy_prices import GridReading, Told
+from idlewatt.storage.energy_prices import GridReading, GridSample
 from idlewatt.storage.energy_schema import SUMS
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.run_energy import EnergyShare
@@ -90,31 +90,31 @@ def told(*prices, carbon=(), currency="EUR"):
 
 
 def test_what_a_metric_tells_counts_before_what_is_set():
-    reading = told(Told(0.5, HOUR - 60, HOUR + 7140), carbon=[Told(300.0, HOUR - 60, HOUR + 60)])
+    reading = told(GridSample(0.5, HOUR - 60, HOUR + 7140), carbon=[GridSample(300.0, HOUR - 60, HOUR + 60)])
     (share,) = priced([at(12)], NIGHT.model_copy(update={"grams_per_kwh": 400.0}), [reading])
     assert (share.price_per_kwh, share.grams_per_kwh, share.currency) == (0.5, 300.0, "EUR")
 
 
 def test_the_past_is_priced_at_what_held_then():
-    reading = told(Told(0.2, HOUR - 3600, HOUR), Told(0.4, HOUR, HOUR + 3600))
+    reading = told(GridSample(0.2, HOUR - 3600, HOUR), GridSample(0.4, HOUR, HOUR + 3600))
     found = [share.price_per_kwh for share in priced([at(11), at(12), at(13), at(14)], CostSettings(currency="EUR"),
                                                      [reading])]
     assert found == [0.2, 0.4, None, None]
 
 
 def test_a_metric_that_fell_silent_leaves_what_is_set_and_without_that_nothing():
-    silent = told(Told(0.5, HOUR - 7200, HOUR))
+    silent = told(GridSample(0.5, HOUR - 7200, HOUR))
     assert priced([at(12)], NIGHT, [silent])[0].price_per_kwh == 0.3
     assert priced([at(12)], CostSettings(currency="EUR"), [silent])[0].price_per_kwh is None
 
 
 def test_the_first_window_of_a_daemon_that_just_heard_of_a_price_is_priced():
-    assert priced([at(12)], CostSettings(currency="EUR"), [told(Told(0.5, HOUR + 20, HOUR + 7200))])[0] \
+    assert priced([at(12)], CostSettings(currency="EUR"), [told(GridSample(0.5, HOUR + 20, HOUR + 7200))])[0] \
         .price_per_kwh == 0.5
 
 
 def test_the_first_source_that_knows_counts_and_another_currency_does_not():
-    dollars, euros = told(Told(0.9, HOUR, HOUR + 60), currency="USD"), told(Told(0.4, HOUR, HOUR + 60))
+    dollars, euros = told(GridSample(0.9, HOUR, HOUR + 60), currency="USD"), told(GridSample(0.4, HOUR, HOUR + 60))
     assert priced([at(12)], CostSettings(currency="EUR"), [dollars, told(), euros])[0].price_per_kwh == 0.4
 
 

@@ -82,5 +82,5 @@ def test_a_share_of_the_descriptors_is_for_kept_connections(monkeypatch):
 def test_a_client_that_is_closed_answers_nobody(loopback):
     client = Client(HttpOptions())
     client.close()
-    with pytest.raises(SourceError, match="is not asked any more"):
+    with pytest.raises(SourceError, match="is not read any more"):
         client.get(loopback.url("/"))

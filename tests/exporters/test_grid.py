@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from idlewatt.daemon.config import ConfigError, parse
 from idlewatt.exporters.grid import GridConfig
 from idlewatt.exporters.source import SourceError
-from idlewatt.storage.energy_prices import Told
+from idlewatt.storage.energy_prices import GridSample
 
 MAX_AGE = 7200.0
 
@@ -47,7 +47,7 @@ def market(loopback, clock):
 def test_a_price_is_by_kwh_and_holds_from_its_sample_on(market, clock):
     market.series["spot"] = [({"zone": "DE"}, 82.5, clock.now - 30)]
     (told,) = market.source().read().prices
-    assert told == Told(0.0825, clock.now - 30, clock.now - 30 + MAX_AGE)
+    assert told == GridSample(0.0825, clock.now - 30, clock.now - 30 + MAX_AGE)
 
 
 def test_price_and_carbon_come_together_and_each_without_the_other(market, clock):
@@ -86,7 +86,8 @@ def test_what_was_told_before_stays_for_energy_that_is_written_late(market, cloc
         clock.now = 1_000_000.0 + 900 * step
         market.series["spot"] = [({}, price, clock.now)]
         source.read()
-    assert source.read().prices == (Told(0.08, 1e6, 1e6 + 900 + MAX_AGE), Told(0.095, 1e6 + 1800, 1e6 + 1800 + MAX_AGE))
+    assert source.read().prices == (GridSample(0.08, 1e6, 1e6 + 900 + MAX_AGE),
+                                    GridSample(0.095, 1e6 + 1800, 1e6 + 1800 + MAX_AGE))
 
 
 def test_it_is_asked_no_oftener_than_it_is_told_to(market, clock, loopback):

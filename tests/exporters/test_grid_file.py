@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from idlewatt.exporters.grid_file import LARGEST_BYTES, GridFileConfig, parse
 from idlewatt.exporters.source import SourceError
-from idlewatt.storage.energy_prices import Told
+from idlewatt.storage.energy_prices import GridSample
 
 TABLE = """from,EUR/MWh,gCO2e/kWh
 2001-09-09T01:00Z,80,400
@@ -33,10 +33,10 @@ def table(tmp_path, clock):
 def test_a_value_holds_until_the_next_line_and_an_hour_at_most(table):
     source = table(TABLE.replace("2001-09-09T04:00+02:00,95,350\n", "2001-09-09T06:00+02:00,95,350\n"))
     found = source.read()
-    assert found.prices == (Told(0.08, ONE, ONE + 3600), Told(-0.0125, ONE + 3600, ONE + 4500),
-                            Told(0.095, ONE + 10800, ONE + 14400))
-    assert found.carbon == (Told(400.0, ONE, ONE + 3600), Told(380.0, ONE + 4500, ONE + 8100),
-                            Told(350.0, ONE + 10800, ONE + 14400))
+    assert found.prices == (GridSample(0.08, ONE, ONE + 3600), GridSample(-0.0125, ONE + 3600, ONE + 4500),
+                            GridSample(0.095, ONE + 10800, ONE + 14400))
+    assert found.carbon == (GridSample(400.0, ONE, ONE + 3600), GridSample(380.0, ONE + 4500, ONE + 8100),
+                            GridSample(350.0, ONE + 10800, ONE + 14400))
 
 
 def test_an_empty_cell_is_not_known_and_an_offset_is_obeyed(table):

@@ -111,6 +111,6 @@ def test_claims_that_cannot_be_read_for_long_end_no_job_that_holds_gpus_by_them(
     lists = [read.source._reflectors[name] for name in ("claims", "slices")]
     until(lambda: all(one.refused or one.error for one in lists))
     for one in lists:
-        one.heard = float("-inf")
+        one.last_answer = float("-inf")
     assert held(read.source.read()) == {"team/p": 1}
     assert read.source.completed(0.0) == []

@@ -6,7 +6,7 @@ from cost import slowness
 from idlewatt.exporters.slurm.fields import BadRecord
 from idlewatt.exporters.slurm.parse_text import (
     SACCT_FIELDS,
-    TOLD_OF_SOFTWARE,
+    SOFTWARE_FIELDS,
     parse_duration,
     parse_partitions,
     parse_reservations,
@@ -22,7 +22,7 @@ ROW = ("7|7|train|alice|nlp|A100|normal|COMPLETED|0:0|2026-11-20T10:00:00|2026-1
 
 
 def test_what_a_job_runs_is_told_by_its_container_comment_and_tres():
-    names = (*SACCT_FIELDS, *TOLD_OF_SOFTWARE)
+    names = (*SACCT_FIELDS, *SOFTWARE_FIELDS)
     rows = (f"{ROW}|nvcr.io/nvidia/pytorch:24.01-py3-cuda12.3|", f"{ROW}||framework=jax cuda=12.1",
             f"{ROW}|docker://bob:secret@hub/vllm:1|a|b", ROW)
     parsed = [parse_sacct(f"{'|'.join(names)}\n{row}\n") for row in rows]

@@ -1,4 +1,4 @@
-"""Times of jobs as Slurm's own clock told them: one that no clock can have told costs its record."""
+"""Times of jobs by Slurm's own clock: a time that no clock can have shown costs its record."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ...storage.time_bounds import EARLIEST_S, believable
 from .fields import BadRecord
 
 
-def with_told_times(job: Job) -> Job:
+def with_plausible_times(job: Job) -> Job:
     """Return a job whose times can be believed; when it may begin is the user's word, and not known where absurd.
 
     Raises:
-        BadRecord: no clock can have told when it was submitted, started or ended.
+        BadRecord: no clock can have shown when it was submitted, started or ended.
     """
     for happened, time_s in (("submitted", job.submit_s), ("started", job.start_s), ("ended", job.end_s)):
         if time_s is not None and not believable(time_s):
