@@ -37,7 +37,7 @@ class IssuedAdvice:
 
 @dataclass(frozen=True, slots=True)
 class AdviceChange:
-    """From this moment on a policy said this of a job."""
+    """From this moment on a policy advised this for a job."""
 
     time_s: float
     job_id: str
@@ -48,7 +48,7 @@ class AdviceChange:
 
 
 def store(connection: Connection, recommendations: Iterable[Recommendation]) -> None:
-    """Put advice in force in place of what was said of the same job by the same policy."""
+    """Put advice in force in place of earlier advice of the same policy on the same job."""
     for batch in _batches(recommendations):
         known = _in_force(connection, batch)
         rows, repeated = list[dict[str, Any]](), list[dict[str, Any]]()

@@ -2,7 +2,7 @@
 
 A machine whose hardware clock holds local time is hours ahead until its time is synchronised. What was recorded
 meanwhile would be newer than all that is seen until the clock has caught up. It is moved to just before the snapshot
-that finds it; nothing is dropped. Times that the scheduler told stay its own.
+that finds it; nothing is dropped. Times that the scheduler reported stay its own.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _end_runs(connection: Connection, ids: Sequence[int], shown: Sequence[Job], 
 
 
 def _timed_by_scheduler() -> ColumnElement[bool]:
-    """Return whether the time of a job's change is one that the scheduler told, not the recorder's own."""
+    """Return whether the time of a job's change is one that the scheduler reported, not the recorder's own."""
     jobs, runs, change = schema.jobs.c, schema.runs.c, schema.job_changes.c
     ended = and_(runs.end_s == change.time_s, runs.state != JobState.UNKNOWN.value)
     return or_(

@@ -63,9 +63,9 @@ class SnapshotChanges:
     nodes: tuple[Node, ...]
     time_s: float
     configuration: SchedulerConfiguration | None = None
-    """None where it is as it was, or was not told."""
+    """None where it is as it was, or was not reported."""
     now_s: float | None = None
-    """What the clock said, of the first snapshot after a start or a step back: what is recorded as later is wrong."""
+    """The time by the clock, of the first snapshot after a start or a step back: what is recorded as later is wrong."""
 
     @property
     def facts(self) -> int:

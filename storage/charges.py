@@ -23,12 +23,12 @@ class Charge(NamedTuple):
     nodes: int = 0
     gpus: int = 0
     gpu_model: str = ""
-    """That the job asked for; '' for any."""
+    """That the job requested; '' for any."""
     memory_bytes: int = 0
 
 
 def charges(connection: Connection, since_s: float, until_s: float) -> list[Charge]:
-    """Return the runs that overlap [since, until), each with what it held; one that told none has none."""
+    """Return the runs that overlap [since, until), each with what it held; one without a report has none."""
     jobs, runs, parts = schema.jobs.c, schema.runs.c, schema.allocations.c
     sums = (func.coalesce(func.sum(column), 0) for column in (parts.cpus, parts.gpus, parts.memory_bytes))
     query = select(jobs.account, jobs.user, jobs.qos, runs.start_s, runs.end_s, jobs.partition,

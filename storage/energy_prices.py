@@ -1,4 +1,4 @@
-"""What electricity cost and what carbon it meant: as it is told, and as it was booked, by quarters of an hour."""
+"""What electricity cost and what carbon it meant: as it is reported, and as it was booked, by quarters of an hour."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class GridSample:
 
 @dataclass(frozen=True, slots=True)
 class GridReading:
-    """What was told of the grid: prices of a kWh in ``currency`` (below 0 where it is paid to use it), g CO2e a kWh."""
+    """Reported by the grid: prices of a kWh in ``currency`` (below 0 where it is paid to use it), g CO2e a kWh."""
 
     time_s: float
     prices: tuple[GridSample, ...] = ()

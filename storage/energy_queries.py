@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from sqlalchemy import FromClause, Table
 
 MOST_COUNTED = 100_000
-"""Runs up to which it is told how many a list has: a page does not wait for a count of millions."""
+"""Runs up to which a list is counted: a page does not wait for a count of millions."""
 FEW = 10_000
-"""Runs that a search may find so that each is looked up; where more do, those of the time asked for are walked."""
+"""Runs that a search may find so that each is looked up; where more do, those of the requested time are walked."""
 
 Order = Literal["ended", "energy", "wasted", "gpu_hours"]
 ORDERS: tuple[Order, ...] = ("ended", "wasted", "energy", "gpu_hours")
@@ -31,7 +31,7 @@ DIMENSIONS: tuple[Dimension, ...] = ("user", "account", "partition", "node", "da
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs are asked for; '' and None ask for all."""
+    """Which runs are selected; '' and None select all."""
 
     since_s: float = 0.0
     """Those of which something was recorded after this moment."""
@@ -222,8 +222,8 @@ def _within(wanted: RunFilter) -> ColumnElement[bool]:
     if wanted.least_joules:
         tests.append(table.energy_mj >= round(wanted.least_joules * 1000))
     if wanted.software:
-        asked = words(wanted.software)
-        tests.append(or_(*(column.contains(asked, autoescape=True) for column in (jobs.image, jobs.framework,
+        wanted_words = words(wanted.software)
+        tests.append(or_(*(column.contains(wanted_words, autoescape=True) for column in (jobs.image, jobs.framework,
                                                                                  jobs.cuda))))
     if wanted.text:
         text = words(wanted.text)

@@ -32,14 +32,14 @@ SUMS = ("energy_mj", "wasted_mj", *CLASS_COLUMNS.values(), "gpu_ms", "measured_m
 and what it cost, of which wasted; the price of the GPU-hours; energy with a known carbon intensity, and its carbon;
 the price of each class."""
 
-TOLD = ("intensity_mj", "carbon_mg", *COST_COLUMNS.values())
-"""Sums that are NULL where no carbon intensity, or no price of the class, was ever told: no row has room for them."""
+NULLABLE_SUMS = ("intensity_mj", "carbon_mg", *COST_COLUMNS.values())
+"""Sums that are NULL where no carbon intensity, or no price of the class, was ever known: no row has room for them."""
 SELDOM = (*CLASS_COLUMNS.values(), "shared_ms", "priced_mj", "cost_micro", "wasted_cost_micro", "gpu_cost_micro")
 """Sums of which most runs have few: NULL stands for none of it, as a number takes eight bytes and NULL a bit."""
 
 
 def _sums(seldom: tuple[str, ...] = ()) -> list[Column[int]]:
-    return [Column(name, BigInteger, nullable=name in TOLD or name in seldom) for name in SUMS]
+    return [Column(name, BigInteger, nullable=name in NULLABLE_SUMS or name in seldom) for name in SUMS]
 
 
 def tables(metadata: MetaData) -> tuple[Table, Table, Table, Table]:

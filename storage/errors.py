@@ -7,7 +7,7 @@ from sqlalchemy.exc import DBAPIError
 
 
 class StoreError(Exception):
-    """The store cannot be used as asked."""
+    """The store cannot be used as requested."""
 
 
 class StoreLocked(StoreError):

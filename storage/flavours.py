@@ -19,7 +19,7 @@ FlavourOf = Callable[[str, int, float | None, str], str]
 
 @dataclass(frozen=True, slots=True)
 class FlavourCount:
-    """Recorded jobs of one flavour in one partition that asked for the same time limit."""
+    """Recorded jobs of one flavour in one partition that requested the same time limit."""
 
     partition: str
     flavour: str

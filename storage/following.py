@@ -194,7 +194,7 @@ def _starts_before(connection: Connection, runs: Sequence[_Run]) -> dict[int, fl
 
 
 def _in_force_at(row: TableRow, start_s: float, previous_s: float | None) -> Stood | None:
-    """Return what a policy had said last before a start, since the previous one; None when that is not known."""
+    """Return the last advice of a policy before a start, since the previous one; None when that is not known."""
     versions = [*(Stood(*one) for one in row.before), Stood(*(getattr(row, name) for name in Stood._fields))]
     # Schedulers cut the start down to its second: advice of that second may be what the operator did.
     second = math.floor(start_s) + 1

@@ -28,7 +28,7 @@ class GpuPart:
     share: float | None = None
     """Of the GPU, 0..1; None where nobody tells."""
     uuid: str = ""
-    """The vendor's id of the GPU, where that is what is told."""
+    """The vendor's id of the GPU, where that is what is reported."""
 
     @property
     def words(self) -> str:

@@ -19,7 +19,7 @@ class Move:
     ran_s: float | None = None
     """How long it has run: what is lost where it keeps no checkpoint."""
     command: str = ""
-    """What takes it away so that it starts again, in a scheduler that chooses where; '' for those that are told."""
+    """What takes it away so that it starts again, in a scheduler that chooses where; '' for those that take nodes."""
 
 
 @dataclass(frozen=True, slots=True)

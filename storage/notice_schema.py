@@ -1,4 +1,4 @@
-"""The tables of notices: what was, or would have been, told to which user about which run, and the opt-outs."""
+"""The tables of notices: which user was, or would have been, notified of what about which run, and the opt-outs."""
 
 from __future__ import annotations
 

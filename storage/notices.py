@@ -1,4 +1,4 @@
-"""Records which user was told what about which run, what waits to be told, and which users opted out."""
+"""Records which user was notified of what about which run, what waits, and which users opted out."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .values import TableRow, chunks, finite, number, whole, words
 
 State = Literal["dry_run", "waiting", "sent", "left_out", "lapsed", "failed"]
 STATES: tuple[State, ...] = ("dry_run", "waiting", "sent", "left_out", "lapsed", "failed")
-"""``waiting`` is tried again; ``left_out`` is said to nobody, for the reason that stands beside it; ``lapsed`` was over
-before it could be said; ``failed`` was given up."""
+"""``waiting`` is tried again; ``left_out`` is sent to nobody, for the reason that stands beside it; ``lapsed`` was over
+before it could be sent; ``failed`` was given up."""
 Stage = Literal["first", "second", "admins", "digest"]
 Key = tuple[str, str, str, str, float, float]
 """Rule, stage, channel, job id, submission and start."""
@@ -23,7 +23,7 @@ Key = tuple[str, str, str, str, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One thing that is said once, by one channel, about one run of a job; a digest is about no job."""
+    """One message that is sent once, by one channel, about one run of a job; a digest is about no job."""
 
     rule: str
     stage: Stage

@@ -76,7 +76,7 @@ def unscaled(column: Ints, units: float) -> list[float | None]:
 
 
 def readable(rows: Iterable[TableRow], read: Callable[[bytes], Read]) -> Iterator[tuple[TableRow, Read]]:
-    """Yield rows with what their packed numbers say; a window that is damaged costs itself only, and is said."""
+    """Yield rows with what their packed numbers say; a window that is damaged costs itself only, and is logged."""
     for row in rows:
         try:
             yield row, read(row.packed)
@@ -88,7 +88,7 @@ def recorded(connection: Connection, table: Table, window: Window, read: Callabl
     """Return what is recorded of exactly this window; None where nothing is, or nothing that can be read."""
     start_s, seconds = window
     rows = connection.execute(select(table).where(table.c.start_s == start_s, table.c.seconds == seconds))
-    return next((said for _, said in readable(rows, read)), None)
+    return next((values for _, values in readable(rows, read)), None)
 
 
 def put_packed(connection: Connection, table: Table, window: Window, packed: bytes) -> None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Literal
 
 Kind = Literal["wasted", "useful", "apart"]
-"""What the watts are: power that did no work, power that did, and power of which neither is said."""
+"""What the watts are: power that did no work, power that did, and power of which neither is known."""
 
 ModelPart = Literal["free", "held", "work", "host"]
 """What of a replay's power model the watts are fitted to: free GPUs, the idle part of held ones, their work, hosts."""

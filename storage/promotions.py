@@ -20,11 +20,11 @@ class Decision(StrEnum):
     PROMOTE = "promote"
     """It is active from now on, in the place of the one that was."""
     SHADOW = "shadow"
-    """It is asked and recorded, and not shown as advice."""
+    """It is called and recorded, and not shown as advice."""
     DEMOTE = "demote"
     """It is believed no more and goes on in shadow, until it has done well there for some time."""
     REFUSE = "refuse"
-    """It is not asked: it fails, or nothing can be said of it."""
+    """It is not called: it fails, or cannot be judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ type it never saw, or what it answered cannot be done."""
 
 @dataclass(frozen=True, slots=True)
 class Abstention:
-    """An agent was asked and did not answer; rounds in a row with the same cause are one."""
+    """An agent was called and abstained; rounds in a row with the same cause are one."""
 
     model: str
     cause: str

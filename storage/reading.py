@@ -191,7 +191,7 @@ class HistoryReader(EnergyReader, NoticeReader):
         return tuple(sorted(found, key=lambda one: one.recommendation.issued_s))
 
     def advice_changes(self, since_s: float, until_s: float, *, job_id: str | None = None) -> tuple[AdviceChange, ...]:
-        """Return when what policies said of jobs changed in [since, until): the action, or the reason for it."""
+        """Return when the advice of policies on jobs changed in [since, until): the action, or the reason for it."""
         with self._reading() as connection:
             return advice.changes(connection, since_s, until_s, job_id)
 
@@ -212,7 +212,7 @@ class HistoryReader(EnergyReader, NoticeReader):
             select(table).where(table.c.time_s >= since_s).order_by(table.c.id))))
 
     def last_decision(self) -> int:
-        """Return the number of the last decision: whether it has changed is asked often, and the answer short."""
+        """Return the number of the last decision: whether it has changed is read often, and the answer short."""
         with self._reading() as connection:
             return connection.execute(select(func.max(schema.promotions.c.id))).scalar_one() or 0
 
@@ -290,7 +290,7 @@ class HistoryReader(EnergyReader, NoticeReader):
         return since_s
 
     def scheduler_configuration(self, at_s: float | None = None) -> SchedulerConfiguration | None:
-        """Return what the scheduler went by at a moment, now by default; None where no source ever told."""
+        """Return what the scheduler went by at a moment, now by default; None where no source ever reported it."""
         with self._reading() as connection:
             return scheduler_configuration.load(connection, at_s)
 

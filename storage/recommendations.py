@@ -43,7 +43,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """What the heuristic would have said in an agent's place."""
+    """What the heuristic would have advised in an agent's place."""
 
     policy: str
     action: str
@@ -79,7 +79,7 @@ class Recommendation:
     reasons: tuple[str, ...] = ()
     """What moved an agent most, the weightiest first."""
     instead: Instead | None = None
-    """Of an agent's advice, what the heuristic would have said."""
+    """Of an agent's advice, what the heuristic would have advised."""
     communication_cost: float | None = None
     """Weight of the edges between the placement's GPUs, less is closer together; None without a placement."""
     cause: str = ""

@@ -134,7 +134,7 @@ class Node:
     vacant: bool | None = None
     """Whether nothing but what runs on every node is there; None where amounts tell."""
     gpus_bound: bool = True
-    """Whether each GPU goes with the cores of a socket; False where the scheduler shows that it was told of none."""
+    """Whether each GPU goes with the cores of a socket; False where the scheduler shows that it knows none."""
 
     @property
     def maintained(self) -> bool:
@@ -183,7 +183,7 @@ class Request:
 
     gpus: int
     nodes: int = 1
-    """Nodes asked for; 1 when the scheduler may choose and one suffices."""
+    """Nodes requested; 1 when the scheduler may choose and one suffices."""
     gpus_per_node: int | None = None
     """None: the scheduler may split the GPUs as it likes."""
     cpus: int = 0
@@ -222,7 +222,7 @@ class Job:
 
     A submission is identified by ``(job_id, submit_s)``: job ids are reused after a database reset. Some schedulers
     give a requeued job a new submit time, so that it is a new submission of the same id; others keep the time, and each
-    run is then told apart by ``start_s``.
+    run is then identified by ``start_s``.
     """
 
     job_id: str
@@ -279,9 +279,9 @@ class Job:
     owner: str = ""
     """The object that it belongs to, as its owner would name it to the scheduler's commands: ``Deployment/llm``."""
     steering: Steering | None = None
-    """By which objects it can be told where to run, where its scheduler has such; never recorded."""
+    """The objects that steer where it runs, where its scheduler has such; never recorded."""
     flavour: str | None = None
-    """The named request that it is of; '' when none allows it, None when nobody has told yet."""
+    """The named request that it is of; '' when none allows it, None when that is not known yet."""
     image: str = ""
     """Container image that it runs, without registry passwords and digest; '' where nobody tells, as the next two."""
     framework: str = ""
@@ -385,9 +385,9 @@ class ModelCard:
     known: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Names that it may meet, as ``partition`` and ``gpu_model``; what is not listed here it takes as it comes."""
     curve: tuple[tuple[float, float], ...] = ()
-    """Held-out score by the share of the budget spent, as ``agents.kinds.Progress`` told them."""
+    """Held-out score by the share of the budget spent, as ``agents.kinds.Progress`` had them."""
     speeds: str = ""
-    """What told how fast jobs run wherever they are placed, in training: origin and digest; '' where nothing did."""
+    """The source of how fast jobs run wherever they are placed, in training: origin and digest; '' without one."""
     objective: str = ""
     """What it is after, by the names of the weights that it was chosen by: ``utilization+jct_mean``; '' unknown."""
     incumbent: str = ""

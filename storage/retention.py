@@ -62,7 +62,7 @@ def steps(connection: Connection, now_s: float, keep: Retention) -> Iterator[Ste
 
 
 def _advice(connection: Connection, now_s: float, keep: Retention) -> Iterator[Step]:
-    """Yield what of advice goes: changes with the fine windows, and what was said while its job started already."""
+    """Yield what of advice goes: changes with the fine windows, and advice that came while its job started already."""
     table, jobs = schema.recommendations, schema.jobs.c
     yield from _prunes(connection, table, table.c.last_issued_s < now_s - keep.recommendations_s)
     yield from _prunes(connection, table, (table.c.last_issued_s < now_s - _DAY_S) & select(jobs.id).where(

@@ -125,7 +125,7 @@ class CountedUsage:
     """What an account, a user in one or a quality of service has used so far, as the scheduler itself counts it."""
 
     time_s: float
-    """When it was told."""
+    """When it was reported."""
     qos: str = ""
     account: str = ""
     user: str = ""
@@ -143,7 +143,7 @@ class CountedUsage:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
-    """Settings of the scheduler that decide about starts; None where nobody told us."""
+    """Settings of the scheduler that decide about starts; None where they are unknown."""
 
     preempt_type: str | None = None
     """``none``, ``qos`` or ``partition_prio``."""
@@ -157,7 +157,7 @@ class SchedulerSettings:
     enforced: tuple[str, ...] | None = None
     """What of accounting is enforced, lower case: ``limits``, ``qos``, ``associations``, ``safe``."""
     memory_counts: bool | None = None
-    """Memory is handed out, not only told."""
+    """Memory is allocated, not only reported."""
     cores_whole: bool | None = None
     """CPUs are handed out in whole cores."""
     tree: bool | None = None
@@ -167,7 +167,7 @@ class SchedulerSettings:
     priority: tuple[tuple[str, str], ...] = ()
     """Settings of priorities by name, as they are."""
     power_down_s: float | None = None
-    """After so long an empty node is powered down by the scheduler; None where it is never, or nobody told."""
+    """After so long an empty node is powered down by the scheduler; None where it is never, or unknown."""
 
 
 @dataclass(frozen=True, slots=True)

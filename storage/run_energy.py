@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Table, select
 
 from . import energy_prices, schema
 from .database import accumulate
-from .energy_schema import CLASS_COLUMNS, COST_COLUMNS, SELDOM, SUMS, TOLD
+from .energy_schema import CLASS_COLUMNS, COST_COLUMNS, NULLABLE_SUMS, SELDOM, SUMS
 from .packed import Window, pack, put_packed
 from .power_classes import WASTED, PowerClass
 from .values import TableRow, chunks, number, thousandths, whole, words
@@ -78,7 +78,7 @@ class EnergyShare:
 class _Total:
     """Sums of one row, in whole units."""
 
-    sums: dict[str, int | None] = field(default_factory=lambda: dict.fromkeys(SUMS, 0) | dict.fromkeys(TOLD))
+    sums: dict[str, int | None] = field(default_factory=lambda: dict.fromkeys(SUMS, 0) | dict.fromkeys(NULLABLE_SUMS))
 
     def add(self, share: EnergyShare) -> None:
         """Add one share."""

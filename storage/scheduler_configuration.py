@@ -68,7 +68,7 @@ def store(connection: Connection, configuration: SchedulerConfiguration, time_s:
 
 
 def load(connection: Connection, at_s: float | None) -> SchedulerConfiguration | None:
-    """Return the configuration as of a moment, else the first that was told after it; None where none can be read."""
+    """Return the configuration as of a moment, else the first reported after it; None where none can be read."""
     newest = _newest()
     row = connection.execute(newest if at_s is None else newest.where(_TABLE.c.time_s <= at_s)).one_or_none()
     if row is None:

@@ -57,7 +57,7 @@ jobs = Table(
     Column("end_s", Double),
     Column("limit_s", Double),
     Column("priority", Double),
-    Column("nice", BigInteger),  # NULL: not told
+    Column("nice", BigInteger),  # NULL: unknown
     Column("dependency", Text, nullable=False),
     Column("restarts", BigInteger, nullable=False),
     Column("exit_code", BigInteger),
@@ -66,7 +66,7 @@ jobs = Table(
     Column("array", Text, nullable=False, server_default=""),
     Column("owner_kind", Text, nullable=False, server_default="batch"),
     Column("owner", Text, nullable=False, server_default=""),
-    Column("flavour", Text),  # NULL: not told yet; '' of none
+    Column("flavour", Text),  # NULL: not known yet; '' of none
     Column("image", Text, nullable=False, server_default=""),
     Column("framework", Text, nullable=False, server_default=""),
     Column("cuda", Text, nullable=False, server_default=""),
@@ -82,8 +82,8 @@ jobs = Table(
 Index("ix_jobs_submit_s", jobs.c.submit_s)
 Index("ix_jobs_end_s", jobs.c.end_s)
 Index("ix_jobs_open", jobs.c.id, sqlite_where=jobs.c.open, postgresql_where=jobs.c.open)
-_UNTOLD = jobs.c.flavour.is_(None)
-Index("ix_jobs_flavour_untold", jobs.c.id, sqlite_where=_UNTOLD, postgresql_where=_UNTOLD)
+_WITHOUT_FLAVOUR = jobs.c.flavour.is_(None)
+Index("ix_jobs_flavour_untold", jobs.c.id, sqlite_where=_WITHOUT_FLAVOUR, postgresql_where=_WITHOUT_FLAVOUR)
 
 job_changes = Table(
     "job_changes", metadata,

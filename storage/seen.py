@@ -37,7 +37,7 @@ class LastSeen:
         """Return what a snapshot brings that is new, and remember it; of an older one the jobs alone.
 
         An older snapshot may still hold a run that nobody else saw; the recorder sorts it out. None is newer than
-        ``now_s``, what the clock says: one that seems so was read by a clock that was ahead, and all is told anew.
+        ``now_s``, what the clock says: one that seems so was read by a clock that was ahead, and all is recorded anew.
         """
         if now_s is not None:
             snapshot = self._by(now_s, snapshot)

@@ -33,7 +33,7 @@ class ShareAdvice:
     gpus: int
     """On each node, as are CPUs and memory."""
     cpus: int
-    """Held, or asked for."""
+    """Held, or requested."""
     cpus_advised: int
     memory_bytes: int
     memory_advised_bytes: int

@@ -115,7 +115,7 @@ class Spool:
         with path.open("rb") as file:
             while line := file.readline(LONGEST_LINE_BYTES):
                 self.bytes += len(line)
-                # What is damaged is counted and said when its turn comes.
+                # What is damaged is counted and logged when its turn comes.
                 with suppress(Damaged):
                     self.items += batches.items(line)
 

@@ -38,7 +38,7 @@ class GpuDetail:
     least_limit_watts: float | None = None
     """The lowest power limit that may be set."""
     xid: int | None = None
-    """NVIDIA's number of the last error that the driver told since it was loaded; 0 for none."""
+    """NVIDIA's number of the last error that the driver reported since it was loaded; 0 for none."""
 
 
 NO_DETAIL = GpuDetail()
@@ -141,7 +141,7 @@ class EnclosureReading:
     meters: int = 1
     """Shelves or PDUs that were added up."""
     meter: str = ""
-    """The meter that told it: a rack may have several PDUs, each a target of its own."""
+    """The meter that reported it: a rack may have several PDUs, each a target of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +163,6 @@ class Telemetry:
     jobs: tuple[JobReading, ...] = ()
     enclosures: tuple[EnclosureReading, ...] = ()
     left: tuple[str, ...] = ()
-    """Names of servers that are called otherwise now, by whoever told of them."""
+    """Names of servers that are called otherwise now, by whoever reported them."""
     meters: tuple[EnclosureMeter, ...] = ()
-    """The meters of enclosures that are asked."""
+    """The meters of enclosures that are targets."""

@@ -1,4 +1,4 @@
-"""The times that clocks of clusters can have told: others are faults, such as the year 1 of a program's zero."""
+"""The times that clocks of clusters can have shown: others are faults, such as the year 1 of a program's zero."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ LATEST_S = 4_102_444_800.0
 
 
 def believable(time_s: float) -> bool:
-    """Tell whether a clock can have told so many seconds since the epoch."""
+    """Tell whether a clock can have shown so many seconds since the epoch."""
     return EARLIEST_S <= time_s <= LATEST_S

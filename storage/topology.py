@@ -124,7 +124,7 @@ class GpuLinks:
     lanes: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """NVLinks bonded between a pair."""
     numa: Mapping[int, int] = field(default_factory=dict)
-    """NUMA node by GPU index, where it is told."""
+    """NUMA node by GPU index, where it is reported."""
 
     def distance(self, one: int, other: int) -> int:
         """Return how far apart two GPUs are, as a place in ``LINKS``; 0 is closest."""

@@ -68,7 +68,7 @@ class CauseTally:
 
 @dataclass(frozen=True, slots=True)
 class Underuse:
-    """Why the GPUs of a running job are underused, as far as that can be told."""
+    """Why the GPUs of a running job are underused, as far as that is known."""
 
     job_id: str
     submit_s: float
@@ -78,7 +78,7 @@ class Underuse:
     nodes: tuple[str, ...]
     gpus: int
     cause: Cause
-    """What was seen longest of what is told; ``unknown`` where nothing is."""
+    """The cause that was seen longest; ``unknown`` where none is known."""
     share_ratio: float
     """Of the judged time of its GPUs in which that was seen."""
     confidence: float | None

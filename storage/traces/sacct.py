@@ -59,7 +59,7 @@ def gpus(cell: str) -> float:
 def _finish(values: Values) -> dict[str, npt.NDArray[np.bool_]]:
     for column in ("cpus", "mem_bytes", "nodes", "gpus"):
         kinds = [values[source] for source in (f"_alloc_{column}", f"_req_{column}") if source in values]
-        if kinds:  # what was given, else what was asked for
+        if kinds:  # what was given, else what was requested
             values[column] = np.where(np.isnan(kinds[0]), kinds[-1], kinds[0])
     values["run_s"] = values.get("_raw", values.get("_elapsed"))
     if "gpus" not in values or values["run_s"] is None:

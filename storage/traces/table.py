@@ -44,7 +44,7 @@ class Column:
     """From text to a number, ValueError when it is none; None for a column of words."""
     scale: float = 1.0
     required: bool = True
-    """Whether the format is told by it: an optional column may be absent."""
+    """Whether it identifies the format: an optional column may be absent."""
 
 
 def number(header: str, scale: float = 1.0, *, required: bool = True) -> Column:

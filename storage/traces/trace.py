@@ -69,7 +69,7 @@ class Trace:
     cpus: Ints
     nodes: Ints
     gpu_milli: Ints
-    """Thousandths of each GPU that are asked for; below 1000 the GPU is shared."""
+    """Thousandths of each GPU that are requested; below 1000 the GPU is shared."""
     user: Codes
     partition: Codes
     name: Codes
