@@ -1,4 +1,4 @@
-"""What the daemon advises, asked over HTTP and believed only while it is fresh, whole and undegraded."""
+"""What the daemon advises, read over HTTP and believed only while it is fresh, whole and undegraded."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class Adviser:
             after = self._rows("status")
         except (requests.RequestException, OSError, ValueError, RecursionError) as error:
             return BelievedAdvice(silence=f"the daemon does not answer ({clean(innermost(error))[:200]})")
-        for said in (standing, after):
-            if silence := _silence(said, self._rules.despite):
+        for status in (standing, after):
+            if silence := _silence(status, self._rules.despite):
                 return BelievedAdvice(silence=silence)
         found = [_start(row, now_s, self._rules.advice_within) for row in rows]
         return BelievedAdvice(tuple(one for one in found if isinstance(one, Advised)), "",
@@ -108,21 +108,22 @@ def _silence(rows: list[object], despite: tuple[str, ...]) -> str:
 def _start(row: object, now_s: float, within_s: float) -> Advised | str | None:
     """Return advice to start a job of the active policy, or why it is left alone; None for all other advice."""
     try:
-        said = _Recommendation.model_validate(row)
+        start = _Recommendation.model_validate(row)
     except ValidationError:
         return "unreadable"
-    if said.shadow or said.action != "start":
+    if start.shadow or start.action != "start":
         return None
-    if said.placement is None or said.snapshot_s is None:
+    if start.placement is None or start.snapshot_s is None:
         return "unreadable"
-    if not -_FUTURE_S <= now_s - said.snapshot_s <= within_s or not -_FUTURE_S <= now_s - said.issued_s <= within_s:
+    if not -_FUTURE_S <= now_s - start.snapshot_s <= within_s or not -_FUTURE_S <= now_s - start.issued_s <= within_s:
         return "stale"
-    nodes = tuple(sorted(said.placement.nodes))
-    if HETEROGENEOUS.fullmatch(said.job_id):
+    nodes = tuple(sorted(start.placement.nodes))
+    if HETEROGENEOUS.fullmatch(start.job_id):
         return "plain"
-    if not nodes or not all(map(NODE.fullmatch, nodes)) or not JOB.fullmatch(said.job_id):
+    if not nodes or not all(map(NODE.fullmatch, nodes)) or not JOB.fullmatch(start.job_id):
         return "unreadable"
     # Never run: it only tells that naming the nodes is all it takes. There is none for the next task of an array.
-    plain = said.command in ("", f"scontrol update jobid={said.job_id} ReqNodeList={','.join(said.placement.nodes)}")
-    return Advised(said.job_id, said.submit_s, clean(said.partition), nodes, clean(said.policy)[:256], said.issued_s,
-                   said.snapshot_s, plain, task=not said.command)
+    named = f"scontrol update jobid={start.job_id} ReqNodeList={','.join(start.placement.nodes)}"
+    plain = start.command in ("", named)
+    return Advised(start.job_id, start.submit_s, clean(start.partition), nodes, clean(start.policy)[:256],
+                   start.issued_s, start.snapshot_s, plain, task=not start.command)

@@ -17,7 +17,7 @@ def load(path: Path, partitions: Collection[str] | None = None) -> FollowSetting
 
 
 def parse(text: str, where: str = "configuration", partitions: Collection[str] | None = None) -> FollowSettings:
-    """Return the settings of a text; without ``partitions`` these are not checked, for Slurm has not been asked."""
+    """Return the settings of a text; without ``partitions`` these are not checked, for Slurm has not been read."""
     def partition(name: str) -> None:
         if partitions is not None and name not in partitions:
             raise ValueError(f"Slurm has no partition {name!r}; it has {', '.join(sorted(partitions)) or 'none'}")

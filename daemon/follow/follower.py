@@ -55,7 +55,7 @@ class Follower:
         """Look once and act; raises SlurmError or StoreError where nothing can be done now."""
         now_s = self._clock()
         stopped = thrown(self._rules.kill_switch)
-        # Without leave to act nothing is asked: it would only be refused.
+        # Without leave to act no command is run: it would only be refused.
         advice = BelievedAdvice(silence="the kill switch is thrown") if stopped else self._ask(now_s)
         sight = self._sight(now_s, advice, stopped)
         self.tally.silence, self.tally.stopped = advice.silence, stopped

@@ -1,4 +1,4 @@
-"""The life of ``idlewatt follow``: take back what was left, follow until told to stop, leave nothing behind."""
+"""The life of ``idlewatt follow``: take back what was left, follow until stopped, leave nothing behind."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _stopping() -> threading.Event:
 
 
 def _checked(options: FollowOptions, rules: FollowSettings, slurm: Slurm, stop: threading.Event) -> bool:
-    """Ask Slurm for its partitions until it answers, and check the allow-list; False when told to stop meanwhile."""
+    """Ask Slurm for its partitions until it answers, and check the allow-list; False when stopped meanwhile."""
     while not stop.is_set():
         try:
             partitions = slurm.partitions()

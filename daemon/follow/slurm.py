@@ -29,12 +29,12 @@ NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 JOB = re.compile(r"[1-9][0-9]{0,9}(_[0-9]{1,9})?")
 """A job, an array or a task of one."""
 _NICE = re.compile(r"-?[0-9]{1,10}")
-_TOLD = {"required_nodes": re.compile(r"^   ReqNodeList=(\S+) ExcNodeList=", re.MULTILINE),
+_ATTRIBUTES = {"required_nodes": re.compile(r"^   ReqNodeList=(\S+) ExcNodeList=", re.MULTILINE),
          "nice": re.compile(r"^   Priority=\d+ Nice=(-?\d+) Account=", re.MULTILINE)}
 """Where scontrol tells an attribute. Free text of a user's may look alike: what is found twice is not believed."""
 _SILENT = re.compile("contact|timed out|connect|zero bytes|communication|network|transmi|unexpected message|"
                      "authentication|credential|socket", re.IGNORECASE)
-"""Words of errors after which Slurm may have done, or may yet do, what it was told."""
+"""Words of errors after which Slurm may have done, or may yet do, what was commanded."""
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
@@ -44,11 +44,11 @@ class SlurmError(Exception):
 
 
 class SlurmRefused(SlurmError):
-    """Slurm does not do what it was told."""
+    """Slurm does not do what was commanded."""
 
 
 class SlurmFailed(SlurmError):
-    """A command ended with an error; the text is what it said."""
+    """A command ended with an error; the text is its output."""
 
 
 class Scheduler(Protocol):
@@ -87,14 +87,14 @@ class Slurm:
         wanted = {job_id for job_id in job_ids if JOB.fullmatch(job_id)}
         if not wanted:
             return {}
-        # One alone that is no longer known would be an error, and be told apart from others by its words only.
+        # One alone that is no longer known would be an error, and differ from others by its words only.
         chosen = [f"--jobs={','.join((*sorted(wanted), min(wanted)))}"] if len(wanted) <= _MOST_NAMED else []
-        told = self._run("squeue", "--noheader", "--all", "--array", "--states=all", f"--format={_FORMAT}", *chosen)
-        found = (self._parsed(line) for line in told.splitlines() if not wanted.isdisjoint(line.split("|", 2)[:2]))
+        listed = self._run("squeue", "--noheader", "--all", "--array", "--states=all", f"--format={_FORMAT}", *chosen)
+        found = (self._parsed(line) for line in listed.splitlines() if not wanted.isdisjoint(line.split("|", 2)[:2]))
         return {job.job_id: job for job in found}
 
     def _parsed(self, line: str) -> QueuedJob:
-        """Return the job of one line; one that is not understood costs itself alone, and is told once."""
+        """Return the job of one line; one that is not understood costs itself alone, and is logged once."""
         try:
             return parse(line)
         except SlurmError as error:
@@ -116,16 +116,16 @@ class Slurm:
             raise SlurmRefused(f"{job_id[:40]!r} is no number of a job")
         update = f"update jobid={job_id} {_ARGUMENT[attribute]}={checked(attribute, value)}"
         try:
-            told = self._run("scontrol", said=f"show job {job_id}\n{update}\n")
+            shown = self._run("scontrol", commands=f"show job {job_id}\n{update}\n")
         except SlurmFailed as error:
             raise (SlurmError if _SILENT.search(str(error)) else SlurmRefused)(str(error)) from error
-        return stood(told, attribute)
+        return stood(shown, attribute)
 
-    def _run(self, program: str, *arguments: str, said: str = "") -> str:
+    def _run(self, program: str, *arguments: str, commands: str = "") -> str:
         path = str(self._settings.bin_dir / program) if self._settings.bin_dir else program
         try:
             done = subprocess.run(  # noqa: S603 - fixed programs, checked arguments
-                (path, *arguments), env=self._environment, input=said.encode(), capture_output=True,
+                (path, *arguments), env=self._environment, input=commands.encode(), capture_output=True,
                 timeout=self._settings.timeout, check=False, preexec_fn=_die_with_parent)  # noqa: PLW1509
         except subprocess.TimeoutExpired as error:
             raise SlurmError(f"{program} did not answer within {self._settings.timeout:g} s") from error
@@ -142,9 +142,9 @@ def _die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def stood(told: str, attribute: Attribute) -> str | None:
+def stood(shown: str, attribute: Attribute) -> str | None:
     """Return an attribute as scontrol shows it of one job, '' where it is not set; None where it is not understood."""
-    found = _TOLD[attribute].findall(told)
+    found = _ATTRIBUTES[attribute].findall(shown)
     if len(found) != 1:
         return None
     if attribute == "nice":
