@@ -16,19 +16,19 @@ class AimError(ValueError):
     """Weights that make no sense; the message says which, and what is possible."""
 
 
-def aimed(told: str | None, settings: TrainingSettings, kind: AgentKind) -> Objective:
-    """Return what a training is after; ``told`` is ``utilization`` or ``utilization=0.7,energy=0.3``."""
-    if told is not None:
-        return Objective.of(parsed(told, settings.objective.longest_wait))
+def aimed(text: str | None, settings: TrainingSettings, kind: AgentKind) -> Objective:
+    """Return what a training is after; ``text`` is ``utilization`` or ``utilization=0.7,energy=0.3``."""
+    if text is not None:
+        return Objective.of(parsed(text, settings.objective.longest_wait))
     if "objective" in settings.model_fields_set:
         return Objective.of(settings.objective)
     return kind.objective
 
 
-def parsed(told: str, longest_wait_s: float) -> ObjectiveSettings:
+def parsed(text: str, longest_wait_s: float) -> ObjectiveSettings:
     """Return the weights that a text names, all others 0; ``AimError`` for what is none."""
     weights = dict.fromkeys(ObjectiveSettings().weights, 0.0)
-    for part in told.split(","):
+    for part in text.split(","):
         name, given, value = (text.strip() for text in part.partition("="))
         name = SHORT.get(name.lower(), name.lower().replace("-", "_"))
         if name not in weights:

@@ -17,7 +17,7 @@ STATES = (ACTIVE, ON_TRIAL, CANDIDATE, DEMOTED, UNFIT)
 LISTED = "candidates"
 """Figure of a decision: what was found that night of each combination of heuristics."""
 MOST_AGENTS = 20
-"""Agents that are told of, those decided on last, beside the active one and those on trial."""
+"""Agents that are shown, those decided on last, beside the active one and those on trial."""
 NEVER = "not tried yet: heuristics are tried on the nights on which an agent is trained"
 
 
@@ -75,10 +75,10 @@ def _as_listed(one: Candidate, last: Promotion | None) -> Candidate:
     found = {} if last is None else last.figures[LISTED].get(one.name)
     if last is None or not isinstance(found, Mapping) or one.state in (ACTIVE, ON_TRIAL):
         return one
-    told = one.decided_s is None or one.decided_s < last.time_s
+    listed_later = one.decided_s is None or one.decided_s < last.time_s
     if not found.get("fit", True):
         return replace(one, state=UNFIT, reason=str(found.get("why", "")))
-    if told and one.state in (CANDIDATE, UNFIT):
+    if listed_later and one.state in (CANDIDATE, UNFIT):
         return replace(one, state=CANDIDATE, reason=str(found.get("why") or one.reason))
     return one
 

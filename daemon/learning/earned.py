@@ -2,7 +2,7 @@
 
 Three ways are three chances to be wrong. By Bonferroni's inequality, the error that one candidate is given is shared
 out in equal parts among the ways that are open to it: all of them together are wrong no more often than one alone. What
-every way but the first asks besides, that nobody be slower, takes the whole error: it is asked of all of them alike.
+every way but the first asks besides, that nobody be slower, takes the whole error: it is required of all of them alike.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def verdict(jct: Comparison, error: float) -> str:
 def unbounded(one: Comparison, terms: PromotionCriteria) -> str:
     """Return why a ratio is not surely within its bound."""
     if not one.total < one.bound:
-        return f"{one.total:.2f} of it in all, and less than {one.bound:.2f} is asked"
+        return f"{one.total:.2f} of it in all, and less than {one.bound:.2f} is required"
     return (f"not yet surely less than {one.bound:.2f} of it if one looks every night (evidence "
             f"{np.exp(one.within):.3g}, {1.0 / terms.error:.0f} needed)")
 

@@ -28,7 +28,7 @@ FINE_RATES = tuple(20.0 * rate for rate in RATES)
 USE_RATES = tuple(4.0 * rate for rate in RATES)
 """Bets on utilisation, of which hundredths differ."""
 FEWEST_BLOCKS = 6
-"""From fewer pairs nothing is said."""
+"""From fewer pairs nothing is concluded."""
 UNKNOWN = float("nan")
 
 
@@ -64,7 +64,7 @@ class Comparison:
     """Their 95 % interval for one look; NaN while there are too few blocks."""
     blocks: int = 0
     total: float = UNKNOWN
-    """All of ours over all of theirs: long blocks weigh more."""
+    """The sum of the numerators over that of the denominators: long blocks weigh more."""
     evidence: float = 0.0
     """Logarithm of the evidence that it is below 1,"""
     against: float = 0.0
@@ -72,7 +72,7 @@ class Comparison:
     within: float = 0.0
     """and that it is below ``bound``."""
     bound: float = 1.0
-    """So much it may be at most where it is not asked to be better."""
+    """So much it may be at most where it is not required to be better."""
 
     @property
     def known(self) -> bool:
@@ -120,15 +120,15 @@ class Comparison:
 NOTHING = Comparison(UNKNOWN, UNKNOWN, UNKNOWN)
 
 
-def compared(ours: Floats, theirs: Floats, rates: Sequence[float] = RATES, bound: float = 1.0) -> Comparison:
+def compared(candidate: Floats, rival: Floats, rates: Sequence[float] = RATES, bound: float = 1.0) -> Comparison:
     """Return the comparison of sums by block, rows matching; blocks in which either is 0 tell nothing."""
-    told = (ours > 0) & (theirs > 0) & np.isfinite(ours) & np.isfinite(theirs)
-    ours, theirs = ours[told], theirs[told]
-    if not len(ours):
+    usable = (candidate > 0) & (rival > 0) & np.isfinite(candidate) & np.isfinite(rival)
+    candidate, rival = candidate[usable], rival[usable]
+    if not len(candidate):
         return NOTHING
-    logs = np.log(ours / theirs)
-    found = paired_ratio(ours, theirs) if len(ours) >= FEWEST_BLOCKS else Interval(
+    logs = np.log(candidate / rival)
+    found = paired_ratio(candidate, rival) if len(candidate) >= FEWEST_BLOCKS else Interval(
         float(np.exp(logs.mean())), UNKNOWN, UNKNOWN)
     evidence, against, within = (float(log_evidence(one, rates)[-1]) for one in (logs, -logs, logs - np.log(bound)))
-    return Comparison(found.estimate, found.low, found.high, len(ours), float(ours.sum() / theirs.sum()), evidence,
-                      against, within, bound)
+    total = float(candidate.sum() / rival.sum())
+    return Comparison(found.estimate, found.low, found.high, len(candidate), total, evidence, against, within, bound)

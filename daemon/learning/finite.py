@@ -66,8 +66,8 @@ def _inner(part: object) -> Iterable[object]:
 
 def _attributes(part: object) -> Iterator[tuple[str, object]]:
     """Yield what an object holds, by name: what is in its dictionary, and in the slots of its classes."""
-    told = getattr(part, "__dict__", {})
-    yield from told.items() if isinstance(told, dict) else ()
+    attributes = getattr(part, "__dict__", {})
+    yield from attributes.items() if isinstance(attributes, dict) else ()
     for kind in type(part).__mro__:
         slots = kind.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:

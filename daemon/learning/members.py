@@ -55,7 +55,7 @@ class Member:
 
 @dataclass(frozen=True)
 class News:
-    """What is heard of a member."""
+    """The news of a member."""
 
     seed: int
     done: float
@@ -116,7 +116,7 @@ def of_seeds(agent: str, config_of: Callable[[int], TrainingConfig], seeds: Sequ
 
 
 def _news(members: Sequence[Member], engine: Engine) -> Generator[News | None, None, None]:
-    """Yield what is heard of members, first of those that were through already."""
+    """Yield the news of members, first of those that were through already."""
     left = []
     for member in members:
         found = ended(member)
@@ -129,7 +129,7 @@ def _news(members: Sequence[Member], engine: Engine) -> Generator[News | None, N
 
 
 def _better(news: News, scores: dict[int, float]) -> bool:
-    """Take a member's score; tell whether another model serves now, or more is to be said of all."""
+    """Take a member's score; tell whether another model serves now, or there is more to report of all."""
     if news.score is None:
         return False
     before, changed = _first(scores), scores.get(news.seed) != news.score
@@ -150,8 +150,8 @@ def _adopt(members: Sequence[Member], scores: Mapping[int, float], folder: Path)
     shutil.rmtree(draft, ignore_errors=True)
     shutil.copytree(source, draft)
     card = read_card(draft / CARD)
-    told = {f"{WAY}seed_{seed}": score for seed, score in sorted(scores.items()) if math.isfinite(score)}
-    write_card(draft, replace(card, metrics={**card.metrics, **told}))
+    metrics = {f"{WAY}seed_{seed}": score for seed, score in sorted(scores.items()) if math.isfinite(score)}
+    write_card(draft, replace(card, metrics={**card.metrics, **metrics}))
     shutil.rmtree(folder / BEST, ignore_errors=True)
     draft.replace(folder / BEST)
 
@@ -178,8 +178,8 @@ def note(member: Member, score: float | None) -> None:
 def ended(member: Member) -> News | None:
     """Return how a member did that is through; None for one that is not. ``TrainingError`` says what it failed of."""
     try:
-        told = json.loads((member.folder / ENDED).read_bytes())
-        failed, score = told.get("failed"), told.get("score")
+        result = json.loads((member.folder / ENDED).read_bytes())
+        failed, score = result.get("failed"), result.get("score")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, AttributeError, RecursionError) as error:

@@ -20,7 +20,7 @@ def side_by_side(members: Sequence[Member]) -> Iterator[News | None]:
     started = not ray.is_initialized()
     if started:
         ray.init(log_to_driver=False, include_dashboard=False)
-    # Lost members are counted here, where each is told by name; Ray would try again without a word.
+    # Lost members are counted here, where each is named; Ray would try again without a word.
     task, queue = ray.remote(max_retries=0)(train_apart), MemberQueue(members)
     running: dict[object, Member] = {}
     try:

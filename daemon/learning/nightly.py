@@ -183,10 +183,10 @@ class NightDecisions:
         """
         exam = Exam.of(tuple(test))
         try:
-            theirs = replayed(self._named(rival), exam, verdict.seed)
+            of_rival = replayed(self._named(rival), exam, verdict.seed)
         except (ModelError, *FAILURES):
             return ""
-        found = Pair.of(replayed(self._named(verdict.model), exam, verdict.seed), theirs, exam).jct()
+        found = Pair.of(replayed(self._named(verdict.model), exam, verdict.seed), of_rival, exam).jct()
         if found.below(verdict.terms.error):
             return ""
         words = "not surely better" if found.words == "better" else found.words
@@ -203,7 +203,7 @@ def _digest(model: StoredModel) -> str:
 def recheck_active(ledger: Ledger, task: TrainingTask) -> str:
     """Move an active policy to the shadow that beat another incumbent than the site runs now; return what came of it.
 
-    What an operator made active stays, and nothing is said of it.
+    What an operator made active stays, and is not reported.
     """
     in_force = states(ledger.decisions())
     last = in_force.get(active_model(in_force) or "")
@@ -234,7 +234,7 @@ def _estimate(verdict: Verdict) -> float:
 
 NICENESS = 19
 NOTES = 3
-"""So much is told of what is odd about the site's speeds."""
+"""So much is shown of what is odd about the site's speeds."""
 
 
 def by_hand(settings: Sections) -> Night:
@@ -242,7 +242,7 @@ def by_hand(settings: Sections) -> Night:
     if settings.training.enabled:
         raise TrainingError("the daemon trains by itself (training.enabled in its configuration): disable that, or "
                             "idlewatt-train.timer; one of them, never both")
-    with suppress(StoreError), History.read_only(settings.storage.url) as reader:  # what is wrong is said as it trains
+    with suppress(StoreError), History.read_only(settings.storage.url) as reader:  # faults are logged as it trains
         settings = with_recorded_scheduler(settings, reader)
     return carry_out(TrainingTask.of(settings, time.time()))
 

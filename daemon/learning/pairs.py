@@ -154,10 +154,10 @@ def replayed(policy: Policy, exam: Exam, seed: int, power_down_s: float = POWER_
         done, marks, joules = _metered(window, policy, seed)
         down, _, joules_down = _metered(window, policy, seed, power_down_s)
         found = times(done)
-        told = np.full((3, len(window.workload)), np.nan)
-        told[:, found.jobs] = found.jct, found.wait, found.slowdown
+        figures = np.full((3, len(window.workload)), np.nan)
+        figures[:, found.jobs] = found.jct, found.wait, found.slowdown
         parts.append(np.vstack([np.full(int(counted.sum()), number), window.workload.submit[counted],
-                                told[:, counted]]))
+                                figures[:, counted]]))
         edges = np.append(np.arange(window.since_s, _until(window), USE_MARK_S), _until(window))
         held = np.append(0.0, np.cumsum(held_time(done, edges))) if len(edges) > 1 else np.zeros(len(edges))
         replays.append(WindowReplay(done.start, marks, joules, joules_down, occupation(done), occupation(down),
@@ -222,10 +222,10 @@ def sums(values: Floats, number: NDArray[np.int64], blocks: int) -> Floats:
 
 @dataclass(frozen=True)
 class Pair:
-    """Our trial beside another one, and the blocks in which they are compared."""
+    """The candidate's trial beside another one, and the blocks in which they are compared."""
 
-    ours: HeldOutRun
-    theirs: HeldOutRun
+    candidate: HeldOutRun
+    rival: HeldOutRun
     edges: tuple[Floats, ...]
     """By window."""
     block: NDArray[np.int64]
@@ -233,52 +233,52 @@ class Pair:
     blocks: int
 
     @classmethod
-    def of(cls, ours: HeldOutRun, theirs: HeldOutRun, exam: Exam) -> Pair:
+    def of(cls, candidate: HeldOutRun, rival: HeldOutRun, exam: Exam) -> Pair:
         """Return the pair; jobs that did not end under both are left out."""
         edges, numbers, before = list[Floats](), [np.zeros(0, np.int64)], 0
-        ended = np.isfinite(ours.jct) & np.isfinite(theirs.jct)
-        for window, mine, other in zip(exam.windows, ours.replays, theirs.replays, strict=True):
+        ended = np.isfinite(candidate.jct) & np.isfinite(rival.jct)
+        for window, mine, other in zip(exam.windows, candidate.replays, rival.replays, strict=True):
             submit, number = window.workload.submit, len(edges)
             # A long job that ends later would change a block that has been looked at: such a block is not there yet.
             edges.append(cuts(submit, np.maximum(mine.start, other.start), window.since_s,
                               min(window.settled_s, float(submit.max(initial=window.since_s)))))
-            which = ours.window == number
-            found = block_of(ours.submit[which], edges[-1])
+            which = candidate.window == number
+            found = block_of(candidate.submit[which], edges[-1])
             numbers.append(np.where((found != OUTSIDE) & ended[which], found + before, OUTSIDE))
             before += len(edges[-1]) - 1
-        return cls(ours, theirs, tuple(edges), np.concatenate(numbers), before)
+        return cls(candidate, rival, tuple(edges), np.concatenate(numbers), before)
 
     def jct(self, members: Members | None = None, bound: float = 1.0) -> Comparison:
-        """Return mean completion time over theirs, of all jobs or of some."""
+        """Return mean completion time over the rival's, of all jobs or of some."""
         block = self.block if members is None else np.where(members, self.block, OUTSIDE)
-        ours, theirs = (sums(trial.jct, block, self.blocks) for trial in (self.ours, self.theirs))
-        return compared(ours, theirs, bound=bound)
+        candidate, rival = (sums(trial.jct, block, self.blocks) for trial in (self.candidate, self.rival))
+        return compared(candidate, rival, bound=bound)
 
     def energy(self, *, down: bool, bound: float = 1.0) -> Comparison:
-        """Return energy at the wall over theirs, with empty nodes powered ``down`` or on."""
-        ours, theirs = (np.concatenate([np.zeros(0), *(replay.drawn(edges, down=down) for replay, edges in zip(
-            trial.replays, self.edges, strict=True))]) for trial in (self.ours, self.theirs))
-        return compared(ours, theirs, FINE_RATES, bound)
+        """Return energy at the wall over the rival's, with empty nodes powered ``down`` or on."""
+        candidate, rival = (np.concatenate([np.zeros(0), *(replay.drawn(edges, down=down) for replay, edges in zip(
+            trial.replays, self.edges, strict=True))]) for trial in (self.candidate, self.rival))
+        return compared(candidate, rival, FINE_RATES, bound)
 
     def utilization(self) -> Comparison:
-        """Return what jobs held of their partitions over theirs, Eq. (5); above 1 is better."""
-        ours, theirs = (np.concatenate([np.zeros(0), *(replay.filled(edges) for replay, edges in zip(
-            trial.replays, self.edges, strict=True))]) for trial in (self.ours, self.theirs))
-        return compared(ours, theirs, USE_RATES)
+        """Return what jobs held of their partitions over the rival's, Eq. (5); above 1 is better."""
+        candidate, rival = (np.concatenate([np.zeros(0), *(replay.filled(edges) for replay, edges in zip(
+            trial.replays, self.edges, strict=True))]) for trial in (self.candidate, self.rival))
+        return compared(candidate, rival, USE_RATES)
 
     def tail(self, floor_s: float, bound: float = 1.0) -> Comparison:
-        """Return p99 waits of blocks over theirs, as ``tails`` does."""
-        return tails(self.ours.wait, self.theirs.wait, self.block, floor_s, bound)
+        """Return p99 waits of blocks over the rival's, as ``tails`` does."""
+        return tails(self.candidate.wait, self.rival.wait, self.block, floor_s, bound)
 
 
-def tails(ours: Floats, theirs: Floats, block: NDArray[np.int64], floor_s: float, bound: float = 1.0) -> Comparison:
+def tails(candidate: Floats, rival: Floats, block: NDArray[np.int64], floor_s: float, bound: float = 1.0) -> Comparison:
     """Return p99 waits of blocks over others, ``total`` being that of all jobs; none is taken below ``floor_s``."""
     inside = block != OUTSIDE
     if not inside.any():
         return NOTHING
     jobs = [block == number for number in np.unique(block[inside])]
-    mine, other = (np.array([max(floor_s, p99(one[those])) for those in jobs]) for one in (ours, theirs))
-    whole = max(floor_s, p99(ours[inside])) / max(floor_s, p99(theirs[inside]))
+    mine, other = (np.array([max(floor_s, p99(one[those])) for those in jobs]) for one in (candidate, rival))
+    whole = max(floor_s, p99(candidate[inside])) / max(floor_s, p99(rival[inside]))
     return replace(compared(mine, other, bound=bound), total=whole)
 
 

@@ -90,7 +90,7 @@ def judge(candidate: Policy, incumbent: str, heuristics: Sequence[str], windows:
         return replace(empty, reasons=(f"its replay failed: {raised(error)}",))
     if card.speeds and all(window.speeds.flat for window in windows):
         return replace(empty, decision=Decision.SHADOW, reasons=(
-            f"it was trained with speeds ({card.speeds}), and these replays have none: nothing can be said of it",))
+            f"it was trained with speeds ({card.speeds}), and these replays have none: it cannot be judged",))
     rivals = [name for name in dict.fromkeys((incumbent, *heuristics)) if name in trials and name != empty.model]
     best = min(rivals, key=lambda name: (trials[name].jct_mean_s, name), default=incumbent)
     known = (None, None) if foreign else (card.history_from_s, card.history_until_s)
@@ -175,7 +175,7 @@ def _measured(empty: Verdict, trials: Mapping[str, HeldOutRun], exam: Exam) -> V
 
 
 def measured(empty: Verdict, pairs: Mapping[str, Pair], exam: Exam) -> Verdict:
-    """Return the verdict with all that is asked of a candidate beside others, by their names, and no decision yet."""
+    """Return the verdict with the comparisons of a candidate with others, by their names, and no decision yet."""
     submit, terms, incumbent = exam.column(lambda work: work.submit), empty.terms, pairs.get(empty.incumbent)
     return replace(
         empty, days=exam.days, jobs=len(submit),
@@ -219,8 +219,8 @@ def weighed(found: Verdict, known: tuple[float | None, float | None], trials: Ma
     """Return the verdict with its decision: what is wrong with the agent itself refuses it, all else shadows it."""
     if found.model == found.incumbent:
         return replace(found, decision=Decision.SHADOW, reasons=("it is the scheduler's own policy",))
-    ours, theirs = trials[found.model], trials[found.incumbent]
-    lost = int((~np.isfinite(ours.jct) & np.isfinite(theirs.jct)).sum())
+    candidate, incumbent = trials[found.model], trials[found.incumbent]
+    lost = int((~np.isfinite(candidate.jct) & np.isfinite(incumbent.jct)).sum())
     if lost:
         return replace(found, reasons=(f"{lost} jobs never end under it that do under {found.incumbent}",))
     against = (*_unfounded(found, known), *_harmful(found), *not_better(found))

@@ -72,7 +72,7 @@ class PromotionCriteria:
 
     @classmethod
     def of(cls, settings: Sections) -> Self:
-        """Return what the configuration says, and what the scheduler told of itself where that was read into it."""
+        """Return what the configuration says, and what the scheduler reported of itself where that was read into it."""
         terms = settings.training.terms
         return cls(days=terms.days, jobs=terms.jobs, group=terms.group, tail=terms.tail,
                    start_error_s=terms.start_error, missed=terms.missed, power_down_s=settings.power_down_s)

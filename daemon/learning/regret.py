@@ -108,10 +108,10 @@ def _lost(logs: Floats, before: int) -> Floats:
 def _ratio(windows: Iterable[ShadowResult]) -> float | None:
     """Return the regret of one day; None when too little of it was replayed, or nobody was there."""
     windows = list(windows)
-    theirs = sum(window.incumbent_system_s for window in windows)
-    if theirs <= 0 or sum(window.until_s - window.since_s for window in windows) < WATCHED * DAY_S:
+    incumbent_s = sum(window.incumbent_system_s for window in windows)
+    if incumbent_s <= 0 or sum(window.until_s - window.since_s for window in windows) < WATCHED * DAY_S:
         return None
-    return sum(window.system_s for window in windows) / theirs - 1
+    return sum(window.system_s for window in windows) / incumbent_s - 1
 
 
 def demotion(model: str, found: Mapping[str, Regret], now_s: float) -> Promotion | None:

@@ -272,7 +272,7 @@ class TrainingRun:
                 write(best / SPEEDS, text(self.split.fit.speeds).encode())
             return store.keep(best, replace(
                 verify(best), kind=order.agent, trained_s=trained_s, code_version=version("idlewatt"),
-                source=_told(order), history_from_s=self.split.since_s,
+                source=_source_of(order), history_from_s=self.split.since_s,
                 history_until_s=max(self.split.until_s, order.known_until_s or self.split.until_s),
                 known=dict(self.split.known), curve=tuple(sorted(self.curve.items())),
                 speeds=self.split.fit.speeds.identity, objective=order.objective.aim))
@@ -280,7 +280,7 @@ class TrainingRun:
             raise TrainingError(f"the trained {self.order.agent} cannot be kept: {error}") from error
 
 
-def _told(order: TrainingJob) -> str:
+def _source_of(order: TrainingJob) -> str:
     return order.source if order.cluster is None else f"{order.source} on {order.cluster}"
 
 
@@ -322,7 +322,7 @@ def figures(verdict: Verdict) -> Mapping[str, float]:
 
 
 def _columns(row: PolicyFigures) -> dict[str, float]:
-    """Return the five figures that every policy is told by, whatever it is after."""
+    """Return the five figures that every policy is judged by, whatever it is after."""
     return {"utilization": row.utilization, "makespan_s": row.makespan_s, "jct_mean_s": row.jct_mean_s,
             "wait_mean_s": row.wait_mean_s, "energy_joules": row.energy_joules}
 
@@ -347,5 +347,5 @@ def make_room(ledger: Ledger, store: ModelStore, room: ModelLimit, by: str, now_
                        and last.decision in (Decision.SHADOW, Decision.DEMOTE)), reverse=True)
     for name in listened[SHADOWS:]:
         ledger.decide(Promotion(now_s, name, Decision.REFUSE, by, "newer ones are in shadow"))
-    asked = {name for name, last in in_force.items() if last.decision is not Decision.REFUSE}
-    store.prune(room.keep, asked - set(listened[SHADOWS:]))
+    judged = {name for name, last in in_force.items() if last.decision is not Decision.REFUSE}
+    store.prune(room.keep, judged - set(listened[SHADOWS:]))

@@ -162,9 +162,9 @@ class TrainingScheduler:
         return last_time(at, now_s) > self._began_s
 
     def _note(self, child: subprocess.Popen[str]) -> None:
-        said, _ = child.communicate()
+        output, _ = child.communicate()
         try:
-            night = NIGHT.validate_json(said)
+            night = NIGHT.validate_json(output)
         except ValidationError:
             night = Night(self._began_s, "failed", f"it ended with status {child.returncode} and no word")
         self._runs[night.result] += 1

@@ -59,8 +59,8 @@ class Tried:
 def trials(decisions: Iterable[Promotion], now_s: float) -> tuple[Tried, ...]:
     """Return the trials that began within a year, the first one first; of one name all but the last are over."""
     decisions = tuple(decisions)
-    in_force, told = states(decisions), ((one.model, one.figures.get(TRIED)) for one in decisions)
-    begun = tuple(dict.fromkeys((name, float(since_s)) for name, since_s in told
+    in_force, tried = states(decisions), ((one.model, one.figures.get(TRIED)) for one in decisions)
+    begun = tuple(dict.fromkeys((name, float(since_s)) for name, since_s in tried
                                 if isinstance(since_s, float | int) and since_s >= now_s - YEAR_S))
     last = dict(begun)
     return tuple(Tried(name, since_s, last[name] != since_s or in_force[name].decision is not Decision.SHADOW
@@ -101,27 +101,27 @@ def uncounted(decisions: Iterable[Promotion], model: str) -> bool:
 def judged_by_hand(decisions: Iterable[Promotion], now_s: float, cards: Iterable[str] = ()) -> frozenset[str]:
     """Return the agents of trainings by hand that were judged within a year, by decisions and by their ``cards``."""
     decisions = tuple(decisions)
-    told = {one.model for one in decisions if "@" in one.model and one.by == "operator" and one.figures.get("against")
-            and one.time_s >= now_s - YEAR_S}
-    return frozenset({*told, *cards} - {one.model for one in decisions if one.by == "nightly"})
+    by_operator = {one.model for one in decisions if "@" in one.model and one.by == "operator"
+                   and one.figures.get("against") and one.time_s >= now_s - YEAR_S}
+    return frozenset({*by_operator, *cards} - {one.model for one in decisions if one.by == "nightly"})
 
 
 def spent_by_hand(decisions: Iterable[Promotion], now_s: float) -> int:
     """Return how many of a year's trials trainings by hand took: all out of which one became active by its figures."""
-    told = (one.figures.get(JUDGED) for one in decisions if one.time_s >= now_s - YEAR_S)
-    return max((count for count in told if isinstance(count, int)), default=0)
+    counts = (one.figures.get(JUDGED) for one in decisions if one.time_s >= now_s - YEAR_S)
+    return max((count for count in counts if isinstance(count, int)), default=0)
 
 
 def exchanged(decisions: Iterable[Promotion], model: str, digest: str) -> str:
     """Return why a trial cannot go on with weights of this digest; '' where they are those that it began with."""
-    told = (one.figures.get(WEIGHTS) for one in decisions if one.model == model and TRIED in one.figures)
-    if next(filter(None, told), digest) == digest:
+    digests = (one.figures.get(WEIGHTS) for one in decisions if one.model == model and TRIED in one.figures)
+    if next(filter(None, digests), digest) == digest:
         return ""
     return "its weights are others than those that its trial began with: each is a chance to be wrong"
 
 
 def never_tried(decisions: Iterable[Promotion], model: str) -> str:
-    """Return what a night said of a model of its own that it has not tried; '' of all others."""
+    """Return what a night reported of a model of its own that it has not tried; '' of all others."""
     nightly = [one for one in decisions if one.model == model and one.by == "nightly"]
     return nightly[-1].reason if nightly and not any(TRIED in one.figures for one in nightly) else ""
 
@@ -168,14 +168,14 @@ def fit(windows: Sequence[TraceWindow]) -> tuple[Prospect, ...]:
 def prospects(earlier: Sequence[TraceWindow], incumbent: str) -> tuple[Prospect, ...]:
     """Return all combinations of heuristics with how they did on earlier history, the best first."""
     exam = Exam.of(tuple(earlier))
-    theirs = _jct(incumbent, exam)
-    found = [one if one.unfit or one.name == incumbent else _looked_at(one, exam, theirs, incumbent)
+    incumbent_jct = _jct(incumbent, exam)
+    found = [one if one.unfit or one.name == incumbent else _looked_at(one, exam, incumbent_jct, incumbent)
              for one in fit(earlier)]
     return tuple(sorted(found, key=lambda one: float("inf") if one.ratio is None else one.ratio))
 
 
-def _looked_at(one: Prospect, exam: Exam, theirs: float, incumbent: str) -> Prospect:
-    ratio = _jct(one.name, exam) / theirs
+def _looked_at(one: Prospect, exam: Exam, incumbent_jct: float, incumbent: str) -> Prospect:
+    ratio = _jct(one.name, exam) / incumbent_jct
     if not ratio < float("inf"):
         return replace(one, why="on earlier history jobs never end under it")
     why = (f"{SHORTLIST} others did better on earlier history" if ratio < PROMISING else

@@ -61,13 +61,13 @@ class Verdict:
     groups: Mapping[str, Comparison] = field(default_factory=dict)
     """Mean JCT over the incumbent's by partition and class of users."""
     energy: Mapping[str, Mapping[str, Comparison]] = field(default_factory=dict)
-    """Energy at the wall over theirs, by their names and by how it is counted."""
+    """Energy at the wall over that of others, by their names and by how it is counted."""
     tail: Comparison | None = None
     """p99 wait over the incumbent's, by block."""
     utilization: Mapping[str, Comparison] = field(default_factory=dict)
     """U over the incumbent's and over the best heuristic's, by their names; above 1 is better."""
     objective: str = ""
-    """What the candidate is after; '' where nobody told."""
+    """What the candidate is after; '' where unknown."""
     since_s: float | None = None
     until_s: float | None = None
     """From the first held-out submission to the last."""

@@ -75,5 +75,5 @@ def looked_at(cluster, work, settled_s):
     exam = Exam.of((TraceWindow(cluster, work, 0.0, settled_s=settled_s),))
     pair = Pair.of(*(replayed(named(order), exam, 0) for order in ("fifo+best-fit+easy", "sjf-limit+best-fit+easy")),
                    exam)
-    return [tuple(sums(one.jct, pair.block, pair.blocks)[[number]].tolist()[0] for one in (pair.ours, pair.theirs))
+    return [tuple(sums(one.jct, pair.block, pair.blocks)[[number]].tolist()[0] for one in (pair.candidate, pair.rival))
             for number in range(pair.blocks)]
