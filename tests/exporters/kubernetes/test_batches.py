@@ -7,7 +7,7 @@ import pytest
 from kube_objects import START_S
 
 from idlewatt.exporters.kubernetes import KubernetesConfig
-from idlewatt.exporters.kubernetes.batches import told_of_strange
+from idlewatt.exporters.kubernetes.batches import strange_batch
 from idlewatt.exporters.simulated.api_server import Fault
 from idlewatt.exporters.simulated.api_store import JOBS, NODES, PODS, WORKLOADS
 from idlewatt.storage.records import JobState
@@ -78,7 +78,7 @@ def test_no_pod_of_an_unknown_batch_job_is_told_while_one_has_no_name(store, ser
     store.put(PODS, make.pod("bare", on="n1"))
     source.read()
     until(lambda: [job.job_id for job in source.read().jobs] == ["team/bare"])
-    assert told_of_strange(b"[]").may_own(source._reflectors["pods"].kept()[0])
+    assert strange_batch(b"[]").may_own(source._reflectors["pods"].kept()[0])
 
 
 def test_a_batch_job_that_is_deleted_before_its_pods_leaves_them_their_name(store, source, names):
