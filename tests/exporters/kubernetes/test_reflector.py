@@ -178,7 +178,7 @@ def test_a_watch_that_ends_at_once_is_told_and_the_list_read_instead_ever_more_s
     server.api.drop_watches()
     store.put(PODS, make.pod("b"))
     until(lambda: sorted(copy.kept()) == ["a", "b"])
-    until(lambda: "ended at once and said nothing" in copy.error)
+    until(lambda: "ended at once and sent nothing" in copy.error)
     server.api.faults.clear()
     store.put(PODS, make.pod("c"))
     until(lambda: sorted(copy.kept()) == ["a", "b", "c"] and not copy.error)
