@@ -151,6 +151,7 @@ Key = tuple[str, str]
 FULL = 20_000
 """Samples after which old ones are halved, so that a floor follows a new driver within days."""
 RECOMPUTE_EVERY = 20
+"""Samples between two computations of a quantile, each of which sorts all values that were seen."""
 MOST_KEYS = 100_000
 """A telemetry source that invents GPUs must not fill the memory."""
 MOST_MODELS = 1_000

@@ -118,7 +118,7 @@ SPREAD = 50.0
 """Times the mean that a moment's power may be: from idle to full it grows tenfold, in a wrong unit a thousandfold."""
 LEAST_SHARE = 1 / 200
 """Share of its power limit below which no GPU draws: even small ones idle at a seventieth."""
-NODE_CEILING_WATTS = 50_000.0
+NODE_CEILING_WATTS = 50_000.0  # no server draws more: a larger reading has another unit, or is a rack's
 MOST_METERS = 65_536
 """Wall meters that are remembered, far more than any site has: a page may name what servers it likes."""
 FORGET_AFTER_S = 3600.0

@@ -25,7 +25,7 @@ def choose(bmc: Bmc, pattern: str) -> tuple[str, Resource, Reader, ChassisPower]
     wanted = {path: one for path, one in found.items() if fnmatchcase(_id(path), pattern)} if pattern else found
     if not wanted:
         raise SourceError(f"no chassis fits {pattern!r}; there are {', '.join(map(_id, found)) or 'none'}")
-    telling = {path: (one, *power) for path, one in _ranked(wanted) if (power := first(bmc, one)) is not None}
+    telling = {path: (one, *told) for path, one in _ranked(wanted) if (told := first(bmc, one)) is not None}
     if not telling:
         raise SourceError(f"no power at any chassis ({', '.join(map(_id, wanted))})")
     whole = _whole({path: one for path, (one, _, _) in telling.items()})

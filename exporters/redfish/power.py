@@ -25,7 +25,7 @@ class ChassisPower:
     """What a chassis draws."""
 
     watts: float
-    measured_at: str = ""
+    told_at: str = ""
     """When the BMC says that it measured it, as it writes it; '' where it does not say."""
 
 
@@ -93,8 +93,8 @@ def _sensor(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
 
 
 def _time(found: object) -> str:
-    moment = found.get("ReadingTime") if isinstance(found, dict) else None
-    return moment[:64] if isinstance(moment, str) else ""
+    told = found.get("ReadingTime") if isinstance(found, dict) else None
+    return told[:64] if isinstance(told, str) else ""
 
 
 READERS: tuple[Reader, ...] = (_environment, _supplies, _control, _sensor)
@@ -143,9 +143,9 @@ def _of_equipment(bmc: Bmc, path: str) -> ChassisPower | None:
     if _is_absent(found):
         return None
     metrics = link(found, "Metrics")
-    watts_of = bmc.get(metrics).get("PowerWatts") if metrics else None
-    reading = watts_of.get("Reading") if isinstance(watts_of, dict) else watts_of
-    watts = 0.0 if reading == 0 and not isinstance(reading, bool) else number(watts_of)
+    told = bmc.get(metrics).get("PowerWatts") if metrics else None
+    reading = told.get("Reading") if isinstance(told, dict) else told
+    watts = 0.0 if reading == 0 and not isinstance(reading, bool) else number(told)
     if watts is None:
         raise SourceError(f"{path.rstrip('/').rpartition('/')[2][:80]} does not report its power: without it the sum "
                           "is not the rack's")

@@ -30,6 +30,7 @@ from ..spare import spare_nodes
 MOST_READ = 7
 """Days of the past that are read in one round: a year-old database is not read at once."""
 STALE_S = 120.0
+"""An older assessment does not show which nodes are empty now."""
 
 
 class PowerDownRecommender:

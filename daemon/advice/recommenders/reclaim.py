@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MOST_WORKED_OUT = 10
 """Jobs for which it is worked out which others they keep waiting, most idle GPUs first: each walks the whole queue."""
 STALE_S = 120.0
+"""An older assessment does not show who holds idle GPUs now: who has begun to work meanwhile must not be listed."""
 
 
 class ReclaimRecommender:

@@ -16,6 +16,7 @@ from .network import ACTION_INPUTS, NOMINATED, OF_JOB
 LEFTOVER, BESIDE, SPEED, SAVED, FIRST_LEVEL = (ACTION_INPUTS.index(name) for name in (
     "GPUs left over", "beside", "speed", "CPUs saved", "lean"))
 MOST_CPUS = 4096
+"""More than a node has, so that free GPUs decide a node's rank, and free CPUs only among equals."""
 
 
 class QueueArrays(NamedTuple):

@@ -20,6 +20,7 @@ Rows = NDArray[np.int64]
 MOST_NODES = 1 << 30
 MOST_TRIES = 20
 HEAVIEST = 255
+"""The lowest byte of a node's weight, in which Slurm writes how few of the needed GPUs the node has free."""
 
 
 def weigh(resources: NodeResources, demand: ResourceDemand, fits: Mask) -> Counts:

@@ -18,6 +18,7 @@ from ....storage.waiting import WaitReason
 
 _NAMES = {"gpu": "GPUs", "cpu": "CPUs", "mem": "bytes of memory", "pods": "pods"}
 _LEAST = 1e-6
+"""Sums of fractions of CPUs are inexact: a quota that is used up exactly is not exceeded."""
 Key = tuple[str, str, str]
 """Queue, flavor and resource."""
 

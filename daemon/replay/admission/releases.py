@@ -18,6 +18,7 @@ from .node_resources import Mask, NodeResources
 
 FREE = ("free_gpus", "free_cpus", "free_memory")
 FIRST_WINDOW_S = 30.0
+"""As in Slurm's test of when a job will run: ends within the window are taken together, and each window doubles."""
 OVERRUN_S = 60.0
 """How much longer a job is expected to run that is past its limit."""
 

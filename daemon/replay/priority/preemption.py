@@ -18,6 +18,7 @@ _BECOMES = {"REQUEUE": REQUEUED, "CANCEL": CANCELLED}
 _ASIDE = {"GANG", "WITHIN"}
 """Words of PreemptMode that do not say what becomes of a job."""
 MOST_PRIORITY = 0xFFFF
+"""Slurm uses 16 bits of a QOS's priority when it orders whom to preempt, so that size decides among equals."""
 RULES_UNKNOWN = "whether jobs preempt others is not known (PreemptType, PreemptMode): nobody does in the replay"
 NO_QOS = "jobs preempt others by their quality of service, and none are known: nobody does in the replay"
 SUSPENDS = ("what Slurm suspends keeps its GPUs and memory, so nobody starts in its place in the replay; in Slurm jobs "
