@@ -57,9 +57,9 @@ def remedy(cause: Cause) -> str:
 
 def evidence_text(evidence: Mapping[str, float]) -> tuple[str, ...]:
     """Return what was measured, a clause each."""
-    found = [_EVIDENCE[name].format(f"{100 * value:.0f} %") for name, value in evidence.items() if name in _EVIDENCE]
+    clauses = [_EVIDENCE[name].format(f"{100 * value:.0f} %") for name, value in evidence.items() if name in _EVIDENCE]
     each = evidence.get("cores_per_gpu")
-    return (*found, f"{each:.1f} cores worked for each GPU") if each is not None else tuple(found)
+    return (*clauses, f"{each:.1f} cores worked for each GPU") if each is not None else tuple(clauses)
 
 
 def reported_causes(tallies: Iterable[CauseTally], gpus: float) -> tuple[tuple[CauseTally, float], ...]:
@@ -68,7 +68,7 @@ def reported_causes(tallies: Iterable[CauseTally], gpus: float) -> tuple[tuple[C
     judged = sum(one.gpu_seconds for one in some)
     if judged < LEAST_S * max(1.0, gpus):
         return ()
-    found = [(one, one.gpu_seconds / judged) for one in some if one.cause.known]
-    enough = [(one, share) for one, share in found
+    shares = [(one, one.gpu_seconds / judged) for one in some if one.cause.known]
+    enough = [(one, share) for one, share in shares
               if share >= (LEAST_SHARE_IDLE if one.cause is Cause.ONE_OF_SEVERAL else LEAST_SHARE)]
     return tuple(sorted(enough, key=lambda item: -item[1]))

@@ -49,8 +49,8 @@ class EnergyBook:
 
     def runs(self, wanted: RunFilter, order: Order, limit: int, offset: int = 0) -> tuple[tuple[JobRow, ...], int]:
         """Return runs in an order, the most first, and how many there are in all."""
-        found, total = self._history.runs(wanted, order, limit, offset)
-        return tuple(job_row(run, self._costing, wanted.wasted) for run in found), total
+        runs, total = self._history.runs(wanted, order, limit, offset)
+        return tuple(job_row(run, self._costing, wanted.wasted) for run in runs), total
 
     def by(self, dimension: Dimension, wanted: RunFilter, limit: int | None = None) -> tuple[EnergyRow, ...]:
         """Return the sums of whole days (UTC) by a dimension, the most wasteful first."""
@@ -62,8 +62,8 @@ class EnergyBook:
         rows = wasters(parts, jobs)
         known = {job.job_id: (job.job_id, job.submit_s, job.submit_s if job.start_s is None else job.start_s)
                  for job in jobs if job.state.active}
-        found = self._history.energy_of({known[row.job_id] for row in rows[:most]})
-        return tuple(self._with_energy(row, found.get(known[row.job_id])) for row in rows[:most]), len(rows)
+        runs = self._history.energy_of({known[row.job_id] for row in rows[:most]})
+        return tuple(self._with_energy(row, runs.get(known[row.job_id])) for row in rows[:most]), len(rows)
 
     def _with_energy(self, row: HolderRow, run: RunRow | None) -> HolderRow:
         if run is None:
@@ -100,13 +100,13 @@ class EnergyBook:
         now_s = self._now()
         ran_s = 0.0 if run is None else (now_s if run.end_s is None else run.end_s) - run.start_s
         whole = use if use is not None and long_enough(use, ran_s) else None
-        found = notes(replace(job, allocations=allocations), row, used, now_s)
+        job_notes = notes(replace(job, allocations=allocations), row, used, now_s)
         series, source = (self._timelines.of(self._history, held, run)
                            if drawn and run is not None and held is not None else ((), ""))
         start_s = run.start_s if run is not None else job.start_s
         ready_s = max(job.submit_s, job.eligible_s or job.submit_s)
         return JobReport(
-            job=replace(job, allocations=allocations), run=row, notes=found, causes=causes,
+            job=replace(job, allocations=allocations), run=row, notes=job_notes, causes=causes,
             judged_ratio=min(1.0, judged / row.gpu_seconds) if row and row.gpu_seconds and judged else None,
             waited_s=None if start_s is None else max(0.0, start_s - ready_s), reasons=_reasons(detail),
             cpus_used=None if whole is None else whole.cpus_mean,
@@ -136,12 +136,12 @@ def _causes(tallies: Sequence[CauseTally], gpus: float) -> tuple[CauseRow, ...]:
 
 def _reasons(detail: JobDetail) -> tuple[str, ...]:
     """Return why a job waited, one after the other, each once in a row."""
-    found: list[str] = []
+    reasons: list[str] = []
     for change in detail.changes:
         reason = change.reason_text or change.reason.value.replace("_", " ")
-        if change.state.value == "pending" and reason and reason not in found[-1:]:
-            found.append(reason)
-    return tuple(found[-8:])
+        if change.state.value == "pending" and reason and reason not in reasons[-1:]:
+            reasons.append(reason)
+    return tuple(reasons[-8:])
 
 
 def _classes(windows: Sequence[tuple[Window, dict[PowerClass, int]]], run: RunRow) -> tuple[ChartSeries, ...]:

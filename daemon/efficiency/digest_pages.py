@@ -108,15 +108,15 @@ def saved(row: Row) -> str:
 
     What lies within that error is nothing, and where the error is not known no amount is called a saving.
     """
-    found, since = row["saved"], "since counting began, by replay"
-    error = found["error_ratio"]
+    saved, since = row["saved"], "since counting began, by replay"
+    error = saved["error_ratio"]
     if error is None:
         return f"is not known to have saved anything {since}, as the error of the replay is not known"
     if not row["saved_certain"]:
-        return (f"would have saved nothing distinguishable from 0 (+-{kwh(abs(error) * found['of_joules'])}) {since} "
+        return (f"would have saved nothing distinguishable from 0 (+-{kwh(abs(error) * saved['of_joules'])}) {since} "
                 f"with an error of {100 * abs(error):.1f} %")
     amount = f" ({money})" if (money := worth(row)) else ""
-    return (f"would have {'saved' if found['joules'] >= 0 else 'cost'} {kwh(abs(found['joules']))}{amount} {since}; "
+    return (f"would have {'saved' if saved['joules'] >= 0 else 'cost'} {kwh(abs(saved['joules']))}{amount} {since}; "
             f"its error is {100 * abs(error):.1f} %")
 
 

@@ -106,10 +106,10 @@ class FindingKind:
 
 def _still(since: Mapping[str, float], facts: RunFacts, share: float, window_s: float) -> tuple[int, float] | None:
     """Return how many GPUs have been so for a window, and for how long all of them; None where they are too few."""
-    found = [moment for moment in since.values() if facts.now_s - moment >= window_s]
-    if not found or not facts.held or len(found) < share * facts.held:
+    moments = [moment for moment in since.values() if facts.now_s - moment >= window_s]
+    if not moments or not facts.held or len(moments) < share * facts.held:
         return None
-    return min(len(found), facts.held), facts.now_s - max(found)
+    return min(len(moments), facts.held), facts.now_s - max(moments)
 
 
 def _of(count: int, held: int, verb: tuple[str, str]) -> str:
@@ -119,20 +119,20 @@ def _of(count: int, held: int, verb: tuple[str, str]) -> str:
 
 
 def _idle(facts: RunFacts, threshold: float, window_s: float) -> Note | None:
-    found = _still(facts.idle, facts, threshold, window_s)
-    if found is None:
+    still = _still(facts.idle, facts, threshold, window_s)
+    if still is None:
         return None
-    fix = "End it, or look why the program does not see them." if found[0] >= facts.held \
-        else f"Run it again with {facts.held - found[0]}."
-    return Note(f"{_of(found[0], facts.held, ('has', 'have'))} done nothing for {ago(found[1])}.", fix, "idle_gpus")
+    fix = "End it, or look why the program does not see them." if still[0] >= facts.held \
+        else f"Run it again with {facts.held - still[0]}."
+    return Note(f"{_of(still[0], facts.held, ('has', 'have'))} done nothing for {ago(still[1])}.", fix, "idle_gpus")
 
 
 def _hung(facts: RunFacts, threshold: float, window_s: float) -> Note | None:
-    found = _still(facts.hung, facts, threshold, window_s)
-    if found is None:
+    still = _still(facts.hung, facts, threshold, window_s)
+    if still is None:
         return None
-    return Note(f"{_of(found[0], facts.held, ('has been', 'have been'))} busy at the power of an idle one for "
-                f"{ago(found[1])}: it may hang.", "Look at its log; end it if it makes no progress.", "hung_gpus")
+    return Note(f"{_of(still[0], facts.held, ('has been', 'have been'))} busy at the power of an idle one for "
+                f"{ago(still[1])}: it may hang.", "Look at its log; end it if it makes no progress.", "hung_gpus")
 
 
 def unused_gpus(facts: RunFacts, threshold: float, window_s: float = 0.0) -> Note | None:

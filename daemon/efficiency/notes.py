@@ -38,19 +38,19 @@ def notes(job: Job, run: JobRow | None, used: Used, now_s: float) -> tuple[Note,
     if run is None:
         return (Note("Nothing was recorded of it."),) if job.state.finished else ()
     facts = RunFacts(job, run, now_s, node_gpus=used.node_gpus).using(used.use)
-    found = [*_coverage(run, facts.ran_s)]
+    gaps = [*_coverage(run, facts.ran_s)]
     if facts.ran_s < YOUNG_S:
-        return (*found, Note("It ran for less than ten minutes: too short to judge."))
+        return (*gaps, Note("It ran for less than ten minutes: too short to judge."))
     if used.use is not None and not findings.long_enough(used.use, facts.ran_s):
         measured = percent(used.use.measured_s / facts.ran_s)
-        found.append(Note(f"Its CPUs and memory were measured {measured} of the time: not long enough to judge them."))
+        gaps.append(Note(f"Its CPUs and memory were measured {measured} of the time: not long enough to judge them."))
     gpus = findings.unused_gpus(facts, 0.0) or findings.low_activity(facts, LOW_ACTIVITY)
     if gpus is not None and gpus.kind == "low_activity" and used.causes:
         gpus = replace(gpus, fix="")  # each cause has its own
     judged = (gpus, findings.unused_gpu_memory(facts, LOW_MEMORY), findings.suspicious(facts, SUSPICIOUS),
               findings.scattered(facts, 1), findings.unused_cpus(facts, LOW_CPUS),
               findings.unused_memory(facts, LOW_MEMORY), findings.short_of_limit(facts, LOW_LIMIT))
-    return (*found, *_causes(used.causes), *(note for note in judged if note is not None))
+    return (*gaps, *_causes(used.causes), *(note for note in judged if note is not None))
 
 
 def _coverage(run: JobRow, ran_s: float) -> Iterator[Note]:

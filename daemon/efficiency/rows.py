@@ -186,17 +186,17 @@ def parts(sums: Mapping[str, int], costing: Costing, wasted: tuple[PowerClass, .
 
 def energy_row(name: str, sums: Mapping[str, int], costing: Costing, wasted: tuple[PowerClass, ...]) -> EnergyRow:
     """Return the row of a sum."""
-    found = parts(sums, costing, wasted)
-    return EnergyRow(name, found.joules, found.wasted, found.classes, found.gpu_seconds, found.activity,
-                     found.measured, found.cost, found.class_costs)
+    figures = parts(sums, costing, wasted)
+    return EnergyRow(name, figures.joules, figures.wasted, figures.classes, figures.gpu_seconds, figures.activity,
+                     figures.measured, figures.cost, figures.class_costs)
 
 
 def job_row(run: RunRow, costing: Costing, wasted: tuple[PowerClass, ...]) -> JobRow:
     """Return the row of a run."""
-    found = parts(run.sums, costing, wasted)
+    figures = parts(run.sums, costing, wasted)
     return JobRow(
         run.job_id, run.submit_s, run.start_s, run.end_s, run.state, run.user, run.account, run.partition, run.name,
-        run.gpus, run.gpu_model, found.joules, found.wasted, found.classes, found.gpu_seconds, found.activity,
-        found.measured, run.seen_s, run.shared_s / found.gpu_seconds if found.gpu_seconds else 0.0,
-        found.joules / run.seen_s if run.seen_s else None, run.power_max_watts, run.memory_max_bytes, run.idle,
-        found.cost, found.class_costs)
+        run.gpus, run.gpu_model, figures.joules, figures.wasted, figures.classes, figures.gpu_seconds, figures.activity,
+        figures.measured, run.seen_s, run.shared_s / figures.gpu_seconds if figures.gpu_seconds else 0.0,
+        figures.joules / run.seen_s if run.seen_s else None, run.power_max_watts, run.memory_max_bytes, run.idle,
+        figures.cost, figures.class_costs)

@@ -56,16 +56,16 @@ class GpuTimelines:
             return None, self._why
         until_s = min(run.last_s, self._now()) if run.end_s is None else run.end_s
         try:
-            found = self._ranges.read([uuid for uuid, _, _ in gpus], run.start_s, until_s, MOST_POINTS)
+            ranges = self._ranges.read([uuid for uuid, _, _ in gpus], run.start_s, until_s, MOST_POINTS)
         except SourceError as error:
             self._why = f"Prometheus could not be queried: {str(error)[:160]}"
             if until_s - run.start_s > REST_S:
                 self._rests_until_s = self._now() + REST_S
             return None, self._why
-        least = min(one.measured for one in found.gpus.values())
+        least = min(one.measured for one in ranges.gpus.values())
         if least < LEAST_KNOWN:
             return None, f"Prometheus knows {100 * least:.0f} % of the time"
-        return found, f"Prometheus, by {found.step_s:.0f} s"
+        return ranges, f"Prometheus, by {ranges.step_s:.0f} s"
 
 
 def _series(name: str, ranges: GpuRanges, gpu: GpuRange) -> ChartSeries:

@@ -74,17 +74,17 @@ def wasters(parts: Iterable[WastePart], jobs: Sequence[Job]) -> list[HolderRow]:
         job = known.get((part.job_id, part.node)) if part.job_id and part.gpu is not None else None
         if job is not None:
             held.setdefault(job.key, (job, _Held()))[1].add(part)
-    rows = [_row(job, found) for job, found in held.values() if sum(found.wasted.values()) >= LEAST_WATTS]
+    rows = [_row(job, gpus) for job, gpus in held.values() if sum(gpus.wasted.values()) >= LEAST_WATTS]
     return sorted(rows, key=lambda row: (-row.wasted_watts, row.job_id))
 
 
-def _row(job: Job, found: _Held) -> HolderRow:
-    worst = max(found.wasted, key=lambda row: (found.wasted[row], row.value))
-    wasting = len(found.wasting[worst])
-    action, command = remedy(job, worst, wasting, len(found.gpus))
-    since_s = found.since_s if worst is not PowerClass.ALLOCATED_UNDERUSED else job.start_s
-    return HolderRow(job.job_id, job.user, job.account, job.partition, job.name, worst, wasting, len(found.gpus),
-                     found.watts, sum(found.wasted.values()), since_s=since_s, action=action, command=command)
+def _row(job: Job, held: _Held) -> HolderRow:
+    worst = max(held.wasted, key=lambda row: (held.wasted[row], row.value))
+    wasting = len(held.wasting[worst])
+    action, command = remedy(job, worst, wasting, len(held.gpus))
+    since_s = held.since_s if worst is not PowerClass.ALLOCATED_UNDERUSED else job.start_s
+    return HolderRow(job.job_id, job.user, job.account, job.partition, job.name, worst, wasting, len(held.gpus),
+                     held.watts, sum(held.wasted.values()), since_s=since_s, action=action, command=command)
 
 SCALED = frozenset(("Deployment", "StatefulSet", "ReplicaSet", "LeaderWorkerSet", "ReplicationController"))
 """Kinds whose pods are made again when they are deleted."""

@@ -28,13 +28,13 @@ def address_of(user: str, settings: AddressSettings) -> str:
     if not settings.command:
         raise NoAddress("neither addresses.template nor addresses.command is set")
     output = run([part.replace("{user}", user) for part in settings.command], "", settings.timeout)
-    found = next((word for word in output.split() if "@" in word), "")
-    if not found:
+    address = next((word for word in output.split() if "@" in word), "")
+    if not address:
         raise NoAddress(f"{settings.command[0]} knows no address")
-    return _checked(found)
+    return _checked(address)
 
 
 def _checked(address: str) -> str:
     if not ADDRESS.fullmatch(address) or len(address) > 254:
-        raise NoAddress("what was found is no address")
+        raise NoAddress("the result is no address")
     return address

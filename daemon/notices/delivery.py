@@ -194,8 +194,8 @@ def later(notice: Notice, why: str, now_s: float) -> Notice:
 
 def _firsts(notices: Iterable[Notice], ledger: Mapping[Key, Notice]) -> dict[Key, Notice]:
     """Return the first notice to the owner of each job, whatever became of it, by the keys of these notices."""
-    found = {notice.key: ledger.get(replace(notice, stage="first").key) for notice in notices}
-    return {key: first for key, first in found.items() if first is not None}
+    firsts = {notice.key: ledger.get(replace(notice, stage="first").key) for notice in notices}
+    return {key: first for key, first in firsts.items() if first is not None}
 
 
 def _last_mailed(ledger: Mapping[Key, Notice]) -> dict[str, float]:

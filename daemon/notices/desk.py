@@ -60,14 +60,14 @@ class Notifier:
 
     def counts(self) -> dict[tuple[str, str, str], float]:
         """Return how many notices of the last weeks there are by rule, stage and state."""
-        found: dict[tuple[str, str, str], float] = {}
+        counts: dict[tuple[str, str, str], float] = {}
         since_s = self._clock() - REMEMBERED_S
         with self._lock:
             for one in (self._ledger or {}).values():
                 if one.updated_s >= since_s:
                     key = one.rule, one.stage, one.state
-                    found[key] = found.get(key, 0.0) + 1.0
-        return found
+                    counts[key] = counts.get(key, 0.0) + 1.0
+        return counts
 
     def look(self, known: Known) -> None:
         """Do one round; StoreError or OSError, and no notice, while ledger or opt-outs cannot be read."""

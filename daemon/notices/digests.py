@@ -69,6 +69,6 @@ def deliver(settings: Sections, ledger: Mapping[Key, Notice], book: EnergyBook, 
 
 def saved(settings: Sections, known: Known) -> Saved | None:
     """Return what advice would have saved, as far as it was replayed."""
-    found = known.counterfactual
-    return Saved.of(found.joules, settings.incumbent, settings.advising(known.learned.leader),
-                    found.error_ratio)
+    counterfactual = known.counterfactual
+    return Saved.of(counterfactual.joules, settings.incumbent, settings.advising(known.learned.leader),
+                    counterfactual.error_ratio)

@@ -44,22 +44,22 @@ def facts(snapshot: SchedulerSnapshot, assessment: Assessment | None, history: H
     rows, uses = history.energy_of(set(runs)), history.uses_of(set(runs))
     verdicts = _by_job(assessment) if assessment is not None and now_s - assessment.time_s <= STALE_S else {}
     largest = _largest(snapshot)
-    found = []
+    facts = []
     for run, job in runs.items():
         row, now = rows.get(run), _Gpus.of(gpus_of(job, verdicts.get(job.job_id, ())))
         most_gpus, most_cpus = _of(job, largest)
         known = RunFacts(job, None if row is None else job_row(row, costing, WASTED), now_s, idle=now.idle,
                          hung=now.hung, node_gpus=most_gpus, node_cpus=most_cpus)
-        found.append(known.using(uses.get(run)))
-    return tuple(found)
+        facts.append(known.using(uses.get(run)))
+    return tuple(facts)
 
 
 def _by_job(assessment: Assessment) -> dict[str, list[GpuVerdict]]:
-    found: dict[str, list[GpuVerdict]] = {}
+    by_job: dict[str, list[GpuVerdict]] = {}
     for gpu in assessment.gpu_verdicts:
         if gpu.job_id:
-            found.setdefault(gpu.job_id, []).append(gpu)
-    return found
+            by_job.setdefault(gpu.job_id, []).append(gpu)
+    return by_job
 
 
 def _largest(snapshot: SchedulerSnapshot) -> dict[str, tuple[int, int]]:
@@ -69,8 +69,8 @@ def _largest(snapshot: SchedulerSnapshot) -> dict[str, tuple[int, int]]:
 
 def _of(job: Job, nodes: Mapping[str, tuple[int, int]]) -> tuple[int | None, int | None]:
     """Return GPUs and CPUs of the largest node that a job holds a part of; None where they are not known."""
-    found = [nodes[part.node] for part in job.allocations if part.node in nodes]
-    return (_most(gpus for gpus, _ in found), _most(cpus for _, cpus in found))
+    held = [nodes[part.node] for part in job.allocations if part.node in nodes]
+    return (_most(gpus for gpus, _ in held), _most(cpus for _, cpus in held))
 
 
 def _most(values: Iterable[int]) -> int | None:

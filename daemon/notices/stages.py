@@ -45,9 +45,9 @@ _STAGES: Mapping[str, Stage] = {"second": "second", "admins": "admins"}
 
 def _of(finding: Finding, channel: str, stage: Stage, ledger: Ledger, settings: NoticesSettings) -> Notice | None:
     """Return a stage of the ledger; what was only tried out counts as long as it is tried out."""
-    found = ledger.get((finding.rule.called, stage, channel, *finding.run))
+    notice = ledger.get((finding.rule.called, stage, channel, *finding.run))
     tried = settings.dry_run or (channel == "hook" and settings.hooks.dry_run)
-    return None if found is not None and found.state == "dry_run" and not tried else found
+    return None if notice is not None and notice.state == "dry_run" and not tried else notice
 
 
 def _notice(finding: Finding, channel: str, stage: Stage, settings: NoticesSettings, now_s: float,
