@@ -143,10 +143,10 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
         {"model": Filter("The agent, `kind@version`.", lambda row: (row.model,)),
          "state": Filter("What was decided.", lambda row: (row.decision,), tuple(Decision))}),
     Endpoint(
-        "status", "Whether what is shown can be believed: one row, with all that is degraded, in words and since when.",
+        "status", "The state of the data: one row with everything that is degraded, in words and since when.",
         lambda view: (view.status(),), TypeAdapter(tuple[Status, ...]), {}),
     Endpoint(
-        "sources", "How each source and each of its targets fares.",
+        "sources", "The state of each source and of each of its targets.",
         lambda view: view.sources(), TypeAdapter(tuple[SourceRow, ...]),
         {"state": Filter("Whether the source is up.", lambda row: ("up" if row.up else "down",),
                          ("up", "down"))}),

@@ -260,7 +260,7 @@ QUERIES: Mapping[str, Query] = {query.name: query for query in (
     Query("flavours", "flavours", "What users may ask for under a name, or the sizes that occur with their limits: how "
           "often since when, what waits and runs, what no partition can hold; '' are jobs of none.",
           TypeAdapter(tuple[FlavourRow, ...]), {"since": SPAN["since"]}, _flavours),
-    Query("notices", "notices", "Notices that were or would have been sent, to whom about which job, the newest first.",
+    Query("notices", "notices", "Notices that were sent or would have been sent, with user and job, the newest first.",
           TypeAdapter(tuple[Notice, ...]), {
               "since": SPAN["since"], "user": HOLDERS["user"], "state": "What became of it.",
               "limit": "Most rows to return, 1000 by default."}, _notices, {"state": STATES}),
