@@ -65,8 +65,8 @@ class Texts:
                        for notice in notices)
         try:
             text = self._pages.get_template(name).render(
-                items=[_item(notice, firsts.get(notice.key)) for notice in shown], total=len(notices), all_told=all_sent,
-                kinds=sorted({notice.kind for notice in notices}), stage=stage, user=notices[0].user,
+                items=[_item(notice, firsts.get(notice.key)) for notice in shown], total=len(notices),
+                all_told=all_sent, kinds=sorted({notice.kind for notice in notices}), stage=stage, user=notices[0].user,
                 cluster=self._cluster, page_url=self._page_url)
         except TemplateSyntaxError as error:
             raise ValueError(f"template {name}, line {error.lineno}: {error.message}") from error
