@@ -106,8 +106,12 @@ def store(connection: Connection, promotion: Promotion) -> None:
 
 
 def promotion_of(row: TableRow) -> Promotion:
-    """Return the decision that a row holds."""
-    return Promotion(row.time_s, row.model, Decision(row.decision), row.by, row.reason, row.figures)
+    """Return the decision that a row holds; a word that this version does not know refuses the model and says so."""
+    if row.decision in tuple(Decision):
+        return Promotion(row.time_s, row.model, Decision(row.decision), row.by, row.reason, row.figures)
+    why = (f"the decision {row.decision!r} is not known to this version of idlewatt (a newer version recorded it?), so "
+           f"the model is not asked; upgrade, or decide anew by `idlewatt promote` or `idlewatt demote`: {row.reason}")
+    return Promotion(row.time_s, row.model, Decision.REFUSE, row.by, why, row.figures)
 
 
 def store_abstentions(connection: Connection, abstentions: Sequence[Abstention]) -> None:

@@ -111,3 +111,15 @@ def test_advice_of_an_older_schema_outlives_the_upgrade(url):
         (issued,) = history.recommendations(0, 10)
     assert (issued.recommendation.job_id, issued.recommendation.reason, issued.last_issued_s) == ("7", "full", 3)
     assert (issued.recommendation.reasons, issued.recommendation.instead) == ((), None)
+
+
+def test_a_decision_of_a_newer_version_is_told_and_its_model_is_not_asked(history):
+    history.decide(decided(1.0, "scorer@1", Decision.SHADOW, "nightly", tried_since_s=0.5))
+    history.decide(decided(2.0, "scorer@2", Decision.PROMOTE))
+    with history._writing() as connection:
+        connection.execute(text("UPDATE promotions SET decision = 'quarantine' WHERE model = 'scorer@1'"))
+    newer, own = history.decisions()
+    assert (newer.decision, newer.figures) == (Decision.REFUSE, {"tried_since_s": 0.5})
+    assert "'quarantine'" in newer.reason
+    assert newer.reason.endswith("because")
+    assert own.decision is Decision.PROMOTE
