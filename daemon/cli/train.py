@@ -160,6 +160,7 @@ def _train_all(config_file: Path, models: ModelStore, resume: bool, options: dic
 
 def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any]) -> None:
     from ..agents.histories import split
+    from ..learning.lineage import undated
     from ..learning.training import TrainingDirectory, TrainingRun, kind_of
     from ._training import HIDDEN, read, tell
 
@@ -176,8 +177,11 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
         parts = split(read(where, order), seed=order.seed)
         tell(parts.notes)
         start = _start(models, parts, kind.name, options)
-        if not resume:
-            order = order.after(start, where.same_as)
+        order = order.after(start, where.same_as)
+        tell(undated(order.lineage, where.same_as) if where.recorded else ())
+        if resume:
+            order.write(training_directory.folder)
+        else:
             training_directory.begin(order)
         with contextlib.ExitStack() as stack:
             tracker = _tracker(training_directory, options["tensorboard"], stack)

@@ -297,8 +297,9 @@ def _trained(task: TrainingTask, store: ModelStore, training_directory: Training
         material = recorded(reader, begun_s, until_s, "the history", speeds, site_watts(reader, until_s))
         parts = split(material.since(since_s), seed=order.seed)
         fidelity = check(reader, parts.until_s, until_s, task.incumbent, speeds)
-    training_directory.begin(order)
     start, anew = _start(store, task.agent, parts)
+    order = order.after(start)
+    training_directory.begin(order)
     training_run = TrainingRun(order, parts, training_directory, start=start)
     for _ in training_run:
         pass

@@ -29,6 +29,7 @@ from ..agents.training_loop import WAY
 from ..replay.speed_file import text
 from ..settings.flavours import FlavourSettings
 from ..simulator_error import Fidelity
+from .lineage import LearnedSpan, joined, known_until
 from .members import Engine, alone, of_seeds, processes
 from .members import train as train_members
 from .members_ray import side_by_side
@@ -79,18 +80,21 @@ class TrainingJob:
     """So many trainings, by ``seed`` and those that follow; the best of them serves."""
     known_until_s: float | None = None
     """Until when the model that it goes on from has seen this history; None where it goes on from none of it."""
+    lineage: tuple[LearnedSpan, ...] = ()
+    """What the model that it goes on from and all models before that one have learned from."""
 
     def after(self, start: Path | None, same: Callable[[str], bool] | None = None) -> TrainingJob:
         """Return the order that goes on from a model: what that one has seen of this history is no test any more.
 
-        ``same`` tells of another name whether it stands for this history; without it, no other one does.
+        ``same`` tells of another name whether it stands for this history; without it, dates alone tell.
         """
         if start is None:
             return self
-        source = TrainingJob.read(start).source
-        if source != self.source and not (same is not None and same(source)):
-            return self
-        return replace(self, known_until_s=verify(start).history_until_s)
+        before, card = TrainingJob.read(start), verify(start)
+        span = LearnedSpan(before.source, card.history_from_s, card.history_until_s)
+        lineage = joined((*self.lineage, *before.lineage, span))
+        known_until_s = known_until(lineage, lambda name: name == self.source or (same is not None and same(name)))
+        return replace(self, known_until_s=known_until_s, lineage=lineage)
 
     def write(self, folder: Path) -> None:
         """Keep the order beside what is made for it."""

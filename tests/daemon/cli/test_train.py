@@ -169,7 +169,6 @@ def test_what_a_model_has_seen_of_a_database_is_known_under_its_other_name(train
     order = TrainingJob("chooser", f"sqlite:///{trained.folder}/idlewatt.db", 1.0)
     folder = trained.folder / "models/chooser" / trained.rows()[0]["model"].partition("@")[2]
     replace(order, source="history").write(folder)
-    assert order.after(folder).known_until_s is None
     where = JobSource(order.source, trained.config)
     assert order.after(folder, where.same_as).known_until_s == trained.rows()[0]["card"]["history_until_s"]
     assert not where.same_as(f"sqlite:///{trained.folder}/other.db")
@@ -204,6 +203,17 @@ def test_data_that_a_resumed_model_was_trained_on_is_not_used_as_test(trained):
     newer, older = (row["card"] for row in trained.rows())
     assert newer["history_until_s"] == older["history_until_s"]
     assert "it was trained on a part of this history, which is then no test" in done.stdout
+
+
+def test_days_that_a_model_saw_in_an_exported_trace_are_no_test_on_the_own_history(trained):
+    folder = trained.folder / "models/chooser" / trained.rows()[0]["model"].partition("@")[2]
+    seen_until_s = trained.rows()[0]["card"]["history_until_s"]
+    child = TrainingJob("chooser", "history", 1.0).after(folder)
+    assert child.known_until_s == seen_until_s, "the same days under another name"
+    child.write(folder)
+    grandchild = TrainingJob("chooser", "elsewhere.csv", 1.0).after(folder)
+    assert {span.source for span in grandchild.lineage} == {str(trained.trace), "history"}
+    assert grandchild.known_until_s == seen_until_s
 
 
 def test_promotion_and_demotion_are_recorded_decisions(trained):
