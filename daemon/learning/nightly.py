@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -63,6 +63,7 @@ from .trials import (
     Tried,
     agent_on_trial,
     begun_together,
+    changed,
     error_of_each,
     exchanged,
     fit,
@@ -122,7 +123,7 @@ class NightDecisions:
         """Judge an agent on all that has come since its training."""
         try:
             model, windows = self.store.find(name), held_out(self.material, since_s)
-            if wrong := exchanged(self.ledger.decisions(), name, _digest(model)):
+            if wrong := exchanged(self.ledger.decisions(), name, _digest(model)) or self._changed(name, since_s):
                 raise ModelError(wrong)
             # The same seed every night: to draw anew what was drawn before would be another chance each time.
             verdict = examined(self.store, model, windows, self.task.incumbent, fidelity=self.fidelity,
@@ -142,7 +143,7 @@ class NightDecisions:
                 windows = held_out(self.material, since_s)
             except TooLittle:
                 continue
-            if wrong := unfit(name, *(one.workload for one in windows)):
+            if wrong := self._changed(name, since_s) or unfit(name, *(one.workload for one in windows)):
                 self._record(Promotion(self.task.now_s, name, Decision.REFUSE, "nightly", wrong))
                 continue
             found = judge(named(name), self.task.incumbent, (), windows, fidelity=self.fidelity, terms=terms)
@@ -172,6 +173,9 @@ class NightDecisions:
             decision, reason = (Decision.SHADOW, stays) if stays else (decision, reason)
         figures = {**verdict.figures(), **noted} | ({} if since_s is None else {TRIED: since_s})
         return self._record(Promotion(self.task.now_s, verdict.model, decision, "nightly", reason, figures))
+
+    def _changed(self, name: str, since_s: float) -> str:
+        return changed(self.ledger.decisions(), (name, since_s), asdict(self.task.terms), self.task.incumbent)
 
     def _record(self, taken: Promotion) -> Promotion:
         return _recorded(self.ledger, taken)

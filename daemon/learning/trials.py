@@ -9,7 +9,7 @@ the code that lists candidates, tries them, or holds agents to them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...storage.promotions import Decision, Promotion, states
@@ -118,6 +118,25 @@ def exchanged(decisions: Iterable[Promotion], model: str, digest: str) -> str:
     if next(filter(None, digests), digest) == digest:
         return ""
     return "its weights are others than those that its trial began with: each is a chance to be wrong"
+
+
+def changed(decisions: Iterable[Promotion], trial: tuple[str, float], terms: Mapping[str, object],
+            incumbent: str) -> str:
+    """Return why the ``trial`` of a name since a time cannot go on by these ``terms``; '' where they are its own.
+
+    The error is left out: a night computes it, and nobody sets it.
+    """
+    first = next((one.figures for one in decisions if (one.model, one.figures.get(TRIED)) == trial), {})
+    known = first.get("terms")
+    before = dict(known) if isinstance(known, Mapping) else {}
+    before |= {"incumbent": first["incumbent"]} if first.get("incumbent") else {}
+    now = {**terms, "incumbent": incumbent}
+    told = [f"{name} was {value} and is {now[name]}" for name, value in before.items()
+            if name != "error" and name in now and value != now[name]]
+    if not told:
+        return ""
+    return (f"its trial ends, since the terms of promotion were changed after it began ({', '.join(told)}): to look by "
+            "other terms is another chance to be wrong")
 
 
 def never_tried(decisions: Iterable[Promotion], model: str) -> str:

@@ -347,6 +347,26 @@ def test_a_trial_does_not_go_on_with_other_weights_under_the_same_name(task, tmp
     assert set(seeds) == {7}
 
 
+@pytest.mark.parametrize(("then", "told"), [
+    ({"terms": {"days": 30, "error": 0.5, "tail": 1.25}}, "days was 30 and is 14"),
+    ({"terms": {"power_down_s": 600.0}}, "power_down_s was 600.0 and is None"),
+    ({"incumbent": "random-feasible"}, "incumbent was random-feasible and is fifo+first-fit+easy"),
+    ({"terms": {"days": 14, "error": 0.5}, "incumbent": "fifo+first-fit+easy"}, "")])
+def test_a_trial_ends_where_its_terms_are_changed_and_says_which(task, monkeypatch, then, told):
+    name, since_s = "fifo+best-fit+easy", NOW - 20 * DAY_S
+    monkeypatch.setattr(nightly, "held_out", lambda material, since_s: ())
+    monkeypatch.setattr(nightly, "judge", lambda policy, incumbent, *others, **options: Verdict(
+        policy.name, Decision.PROMOTE, ("better",), incumbent, incumbent))
+    with Ledger.open(task.url) as ledger:
+        ledger.decide(Promotion(NOW - DAY_S, name, Decision.SHADOW, "nightly", "", {TRIED: since_s, **then}))
+        tried = trials(ledger.decisions(), NOW)
+        NightDecisions(ledger, ModelStore(task.models), task, None, None)._heuristics([(name, since_s)], tried)
+    last = states(decisions(task))[name]
+    assert last.decision is (Decision.REFUSE if told else Decision.PROMOTE)
+    assert told in last.reason
+    assert len(trials(decisions(task), NOW)) == 1, "the trial that ended counts in its year"
+
+
 @pytest.mark.parametrize(("judged", "decided", "reason"), [
     (Decision.PROMOTE, Decision.SHADOW, "another heuristic is better: as judged"),
     (Decision.REFUSE, Decision.REFUSE, "as judged"), (Decision.SHADOW, Decision.SHADOW, "as judged")])
