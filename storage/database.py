@@ -46,6 +46,9 @@ BUSY_TIMEOUT_S = 5.0
 _PATIENCE = {"connect_timeout": 2, "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3,
              "tcp_user_timeout": 10_000}
 """How long libpq waits for a server that is away, where the URL does not say; its own default is hours."""
+_SERVER_PATIENCE = "SELECT " + ", ".join(f"set_config('tcp_keepalives_{name}', '{value}', false)" for name, value in (
+    ("idle", 30), ("interval", 10), ("count", 3)))
+"""After a minute the server drops a session, and its lock, whose host is gone; by itself it would wait for hours."""
 
 _PORT = 5432
 """Of PostgreSQL, where a URL names none."""
@@ -147,6 +150,10 @@ def translated(url: URL) -> Iterator[None]:
         raise StoreUnavailable(f"database {place(url)} does not answer: every connection waits for it") from error
 
 
+Refusal = Callable[[URL, str], StoreLocked]
+"""Makes the error about a lock that somebody else holds, from the database and its holder in words."""
+
+
 class Lock(Protocol):
     """Keeps a second daemon away from the database as long as this process lives."""
 
@@ -160,8 +167,8 @@ class Lock(Protocol):
 class FileLock:
     """An ``flock`` beside the SQLite file: the kernel drops it when the process dies, however it dies."""
 
-    def __init__(self, url: URL) -> None:
-        self._url, self._path = url, f"{url.database}.lock"
+    def __init__(self, url: URL, suffix: str = ".lock", refusal: Refusal | None = None) -> None:
+        self._url, self._path, self._refusal = url, f"{url.database}{suffix}", refusal or _locked
         self._file: int | None = self._take()
 
     def _take(self) -> int:
@@ -175,7 +182,7 @@ class FileLock:
         except BlockingIOError as error:
             holder = os.pread(file, 32, 0).decode(errors="replace").strip()
             os.close(file)
-            raise _locked(self._url, f"process {holder or 'unknown'}") from error
+            raise self._refusal(self._url, f"process {holder or 'unknown'}") from error
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
         return file
@@ -202,20 +209,21 @@ class FileLock:
 class AdvisoryLock:
     """A PostgreSQL advisory lock on a connection of its own; the server drops it with the connection."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, key: int = _ADVISORY_LOCK, refusal: Refusal | None = None) -> None:
+        self._engine, self._key, self._refusal = engine, key, refusal or _locked
         self._connection: Connection | None = self._take()
 
     def _take(self) -> Connection:
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
-            taken = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": _ADVISORY_LOCK}).scalar_one()
+            connection.execute(text(_SERVER_PATIENCE))
+            taken = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": self._key}).scalar_one()
         except DBAPIError:
             connection.close()
             raise
         if not taken:
             connection.close()
-            raise _locked(self._engine.url, "a session that holds its advisory lock")
+            raise self._refusal(self._engine.url, "a session that holds its advisory lock")
         return connection
 
     def check(self) -> None:
@@ -232,7 +240,7 @@ class AdvisoryLock:
         """Let another daemon in at once: the server notices only some time later that a connection was closed."""
         if self._connection is not None:
             with suppress(DBAPIError):
-                self._connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _ADVISORY_LOCK})
+                self._connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": self._key})
             self._discard()
 
     def _discard(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from . import database, notices, promotions
 from .reading import HistoryReader
+from .training_lock import training_lock
 
 
 class Ledger(HistoryReader):
@@ -27,6 +28,24 @@ class Ledger(HistoryReader):
         """Record a decision; a running daemon acts on it at its next round of advice."""
         with self._writing() as connection:
             promotions.store(connection, promotion)
+
+    @contextmanager
+    def training(self) -> Iterator[Callable[[], None]]:
+        """Let no other nightly training decide in this database meanwhile; raises ``StoreLocked`` while one does.
+
+        What it yields takes the lock again where it was lost with its session, or raises ``StoreLocked``.
+        """
+        with database.translated(self._engine.url):
+            lock = training_lock(self._engine)
+
+        def check() -> None:
+            with database.translated(self._engine.url):
+                lock.check()
+
+        try:
+            yield check
+        finally:
+            lock.release()
 
     def opt_out(self, user: str, since_s: float) -> None:
         """Record that a user wants no notices; a running daemon obeys it at its next look."""

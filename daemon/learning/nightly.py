@@ -15,13 +15,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from ...storage.errors import StoreError
+from ...storage.errors import StoreError, StoreLocked
 from ...storage.history import History
 from ...storage.ledger import Ledger
 from ...storage.promotions import Decision, Promotion, active_model, states
@@ -267,26 +267,30 @@ def carry_out(task: TrainingTask) -> Night:
 def _night(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory) -> Night:
     """Look whether the active one still belongs there, also where nobody is trained afterwards; then train."""
     try:
-        with Ledger.open(task.url) as ledger:
+        with Ledger.open(task.url) as ledger, ledger.training() as alone:
             checked = recheck_active(ledger, task)
+            night = _tried(task, store, training_directory, alone)
+    except StoreLocked as error:  # another host trains
+        return Night(task.now_s, "refused", str(error))
     except StoreError as error:
         return Night(task.now_s, "failed", str(error))
-    night = _tried(task, store, training_directory)
     return replace(night, message=f"{night.message}; {checked}") if checked else night
 
 
-def _tried(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory) -> Night:
+def _tried(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory,
+           alone: Callable[[], None]) -> Night:
     if task.forgets:
         return Night(task.now_s, "refused", task.forgets)
     try:
-        return _trained(task, store, training_directory)
+        return _trained(task, store, training_directory, alone)
     except TooLittle as error:
         return Night(task.now_s, "refused", str(error))
     except (TrainingError, ModelError, StoreError, ClusterError, OSError) as error:
         return Night(task.now_s, "failed", str(error))
 
 
-def _trained(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory) -> Night:
+def _trained(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory,
+             alone: Callable[[], None]) -> Night:
     """Go on from the newest model that learned here, with what has been recorded since, and decide on what comes of it.
 
     It is judged on weeks that neither it nor the one before has seen.
@@ -308,6 +312,7 @@ def _trained(task: TrainingTask, store: ModelStore, training_directory: Training
     for _ in training_run:
         pass
     model = training_run.keep(store, task.now_s)
+    alone()  # where the lock was lost with its session while this trained, another host may have it
     with Ledger.open(task.url) as ledger:
         decision = NightDecisions(ledger, store, task, material, fidelity).decide_all(model, parts)
         make_room(ledger, store, ModelLimit(task.agent, task.keep), "nightly", task.now_s)

@@ -465,6 +465,15 @@ def test_only_one_trains(task):
 
 
 @pytest.mark.usefixtures("chooser")
+def test_only_one_trains_into_a_database_whichever_folder_of_models_it_has(task, tmp_path):
+    with Ledger.open(task.url) as ledger, ledger.training():
+        night = nightly.carry_out(replace(task, models=tmp_path / "of another host"))
+    assert night.result == "refused"
+    assert "another nightly training decides in" in night.message
+    assert decisions(task) == ()
+
+
+@pytest.mark.usefixtures("chooser")
 def test_the_timers_run_refuses_where_the_daemon_trains_and_works_where_it_does_not(task, tmp_path, monkeypatch):
     path = tmp_path / "idlewatt.yml"
     storage = f"storage: {{url: '{task.url}'}}\n"
