@@ -40,6 +40,7 @@ from ..replay.site_speeds import FLAT_SPEEDS, moved
 from ..settings.sections import Sections
 from ..settings.training import WARM_UP_S
 from ..simulator_error import Fidelity, check
+from .begun_trials import note, recall
 from .candidates import LISTED, listed
 from .models import ModelError, ModelStore, StoredModel, speeds_of
 from .pairs import Exam, Pair, replayed
@@ -171,7 +172,10 @@ class NightDecisions:
         elif decision is Decision.PROMOTE and rival not in (None, verdict.model):
             stays = self._stays(verdict, str(rival), test)
             decision, reason = (Decision.SHADOW, stays) if stays else (decision, reason)
-        figures = {**verdict.figures(), **noted} | ({} if since_s is None else {TRIED: since_s})
+        figures = {**verdict.figures(), **noted}
+        if since_s is not None:
+            note(self.task.models, [(verdict.model, since_s)], self.task.now_s)
+            figures |= {TRIED: since_s}
         return self._record(Promotion(self.task.now_s, verdict.model, decision, "nightly", reason, figures))
 
     def _changed(self, name: str, since_s: float) -> str:
@@ -268,13 +272,13 @@ def _night(task: TrainingTask, store: ModelStore, training_directory: TrainingDi
     """Look whether the active one still belongs there, also where nobody is trained afterwards; then train."""
     try:
         with Ledger.open(task.url) as ledger, ledger.training() as alone:
-            checked = recheck_active(ledger, task)
+            told = [recall(ledger, task.models, task.now_s), recheck_active(ledger, task)]
             night = _tried(task, store, training_directory, alone)
     except StoreLocked as error:  # another host trains
         return Night(task.now_s, "refused", str(error))
-    except StoreError as error:
+    except (StoreError, ModelError, OSError) as error:
         return Night(task.now_s, "failed", str(error))
-    return replace(night, message=f"{night.message}; {checked}") if checked else night
+    return replace(night, message="; ".join([night.message, *filter(None, told)]))
 
 
 def _tried(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory,

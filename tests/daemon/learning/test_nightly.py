@@ -465,6 +465,22 @@ def test_only_one_trains(task):
 
 
 @pytest.mark.usefixtures("chooser")
+def test_a_database_that_is_restored_from_a_backup_gives_no_trial_again(task, tmp_path):
+    backup = (tmp_path / "idlewatt.db").read_bytes()
+    first = nightly.carry_out(task)
+    before = {(one.name, one.since_s) for one in trials(decisions(task), NOW)}
+    assert first.model in {name for name, _ in before}
+    for path in tmp_path.glob("idlewatt.db*"):
+        path.unlink()
+    (tmp_path / "idlewatt.db").write_bytes(backup)
+    second = nightly.carry_out(replace(task, now_s=NOW + 60))
+    after = {(one.name, one.since_s): one.over for one in trials(decisions(task), NOW + 60)}
+    assert before <= set(after), "every chance that was taken counts"
+    assert after[first.model, max(since_s for name, since_s in before if name == first.model)]
+    assert f"the database had forgotten {len(before)} trials" in second.message
+
+
+@pytest.mark.usefixtures("chooser")
 def test_only_one_trains_into_a_database_whichever_folder_of_models_it_has(task, tmp_path):
     with Ledger.open(task.url) as ledger, ledger.training():
         night = nightly.carry_out(replace(task, models=tmp_path / "of another host"))
