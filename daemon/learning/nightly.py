@@ -229,6 +229,9 @@ def _recorded(ledger: Ledger, taken: Promotion) -> Promotion:
     """Record a night's decision and return the one in force: what others decided since the night began stands."""
     last = states(ledger.decisions()).get(taken.model)
     if last is not None and last.by != "nightly" and last.time_s > taken.time_s:
+        if TRIED in taken.figures and taken.figures[TRIED] != last.figures.get(TRIED):  # a chance all the same
+            ledger.decide(replace(last, reason=f"{last.reason} (a night judged it meanwhile, and its trial counts)",
+                                  figures={**last.figures, TRIED: taken.figures[TRIED]}))
         return last
     ledger.decide(taken)
     return taken

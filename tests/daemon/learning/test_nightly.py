@@ -27,6 +27,7 @@ from idlewatt.daemon.agents.kinds import Objective
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.facts import _learned
 from idlewatt.daemon.learning import nightly, training_scheduler
+from idlewatt.daemon.learning.begun_trials import recall
 from idlewatt.daemon.learning.candidates import STATES, candidates
 from idlewatt.daemon.learning.models import ModelStore, speeds_of
 from idlewatt.daemon.learning.nightly import COOLING_S, NightDecisions, recheck_active, too_soon
@@ -409,6 +410,19 @@ def test_what_an_operator_decides_while_a_night_judges_stands(task, theirs, ours
         found = NightDecisions(ledger, ModelStore(task.models), task, None, None).decide(verdict, (), NOW, "")
     assert (found.decision, found.by) == (theirs, "operator")
     assert states(decisions(task))["chooser@1"].decision is theirs
+
+
+@pytest.mark.parametrize("theirs", [Decision.PROMOTE, Decision.DEMOTE])
+def test_a_trial_counts_that_began_while_an_operator_decided(task, theirs):
+    name = "fifo+best-fit+easy"
+    verdict = Verdict(name, Decision.SHADOW, ("by the night",), task.incumbent, task.incumbent)
+    with Ledger.open(task.url) as ledger:
+        ledger.decide(Promotion(NOW + 600, name, theirs, "operator", "watched it"))
+        NightDecisions(ledger, ModelStore(task.models), task, None, None).decide(verdict, (), NOW, "")
+        assert recall(ledger, task.models, NOW + DAY_S) == "", "no trial was forgotten"
+        assert [one.name for one in trials(ledger.decisions(), NOW + DAY_S)] == [name]
+        last = states(ledger.decisions())[name]
+    assert (last.decision, last.by) == (theirs, "operator")
 
 
 @pytest.mark.usefixtures("chooser")
