@@ -48,7 +48,8 @@ def daemon(chain, tmp_path_factory) -> Iterator[Daemon]:
         "sources": [
             {"kind": "dcgm", "static_configs": targets(9400)},
             {"kind": "ipmi", "exporter": "127.0.0.1:19290", "module": "default", "static_configs": targets(6230)},
-            {"kind": "slurm_rest", "url": f"unix:{chain.rest_socket}"}]}, chain.daemon_address)
+            {"kind": "slurm_rest", "url": f"unix:{chain.rest_socket}",
+             "qos_grp_tres_mins": {"normal": ""}}]}, chain.daemon_address)  # as idlewatt slurm-settings prints it
     daemon.start()
     yield daemon
     daemon.close()
