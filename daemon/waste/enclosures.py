@@ -25,37 +25,37 @@ class _Shortfall:
     """How long a meter has added up fewer shelves or PDUs than before, and how many it did at most meanwhile."""
 
     since_s: float
-    heard_s: float
+    reported_s: float
     meters: int
 
     def lasts(self, meters: int, now_s: float) -> bool:
         """Note how many are added up now; tell whether fewer than before have been for so long that they are gone."""
-        if now_s - self.heard_s > FORGET_AFTER_S:  # nobody knows what was there meanwhile
+        if now_s - self.reported_s > FORGET_AFTER_S:  # nobody knows what was there meanwhile
             self.since_s, self.meters = now_s, meters
-        self.heard_s, self.meters = now_s, max(meters, self.meters)
+        self.reported_s, self.meters = now_s, max(meters, self.meters)
         return now_s - self.since_s >= REMOVED_AFTER_S
 
 
 @dataclass(slots=True)
 class _Meter:
-    """The last reading of a meter, and when by our own clock it was heard for the first and the last time."""
+    """The last reading of a meter, and when by our own clock it reported for the first and the last time."""
 
     reading: EnclosureReading
     since_s: float
-    heard_s: float
-    asked: bool = False
+    reported_s: float
+    is_target: bool = False
     """It is a target of a source that says so: once it is none any more it is gone."""
     most: int = 1
     """Shelves or PDUs that it has to add up: as many as it ever did, without those that were removed."""
     short: _Shortfall | None = None
 
     def move(self, seconds: float) -> None:
-        """Move along when it was heard, with a clock that was set."""
+        """Move along when it reported, with a clock that was set."""
         self.since_s += seconds
-        self.heard_s += seconds
+        self.reported_s += seconds
         if self.short is not None:
             self.short.since_s += seconds
-            self.short.heard_s += seconds
+            self.short.reported_s += seconds
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -72,7 +72,7 @@ class Enclosures:
     """The enclosures that are configured, with the last readings of their meters.
 
     The meter of an enclosure (power shelves, PDUs) is what its trays draw by their own meters, what its NVLink switch
-    trays draw as configured, and the loss of converting, which is the rest. Where the meter tells less than that the
+    trays draw as configured, and the loss of converting, which is the rest. Where the meter reports less than that the
     switches are believed less, and then the meter: the parts always add up to the larger of the meter and the trays.
     What is no tray's is split among the trays by their own draw. Where a tray is not measured the rest is not known to
     be loss.
@@ -80,10 +80,10 @@ class Enclosures:
     Meters of one kind stand side by side and are added up. Where PDUs and power shelves both measure a rack, the
     current passes one after the other: the larger sum, which is further out, counts, and the other is in it.
 
-    A meter that falls silent, that adds up fewer meters than before, or that is asked and has never told, leaves its
-    kind unmeasured: without it the sum is not the rack's. One that is a target no more is gone. Else, an hour later,
-    one that was first heard since then, under another name, has taken its place. What a meter has not added up for a
-    day was removed.
+    A meter that falls silent, that adds up fewer meters than before, or that is a target and has never reported, leaves
+    its kind unmeasured: without it the sum is not the rack's. One that is a target no more is gone. Else, an hour
+    later, one that first reported since then, under another name, has taken its place. What a meter has not added up
+    for a day was removed.
 
     Whoever reads a meter may have a clock that is up to ``early_s`` seconds ahead.
     """
@@ -99,20 +99,20 @@ class Enclosures:
         self.future = 0
         """Readings that are further ahead than the clock of who reads a meter may be."""
         self._awaited = frozenset[tuple[str, str]]()
-        """Kinds of meters of racks of which one that is asked has never told."""
+        """Kinds of meters of racks of which a target has never reported."""
 
     def absorb(self, readings: Iterable[EnclosureReading], now_s: float,
-               asked: Iterable[EnclosureMeter] = ()) -> None:
+               targets: Iterable[EnclosureMeter] = ()) -> None:
         """Take in readings; what is from the future, no number, a part, or above the rating is left out.
 
         Args:
-            readings: what meters tell.
+            readings: what meters report.
             now_s: the time.
-            asked: meters that are targets, as far as that is known.
+            targets: meters that are targets, as far as that is known.
         """
         self._follow_clock(now_s)
-        targets = frozenset(asked)
-        self._forget_removed(targets)
+        current = frozenset(targets)
+        self._forget_removed(current)
         for reading in readings:
             wanted = self._configured.get(reading.enclosure)
             if wanted is None:
@@ -126,23 +126,23 @@ class Enclosures:
                 self.rejected += 1
                 continue
             self._take(reading, now_s)
-        self._note_asked(targets)
+        self._note_targets(current)
         self._forget_replaced(now_s)
 
     def _forget_removed(self, targets: Set[EnclosureMeter]) -> None:
         """Drop meters that were targets and are none any more."""
         self._meters = {key: meter for key, meter in self._meters.items()
-                        if not meter.asked or meter.identity in targets}
+                        if not meter.is_target or meter.identity in targets}
 
-    def _note_asked(self, targets: Set[EnclosureMeter]) -> None:
-        """Note which meters are targets, and of which kinds one has never told."""
+    def _note_targets(self, targets: Set[EnclosureMeter]) -> None:
+        """Note which meters are targets, and of which kinds one has never reported."""
         known = {meter.identity: meter for meter in self._meters.values()}
         for target in targets & known.keys():
-            known[target].asked = True
+            known[target].is_target = True
         self._awaited = frozenset((one.enclosure, one.power_source) for one in targets - known.keys())
 
     def _follow_clock(self, now_s: float) -> None:
-        """Move along, when the clock was set back, when meters were heard."""
+        """Move along, when the clock was set back, when meters reported."""
         back = max(0.0, self._absorbed_s - now_s)
         self._absorbed_s = now_s
         for meter in self._meters.values() if back else ():
@@ -163,7 +163,7 @@ class Enclosures:
         if reading.meters < meter.most:
             self.partial += 1
             return
-        meter.reading, meter.heard_s, meter.most, meter.short = reading, now_s, reading.meters, None
+        meter.reading, meter.reported_s, meter.most, meter.short = reading, now_s, reading.meters, None
 
     def _note_removed(self, meter: _Meter, reading: EnclosureReading, now_s: float) -> None:
         """Lower how many a meter has to add up, once it has added up fewer for so long that the others are gone."""
@@ -174,12 +174,12 @@ class Enclosures:
             meter.most, meter.short = meter.short.meters, None
 
     def _forget_replaced(self, now_s: float) -> None:
-        """Drop meters unheard for an hour for which another of their kind has come: PDUs are renamed and exchanged."""
+        """Drop meters silent for an hour for which another of their kind has come: PDUs are renamed and exchanged."""
         for key, silent in tuple(self._meters.items()):
-            if now_s - silent.heard_s <= FORGET_AFTER_S:
+            if now_s - silent.reported_s <= FORGET_AFTER_S:
                 continue
             heir = next((one for one in self._meters.values()
-                         if one.kind == silent.kind and one.since_s > silent.heard_s), None)
+                         if one.kind == silent.kind and one.since_s > silent.reported_s), None)
             if heir is not None:
                 heir.since_s = silent.since_s  # it takes the place of one, not of all
                 del self._meters[key]
