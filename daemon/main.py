@@ -189,6 +189,6 @@ def _reload(view: DaemonView) -> None:
     try:
         view.reload()
     except ReloadError:
-        pass  # Said and shown as a gauge where it failed; the old configuration goes on.
+        pass  # Logged and shown as a gauge where it failed; the old configuration goes on.
     finally:
         notify("READY=1")

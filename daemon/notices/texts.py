@@ -111,11 +111,11 @@ def _left(count: int) -> str:
 
 
 def _item(notice: Notice, first: Notice | None) -> Mapping[str, object]:
-    told_s = first.sent_s if first is not None else None
+    sent_s = first.sent_s if first is not None else None
     return {**dict(notice.figures), "rule": notice.rule, "kind": notice.kind, "words": notice.words,
             "fix": notice.fix, "job_id": notice.job_id, "user": notice.user, "account": notice.account,
             "partition": notice.partition, "stage": notice.stage, "found_s": notice.found_s,
-            "told_s": told_s, "untold": first.why if first is not None and told_s is None else ""}
+            "told_s": sent_s, "untold": first.why if first is not None and sent_s is None else ""}
 
 
 def _day(time_s: float | None) -> str:

@@ -14,7 +14,7 @@ from ....storage.records import Allocation, Job, JobState, Request, SchedulerSna
 from ...waste.stranded import PLENTY, Need, need
 from ..migration import MOST, Amounts, Masks, MigrationPlanner
 
-MOST_ASKED = 50
+MOST_TESTED = 50
 """Waiting jobs that are tested for whether they would have room."""
 MOST_HELPED = 5
 """Of those that would, so many are named."""
@@ -50,7 +50,7 @@ class SpareCapacity:
         waiting = {job.key: job for job in snapshot.jobs if eligible(job, now_s)}
         self._take_advised(advice, waiting)
         oldest_first = sorted(waiting.values(), key=lambda job: (job.submit_s, job.job_id))
-        wishes = [(job.job_id, wish) for job in oldest_first if (wish := self._wish(job)) is not None][:MOST_ASKED]
+        wishes = [(job.job_id, wish) for job in oldest_first if (wish := self._wish(job)) is not None][:MOST_TESTED]
         lacking = {wish for wish in {wish for _, wish in wishes} if not self._fits(wish)}
         self._waiting = [(job_id, wish) for job_id, wish in wishes if wish in lacking]
         self._largest: dict[str, int] = {}

@@ -206,12 +206,12 @@ def _log_without_flavour(config: TrainingConfig, window: TraceWindow, fitting: M
     book = FlavourBook([flavour for flavour in config.flavours if not flavour.gpu_model])
     for name in fitting if book.configured else ():
         jobs = single_server(state, name)
-        jobs_asked = [FlavourKey(name, gpus, limit if np.isfinite(limit) else None) for gpus, limit
+        sizes = [FlavourKey(name, gpus, limit if np.isfinite(limit) else None) for gpus, limit
                       in zip(jobs.gpus.tolist(), jobs.limit_s.tolist(), strict=True)]
-        without_flavour = [job for job in jobs_asked if not book.of(job)]
+        without_flavour = [job for job in sizes if not book.of(job)]
         if without_flavour:
             log.warning("%d of %d single-server jobs of partition %s are of no flavour; of the first: %s",
-                        len(without_flavour), len(jobs_asked), name, book.why_none(without_flavour[0]))
+                        len(without_flavour), len(sizes), name, book.why_none(without_flavour[0]))
 
 
 def _replayed(policy: Policy, window: TraceWindow, config: TrainingConfig) -> Figures:

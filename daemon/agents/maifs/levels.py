@@ -17,7 +17,7 @@ from ..demands import CHUNK, CPUS, MEMORY, WHOLE
 from ..observation import of_application
 
 LEVELS = ("lean", "asked", "ample")
-LEAN, ASKED, AMPLE = range(len(LEVELS))
+LEAN, REQUESTED, AMPLE = range(len(LEVELS))
 LEAN_SHARE = 0.5
 """Of the CPUs that a job uses, at the first level."""
 HEADROOM = 0.2
@@ -94,5 +94,5 @@ def speeds_at(known: SpeedTable, application: Longs, demands: Longs) -> Floats:
     upper = table[row, above, left] + (table[row, above, right] - table[row, above, left]) * (along - left)
     lower = table[row, below, left] + (table[row, below, right] - table[row, below, left]) * (along - left)
     speed = upper + (lower - upper) * (across - above)
-    at_requested = speed[:, [ASKED]]
+    at_requested = speed[:, [REQUESTED]]
     return np.asarray(np.where(at_requested > 0, np.maximum(speed, SLOWEST) / np.maximum(at_requested, SLOWEST), 1.0))

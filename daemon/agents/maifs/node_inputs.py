@@ -10,7 +10,7 @@ from ...replay.arrays import Floats, Longs, Masks
 from ...replay.compiled import compiled, compiled_apart
 from ..demands import CHUNK, CPUS, MEMORY
 from ..placing import FreeResourceArrays, line_up_all
-from .levels import ASKED
+from .levels import REQUESTED
 from .network import ACTION_INPUTS, NOMINATED, OF_JOB
 
 LEFTOVER, BESIDE, SPEED, SAVED, FIRST_LEVEL = (ACTION_INPUTS.index(name) for name in (
@@ -169,5 +169,5 @@ def _fill_action_inputs(resources: FreeResourceArrays, queue: QueueArrays, job: 
         row[BESIDE] += queue.beside[node, group] * queue.harm[application, group]
         row[BESIDE + 1] += queue.beside[node, group] * queue.harm[group, application]
     row[SPEED] = queue.speed[job, level]
-    row[SAVED] = (queue.demands[job, ASKED, CPUS] - demand[CPUS]) / total[1]
+    row[SAVED] = (queue.demands[job, REQUESTED, CPUS] - demand[CPUS]) / total[1]
     row[FIRST_LEVEL + level] = 1.0

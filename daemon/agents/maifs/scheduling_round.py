@@ -17,7 +17,7 @@ from ..demands import CHUNKS, CPUS, RESTS
 from ..free_resources import FreeResources
 from ..observation import Observation, considered_jobs
 from ..placing import NODE
-from .levels import AMPLE, ASKED, LEAN, LEVELS, Needs, demands_at, speeds_at
+from .levels import AMPLE, LEAN, LEVELS, REQUESTED, Needs, demands_at, speeds_at
 from .network import ACTION_INPUTS, NODE_INPUTS, NOMINATED, TASKS
 from .node_inputs import QueueArrays, fit_anywhere, nominate, observe
 
@@ -90,7 +90,7 @@ class SchedulingRound:
 
     def _next(self) -> list[int]:
         """Take up to ``TASKS`` jobs from the head of the queue that run on one node and can be placed now."""
-        ahead = list(takewhile(lambda job: self._single[job][ASKED] and self._room_key(job) not in self._full,
+        ahead = list(takewhile(lambda job: self._single[job][REQUESTED] and self._room_key(job) not in self._full,
                                islice(self._queue, TASKS)))
         beside = np.array([self._keeps_off(job) for job in ahead], bool)
         count = fit_anywhere(self._resources.arrays, self._arrays, np.array(ahead, np.int64), beside) if ahead else 0
@@ -109,7 +109,7 @@ class SchedulingRound:
     def _place_alone(self, job: int) -> Generator[Start, None, bool]:
         """Place a multi-node job, or reserve nodes for a job without room; tell whether others may follow."""
         beside = self._keeps_off(job)
-        for level in (AMPLE, ASKED, LEAN):
+        for level in (AMPLE, REQUESTED, LEAN):
             if not self._available[job][level] or self._single[job][level]:
                 continue
             placement = self._resources.placement(self._kind[job][level], beside=beside)
@@ -119,7 +119,7 @@ class SchedulingRound:
         if job in self._late:
             return False  # no job may overtake one that has waited for too long
         if not np.isfinite(self._promised_s):
-            self._promised_s = self._resources.reserve(self._kind[job][ASKED])
+            self._promised_s = self._resources.reserve(self._kind[job][REQUESTED])
         return True
 
     def _place_batch(self, batch: Sequence[int], decide: Decide) -> Generator[Start, None, set[int]]:
@@ -150,7 +150,7 @@ class SchedulingRound:
             self._arrays.beside[placement.nodes, self._application[job]] += 1
         row = int(self._observation.waiting.rows[self.jobs[job]])
         return self._resources.take(self._kind[job][level], placement, row,
-                               granted=level != ASKED)
+                               granted=level != REQUESTED)
 
     def _interference(self) -> tuple[Floats, Floats]:
         """Return the slowdown by neighbours, and [node, group] the running jobs; empty where it is unknown."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...replay.arrays import Longs
-from .levels import AMPLE, ASKED, LEAN, LEVELS
+from .levels import AMPLE, LEAN, LEVELS, REQUESTED
 from .node_inputs import LEFTOVER
 from .scheduling_round import Decide, Joint
 
@@ -31,17 +31,17 @@ def best_fit(joint: Joint, levels: Sequence[int]) -> Longs:
 
 def tune(joint: Joint) -> Longs:
     """Give all that it can use, else what it requested, else less (Synergy-tune, Mohan et al. 2022)."""
-    return best_fit(joint, (AMPLE, ASKED, LEAN))
+    return best_fit(joint, (AMPLE, REQUESTED, LEAN))
 
 
 def as_requested(joint: Joint) -> Longs:
     """Give what it requested; only where that has no room, what it uses."""
-    return best_fit(joint, (ASKED, AMPLE, LEAN))
+    return best_fit(joint, (REQUESTED, AMPLE, LEAN))
 
 
 def lean(joint: Joint) -> Longs:
     """Give as little as lets it start."""
-    return best_fit(joint, (LEAN, AMPLE, ASKED))
+    return best_fit(joint, (LEAN, AMPLE, REQUESTED))
 
 
 TEACHERS: dict[str, Decide] = {"synergy-tune": tune, "as asked": as_requested, "lean": lean}

@@ -249,8 +249,8 @@ class Gate:
         resources, demand, switches = resources or self.resources_of(way), self.demand(job), self.switches(job)
         if job.request.details.slices:
             way = replace(way, usable=way.usable & resources.with_slices(job))
-        unasked = switches is None and self.assume_no_switches
-        if switches == 0 or demand.least == 1 == demand.most or (unasked and resources.as_planned):
+        assumed_none = switches is None and self.assume_no_switches
+        if switches == 0 or demand.least == 1 == demand.most or (assumed_none and resources.as_planned):
             return find_nodes(resources, job, demand, way.usable)
         if resources.as_planned and (found := find_nodes(resources, job, demand, way.usable)) and len(found.nodes) == 1:
             return found
@@ -260,7 +260,7 @@ class Gate:
         if switches is not None and self._leaves:
             return None
         found = found or find_nodes(resources, job, demand, way.usable)
-        if found is None or len(found.nodes) == 1 or unasked:
+        if found is None or len(found.nodes) == 1 or assumed_none:
             return found
         lacking = "which nodes share a switch" if switches else "whether it asks for few switches (TopologyPlugin)"
         return Hold(UNKNOWN, f"unknown: {lacking} is not known")

@@ -129,7 +129,7 @@ def passed_over_by_main(gate: Gate, job: Job) -> bool:
 def counted_separately(gate: Gate, job: Job, nodes: Mask | None = None) -> bool:
     """Tell whether a job may fail to start where it fits: Slurm looks for each of its features with all its GPUs.
 
-    Of features in brackets, where GPUs are asked for by node, each takes its nodes in turn: a job fails where one of
+    Of features in brackets, where GPUs are requested by node, each takes its nodes in turn: a job fails where one of
     the first may take a node that a later one needs. Without brackets a node that is found for one feature has to have
     the next as well, of those that the job may be on.
     """

@@ -7,7 +7,7 @@ from fungible import GB, SITE, cluster, workload
 from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.agents.maifs import agent as maifs
 from idlewatt.daemon.agents.maifs.agent import Maifs
-from idlewatt.daemon.agents.maifs.levels import AMPLE, ASKED, LEAN, Needs, demands_at, speeds_at
+from idlewatt.daemon.agents.maifs.levels import AMPLE, LEAN, REQUESTED, Needs, demands_at, speeds_at
 from idlewatt.daemon.agents.maifs.network import SIZE, initial
 from idlewatt.daemon.agents.maifs.teachers import ORDERS, tune
 from idlewatt.daemon.policies import named
@@ -40,7 +40,7 @@ def test_a_job_is_given_what_its_like_use_and_some_more_and_never_less_memory():
     assert found[0, AMPLE, 2] == 2 * 3  # two used, a fifth more, in whole CPUs
     assert 2 * 10 * GB < found[0, AMPLE, 3] < 2 * 16 * GB
     assert found[0, LEAN, 3] == found[0, AMPLE, 3]
-    assert found[0, ASKED].tolist() == demands(12, 40 * GB)[0].tolist()
+    assert found[0, REQUESTED].tolist() == demands(12, 40 * GB)[0].tolist()
 
 
 def test_a_job_that_would_use_more_than_it_asks_for_is_given_more():
@@ -52,7 +52,7 @@ def test_a_job_that_would_use_more_than_it_asks_for_is_given_more():
 def test_of_whom_nothing_is_known_only_what_it_asked_for_is_given():
     found, available = demands_at(demands(12, 40 * GB), Needs.of(SITE.fungible), np.array([0]))
     assert available.tolist() == [[False, True, False]]
-    assert (found[0] == found[0, ASKED]).all()
+    assert (found[0] == found[0, REQUESTED]).all()
 
 
 def test_who_gives_jobs_what_they_ask_for_is_replayed_alike_with_and_without_what_cpus_are_worth():

@@ -3,7 +3,7 @@
 import numpy as np
 from fungible import SITE, cluster, workload
 
-from idlewatt.daemon.agents.maifs.levels import ASKED, LEVELS, Needs
+from idlewatt.daemon.agents.maifs.levels import LEVELS, REQUESTED, Needs
 from idlewatt.daemon.agents.maifs.network import ACTION_INPUTS, NODE_INPUTS, NOMINATED
 from idlewatt.daemon.agents.maifs.node_inputs import nominate
 from idlewatt.daemon.agents.maifs.scheduling_round import SchedulingRound
@@ -54,7 +54,7 @@ def test_nodes_see_what_is_free_of_them_and_what_would_be_left():
                     assert inputs[ACTION_INPUTS.index("GPUs left over")] >= 0
                     assert inputs[ACTION_INPUTS.index("CPUs left over")] >= 0
                 assert inputs[-len(LEVELS):].tolist() == np.eye(len(LEVELS))[action % len(LEVELS)].tolist()
-                if action % len(LEVELS) == ASKED:
+                if action % len(LEVELS) == REQUESTED:
                     assert inputs[ACTION_INPUTS.index("CPUs saved")] == 0
 
 
