@@ -19,20 +19,20 @@ def choose(bmc: Bmc, pattern: str) -> tuple[str, Resource, Reader, ChassisPower]
     """Return path, resource, place and reading of the one chassis that counts; ``pattern`` fits its id.
 
     Raises:
-        SourceError: none tells its power, or several do and none is the whole.
+        SourceError: none reports its power, or several do and none is the whole.
     """
     found = _all(bmc)
     wanted = {path: one for path, one in found.items() if fnmatchcase(_id(path), pattern)} if pattern else found
     if not wanted:
         raise SourceError(f"no chassis fits {pattern!r}; there are {', '.join(map(_id, found)) or 'none'}")
-    telling = {path: (one, *told) for path, one in _ranked(wanted) if (told := first(bmc, one)) is not None}
-    if not telling:
+    reporting = {path: (one, *reported) for path, one in _ranked(wanted) if (reported := first(bmc, one)) is not None}
+    if not reporting:
         raise SourceError(f"no power at any chassis ({', '.join(map(_id, wanted))})")
-    whole = _whole({path: one for path, (one, _, _) in telling.items()})
+    whole = _whole({path: one for path, (one, _, _) in reporting.items()})
     if len(whole) > 1:
         raise SourceError(f"several chassis report power ({', '.join(map(_id, whole))}): name the one that counts "
                           "(chassis)")
-    return whole[0], *telling[whole[0]]
+    return whole[0], *reporting[whole[0]]
 
 
 def _all(bmc: Bmc) -> dict[str, Resource]:

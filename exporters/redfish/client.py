@@ -34,7 +34,7 @@ class Bmc:
     def get(self, path: str) -> Resource:
         """Return a resource; raise ``SourceError`` where it cannot be had, in time, or is no JSON object."""
         if time.monotonic() > self._until:
-            raise TimedOut(f"did not report its power in time (walk): {path} was to be asked for next")
+            raise TimedOut(f"did not report its power in time (walk): {path} was to be read next")
         self._open()
         try:
             return self._resource(path)

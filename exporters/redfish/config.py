@@ -1,4 +1,4 @@
-"""The source ``redfish``: what is configured, and how each BMC is asked."""
+"""The source ``redfish``: what is configured, and how each BMC is read."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class RedfishConfig(PageConfig):
                                                  "a whole server by its type and lies in no other.")
     walk: Duration = Field(default=60.0, description="Longest time for all requests of one look at a BMC together; the "
                                                      "first look, which chooses the chassis, makes dozens of them.")
-    refresh: Duration = Field(default=30.0, description="How often each BMC is asked: an answer may take it seconds.")
+    refresh: Duration = Field(default=30.0, description="How often each BMC is read: an answer may take it seconds.")
 
     def build(self, clock: Clock) -> Source:
-        """Return the source that asks these controllers."""
+        """Return the source that reads these controllers."""
         return RedfishSource(self, clock)
 
 
@@ -59,17 +59,17 @@ class _Known:
     lock: threading.Lock = field(default_factory=threading.Lock)
     chosen: tuple[Resource, Reader] | None = None
     chosen_s: float = 0.0
-    told: ChassisPower | None = None
-    told_s: float = 0.0
-    """When it was first told so: a BMC that repeats its own old measurement does not make it younger."""
+    reported: ChassisPower | None = None
+    reported_s: float = 0.0
+    """When it was first reported so: a BMC that repeats its own old measurement does not make it younger."""
     shelves: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """The same of the shelves or PDUs of a rack: what they said when they measured, and when they first did."""
+    """The same of the shelves or PDUs of a rack: when each says that it measured, and when it first said so."""
     outermost: int | None = None
     """Which of the kinds of a rack's equipment was added up last."""
 
 
 class RedfishSource(PageSource):
-    """Asks BMCs as pages are asked: side by side, each with one request in flight, each backed off by itself."""
+    """Reads BMCs as pages are read: side by side, each with one request in flight, each backed off by itself."""
 
     def __init__(self, config: RedfishConfig, clock: Clock) -> None:
         super().__init__(config, (), lambda samples, target, time_s: Telemetry(), clock)
@@ -97,7 +97,7 @@ class RedfishSource(PageSource):
         return self._redfish.refresh
 
     def fetch(self, target: Target, look: Look) -> Telemetry:
-        """Return what one BMC tells."""
+        """Return what one BMC reports."""
         known = self._bmcs.setdefault(target.url, _Known(Bmc(target.url, self._client, self._login)))
         with known.lock:
             look.check()
@@ -108,11 +108,11 @@ class RedfishSource(PageSource):
 
     def _server(self, known: _Known, target: Target, now_s: float) -> Telemetry:
         node = node_name({}, target.labels, target.instance)
-        told = self._power(known, now_s)
-        if known.told is None or told.told_at == "" or told.told_at != known.told.told_at:
-            known.told_s = now_s
-        known.told = told
-        return Telemetry(nodes=(NodeReading(node, known.told_s, told.watts, "redfish"),))
+        power = self._power(known, now_s)
+        if known.reported is None or power.measured_at == "" or power.measured_at != known.reported.measured_at:
+            known.reported_s = now_s
+        known.reported = power
+        return Telemetry(nodes=(NodeReading(node, known.reported_s, power.watts, "redfish"),))
 
     def _power(self, known: _Known, now_s: float) -> ChassisPower:
         if known.chosen is not None and 0 <= now_s - known.chosen_s < _CHOSEN_S:
@@ -134,7 +134,7 @@ def _shelves(known: _Known, rack: str, meter: str, now_s: float) -> tuple[Enclos
         raise SourceError("no power shelf and no PDU reports its power: is this a rack's controller?")
     known.outermost = _outermost([sum(one.watts for one in kind.values()) for kind in kinds], kinds, known.outermost)
     found, before = kinds[known.outermost], known.shelves
-    known.shelves = {path: (one.told_at, _first_told_s(one, before.get(path), now_s))
+    known.shelves = {path: (one.measured_at, _first_reported_s(one, before.get(path), now_s))
                      for kind in kinds for path, one in kind.items()}
     return (EnclosureReading(rack, min(known.shelves[path][1] for path in found),
                              sum(one.watts for one in found.values()), "redfish", len(found), meter),)
@@ -151,5 +151,5 @@ def _outermost(watts: Sequence[float], kinds: Sequence[Mapping[str, ChassisPower
     return before if before is not None and stays else best
 
 
-def _first_told_s(power: ChassisPower, before: tuple[str, float] | None, now_s: float) -> float:
-    return before[1] if before is not None and power.told_at and power.told_at == before[0] else now_s
+def _first_reported_s(power: ChassisPower, before: tuple[str, float] | None, now_s: float) -> float:
+    return before[1] if before is not None and power.measured_at and power.measured_at == before[0] else now_s

@@ -1,4 +1,4 @@
-"""Where a chassis tells its power, and how much: the four places of the standard, the newest first.
+"""Where a chassis reports its power, and how much: the four places of the standard, the newest first.
 
 1. ``EnvironmentMetrics``: ``PowerWatts.Reading``;
 2. ``PowerSubsystem/PowerSupplies/*/Metrics``: ``InputPowerWatts.Reading``, added up, all of those that are in use;
@@ -25,7 +25,7 @@ class ChassisPower:
     """What a chassis draws."""
 
     watts: float
-    told_at: str = ""
+    measured_at: str = ""
     """When the BMC says that it measured it, as it writes it; '' where it does not say."""
 
 
@@ -93,15 +93,15 @@ def _sensor(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
 
 
 def _time(found: object) -> str:
-    told = found.get("ReadingTime") if isinstance(found, dict) else None
-    return told[:64] if isinstance(told, str) else ""
+    time = found.get("ReadingTime") if isinstance(found, dict) else None
+    return time[:64] if isinstance(time, str) else ""
 
 
 READERS: tuple[Reader, ...] = (_environment, _supplies, _control, _sensor)
 
 
 def first(bmc: Bmc, chassis: Resource) -> tuple[Reader, ChassisPower] | None:
-    """Return the first place that tells the power of a chassis, and what it tells."""
+    """Return the first place that reports the power of a chassis, and what it reports."""
     for reader in READERS:
         found = read(reader, bmc, chassis)
         if found is not None:
@@ -110,7 +110,7 @@ def first(bmc: Bmc, chassis: Resource) -> tuple[Reader, ChassisPower] | None:
 
 
 def read(reader: Reader, bmc: Bmc, chassis: Resource) -> ChassisPower | None:
-    """Return what one place tells; None where the BMC does not have it."""
+    """Return what one place reports; None where the BMC does not have it."""
     try:
         return reader(bmc, chassis)
     except Refused as error:
@@ -123,7 +123,7 @@ def equipment(bmc: Bmc) -> Iterator[dict[str, ChassisPower]]:
     """Yield what each power shelf draws, then each PDU, of a rack's controller, by path.
 
     Raises:
-        SourceError: one that is in use does not tell its power: the sum without it would not be the rack's.
+        SourceError: one that is in use does not report its power: the sum without it would not be the rack's.
     """
     root = bmc.get("/redfish/v1/")
     path = link(root, "PowerEquipment")
@@ -143,13 +143,13 @@ def _of_equipment(bmc: Bmc, path: str) -> ChassisPower | None:
     if _is_absent(found):
         return None
     metrics = link(found, "Metrics")
-    told = bmc.get(metrics).get("PowerWatts") if metrics else None
-    reading = told.get("Reading") if isinstance(told, dict) else told
-    watts = 0.0 if reading == 0 and not isinstance(reading, bool) else number(told)
+    power = bmc.get(metrics).get("PowerWatts") if metrics else None
+    reading = power.get("Reading") if isinstance(power, dict) else power
+    watts = 0.0 if reading == 0 and not isinstance(reading, bool) else number(power)
     if watts is None:
         raise SourceError(f"{path.rstrip('/').rpartition('/')[2][:80]} does not report its power: without it the sum "
                           "is not the rack's")
-    return ChassisPower(watts, _time(told))
+    return ChassisPower(watts, _time(power))
 
 
 def _is_absent(resource: Resource) -> bool:
