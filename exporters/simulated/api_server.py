@@ -63,7 +63,7 @@ class Api:
         self.silent = False
         """Watches stay open and tell nothing, bookmarks neither."""
         self.requests: list[str] = []
-        """What was asked for, in order."""
+        """What was requested, in order."""
         self._generation = 0
         self._routes = {self._path(resource): resource for resource in store.resources}
 
@@ -95,7 +95,7 @@ class Api:
             _send(handler, 410, status(410, str(expired)))
 
     def _check(self, handler: BaseHTTPRequestHandler, path: str, query: Query) -> None:
-        """Raise what was asked to go wrong, and for tokens that are not taken."""
+        """Raise the faults that were ordered, and for tokens that are not taken."""
         given = handler.headers.get("Authorization", "").removeprefix("Bearer ")
         if self.tokens is not None and given not in self.tokens:
             raise RefusedError(401, "Unauthorized")
@@ -105,7 +105,7 @@ class Api:
                 fault.times -= fault.times > 0
                 if fault.body is not None:
                     raise RefusedError(fault.status, "", body=fault.body)
-                raise RefusedError(fault.status, fault.text or "as was asked for", fault.retry_after)
+                raise RefusedError(fault.status, fault.text or "as was ordered", fault.retry_after)
 
     def _read(self, path: str, query: Query) -> bytes:
         found = self._discovery(path)

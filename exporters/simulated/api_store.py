@@ -24,7 +24,7 @@ _MOST_MOMENTS = 64
 
 
 class ExpiredError(Exception):
-    """What was asked for is older than the last compaction."""
+    """What was requested is older than the last compaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class ListPage:
     version: int
     items: Sequence[StoredObject]
     more: str = ""
-    """What the next page is asked for with; '' after the last one."""
+    """What the next page is requested with; '' after the last one."""
     remaining: int = 0
 
 

@@ -1,4 +1,4 @@
-"""Time that passes faster than the wall clock, the same in every process that is told the same epoch."""
+"""Time that passes faster than the wall clock, the same in every process that is given the same epoch."""
 
 from __future__ import annotations
 

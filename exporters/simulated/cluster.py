@@ -42,7 +42,7 @@ class ClusterShape:
     hour_s: float = 60.0
     """Length of an hour of Table 2; the paper's own experiments (section 6.2) shorten hours to minutes."""
     load: float = 0.8
-    """GPU-seconds asked for against GPU-seconds there are; plain first come, first served cannot carry 1.0."""
+    """GPU-seconds requested against GPU-seconds there are; plain first come, first served cannot carry 1.0."""
     queue_limit: int = 6
     """Pending jobs per server at which users stop submitting."""
     outage_gap_s: float = 6 * 3600.0

@@ -25,7 +25,7 @@ _TABLE_2 = {
              ("l-V100", 8, 80, 512, 336, 0.5), ("f-V100", 16, 160, 1024, 504, 1.0)),
 }
 FLAVOR_WEIGHTS = (0.55, 0.30, 0.12, 0.03)
-"""How often each flavour is asked for, small to full: most jobs are small on every published trace."""
+"""How often each flavour is requested, small to full: most jobs are small on every published trace."""
 
 
 _HOURS = (72, 168, 336, 504)
@@ -78,7 +78,7 @@ class User:
     failing: float = 0.05
     """How often a job dies in its first minutes."""
     cpu_hungry: float = 0.0
-    """How often the CPUs of twice the flavour are asked for: they strand the GPUs beside them."""
+    """How often the CPUs of twice the flavour are requested: they strand the GPUs beside them."""
 
 
 USERS = (

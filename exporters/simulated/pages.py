@@ -68,7 +68,7 @@ class _View:
 
     @property
     def reasons(self) -> Floats:
-        """Return NVML's bits of why clocks are low: idle, heat told by software, or a brake from outside."""
+        """Return NVML's bits of why clocks are low: idle, slowed by software for heat, or braked from outside."""
         slow = np.where(self.held_down(Shortfall.HEAT), 0x20, 0x80 * self.held_down(Shortfall.POWER_BRAKE))
         return np.where(self.busy > 0, slow, 0x1).astype(np.float64)
 

@@ -22,7 +22,7 @@ ELAPSED_S = (960.0, 2700.0, 0.0, 0.0)
 _USER = {user.name: user for user in USERS}
 
 Script = tuple[tuple[str, int, Behaviour | tuple[Shortfall, ...], int], ...]
-"""User, size, behaviour, and how many times the CPUs of the size are asked for.
+"""User, size, behaviour, and how many times the CPUs of the size are requested.
 
 In place of a behaviour stands why GPUs are underused: the first that a server's pages can tell.
 """

@@ -157,7 +157,7 @@ class SimulatedSite:
 
 
 def _since(query: str) -> float:
-    """Return the start of the window asked for; slurmdbd's own default is far shorter than everything."""
+    """Return the start of the window that is requested; slurmdbd's own default is far shorter than everything."""
     value = parse_qs(query).get("start_time", ["0"])[0]
     found = _TIME.match(value)
     if found is None:

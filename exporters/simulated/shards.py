@@ -64,16 +64,16 @@ def _job(cluster: Sharing, job_id: int, user: str, name: str, units: int, behavi
                         cluster.now_s - 1800.0, cluster.now_s - 1800.0, state=JobState.RUNNING)
 
 
-def told_of_job(job: SimulatedJob, units: int) -> dict[str, str | list[str]]:
-    """Return what Slurm tells otherwise of a job that holds shards."""
-    asked = f"cpu={job.cpus},mem={job.memory_bytes // GIB}G,node=1,billing={job.cpus},gres/shard={units}"
+def job_answer(job: SimulatedJob, units: int) -> dict[str, str | list[str]]:
+    """Return what Slurm reports otherwise of a job that holds shards."""
+    requested = f"cpu={job.cpus},mem={job.memory_bytes // GIB}G,node=1,billing={job.cpus},gres/shard={units}"
     gpu = job.allocation[0][1][0]
     return {"gres_detail": [f"shard:{units}(IDX:{gpu})"], "tres_per_node": f"gres:shard:{units}",
-            "tres_req_str": asked, "tres_alloc_str": asked}
+            "tres_req_str": requested, "tres_alloc_str": requested}
 
 
 class NodeShards(NamedTuple):
-    """What a node tells of shards, each with a comma before it, and the GPUs that are in use by them."""
+    """What a node reports of shards, each with a comma before it, and the GPUs that are in use by them."""
 
     gres: str = ""
     gres_used: str = ""
@@ -82,8 +82,8 @@ class NodeShards(NamedTuple):
     gpus: frozenset[int] = frozenset()
 
 
-def told_of_node(cluster: Sharing, number: int) -> NodeShards:
-    """Return what Slurm tells of the shards of a node."""
+def node_shards(cluster: Sharing, number: int) -> NodeShards:
+    """Return what Slurm reports of the shards of a node."""
     server = cluster.servers[number]
     if not cluster.shards or not sharded(server):
         return NodeShards()

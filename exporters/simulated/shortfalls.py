@@ -76,7 +76,7 @@ HOSTS: Mapping[Shortfall, Host] = {
     Shortfall.LOADERS: Host(0.95, 0.2, 0.05), Shortfall.FILES: Host(0.25, 0.92, 0.5),
     Shortfall.HEAT: Host(0.5), Shortfall.POWER_BRAKE: Host(0.5), Shortfall.PRECISION: Host(0.5)}
 _ANYWHERE = (Shortfall.LOADERS, Shortfall.FILES, Shortfall.ONE_THREAD, Shortfall.ONE_GPU)
-"""Told by how much GPUs and CPUs work alone, which every exporter shows."""
+"""Known by how much GPUs and CPUs work alone, which every exporter shows."""
 _OF_PROGRAMS: Mapping[str, tuple[Shortfall, ...]] = {
     "resnet50": (Shortfall.LOADERS,), "vit-large": (Shortfall.HEAT, Shortfall.LOADERS),
     "detr": (Shortfall.POWER_BRAKE, Shortfall.FILES), "bert-ft": (Shortfall.SMALL_BATCH, Shortfall.ONE_THREAD),

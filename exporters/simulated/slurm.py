@@ -13,7 +13,7 @@ from ..slurm.states import spelled
 from .cluster import SimulatedCluster
 from .hardware import Model
 from .jobs import USERS, SimulatedJob
-from .shards import told_of_job, told_of_node
+from .shards import job_answer, node_shards
 from .slurm_shapes import ACCOUNTED, JOB, META, NODE, PARTITION
 
 MIB = 2**20
@@ -68,7 +68,7 @@ def _job(cluster: SimulatedCluster, job: SimulatedJob) -> Answer:
     started, running = job.start_s is not None, job.state is JobState.RUNNING
     model = _model(cluster, job.partition)
     names = [cluster.servers[number].name for number, _ in job.allocation]
-    asked = _tres(job, model)
+    requested = _tres(job, model)
     answer = JOB | {
         "account": job.user.account, "accrue_time": int(job.submit_s), "batch_host": names[0] if names else "",
         "flags": ["JOB_CPUS_SET", *(["JOB_WAS_RUNNING"] if started else []), "JOB_MEM_SET"],
@@ -85,11 +85,11 @@ def _job(cluster: SimulatedCluster, job: SimulatedJob) -> Answer:
         "state_reason": _reason(job), "submit_time": int(job.submit_s),
         "time_limit": None if job.service else int(job.flavor.limit_s // 60),
         "tres_per_node": f"gres:gpu:{model.gres_type}:{job.gpus_per_node}",
-        "tres_req_str": asked, "tres_alloc_str": asked if started else "",
+        "tres_req_str": requested, "tres_alloc_str": requested if started else "",
         "user_id": _USER_ID[job.user.name], "user_name": job.user.name,
         "current_working_directory": f"/home/{job.user.name}/jobs"}
     if job.job_id in cluster.shards:
-        answer |= told_of_job(job, cluster.shards[job.job_id])
+        answer |= job_answer(job, cluster.shards[job.job_id])
     if started:
         answer["job_resources"] = _resources(cluster, job, names)
     return answer
@@ -131,7 +131,7 @@ def _node(cluster: SimulatedCluster, number: int) -> Answer:
     model, drained = server.model, cluster.drained(number)
     cpus = model.cpus - int(capacity.free_cpus[number])
     memory = (model.memory_bytes - int(capacity.free_memory[number])) // MIB
-    shards = told_of_node(cluster, number)
+    shards = node_shards(cluster, number)
     indexes = [index for index in capacity.taken[number].nonzero()[0].tolist() if index not in shards.gpus]
     gres = f"gpu:{model.gres_type}"
     whole = model.memory_bytes // MIB

@@ -50,6 +50,6 @@ def answer(cluster: SimulatedCluster, query: str) -> dict[str, object]:
 def _rate(job: SimulatedJob) -> float:
     if job.state is not JobState.RUNNING or job.behaviour in (Behaviour.IDLE, Behaviour.HUNG):
         return 0.0
-    # The same spread for the same job whenever it is asked: no generator, which would change the cluster's course.
+    # The same spread for the same job whenever it is needed: no generator, which would change the cluster's course.
     spread = 1.0 + SPREAD * (2.0 * (job.job_id * _GOLDEN % 1.0) - 1.0)
     return FASTER.get(job.partition, 1.0) * spread * speed(job.name, job.flavor.gpus)
