@@ -95,7 +95,7 @@ class Constraint:
     excluded: tuple[str, ...] = ()
     reservation: str = ""
     nodes: int = 1
-    """Asked for, where ``features`` counts them."""
+    """Requested, where ``features`` counts them."""
 
     @classmethod
     def of(cls, request: Request) -> Constraint | None:

@@ -10,7 +10,7 @@ from .values import number, whole, words
 
 _MOST = 256
 """Parts of one job on one node that are recorded; no server has more."""
-_SAID = {"mig": "MIG instance {:g}", "fraction": "a fraction", "shared": "shared in turns", "mps": "MPS {:g}",
+_WORDS = {"mig": "MIG instance {:g}", "fraction": "a fraction", "shared": "shared in turns", "mps": "MPS {:g}",
          "hami": "HAMi, {:g} MiB"}
 
 
@@ -19,14 +19,14 @@ class GpuPart:
     """A part of one GPU that a job holds; other parts may be others' or nobody's."""
 
     kind: str
-    """What divides the GPU: ``mig``, ``shard``, ``mps``, ``fraction`` (of KAI), ``hami``, ``shared`` (nobody tells
-    more than that several hold it)."""
+    """What divides the GPU: ``mig``, ``shard``, ``mps``, ``fraction`` (of KAI), ``hami``, ``shared`` (nothing
+    more is known than that several hold it)."""
     index: int | None = None
     """Scheduler index of the GPU."""
     units: float = 1.0
     """In the scheduler's own count; of MIG the number that the instance has on its GPU, of HAMi MiB."""
     share: float | None = None
-    """Of the GPU, 0..1; None where nobody tells."""
+    """Of the GPU, 0..1; None where it is not known."""
     uuid: str = ""
     """The vendor's id of the GPU, where that is what is reported."""
 
@@ -39,8 +39,8 @@ class GpuPart:
 
     @property
     def _kind(self) -> str:
-        if self.kind in _SAID:
-            return _SAID[self.kind].format(self.units)
+        if self.kind in _WORDS:
+            return _WORDS[self.kind].format(self.units)
         return f"{self.units:g} {self.kind}{'s' if self.kind == 'shard' and self.units != 1 else ''}"
 
 

@@ -1,4 +1,4 @@
-"""What a job's objects are called where its scheduler is told about it by commands on objects."""
+"""The objects of a job, where commands on objects steer it instead of commands on jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """By which objects a job can be told where and when to run; '' and () for what it has not.
+    """The objects by which commands set where and when a job runs; '' and () for what it has not.
 
     Every name was made harmless, and may still hold anything that a shell would act upon.
     """
@@ -47,7 +47,7 @@ class Steering:
     pods: tuple[str, ...] = ()
     """Those that run."""
     batches: tuple[str, ...] = ()
-    """The batch jobs that make its pods, where its owner stands above these: a pod tells no other name of its job."""
+    """The batch jobs that make its pods, where its owner stands above these: a pod holds no other name of its job."""
     container: str = ""
     """Of each of its pods, where they have one."""
     limited: bool = False
