@@ -62,7 +62,7 @@ FACTS = {name: (name, _PREFIX + name) for name in _PLAIN}
 METRICS: dict[str, Reader] = _PLAIN | {_PREFIX + name: read for name, read in _PLAIN.items()}
 _NAMES = {_PREFIX + name: name for name in _PLAIN}
 _CLOCKS = {"system": "sm_clock", "memory": "memory_clock"}
-_NOT_TOLD = frozenset(("", "N/A", "n/a", "unknown"))
+_UNREPORTED = frozenset(("", "N/A", "n/a", "unknown"))
 
 Id = tuple[int, int, str]
 """Of a partition: its gpu_id, its number within the GPU, and the clock that a row tells of, '' for every other row."""
@@ -144,7 +144,7 @@ def _part(row: GpuRow) -> int:
 
 def _serial(labels: Mapping[str, str]) -> str:
     serial = labels.get("serial_number", "")
-    return "" if serial in _NOT_TOLD else serial
+    return "" if serial in _UNREPORTED else serial
 
 
 def _reading(position: int, rows: list[GpuRow], serials: Counter[str]) -> GpuReading:
@@ -173,7 +173,7 @@ def _reading(position: int, rows: list[GpuRow], serials: Counter[str]) -> GpuRea
 
 def _model(row: GpuRow) -> str:
     model = row.labels.get("card_model", "")
-    return "" if model in _NOT_TOLD else model
+    return "" if model in _UNREPORTED else model
 
 
 def _watts(row: GpuRow) -> float | None:
@@ -182,17 +182,17 @@ def _watts(row: GpuRow) -> float | None:
 
 
 def _sum(rows: list[GpuRow], name: str) -> float | None:
-    """Return the sum over the partitions of a socket; None where one of them does not tell."""
-    told = [row.values[name] for row in rows if name in row.values]
-    return sum(told) if told and len(told) == len(rows) else None
+    """Return the sum over the partitions of a socket; None where one of them does not report it."""
+    reported = [row.values[name] for row in rows if name in row.values]
+    return sum(reported) if reported and len(reported) == len(rows) else None
 
 
 def _throttled(row: GpuRow) -> tuple[str, ...] | None:
-    told = {word: 0.0 for name, word in _HELD_BACK.items() if name in row.values}
+    shares = {word: 0.0 for name, word in _HELD_BACK.items() if name in row.values}
     for name, word in _HELD_BACK.items():
         if name in row.values:
-            told[word] = max(told[word], row.values[name])
-    return tuple(sorted(word for word, share in told.items() if share > 0)) if told else None
+            shares[word] = max(shares[word], row.values[name])
+    return tuple(sorted(word for word, share in shares.items() if share > 0)) if shares else None
 
 
 @register("amd")

@@ -35,7 +35,7 @@ def _words(error: BaseException) -> str:
         return "the answer's chunks are broken"
     if isinstance(error, http.client.BadStatusLine) and not isinstance(error, http.client.RemoteDisconnected):
         if str(error.args[0]).startswith(_TLS_ALERT):
-            return ("it speaks https and was asked by http: write https://, or scheme: https, where its address is "
+            return ("it speaks https and was read by http: write https://, or scheme: https, where its address is "
                     "configured")
         return "answers with something that is not HTTP"
     if isinstance(error, urllib3.exceptions.NameResolutionError):

@@ -337,24 +337,24 @@ class _Keeping(HTTPConnectionPool):
     """A pool that keeps a connection only while not too many are kept in the whole process."""
 
     QueueCls = _Stack  # type: ignore[assignment]  # a list would do as well: only put, get and qsize are called
-    asked: tuple[str, object, bytes] | None = None
-    """The path and the headers that were asked with last, and in which bytes."""
+    sent: tuple[str, object, bytes] | None = None
+    """The path and the headers of the last request, and the bytes in which it was sent."""
 
     def urlopen(self, method: str, url: str, body: Any = None, headers: Any = None, **options: Any) -> Any:  # type: ignore[override]
-        """Return the answer to a request; one that was asked before is asked again in the same bytes."""
+        """Return the answer to a request; one that was sent before is sent again in the same bytes."""
         if method != "GET" or body is not None:
             return super().urlopen(method, url, body, headers, **options)
-        asked = self.asked
-        if asked is not None and asked[0] == url and asked[1] is headers:
-            answer = self._ask_again(url, asked[2], options["timeout"].read_timeout)
+        sent = self.sent
+        if sent is not None and sent[0] == url and sent[1] is headers:
+            answer = self._send_again(url, sent[2], options["timeout"].read_timeout)
             if answer is not None:
                 return answer
         first: Any = super().urlopen(method, url, body, headers, **options)
         if first.connection is not None:
-            self.asked = url, headers, first.connection.sent
+            self.sent = url, headers, first.connection.sent
         return first
 
-    def _ask_again(self, url: str, request: bytes, within_s: float) -> HTTPResponse | None:
+    def _send_again(self, url: str, request: bytes, within_s: float) -> HTTPResponse | None:
         """Return the answer on a connection that is open, None where there is none; it fails as urllib3 does."""
         connection = self._get_conn()
         if connection.sock is None:

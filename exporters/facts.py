@@ -222,16 +222,16 @@ def gather(samples: Samples, metrics: Mapping[str, Reader], names: Mapping[str, 
         if time_s is None:
             continue
         same = found.setdefault((node, key), {})
-        # What two exporters tell without such a name is not laid over one another.
+        # What two exporters report without such a name is not laid over one another.
         place = (name, "") if name else ("", labels.get("instance", ""))
         row = same.get(place)
         if row is None:
             row = same[place] = GpuRow(node, time_s, {}, key)
         row.take(labels, names.get(metric, metric), read(number))
-    return [row for same in found.values() for row in _told_apart(same)]
+    return [row for same in found.values() for row in _distinct(same)]
 
 
-def _told_apart(same: dict[tuple[str, str], GpuRow]) -> Iterable[GpuRow]:
+def _distinct(same: dict[tuple[str, str], GpuRow]) -> Iterable[GpuRow]:
     """Return the GPUs of one number: rows without a name are the only GPU's of their exporter, or nobody's."""
     if len(same) == 1:
         return same.values()

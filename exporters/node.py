@@ -60,17 +60,17 @@ class MeterBook:
     there for a day was removed.
     """
 
-    def __init__(self, told: Roles | None = None) -> None:
-        self._told = told or {}
+    def __init__(self, roles: Roles | None = None) -> None:
+        self._roles = roles or {}
         self.servers: dict[str, tuple[Meter, ...]] = {}
-        """What the meters of each server were taken for when all of them told last."""
+        """What the meters of each server were taken for when all of them reported last."""
         self._silent: dict[str, float] = {}
         """Since when a meter of a server is not there."""
 
     def judge(self, server: str, power: Mapping[str, float], labels: Mapping[str, str],
               now_s: float = 0.0) -> tuple[Meter, ...]:
         """Return the meters of a server with their roles."""
-        now, before = judged(power, labels, self._told), self.servers.get(server, ())
+        now, before = judged(power, labels, self._roles), self.servers.get(server, ())
         if _is_torn(power, now, before) or not self._complete(server, power.keys(), before, now_s):
             return tuple(Meter(meter.name, meter.watts, "unknown", "another meter of it has no reading")
                          for meter in now)
@@ -111,17 +111,17 @@ def _names(meters: Sequence[Meter]) -> list[str]:
     return [meter.name for meter in meters]
 
 
-def judged(power: Mapping[str, float], labels: Mapping[str, str], told: Roles) -> tuple[Meter, ...]:
+def judged(power: Mapping[str, float], labels: Mapping[str, str], roles: Roles) -> tuple[Meter, ...]:
     """Return the meters that measure something, each with its role: as configured, as it is named, or as they add up.
 
     Args:
         power: watts by name of the meter (chip).
         labels: what the firmware calls them, by the same name.
-        told: what the configuration says.
+        roles: what the configuration says.
     """
     measuring = {name: watts for name, number in sorted(power.items()) if (watts := server_watts(number)) is not None}
-    if any(_configured(name, told) for name in measuring):
-        return tuple(_as_told(name, watts, _configured(name, told)) for name, watts in measuring.items())
+    if any(_configured(name, roles) for name in measuring):
+        return tuple(_as_configured(name, watts, _configured(name, roles)) for name, watts in measuring.items())
     if any(_NAMED.match(labels.get(name, "")) for name in measuring):
         return tuple(_as_named(name, watts, labels.get(name, "")) for name, watts in measuring.items())
     acpi = {name: watts for name, watts in measuring.items() if _ACPI.search(name)}
@@ -140,11 +140,11 @@ def watts_of(meters: Sequence[Meter]) -> tuple[float | None, str]:
     return None, ""
 
 
-def _configured(name: str, told: Roles) -> MeterRole | None:
-    return next((role for pattern, role in told.items() if fnmatchcase(name, pattern)), None)
+def _configured(name: str, roles: Roles) -> MeterRole | None:
+    return next((role for pattern, role in roles.items() if fnmatchcase(name, pattern)), None)
 
 
-def _as_told(name: str, watts: float, role: MeterRole | None) -> Meter:
+def _as_configured(name: str, watts: float, role: MeterRole | None) -> Meter:
     return Meter(name, watts, role or "part", "configured" if role else "not configured, where others are")
 
 
@@ -273,8 +273,8 @@ _COUNTED_TWICE = frozenset(("guest", "guest_nice"))
 class NodePages:
     """Reads pages of node_exporter; keeps the last CPU counters of each server, since busy is a difference."""
 
-    def __init__(self, told: Roles | None = None) -> None:
-        self.meters = MeterBook(told)
+    def __init__(self, roles: Roles | None = None) -> None:
+        self.meters = MeterBook(roles)
         self._before: dict[str, tuple[float, float, float]] = {}
         """By target, with the time of the page; the one that was not read for longest goes first."""
         self._io = IoCounters()

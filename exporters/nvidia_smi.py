@@ -58,11 +58,11 @@ def gpus(samples: Samples, node_of: NodeOf, time_of: TimeOf) -> tuple[GpuReading
 
 def _indexes(rows: list[GpuRow]) -> list[int]:
     """Return the numbers of the GPUs of a server; those that bear none have the first that no other bears."""
-    told = [int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
-            for text in (row.labels.get("index", "") for row in rows)]
-    taken = set(told)
+    reported = [int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
+                for text in (row.labels.get("index", "") for row in rows)]
+    taken = set(reported)
     free = (number for number in count() if number not in taken)
-    return [next(free) if number is None else number for number in told]
+    return [next(free) if number is None else number for number in reported]
 
 
 def _uuid(_name: str, labels: Mapping[str, str]) -> str | None:
@@ -87,8 +87,8 @@ def _reading(row: GpuRow, index: int) -> GpuReading:
 
 def _sum(values: Mapping[str, float], names: tuple[str, ...]) -> float | None:
     """Return the sum of these values; None unless all of them were measured."""
-    told = [values[name] for name in names if name in values]
-    return sum(told) if len(told) == len(names) else None
+    measured = [values[name] for name in names if name in values]
+    return sum(measured) if len(measured) == len(names) else None
 
 
 @register("nvidia_smi")

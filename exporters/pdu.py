@@ -1,6 +1,6 @@
 """Power of racks by their PDUs, as snmp_exporter shows them: the sum over the PDUs that one enclosure's targets name.
 
-What a metric of a vendor's MIB counts in is told here or in the configuration; nothing is guessed from a name.
+What a metric of a vendor's MIB counts in stands here or in the configuration; nothing is guessed from a name.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def parse(samples: Samples, target: Target, time_s: float, scales: Mapping[str, 
     for name, scale in scales.items():
         rows = {tuple(sorted(series.labels.items())): _row_watts(value, scale) for series, value in samples
                 if series.name == name and not value < 0}
-        told = _told(rows.values())
-        if told:
-            reading = EnclosureReading(rack, time_s, sum(told), "snmp", len(told), target.instance)
+        watts = _all_watts(rows.values())
+        if watts:
+            reading = EnclosureReading(rack, time_s, sum(watts), "snmp", len(watts), target.instance)
             return Telemetry(enclosures=(reading,))
         torn = torn or (name if rows else "")
     if torn:
@@ -47,17 +47,17 @@ def _row_watts(value: float, scale: float) -> float | None:
     return None if watts is None or watts * scale > _MOST_RACK_WATTS else watts * scale
 
 
-def _told(rows: Iterable[float | None]) -> list[float]:
+def _all_watts(rows: Iterable[float | None]) -> list[float]:
     """Return the watts of all rows; nothing where one of them has no reading."""
     found = list(rows)
-    told = [watts for watts in found if watts is not None]
-    return told if len(told) == len(found) else []
+    measured = [watts for watts in found if watts is not None]
+    return measured if len(measured) == len(found) else []
 
 
 def racks(samples: Mapping[str, Samples], time_of: TimeOf) -> tuple[EnclosureReading, ...]:
     """Return the racks of query answers by metric; a PDU whose series names no ``enclosure`` is left out.
 
-    A PDU that two jobs of a Prometheus scrape is one: what the fuller of them tells counts.
+    A PDU that two jobs of a Prometheus scrape is one: what the fuller of them reports counts.
     """
     found: dict[tuple[str, str], dict[str, list[float | None]]] = {}
     times: dict[tuple[str, str], float] = {}
@@ -68,10 +68,10 @@ def racks(samples: Mapping[str, Samples], time_of: TimeOf) -> tuple[EnclosureRea
             if place[0] and time_s is not None and not value < 0:
                 found.setdefault(place, {}).setdefault(labels.get("job", ""), []).append(_row_watts(value, scale))
                 times[place] = max(time_s, times.get(place, time_s))
-    told = {place: max(map(_told, by_job.values()), key=lambda watts: (len(watts), sum(watts)))
-            for place, by_job in found.items()}
+    fullest = {place: max(map(_all_watts, by_job.values()), key=lambda watts: (len(watts), sum(watts)))
+               for place, by_job in found.items()}
     return tuple(EnclosureReading(rack, times[rack, meter], sum(watts), "snmp", len(watts), meter)
-                 for (rack, meter), watts in told.items() if watts)
+                 for (rack, meter), watts in fullest.items() if watts)
 
 
 @register("pdu")
@@ -80,9 +80,9 @@ class PduConfig(PageConfig):
 
     meters: ClassVar[str] = "snmp"
     kind: Literal["pdu"] = "pdu"
-    exporter: str = Field(default="", description="host:port of the snmp_exporter that asks all PDUs; targets are then "
-                                                  "their addresses. Empty: each target serves its own page.")
-    module: str = Field(default="", description="Module of snmp_exporter to ask with.")
+    exporter: str = Field(default="", description="host:port of the snmp_exporter that reads all PDUs; targets are "
+                                                  "then their addresses. Empty: each target serves its own page.")
+    module: str = Field(default="", description="Module of snmp_exporter to read them with.")
     metrics: dict[str, float] = Field(default_factory=dict, description="Watts of one count by metric, before those "
                                                                         "that are known (rPDU2DeviceStatusPower: 10).")
 
@@ -90,8 +90,8 @@ class PduConfig(PageConfig):
         """Return the URL of a PDU's page, on the shared exporter where there is one."""
         if not self.exporter:
             return super().locate(address, labels)
-        asked = self.params | {"target": address} | ({"module": self.module} if self.module else {})
-        return page_url(self.exporter, labels, self.scheme, "/snmp", asked)
+        parameters = self.params | {"target": address} | ({"module": self.module} if self.module else {})
+        return page_url(self.exporter, labels, self.scheme, "/snmp", parameters)
 
     def build(self, clock: Clock) -> Source:
         """Return the source that reads these pages."""

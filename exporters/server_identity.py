@@ -17,14 +17,14 @@ from .page_checks import PageError
 _KEPT_S = 600.0
 """How long a GPU stays its server's while that is not reported: as long as its last readings are given on."""
 _REMEMBERED_S = 3600.0
-"""How long a name is remembered that a target tells no more: as long as a silent server's power may be estimated."""
+"""How long a name is remembered that a target reports no more: as long as a silent server's power may be estimated."""
 
 
 @dataclass(slots=True)
 class _Teller:
     """A target, or a server that a Prometheus reports on."""
 
-    heard_s: float
+    reported_s: float
     uuids: set[str] = field(default_factory=set)
 
 
@@ -45,17 +45,17 @@ class GpuOwners:
         """Return the facts without GPUs of other servers, or that may be others, and what is wrong with each server.
 
         Args:
-            found: what a target tells, or a Prometheus.
+            found: what a target reports, or a Prometheus.
             now_s: seconds of a clock that nobody sets.
-            teller: the target; without it each server tells of itself.
+            teller: the target; without it each server reports on itself.
         """
-        found, wrong = _told_apart(found)
+        found, wrong = _distinct(found)
         with self._lock:
             twins = self._twins(found.gpus, teller)
             if twins:
                 wrong = {**wrong, **{gpu.node: _nameless(gpu, "another target") for gpu in twins}}
                 found = replace(found, gpus=tuple(gpu for gpu in found.gpus if gpu not in twins))
-            self._hear(found.gpus, now_s, teller)
+            self._note(found.gpus, now_s, teller)
             others = self._others(found.gpus, teller)
         if not others:
             return found, wrong
@@ -66,7 +66,7 @@ class GpuOwners:
         """Release the GPUs of who reported nothing for long, or is none of the targets any more."""
         with self._lock:
             gone = [name for name, teller in self._tellers.items()
-                    if now_s - teller.heard_s > _KEPT_S or (targets is not None and name not in targets)]
+                    if now_s - teller.reported_s > _KEPT_S or (targets is not None and name not in targets)]
             for name in gone:
                 self._release(name, self._tellers.pop(name).uuids)
 
@@ -90,7 +90,7 @@ class GpuOwners:
                 others.setdefault(gpu.node, {})[gpu.uuid] = node
         return others
 
-    def _hear(self, gpus: tuple[GpuReading, ...], now_s: float, teller: str) -> None:
+    def _note(self, gpus: tuple[GpuReading, ...], now_s: float, teller: str) -> None:
         """Release what each teller has shown before and shows no more."""
         shown: dict[str, set[str]] = {teller: set()} if teller in self._tellers else {}
         places = {(gpu.uuid, gpu.node) for gpu in gpus}
@@ -100,7 +100,7 @@ class GpuOwners:
             known = self._tellers.setdefault(name, _Teller(now_s))
             # A server that is called otherwise now shows the same GPUs under its new name.
             self._release(name, {uuid for uuid in known.uuids if (uuid, self._node(uuid)) not in places})
-            known.heard_s, known.uuids = now_s, uuids
+            known.reported_s, known.uuids = now_s, uuids
 
     def _node(self, uuid: str) -> str | None:
         owner = self._owners.get(uuid)
@@ -121,7 +121,7 @@ class ServerNames:
 
     _names: frozenset[str] = frozenset()
     _absent: dict[str, float] = field(default_factory=dict)
-    """Names that it tells no more, with when that was seen."""
+    """Names that it reports no more, with when that was seen."""
     _left: frozenset[str] = frozenset()
     """Those of them in whose place there are others."""
 
@@ -165,7 +165,7 @@ def _is_nameless(gpu: GpuReading) -> bool:
     return gpu.uuid.startswith(f"{gpu.node}/")
 
 
-def _told_apart(found: Telemetry) -> tuple[Telemetry, dict[str, str]]:
+def _distinct(found: Telemetry) -> tuple[Telemetry, dict[str, str]]:
     """Return the facts without GPUs of one number that no UUID tells apart, and what is wrong with their nodes."""
     places = Counter((gpu.node, gpu.vendor, gpu.index) for gpu in found.gpus)
     if len(places) == len(found.gpus):  # as nearly always

@@ -124,7 +124,7 @@ class _File:
         return self._groups
 
 
-class _Asked:
+class _DiscoveryEndpoint:
     """An endpoint that is read for targets now and then."""
 
     def __init__(self, refresh_s: float, clock: Callable[[], float], ask: Callable[[], tuple[TargetEntry, ...]],
@@ -159,17 +159,17 @@ class _Asked:
             self._fault = f"targets cannot be discovered: {error}"
 
 
-def _endpoint(config: HttpSdConfig, clock: Callable[[], float]) -> _Asked:
+def _endpoint(config: HttpSdConfig, clock: Callable[[], float]) -> _DiscoveryEndpoint:
     """Return one http_sd endpoint."""
     client = Client(config, accept="application/json")
-    return _Asked(config.refresh_interval, clock,
+    return _DiscoveryEndpoint(config.refresh_interval, clock,
                   lambda: parse_groups(client.get(config.url), yaml_too=False), client.close)
 
 
-def _pods(config: PodSdConfig, clock: Callable[[], float]) -> _Asked:
+def _pods(config: PodSdConfig, clock: Callable[[], float]) -> _DiscoveryEndpoint:
     """Return the pods of one exporter."""
     pods = ExporterPods(config)
-    return _Asked(config.refresh_interval, clock, lambda: tuple(
+    return _DiscoveryEndpoint(config.refresh_interval, clock, lambda: tuple(
         TargetEntry(targets=(pod.address,), labels={"node": pod.node}) for pod in pods.ask()), pods.close)
 
 
@@ -195,7 +195,7 @@ class Discovery:
 
     def faults(self) -> tuple[TargetHealth, ...]:
         """Return the discoveries that failed last time."""
-        parts: dict[str, _File | _Asked] = {**self._files, **self._endpoints}
+        parts: dict[str, _File | _DiscoveryEndpoint] = {**self._files, **self._endpoints}
         return tuple(TargetHealth(name, False, 0.0, part.error) for name, part in parts.items() if part.error)
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ KEPT = 20_000
 _PREEMPTED = ("PreemptionByScheduler", "EvictionByEvictionAPI", "Preempting", "Preempted", "TerminationByScheduler")
 _NODE = ("DeletionByTaintManager", "TerminationByKubelet", "DeletionByPodGC", "NodeLost", "Evicted", "NodeShutdown",
          "Terminated", "NodeAffinity")
-_SAID = {"DeadlineExceeded": JobState.TIMEOUT, "OOMKilled": JobState.OUT_OF_MEMORY}
+_ENDED_BY = {"DeadlineExceeded": JobState.TIMEOUT, "OOMKilled": JobState.OUT_OF_MEMORY}
 
 Naming = Callable[[JobPods], str]
 """Returns a name for a job: of its partition, or of its user."""
@@ -315,8 +315,8 @@ def _verdict(group: JobPods, pods: Sequence[PodFacts]) -> tuple[JobState, str]:
     if group.batch is not None and group.batch.failed:
         words.append(group.batch.failed)
     for word in words:
-        if word in _SAID or word in _PREEMPTED or word in _NODE:
-            return _SAID.get(word) or (JobState.PREEMPTED if word in _PREEMPTED else JobState.NODE_FAILED), word
+        if word in _ENDED_BY or word in _PREEMPTED or word in _NODE:
+            return _ENDED_BY.get(word) or (JobState.PREEMPTED if word in _PREEMPTED else JobState.NODE_FAILED), word
     if (group.batch is not None and group.batch.failed) or any(pod.phase == "Failed" for pod in pods):
         return JobState.FAILED, next(iter(words), "")
     if pods and all(pod.phase == "Succeeded" for pod in pods):

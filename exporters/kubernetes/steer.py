@@ -16,7 +16,7 @@ from .queues import WorkloadFacts
 
 
 class _Waiting(TypedDict, total=False):
-    """By what a job is told that waits, by the names of the fields of ``Steering``."""
+    """What steers a job that waits, by the names of the fields of ``Steering``."""
 
     suspended: bool
     gated: tuple[str, ...]
@@ -33,7 +33,7 @@ class _Waiting(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Levers:
-    """What a site has to be told by, at one moment."""
+    """What a site offers to steer its jobs by, at one moment."""
 
     gate: str = ""
     check: str = ""
@@ -51,7 +51,7 @@ class Levers:
         return bool(self.gate and waiting) and all(pod.gates == (self.gate,) for pod in waiting)
 
     def steering(self, group: JobPods, pods: Sequence[PodFacts], queue: str) -> Steering:
-        """Return by what a group can be told: one that waits, or one that runs."""
+        """Return what steers a group: one that waits, or one that runs."""
         running = [pod for pod in pods if pod.holds]
         only, limited = _container(pods)
         waits: _Waiting = {} if len(running) == len(pods) > 0 else self._waiting(group, pods, queue)
@@ -61,7 +61,7 @@ class Levers:
             budgets=budgets_of(running, self.budgets or {}), **waits)
 
     def _waiting(self, group: JobPods, pods: Sequence[PodFacts], queue: str) -> _Waiting:
-        """Return by what a job is told that waits, or some pods of it."""
+        """Return what steers a job that waits, or of which some pods wait."""
         work = group.work if group.work is not None and not group.work.admitted else None
         gated = tuple(pod.name for pod in pods if self.gate and pod.gates == (self.gate,))
         bound = any(pod.wish.nodes or pod.wish.terms for pod in pods) or any(

@@ -13,7 +13,7 @@ from .fields import BadRecord, Fields
 from .gres import Gpus, parse_gres, parse_others
 
 MIB = 2**20
-_ASKED = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket")
+_REQUESTED = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket")
 _SWITCHES = ("required_switches", "minimum_switches")
 _SWITCH_WAIT = "maximum_switch_wait_time"
 _PER_GPU = re.compile(r"(?:gres[:/])?gpu(?::[^:=,]*[^:=,\d][^:=,]*)?[:=](\d{1,15})")
@@ -49,8 +49,9 @@ def parse_details(raw: Fields, submit_s: float | None) -> Details:
         licenses=raw.text("licenses"),
         exclusive_user=bool(shared & {"user", "mcs"}),
         disk_bytes=(raw.integer("minimum_tmp_disk_per_node") or 0) * MIB,
-        # How many shards of which GPU are free Slurm does not tell, and of MPS it uses one GPU of a node at a time.
-        unknown=tuple(dict.fromkeys(f"where {one} is free" for name in _ASKED for one in parse_others(raw.text(name)))),
+        # How many shards of which GPU are free Slurm does not report, and of MPS it uses one GPU of a node at a time.
+        unknown=tuple(dict.fromkeys(
+            f"where {one} is free" for name in _REQUESTED for one in parse_others(raw.text(name)))),
     )
 
 

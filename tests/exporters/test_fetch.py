@@ -146,7 +146,7 @@ def test_an_answer_to_a_repeated_request_is_read_as_the_libraries_read_it(loopba
                 yield type(error), str(error), error.permanent
 
     ours = list(answers(client(timeout=2)))
-    monkeypatch.setattr(deadline._Keeping, "_ask_again", lambda *_: None)
+    monkeypatch.setattr(deadline._Keeping, "_send_again", lambda *_: None)
     monkeypatch.setattr(deadline._Cuttable, "response_class", http.client.HTTPResponse)
     assert ours == list(answers(client(timeout=2)))
 
@@ -560,6 +560,6 @@ def test_a_port_for_https_that_is_asked_by_http_is_told_as_such(version):
 
         thread = threading.Thread(target=refuse)
         thread.start()
-        with pytest.raises(SourceError, match="it speaks https and was asked by http: write https://, or"):
+        with pytest.raises(SourceError, match="it speaks https and was read by http: write https://, or"):
             Client(HttpOptions(timeout=5.0)).get(f"http://127.0.0.1:{listening.getsockname()[1]}/metrics")
         thread.join()
