@@ -78,8 +78,8 @@ class AdviceMetrics:
         "elsewhere (other nodes, or other GPUs on them), there but more than 600 s earlier or later than advised, or "
         "not advised (the advice named no place, or no moment).", "policy", "advice", "verdict", cap=POLICIES * 10)
     start_forecasts_total: Series = counter(
-        "Runs that started after their start had been foretold as an interval that holds in nine of ten futures, by "
-        "the policy that foretold it and by how the first such interval came: within, earlier or later.", "policy",
+        "Runs that started after their start had been forecast as an interval that holds in nine of ten futures, by "
+        "the policy that forecast it and by how the first such interval came: within, earlier or later.", "policy",
         "result", cap=POLICIES * 3)
     communication_cost: Series = gauge(
         "Weight of the edges between the GPUs of each job, less is closer together: of running jobs of several GPUs "
@@ -106,8 +106,8 @@ class AdviceMetrics:
     reclaimable_since_timestamp_seconds: Series = gauge(
         "Since when a running job has held idle GPUs, in seconds since the epoch; no more than 50 jobs, those with "
         "most of them.", "partition", "job_id", "user", "gpus", cap=ADVICE)
-    moves_moved_gpus: Series = gauge("GPUs of the jobs that would have to be moved for it.", "partition",
-                                      cap=PARTITIONS)
+    moves_moved_gpus: Series = gauge(
+        "GPUs of the jobs that would have to be moved to let waiting jobs start.", "partition", cap=PARTITIONS)
     elastic_time_ratio: Series = gauge(
         "Change in the time that a job still takes with that many GPUs more (+) or fewer, from a curve over its like: "
         "-0.4 finishes 40 % sooner. bound is estimate, low or high of the 95 % interval; no more than 50 jobs.",
@@ -129,7 +129,8 @@ class AdviceMetrics:
         "is held, used (95th percentile) or advised; no more than 50 jobs.", "partition", "job_id", "which",
         cap=ADVICE * 3)
     allocation_memory_bytes: Series = gauge(
-        "Memory of these jobs in bytes, likewise; used is the highest use seen, with the page cache.",
+        "Memory in bytes on each node of a job that could start or run faster on what its neighbours do not use; which "
+        "is held, used (highest use seen, with the page cache) or advised; no more than 50 jobs.",
         "partition", "job_id", "which", cap=ADVICE * 3)
     allocation_sooner_ratio: Series = gauge(
         "Share of its remaining time by which such a job would end sooner; bound is estimate, low or high of the 95 % "
@@ -159,7 +160,7 @@ class AdviceMetrics:
         "of the same jobs; subtract two policies to compare them.", "policy", cap=POLICIES)
     simulation_wait_error_ratio: Scalar = gauge(
         "Mean absolute error of simulated starts of the jobs that waited over their mean wait, under the scheduler's "
-        "own policy in the last replay of a day and the window: the figure of --check and of promotion. Not there "
+        "own policy in the last replay of a day and the window: the figure of --check and of promotion. Absent "
         "while fewer than ten jobs waited.")
     policy_info: Series = gauge(
         "The role of each policy: incumbent (the scheduler's own policy), active (its advice goes out), fallback "

@@ -93,5 +93,5 @@ USERS = 200
 JOBS = 100
 WAITS = 500
 FLAVOURS, QUEUES = 500, 50
-"""Flavours of partitions, and users whose queues are told."""
+"""Flavours of partitions, and users whose queues are published."""
 NOTICES = 500

@@ -31,7 +31,7 @@ class GpuMetrics:
         "task of an array counts.", "partition", "reason", cap=PARTITIONS * len(WaitReason))
     job_wait_seconds: Distributions = histogram(
         "Real waits of jobs in seconds, from when they could start until they first did, by partition, account and "
-        "GPUs asked for; of those that started since the daemon did. Accounts beyond the first 40 are (other).",
+        "GPUs requested; of those that started since the daemon did. Accounts beyond the first 40 are (other).",
         "partition", "account", "gpus", cap=WAITS)
     jobs: Series = gauge(
         "Jobs by what they do now: queued or running, each task of an array. From the scheduler.",
@@ -39,23 +39,28 @@ class GpuMetrics:
     user_queued_jobs: Series = gauge(
         "Jobs that a user has in the queue, each task of an array; the 50 longest queues.", "user", "partition",
         cap=QUEUES)
-    user_queued_gpus: Series = gauge("GPUs that the jobs in these queues ask for.", "user", "partition", cap=QUEUES)
+    user_queued_gpus: Series = gauge(
+        "GPUs that a user's jobs in the queue request; the 50 longest queues.", "user", "partition", cap=QUEUES)
     finished_jobs: Series = gauge(
         "Jobs that ran and ended within the last day (1d) or week (7d), those that were requeued left out; from the "
         "recorded history, as all means over them.", "partition", "flavour", "window", cap=2 * FLAVOURS)
     job_wait_mean_seconds: Series = gauge(
-        "Mean wait of these jobs in seconds, from when they could start until they did.",
+        "Mean wait of the jobs that ended within the window in seconds, from when they could start until they did.",
         "partition", "flavour", "window", cap=2 * FLAVOURS)
     job_run_mean_seconds: Series = gauge(
-        "Mean run time of these jobs in seconds.", "partition", "flavour", "window", cap=2 * FLAVOURS)
+        "Mean run time of the jobs that ended within the window in seconds.", "partition", "flavour", "window",
+        cap=2 * FLAVOURS)
     job_completion_mean_seconds: Series = gauge(
-        "Mean completion time of these jobs in seconds, from when they could start to their end.",
+        "Mean completion time of the jobs that ended within the window in seconds, from when they could start to their "
+        "end.",
         "partition", "flavour", "window", cap=2 * FLAVOURS)
     job_slowdown_mean_ratio: Series = gauge(
-        "Mean bounded slowdown of these jobs: completion over run time, both of at least 10 s; 1 is no wait.",
+        "Mean bounded slowdown of the jobs that ended within the window: completion over run time, both of at least "
+        "10 s; 1 is no wait.",
         "partition", "flavour", "window", cap=2 * FLAVOURS)
     job_makespan_seconds: Series = gauge(
-        "Makespan of these jobs in seconds: from the first of their submissions within the window to the last end.",
+        "Makespan of the jobs that ended within the window in seconds: from the first of their submissions within it "
+        "to the last end.",
         "partition", "flavour", "window", cap=2 * FLAVOURS)
     fragmentation_ratio: Series = gauge(
         "Share of free GPUs that the usual demand of the last seven days cannot use (FGD, ATC'23).",

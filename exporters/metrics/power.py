@@ -47,23 +47,24 @@ class PowerMetrics:
         "Power of the GPUs that a job holds, in watts: of the running jobs that waste most, as many as "
         "waste.job_series says.", "job_id", "partition", "user", "account", "flavour", cap=JOBS)
     job_wasted_power_watts: Series = gauge(
-        "Part of it that does no work, in watts, of the same jobs; absent where nothing of it is known to be wasted "
-        "and not all is measured.", "job_id", "partition", "user", "account", "flavour", cap=JOBS)
-    job_start_timestamp_seconds: Series = gauge(
-        "When these jobs started, in seconds since the epoch.", "job_id", "partition", "user", "account", "flavour",
+        "Part of the power of a running job's GPUs that does no work, in watts, of the jobs that waste most; absent "
+        "where no waste is known and not all is measured.", "job_id", "partition", "user", "account", "flavour",
         cap=JOBS)
+    job_start_timestamp_seconds: Series = gauge(
+        "When the running jobs that waste most started, in seconds since the epoch.", "job_id", "partition", "user",
+        "account", "flavour", cap=JOBS)
     flavour_power_watts: Series = gauge(
         "Power of the GPUs that jobs hold, in watts, by the flavour of the job: a configured one, or its size.",
         "partition", "flavour", cap=FLAVOURS)
     flavour_wasted_power_watts: Series = gauge(
-        "Part of it that does no work, in watts; absent where nothing of it is known to be wasted and not all is "
-        "measured.", "partition", "flavour", cap=FLAVOURS)
+        "Part of the power of the GPUs of a flavour's jobs that does no work, in watts; absent where no waste is known "
+        "and not all is measured.", "partition", "flavour", cap=FLAVOURS)
     unaccounted_power_watts: Scalar = gauge(
         "Power of all nodes less the sum of all classes, in watts: 0 unless the accounting is broken.")
     host_unused_watts: Series = gauge(
         "Unused part of busy nodes, in watts: of a node that uses one of eight GPUs, seven eighths of what its host "
         "draws. Contained in class host_active and not to be added to the classes. Wasted power and this together do "
-        "not fall when jobs are spread over more nodes that are alike. Not there where it is not measured.",
+        "not fall when jobs are spread over more nodes that are alike. Absent where it is not measured.",
         "partition", cap=PARTITIONS)
     power_source_disagreement_watts: Scalar = gauge(
         "GPU power in excess of the wall meter, summed over nodes, in watts: meters average over a window.")
@@ -75,6 +76,6 @@ class PowerMetrics:
 
     electricity_price: Series = gauge(
         "What a kWh costs now by the configured prices, file or metric; below 0 where it is paid to use it. Not there "
-        "while nobody knows.", "currency")
+        "while it is not known.", "currency")
     carbon_intensity: Scalar = gauge(
-        "Carbon dioxide equivalents that a kWh of the grid means now, in grams. Not there while nobody knows.")
+        "Carbon dioxide equivalents that a kWh of the grid means now, in grams. Absent while it is not known.")
