@@ -178,11 +178,6 @@ class _Gpu:
         return None
 
     def total(self, names: Iterable[str]) -> float | None:
-        """Return the sum of these values, as far as they were measured."""
-        told = [self.values[name] for name in names if name in self.values]
-        return sum(told) if told else None
-
-    def both(self, names: Iterable[str]) -> float | None:
         """Return the sum of these values, None unless all of them were measured."""
         told = [self.values.get(name) for name in names]
         return sum(value for value in told if value is not None) if None not in told else None
@@ -347,7 +342,7 @@ def _detail(gpu: _Gpu) -> GpuDetail:
     return GpuDetail(
         tensor_active=values.get(TENSOR), dram_active=values.get(DRAM), sm_occupancy=values.get(OCCUPANCY),
         engine_active=values.get(ENGINE), fp32_active=values.get(FP32), fp64_active=values.get(FP64),
-        pcie_bytes_per_s=gpu.both(PCIE), nvlink_bytes_per_s=gpu.both(NVLINK),
+        pcie_bytes_per_s=gpu.total(PCIE), nvlink_bytes_per_s=gpu.total(NVLINK),
         sm_clock_hertz=values.get(SM_CLOCK), memory_clock_hertz=values.get(MEMORY_CLOCK),
         memory_temperature_celsius=values.get(MEMORY_TEMPERATURE),
         throttled_by=reasons(values.get(REASONS)),

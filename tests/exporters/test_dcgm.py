@@ -262,15 +262,28 @@ def test_what_the_units_of_a_gpu_do_is_read():
             + row("DCGM_FI_DEV_SM_CLOCK", 1980) + row("DCGM_FI_DEV_MEM_CLOCK", 2619)
             + row("DCGM_FI_DEV_MEMORY_TEMP", 54) + row("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", 0x4 + 0x40 + 0x1)
             + row("DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP_NS", 5e9)
+            + row("DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS", 1e9)
+            + row("DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", 0)
             + row("DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS", 3e9)
             + row("DCGM_FI_DEV_POWER_MGMT_LIMIT_DEF", 700) + row("DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN", 200)
             + row("DCGM_FI_DEV_XID_ERRORS", 79))
     assert only(page).detail == GpuDetail(
         tensor_active=0.4, dram_active=0.3, sm_occupancy=0.2, pcie_bytes_per_s=3e9, nvlink_bytes_per_s=None,
         sm_clock_hertz=1.98e9, memory_clock_hertz=2.619e9, memory_temperature_celsius=54,
-        throttled_by=("heat", "power"), throttled_by_power_s=5, throttled_by_heat_s=3, default_limit_watts=700,
+        throttled_by=("heat", "power"), throttled_by_power_s=6, throttled_by_heat_s=3, default_limit_watts=700,
         least_limit_watts=200, xid=79)
     assert only(row(POWER, 60)).detail == GpuDetail()
+
+
+@pytest.mark.parametrize("missing", ["SW_POWER_CAP", "HW_POWER_BRAKE_SLOWDOWN"])
+def test_a_counter_of_clocks_held_down_with_a_part_missing_is_not_measured(missing):
+    """A sum without one part falls, and jumps when the part is back: hours would be counted within one window."""
+    counters = {"SW_POWER_CAP": 5e9, "HW_POWER_BRAKE_SLOWDOWN": 4e12, "SW_THERM_SLOWDOWN": 1e9,
+                "HW_THERM_SLOWDOWN": 2e9}
+    page = "".join(row(f"DCGM_FI_DEV_CLOCKS_EVENT_REASON_{name}_NS", number)
+                   for name, number in counters.items() if name != missing)
+    found = only(page + row(f"DCGM_FI_DEV_CLOCKS_EVENT_REASON_{missing}_NS", "NaN")).detail
+    assert (found.throttled_by_power_s, found.throttled_by_heat_s) == (None, 3)
 
 
 def test_no_reason_to_throttle_is_told_apart_from_not_measured():
