@@ -47,7 +47,7 @@ from .simulated import Simulated
 from .speeds import RunSpeed
 from .underuse import CauseTally
 from .uses import Use
-from .values import Query, TableRow, chunks
+from .values import Query, TableRow, chunks, words
 from .waiting import WaitReason
 
 
@@ -160,6 +160,12 @@ class HistoryReader(EnergyReader, NoticeReader):
         return JobDetail(_job(row, held), tuple(JobChange(
             change.time_s, JobState(change.state), WaitReason(change.reason), change.reason_text)
             for change in changes), runs)
+
+    def jobs_of(self, job_id: str, most: int = 100) -> tuple[Job, ...]:
+        """Return every job of an id, the last submission first: schedulers number alike, or reuse an id."""
+        table = schema.jobs.c
+        return self._jobs(select(schema.jobs).where(table.job_id == words(job_id)).order_by(
+            table.submit_s.desc(), table.id.desc()).limit(most))
 
     def flavours(self, since_s: float) -> Sequence[FlavourCount]:
         """Return jobs submitted since a moment by partition, flavour and time limit."""

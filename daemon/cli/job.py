@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import click
 
@@ -23,24 +23,30 @@ GIB = 2**30
 @click.command("job", short_help="Report on one job.")
 @click.argument("job_id")
 @asks_in("text", "json")
+@click.option("--partition", default="", help="Only the job of this partition, where clusters have jobs of one id.")
 @click.option("--wide", is_flag=True, help="More than fits 80 columns: longer timelines.")
-def command(url: str, ca_file: str | None, style: str, job_id: str, wide: bool) -> None:
+def command(url: str, ca_file: str | None, style: str, job_id: str, partition: str, wide: bool) -> None:
     """Report on a job: where it ran, what it used, why it waited, and what to request next time.
 
-    For an array, every task is shown; for a job that was requeued, every run, the last one first.
+    For an array, every task is shown; for a job that was requeued, every run, the last one first. Where several
+    clusters have a job of that id, the job of each is shown.
 
     \b
     Examples:
       idlewatt job 4711
       idlewatt job 4711_3
+      idlewatt job 4711 --partition gpu
       idlewatt job 4711 --format json
     """
     if not job_id or job_id in (".", ".."):
         raise click.UsageError("which job? give its id")
-    rows = ask(url, f"jobs/{quote(job_id)}", ca_file)
+    chosen = f"?{urlencode({'partition': partition})}" if partition else ""
+    rows = ask(url, f"jobs/{quote(job_id)}{chosen}", ca_file)
     if style == "json":
         click.echo(as_json(rows))
         return
+    for line in namesakes(rows, job_id):
+        click.echo(line)
     for number, row in enumerate(rows):
         if number:
             click.echo("")
@@ -72,6 +78,18 @@ def report(row: Row, width: int) -> Iterator[str]:
         yield ""
         for note in row["notes"]:
             yield from _folded("  *", f"{note['words']} {note['fix']}".strip(), width, 4)
+
+
+def namesakes(rows: list[Row], job_id: str) -> Iterator[str]:
+    """Yield which jobs have one id, and how one of them is named; nothing where there is one job."""
+    import textwrap
+
+    jobs = {(job["partition"], job["submit_s"]): job for row in rows if (job := row["job"])["job_id"] == job_id}
+    if len(jobs) > 1:
+        each = "; ".join(f"partition {plain(job['partition'])}, {plain(job['user'] or '-')}" for job in jobs.values())
+        yield from textwrap.wrap(f"{len(jobs)} jobs have the id {plain(job_id)}, on several clusters: {each}.", WIDTH)
+        yield "--partition shows the job of one partition."
+        yield ""
 
 
 def _parts_of(held: Row) -> str:

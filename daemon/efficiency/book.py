@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ...storage.energy_queries import Dimension, Order, RunFilter, RunRow
@@ -16,6 +16,7 @@ from ...storage.uses import Use
 from ..causes import evidence_text, label, remedy, reported_causes
 from ..pricing import Costing
 from .findings import long_enough
+from .namesakes import EVERY, holds, of_several_clusters
 from .notes import Used, notes
 from .rows import CauseRow, ChartSeries, EnergyRow, HolderRow, JobReport, JobRow, energy_row, job_row
 from .timelines import MOST_POINTS, GpuTimelines
@@ -71,22 +72,30 @@ class EnergyBook:
         energy = job_row(run, self._costing, WASTED)
         return replace(row, energy_joules=energy.energy_joules, wasted_joules=energy.wasted_joules, cost=energy.cost)
 
-    def reports(self, job_id: str, live: Sequence[Job] = ()) -> tuple[JobReport, ...]:
+    def reports(self, job_id: str, live: Sequence[Job] = (), wanted: RunFilter = EVERY) -> tuple[JobReport, ...]:
         """Return the report of a job, its last run first, or of the tasks of an array; () of one that is unknown.
 
-        ``live`` are the jobs that the scheduler lists now: one that was just submitted is in no history.
+        Where several clusters have a job of that id, there is a report of each. ``live`` are the jobs that the
+        scheduler lists now: one that was just submitted is in no history. Of ``wanted`` user, account and partition
+        count.
         """
         runs = self._history.runs_of(job_id)
-        detail = self._history.job(job_id)
-        if detail is not None:
-            own: list[RunRow | None] = [run for run in runs if (run.job_id, run.submit_s) == detail.job.key]
-            return tuple(self._report(detail, run, drawn=True) for run in own or [None])
-        now = [job for job in live if job_id in (job.job_id, job.array)]
+        recorded = of_several_clusters(job for job in self._history.jobs_of(job_id) if holds(job, wanted))
+        if recorded:
+            return tuple(report for job in recorded for report in self._reports_of(job, runs))
         if not runs:
+            now = [job for job in live if job_id in (job.job_id, job.array) and holds(job, wanted)]
             return tuple(self._report(JobDetail(job, (), ()), None, drawn=False) for job in now[:MOST_TASKS])
-        details = {run.job_id: self._history.job(run.job_id, run.submit_s) for run in runs[:MOST_TASKS]}
+        details = {(run.job_id, run.submit_s): self._history.job(run.job_id, run.submit_s) for run in runs[:MOST_TASKS]}
         return tuple(self._report(detail, run, drawn=False) for run in runs[:MOST_TASKS]
-                     if (detail := details[run.job_id]) is not None)
+                     if (detail := details[run.job_id, run.submit_s]) is not None and holds(detail.job, wanted))
+
+    def _reports_of(self, job: Job, runs: Sequence[RunRow]) -> Iterator[JobReport]:
+        """Yield the reports of one submission, the last run first; one without energy where nothing was recorded."""
+        detail = self._history.job(job.job_id, job.submit_s) or JobDetail(job, (), ())
+        own: list[RunRow | None] = [run for run in runs if (run.job_id, run.submit_s) == job.key]
+        for run in own or [None]:
+            yield self._report(detail, run, drawn=True)
 
     def _report(self, detail: JobDetail, run: RunRow | None, *, drawn: bool) -> JobReport:
         job, row = detail.job, None if run is None else job_row(run, self._costing, WASTED)

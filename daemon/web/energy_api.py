@@ -162,10 +162,18 @@ def _by(by: Dimension | Literal[""]) -> Callable[[View, EnergyBook, Arguments, s
 
 
 def _job(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
-    rows = book.reports(name, view.jobs())
-    if not rows:
-        raise NotFound(f"no job {name[:40]!r} is known")
-    return EnergyAnswer(rows)
+    return EnergyAnswer(job_reports(view, book, arguments, name))
+
+
+def job_reports(view: View, book: EnergyBook, arguments: Arguments, name: str) -> tuple[JobReport, ...]:
+    """Return the reports of a job, or of each of one id on several clusters; raise ``NotFound`` where there is none."""
+    holders = {key: arguments[key] for key in HOLDERS if key in arguments}
+    reports = book.reports(name, view.jobs(), RunFilter(
+        user=arguments.get("user", ""), account=arguments.get("account", ""), partition=arguments.get("partition", "")))
+    if not reports:
+        of = "".join(f", {key} {value[:40]!r}," for key, value in holders.items())
+        raise NotFound(f"no job {name[:40]!r}{of} is known")
+    return reports
 
 
 def node_report(view: View, book: EnergyBook, name: str, selection: RunFilter) -> NodeReport | None:
@@ -236,7 +244,8 @@ QUERIES: Mapping[str, Query] = {query.name: query for query in (
               "software": "Part of the container image, the framework or the version of CUDA."},
           _runs),
     Query("job", "jobs/{job}", "A job with all that is known of its runs: energy, use, notes, timeline. Of an array, "
-          "its tasks.", TypeAdapter(tuple[JobReport, ...]), {}, _job),
+          "its tasks. Where several clusters have a job of that id, each of them: name one by its partition, user or "
+          "account.", TypeAdapter(tuple[JobReport, ...]), HOLDERS, _job),
     Query("wait", "waits/{wait}", "A job that waits: when it starts, what stands before it, which smaller request "
           "would start now.", TypeAdapter(tuple[JobWaitEstimate, ...]), {}, _wait),
     Query("energy", "waste", "With `since`, `by` or the like: what users, accounts, jobs, ... took over whole days "

@@ -24,7 +24,7 @@ from ..charts import Chart, Mark
 from ..efficiency import ChartSeries, EnergyRow, JobReport
 from ..pricing import KWH_J
 from .api import BadData
-from .energy_api import DEFAULT_SINCE, FURTHEST, node_report, wanted, whole
+from .energy_api import DEFAULT_SINCE, FURTHEST, job_reports, node_report, wanted, whole
 from .page import TEMPLATES, part_of
 from .units import money
 from .view import View, WasteRow
@@ -97,13 +97,13 @@ def _query(given: Mapping[str, str], offset: int) -> str:
 
 def job_page(view: View, arguments: Arguments, name: str, root: str) -> str:
     """Return the page of a job, or of the tasks of an array."""
-    reports = view.book().reports(name, view.jobs())
-    if not reports:
-        raise NotFound(f"no job {name[:40]!r} is known")
-    advice = next((row for row in view.recommendations() if row.job_id == name and not row.shadow), None)
+    reports = job_reports(view, view.book(), arguments, name)
+    advice = {row.submit_s: row for row in view.recommendations() if row.job_id == name and not row.shadow}
     waits = any(report.job.state is JobState.PENDING for report in reports)
     wait_estimate, awaited = _wait_estimate(view, name) if waits else (None, False)
-    return _render("job.html", view, root, name=name, reports=reports, advice=advice, pue=view.book().costing.pue,
+    namesakes = {report.job.key: report.job for report in reports if report.job.job_id == name}
+    return _render("job.html", view, root, name=name, reports=reports, pue=view.book().costing.pue,
+                   advised=[advice.get(report.job.submit_s) for report in reports], namesakes=list(namesakes.values()),
                    wait_estimate=wait_estimate, awaited=awaited, faults=[gpu_faults(view, one.job) for one in reports],
                    power=[_power(report) for report in reports], gpus=[_activity(report) for report in reports])
 

@@ -19,6 +19,7 @@ from ..advice.job_wait_estimate import JobWaitEstimate
 from ..advice.recommender import RecommendationRow
 from ..degraded import Degradation
 from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow
+from ..efficiency.namesakes import EVERY
 from ..efficiency.wasters import WastePart
 from ..flavour_rows import FlavourRow
 from ..waste.assessment import EnclosureVerdict
@@ -56,10 +57,10 @@ class OwnBook(EnergyBook):
         """Return the user's running jobs that waste."""
         return super().wasters(parts, [job for job in jobs if job.user == self._user], most)
 
-    def reports(self, job_id: str, live: Sequence[Job] = ()) -> tuple[JobReport, ...]:
+    def reports(self, job_id: str, live: Sequence[Job] = (), wanted: RunFilter = EVERY) -> tuple[JobReport, ...]:
         """Return the reports of the user's own jobs of that id."""
-        own = [job for job in live if job.user == self._user]
-        return tuple(report for report in super().reports(job_id, own) if report.job.user == self._user)
+        own = self._own(wanted)
+        return () if own is None else super().reports(job_id, live, own)
 
 
 class OwnView(View):

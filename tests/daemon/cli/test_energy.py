@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from idlewatt.daemon.amounts import amount
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.cli._against import compared
 from idlewatt.daemon.cli._units import energy
+from idlewatt.storage.records import SchedulerSnapshot
 
 
 @pytest.fixture
@@ -36,6 +38,18 @@ def test_every_table_fits_80_columns(past):
 
 def month(shell):
     return datetime.fromtimestamp(shell.service.now(), UTC).strftime("%Y-%m")
+
+
+def test_jobs_that_two_clusters_gave_one_number_are_shown_with_how_to_name_one(past):
+    other = replace(energies.job("4711", "bob", ended=False), submit_s=energies.START - 300, partition="v100")
+    past.service.history.record_snapshot(SchedulerSnapshot(energies.START, (), (), (other,)))
+    text = past.text("job", "4711")
+    assert text.splitlines()[:3] == ["2 jobs have the id 4711, on several clusters: partition v100, bob; partition",
+                                     "a100, alice.", "--partition shows the job of one partition."]
+    assert "Job 4711 train - running" in text
+    one = past.text("job", "4711", "--partition", "a100")
+    assert one.startswith("Job 4711 train - completed")
+    assert "running" not in one
 
 
 def test_a_job_is_reported_with_the_fix_and_the_figures_of_the_api(past):

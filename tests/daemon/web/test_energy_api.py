@@ -1,16 +1,19 @@
 """The API of recorded energy: the same figures however they are asked for, and refusals in words."""
 
 import json
+from dataclasses import replace
 
 import pytest
-from energies import NOW
+from energies import NOW, START, job, shares
 from werkzeug.test import Client
 
 from idlewatt.daemon.efficiency import EnergyBook
 from idlewatt.daemon.pricing import Costing
 from idlewatt.daemon.settings.costs import CostSettings
 from idlewatt.daemon.web.app import WebApp
-from idlewatt.storage.records import JobState
+from idlewatt.daemon.web.own_view import OwnView
+from idlewatt.storage.history import History
+from idlewatt.storage.records import Allocation, JobState, SchedulerSnapshot
 from idlewatt.storage.run_energy import EnergyShare
 
 
@@ -62,6 +65,60 @@ def test_a_job_s_report_names_the_fix(client):
 
 def test_an_array_is_its_tasks(client):
     assert {row["job"]["job_id"] for row in rows(client, "jobs/900")} == {"900_1", "900_2"}
+
+
+@pytest.fixture
+def numbered_alike(view, tmp_path):
+    """Yield a view on a history into which two clusters recorded jobs of one number, one after the other."""
+    first, reused = job("7", "alice"), job("8", "alice")
+    second = replace(job("7", "bob", ended=False), submit_s=START - 300, partition="v100",
+                     allocations=(Allocation("n1", 4, (0, 1, 2, 3)),))
+    again = replace(job("8", "bob"), submit_s=START + 7200, start_s=START + 7200, end_s=START + 9000)
+    with History.open(f"sqlite:///{tmp_path}/two.db") as history:
+        for one in (first, second, reused, again):
+            running = replace(one, state=JobState.RUNNING, end_s=None)
+            history.record_snapshot(SchedulerSnapshot(one.start_s, (), (), (running,)))
+            if one.state.finished:
+                history.record_finished([one])
+        history.record_shares([*shares(first), *(replace(share, node="n1", partition="v100")
+                                                 for share in shares(second))])
+        view.ledger = EnergyBook(history, Costing(), view.now)
+        yield view
+
+
+@pytest.mark.parametrize(("named", "users"), [
+    ("", ["bob", "alice"]), ("?partition=v100", ["bob"]), ("?partition=a100", ["alice"]), ("?user=alice", ["alice"])])
+def test_a_job_of_each_cluster_that_has_its_number_is_reported_or_the_one_that_is_named(numbered_alike, named, users):
+    found = rows(Client(WebApp(numbered_alike)), f"jobs/7{named}")
+    assert [report["job"]["user"] for report in found] == users
+    assert all(report["run"]["user"] == report["job"]["user"] and report["classes"] for report in found)
+
+
+def test_a_job_that_is_not_on_the_cluster_that_is_named_is_not_found(numbered_alike):
+    answer = Client(WebApp(numbered_alike)).get("/api/v1/jobs/7?partition=none")
+    assert (answer.status_code, answer.json["error"]) == (404, "no job '7', partition 'none', is known")
+
+
+def test_an_owner_finds_a_job_whose_number_another_cluster_gave_somebody_else_since(numbered_alike):
+    (report,) = rows(Client(WebApp(OwnView(numbered_alike, "alice"))), "jobs/7")
+    assert report["job"]["user"] == "alice"
+    assert Client(WebApp(OwnView(numbered_alike, "carol"))).get("/api/v1/jobs/7").status_code == 404
+
+
+def test_a_number_that_one_scheduler_gives_again_later_is_the_last_job_of_it(numbered_alike):
+    (report,) = rows(Client(WebApp(numbered_alike)), "jobs/8")
+    assert report["job"]["user"] == "bob"
+
+
+def test_the_page_of_a_number_that_two_clusters_gave_links_to_each_job(numbered_alike):
+    client = Client(WebApp(numbered_alike))
+    text = client.get("/jobs/7").text
+    assert "2 jobs have this id, on several clusters" in text
+    assert 'href="?partition=a100&amp;user=alice"' in text
+    one = client.get("/jobs/7?partition=a100&user=alice").text
+    assert "on several clusters" not in one
+    assert "/users/alice" in one
+    assert "/users/bob" not in one
 
 
 def test_a_job_that_the_scheduler_only_now_knows_is_reported_without_energy(client, view):

@@ -1,0 +1,43 @@
+"""Tells jobs of one id apart: two clusters number alike, and one scheduler reuses an id."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from ...storage.energy_queries import RunFilter
+from ...storage.records import Job
+
+EVERY = RunFilter()
+"""Names no user, account or partition."""
+
+
+def holds(job: Job, wanted: RunFilter) -> bool:
+    """Tell whether a job is of the user, account and partition that are named; '' names none."""
+    return (wanted.user in ("", job.user) and wanted.account in ("", job.account)
+            and (not wanted.partition or wanted.partition in job.partition.split(",")))
+
+
+def of_several_clusters(jobs: Iterable[Job]) -> tuple[Job, ...]:
+    """Return of jobs of one id, the last submission first, that one and those that other clusters have.
+
+    No cluster is recorded beside a job. One scheduler never has two jobs of one id at the same time, and one that
+    takes the id again later puts it where it was: a job of another partition, or of the same time, is another
+    cluster's.
+    """
+    found: list[Job] = []
+    for job in jobs:
+        if not found or all(one.partition != job.partition or _at_one_time(one, job) for one in found):
+            found.append(job)
+    return tuple(found)
+
+
+def _at_one_time(later: Job, earlier: Job) -> bool:
+    return later.submit_s < _end_s(earlier) and earlier.submit_s < _end_s(later)
+
+
+def _end_s(job: Job) -> float:
+    """Return until when a job has its id: for ever while no end is seen."""
+    if job.end_s is not None:
+        return job.end_s
+    return (job.start_s or job.submit_s) if job.state.finished else math.inf
