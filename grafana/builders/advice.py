@@ -81,7 +81,7 @@ def build() -> str:
 def _figures() -> Row:
     return (
         (6, number("Active policy", "Whose advice this is: a heuristic, or an agent that has earned it on the "
-                   "dashboard Learning.", f'max by (policy) ({_role("active")})', "short",
+                   "dashboard Learning.", f'max by ({SITE}, policy) ({_role("active")})', "short",
                    legend="{{policy}}")),
         (3, number("Jobs to start now", "Jobs that the active policy would start now.",
                    f"count(count by ({SITE}, job_id) (idlewatt_advice_info{{{DAEMON}}})) or {NO_ADVICE}",
@@ -183,7 +183,7 @@ def _savings() -> Row:
                    _gap(ENERGY, "energy", "3.6e6"), "kwatth", signed=True, names=_BAND, empty=NO_WINDOW)),
         (8, lines("Cost saved against the scheduler's own policy", "The same in money, at the mean price of the time "
                   "range.",
-                  ((_paid(_saved(ENERGY), " by (policy)"), "{{policy}}"),
+                  ((_paid(_saved(ENERGY), f" by ({SITE}, policy)"), "{{policy}}"),
                    (_paid(f"abs(({_incumbent(ENERGY)}) * on ({SITE}) {ERROR.format('energy')})", ""),
                     "error of the simulation")), CURRENCY, signed=True, names=_BAND, empty="no price, or no window")),
         (8, lines("Hours of waiting saved against the scheduler's own policy", "The same, of the time that all jobs "
@@ -201,12 +201,12 @@ def _incumbent(spent: str) -> str:
 
 def _gap(spent: str, what: str, scale: str) -> tuple[tuple[str, str], ...]:
     return ((f"{_saved(spent)} / {scale}", "{{policy}}"),
-            (f"sum(abs(({_incumbent(spent)}) * on ({SITE}) {ERROR.format(what)})) / {scale}",
+            (f"sum by ({SITE}) (abs(({_incumbent(spent)}) * on ({SITE}) {ERROR.format(what)})) / {scale}",
              "error of the simulation"))
 
 
 def _adherence() -> Row:
-    shared = "policy, advice"
+    shared = f"{SITE}, policy, advice"
     followed = VERDICTS.format(by=shared, only=', verdict="followed"')
     advised = VERDICTS.format(by=shared, only=', verdict!="not advised"')
     return (
@@ -219,8 +219,9 @@ def _adherence() -> Row:
                      "with other GPUs on them. Earlier, later: there, but more than ten minutes from the advised "
                      "moment, which for a held job is its expected start. Not advised: the advice named no place, as "
                      "the job could not have started, or no moment, as nobody could foresee one.",
-                     (VERDICTS.format(by="policy, advice, verdict", only="") + " > 0",),
-                     {"policy": "Policy", "advice": "Advice", "verdict": "Became", "Value": "Runs"}, order="-Runs",
+                     (VERDICTS.format(by=f"{shared}, verdict", only="") + " > 0",),
+                     {"cluster": "Cluster", "policy": "Policy", "advice": "Advice", "verdict": "Became",
+                      "Value": "Runs"}, order="-Runs",
                      special={"Policy": column(width=195), "Runs": column(decimals=0)},
                      empty=quiet("no advised job has started yet"))),
         (5, number("Starts within their interval", "Of the runs in the time range whose start had been foretold as an "
@@ -234,10 +235,10 @@ def _record() -> Row:
     return (
         (12, listing("Policies side by side", "What the closed windows of the time range would have taken under each "
                     "policy, by replay of the same jobs; less where a policy came later.",
-                    (f"sum by (policy) ({_spent(ENERGY)}) / 3.6e6", f"sum by (policy) ({_spent(WAIT)}) / 3600",
-                     f"sum by (policy) (sum by ({SITE}, policy) ({_spent(ENERGY)}) / 3.6e6 "
-                     f"* on ({SITE}) group_left () max by ({SITE}) {PRICE})"),
-                    {"policy": "Policy", "Value #A": "Energy", "Value #B": "Waiting hours", "Value #C": "Cost today"},
+                    (f"{_spent(ENERGY)} / 3.6e6", f"{_spent(WAIT)} / 3600",
+                     f"{_spent(ENERGY)} / 3.6e6 * on ({SITE}) group_left () max by ({SITE}) {PRICE}"),
+                    {"cluster": "Cluster", "policy": "Policy", "Value #A": "Energy", "Value #B": "Waiting hours",
+                     "Value #C": "Cost today"},
                     special={"Policy": column(width=190), "Energy": column("kwatth"),
                              "Cost today": column(CURRENCY, decimals=2)}, order="Energy",
                     empty=NO_WINDOW)),
@@ -249,12 +250,13 @@ def _record() -> Row:
 
 
 def _closeness() -> Row:
-    actual, advised = (f'sum(idlewatt_communication_cost{{{DAEMON}, placement="{placement}"}})'
+    actual, advised = (f'sum by ({SITE}) (idlewatt_communication_cost{{{DAEMON}, placement="{placement}"}})'
                        for placement in ("actual", "advised"))
     return (
         (6, number("Locality penalty above the advised", "By how much the running jobs of several GPUs are further "
-                   "apart than where they were advised to start. Below zero they are closer together than advised.",
-                   f"{actual} / {advised} - 1", "percentunit", empty="none, or no data")),
+                   "apart than where they were advised to start; of several clusters the largest. Below zero they are "
+                   "closer together than advised.",
+                   f"max({actual} / {advised}) - 1", "percentunit", empty="none, or no data")),
         (6, listing("Speed beside scattered GPUs", "How fast jobs would run where they are advised to start, beside "
                     "the GPUs that are left over here and there: 2 is twice as fast. By Pollux's tables (OSDI'21, up "
                     "to four nodes of four GPUs), for jobs whose name tells one of its applications "

@@ -16,14 +16,15 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableSort,
 )
 
-from .panels import DAEMON, DATA_SOURCE, Row, laid_out
+from .panels import DAEMON, DATA_SOURCE, SITE, Row, laid_out
 
 PAGE = "http://localhost:9723"
 ALL = VariableOption(selected=True, text="All", value="$__all")
 
 
 ANNOTATIONS = (("Advice followed", "green",
-                "sum by (policy) (increase(idlewatt_advice_followed_total{%s}[$__interval])) > 0", "{{policy}}"),
+                f"sum by ({SITE}, policy) (increase(idlewatt_advice_followed_total{{%s}}[$__interval])) > 0",
+                "{{policy}}"),
                ("Agents promoted or demoted", "purple",
                 "sum by (decision) (increase(idlewatt_promotions_total{%s}[$__interval])) > 0", "{{decision}}"),
                ("Faults", "red", "max by (cause) (idlewatt_degraded{%s}) > 0", "{{cause}}"))

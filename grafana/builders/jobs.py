@@ -54,7 +54,7 @@ def _now() -> Row:
     queues = f"idlewatt_user_queued_jobs{{{PARTITION}}}"
     return (
         (12, lines("Jobs by flavour and state over time", "How many jobs of each flavour wait and run; '' are those "
-                   "of no flavour.", ((f"sum by (flavour, state) (idlewatt_jobs{{{PARTITION}}})",
+                   "of no flavour.", ((f"sum by ({SITE}, flavour, state) (idlewatt_jobs{{{PARTITION}}})",
                                        "{{flavour}} {{state}}"),), "short")),
         (12, lines("Longest queues of users over time", "The ten users with most jobs that wait.",
                    ((f"topk(10, sum by ({SITE}, user) ({queues}))", "{{user}}"),), "short", stacked=True,
@@ -62,7 +62,7 @@ def _now() -> Row:
 
 
 def _pairs(metric: str) -> tuple[tuple[str, str], ...]:
-    by = " by (flavour)"
+    by = f" by ({SITE}, flavour)"
     return tuple((_mean(metric, window, by), f"{{{{flavour}}}} {name}") for window, name in (("1d", "day"),
                                                                                          ("7d", "week")))
 
@@ -82,10 +82,10 @@ def _shapes() -> Row:
         (8, lines("Mean slowdown by flavour", "Completion over run time, both of at least 10 s; 1 is no wait.",
                   _pairs("job_slowdown_mean_ratio"), "short", empty=quiet(NONE))),
         (8, lines("Makespan by flavour", "From the first submission within a day, and a week, to the last end.",
-                  tuple((f"max by (flavour) ({_of('job_makespan_seconds', window)})", f"{{{{flavour}}}} {name}")
+                  tuple((f"max by ({SITE}, flavour) ({_of('job_makespan_seconds', window)})", f"{{{{flavour}}}} {name}")
                         for window, name in (("1d", "day"), ("7d", "week"))), "s", empty=quiet(NONE))),
         (8, lines("Jobs finished by flavour", "How many ran and ended within the day before each moment.",
-                  ((f"sum by (flavour) ({_of('finished_jobs', '1d')})", "{{flavour}}"),), "short",
+                  ((f"sum by ({SITE}, flavour) ({_of('finished_jobs', '1d')})", "{{flavour}}"),), "short",
                   empty=quiet(NONE))))
 
 

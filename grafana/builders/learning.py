@@ -151,7 +151,8 @@ def _curves() -> Row:
         (10, curves("Training curves", "Held-out score of the agents in use while they were trained, over that of the "
                     "scheduler's own policy, by the share of the training that was done. Below 100 % is better; a "
                     "curve that still falls at its end wants a longer training.",
-                    f"max by (policy, done) (idlewatt_training_score_ratio{{{DAEMON}}})", "policy", "done",
+                    f'label_join(max by ({SITE}, policy, done) (idlewatt_training_score_ratio{{{DAEMON}}}), "curve", '
+                    '" ", "policy", "cluster")', "curve", "done",
                     "percentunit", empty=NO_AGENT)),
         (14, timeline("Which policy was what",
                       "What each policy was to the daemon: promotions and demotions are where the "
@@ -174,7 +175,7 @@ def _watched() -> Row:
                   empty=NO_AGENT)),
         (8, lines("Rounds without advice", "Rounds, over the time range, in which an agent abstained, by cause: doubt "
                   "of its own, stale facts, damaged files, unknown partitions or GPUs, or a failure.",
-                  ((f"sum by (policy, cause) (increase(idlewatt_abstentions_total{{{DAEMON}}}[$__range]))",
+                  ((f"sum by ({SITE}, policy, cause) (increase(idlewatt_abstentions_total{{{DAEMON}}}[$__range]))",
                     "{{policy}}: {{cause}}"),), "short", empty=quiet("no agent has ever abstained"))))
 
 

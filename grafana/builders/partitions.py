@@ -144,7 +144,7 @@ def _shares() -> Row:
 
 
 def _flavours() -> Row:
-    watts = "sum by (flavour) (idlewatt_flavour_{}power_watts{{{}}})"
+    watts = f"sum by ({SITE}, flavour) (idlewatt_flavour_{{}}power_watts{{{{{{}}}}}})"
     return (
         (12, lines("Power of held GPUs by flavour", "What the GPUs draw that jobs hold, by the flavour of the job: "
                    "what users ask for under a name (flavours in the configuration), else the size, 4-gpu for three "

@@ -275,7 +275,7 @@ def test_the_dashboard_of_advice_is_divided_by_headings():
                         "Closeness of placements", "Beyond starts: moves, sizes, CPUs and memory"]
 
 
-NAMED = {"node", "node_gpu", "partition", "user", "job_id", "enclosure", "Hostname", "nodename"}
+NAMED = {"node", "node_gpu", "partition", "user", "job_id", "enclosure", "flavour", "policy", "Hostname", "nodename"}
 """Labels whose values are the same at many sites."""
 
 
