@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
 from ...storage.ledger import Ledger
 from ...storage.promotions import Decision, Promotion, states
@@ -19,7 +19,7 @@ from .trials import TRIED, YEAR_S, trials
 
 BEGUN = ".training/trials.json"
 """Beside the models: (name, beginning) of each trial of a year."""
-_BEGUN = TypeAdapter(tuple[tuple[str, float], ...])
+_BEGUN = TypeAdapter(tuple[tuple[str, FiniteFloat], ...])
 FORGOTTEN = ("its trial was begun before the database was restored from a backup or replaced, which forgot it: it is "
              "over and counts among the trials of its year")
 
@@ -61,4 +61,5 @@ def recall(ledger: Ledger, models: Path, now_s: float) -> str:
     note(models, known, now_s)
     if not forgotten:
         return ""
-    return f"the database had forgotten {len(forgotten)} trials (restored from a backup?); they count as over"
+    what = "1 trial" if len(forgotten) == 1 else f"{len(forgotten)} trials"
+    return f"the database had forgotten {what} (restored from a backup?), which counts as over"

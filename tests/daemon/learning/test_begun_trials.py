@@ -38,7 +38,7 @@ def test_trials_that_the_database_has_are_noted_and_those_of_another_year_droppe
     assert len(ledger.decisions()) == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"[[1]]", b"\xff", b"null"])
+@pytest.mark.parametrize("content", [b"", b"[[1]]", b"\xff", b"null", b'[["scorer@1", NaN]]', b'[["scorer@1", 1e400]]'])
 def test_a_damaged_note_is_named_and_nothing_is_decided(ledger, tmp_path, content):
     note(tmp_path, [("scorer@1", NOW)], NOW)
     (tmp_path / BEGUN).write_bytes(content)
