@@ -61,5 +61,5 @@ def recall(ledger: Ledger, models: Path, now_s: float) -> str:
     note(models, known, now_s)
     if not forgotten:
         return ""
-    what = "1 trial" if len(forgotten) == 1 else f"{len(forgotten)} trials"
-    return f"the database had forgotten {what} (restored from a backup?), which counts as over"
+    count = "1 trial" if len(forgotten) == 1 else f"{len(forgotten)} trials"
+    return f"the database had forgotten {count} (restored from a backup?), which counts as over"
