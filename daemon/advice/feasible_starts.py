@@ -20,7 +20,7 @@ from ..replay.admission.backfill_pass import MOST_EXACT
 from ..replay.admission.constraints import TIER
 from ..replay.admission.gate import AHEAD, ARRAY_LIMIT, GROUP, HELD, LICENSES, LIMIT, ROOM, Gate, Hold
 from ..replay.admission.hold_reason import why_no_nodes
-from ..replay.admission.main_pass import counted
+from ..replay.admission.main_pass import counted, too_few_available
 from ..replay.admission.possible_pasts import walk
 from ..replay.admission.queue_entry import QueueEntry
 from ..replay.admission.resource_demand import counts
@@ -217,7 +217,8 @@ def _planned_only(state: ClusterState) -> list[tuple[float, QueueEntry]]:
     """Return jobs that only the limit of their array, or nodes out of reach, hold back: Slurm plans them all the same.
 
     Slurm looks at the latter again in each of their partitions, and may start them in one whatever it says of another.
-    Held components stand in line as well, as the others wait for them. All have the priorities that they stand at.
+    Held components stand in line as well, as the others wait for them; and jobs at a limit for which their partition
+    has too few nodes, as they stop it. All have the priorities that they stand at.
     """
     assert state.gate is not None
     found = list[tuple[float, QueueEntry]]()
@@ -233,6 +234,10 @@ def _planned_only(state: ClusterState) -> list[tuple[float, QueueEntry]]:
                       for lower, entries in _in_line(state.gate, job, row, None).items() for entry in entries]
         elif job.group:
             found.append((priority, QueueEntry(row, job, barred=hold)))
+        elif (job.reason is WaitReason.QUOTA or hold.cause == LIMIT) and not counted(hold) and not job.owner:
+            found += [(priority - TIER * lower, replace(entry, barred=hold))
+                      for lower, entries in _in_line(state.gate, job, row, None).items() for entry in entries
+                      if too_few_available(state.gate, entry.job, state.gate.resources.named(()))]
     return _in_order(found)
 
 

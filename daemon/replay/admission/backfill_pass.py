@@ -25,6 +25,7 @@ from .main_pass import (
     names_out_of_reach,
     out_of_reach,
     own_nodes,
+    too_few_available,
     tried_by_main,
     tries_again,
     unlimited_by_terms,
@@ -32,9 +33,9 @@ from .main_pass import (
 )
 from .node_resources import HISTORIES, Mask, NodeResources
 from .node_space import NodeSpace, whole_minutes
-from .queue_entry import Plan, QueueEntry, absent, excludes, sooner, waits_for
+from .queue_entry import Plan, QueueEntry, absent, in_queue, sooner, waits_for
 from .releases import Releases
-from .resource_demand import choices, counts
+from .resource_demand import choices, counts, dealt
 
 WINDOW_S = 86400.0
 """Slurm's ``bf_window``: nothing is planned beyond a day."""
@@ -52,8 +53,10 @@ class BackfillPass:
     """What starts, and which nodes are kept for which job, as the queue is walked; the gate is booked along."""
 
     def __init__(self, gate: Gate, planning: bool, pins: Mapping[int, tuple[str, ...]] | None = None, *,
-                 by_terms: bool = False) -> None:
+                 by_terms: bool = False, tasks_planned: bool = True) -> None:
         self.gate, self._planning = gate, planning
+        self._tasks_planned = tasks_planned
+        """Whether nodes are kept for a waiting job that requests its GPUs by task or socket, over several nodes."""
         self._by_terms = by_terms
         """Whether a job that counts features has nodes kept from now on where each term finds some, as in Slurm."""
         self._pins = pins
@@ -75,24 +78,14 @@ class BackfillPass:
 
     def walk(self, line: Sequence[QueueEntry]) -> dict[int, Placement | Hold]:
         """Return by row what starts where, and why the rest does not; round after round while that changes."""
-        outcomes, line = dict[int, Placement | Hold](), [self._named(entry) for entry in line]
+        outcomes = dict[int, Placement | Hold]()
+        line = [entry.on((self._pins or {}).get(entry.row), self.gate) for entry in line]
         self._weights_matter = any(self.gate.demand(entry.job).gpus == 0 for entry in line)
         for number in range(MOST_ROUNDS):
             again = self._round(line, outcomes)
             if not self._exact or not (again or (self._weights_matter and number == 0)):
                 break
         return outcomes
-
-    def _named(self, entry: QueueEntry) -> QueueEntry:
-        """Return a job with the nodes that are named for it: Slurm takes all of them, or none of the others."""
-        names = (self._pins or {}).get(entry.row)
-        if names is None:
-            return entry
-        others = tuple(node.name for node in self.gate.resources.nodes if node.name not in names)
-        request = entry.job.request
-        request = (replace(request, excluded_nodes=others) if excludes(entry.job)
-                   else replace(request, required_nodes=names))
-        return replace(entry, job=replace(entry.job, request=request))
 
     def _round(self, line: Sequence[QueueEntry], outcomes: dict[int, Placement | Hold]) -> bool:
         """Walk the queue once; tell whether somebody has started, so that the next round may find more.
@@ -139,6 +132,10 @@ class BackfillPass:
             job = entry.job
             behind = job.request.reservation in reserved if job.request.reservation else job.partition in stopped
             if behind or isinstance(outcomes.get(entry.row), Placement):
+                continue
+            if in_queue(entry) and too_few_available(self.gate, job, nodes):
+                stopped.add(job.partition)
+                nodes = nodes | resources.members(job.partition)
                 continue
             if absent(self.gate, entry):
                 nodes = nodes | withheld_in_vain(self.gate, job, nodes) if names_out_of_reach(job) else nodes
@@ -246,10 +243,11 @@ class BackfillPass:
 
     def _keep(self, entry: QueueEntry, plan: Plan) -> None:
         """Keep nodes for a job, if any were found."""
-        if plan.where is None:
+        demand = self.gate.demand(entry.job)
+        if plan.where is None or (plan.begin_s > self.gate.now_s and dealt(demand) and not self._tasks_planned):
             return
         nodes = self.gate.resources.named(plan.where.nodes)
-        if not self._exact and self.gate.demand(entry.job).gpus == 0:
+        if not self._exact and demand.gpus == 0:
             nodes = nodes | self._otherwise(entry, plan.begin_s)
         self._space.add(*whole_minutes(plan.begin_s, plan.limit_s), nodes)
         self._plans += 1

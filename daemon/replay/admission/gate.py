@@ -201,9 +201,11 @@ class Gate:
 
     def opened_to_any(self) -> Mask:
         """Return which nodes take new jobs of anybody, be it of those who may use a reservation."""
-        return self.resources.mask(
-            node.state.schedulable or node.maintained or (node.state is NodeState.RESERVED and node.reservation != "")
-            for node in self.resources.nodes)
+        if ("open",) not in self._cache:
+            self._cache["open",] = self.resources.mask(
+                node.state.schedulable or node.maintained
+                or (node.state is NodeState.RESERVED and node.reservation != "") for node in self.resources.nodes)
+        return self._cache["open",]
 
     def in_the_way(self, job: Job, limit_s: float) -> tuple[str, ...]:
         """Return the reservations that a job may not use and would meet."""

@@ -39,7 +39,7 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
         if not ways or ways[0].partition in failed:
             continue
         members = resources.members(ways[0].partition)
-        if job.group or stopped[members].all():
+        if job.group or stopped[members].all() or too_few_available(gate, job, stopped):
             failed.add(ways[0].partition)
             stopped |= members
             continue
@@ -112,6 +112,18 @@ def withheld_in_vain(gate: Gate, job: Job, stopped: Mask) -> Mask:
     broken = gate.limits_bar(job)
     fails = unavailable or int((left & members).sum()) < gate.demand(job).least or gate.license_bars(job) is not None
     return nobodys if fails or (broken is not None and not counted(broken)) else own
+
+
+def too_few_available(gate: Gate, job: Job, stopped: Mask) -> bool:
+    """Tell whether a job needs more nodes than its partition has that are neither out of service nor stopped.
+
+    Slurm's main scheduler looks no further then and stops the partition, whatever else the job waits for, whichever
+    nodes it names, and also where nothing is planned ("Nodes required for job are DOWN, DRAINED or reserved").
+    """
+    if job.group or job.request.reservation:
+        return False
+    available = (gate.opened_to_any() | gate.opened(job, waking=True)) & ~stopped
+    return int((available & gate.resources.members(job.partition)).sum()) < gate.demand(job).least
 
 
 def passed_over_by_main(gate: Gate, job: Job) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ....storage.recommendations import Placement
 from ....storage.records import Job
+from ....storage.waiting import WaitReason
 from .gate import GROUP, HELD, ROOM, Gate, Hold
 from .main_pass import passed_over_by_main
 from .resource_demand import counts
@@ -25,7 +27,16 @@ class QueueEntry:
     stale: bool = False
     """Its reported reason is nodes out of reach in one of its partitions, and those of another would do."""
     barred: Hold | None = None
-    """What holds a component whatever is free, for which the others wait; or a limit on amounts that a job breaks."""
+    """What holds a component whatever is free, for which the others wait; or a limit that a job breaks."""
+
+    def on(self, names: Sequence[str] | None, gate: Gate) -> QueueEntry:
+        """Return a job with the nodes that are named for it, if any: Slurm takes all of them, or none of the others."""
+        if names is None:
+            return self
+        others = tuple(node.name for node in gate.resources.nodes if node.name not in names)
+        request = (replace(self.job.request, excluded_nodes=others) if excludes(self.job)
+                   else replace(self.job.request, required_nodes=tuple(names)))
+        return replace(self, job=replace(self.job, request=request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +69,13 @@ def absent(gate: Gate, entry: QueueEntry) -> bool:
     """Tell whether the main scheduler does not look at a job; components stop it whatever they wait for."""
     held = entry.barred is not None and entry.barred.cause == HELD
     return held or (entry.later and not entry.job.group) or passed_over_by_main(gate, entry.job)
+
+
+def in_queue(entry: QueueEntry) -> bool:
+    """Tell whether the main scheduler comes to a job, if only to find that it breaks a limit or has too few nodes."""
+    if entry.later:
+        return entry.job.reason in (WaitReason.NODES_UNAVAILABLE, WaitReason.RESERVATION)
+    return entry.barred is None or entry.barred.cause != HELD or entry.job.reason is WaitReason.QUOTA
 
 
 def waits_for(component: str) -> Hold:

@@ -365,15 +365,42 @@ def test_the_main_scheduler_withholds_nodes_that_are_named_in_vain_from_those_be
     advice = {}
     for state in (NodeState.RESERVED, NodeState.DRAINED):
         nodes = [node("a"), node("b", state=state, reservation="r" * (state is NodeState.RESERVED)),
-                 node("c", partitions=("p", "q"))]
+                 node("c", partitions=("p", "q")), node("d", gpus_allocated=8)]
         first = waits("1", 1, nodes=2, required=("a", "b"), priority=9.0, reason=WaitReason.NODES_UNAVAILABLE,
                       reason_text="ReqNodeNotAvail")
-        jobs = (first, waits("2", 1, nodes=2, required=("a", "c"), priority=5.0),
+        jobs = (runs("9", "d", 8), first, waits("2", 1, nodes=2, required=("a", "c"), priority=5.0),
                 replace(waits("3", 8, required=("c",), priority=1.0), partition="q"))
         rows = advised(GREEDY, nodes, *jobs, reservations=(kept,) if state is NodeState.RESERVED else ())
         advice[state] = {number: one.action for number, one in rows.items()}
     assert advice == {NodeState.RESERVED: {"1": "hold", "2": "hold", "3": "start"},
                       NodeState.DRAINED: {"1": "hold", "2": "start", "3": "hold"}}
+
+
+@pytest.mark.parametrize(("by_task", "action"), [(1, "unknown"), (0, "hold")])
+def test_what_hangs_on_the_plan_of_a_job_with_gpus_by_task_is_unknown(by_task, action):
+    """Job 1 is planned on a and b once 9 ends; Slurm's backfill finds nothing then for some jobs with GPUs by task."""
+    nodes = [node("a", gpus_allocated=4), node("b")]
+    first = waits("1", 16, nodes=2, priority=9.0, details=Details(gpus_per_task=by_task, tasks=16))
+    first = replace(first, request=replace(first.request, gpus_per_node=None))
+    last = replace(waits("2", 8, required=("b",), priority=5.0), limit_s=9000.0)
+    advice = advised(PLANS, nodes, runs("9", "a", 4), *stopping()[1], first, last)
+    assert (advice["1"].action, advice["2"].action) == ("hold", action)
+
+
+@pytest.mark.parametrize(("first", "starts"), [
+    ({}, "3"), ({"reason": WaitReason.QUOTA, "reason_text": "AssocGrpJobsLimit"}, "3"),
+    ({"reason": WaitReason.NODES_UNAVAILABLE, "reason_text": "ReqNodeNotAvail"}, "3"),
+    ({"reason": WaitReason.HELD, "reason_text": "JobHeldUser"}, "2"),
+    ({"request": Request(2, 1, 2, 1)}, "2")])
+def test_a_job_that_needs_more_nodes_than_are_in_service_stops_its_partition_also_where_nothing_is_planned(
+        first, starts):
+    """Job 1 needs two nodes of q, and d is drained: main gives c to nobody, so that 3 has b before 2 is looked at."""
+    nodes = [node("a", gpus_allocated=8), node("b"), node("c", partitions=("p", "q"), gpus_allocated=7),
+             node("d", partitions=("p", "q"), state=NodeState.DRAINED)]
+    jobs = [replace(waits("1", 2, nodes=2, priority=9.0), **{"partition": "q"} | first),
+            waits("2", 1, nodes=2, required=("b", "c"), priority=8.0), waits("3", 8, required=("b",), priority=5.0)]
+    advice = advised(GREEDY, nodes, runs("8", "a", 8), runs("9", "c", 7), *jobs)
+    assert [number for number in "23" if advice[number].action == "start"] == [starts]
 
 
 def test_slurms_backfill_looks_for_nodes_of_their_own_for_each_feature_that_a_job_counts():
