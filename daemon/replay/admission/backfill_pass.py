@@ -35,7 +35,7 @@ from .node_resources import HISTORIES, Mask, NodeResources
 from .node_space import NodeSpace, whole_minutes
 from .queue_entry import Plan, QueueEntry, absent, in_queue, sooner, waits_for
 from .releases import Releases
-from .resource_demand import choices, counts, dealt
+from .resource_demand import choices, counts
 
 WINDOW_S = 86400.0
 """Slurm's ``bf_window``: nothing is planned beyond a day."""
@@ -53,10 +53,8 @@ class BackfillPass:
     """What starts, and which nodes are kept for which job, as the queue is walked; the gate is booked along."""
 
     def __init__(self, gate: Gate, planning: bool, pins: Mapping[int, tuple[str, ...]] | None = None, *,
-                 by_terms: bool = False, tasks_planned: bool = True) -> None:
+                 by_terms: bool = False) -> None:
         self.gate, self._planning = gate, planning
-        self._tasks_planned = tasks_planned
-        """Whether nodes are kept for a waiting job that requests its GPUs by task or socket, over several nodes."""
         self._by_terms = by_terms
         """Whether a job that counts features has nodes kept from now on where each term finds some, as in Slurm."""
         self._pins = pins
@@ -243,11 +241,10 @@ class BackfillPass:
 
     def _keep(self, entry: QueueEntry, plan: Plan) -> None:
         """Keep nodes for a job, if any were found."""
-        demand = self.gate.demand(entry.job)
-        if plan.where is None or (plan.begin_s > self.gate.now_s and dealt(demand) and not self._tasks_planned):
+        if plan.where is None:
             return
         nodes = self.gate.resources.named(plan.where.nodes)
-        if not self._exact and demand.gpus == 0:
+        if not self._exact and self.gate.demand(entry.job).gpus == 0:
             nodes = nodes | self._otherwise(entry, plan.begin_s)
         self._space.add(*whole_minutes(plan.begin_s, plan.limit_s), nodes)
         self._plans += 1
@@ -292,6 +289,7 @@ class BackfillPass:
         named = entry.row in (self._pins or {})
         if not (named or job.group) and (self._pins is not None or job.array in self._arrays):
             wanted = self._slurms(job, avoid) or wanted
+            job = entry.on(wanted.nodes, self.gate).job if wanted and not counts(job.request.features) else job
         found = self.gate.admit(job, wanted, avoid)
         if isinstance(found, Placement):
             limit_s = max(way.limit_s for way in self.gate.ways(job))
@@ -387,7 +385,9 @@ class BackfillPass:
         now = self._now(way, sought)
         if now is not None:
             return now
-        return self._releases.first_fit(self.gate.resources, way.usable, sought) if self._planning else None
+        if not self._planning:
+            return None
+        return self._releases.first_fit(self.gate.resources, way.usable, sought, self.gate.share(way))
 
     def _now(self, way: PartitionNodes, sought: Callable[[NodeResources], Placement | None],
              ) -> tuple[float, Placement] | None:

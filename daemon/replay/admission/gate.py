@@ -21,12 +21,12 @@ from .node_resources import Mask, NodeResources
 from .node_search import find_nodes
 from .partition_terms import refusal_text, unfit
 from .quotas import Quotas
+from .releases import PartitionShare
 from .resource_demand import ResourceDemand, demand_of
 
 HELD, LIMIT, LICENSES, RESERVATION, PARTITION, NODES, ROOM, NEVER, UNKNOWN, GROUP, AHEAD = (
     "held", "limit", "licenses", "reservation", "partition", "nodes", "room", "never", "unknown", "group", "ahead")
 """Causes of a hold."""
-
 ARRAY_LIMIT = "JobArrayTaskLimit"
 
 
@@ -201,11 +201,11 @@ class Gate:
 
     def opened_to_any(self) -> Mask:
         """Return which nodes take new jobs of anybody, be it of those who may use a reservation."""
-        if ("open",) not in self._cache:
-            self._cache["open",] = self.resources.mask(
+        if ("any",) not in self._cache:
+            self._cache["any",] = self.resources.mask(
                 node.state.schedulable or node.maintained
                 or (node.state is NodeState.RESERVED and node.reservation != "") for node in self.resources.nodes)
-        return self._cache["open",]
+        return self._cache["any",]
 
     def in_the_way(self, job: Job, limit_s: float) -> tuple[str, ...]:
         """Return the reservations that a job may not use and would meet."""
@@ -269,16 +269,18 @@ class Gate:
 
     def resources_of(self, way: PartitionNodes) -> NodeResources:
         """Return the nodes with what a partition's jobs may still use of their CPUs."""
+        share = self.share(way)
+        return self.resources if share is None else self.resources.shared_out(share.cpus)
+
+    def share(self, way: PartitionNodes) -> PartitionShare | None:
+        """Return the CPUs of each node that a partition's jobs may use besides those that they use; None for all."""
         if way.most_cpus is None:
-            return self.resources
+            return None
         used = np.zeros(len(self.resources.nodes), np.int64)
         for part in (part for job in self.snapshot.jobs if job.state.active and job.partition == way.partition
                      for part in job.allocations if part.node in self.resources.row):
             used[self.resources.row[part.node]] += part.cpus
-        other = self.resources.copy()
-        booked = self._booked.get(way.partition, 0)
-        other.free_cpus = np.minimum(other.free_cpus, np.maximum(0, way.most_cpus - used - booked))
-        return other
+        return PartitionShare(way.partition, way.most_cpus - used - self._booked.get(way.partition, 0))
 
     def switches(self, job: Job) -> int | None:
         """Return on how few leaf switches a job has to be now; 0 for any number, None where that is not known."""

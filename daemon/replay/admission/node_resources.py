@@ -166,6 +166,12 @@ class NodeResources:
         other._slices = dict(self._slices)
         return other
 
+    def shared_out(self, cpus: NDArray[np.int64]) -> NodeResources:
+        """Return a copy with no more free CPUs on each node than a partition's jobs may still use there."""
+        other = self.copy()
+        other.free_cpus = np.minimum(other.free_cpus, np.maximum(0, cpus))
+        return other
+
     def clear(self, rows: NDArray[np.int64]) -> None:
         """Leave nobody on some nodes, and all of them free."""
         self.free_gpus[rows], self.free_memory[rows] = self.gpus[rows], self.memory[rows]

@@ -21,7 +21,7 @@ from .gate import ROOM, UNKNOWN, Gate, Hold
 from .main_pass import counted_separately
 from .node_resources import HISTORIES, USUAL, Mask
 from .queue_entry import QueueEntry
-from .resource_demand import counts, dealt
+from .resource_demand import counts
 
 PASTS = range(HISTORIES)
 """What may have been before; what is taken to have been goes otherwise once nodes are named."""
@@ -30,8 +30,6 @@ WEIGHTS_UNKNOWN = Hold(UNKNOWN, "unknown: which nodes are kept for jobs without 
 FEATURES_UNKNOWN = Hold(UNKNOWN, "unknown: which nodes are kept for jobs that count features is not known: Slurm looks "
                         "for each feature by itself and keeps what it finds, whether the job can start there "
                         "or not")
-TASKS_UNKNOWN = Hold(UNKNOWN, "unknown: which nodes are kept for jobs that request GPUs by task or socket, and from "
-                     "when on, is not known: Slurm's backfill does not plan each of them where it would start")
 NOT_NAMED = Hold(UNKNOWN, "unknown: whether it starts once nodes are named for all who are to start is not known")
 SEPARATE_FEATURES = Hold(UNKNOWN, "unknown: whether it can start is not known: Slurm looks for each of the features "
                          "that it counts by itself, with all the GPUs that it asks for")
@@ -72,9 +70,6 @@ def _compared(gate: Gate, planning: bool, line: Sequence[QueueEntry], outcomes: 
     doubts = [(doubt, [BackfillPass(_after(gate, past), planning, pins).walk(line) for past in pasts])]
     if any(counts(job.request.features) for job in slurms):
         doubts.append((FEATURES_UNKNOWN, [BackfillPass(_after(gate, USUAL), planning, pins, by_terms=True).walk(line)]))
-    if planning and any(dealt(gate.demand(job)) for job in slurms):
-        doubts.append((TASKS_UNKNOWN, [
-            BackfillPass(_after(gate, USUAL), planning, pins, tasks_planned=False).walk(line)]))
     if supposed:
         assumptions = [dict(zip((entry.job.key for entry in supposed), few, strict=True))
                        for few in product((0, 1), repeat=len(supposed))]

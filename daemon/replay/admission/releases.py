@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from copy import copy
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....storage.recommendations import Placement
 from ....storage.records import Job
@@ -21,6 +23,13 @@ FIRST_WINDOW_S = 30.0
 """As in Slurm's test of when a job will run: ends within the window are taken together, and each window doubles."""
 OVERRUN_S = 60.0
 """How much longer a job is expected to run that is past its limit."""
+
+
+class PartitionShare(NamedTuple):
+    """What a partition's jobs may use of each node besides what they use (Slurm's ``MaxCPUsPerNode``)."""
+
+    partition: str
+    cpus: NDArray[np.int64]
 
 
 class Releases:
@@ -36,12 +45,14 @@ class Releases:
             parts = [(resources.row[part.node], part.gpus, part.cpus, part.memory_bytes)
                      for part in job.allocations if part.node in resources.row]
             if parts:
-                held.append((end_s, _number(job), parts))
+                held.append((end_s, _number(job), parts, job.partition))
         held.sort(key=lambda one: one[:2])
         self._ends, self._numbers = np.array([one[0] for one in held]), np.array([one[1] for one in held], np.int64)
-        self._first = np.cumsum([0, *(len(parts) for _, _, parts in held)])
+        self._partitions = np.array([partition for *_, partition in held], object)
+        self._first = np.cumsum([0, *(len(parts) for _, _, parts, _ in held)])
         """Where the rows of each begin, and where the last ends."""
-        self._rows, *self._freed = np.array([part for *_, parts in held for part in parts], np.int64).reshape(-1, 4).T
+        freed = [part for _, _, parts, _ in held for part in parts]
+        self._rows, *self._freed = np.array(freed, np.int64).reshape(-1, 4).T
         """Node, and what it gets back of GPUs, CPUs and memory."""
 
     def add(self, job: Job, end_s: float, before: NodeResources, after: NodeResources) -> None:
@@ -52,6 +63,7 @@ class Releases:
             return
         number, place = _number(job), int(np.searchsorted(self._ends, end_s))
         place += int((self._numbers[self._ends == end_s] <= number).sum())
+        self._partitions = np.insert(self._partitions, place, job.partition)
         at = self._first[place]
         self._ends, self._numbers = np.insert(self._ends, place, end_s), np.insert(self._numbers, place, number)
         self._first = np.insert(self._first, place, at)
@@ -64,11 +76,14 @@ class Releases:
         return copy(self)
 
     def first_fit(self, resources: NodeResources, usable: Mask, sought: Callable[[NodeResources], Placement | None],
-                  ) -> tuple[float, Placement] | None:
-        """Return when, after now, something fits first on nodes that may be used, and where; None if it never does."""
+                  share: PartitionShare | None = None) -> tuple[float, Placement] | None:
+        """Return when, after now, something fits first on nodes that may be used, and where; None if it never does.
+
+        A ``share`` says what a partition's jobs may use now; what its jobs give back comes to it.
+        """
         if not self._ends.size:
             return None
-        later = resources.copy()
+        later, left = resources.copy(), None if share is None else share.cpus.copy()
         later.as_planned = True
         touching = np.flatnonzero(np.logical_or.reduceat(usable[self._rows], self._first[:-1]))
         window_s, place, given = FIRST_WINDOW_S, 0, 0
@@ -77,8 +92,12 @@ class Releases:
             beyond = int(np.searchsorted(self._ends, self._ends[touching[place]] + window_s, "right"))
             place = max(place, min(int(np.searchsorted(touching, beyond - 1)), touching.size - 1))
             last = int(touching[place])
-            self._give_back(later, slice(given, self._first[last + 1]))
-            found = sought(later)
+            part = slice(given, self._first[last + 1])
+            self._give_back(later, part)
+            if share is not None and left is not None:
+                of_partition = np.repeat(self._partitions == share.partition, np.diff(self._first))[part]
+                np.add.at(left, self._rows[part][of_partition], self._freed[1][part][of_partition])
+            found = sought(later if left is None else later.shared_out(left))
             if found is not None:
                 return float(self._ends[last]), found
             window_s, place, given = window_s * 2, place + 1, self._first[last + 1]

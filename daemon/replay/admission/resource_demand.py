@@ -112,11 +112,6 @@ def counts(expression: str) -> tuple[tuple[str, int], ...]:
     return tuple((name.strip("()"), int(number)) for name, number in _COUNTED.findall(expression))
 
 
-def dealt(demand: ResourceDemand) -> bool:
-    """Tell whether the scheduler deals GPUs by task or socket over several nodes."""
-    return bool(demand.per_task or demand.per_socket) and demand.most != 1
-
-
 def special(job: Job, demand: ResourceDemand) -> bool:
     """Tell whether the engine's own terms cannot say on which nodes a job may start together."""
     features = job.request.features

@@ -7,7 +7,16 @@ import pytest
 from idlewatt.daemon.advice.advisor import Advisor
 from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.details import Details
-from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Request, SchedulerSnapshot
+from idlewatt.storage.records import (
+    Allocation,
+    Job,
+    JobState,
+    Node,
+    NodeState,
+    Partition,
+    Request,
+    SchedulerSnapshot,
+)
 from idlewatt.storage.rules import Association, Ceilings, Reservation, SchedulerRules, SchedulerSettings
 from idlewatt.storage.waiting import WaitReason
 
@@ -31,9 +40,9 @@ def runs(job_id, name, gpus):
                allocations=(Allocation(name, gpus, None, 2, 1 << 30),))
 
 
-def advised(policy, nodes, *jobs, **rules):
+def advised(policy, nodes, *jobs, partitions=(), **rules):
     """Return the recommendation by job."""
-    snapshot = SchedulerSnapshot(NOW, tuple(nodes), (), jobs, SchedulerRules(**{"site": SITE} | rules))
+    snapshot = SchedulerSnapshot(NOW, tuple(nodes), partitions, jobs, SchedulerRules(**{"site": SITE} | rules))
     recommendations = Advisor(AdviceSettings(policy=policy, shadow=(), draws=0)).advise(snapshot, NOW).recommendations
     return {one.job_id: one for one in recommendations}
 
@@ -376,15 +385,31 @@ def test_the_main_scheduler_withholds_nodes_that_are_named_in_vain_from_those_be
                       NodeState.DRAINED: {"1": "hold", "2": "start", "3": "hold"}}
 
 
-@pytest.mark.parametrize(("by_task", "action"), [(1, "unknown"), (0, "hold")])
-def test_what_hangs_on_the_plan_of_a_job_with_gpus_by_task_is_unknown(by_task, action):
-    """Job 1 is planned on a and b once 9 ends; Slurm's backfill finds nothing then for some jobs with GPUs by task."""
-    nodes = [node("a", gpus_allocated=4), node("b")]
-    first = waits("1", 16, nodes=2, priority=9.0, details=Details(gpus_per_task=by_task, tasks=16))
-    first = replace(first, request=replace(first.request, gpus_per_node=None))
-    last = replace(waits("2", 8, required=("b",), priority=5.0), limit_s=9000.0)
-    advice = advised(PLANS, nodes, runs("9", "a", 4), *stopping()[1], first, last)
-    assert (advice["1"].action, advice["2"].action) == ("hold", action)
+def test_a_task_that_nobody_names_nodes_for_is_split_over_a_leaf_as_slurm_does_also_where_one_node_would_do():
+    """Both tasks want 40 CPUs: the first has them on a, the second the last 4 of a and the rest of c, beside it."""
+    nodes = [node("a", leaf="1", spine="s", cpus_allocated=20), node("b", leaf="2", spine="s"),
+             node("c", leaf="1", spine="s"), node("d", leaf="2", spine="s")]
+    running = replace(runs("9", "a", 0), allocations=(Allocation("a", 0, None, 20, 1 << 30),))
+    task = waits("7", 0, details=Details(tasks=40, switches=0), array="7", tasks=2, priority=9.0)
+    task = replace(task, request=replace(task.request, cpus=40))
+    last = waits("2", 0, required=("a",), details=Details(switches=0), priority=5.0)
+    advice = advised(PLANS, nodes, running, task, replace(last, request=replace(last.request, cpus=4)),
+                     site=replace(SITE, tree=True))
+    assert (advice["7"].action, advice["7"].placement.nodes, advice["2"].action) == ("start", ("a",), "hold")
+
+
+def test_a_partitions_cpus_come_back_to_its_plans_when_its_own_jobs_end():
+    """Job 1 waits for 8, which has all that q may use of a, and not for 9, which ends on c before 2 would end."""
+    narrow = Partition("q", nodes=("a", "c"), most_cpus_per_node=16)
+    busy, stopped = stopping()
+    nodes = [node("a", partitions=("p", "q"), cpus_allocated=16),
+             node("c", partitions=("p", "q"), gpus=0, cpus=16, cpus_allocated=16), busy]
+    running = [replace(runs(number, name, 0), partition="q", limit_s=limit_s,
+                       allocations=(Allocation(name, 0, None, 16, 1 << 30),))
+               for number, name, limit_s in (("8", "a", 7200.0), ("9", "c", 1500.0))]
+    jobs = [replace(waits("1", 1, priority=9.0), partition="q"), waits("2", 1, required=("a",), priority=5.0)]
+    advice = advised(PLANS, nodes, *running, *stopped, *jobs, partitions=(narrow,))
+    assert (advice["1"].action, advice["2"].action) == ("hold", "start")
 
 
 @pytest.mark.parametrize(("first", "starts"), [
