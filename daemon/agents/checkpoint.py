@@ -8,6 +8,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ FORMAT = 1
 """Raised when an older idlewatt could not read what we write."""
 WEIGHTS, CARD = "weights.safetensors", "card.json"
 LARGEST_BYTES = 1 << 30
+LARGEST_CARD_BYTES = 16 << 20
 MOST_FAULTS = 10
 """The most faults of a card that one error lists."""
 FURTHEST_S = 6e10
@@ -101,7 +103,7 @@ def _whole(path: Path, card: ModelCard) -> bytes:
 def read_card(path: Path) -> ModelCard:
     """Return a card; ``CheckpointError`` when it is damaged or from a newer idlewatt."""
     try:
-        fields = json.loads(_content(path))
+        fields = json.loads(_content(path, LARGEST_CARD_BYTES))
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not JSON ({error}); restore it together with {WEIGHTS}") from error
     version = fields.pop("format", None) if isinstance(fields, dict) else None
@@ -127,10 +129,15 @@ def _check_times(path: Path, card: ModelCard) -> None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all, and leave no draft; OSError with its path where that fails."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(content)
-    draft.replace(path)
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()  # a full disk must not stay full of drafts
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_unfinished(path: Path, state: Mapping[str, object], arrays: Arrays) -> None:
@@ -157,8 +164,19 @@ def read_unfinished(path: Path, plan: str, difference: str) -> tuple[dict[str, A
     return state, arrays
 
 
-def _content(path: Path) -> bytes:
-    """Return the bytes of a plain file; a link may point anywhere, and a pipe or a device never ends."""
+def _content(path: Path, most: int = LARGEST_BYTES) -> bytes:
+    """Return the bytes of a plain file of a model; ``CheckpointError`` where there is none."""
+    try:
+        return plain_content(path, most)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def plain_content(path: Path, most: int) -> bytes:
+    """Return the bytes of a plain file; a link may point anywhere, and a pipe or a device never ends.
+
+    FileNotFoundError where there is none; ``CheckpointError`` for one of more than ``most`` bytes or of another sort.
+    """
     try:
         # Without waiting: opening a pipe would, until somebody writes into it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -166,12 +184,14 @@ def _content(path: Path) -> bytes:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise CheckpointError(f"{path}: not a plain file; put the file itself there")
-            if status.st_size > LARGEST_BYTES:
-                raise CheckpointError(f"{path}: larger than {LARGEST_BYTES >> 30} GiB: no model of ours")
+            if status.st_size > most:
+                raise CheckpointError(f"{path}: larger than {most >> 20} MiB: no file of ours")
             with open(descriptor, "rb", closefd=False) as file:
                 return file.read()
         finally:
             os.close(descriptor)
+    except FileNotFoundError:
+        raise
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise CheckpointError(f"{path}: a symbolic link, not a plain file; put the file itself there") from error

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from pydantic import FiniteFloat
+
 EPOCH_S = 10 * 365 * 86400.0
 """Times before this count from the beginning of a trace, and say nothing of which days they are."""
 
@@ -14,22 +16,26 @@ class LearnedSpan:
     """The part of one source that a model has learned from, or an ancestor that its training started from."""
 
     source: str
-    since_s: float | None
-    until_s: float | None
+    since_s: FiniteFloat | None
+    until_s: FiniteFloat | None
 
     @property
     def dated(self) -> bool:
         """Tell whether its times are dates, which mean the same days under every name of a source."""
-        return self.since_s is not None and self.since_s >= EPOCH_S
+        return max(_told(self.since_s, self.until_s), default=0.0) >= EPOCH_S
 
 
 def joined(spans: Iterable[LearnedSpan]) -> tuple[LearnedSpan, ...]:
-    """Return one span for each source, from its first beginning to its last end."""
-    found: dict[str, LearnedSpan] = {}
+    """Return one span for each source, from its first beginning to its last end.
+
+    A file may have been replaced by another one under its name: what has dates stays apart from what has none.
+    """
+    found: dict[tuple[str, bool], LearnedSpan] = {}
     for span in spans:
-        before = found.get(span.source, span)
-        found[span.source] = LearnedSpan(span.source, min(_told(before.since_s, span.since_s), default=None),
-                                         max(_told(before.until_s, span.until_s), default=None))
+        key = span.source, span.dated or not _told(span.since_s, span.until_s)
+        before = found.get(key, span)
+        found[key] = LearnedSpan(span.source, min(_told(before.since_s, span.since_s), default=None),
+                                 max(_told(before.until_s, span.until_s), default=None))
     return tuple(found.values())
 
 
@@ -43,8 +49,8 @@ def known_until(spans: Iterable[LearnedSpan], same: Callable[[str], bool]) -> fl
 
 def undated(spans: Iterable[LearnedSpan], same: Callable[[str], bool]) -> tuple[str, ...]:
     """Return a note on each other source whose times are no dates: whether its days are held out cannot be told."""
-    return tuple(f"the model that this training starts from learned on {span.source}, whose times are no dates; make "
-                 "sure that it holds no jobs of this history: its days would not be held out"
+    return tuple(f"the model, or one that its training started from, learned on {span.source}, whose times are no "
+                 "dates; make sure that it holds no jobs of this history: its days would not be held out"
                  for span in spans if not span.dated and not same(span.source))
 
 

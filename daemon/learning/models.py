@@ -95,10 +95,14 @@ class ModelStore:
         kind.mkdir(parents=True, exist_ok=True)
         copy = kind / f"{_HIDDEN}{os.getpid()}"
         shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(draft, copy)
-        version = _version(card.trained_s, {folder.name for folder in _folders(kind)})
-        write_card(copy, replace(card, version=version))
-        return self._stored(copy.rename(kind / version))
+        try:
+            shutil.copytree(draft, copy)
+            version = _version(card.trained_s, {folder.name for folder in _folders(kind)})
+            write_card(copy, replace(card, version=version))
+            return self._stored(copy.rename(kind / version))
+        except OSError:  # a full disk must not stay full of what was not taken in
+            shutil.rmtree(copy, ignore_errors=True)
+            raise
 
     def prune(self, keep: int, spared: Collection[str] = ()) -> tuple[str, ...]:
         """Remove all but the newest ``keep`` models of each kind; ``spared`` ones stay. Return the removed names.

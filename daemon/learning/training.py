@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from ...storage.ledger import Ledger
 from ...storage.promotions import Decision, Promotion, states
 from ...storage.records import ModelCard
-from ..agents.checkpoint import CheckpointError, verify, write, write_card
+from ..agents.checkpoint import LARGEST_CARD_BYTES, CheckpointError, plain_content, verify, write, write_card
 from ..agents.histories import Split
 from ..agents.kinds import ALIASES, AgentKind, Objective, Progress, TraceWindow, TrainingConfig, TrainingError, kinds
 from ..agents.tracking import TensorBoard
@@ -104,9 +104,10 @@ class TrainingJob:
     def read(cls, folder: Path) -> TrainingJob:
         """Return the order that something was made for; ``TrainingError`` when nobody knows any more."""
         try:
-            return _ORDER.validate_json((folder / ORDER).read_bytes())
-        except (OSError, ValidationError) as error:
-            raise TrainingError(f"{folder / ORDER}: what it was trained on is not known any more: {error}") from error
+            return _ORDER.validate_json(plain_content(folder / ORDER, LARGEST_CARD_BYTES))
+        except (OSError, CheckpointError, ValidationError) as error:
+            why = "it is no order of a training" if isinstance(error, ValidationError) else error
+            raise TrainingError(f"{folder / ORDER}: what it was trained on is not known any more: {why}") from error
 
 
 _ORDER = TypeAdapter(TrainingJob)
@@ -122,6 +123,10 @@ def kind_of(agent: str) -> AgentKind:
     if agent not in known:
         raise NoAgent(f"there is no agent {agent!r}; there are {', '.join(sorted(known))}")
     return known[agent]
+
+
+class TrainingUnderWay(TrainingError):
+    """Somebody else trains into this folder of models."""
 
 
 class TrainingDirectory:
@@ -140,17 +145,17 @@ class TrainingDirectory:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = path.open("a+")
         except OSError as error:
-            raise TrainingError(f"{path.parent}: models cannot be kept there: {error.strerror}") from error
+            raise TrainingError(f"{path.parent}: models cannot be kept there: {error.strerror or error}") from error
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 file.seek(0)
-                raise TrainingError(f"a training is under way already (process {file.read().strip() or 'unknown'}); "
-                                    f"its lock is {path}") from error
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+                raise TrainingUnderWay("a training is under way already (process "
+                                       f"{file.read(32).strip() or 'unknown'}); its lock is {path}") from error
+            with suppress(OSError):  # on a full disk the lock holds all the same; what is written next tells the fault
+                os.ftruncate(file.fileno(), 0)
+                os.write(file.fileno(), str(os.getpid()).encode())
             yield
 
     def begin(self, order: TrainingJob) -> None:
@@ -185,10 +190,10 @@ class Sequel:
     def done(self) -> list[str]:
         """Return the kinds that are through; ``TrainingError`` when nothing was interrupted."""
         try:
-            return [str(name) for name in json.loads(self._path.read_bytes())]
+            return [str(name) for name in json.loads(plain_content(self._path, LARGEST_CARD_BYTES))]
         except FileNotFoundError:
             raise TrainingError("there is no interrupted training to go on with; leave --resume away") from None
-        except (OSError, ValueError, TypeError, RecursionError) as error:
+        except (OSError, CheckpointError, ValueError, TypeError, RecursionError) as error:
             raise TrainingError(f"{self._path}: damaged: {error}; remove it, or leave --resume away") from error
 
     def interrupted(self, kind: str) -> bool:

@@ -20,8 +20,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Literal, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
+from ..agents.checkpoint import LARGEST_CARD_BYTES, CheckpointError, plain_content
 from ..agents.kinds import Objective
 from ..settings.flavours import FlavourSettings
 from ..settings.sections import Sections
@@ -76,7 +77,7 @@ class TrainingTask:
 class Night:
     """What came of one."""
 
-    began_s: float
+    began_s: FiniteFloat
     result: Result
     """``refused`` is what cannot be yet, such as too short a history; ``failed`` is what should not be."""
     message: str
@@ -89,8 +90,8 @@ TASK, NIGHT = TypeAdapter(TrainingTask), TypeAdapter(Night)
 def last_night(models: Path) -> Night | None:
     """Return what came of the last one; None when nobody knows."""
     try:
-        return NIGHT.validate_json((models / NOTE).read_bytes())
-    except (OSError, ValidationError):
+        return NIGHT.validate_json(plain_content(models / NOTE, LARGEST_CARD_BYTES))
+    except (OSError, CheckpointError, ValidationError):
         return None
 
 

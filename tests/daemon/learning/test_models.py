@@ -123,6 +123,16 @@ def test_damaged_speeds_are_an_error_of_the_model(store, tmp_path, speeds):
         store.load(model.name)
 
 
+def test_what_cannot_be_taken_in_leaves_nothing_behind_that_fills_the_disk(store, tmp_path, monkeypatch):
+    def full(folder, card):
+        raise OSError(28, "No space left on device", str(folder))
+
+    monkeypatch.setattr("idlewatt.daemon.learning.models.write_card", full)
+    with pytest.raises(OSError, match="No space left"):
+        kept(store, tmp_path)
+    assert list((store.folder / "plain").iterdir()) == []
+
+
 def test_old_models_make_room_but_for_those_that_are_spared(store, tmp_path):
     made = [kept(store, tmp_path, CARD_1.trained_s + 60 * number).name for number in range(5)]
     assert store.prune(2, {made[0]}) == (made[2], made[1])

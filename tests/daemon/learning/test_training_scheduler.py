@@ -1,12 +1,13 @@
 """When a night's training begins: once in every night, also in those in which clocks change."""
 
+import os
 import time
 from datetime import UTC, datetime
 from datetime import time as time_of_day
 
 import pytest
 
-from idlewatt.daemon.learning.training_scheduler import TrainingScheduler, last_time
+from idlewatt.daemon.learning.training_scheduler import NOTE, TrainingScheduler, last_night, last_time
 
 
 @pytest.fixture(autouse=True)
@@ -64,3 +65,13 @@ def test_a_clock_that_is_corrected_by_a_second_does_not_train_twice(tmp_path):
     shift = TrainingScheduler(tmp_path, utc(2026, 7, 14, 1, 0))
     assert not shift._due(time_of_day(3), utc(2026, 7, 14, 0, 59))
     assert not shift._due(time_of_day(3), utc(2026, 7, 14, 1, 1))
+
+
+@pytest.mark.parametrize("content", [None, b'{"began_s": NaN, "result": "done", "message": ""}', b"[" * 100_000])
+def test_a_note_of_the_last_night_that_is_none_is_no_news_and_no_daemon_waits_for_it(tmp_path, content):
+    (tmp_path / NOTE).parent.mkdir()
+    if content is None:
+        os.mkfifo(tmp_path / NOTE)
+    else:
+        (tmp_path / NOTE).write_bytes(content)
+    assert last_night(tmp_path) is None
