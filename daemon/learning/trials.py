@@ -53,7 +53,7 @@ class Tried:
     since_s: float
     """From when on evidence counts."""
     over: bool
-    """It was promoted, refused, or has taken as long as one may."""
+    """It was promoted, refused, has taken as long as one may, or begins so far ahead by a clock that was wrong."""
 
 
 def trials(decisions: Iterable[Promotion], now_s: float) -> tuple[Tried, ...]:
@@ -64,7 +64,7 @@ def trials(decisions: Iterable[Promotion], now_s: float) -> tuple[Tried, ...]:
                                 if isinstance(since_s, float | int) and since_s >= now_s - YEAR_S))
     last = dict(begun)
     return tuple(Tried(name, since_s, last[name] != since_s or in_force[name].decision is not Decision.SHADOW
-                       or since_s + TRIAL_S < now_s) for name, since_s in begun)
+                       or abs(now_s - since_s) > TRIAL_S) for name, since_s in begun)
 
 
 def agent_on_trial(tried: Iterable[Tried], kind: str) -> Tried | None:

@@ -153,3 +153,12 @@ def test_trainings_by_hand_are_counted_for_a_year_and_those_of_nights_are_not():
     assert spent_by_hand(decisions, now_s) == 0
     spent = [told("a@1", "operator", 1.0, **{JUDGED: 4}), told("a@2", "operator", now_s, **{JUDGED: 2})]
     assert spent_by_hand(spent, now_s) == 2
+
+
+def test_a_trial_that_begins_far_ahead_by_a_wrong_clock_blocks_nobody_and_counts():
+    begun = [Promotion(0.0, "a@1", Decision.SHADOW, "nightly", "", {TRIED: 10 * YEAR_S})]
+    (found,) = trials(begun, DAY_S)
+    assert found.over
+    assert no_turn([found], "a") == ""
+    soon = [Promotion(0.0, "a@1", Decision.SHADOW, "nightly", "", {TRIED: 2 * DAY_S})]
+    assert not trials(soon, DAY_S)[0].over, "two hosts whose clocks differ a little"
