@@ -6,33 +6,46 @@ recorded there anew as over: a chance that was taken is never taken again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated, TypeVar
 
-from pydantic import FiniteFloat, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
+from ...storage.errors import StoreError
 from ...storage.ledger import Ledger
 from ...storage.promotions import Decision, Promotion, states
-from ..agents.checkpoint import write
+from ..agents.checkpoint import FURTHEST_S, CheckpointError, plain_content, write
 from .models import ModelError
 from .trials import TRIED, YEAR_S, trials
 
 BEGUN = ".training/trials.json"
 """Beside the models: (name, beginning) of each trial of a year."""
-_BEGUN = TypeAdapter(tuple[tuple[str, FiniteFloat], ...])
-FORGOTTEN = ("its trial was begun before the database was restored from a backup or replaced, which forgot it: it is "
-             "over and counts among the trials of its year")
+LARGEST_BYTES = 1 << 20
+"""A year has some fifty trials, of a hundred bytes each."""
+T = TypeVar("T")
+_Moment = Annotated[float, Field(gt=-FURTHEST_S, lt=FURTHEST_S)]
+_BEGUN = TypeAdapter(tuple[tuple[str, _Moment], ...])
 
 
 def noted(models: Path) -> tuple[tuple[str, float], ...]:
     """Return the trials that are noted beside the models; ModelError where the note is damaged."""
+    return read_note(models / BEGUN, _BEGUN, "which trials have begun")
+
+
+def read_note(path: Path, kind: TypeAdapter[tuple[T, ...]], what: str) -> tuple[T, ...]:
+    """Return what a note beside the models lists, nothing where there is none; ModelError where it is damaged."""
     try:
-        return _BEGUN.validate_json((models / BEGUN).read_bytes())
+        return kind.validate_json(plain_content(path, LARGEST_BYTES))
     except FileNotFoundError:
         return ()
-    except (OSError, ValidationError) as error:
-        raise ModelError(f"{models / BEGUN}: which trials have begun cannot be read ({type(error).__name__}); restore "
-                         "the file, or remove it where the database was never restored from a backup") from error
+    except (CheckpointError, ValidationError) as error:
+        why = str(error).removeprefix(f"{path}: ") if isinstance(error, CheckpointError) else type(error).__name__
+        raise ModelError(f"{path}: {what} cannot be read ({why}); restore the file, or remove it where the database "
+                         "was never restored from a backup") from error
 
 
 def note(models: Path, begun: Iterable[tuple[str, float]], now_s: float) -> None:
@@ -41,25 +54,54 @@ def note(models: Path, begun: Iterable[tuple[str, float]], now_s: float) -> None
     kept = tuple(one for one in dict.fromkeys((*before, *begun)) if one[1] >= now_s - YEAR_S)
     if kept != before:
         (models / BEGUN).parent.mkdir(parents=True, exist_ok=True)
-        write(models / BEGUN, _BEGUN.dump_json(kept))
+        _write(models, kept)
+
+
+@contextmanager
+def noted_as_begun(models: Path, trial: tuple[str, float], now_s: float) -> Iterator[None]:
+    """Note a trial before what is recorded of it within; where the database refuses a first look, none was taken.
+
+    Should the database have it all the same, the next night notes it again.
+    """
+    before = noted(models)
+    note(models, [trial], now_s)
+    try:
+        yield
+    except StoreError:
+        if trial not in before:
+            with suppress(OSError):
+                _write(models, before)
+        raise
 
 
 def recall(ledger: Ledger, models: Path, now_s: float) -> str:
     """Record the trials that the database has forgotten as over, note those that it has; return what was forgotten.
 
-    A policy that is active stays active. ModelError where the note is damaged.
+    A policy that is active stays active, with what it has shown. ModelError where the note is damaged.
     """
     decisions = ledger.decisions()
     known = {(one.name, one.since_s) for one in trials(decisions, now_s)}
     forgotten = [one for one in noted(models) if one not in known and one[1] >= now_s - YEAR_S]
     in_force = states(decisions)
     for name, since_s in forgotten:
-        last = in_force.get(name)
-        active = last is not None and last.decision is Decision.PROMOTE
-        what = Decision.PROMOTE if active else Decision.REFUSE
-        ledger.decide(Promotion(now_s, name, what, "nightly", FORGOTTEN, {TRIED: since_s}))
+        last, why = in_force.get(name), _forgotten(since_s)
+        if last is not None and last.decision is Decision.PROMOTE:
+            ledger.decide(replace(last, reason=f"{last.reason} ({why})", figures={**last.figures, TRIED: since_s}))
+        else:
+            ledger.decide(Promotion(now_s, name, Decision.REFUSE, "nightly", why, {TRIED: since_s}))
     note(models, known, now_s)
     if not forgotten:
         return ""
     count = "1 trial" if len(forgotten) == 1 else f"{len(forgotten)} trials"
     return f"the database had forgotten {count} (restored from a backup?), which counts as over"
+
+
+def _forgotten(since_s: float) -> str:
+    """Return why a trial is over; its beginning keeps two trials of one name apart."""
+    began = datetime.fromtimestamp(since_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return (f"its trial that began on {began} UTC is over and counts among those of its year: it is noted beside the "
+            "models and missing in the database (a backup was restored, or a night ended before it was recorded)")
+
+
+def _write(models: Path, begun: tuple[tuple[str, float], ...]) -> None:
+    write(models / BEGUN, _BEGUN.dump_json(begun))

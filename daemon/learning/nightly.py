@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -40,9 +40,10 @@ from ..replay.site_speeds import FLAT_SPEEDS, moved
 from ..settings.sections import Sections
 from ..settings.training import WARM_UP_S
 from ..simulator_error import Fidelity, check
-from .begun_trials import note, recall
+from .begun_trials import noted_as_begun, recall
 from .candidates import LISTED, listed
 from .models import ModelError, ModelStore, StoredModel, speeds_of
+from .night_records import recheck_active, record_decision, too_soon
 from .pairs import Exam, Pair, replayed
 from .promotion import judge
 from .promotion_criteria import TRIALS
@@ -51,6 +52,7 @@ from .training import (
     TrainingDirectory,
     TrainingJob,
     TrainingRun,
+    TrainingUnderWay,
     examined,
     gone_partitions,
     kind_of,
@@ -78,9 +80,8 @@ from .trials import (
 )
 from .verdict import Verdict
 
-COOLING_S = 7 * DAY_S
-"""For so long after a demotion nothing is promoted but by an operator: the next agent learned from the same days."""
 NONE_LEFT = f"{TRIALS} shortlists were tried within a year: each is a chance to be wrong"
+SAME_DAYS = "the days that would judge it have begun a trial of heuristics before: the next one begins with later days"
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ class NightDecisions:
     task: TrainingTask
     material: Material
     fidelity: Fidelity | None
+    alone: Callable[[], None] = lambda: None
+    """Raises ``StoreLocked`` where another training decides by now."""
 
     def decide_all(self, model: StoredModel, parts: Split) -> Promotion:
         """Judge all policies on trial and tonight's model; return what was decided on that model."""
@@ -105,10 +108,7 @@ class NightDecisions:
         # Its figures are shown, but only one whose turn it is may be promoted for them.
         verdict = examined(self.store, model, parts.test, self.task.incumbent, fidelity=self.fidelity,
                            terms=self.task.terms, seed=int(self.task.now_s // 86400.0))
-        decisions, now_s = self.ledger.decisions(), self.task.now_s
-        waits = no_turn(trials(decisions, now_s), self.task.agent, spent_by_hand(decisions, now_s))
-        return self.decide(verdict, parts.test, None if waits else parts.until_s, waits,
-                           {LISTED: listed(found), WEIGHTS: _digest(model)})
+        return self.decide(verdict, parts.test, parts.until_s, "", {LISTED: listed(found), WEIGHTS: _digest(model)})
 
     def _prospects(self, parts: Split, tried: Sequence[Tried]) -> Sequence[Prospect]:
         """Return all combinations of heuristics; promising are those whose trial may begin tonight."""
@@ -116,6 +116,8 @@ class NightDecisions:
             return fit((*parts.select, *parts.test))
         if not shortlists_left(tried):
             return [replace(one, why=NONE_LEFT) for one in fit((*parts.select, *parts.test))]
+        if begun_together(tried, parts.until_s):
+            return [replace(one, why=SAME_DAYS) for one in fit((*parts.select, *parts.test))]
         # The active one has earned its place: not to earn it anew on two weeks must not cost it that.
         active = active_model(states(self.ledger.decisions()))
         return [one for one in prospects(parts.select, self.task.incumbent) if one.name != active]
@@ -129,7 +131,9 @@ class NightDecisions:
             # The same seed every night: to draw anew what was drawn before would be another chance each time.
             verdict = examined(self.store, model, windows, self.task.incumbent, fidelity=self.fidelity,
                                terms=self.task.terms, seed=0 if model.card is None else model.card.seed)
-        except (ModelError, TooLittle) as error:
+        except TooLittle:  # a clock that stepped back, or jobs that are missing for now: it is judged on a later night
+            return
+        except (ModelError, TrainingError) as error:
             self._record(Promotion(self.task.now_s, name, Decision.REFUSE, "nightly", str(error)))
             return
         self.decide(verdict, windows, since_s, "", {WEIGHTS: _digest(model)})
@@ -160,29 +164,47 @@ class NightDecisions:
 
         Figures that are ``noted`` are kept beside those of the verdict.
         """
-        decisions = self.ledger.decisions()
-        rival, soon = active_model(states(decisions)), too_soon(decisions, self.task.now_s)
-        decision, reason = verdict.decision, verdict.reason
-        if decision is Decision.PROMOTE and waits:
-            decision, reason = Decision.SHADOW, f"{waits}: {reason}"
-        elif decision is Decision.PROMOTE and not self.task.promote:
-            decision, reason = Decision.SHADOW, f"it has earned to be active, and an operator decides: {reason}"
-        elif decision is Decision.PROMOTE and soon:
-            decision, reason = Decision.SHADOW, f"{soon}: {reason}"
-        elif decision is Decision.PROMOTE and rival not in (None, verdict.model):
-            stays = self._stays(verdict, str(rival), test)
-            decision, reason = (Decision.SHADOW, stays) if stays else (decision, reason)
+        before, standing = None, self._standing(verdict.model, since_s)
+        while standing != before:  # others decide while this replays
+            before, (rival, late) = standing, standing
+            decision, reason = self._followed(verdict, rival, test, late or waits)
+            standing = self._standing(verdict.model, since_s)
         figures = {**verdict.figures(), **noted}
-        if since_s is not None:
-            note(self.task.models, [(verdict.model, since_s)], self.task.now_s)
-            figures |= {TRIED: since_s}
-        return self._record(Promotion(self.task.now_s, verdict.model, decision, "nightly", reason, figures))
+        taken = Promotion(self.task.now_s, verdict.model, decision, "nightly", reason, figures)
+        if since_s is None or late:
+            return self._record(taken)
+        with noted_as_begun(self.task.models, (verdict.model, since_s), self.task.now_s):
+            return self._record(replace(taken, figures={**figures, TRIED: since_s}))
+
+    def _standing(self, name: str, since_s: float | None) -> tuple[str | None, str]:
+        """Return who is active now, and why a new trial of an agent since then may not begin; '' where it may."""
+        decisions, now_s = self.ledger.decisions(), self.task.now_s
+        tried, active = trials(decisions, now_s), active_model(states(decisions))
+        if since_s is None or "@" not in name or any((one.name, one.since_s) == (name, since_s) for one in tried):
+            return active, ""
+        return active, no_turn(tried, self.task.agent, spent_by_hand(decisions, now_s))
+
+    def _followed(self, verdict: Verdict, rival: str | None, test: Sequence[TraceWindow],
+                  waits: str) -> tuple[Decision, str]:
+        """Return what follows from a verdict while a rival is active, and why."""
+        decision, reason = verdict.decision, verdict.reason
+        if decision is not Decision.PROMOTE:
+            return decision, reason
+        if waits:
+            return Decision.SHADOW, f"{waits}: {reason}"
+        if not self.task.promote:
+            return Decision.SHADOW, f"it has earned to be active, and an operator decides: {reason}"
+        if soon := too_soon(self.ledger.decisions(), self.task.now_s):
+            return Decision.SHADOW, f"{soon}: {reason}"
+        stays = self._stays(verdict, str(rival), test) if rival not in (None, verdict.model) else ""
+        return (Decision.SHADOW, stays) if stays else (decision, reason)
 
     def _changed(self, name: str, since_s: float) -> str:
         return changed(self.ledger.decisions(), (name, since_s), asdict(self.task.terms), self.task.incumbent)
 
     def _record(self, taken: Promotion) -> Promotion:
-        return _recorded(self.ledger, taken)
+        self.alone()
+        return record_decision(self.ledger, taken)
 
     def _stays(self, verdict: Verdict, rival: str, test: Sequence[TraceWindow]) -> str:
         """Return why the active one stays there, if it does: a new one must surely be better than it, too.
@@ -206,35 +228,6 @@ class NightDecisions:
 
 def _digest(model: StoredModel) -> str:
     return "" if model.card is None else model.card.weights_digest
-
-
-def recheck_active(ledger: Ledger, task: TrainingTask) -> str:
-    """Move an active policy to the shadow that beat another incumbent than the site runs now; return what came of it.
-
-    What an operator made active stays, and is not reported.
-    """
-    in_force = states(ledger.decisions())
-    last = in_force.get(active_model(in_force) or "")
-    beaten, now = last and last.figures.get("incumbent"), task.incumbent
-    if last is None or last.by != "nightly" or not beaten:
-        return ""
-    if beaten == now:
-        return f"{last.model} was shown to be better than {now}, which the site still runs"
-    why = f"it was shown to be better than {beaten}, and the site runs {now} now"
-    taken = _recorded(ledger, Promotion(task.now_s, last.model, Decision.SHADOW, "nightly", why))
-    return f"{last.model} is active no more: {why}" if taken.by == "nightly" else ""
-
-
-def _recorded(ledger: Ledger, taken: Promotion) -> Promotion:
-    """Record a night's decision and return the one in force: what others decided since the night began stands."""
-    last = states(ledger.decisions()).get(taken.model)
-    if last is not None and last.by != "nightly" and last.time_s > taken.time_s:
-        if TRIED in taken.figures and taken.figures[TRIED] != last.figures.get(TRIED):  # a chance all the same
-            ledger.decide(replace(last, reason=f"{last.reason} (a night judged it meanwhile, and its trial counts)",
-                                  figures={**last.figures, TRIED: taken.figures[TRIED]}))
-        return last
-    ledger.decide(taken)
-    return taken
 
 
 def _estimate(verdict: Verdict) -> float:
@@ -264,23 +257,34 @@ def carry_out(task: TrainingTask) -> Night:
     training_directory = TrainingDirectory(store, task.agent)
     try:
         with training_directory.locked():
-            night = _night(task, store, training_directory)
-            write(task.models / NOTE, NIGHT.dump_json(night))
-            return night
-    except TrainingError as error:  # somebody else trains
+            return _noted(task.models, _night(task, store, training_directory))
+    except TrainingUnderWay as error:
         return Night(task.now_s, "refused", str(error))
+    except TrainingError as error:
+        return Night(task.now_s, "failed", str(error))
+
+
+def _noted(models: Path, night: Night) -> Night:
+    """Leave a note of a night beside the models; return it with the reason where the note cannot be written."""
+    try:
+        write(models / NOTE, NIGHT.dump_json(night))
+    except OSError as error:
+        return replace(night, message=f"{night.message}; this night cannot be noted beside the models: {error}")
+    return night
 
 
 def _night(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory) -> Night:
     """Look whether the active one still belongs there, also where nobody is trained afterwards; then train."""
+    told: list[str] = []
     try:
         with Ledger.open(task.url) as ledger, ledger.training() as alone:
-            told = [recall(ledger, task.models, task.now_s), recheck_active(ledger, task)]
+            told.append(recheck_active(ledger, task))  # first: a damaged note of trials must not keep it from that
+            told.append(recall(ledger, task.models, task.now_s))
             night = _tried(task, store, training_directory, alone)
     except StoreLocked as error:  # another host trains
-        return Night(task.now_s, "refused", str(error))
+        night = Night(task.now_s, "refused", str(error))
     except (StoreError, ModelError, OSError) as error:
-        return Night(task.now_s, "failed", str(error))
+        night = Night(task.now_s, "failed", str(error))
     return replace(night, message="; ".join([night.message, *filter(None, told)]))
 
 
@@ -290,7 +294,7 @@ def _tried(task: TrainingTask, store: ModelStore, training_directory: TrainingDi
         return Night(task.now_s, "refused", task.forgets)
     try:
         return _trained(task, store, training_directory, alone)
-    except TooLittle as error:
+    except (TooLittle, StoreLocked) as error:
         return Night(task.now_s, "refused", str(error))
     except (TrainingError, ModelError, StoreError, ClusterError, OSError) as error:
         return Night(task.now_s, "failed", str(error))
@@ -321,7 +325,7 @@ def _trained(task: TrainingTask, store: ModelStore, training_directory: Training
     model = training_run.keep(store, task.now_s)
     alone()  # where the lock was lost with its session while this trained, another host may have it
     with Ledger.open(task.url) as ledger:
-        decision = NightDecisions(ledger, store, task, material, fidelity).decide_all(model, parts)
+        decision = NightDecisions(ledger, store, task, material, fidelity, alone).decide_all(model, parts)
         make_room(ledger, store, ModelLimit(task.agent, task.keep), "nightly", task.now_s)
     training_directory.clear()
     return Night(task.now_s, "done", f"{model.name}: {decision.decision}: {decision.reason}"
@@ -376,16 +380,6 @@ def _end_with_parent() -> None:
     """End this process and its own when the daemon has gone, however it went: its end of our input closes."""
     os.read(0, 1)  # not by sys.stdin, whose lock would be held when this process ends by itself
     os.killpg(0, signal.SIGKILL)
-
-
-def too_soon(decisions: Iterable[Promotion], now_s: float) -> str:
-    """Return why nothing should be promoted by itself now; '' when nothing speaks against it."""
-    last = max((one.time_s for one in decisions if one.decision is Decision.DEMOTE and one.by == "daemon"),
-               default=float("-inf"))
-    if abs(now_s - last) < COOLING_S:  # a night is as old as its beginning, and the demotion may have come since
-        return (f"an agent was demoted {max(0.0, now_s - last) / DAY_S:.1f} days ago; {COOLING_S / DAY_S:.0f} must "
-                "pass")
-    return ""
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 """Trials that are noted beside the models, and what a database that forgot them is told."""
 
+import os
+
 import pytest
 
-from idlewatt.daemon.learning.begun_trials import BEGUN, note, noted, recall
+from idlewatt.daemon.learning.begun_trials import BEGUN, note, noted, noted_as_begun, recall
 from idlewatt.daemon.learning.models import ModelError
 from idlewatt.daemon.learning.trials import TRIED, YEAR_S, trials
+from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
 from idlewatt.storage.promotions import Decision, Promotion, active_model, states
@@ -38,10 +41,52 @@ def test_trials_that_the_database_has_are_noted_and_those_of_another_year_droppe
     assert len(ledger.decisions()) == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"[[1]]", b"\xff", b"null", b'[["scorer@1", NaN]]', b'[["scorer@1", 1e400]]'])
+@pytest.mark.parametrize("content", [b"", b"[[1]]", b"\xff", b"null", b'[["scorer@1", NaN]]', b'[["scorer@1", 1e400]]',
+                                     b'[["scorer@1", 1e300]]', b"[" * 100_000, b"[" + b" " * (2 << 20) + b"]"])
 def test_a_damaged_note_is_named_and_nothing_is_decided(ledger, tmp_path, content):
     note(tmp_path, [("scorer@1", NOW)], NOW)
     (tmp_path / BEGUN).write_bytes(content)
     with pytest.raises(ModelError, match=r"trials\.json: which trials have begun cannot be read"):
         recall(ledger, tmp_path, NOW)
     assert ledger.decisions() == ()
+
+
+@pytest.mark.parametrize("made", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.mkdir()])
+def test_what_is_no_plain_file_is_a_damaged_note_and_nobody_waits_for_it(ledger, tmp_path, made):
+    (tmp_path / BEGUN).parent.mkdir()
+    made(tmp_path / BEGUN)
+    with pytest.raises(ModelError, match=r"trials\.json: which trials have begun cannot be read"):
+        recall(ledger, tmp_path, NOW)
+
+
+def test_every_trial_of_a_name_that_was_forgotten_counts_at_once(ledger, tmp_path):
+    begun = [("fifo+best-fit+easy", NOW - number * 80 * 86400.0) for number in range(4)]
+    note(tmp_path, begun, NOW)
+    assert "forgotten 4 trials" in recall(ledger, tmp_path, NOW)
+    assert {(one.name, one.since_s) for one in trials(ledger.decisions(), NOW)} == set(begun)
+    assert recall(ledger, tmp_path, NOW + 60) == "", "and is not forgotten the next night"
+
+
+def test_who_is_active_keeps_all_that_its_place_rests_on(ledger, tmp_path):
+    ledger.decide(Promotion(NOW - 5.0, "scorer@1", Decision.PROMOTE, "operator", "watched it", {"incumbent": "fifo"}))
+    note(tmp_path, [("scorer@1", NOW - 10.0)], NOW)
+    recall(ledger, tmp_path, NOW)
+    last = states(ledger.decisions())["scorer@1"]
+    assert (last.decision, last.by, last.time_s) == (Decision.PROMOTE, "operator", NOW - 5.0)
+    assert last.figures == {"incumbent": "fifo", TRIED: NOW - 10.0}
+
+
+@pytest.mark.parametrize(("fault", "kept"), [(StoreUnavailable("full"), False), (KeyboardInterrupt(), True)])
+def test_a_first_look_that_the_database_refuses_was_none_and_any_other_end_of_a_night_counts(tmp_path, fault, kept):
+    known, trial = ("scorer@1", NOW - 10.0), ("scorer@2", NOW)
+
+    def looked_at(one):
+        with noted_as_begun(tmp_path, one, NOW):
+            assert one in noted(tmp_path)
+            raise fault
+
+    note(tmp_path, [known], NOW)
+    for one in (known, trial):
+        with pytest.raises(type(fault)):
+            looked_at(one)
+    assert noted(tmp_path) == ((known, trial) if kept else (known,))

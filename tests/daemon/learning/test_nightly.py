@@ -27,15 +27,34 @@ from idlewatt.daemon.agents.kinds import Objective
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.facts import _learned
 from idlewatt.daemon.learning import nightly, training_scheduler
-from idlewatt.daemon.learning.begun_trials import recall
+from idlewatt.daemon.learning.begun_trials import BEGUN, note, noted, recall
 from idlewatt.daemon.learning.candidates import STATES, candidates
 from idlewatt.daemon.learning.models import ModelStore, speeds_of
-from idlewatt.daemon.learning.nightly import COOLING_S, NightDecisions, recheck_active, too_soon
+from idlewatt.daemon.learning.night_records import COOLING_S, recheck_active, too_soon
+from idlewatt.daemon.learning.nightly import NightDecisions
 from idlewatt.daemon.learning.promotion_criteria import TRIALS, PromotionCriteria
-from idlewatt.daemon.learning.training import SHADOWS, TrainingDirectory
-from idlewatt.daemon.learning.training_scheduler import NIGHT, TASK, Night, TrainingScheduler, TrainingTask, last_night
-from idlewatt.daemon.learning.trials import COMBINATIONS, TRIED, Tried, agent_on_trial, error_of_each, no_turn, trials
+from idlewatt.daemon.learning.training import ORDER, SHADOWS, TrainingDirectory, TrainingUnderWay
+from idlewatt.daemon.learning.training_scheduler import (
+    NIGHT,
+    NOTE,
+    TASK,
+    Night,
+    TrainingScheduler,
+    TrainingTask,
+    last_night,
+)
+from idlewatt.daemon.learning.trials import (
+    COMBINATIONS,
+    JUDGED,
+    TRIED,
+    Tried,
+    agent_on_trial,
+    error_of_each,
+    no_turn,
+    trials,
+)
 from idlewatt.daemon.learning.verdict import Verdict
+from idlewatt.storage.errors import StoreLocked
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
 from idlewatt.storage.promotions import Decision, Promotion, active_model, states
@@ -348,6 +367,40 @@ def test_a_trial_does_not_go_on_with_other_weights_under_the_same_name(task, tmp
     assert set(seeds) == {7}
 
 
+@pytest.fixture
+def on_trial(task, tmp_path):
+    """A model whose trial began twenty days ago."""
+    save(tmp_path / "draft", ModelCard("chooser", "", NOW - DAY_S, 7, "", "", "", kind="chooser"),
+         {"jct": LIKE["jct"] + 1}, SCHEMA)
+    model = ModelStore(task.models).keep(tmp_path / "draft", verify(tmp_path / "draft"))
+    with Ledger.open(task.url) as ledger:
+        ledger.decide(Promotion(NOW - DAY_S, model.name, Decision.SHADOW, "nightly", "", {TRIED: NOW - 20 * DAY_S}))
+    return model
+
+
+@pytest.mark.usefixtures("chooser")
+@pytest.mark.parametrize("order", [None, "{}", "[" * 100_000])
+def test_a_model_on_trial_whose_order_is_damaged_costs_itself_and_no_night(task, on_trial, monkeypatch, order):
+    monkeypatch.setattr(nightly, "held_out", lambda material, since_s: ())
+    if order is not None:
+        (on_trial.folder / ORDER).write_text(order)
+    with Ledger.open(task.url) as ledger:
+        NightDecisions(ledger, ModelStore(task.models), task, None, None)._go_on(on_trial.name, NOW - 20 * DAY_S)
+    last = states(decisions(task))[on_trial.name]
+    assert last.decision is Decision.REFUSE
+    assert "what it was trained on is not known any more" in last.reason
+
+
+def test_a_night_whose_clock_stepped_back_ends_no_trial(task, on_trial, monkeypatch):
+    def too_little(material, since_s):
+        raise TooLittle("only 0 jobs lie in the part that judges")
+
+    monkeypatch.setattr(nightly, "held_out", too_little)
+    with Ledger.open(task.url) as ledger:
+        NightDecisions(ledger, ModelStore(task.models), task, None, None)._go_on(on_trial.name, NOW - 20 * DAY_S)
+    assert agent_on_trial(trials(decisions(task), NOW), "chooser").name == on_trial.name
+
+
 @pytest.mark.parametrize(("then", "told"), [
     ({"terms": {"days": 30, "error": 0.5, "tail": 1.25}}, "days was 30 and is 14"),
     ({"terms": {"power_down_s": 600.0}}, "power_down_s was 600.0 and is None"),
@@ -423,6 +476,101 @@ def test_a_trial_counts_that_began_while_an_operator_decided(task, theirs):
         assert [one.name for one in trials(ledger.decisions(), NOW + DAY_S)] == [name]
         last = states(ledger.decisions())[name]
     assert (last.decision, last.by) == (theirs, "operator")
+
+
+def test_who_an_operator_makes_active_while_a_night_compares_is_compared_too(task, monkeypatch):
+    rivals = []
+
+    def stays(self, verdict, rival, test):
+        rivals.append(rival)
+        if rival == "chooser@1":
+            self.ledger.decide(Promotion(NOW + 600, "chooser@2", Decision.PROMOTE, "operator", "watched it"))
+        return "worse" if rival == "chooser@2" else ""
+
+    monkeypatch.setattr(NightDecisions, "_stays", stays)
+    verdict = Verdict("chooser@3", Decision.PROMOTE, ("better",), task.incumbent, task.incumbent)
+    with Ledger.open(task.url) as ledger:
+        ledger.decide(Promotion(NOW - DAY_S, "chooser@1", Decision.PROMOTE, "nightly", "better"))
+        found = NightDecisions(ledger, ModelStore(task.models), task, None, None).decide(verdict, (), NOW, "")
+    assert rivals == ["chooser@1", "chooser@2"]
+    assert (found.decision, found.reason) == (Decision.SHADOW, "worse")
+    assert active_model(states(decisions(task))) == "chooser@2"
+
+
+def test_chances_that_an_operator_takes_while_a_night_compares_are_not_taken_twice(task, monkeypatch):
+    def stays(self, verdict, rival, test):
+        self.ledger.decide(Promotion(NOW + 600, "chooser@2", Decision.PROMOTE, "operator", "", {JUDGED: TRIALS}))
+        return ""
+
+    monkeypatch.setattr(NightDecisions, "_stays", stays)
+    verdict = Verdict("chooser@3", Decision.PROMOTE, ("better",), task.incumbent, task.incumbent)
+    with Ledger.open(task.url) as ledger:
+        ledger.decide(Promotion(NOW - DAY_S, "chooser@1", Decision.PROMOTE, "nightly", "better"))
+        found = NightDecisions(ledger, ModelStore(task.models), task, None, None).decide(verdict, (), NOW, "")
+    assert found.decision is Decision.SHADOW
+    assert "4 agents were tried within a year" in found.reason
+    assert TRIED not in found.figures
+    assert noted(task.models) == ()
+
+
+def test_a_night_that_has_lost_its_lock_to_another_one_records_nothing(task):
+    def taken():
+        raise StoreLocked("another nightly training decides")
+
+    verdict = Verdict("fifo+best-fit+easy", Decision.SHADOW, ("not yet",), task.incumbent, task.incumbent)
+    with Ledger.open(task.url) as ledger, pytest.raises(StoreLocked):
+        NightDecisions(ledger, ModelStore(task.models), task, None, None, taken).decide(verdict, (), NOW, "")
+    assert decisions(task) == ()
+    assert noted(task.models) == ()
+
+
+@pytest.mark.usefixtures("chooser")
+def test_days_that_have_begun_a_shortlist_begin_no_other(task):
+    assert nightly.carry_out(task).result == "done"
+    tried = [one for one in trials(decisions(task), NOW) if "@" not in one.name]
+    with Ledger.open(task.url) as ledger:  # as where the terms were changed and changed back
+        for one in tried:
+            ledger.decide(Promotion(NOW, one.name, Decision.REFUSE, "nightly", "its terms were changed"))
+    assert nightly.carry_out(replace(task, now_s=NOW + 60)).result == "done"
+    assert tried
+    assert all(one.over for one in trials(decisions(task), NOW + 60) if "@" not in one.name)
+    known = {one.name: one for one in candidates(decisions(task), NOW + 60)}
+    assert "have begun a trial of heuristics before" in known[tried[0].name].reason
+
+
+@pytest.mark.usefixtures("chooser")
+def test_a_night_that_cannot_be_noted_tells_so_and_its_result_stands(task):
+    (task.models / NOTE).mkdir(parents=True)
+    night = nightly.carry_out(replace(task, forgets="storage.retention.jobs keeps too little"))
+    assert night.result == "refused"
+    assert re.search(r"keeps too little; .*cannot be noted beside the models: .*night\.json", night.message)
+
+
+def test_a_folder_of_models_that_cannot_be_written_is_a_failure_and_not_a_refusal(task):
+    task.models.mkdir()
+    (task.models / ".training").write_text("")
+    night = nightly.carry_out(task)
+    assert night.result == "failed"
+    assert "models cannot be kept there" in night.message
+
+
+def test_on_a_full_disk_a_training_has_its_lock_all_the_same(task):
+    (task.models / ".training").mkdir(parents=True)
+    (task.models / ".training/lock").symlink_to("/dev/full")
+    training_directory = TrainingDirectory(ModelStore(task.models), "chooser")
+    with training_directory.locked(), pytest.raises(TrainingUnderWay), training_directory.locked():
+        pass
+
+
+def test_a_damaged_note_of_trials_keeps_nobody_active_that_beat_another_incumbent(task):
+    note(task.models, [("scorer@1", NOW)], NOW)
+    (task.models / BEGUN).write_bytes(b"")
+    with Ledger.open(task.url) as ledger:
+        ledger.decide(Promotion(SINCE, "scorer@1", Decision.PROMOTE, "nightly", "", {"incumbent": "random-feasible"}))
+    night = nightly.carry_out(task)
+    assert night.result == "failed"
+    assert re.search(r"trials\.json: .*; scorer@1 is active no more: ", night.message)
+    assert active_model(states(decisions(task))) is None
 
 
 @pytest.mark.usefixtures("chooser")
