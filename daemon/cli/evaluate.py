@@ -14,6 +14,7 @@ from ._history import JobSource
 from ._store import decisions, found, ledger, settings, store, uses_models
 
 if TYPE_CHECKING:
+    from ..agents.histories import Material
     from ..agents.kinds import TraceWindow
     from ..learning.models import ModelStore, StoredModel
     from ..learning.promotion_criteria import PromotionCriteria
@@ -115,8 +116,9 @@ def _judge(models: ModelStore, model: StoredModel, order: TrainingJob, where: Jo
         begins_s = order.since_s if own and order.since_s is not None else float("inf")
         order = replace(order, since_s=min(begins_s, since_s - WARM_UP_S), until_s=until_s)
     material = read(where, order)
-    windows = held_out(material, seen_s)
-    tell([*material.notes, *(_other_jobs(where, trained, windows, seen_s) if own else ())])
+    tell(material.notes)
+    windows = held_out(material, seen_s if own else _after_other_names(model, trained, material, where))
+    tell(_other_jobs(where, trained, windows, seen_s) if own else ())
     faithful = fidelity(where, order, windows[0].since_s)
     with judging():
         verdict = examined(models, model, windows, order.incumbent, seed=order.seed, foreign=not own,
@@ -140,6 +142,27 @@ def _count(config_file: Path, verdict: Verdict) -> None:
         last = states(opened.decisions()).get(verdict.model)
         what, why = (Decision.SHADOW, verdict.reason) if last is None else (last.decision, last.reason)
         opened.decide(Promotion(now_s, verdict.model, what, "operator", why, verdict.figures()))
+
+
+def _after_other_names(model: StoredModel, trained: TrainingJob, material: Material, where: JobSource) -> float:
+    """Return from when on jobs are judged that a model knows under another name, s; minus infinity for its last weeks.
+
+    Dates tell: a trace may be an export of this history, and the other way round.
+    """
+    from ..agents.histories import TEST_MOST_S
+    from ..learning.lineage import LearnedSpan, known_until, undated
+    from ._training import tell
+
+    card = model.card
+    own = () if card is None else (LearnedSpan(trained.source, card.history_from_s, card.history_until_s),)
+    spans = (*trained.lineage, *own)
+    until_s, last_s = known_until(spans, where.same_as), float(material.workload.submit.max(initial=float("-inf")))
+    tell(undated(spans, where.same_as) if where.recorded else ())
+    if until_s is None or until_s <= last_s - TEST_MOST_S:
+        return float("-inf")
+    tell([f"the days that {model.name} learned from under another name are left out; it learned on "
+          f"{', '.join(dict.fromkeys(span.source for span in spans))}"])
+    return until_s
 
 
 def _other_jobs(where: JobSource, trained: TrainingJob, windows: Sequence[TraceWindow], seen_s: float) -> Iterator[str]:

@@ -197,6 +197,20 @@ def test_evaluation_on_another_history_writes_nothing_on_the_card(trained):
     assert trained.rows()[0]["card"]["metrics"] == before
 
 
+def test_days_that_a_model_saw_in_an_export_are_left_out_where_its_own_site_evaluates_it_and_the_other_way(trained):
+    seen_until_s = trained.rows()[0]["card"]["history_until_s"]
+    record(f"sqlite:///{trained.folder}/idlewatt.db", site(days=14, jobs=1500, dependency=-1))
+    done = trained.run("evaluate", "chooser", "--from", "history", "--format", "json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["since_s"] >= seen_until_s
+    assert "the days that chooser@" in done.stderr
+    done = trained.run("train", "--agent", "chooser", "--from", "history", "--until", f"{SINCE + 12 * 86400:.0f}")
+    assert done.exit_code == 0, done.output
+    done = trained.run("evaluate", "chooser", "--from", trained.trace, "--cluster", "4x8", "--format", "json")
+    assert re.search(r"the days that chooser@\S+ learned from under another name are left out; it learned on history",
+                     done.stderr)
+
+
 def test_data_that_a_resumed_model_was_trained_on_is_not_used_as_test(trained):
     done = trained.train("--start", "chooser", "--until", f"{SINCE + 9 * 86400:.0f}")
     assert done.exit_code == 0, done.output
