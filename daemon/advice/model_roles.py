@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from ...storage.promotions import Abstention, Decision, Promotion, ShadowResult,
 from ...storage.records import ModelCard
 from ..agents.checkpoint import CARD, WEIGHTS
 from ..agents.kinds import FAILURES
+from ..learning import noted_demotions
 from ..learning.candidates import Candidate, candidates
 from ..learning.models import SPEEDS, ModelError, ModelStore, speeds_of
 from ..learning.promotion import raised
@@ -86,7 +87,8 @@ class ModelRoles:
 
     def __init__(self, settings: Sections, history: History, speed: float, now_s: float) -> None:
         self._history, self._speed = history, speed
-        self._loader = ModelLoader(settings.storage.models_folder)
+        self._models = settings.storage.models_folder
+        self._loader = ModelLoader(self._models)
         self._lock = threading.Lock()
         self._forecasts = StartForecasts()
         self._last, self._runtimes_read_s = -1, float("-inf")
@@ -152,12 +154,24 @@ class ModelRoles:
         last = self._history.last_decision()
         if last == self._last:
             return
-        decisions = self._history.decisions()
+        decisions = self._with_demotions(self._history.decisions())
         judged = next((one for one in reversed(decisions) if "rows" in one.figures), None)
         short = tuple(replace(one, figures={}) for one in decisions)
         self._update_status(in_force=states(short), decisions=short, judged=judged,
                             candidates=candidates(decisions, now_s))
         self._last = last
+
+    def _with_demotions(self, decisions: Sequence[Promotion]) -> Sequence[Promotion]:
+        """Return the decisions with the demotions that the database has forgotten, which are decided once more."""
+        try:
+            forgotten = noted_demotions.recall(self._history.decide, decisions, self._models)
+        except (ModelError, OSError) as error:
+            log.warning("demotions cannot be compared with those noted beside the models", extra={"error": str(error)})
+            return decisions
+        if not forgotten:
+            return decisions
+        log.warning("the database had forgotten demotions, which are decided once more", extra={"models": forgotten})
+        return self._history.decisions()
 
     def _update_status(self, **parts: object) -> ModelStatus:
         """Replace parts of what is known, whole: two cycles write here."""

@@ -16,10 +16,12 @@ from idlewatt.daemon.agents.scorer.network import SIZE
 from idlewatt.daemon.counterfactual import WindowRequest, replayed
 from idlewatt.daemon.learning.candidates import LISTED
 from idlewatt.daemon.learning.models import SPEEDS, ModelStore
+from idlewatt.daemon.learning.noted_demotions import DEMOTED
 from idlewatt.daemon.learning.regret import DAY_S
 from idlewatt.daemon.learning.trials import COMBINATIONS
 from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.daemon.view import DaemonView
+from idlewatt.storage import schema
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
 from idlewatt.storage.promotions import Decision, Promotion, ShadowResult
@@ -336,6 +338,35 @@ def test_weeks_of_bad_days_demote_and_the_next_round_is_the_heuristics(rig, serv
     assert (model, "demoted") in facts.policy_info
     (row,) = [row for row in DaemonView(service, lambda: service.settings).models() if row.model == model]
     assert (row.state, row.by, row.bad_days) == ("demoted", "daemon", 25)
+
+
+def test_a_database_that_is_restored_from_before_a_demotion_does_not_let_the_agent_advise_again(rig, service, caplog):
+    name = store_scorer(service.settings.storage.models_folder)
+    service._history.decide(decided(name, time_s=rig.now_s))
+    service._history.decide(decided(name, Decision.DEMOTE, rig.now_s + 60.0, "daemon"))
+    roles = ModelRoles(service.settings, service._history, 1.0, rig.now_s)
+    roles._read_decisions(rig.now_s)
+    with service._history._writing() as connection:  # as a backup of the minute between the two has it
+        connection.execute(schema.promotions.delete().where(schema.promotions.c.decision == "demote"))
+    again = ModelRoles(service.settings, service._history, 1.0, rig.now_s)
+    again._read_decisions(rig.now_s)
+    assert again.learned.leader is None
+    assert again.learned.in_force[name].reason.startswith("because (decided once more: the database had forgotten it")
+    assert "the database had forgotten demotions" in caplog.text
+    for one in (roles, again):
+        one.end()
+
+
+def test_a_damaged_note_of_demotions_is_told_and_costs_no_advice(rig, service, caplog):
+    path = service.settings.storage.models_folder / DEMOTED
+    path.parent.mkdir(parents=True)
+    path.write_text("[")
+    service._history.decide(decided("scorer@1", time_s=rig.now_s))
+    roles = ModelRoles(service.settings, service._history, 1.0, rig.now_s)
+    roles._read_decisions(rig.now_s)
+    assert roles.learned.leader == "scorer@1"
+    assert "demotions cannot be compared" in caplog.text
+    roles.end()
 
 
 def test_bad_days_before_its_promotion_do_not_count_against_it(rig, service):

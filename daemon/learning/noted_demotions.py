@@ -1,0 +1,73 @@
+"""Demotions, noted beside the models: a database that is restored from a backup would make a policy active again.
+
+The daemon notes the demotions that it finds in the database. What the note has and the database has not is decided
+there once more, before the policy advises again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
+
+from ...storage.promotions import Decision, Promotion, states
+from ..agents.checkpoint import FURTHEST_S, write
+from .begun_trials import read_note
+
+DEMOTED = ".training/demotions.json"
+MOST_REASON = 300
+"""So much of a reason is noted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotedDemotion:
+    """A demotion as it stands beside the models."""
+
+    time_s: Annotated[float, Field(gt=-FURTHEST_S, lt=FURTHEST_S)]
+    model: str
+    by: str
+    reason: str
+
+
+_DEMOTED = TypeAdapter(tuple[NotedDemotion, ...])
+
+
+def noted(models: Path) -> tuple[NotedDemotion, ...]:
+    """Return the demotions that are noted beside the models; ModelError where the note is damaged."""
+    return read_note(models / DEMOTED, _DEMOTED, "which policies were demoted")
+
+
+def recall(decide: Callable[[Promotion], object], decisions: Sequence[Promotion], models: Path) -> tuple[str, ...]:
+    """Decide once more the demotions that the database has forgotten, and note those that it has; return their models.
+
+    What an operator made active after its demotion stays. ModelError where the note is damaged, OSError where it
+    cannot be written.
+    """
+    known = {(one.model, one.time_s) for one in decisions if one.decision is Decision.DEMOTE}
+    before, in_force = noted(models), states(decisions)
+    forgotten = [one for one in before if (one.model, one.time_s) not in known and _active_since(in_force, one)]
+    for one in forgotten:
+        decide(Promotion(one.time_s, one.model, Decision.DEMOTE, one.by,
+                         f"{one.reason} (decided once more: the database had forgotten it, restored from a backup?)"))
+    _note(models, before, in_force)
+    return tuple(one.model for one in forgotten)
+
+
+def _active_since(in_force: dict[str, Promotion], demotion: NotedDemotion) -> bool:
+    """Tell whether a policy is active by a decision that is older than its demotion."""
+    last = in_force.get(demotion.model)
+    return last is not None and last.decision is Decision.PROMOTE and last.time_s < demotion.time_s
+
+
+def _note(models: Path, before: Sequence[NotedDemotion], in_force: dict[str, Promotion]) -> None:
+    """Note the last demotion of each policy, but for those that were made active afterwards."""
+    now = {name: NotedDemotion(last.time_s, name, last.by, last.reason[:MOST_REASON])
+           for name, last in in_force.items() if last.decision is Decision.DEMOTE}
+    promoted = {name: last.time_s for name, last in in_force.items() if last.decision is Decision.PROMOTE}
+    kept = {one.model: one for one in before if promoted.get(one.model, float("-inf")) < one.time_s} | now
+    if tuple(kept.values()) != tuple(before):
+        (models / DEMOTED).parent.mkdir(parents=True, exist_ok=True)
+        write(models / DEMOTED, _DEMOTED.dump_json(tuple(kept.values())))
