@@ -49,9 +49,14 @@ def read_note(path: Path, kind: TypeAdapter[tuple[T, ...]], what: str) -> tuple[
 
 
 def note(models: Path, begun: Iterable[tuple[str, float]], now_s: float) -> None:
-    """Add trials to those that are noted beside the models, and drop those that are older than a year."""
+    """Add trials to those that are noted beside the models, and drop those that are older than a year.
+
+    A clock that is years ahead for one night drops none: the year ends with the newest trial at the latest.
+    """
     before = noted(models)
-    kept = tuple(one for one in dict.fromkeys((*before, *begun)) if one[1] >= now_s - YEAR_S)
+    known = dict.fromkeys((*before, *begun))
+    horizon_s = min([now_s, max((since_s for _, since_s in known), default=now_s)]) - YEAR_S
+    kept = tuple(one for one in known if one[1] >= horizon_s)
     if kept != before:
         (models / BEGUN).parent.mkdir(parents=True, exist_ok=True)
         _write(models, kept)

@@ -126,6 +126,8 @@ class NightDecisions:
         """Judge an agent on all that has come since its training."""
         try:
             model, windows = self.store.find(name), held_out(self.material, since_s)
+            if model.fault:  # whose digest is not known then: not every damaged card is one of other weights
+                raise ModelError(f"{name} must not be used: {model.fault}")
             if wrong := exchanged(self.ledger.decisions(), name, _digest(model)) or self._changed(name, since_s):
                 raise ModelError(wrong)
             # The same seed every night: to draw anew what was drawn before would be another chance each time.

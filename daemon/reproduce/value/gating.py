@@ -13,7 +13,7 @@ import numpy as np
 from ....storage.promotions import Decision, Promotion, ShadowResult, active_model, states
 from ...agents.histories import OUTSTANDING_S, subset
 from ...agents.kinds import TraceWindow
-from ...learning.nightly import too_soon
+from ...learning.night_records import too_soon
 from ...learning.pairs import Exam, HeldOutRun, Pair, WindowReplay
 from ...learning.promotion import measured, weighed
 from ...learning.promotion_criteria import ASSUMED, TRIALS, PromotionCriteria

@@ -34,7 +34,7 @@ def test_what_was_forgotten_is_over_and_counts_once_and_who_is_active_stays(ledg
 
 
 def test_trials_that_the_database_has_are_noted_and_those_of_another_year_dropped(ledger, tmp_path):
-    note(tmp_path, [("scorer@0", NOW - YEAR_S - 1.0)], NOW - YEAR_S)
+    note(tmp_path, [("scorer@0", NOW - YEAR_S - 20.0)], NOW - YEAR_S)
     ledger.decide(Promotion(NOW, "scorer@1", Decision.SHADOW, "nightly", "", {TRIED: NOW - 10.0}))
     assert recall(ledger, tmp_path, NOW) == ""
     assert noted(tmp_path) == (("scorer@1", NOW - 10.0),)
@@ -49,6 +49,12 @@ def test_a_damaged_note_is_named_and_nothing_is_decided(ledger, tmp_path, conten
     with pytest.raises(ModelError, match=r"trials\.json: which trials have begun cannot be read"):
         recall(ledger, tmp_path, NOW)
     assert ledger.decisions() == ()
+
+
+def test_a_night_whose_clock_is_years_ahead_drops_no_trial_from_the_note(ledger, tmp_path):
+    note(tmp_path, [("scorer@1", NOW - 10.0), ("scorer@2", NOW)], NOW)
+    assert recall(ledger, tmp_path, NOW + 2 * YEAR_S) == ""
+    assert "forgotten 2 trials" in recall(ledger, tmp_path, NOW + 60.0)
 
 
 @pytest.mark.parametrize("made", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.mkdir()])

@@ -21,7 +21,7 @@ from sites import SINCE, record, site
 
 from idlewatt.daemon import config
 from idlewatt.daemon.advice.model_roles import ModelRoles
-from idlewatt.daemon.agents.checkpoint import save, verify
+from idlewatt.daemon.agents.checkpoint import CARD, save, verify
 from idlewatt.daemon.agents.histories import DAY_S, TooLittle
 from idlewatt.daemon.agents.kinds import Objective
 from idlewatt.daemon.cli import main
@@ -47,6 +47,7 @@ from idlewatt.daemon.learning.trials import (
     COMBINATIONS,
     JUDGED,
     TRIED,
+    WEIGHTS,
     Tried,
     agent_on_trial,
     error_of_each,
@@ -389,6 +390,20 @@ def test_a_model_on_trial_whose_order_is_damaged_costs_itself_and_no_night(task,
     last = states(decisions(task))[on_trial.name]
     assert last.decision is Decision.REFUSE
     assert "what it was trained on is not known any more" in last.reason
+
+
+@pytest.mark.usefixtures("chooser")
+def test_a_trial_whose_card_is_damaged_ends_for_that_and_not_for_other_weights(task, on_trial, monkeypatch):
+    monkeypatch.setattr(nightly, "held_out", lambda material, since_s: ())
+    with Ledger.open(task.url) as ledger:
+        before = states(ledger.decisions())[on_trial.name]
+        ledger.decide(replace(before, time_s=NOW, figures={**before.figures, WEIGHTS: on_trial.card.weights_digest}))
+        (on_trial.folder / CARD).write_text("[")
+        NightDecisions(ledger, ModelStore(task.models), task, None, None)._go_on(on_trial.name, NOW - 20 * DAY_S)
+    last = states(decisions(task))[on_trial.name]
+    assert last.decision is Decision.REFUSE
+    assert "must not be used: " in last.reason
+    assert "not JSON" in last.reason
 
 
 def test_a_night_whose_clock_stepped_back_ends_no_trial(task, on_trial, monkeypatch):
