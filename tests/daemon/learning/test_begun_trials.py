@@ -1,6 +1,9 @@
 """Trials that are noted beside the models, and what a database that forgot them is told."""
 
 import os
+import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -96,3 +99,17 @@ def test_a_first_look_that_the_database_refuses_was_none_and_any_other_end_of_a_
         with pytest.raises(type(fault)):
             looked_at(one)
     assert noted(tmp_path) == ((known, trial) if kept else (known,))
+
+
+def test_the_documented_restore_keeps_the_newer_note_and_brings_back_models_that_are_gone(tmp_path):
+    backup, lived = tmp_path / "backup/models", tmp_path / "lived/models"
+    for models in (backup, lived):
+        note(models, [("scorer@1", NOW - 10.0)], NOW)
+    (backup / "scorer/1").mkdir(parents=True)
+    note(lived, [("scorer@2", NOW)], NOW)
+    page = (Path(__file__).parents[3] / "docs/operations.md").read_text()
+    (command,) = re.findall(r"^test ! -d /backup/models .*$", page, re.MULTILINE)
+    command = command.replace("/backup", str(backup.parent)).replace("/var/lib/idlewatt", str(lived.parent))
+    subprocess.run(["sh", "-c", command], check=True)
+    assert [name for name, _ in noted(lived)] == ["scorer@1", "scorer@2"]
+    assert (lived / "scorer/1").is_dir()
