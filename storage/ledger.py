@@ -24,10 +24,11 @@ class Ledger(HistoryReader):
             database.check_schema(engine)
         return cls(engine)
 
-    def decide(self, promotion: promotions.Promotion) -> None:
-        """Record a decision; a running daemon acts on it at its next round of advice."""
+    def decide(self, *taken: promotions.Promotion) -> None:
+        """Record decisions, all or none; a running daemon acts on them at its next round of advice."""
         with self._writing() as connection:
-            promotions.store(connection, promotion)
+            for promotion in taken:
+                promotions.store(connection, promotion)
 
     @contextmanager
     def training(self) -> Iterator[Callable[[], None]]:

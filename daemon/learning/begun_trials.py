@@ -6,7 +6,7 @@ recorded there anew as over: a chance that was taken is never taken again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -63,17 +63,17 @@ def note(models: Path, begun: Iterable[tuple[str, float]], now_s: float) -> None
 
 
 @contextmanager
-def noted_as_begun(models: Path, trial: tuple[str, float], now_s: float) -> Iterator[None]:
-    """Note a trial before what is recorded of it within; where the database refuses a first look, none was taken.
+def noted_as_begun(models: Path, begun: Collection[tuple[str, float]], now_s: float) -> Iterator[None]:
+    """Note trials before what is recorded of them within; where the database refuses a first look, none was taken.
 
     Should the database have it all the same, the next night notes it again.
     """
     before = noted(models)
-    note(models, [trial], now_s)
+    note(models, begun, now_s)
     try:
         yield
     except StoreError:
-        if trial not in before:
+        if not set(begun) <= set(before):
             with suppress(OSError):
                 _write(models, before)
         raise

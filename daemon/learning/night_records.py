@@ -44,6 +44,13 @@ def record_decision(ledger: Ledger, taken: Promotion) -> Promotion:
     return taken
 
 
+def record_together(ledger: Ledger, taken: Iterable[Promotion]) -> None:
+    """Record decisions of a night, all or none, but for those on what others have decided on since the night began."""
+    in_force = states(ledger.decisions())
+    ledger.decide(*(one for one in taken if (last := in_force.get(one.model)) is None or last.by == "nightly"
+                    or last.time_s <= one.time_s))
+
+
 def too_soon(decisions: Iterable[Promotion], now_s: float) -> str:
     """Return why nothing should be promoted by itself now; '' when nothing speaks against it."""
     last = max((one.time_s for one in decisions if one.decision is Decision.DEMOTE and one.by == "daemon"),

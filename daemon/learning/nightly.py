@@ -38,12 +38,11 @@ from ..replay.cluster import ClusterError
 from ..replay.engine import Policy
 from ..replay.site_speeds import FLAT_SPEEDS, moved
 from ..settings.sections import Sections
-from ..settings.training import WARM_UP_S
 from ..simulator_error import Fidelity, check
 from .begun_trials import noted_as_begun, recall
 from .candidates import LISTED, listed
 from .models import ModelError, ModelStore, StoredModel, speeds_of
-from .night_records import recheck_active, record_decision, too_soon
+from .night_records import recheck_active, record_decision, record_together, too_soon
 from .pairs import Exam, Pair, replayed
 from .promotion import judge
 from .promotion_criteria import TRIALS
@@ -71,6 +70,7 @@ from .trials import (
     exchanged,
     fit,
     heuristics_on_trial,
+    needed_since,
     no_turn,
     prospects,
     shortlisted,
@@ -142,10 +142,8 @@ class NightDecisions:
 
     def _heuristics(self, on_trial: Sequence[tuple[str, float]], tried: Sequence[Tried]) -> None:
         """Judge the heuristics on trial; of several that have earned it the best is made active."""
-        verdicts: list[tuple[Verdict, tuple[TraceWindow, ...], float]] = []
+        judged: dict[tuple[str, float], tuple[TraceWindow, ...]] = {}
         for name, since_s in on_trial:
-            together = max(len(on_trial), begun_together(tried, since_s))
-            terms = replace(self.task.terms, error=error_of_each(TRIALS * together))
             try:
                 windows = held_out(self.material, since_s)
             except TooLittle:
@@ -153,12 +151,28 @@ class NightDecisions:
             if wrong := self._changed(name, since_s) or unfit(name, *(one.workload for one in windows)):
                 self._record(Promotion(self.task.now_s, name, Decision.REFUSE, "nightly", wrong))
                 continue
+            judged[name, since_s] = windows
+        self._begin([one for one in judged if one not in {(trial.name, trial.since_s) for trial in tried}])
+        verdicts: list[tuple[Verdict, tuple[TraceWindow, ...], float]] = []
+        for (name, since_s), windows in judged.items():
+            together = max(len(on_trial), begun_together(tried, since_s))
+            terms = replace(self.task.terms, error=error_of_each(TRIALS * together))
             found = judge(named(name), self.task.incumbent, (), windows, fidelity=self.fidelity, terms=terms)
             verdicts.append((found, windows, since_s))
         verdicts.sort(key=lambda one: (one[0].decision is Decision.PROMOTE, -_estimate(one[0])))
         for number, (verdict, windows, since_s) in enumerate(verdicts):
             another = "another heuristic is better" if number + 1 < len(verdicts) else ""
             self.decide(verdict, windows, since_s, another)
+
+    def _begin(self, shortlist: Sequence[tuple[str, float]]) -> None:
+        """Record the trials of a new shortlist, all or none: a fault half-way would cost the others their turn."""
+        if shortlist:
+            terms = {"terms": asdict(self.task.terms), "incumbent": self.task.incumbent}
+            self.alone()
+            with noted_as_begun(self.task.models, shortlist, self.task.now_s):
+                record_together(self.ledger, [
+                    Promotion(self.task.now_s, name, Decision.SHADOW, "nightly", "its trial begins",
+                              {TRIED: since_s, **terms}) for name, since_s in shortlist])
 
     def decide(self, verdict: Verdict, test: Sequence[TraceWindow], since_s: float | None, waits: str,
                noted: Mapping[str, object] = MappingProxyType({})) -> Promotion:
@@ -175,7 +189,7 @@ class NightDecisions:
         taken = Promotion(self.task.now_s, verdict.model, decision, "nightly", reason, figures)
         if since_s is None or late:
             return self._record(taken)
-        with noted_as_begun(self.task.models, (verdict.model, since_s), self.task.now_s):
+        with noted_as_begun(self.task.models, [(verdict.model, since_s)], self.task.now_s):
             return self._record(replace(taken, figures={**figures, TRIED: since_s}))
 
     def _standing(self, name: str, since_s: float | None) -> tuple[str | None, str]:
@@ -314,7 +328,7 @@ def _trained(task: TrainingTask, store: ModelStore, training_directory: Training
                         objective=task.objective if task.aims else kind_of(task.agent).objective)
     with History.read_only(task.url) as reader:
         speeds = site_speeds(reader, until_s, task.applications)
-        begun_s = _begun(trials(reader.decisions(), until_s), task.agent, since_s)
+        begun_s = needed_since(trials(reader.decisions(), until_s), task.agent, since_s)
         material = recorded(reader, begun_s, until_s, "the history", speeds, site_watts(reader, until_s))
         parts = split(material.since(since_s), seed=order.seed)
         fidelity = check(reader, parts.until_s, until_s, task.incumbent, speeds)
@@ -332,12 +346,6 @@ def _trained(task: TrainingTask, store: ModelStore, training_directory: Training
     training_directory.clear()
     return Night(task.now_s, "done", f"{model.name}: {decision.decision}: {decision.reason}"
                  f"{anew}; {'; '.join((speeds.summary, *speeds.notes[:NOTES]))}", model.name)
-
-
-def _begun(tried: Sequence[Tried], agent: str, since_s: float) -> float:
-    """Return from when on the history is needed: evidence of a trial is never dropped because it is old."""
-    running = [*heuristics_on_trial(tried), *filter(None, [agent_on_trial(tried, agent)])]
-    return min([since_s, *(one.since_s - WARM_UP_S for one in running)])
 
 
 def _start(store: ModelStore, agent: str, parts: Split) -> tuple[Path | None, str]:

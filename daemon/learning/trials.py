@@ -17,7 +17,7 @@ from ..agents.kinds import FAILURES, TraceWindow
 from ..policies import named
 from ..policies.limits import unfit
 from ..replay.outcome import times
-from ..settings.training import TRIAL_S
+from ..settings.training import TRIAL_S, WARM_UP_S
 from .pairs import Exam
 from .promotion_criteria import ERROR, SHORTLIST, TRIALS
 
@@ -75,6 +75,12 @@ def agent_on_trial(tried: Iterable[Tried], kind: str) -> Tried | None:
 def heuristics_on_trial(tried: Iterable[Tried]) -> tuple[Tried, ...]:
     """Return the heuristics that are on trial."""
     return tuple(one for one in tried if "@" not in one.name and not one.over)
+
+
+def needed_since(tried: Sequence[Tried], agent: str, since_s: float) -> float:
+    """Return from when on the history is needed: evidence of a trial is never dropped because it is old."""
+    running = [*heuristics_on_trial(tried), *filter(None, [agent_on_trial(tried, agent)])]
+    return min([since_s, *(one.since_s - WARM_UP_S for one in running)])
 
 
 def begun_together(tried: Iterable[Tried], since_s: float) -> int:

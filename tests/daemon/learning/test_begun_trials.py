@@ -90,7 +90,7 @@ def test_a_first_look_that_the_database_refuses_was_none_and_any_other_end_of_a_
     known, trial = ("scorer@1", NOW - 10.0), ("scorer@2", NOW)
 
     def looked_at(one):
-        with noted_as_begun(tmp_path, one, NOW):
+        with noted_as_begun(tmp_path, [one], NOW):
             assert one in noted(tmp_path)
             raise fault
 

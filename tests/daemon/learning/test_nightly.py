@@ -55,7 +55,7 @@ from idlewatt.daemon.learning.trials import (
     trials,
 )
 from idlewatt.daemon.learning.verdict import Verdict
-from idlewatt.storage.errors import StoreLocked
+from idlewatt.storage.errors import StoreLocked, StoreUnavailable
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
 from idlewatt.storage.promotions import Decision, Promotion, active_model, states
@@ -537,6 +537,26 @@ def test_a_night_that_has_lost_its_lock_to_another_one_records_nothing(task):
         NightDecisions(ledger, ModelStore(task.models), task, None, None, taken).decide(verdict, (), NOW, "")
     assert decisions(task) == ()
     assert noted(task.models) == ()
+
+
+@pytest.mark.usefixtures("chooser")
+@pytest.mark.parametrize("fails_at", [1, 3])
+def test_a_shortlist_begins_whole_or_not_at_all_wherever_the_database_fails(task, monkeypatch, fails_at):
+    decide, calls = Ledger.decide, []
+
+    def failing(ledger, *taken):
+        calls.append(taken)
+        if len(calls) == fails_at:
+            raise StoreUnavailable("database is full")
+        decide(ledger, *taken)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Ledger, "decide", failing)
+        assert nightly.carry_out(task).result == "failed"
+    assert len(noted(task.models)) == (0 if fails_at == 1 else 6)
+    assert nightly.carry_out(replace(task, now_s=NOW + 60)).result == "done"
+    running = [one for one in trials(decisions(task), NOW + 60) if "@" not in one.name and not one.over]
+    assert len(running) == 6
 
 
 @pytest.mark.usefixtures("chooser")
