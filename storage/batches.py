@@ -66,6 +66,8 @@ class SnapshotChanges:
     """None where it is as it was, or was not reported."""
     now_s: float | None = None
     """The time by the clock, of the first snapshot after a start or a step back: what is recorded as later is wrong."""
+    shared_ids: tuple[str, ...] = ()
+    """Ids that several jobs of the snapshot have, as in two clusters."""
 
     @property
     def facts(self) -> int:
@@ -100,7 +102,7 @@ def _seen(connection: Connection, facts: SnapshotChanges, gpus: GpuNumbers) -> N
     if facts.now_s is not None:
         ahead.set_right(connection, facts.jobs, facts.time_s, facts.now_s)
     nodes.store(connection, facts.nodes, facts.time_s)
-    jobs.store_seen(connection, facts.jobs, facts.time_s)
+    jobs.store_seen(connection, facts.jobs, facts.time_s, facts.shared_ids)
     following.judge(connection, facts.jobs)
     if facts.configuration is not None:
         scheduler_configuration.store(connection, facts.configuration, facts.time_s)

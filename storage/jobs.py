@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from . import schema
+from . import requeues, schema
 from .database import upsert
 from .gpu_parts import packed
 from .records import Job, JobState
@@ -35,9 +35,10 @@ def steady(job: Job) -> Job:
     return replace(job, priority=None, expected_start_s=None, scheduled_nodes=())
 
 
-def store_seen(connection: Connection, jobs: Sequence[Job], time_s: float) -> None:
-    """Record jobs as a scheduler showed them at ``time_s``."""
-    _store(connection, jobs, lambda job: time_s, _seen_is_stale)
+def store_seen(connection: Connection, jobs: Sequence[Job], time_s: float, shared_ids: Sequence[str] = ()) -> None:
+    """Record jobs as a scheduler showed them at ``time_s``; ``shared_ids`` are ids that several jobs have then."""
+    fresh = _store(connection, jobs, lambda job: time_s, _seen_is_stale)
+    requeues.end_former(connection, fresh, time_s, shared_ids)
     _forget_array_rests(connection, jobs)
 
 
@@ -69,7 +70,9 @@ def _finished_is_stale(known: TableRow, job: Job, time_s: float) -> bool:
 
 
 def _store(connection: Connection, jobs: Iterable[Job], when: Callable[[Job], float],
-           stale: Callable[[TableRow, Job, float], bool]) -> None:
+           stale: Callable[[TableRow, Job, float], bool]) -> list[Job]:
+    """Write facts of jobs and return those that were not stale."""
+    stored = []
     for batch in _batches(map(_clean, jobs)):
         known = _known(connection, batch)
         batch = [_with_start(job, known.get(job.key)) for job in batch]
@@ -80,10 +83,13 @@ def _store(connection: Connection, jobs: Iterable[Job], when: Callable[[Job], fl
         rows = known | _known(connection, new)
         changes = [{"job": rows[job.key].id, **change}
                    for job in fresh for change in _changes(job, known.get(job.key), when(job))]
+        _forget_assumed_ends(connection, fresh, known)
         upsert(connection, schema.job_changes, changes)
         _move_runs(connection, fresh, known)
         _store_runs(connection, batch, rows)
         _close_runs(connection, [rows[job.key].id for job in batch])
+        stored += fresh
+    return stored
 
 
 def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:
@@ -181,6 +187,17 @@ def _changes(job: Job, known: TableRow | None, time_s: float) -> Iterator[dict[s
         ended = job.state.finished and job.end_s is not None
         yield {"time_s": job.end_s if ended else time_s, "state": job.state.value, "reason": job.reason.value,
                "reason_text": words(job.reason_text)}
+
+
+def _forget_assumed_ends(connection: Connection, jobs: Iterable[Job], known: dict[Key, TableRow]) -> None:
+    """Drop the state change of a run's end where the run turns out to have ended in another way."""
+    assumed = [{"known": row.id, "old": row.state, "at": row.end_s} for job in jobs
+               if (row := known.get(job.key)) is not None and job.state.finished and JobState(row.state).finished
+               and job.state != row.state and job.start_s == row.start_s and row.end_s is not None]
+    if assumed:
+        table = schema.job_changes
+        connection.execute(delete(table).where(table.c.job == bindparam("known"), table.c.state == bindparam("old"),
+                                               table.c.time_s == bindparam("at")), assumed)
 
 
 def _move_runs(connection: Connection, jobs: Iterable[Job], known: dict[Key, TableRow]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -45,12 +46,12 @@ class LastSeen:
         known = self._jobs if newer else {}
         changed = tuple(job for job in snapshot.jobs if jobs.recordable(job) and not _alike(known.get(job.key), job))
         if not newer:
-            return SnapshotChanges(changed, (), snapshot.time_s)
+            return SnapshotChanges(changed, (), snapshot.time_s, shared_ids=_shared_ids(snapshot.jobs))
         inventory, configuration = self._inventory(snapshot.nodes), configuration_of(snapshot)
         same = [facts for _, facts in inventory.values()] == [facts for _, facts in self._nodes.values()]
         found = SnapshotChanges(changed, () if same else snapshot.nodes, snapshot.time_s,
                                 configuration if configuration != self._configuration else None,
-                                now_s if self._anew else None)
+                                now_s if self._anew else None, _shared_ids(snapshot.jobs))
         self._jobs = {job.key: job for job in snapshot.jobs}
         self._nodes, self.time_s = inventory, snapshot.time_s
         self._configuration = configuration or self._configuration
@@ -73,3 +74,9 @@ class LastSeen:
 def _alike(known: Job | None, job: Job) -> bool:
     """Tell whether a job needs no writing."""
     return known is job or (known is not None and jobs.steady(known) == jobs.steady(job))
+
+
+def _shared_ids(found: Iterable[Job]) -> tuple[str, ...]:
+    """Return the ids of several jobs of one snapshot."""
+    submissions = {job.key for job in found}
+    return tuple(job_id for job_id, times in Counter(job_id for job_id, _ in submissions).items() if times > 1)
