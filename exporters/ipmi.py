@@ -66,11 +66,13 @@ def _reading(node: str, samples: Samples, time_of: Callable[[Mapping[str, str]],
     """Return what the rows tell of a server, as old as the oldest of those that tell it."""
     watts, source, used = _watts(samples)
     times = [time_s for series, _ in used if (time_s := time_of(series.labels)) is not None]
-    return NodeReading(node=node, time_s=min(times), power_watts=watts, power_source=source)
+    meter = used[0][0].name if watts is not None else ""
+    return NodeReading(node=node, time_s=min(times), power_watts=watts, power_source=source, meter=meter,
+                       meters=len({_part(series) for series, _ in used}) if watts else 1)
 
 
 def _watts(samples: Samples) -> tuple[float | None, str, Samples]:
-    """Return watts, their source and their rows; 0 W is a measurement only while the chassis is off."""
+    """Return watts, their source and their rows, of one metric; 0 W is a measurement only while the chassis is off."""
     for name, source in WALL.items():
         rows = [sample for sample in samples if sample[0].name == name and _is_wall(sample[0])]
         if watts := (_largest_chassis(rows) if name == KEPLER else _sum(rows)):
@@ -115,11 +117,16 @@ def _sum(samples: Iterable[tuple[Series, float]]) -> float | None:
     """Return the sum over chassis or power supplies, each once; None where one of them, or all, have no reading."""
     parts: dict[tuple[str, ...], float | None] = {}
     for series, value in samples:
-        part = tuple(series.labels.get(label, "") for label in _PARTS)
+        part = _part(series)
         watts, known = _part_watts(value), parts.get(part)
         parts[part] = known if watts is None else max(watts, known or 0.0)
     told = [watts for watts in parts.values() if watts is not None]
     return sum(told) if told and len(told) == len(parts) else None
+
+
+def _part(series: Series) -> tuple[str, ...]:
+    """Return which part of a server a row is of."""
+    return tuple(series.labels.get(label, "") for label in _PARTS)
 
 
 def _part_watts(value: float) -> float | None:

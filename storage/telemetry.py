@@ -103,6 +103,10 @@ class NodeReading:
     power_source: str = ""
     """``ipmi``, ``redfish``, ``hwmon``, ``ceems`` or ``estimated``; ``modules`` is what the superchips of a Grace tray
     draw, without the rest of it."""
+    meters: int = 1
+    """Power supplies, chassis or other parts whose watts were added up."""
+    meter: str = ""
+    """What reported them, where one source knows several places: a metric or a resource."""
     cpu_busy_ratio: float | None = None
     memory_used_bytes: float | None = None
     memory_total_bytes: float | None = None

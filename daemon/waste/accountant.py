@@ -20,6 +20,7 @@ from .enclosures import Enclosures
 from .energy import Closed, Counters, Place, Windows
 from .hardware import FloorBook
 from .holders import GpuHolder, GpuSlot, NodeShares, Share, allocations_by_node, holders, slots
+from .last_walls import LastWalls
 from .nodes import (
     NodeJudge,
     Wall,
@@ -31,7 +32,7 @@ from .nodes import (
     unused_share,
     wall,
 )
-from .readings import Fleet, LastWalls, WatchedGpu
+from .readings import Fleet, WatchedGpu
 from .stranded import DemandMix, PendingQueue, fragmentation
 from .utilization import UtilizationWindow
 

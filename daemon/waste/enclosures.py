@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...storage.telemetry import EnclosureMeter, EnclosureReading
 from ..settings.waste import EnclosureSettings
 from .assessment import EnclosureVerdict
-from .readings import FORGET_AFTER_S
+from .part_counts import FORGET_AFTER_S, PartCount
 
-log = logging.getLogger(__name__)
-
-REMOVED_AFTER_S = 86400.0
-"""How long a meter adds up fewer shelves or PDUs than before until the others are taken as removed."""
 _LEAST_WATTS = 1.0
 """Of all trays together, below which nothing is split by their draw."""
-
-
-@dataclass(slots=True)
-class _Shortfall:
-    """How long a meter has added up fewer shelves or PDUs than before, and how many it did at most meanwhile."""
-
-    since_s: float
-    reported_s: float
-    meters: int
-
-    def lasts(self, meters: int, now_s: float) -> bool:
-        """Note how many are added up now; tell whether fewer than before have been for so long that they are gone."""
-        if now_s - self.reported_s > FORGET_AFTER_S:  # nobody knows what was there meanwhile
-            self.since_s, self.meters = now_s, meters
-        self.reported_s, self.meters = now_s, max(meters, self.meters)
-        return now_s - self.since_s >= REMOVED_AFTER_S
 
 
 @dataclass(slots=True)
@@ -45,17 +24,14 @@ class _Meter:
     reported_s: float
     is_target: bool = False
     """It is a target of a source that says so: once it is none any more it is gone."""
-    most: int = 1
-    """Shelves or PDUs that it has to add up: as many as it ever did, without those that were removed."""
-    short: _Shortfall | None = None
+    parts: PartCount = field(default_factory=PartCount)
+    """The shelves or PDUs that it has to add up."""
 
     def move(self, seconds: float) -> None:
         """Move along when it reported, with a clock that was set."""
         self.since_s += seconds
         self.reported_s += seconds
-        if self.short is not None:
-            self.short.since_s += seconds
-            self.short.reported_s += seconds
+        self.parts.move(seconds)
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -158,20 +134,11 @@ class Enclosures:
 
     def _take(self, reading: EnclosureReading, now_s: float) -> None:
         meter = self._meters.setdefault((reading.enclosure, reading.meter), _Meter(reading, now_s, now_s))
-        if reading.meters < meter.most:
-            self._note_removed(meter, reading, now_s)
-        if reading.meters < meter.most:
+        if not meter.parts.is_whole(reading.meters, now_s, f"a meter of rack {reading.enclosure} ({reading.meter})",
+                                    "power shelves or PDUs"):
             self.partial += 1
             return
-        meter.reading, meter.reported_s, meter.most, meter.short = reading, now_s, reading.meters, None
-
-    def _note_removed(self, meter: _Meter, reading: EnclosureReading, now_s: float) -> None:
-        """Lower how many a meter has to add up, once it has added up fewer for so long that the others are gone."""
-        meter.short = meter.short or _Shortfall(now_s, now_s, reading.meters)
-        if meter.short.lasts(reading.meters, now_s):
-            log.warning("a meter of rack %s (%s) adds up %d power shelves or PDUs for a day, %d before: the others are "
-                        "taken as removed", reading.enclosure, reading.meter, meter.short.meters, meter.most)
-            meter.most, meter.short = meter.short.meters, None
+        meter.reading, meter.reported_s = reading, now_s
 
     def _forget_replaced(self, now_s: float) -> None:
         """Drop meters silent for an hour for which another of their kind has come: PDUs are renamed and exchanged."""

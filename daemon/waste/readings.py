@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable
 
 from ...storage.telemetry import GpuReading, NodeReading, Telemetry
 from ..settings.waste import WasteSettings
 from . import hardware
 from .hardware import MOST_MODELS, configured_model
 from .identities import gone
+from .last_walls import MOST_METERS, LastWalls
+from .part_counts import FORGET_AFTER_S, PartCount
 
 SEEN = 0.9
 """Share of the time for which a GPU counts as idle that must have been observed."""
@@ -119,9 +120,6 @@ SPREAD = 50.0
 LEAST_SHARE = 1 / 200
 """Share of its power limit below which no GPU draws: even small ones idle at a seventieth."""
 NODE_CEILING_WATTS = 50_000.0  # no server draws more: a larger reading has another unit, or is a rack's
-MOST_METERS = 65_536
-"""Wall meters that are remembered, far more than any site has: a page may name what servers it likes."""
-FORGET_AFTER_S = 3600.0
 WALL_SOURCES = ("ipmi", "redfish", "hwmon", "ceems", "modules", "estimated")
 """The first that is fresh wins; an unknown source comes last. ``modules`` is no wall: it lacks the rest of the tray."""
 
@@ -192,59 +190,6 @@ def _in_wrong_unit(rate: float | None, watts: float | None, limit_watts: float |
     return rate * SPREAD < (watts or 0.0) or rate < LEAST_SHARE * (limit_watts or 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _LastWall:
-    time_s: float
-    watts: float
-    gpus: Mapping[str, float]
-    """Watts of the measured GPUs at that time, by uuid."""
-
-
-class LastWalls:
-    """Remember the last metered wall watts of every node, for a bounded time.
-
-    A meter that falls silent switches no server off: for a while the node is taken to draw what it drew last beside
-    its GPUs.
-    """
-
-    def __init__(self, longest_s: float) -> None:
-        self._longest_s = longest_s
-        self._nodes: dict[str, _LastWall] = {}
-
-    def note(self, node: str, time_s: float, watts: float, gpus: Mapping[str, float]) -> None:
-        """Remember what a meter reported at ``time_s`` and what the measured GPUs drew when it was first seen."""
-        last = self._nodes.get(node)
-        if last is None and len(self._nodes) >= MOST_METERS:
-            return
-        if last is None or time_s > last.time_s:
-            self._nodes[node] = _LastWall(time_s, watts, gpus)
-
-    def beside(self, node: str, gpus: Mapping[str, float]) -> float | None:
-        """Return what the node drew last beside the GPUs that are measured now, None where nobody remembers.
-
-        A GPU that is measured now and was not then takes its present watts out of what was left then.
-        """
-        last = self._nodes.get(node)
-        if last is None:
-            return None
-        return max(0.0, last.watts - sum(last.gpus.get(uuid, watts) for uuid, watts in gpus.items()))
-
-    def forget(self, now_s: float, early_s: float) -> None:
-        """Drop what is too old, or more than ``early_s`` in the future: a clock that was set back."""
-        self._nodes = {node: last for node, last in self._nodes.items()
-                       if -early_s <= now_s - last.time_s <= self._longest_s}
-
-    def drop(self, nodes: Set[str]) -> None:
-        """Drop nodes that are not there any more."""
-        for node in nodes & self._nodes.keys():
-            del self._nodes[node]
-
-    @property
-    def nodes(self) -> frozenset[str]:
-        """Return the nodes that are remembered."""
-        return frozenset(self._nodes)
-
-
 class Fleet:
     """Every GPU and wall meter that was reported within the last hour."""
 
@@ -254,6 +199,8 @@ class Fleet:
         self.gpus: dict[str, WatchedGpu] = {}
         self.walls: dict[tuple[str, str], NodeReading] = {}
         self.last_walls = LastWalls(settings.wall_estimate_max_age)
+        self._parts: dict[tuple[str, str, str], PartCount] = {}
+        """By server, source and meter."""
         self.rejected: Counter[str] = Counter()
         self._forgot_s = self._absorbed_s = -math.inf
 
@@ -273,7 +220,7 @@ class Fleet:
             self._forget_walls(now_s, longest_s, self._settings.wall_max_age)
         for node in telemetry.nodes:
             if self._in_time(node.time_s, now_s, longest_s):
-                self._take_wall(node)
+                self._take_wall(node, now_s)
 
     def _in_time(self, time_s: float, now_s: float, longest_s: float) -> bool:
         if time_s <= now_s + longest_s:
@@ -322,12 +269,16 @@ class Fleet:
         self.gpus = {uuid: gpu for uuid, gpu in self.gpus.items() if gpu.reading.node not in left}
         self.walls = {key: wall for key, wall in self.walls.items() if key[0] not in left}
         self.last_walls.drop(left)
+        self._parts = {key: parts for key, parts in self._parts.items() if key[0] not in left}
 
-    def _take_wall(self, reading: NodeReading) -> None:
+    def _take_wall(self, reading: NodeReading, now_s: float) -> None:
         if reading.power_watts is None:
             return
         if not 0.0 <= reading.power_watts <= NODE_CEILING_WATTS:
             self.rejected["implausible_wall"] += 1
+            return
+        if not self._is_whole(reading, now_s):
+            self.rejected["part_of_wall"] += 1
             return
         known = self.walls.get((reading.node, reading.power_source))
         if known is None and len(self.walls) >= MOST_METERS:
@@ -336,6 +287,19 @@ class Fleet:
             self.walls[reading.node, reading.power_source] = reading
         elif reading.time_s < known.time_s:
             self.rejected["late"] += 1
+
+    def _is_whole(self, reading: NodeReading, now_s: float) -> bool:
+        """Tell whether a reading adds up all power supplies, or other parts, that its meter has added up before."""
+        key = reading.node, reading.power_source, reading.meter
+        known = self._parts.get(key)
+        if known is None:
+            if reading.meters <= 1:  # nothing to fall short of
+                return True
+            if len(self._parts) >= MOST_METERS:
+                del self._parts[min(self._parts, key=lambda one: self._parts[one].reported_s)]
+            known = self._parts[key] = PartCount()
+        return known.is_whole(reading.meters, now_s, f"the power meter of {reading.node} ({reading.power_source})",
+                              "power supplies or chassis")
 
     def _forget(self, now_s: float, longest_s: float) -> None:
         """Drop what was last reported an hour ago, or in the future: a clock that was set back must not blind us."""

@@ -112,7 +112,8 @@ class RedfishSource(PageSource):
         if known.reported is None or power.measured_at == "" or power.measured_at != known.reported.measured_at:
             known.reported_s = now_s
         known.reported = power
-        return Telemetry(nodes=(NodeReading(node, known.reported_s, power.watts, "redfish"),))
+        return Telemetry(nodes=(NodeReading(node, known.reported_s, power.watts, "redfish", power.supplies,
+                                            power.place),))
 
     def _power(self, known: _Known, now_s: float) -> ChassisPower:
         if known.chosen is not None and 0 <= now_s - known.chosen_s < _CHOSEN_S:

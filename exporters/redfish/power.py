@@ -27,6 +27,10 @@ class ChassisPower:
     watts: float
     measured_at: str = ""
     """When the BMC says that it measured it, as it writes it; '' where it does not say."""
+    supplies: int = 1
+    """Power supplies that were added up, with those that are listed as absent."""
+    place: str = ""
+    """The resource that reports it."""
 
 
 Reader = Callable[[Bmc, Resource], ChassisPower | None]
@@ -48,7 +52,7 @@ def _environment(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     path = link(chassis, "EnvironmentMetrics")
     found = bmc.get(path) if path else {}
     watts = number(found.get("PowerWatts"))
-    return None if watts is None else ChassisPower(watts, _time(found.get("PowerWatts")))
+    return None if watts is None else ChassisPower(watts, _time(found.get("PowerWatts")), place="EnvironmentMetrics")
 
 
 def _supplies(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
@@ -57,7 +61,8 @@ def _supplies(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     total, count, found = 0.0, 0, bmc.get(listed) if listed else {}
     if not shows_all(found, MOST_SUPPLIES):
         return None
-    for one in members(found, MOST_SUPPLIES):
+    paths = members(found, MOST_SUPPLIES)
+    for one in paths:
         supply = bmc.get(one)
         if _is_absent(supply):
             continue
@@ -66,7 +71,7 @@ def _supplies(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
         if watts is None:
             return None  # a part of the supplies is no wall power
         total, count = total + watts, count + 1
-    return ChassisPower(total) if count else None
+    return ChassisPower(total, supplies=len(paths), place="PowerSupplies") if count else None
 
 
 def _control(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
@@ -77,7 +82,7 @@ def _control(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     for value in (first.get("PowerConsumedWatts"),
                   metrics.get("AverageConsumedWatts") if isinstance(metrics, dict) else None):
         if (watts := number(value)) is not None:
-            return ChassisPower(watts)
+            return ChassisPower(watts, place="Power")
     return None
 
 
@@ -89,7 +94,7 @@ def _sensor(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     if found.get("ReadingUnits", "W") != "W" or _is_absent(found):
         return None
     watts = number(found.get("Reading"))
-    return None if watts is None else ChassisPower(watts, _time(found))
+    return None if watts is None else ChassisPower(watts, _time(found), place="TotalPower")
 
 
 def _time(found: object) -> str:

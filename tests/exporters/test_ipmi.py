@@ -43,6 +43,20 @@ def test_the_best_metric_wins(page, expected):
     assert watts(page) == expected
 
 
+@pytest.mark.parametrize(("page", "meter", "parts"), [
+    (SUPPLIES, "ipmi_power_watts", 2),
+    (SUPPLIES.partition("\n")[2], "ipmi_power_watts", 1),
+    ("ipmi_dcmi_power_consumption_watts 900\n" + SUPPLIES, "ipmi_dcmi_power_consumption_watts", 1),
+    ('idrac_power_supply_input_watts{id="0"} 89\nidrac_power_supply_input_watts{id="1"} 0\n',
+     "idrac_power_supply_input_watts", 2),
+    ('kepler_platform_watts{chassis_id="A"} 245\nkepler_platform_watts{chassis_id="B"} 9\n',
+     "kepler_platform_watts", 2)])
+def test_a_reading_says_of_how_many_parts_it_is_the_sum(page, meter, parts):
+    """Else a supply that vanishes from the page cannot be told from one that draws nothing."""
+    (reading,) = parse(Exposition(METRICS).samples(page.encode()), TARGET, 100.0).nodes
+    assert (reading.meter, reading.meters) == (meter, parts)
+
+
 @pytest.mark.parametrize("value", ["0", "NaN", "-5", "9.2e18", "1e7", "+Inf"])
 def test_a_bmc_that_reports_nothing_measures_nothing(value):
     assert watts(f"ipmi_dcmi_power_consumption_watts {value}\nipmi_chassis_power_state 1\n") == (None, "")

@@ -1,12 +1,15 @@
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from idlewatt.daemon.waste import WasteSettings
-from idlewatt.daemon.waste.readings import FORGET_AFTER_S, MOST_METERS, Fleet, SampleStreak
+from idlewatt.daemon.waste.last_walls import MOST_METERS
+from idlewatt.daemon.waste.part_counts import FORGET_AFTER_S, REMOVED_AFTER_S
+from idlewatt.daemon.waste.readings import Fleet, SampleStreak
 
 LONGEST = 37.5
 
@@ -140,6 +143,40 @@ def test_however_many_servers_meters_name_no_more_are_kept_than_any_site_has(sit
     assert "b0" not in fleet.walls_by_node(1015.0)
     names("c", 1300.0)
     assert "c0" in fleet.walls_by_node(1300.0), "names that are no longer told make room"
+
+
+def supplies(fleet, site, time_s, count, source="redfish", meter="PowerSupplies"):
+    """Absorb the sum over some supplies of 400 W; return what is believed of the server then."""
+    wall = replace(site.wall(400.0 * count, time_s=time_s, source=source), meters=count, meter=meter)
+    fleet.absorb(site.telemetry((), (wall,)), time_s, LONGEST)
+    found = fleet.walls_by_node(time_s).get("dgx-0")
+    return found.power_watts if found else None
+
+
+def test_a_supply_that_vanishes_from_its_page_leaves_the_server_unmeasured_for_a_day(site, caplog):
+    fleet = Fleet(WasteSettings())
+    assert supplies(fleet, site, 1000.0, 2) == 800.0
+    assert supplies(fleet, site, 1060.0, 1) == 800.0, "the last whole reading is fresh"
+    assert fleet.rejected["part_of_wall"] == 1
+    gone = [supplies(fleet, site, 1060.0 + step, 1) for step in range(600, int(REMOVED_AFTER_S), 600)]
+    assert set(gone) == {None}
+    assert supplies(fleet, site, 1060.0 + REMOVED_AFTER_S, 1) == 400.0
+    assert caplog.messages == ["the power meter of dgx-0 (redfish) adds up 1 power supplies or chassis for a day, "
+                               "2 before: the others are taken as removed"]
+
+
+def test_a_supply_that_is_back_is_added_up_again(site):
+    fleet = Fleet(WasteSettings())
+    found = [supplies(fleet, site, 1000.0 + 600.0 * look, count) for look, count in enumerate((2, 1, 2, 3, 2))]
+    assert found == [800.0, None, 800.0, 1200.0, None]
+
+
+def test_another_meter_of_the_whole_server_is_believed_beside_one_that_lacks_a_supply(site):
+    fleet = Fleet(WasteSettings())
+    supplies(fleet, site, 1000.0, 4)
+    assert supplies(fleet, site, 1600.0, 3) is None
+    assert supplies(fleet, site, 1660.0, 1, meter="Power") == 400.0
+    assert supplies(fleet, site, 1660.0, 1, source="ipmi", meter="ipmi_dcmi_power_consumption_watts") == 400.0
 
 
 def test_gpus_that_vanish_are_forgotten(site):

@@ -65,6 +65,17 @@ def test_the_first_place_that_tells_is_believed(start, parts, expected):
     assert watts(start(chassis(empty(), "Self", "RackMount", **parts))) == expected
 
 
+@pytest.mark.parametrize(("supplies", "expected"), [
+    (SUPPLIES, (3000.5, 3)), ({name: SUPPLIES[name] for name in ("PS1", "PS2")}, (3000.5, 2)),
+    ({"PS1": 1500.0}, (1500.0, 1))])
+def test_a_reading_says_of_how_many_supplies_it_is_the_sum_absent_ones_included(start, supplies, expected):
+    """A supply that is listed as absent draws nothing; one that is no longer listed may draw anything."""
+    found = source(start(chassis(empty(), "Self", "RackMount", supplies=supplies)))
+    (node,) = found.read().nodes
+    assert (node.power_watts, node.meters, node.meter) == (*expected, "PowerSupplies")
+    found.close()
+
+
 def torn(collection, how):
     """Make a collection one that does not show all its members."""
     if how == "pages":
