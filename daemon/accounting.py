@@ -11,6 +11,7 @@ from ..exporters.slurm.dump import read_dump
 from ..exporters.slurm.fields import BadRecord
 from ..exporters.slurm.parse_json import Parsed
 from ..exporters.slurm.parse_text import print_time
+from ..exporters.slurm.resized_runs import ResizedRuns
 from ..storage.imports import Importer
 from ..storage.records import Job
 
@@ -63,7 +64,8 @@ def from_sacct(read_runs: ReadRuns, since_s: float, now_s: float, known: Collect
             continue
         parsed = read_runs(day_s, day_s + DAY_S)
         # A run touches every day that it spans; it belongs to the one in which it ended.
-        runs = tuple(run for run in _ended(parsed.records) if day_s <= (run.end_s or 0.0) < day_s + DAY_S)
+        runs = _whole([run for run in _ended(parsed.records) if day_s <= (run.end_s or 0.0) < day_s + DAY_S],
+                      parsed.records, read_runs)
         yield HistoryChunk(day_s, runs, place + 1, total, parsed.skipped, day_s + DAY_S + SETTLED_S <= now_s)
 
 
@@ -73,8 +75,9 @@ def from_file(path: Path, known: Collection[float], now_s: float, *, trusted: bo
     if WHOLE in known:
         yield HistoryChunk(WHOLE, (), size, size, complete=False)
         return
+    resized = ResizedRuns()
     for number, piece in enumerate(read_dump(path, trusted=trusted)):
-        ended = list(_ended(piece.parsed.records))
+        ended = list(_ended(resized.joined(piece.parsed.records)))
         runs = () if number in known else tuple(run for run in ended if _latest(run) <= now_s + DAY_S)
         to_come = tuple(f"{run.job_id}: it ended, or began, at {print_time(_latest(run))}, more than a day after now"
                         for run in ended if _latest(run) > now_s + DAY_S)
@@ -101,6 +104,15 @@ def import_chunks(importer: Importer, source: str, parts: Iterable[HistoryChunk]
         brought.skipped += len(part.skipped)
         brought.examples += part.skipped[:EXAMPLES - len(brought.examples)]
         yield brought
+
+
+def _whole(runs: Iterable[Job], records: Iterable[Job], read_runs: ReadRuns) -> tuple[Job, ...]:
+    """Return runs that ended, joined with their records before a change of size, which may be of earlier days."""
+    resized, runs = ResizedRuns(), tuple(runs)
+    resized.joined(records)
+    for start_s in {run.start_s for run in runs if resized.lacks(run)} - {None}:
+        resized.joined(read_runs(start_s, start_s + 1.0).records)
+    return resized.joined(runs)
 
 
 def _latest(run: Job) -> float:

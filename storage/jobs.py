@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from . import requeues, schema
+from . import requeues, resizes, schema
 from .database import upsert
 from .gpu_parts import packed
 from .records import Job, JobState
@@ -44,7 +44,7 @@ def store_seen(connection: Connection, jobs: Sequence[Job], time_s: float, share
 
 def store_finished(connection: Connection, jobs: Sequence[Job]) -> None:
     """Record runs and jobs as accounting knows them; their own times say when."""
-    _store(connection, jobs, _last_time, _finished_is_stale)
+    _store(connection, resizes.with_submission(connection, jobs), _last_time, _finished_is_stale)
 
 
 def _last_time(job: Job) -> float:

@@ -18,6 +18,7 @@ from .fields import BadRecord
 from .gpu_parts import with_shares
 from .parse_json import Parsed, Record
 from .parse_settings import site_of
+from .resized_runs import ResizedRuns
 from .run_starts import RunStarts
 
 log = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class SlurmSource:
         self._health: dict[str, TargetHealth] = {}
         self._unswitched: dict[int, tuple[Job, Job]] = {}
         """Jobs of the last answer as they came and without switches, where there are none."""
-        self._starts = RunStarts()
+        self._starts, self._resized = RunStarts(), ResizedRuns()
 
     def read(self) -> SchedulerSnapshot:
         """Read nodes, jobs, partitions and reservations once."""
@@ -118,12 +119,15 @@ class SlurmSource:
                                  self._with_switches(jobs, rules), rules)
 
     def completed(self, since_s: float) -> tuple[Job, ...]:
-        """Return the runs that ended since a time, each run of a requeued job on its own, from the accounts.
+        """Return the runs that ended since a time, from the accounts.
+
+        Each run of a requeued job is one on its own; one that was resized is one.
 
         Raises:
             SourceError: there are no accounts, or they cannot be read.
         """
         runs = self._ask("accounting", lambda: without_ends_to_come(self._transport.finished(since_s), self._clock()))
+        runs = self._resized.joined(runs)
         return tuple(job for job in runs if job.state.finished and job.end_s is not None and job.end_s >= since_s)
 
     def health(self) -> tuple[TargetHealth, ...]:

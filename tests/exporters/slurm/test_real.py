@@ -161,6 +161,20 @@ def test_each_run_of_a_requeued_job_is_completed_from_the_accounts(source, clust
         == [(2, 2, None)] * 2
 
 
+def test_a_job_that_is_resized_is_one_run_in_the_accounts_submitted_as_the_controller_shows(source, cluster):
+    began = time.time() - 1
+    job = cluster.sbatch("-p", "A100", "-N2", "--gres=gpu:a100:2", "-J", "shrinks")
+    (seen,) = cluster.wait_for(lambda: jobs_named(source, "shrinks"))
+    cluster.run("scontrol", "update", f"jobid={job}", "NumNodes=1")
+    cluster.wait_for(lambda: len(jobs_named(source, "shrinks")[0].allocations) == 1)
+    cluster.run("scancel", job)
+
+    (run,) = cluster.wait_for(lambda: [run for run in source.completed(began) if run.job_id == job])
+
+    assert (run.submit_s, run.start_s, run.state) == (seen.submit_s, seen.start_s, JobState.CANCELLED)
+    assert [part.gpus for part in run.allocations] == [2]
+
+
 def test_a_job_shorter_than_a_scrape_is_found_in_the_accounts(source, cluster):
     began = time.time() - 1
     job = cluster.sbatch("-p", "V100", "--gres=gpu:v100:1", "-J", "blink", script="exit 3")

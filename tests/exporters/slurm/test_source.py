@@ -272,3 +272,11 @@ def test_closing_closes_the_transport(source, transport):
     source.close()
 
     assert transport.closed
+
+
+def test_a_resized_job_is_completed_from_the_accounts_once(source, transport, clock):
+    first = replace(job("1", end_s=5.0), start_s=2.0)
+    last = replace(first, submit_s=5.0, end_s=9.0, state=JobState.COMPLETED)
+    transport.answers["finished"] = Parsed((first, last))
+    (run,) = source.completed(0.0)
+    assert (run.submit_s, run.start_s, run.end_s) == (1.0, 2.0, 9.0)

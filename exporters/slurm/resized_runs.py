@@ -1,0 +1,66 @@
+"""Runs that were resized: the accounts begin a new record where a running job changes its size.
+
+The record before ends then and has the state RESIZING. The next one has the time of the change as its submission, and
+the start of the run. Taken as they are, the second was another job, and the submission that the controller shows never
+ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ...storage.records import Job
+
+MOST = 10_000
+"""Records that are remembered: the accounts report the former ones of a long run only within their window of time."""
+
+
+class ResizedRuns:
+    """Joins the records of resized runs, and remembers the former ones."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, float], Job] = {}
+        """The first known record of a run, by job and start."""
+
+    def joined(self, records: Iterable[Job]) -> tuple[Job, ...]:
+        """Return the runs, a resized one once: with its first submission, and the size that it had last.
+
+        The CPU time of a resized run is unmeasured: the steps that went on over the change end with a record.
+        """
+        found = tuple(records)
+        for record in found:
+            if _was_resized(record):
+                self._remember(record)
+        return tuple(self._with_submission(record) for record in found if not _was_resized(record))
+
+    def lacks(self, record: Job) -> bool:
+        """Tell whether a run was resized and its former records are not known."""
+        return is_later(record) and _run(record) not in self._first
+
+    def _remember(self, record: Job) -> None:
+        known = self._first.get(_run(record))
+        if known is None or record.submit_s < known.submit_s:
+            self._first[_run(record)] = record
+        if len(self._first) > MOST:
+            del self._first[next(iter(self._first))]
+
+    def _with_submission(self, record: Job) -> Job:
+        first = self._first.get(_run(record)) if is_later(record) else None
+        if first is None:
+            return record
+        return replace(record, submit_s=first.submit_s, eligible_s=first.eligible_s, cpu_seconds=None)
+
+
+def is_later(record: Job) -> bool:
+    """Tell whether a record begins with a change of size: it was submitted, as the accounts have it, while it ran."""
+    return record.start_s is not None and record.start_s < record.submit_s
+
+
+def _was_resized(record: Job) -> bool:
+    """Tell whether a record of the accounts ends though its job goes on; one that goes on itself has no end."""
+    return record.state.active and record.end_s is not None and record.start_s is not None
+
+
+def _run(record: Job) -> tuple[str, float]:
+    return record.job_id, record.start_s or 0.0
