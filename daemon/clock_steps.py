@@ -1,6 +1,7 @@
 """Notice that the clock was set, or that the machine slept: it went on by more, or less, than time did.
 
-A clock that is behind as the daemon starts would falsify the newest of the history: it is waited for.
+A clock that is behind as the daemon starts would falsify the newest of the history: it is waited for. Where nothing is
+recorded yet, only the scheduler's times can tell that it is behind.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Protocol
+
+from ..storage.records import SchedulerSnapshot
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +44,13 @@ def await_clock(newest_s: float | None, clock: Callable[[], float], stop: Stop,
     until = timer() + WAIT_S
     while newest_s - clock() > LEAST_S and timer() < until and not stop.wait(_GLANCE_S):
         pass
+
+
+def latest_event_s(snapshot: SchedulerSnapshot | None) -> float | None:
+    """Return when a job was submitted or started last, by the scheduler's clock; None without jobs."""
+    jobs = snapshot.jobs if snapshot else ()
+    return max((job.start_s if job.start_s is not None and job.start_s > job.submit_s else job.submit_s
+                for job in jobs), default=None)
 
 
 class ClockWatch:

@@ -103,6 +103,8 @@ class HealthFacts:
     limits: DegradedSettings = DegradedSettings()
     undelivered: Undelivered | None = None
     """Notices that nobody took."""
+    latest_event_s: float | None = None
+    """The latest submission or start of a job by the scheduler's clock; None where there are no jobs."""
 
 
 def believed(time_s: float | None, now_s: float, max_age_s: float) -> bool:
@@ -160,7 +162,7 @@ def _wrong(seen: HealthFacts) -> tuple[list[Degradation], list[Degradation]]:
         if source.status.reads and source.status.name not in silent:  # one that nothing reads has not failed
             undated += _source(source, seen.now_s)
             undated += _targets(source, seen)
-    return [*dated, *_step(seen)], undated
+    return [*dated, *(_behind(seen) or _step(seen))], undated
 
 
 def _with_dates(wrong: tuple[list[Degradation], list[Degradation]], now_s: float,
@@ -251,6 +253,16 @@ def _step(seen: HealthFacts) -> Iterator[Degradation]:
     how = "set back" if seen.step_s < 0 else "set forward, or the machine slept,"
     yield Degradation("clock_step", "", f"the clock was {how} by {span(abs(seen.step_s))} at "
                                         f"{moment(seen.stepped_s, seen.now_s)}", seen.stepped_s)
+
+
+def _behind(seen: HealthFacts) -> list[Degradation]:
+    """Return that the scheduler's jobs have times to come: a new database cannot tell that the clock is wrong."""
+    latest_s = seen.latest_event_s
+    if latest_s is None or latest_s - seen.now_s <= AHEAD_S:
+        return []
+    return [Degradation("clock_step", "", f"a job was submitted or started at {moment(latest_s, seen.now_s)}, "
+                                          f"{_time(latest_s - seen.now_s)} after now: the clock of this machine or of "
+                                          "the scheduler is wrong")]
 
 
 def _time(seconds: float) -> str:

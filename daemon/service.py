@@ -34,7 +34,7 @@ from .advice.model_roles import ModelRoles, roles
 from .advice.recommender import Recommender, RecommenderContext, RunListener
 from .advice.recommenders import subjects
 from .advice.topology_cost import TopologyCost, compared
-from .clock_steps import ClockWatch
+from .clock_steps import ClockWatch, latest_event_s
 from .config import ConfigError, Settings
 from .counterfactual import Counterfactual, ReplayedWindow, WindowReplayer, WindowRequest
 from .current import ages, current, may_advise, unadvised
@@ -348,7 +348,9 @@ class Service:
         step_s, stepped_s = self._steps.look(now_s, max_age_s) if self._steps else (0.0, None)
         return HealthFacts(now_s, sources_seen(self.sources, settings, beats, self._speed), beats,
                            self._history.recording, unmeasured_share(known.assessment), out_of_service(known.snapshot),
-                           step_s, stepped_s, max_age_s, settings.degraded, self.desk.undelivered)
+                           step_s, stepped_s, max_age_s, settings.degraded, self.desk.undelivered,
+                           # Clocks that run fast are not set together.
+                           latest_event_s(known.snapshot) if self._speed == 1.0 else None)
 
     def _cycles(self, settings: Settings) -> Iterable[Cycle]:
         periods = settings.cycles

@@ -170,6 +170,14 @@ def test_a_step_of_the_clock_is_told_as_degraded(rig):
     assert "clock_step" in {one.cause for one in service.degraded()}
 
 
+def test_a_daemon_that_starts_with_a_clock_behind_the_schedulers_is_degraded_though_its_database_is_empty(rig):
+    service = rig.service()
+    rig.now_s -= 7200
+    service.jobs()
+    (told,) = [one.words for one in service.degraded() if one.cause == "clock_step"]
+    assert "after now: the clock of this machine or of the scheduler is wrong" in told
+
+
 def test_once_the_clock_was_set_back_nothing_is_recorded_in_the_future(service, rig):
     rig.watch(service, 30)
     rig.now_s -= 3600

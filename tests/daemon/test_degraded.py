@@ -52,6 +52,16 @@ def test_a_scheduler_that_is_not_read_is_said_with_the_time_of_its_last_good_rea
         "scheduler_unread", "slurm_rest", "Slurm not read since 14:02", AT_TWO)
 
 
+@pytest.mark.parametrize(("ahead_s", "told"), [(None, []), (-5.0, []), (60.0, []), (7320.0, [
+    "a job was submitted or started at 18:02, 2.0 h after now: the clock of this machine or of the scheduler is "
+    "wrong"])])
+def test_a_clock_that_is_behind_the_schedulers_newest_job_is_told(ahead_s, told):
+    """A new, empty database cannot tell that the clock is wrong."""
+    latest_s = None if ahead_s is None else NOW + ahead_s
+    assert words(slurm(), latest_event_s=latest_s) == told
+    assert causes(slurm(), latest_event_s=latest_s) == ["clock_step"] * len(told)
+
+
 def test_a_time_that_is_not_todays_has_its_date():
     assert words(slurm(success=False, last_s=AT_TWO - 86400)) == ["Slurm not read since 13 Jul 14:02"]
 
