@@ -74,8 +74,10 @@ class DaemonView(View):
         found = self._service.known.assessment
         if found is None:
             return ()
-        flavours = {job.job_id: job.flavour or "" for job in self.jobs() if job.state.active}
-        gpus = [row for gpu in found.gpu_verdicts for row in _gpu_rows(gpu, flavours.get(gpu.job_id, ""))]
+        # A number may be another job's on another cluster: its nodes tell which is meant.
+        flavours = {(job.job_id, part.node): job.flavour or "" for job in self.jobs() if job.state.active
+                    for part in job.allocations}
+        gpus = [row for gpu in found.gpu_verdicts for row in _gpu_rows(gpu, flavours.get((gpu.job_id, gpu.node), ""))]
         hosts = [_host_row(node) for node in found.nodes]
         return gpus + hosts
 
@@ -111,12 +113,12 @@ class DaemonView(View):
         return EnergyBook(self._service.history, Costing(settings.costs, settings.waste.pue), self.now,
                           self._ranges.of(settings))
 
-    def wait_estimate(self, job_id: str, within_s: float | None = None) -> JobWaitEstimate | None:
-        """Return when a waiting job starts and what would start sooner; None when it does not wait, or nobody knows."""
+    def wait_estimates(self, job_id: str, within_s: float | None = None) -> tuple[JobWaitEstimate, ...]:
+        """Return when a waiting job starts and what would start sooner; () when it does not wait, or nobody knows."""
         known, settings = self._service.standing(), self._service.settings
         snapshot = known.snapshot
         if snapshot is None or known.old or not snapshot.nodes:
-            return None
+            return ()
         policy, draws, runtimes = settings.live_incumbent, settings.advice.draws, self._service.runtime_history
         return self._estimates.ask(job_id, snapshot, (policy, draws), lambda: JobWaitEstimates(
             snapshot, self.now(), policy, runtimes, draws), within_s)

@@ -139,27 +139,49 @@ def sums_by(connection: Connection, by: Dimension, wanted: RunFilter, limit: int
         -> tuple[tuple[str, dict[str, int]], ...]:
     """Return the sums of whole days (UTC) by a dimension, the most wasteful first.
 
-    Energy that nobody held is in the sum of the user and account ''. Jobs and flavours come from their whole runs.
+    Energy that nobody held is in the sum of the user and account ''. Jobs and flavours come from their whole runs. Each
+    cluster that has a job of an id has a row of that id, as in ``sums_by_job``.
     """
+    if by == "job":
+        return tuple((job_id, sums) for job_id, _, sums in sums_by_job(connection, wanted, limit))
     if by == "class":
         found = dict(sums_by(connection, "partition", wanted))
         sums_of = {name: _only(found, name) for name in PowerClass}
         return tuple((name.value, sums) for name, sums in sums_of.items() if sums["energy_mj"])
     if by == "flavour":
         return _by_flavour(connection, wanted, limit)
-    table = {"job": schema.run_energy, "node": schema.node_days}.get(by, schema.energy_days)
-    name = table.c["job_id" if by == "job" else "day_s" if by == "day" else by]
+    table = schema.node_days if by == "node" else schema.energy_days
+    name = table.c["day_s" if by == "day" else by]
     sums = [func.sum(table.c[column]).label(column) for column in SUMS]
-    where = _within(wanted) if by == "job" else and_(*_days(table, wanted))
     most = func.sum(_wasted(table.c, wanted.wasted)).desc()
-    if by == "job" and limit is not None:
-        # A million sums of one column, and of all columns only those that are shown.
-        names = connection.execute(select(name).where(where).group_by(name).order_by(most, name).limit(limit))
-        where = and_(where, name.in_(names.scalars().all()))
-    query = select(name.label("name"), *sums).where(where).group_by(name).order_by(
+    query = select(name.label("name"), *sums).where(*_days(table, wanted)).group_by(name).order_by(
         name if by == "day" else most, name).limit(limit)
-    return tuple((str(row.name), {column: int(getattr(row, column) or 0) for column in SUMS})
-                 for row in connection.execute(query))
+    return tuple((str(row.name), _sums(row)) for row in connection.execute(query))
+
+
+def sums_by_job(connection: Connection, wanted: RunFilter, limit: int | None = None) \
+        -> tuple[tuple[str, str, dict[str, int]], ...]:
+    """Return id, partition and sums over whole runs of each job, the most wasteful first.
+
+    No cluster is recorded beside a job: one of another partition or user is another cluster's.
+    """
+    table = schema.run_energy
+    key = table.c.job_id, table.c.partition, table.c.user
+    sums = [func.sum(table.c[column]).label(column) for column in SUMS]
+    where, most = _within(wanted), func.sum(_wasted(table.c, wanted.wasted)).desc()
+    shown = None
+    if limit is not None:
+        # A million sums of one column, and of all columns only those that are shown.
+        found = connection.execute(select(*key).where(where).group_by(*key).order_by(most, *key).limit(limit))
+        shown = {tuple(row) for row in found}
+        where = and_(where, table.c.job_id.in_({job_id for job_id, _, _ in shown}))
+    query = select(*key, *sums).where(where).group_by(*key).order_by(most, *key)
+    return tuple((row.job_id, row.partition, _sums(row)) for row in connection.execute(query)
+                 if shown is None or (row.job_id, row.partition, row.user) in shown)
+
+
+def _sums(row: TableRow) -> dict[str, int]:
+    return {column: int(getattr(row, column) or 0) for column in SUMS}
 
 
 def _by_flavour(connection: Connection, wanted: RunFilter, limit: int | None) \
@@ -171,8 +193,7 @@ def _by_flavour(connection: Connection, wanted: RunFilter, limit: int | None) \
     sums = [func.sum(table.c[column]).label(column) for column in SUMS]
     query = select(name, *sums).select_from(joined).where(_within(wanted)).group_by(name).order_by(
         func.sum(_wasted(table.c, wanted.wasted)).desc(), name).limit(limit)
-    return tuple((row.name, {column: int(getattr(row, column) or 0) for column in SUMS})
-                 for row in connection.execute(query))
+    return tuple((row.name, _sums(row)) for row in connection.execute(query))
 
 
 def of_runs(connection: Connection, keys: set[tuple[str, float, float]]) -> dict[tuple[str, float, float], RunRow]:

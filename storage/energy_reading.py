@@ -48,6 +48,12 @@ class EnergyReader(ABC):
         with self._reading() as connection:
             return energy_queries.sums_by(connection, by, wanted, limit)
 
+    def energy_by_job(self, wanted: RunFilter, limit: int | None = None) \
+            -> tuple[tuple[str, str, dict[str, int]], ...]:
+        """Return id, partition and sums of each job, the most wasteful first; of each cluster that has one of an id."""
+        with self._reading() as connection:
+            return energy_queries.sums_by_job(connection, wanted, limit)
+
     def energy_prices(self, since_s: float, until_s: float, most: int) -> tuple[EnergyPrice, ...]:
         """Return what a kWh cost and meant in the quarters of hours that begin in [since, until), the newest first."""
         with self._reading() as connection:

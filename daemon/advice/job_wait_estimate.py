@@ -88,17 +88,30 @@ class JobWaitEstimates:
         self._advice: dict[int, Recommendation] | None = None
         self._starts: np.ndarray | None = None
 
-    def of(self, job_id: str) -> JobWaitEstimate | None:
-        """Return the wait estimate of a job that waits, or of the first task of an array; None of any other."""
-        row = next((row for row, job in enumerate(self._state.records)
-                    if job.state is JobState.PENDING and job_id in (job.job_id, job.array)), None)
-        if row is None:
-            return None
+    def of(self, job_id: str) -> tuple[JobWaitEstimate, ...]:
+        """Return the wait estimate of a job that waits, or of the first task of an array; () of any other.
+
+        Where several clusters have a waiting job of that id, there is one of each, the last submission first.
+        """
         with self._lock:
-            key = self._state.records[row].key
-            if key not in self._estimates:
-                self._estimates[key] = self._wait_estimate(row)
-            return self._estimates[key]
+            return tuple(self._estimate(row) for row in self._rows(job_id))
+
+    def _rows(self, job_id: str) -> list[int]:
+        """Return the first row of each job: those of two partitions or users, or of one id, are of two clusters."""
+        found: dict[tuple[str, str], dict[float, int]] = {}
+        for row, job in enumerate(self._state.records):
+            if job.state is JobState.PENDING and job_id in (job.job_id, job.array):
+                same = found.setdefault((job.partition, job.user), {})
+                if not same or job.job_id == self._state.records[next(iter(same.values()))].job_id:
+                    same.setdefault(job.submit_s, row)
+        rows = [row for same in found.values() for row in same.values()]
+        return sorted(rows, key=lambda row: -self._state.records[row].submit_s)
+
+    def _estimate(self, row: int) -> JobWaitEstimate:
+        key = self._state.records[row].key
+        if key not in self._estimates:
+            self._estimates[key] = self._wait_estimate(row)
+        return self._estimates[key]
 
     def _wait_estimate(self, row: int) -> JobWaitEstimate:
         if self._advice is None:

@@ -37,19 +37,20 @@ class JobWaitWorker:
         self._made_s = 0.0
         self._listed: frozenset[str] = frozenset()
         self._estimates: Future[JobWaitEstimates] = Future()
-        self._futures: dict[str, Future[JobWaitEstimate | None]] = {}
+        self._futures: dict[str, Future[tuple[JobWaitEstimate, ...]]] = {}
 
     def ask(self, job_id: str, snapshot: SchedulerSnapshot, terms: Hashable, make: Callable[[], JobWaitEstimates],
-            within_s: float | None = None) -> JobWaitEstimate | None:
-        """Return a job's wait estimate, None of one that does not wait; NotYet when it takes longer than ``within_s``.
+            within_s: float | None = None) -> tuple[JobWaitEstimate, ...]:
+        """Return the wait estimates of a job, () of one that does not wait; NotYet when it takes over ``within_s``.
 
+        Where several clusters have a waiting job of that id, there is an estimate for each.
         ``make`` prepares wait estimates of the snapshot by the ``terms``; those of one of the last minute do as well,
         as long as terms are the same and the job was listed there.
         """
         waiting = frozenset(name for job in snapshot.jobs if job.state is JobState.PENDING
                             for name in (job.job_id, job.array) if name)
         if job_id not in waiting:
-            return None
+            return ()
         with self._lock:
             if not self._serves(job_id, snapshot.time_s, terms):
                 self._terms, self._made_s, self._listed = terms, snapshot.time_s, waiting
@@ -94,7 +95,7 @@ class JobWaitWorker:
         failed = self._estimates.done() and self._estimates.exception() is not None
         return not failed and 0.0 <= time_s - self._made_s < KEPT_S
 
-    def _begin(self, job_id: str) -> Future[JobWaitEstimate | None]:
+    def _begin(self, job_id: str) -> Future[tuple[JobWaitEstimate, ...]]:
         if sum(not one.done() for one in self._futures.values()) >= MOST_AT_ONCE:
             raise NotYet(job_id)
         estimates = self._estimates

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -78,25 +78,32 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
     why = _silence(url, ca_file, style) if not recommendations else ""
     if filters["job"] and style == "table" and recommendations:
         _told(recommendations)
-        for line in wait_lines(_wait_estimate(url, ca_file, filters["job"])):
-            click.echo(line)
+        for estimate in _wait_estimates(url, ca_file, filters) or (None,):
+            for line in wait_lines(estimate):
+                click.echo(line)
         return
     if filters["job"] and style == "json":
-        estimate = _wait_estimate(url, ca_file, filters["job"])
-        recommendations = [{**row, "outlook": estimate} for row in recommendations]
+        estimates = _wait_estimates(url, ca_file, filters)
+        recommendations = [{**row, "outlook": _of_row(row, estimates)} for row in recommendations]
     show([_row(row) for row in recommendations] if style != "json" else recommendations,
          _COLUMNS if wide or style != "table" else _NARROW, style,
          empty=why or (f"no advice on job {plain(filters['job'])}: it is not pending; idlewatt job tells what it does"
                        if filters["job"] else "no job is pending"))
 
 
-def _wait_estimate(url: str, ca_file: str | None, job: str) -> Row | None:
-    """Return a job's wait estimate; None if the daemon has none."""
+def _wait_estimates(url: str, ca_file: str | None, filters: Mapping[str, Any]) -> list[Row]:
+    """Return a job's wait estimates, one for each cluster that has one of its id; [] if the daemon has none."""
+    named = {key: filters[key] for key in ("partition", "user") if filters.get(key)}
     try:
-        (estimate,) = ask(url, f"waits/{quote(job)}", ca_file)
+        return ask(url, f"waits/{quote(filters['job'])}", ca_file, **named)
     except click.ClickException:
-        return None
-    return estimate
+        return []
+
+
+def _of_row(row: Row, estimates: list[Row]) -> Row | None:
+    """Return the estimate of a recommendation's job; tasks of an array share that of the first."""
+    same = [one for one in estimates if one["submit_s"] == row["submit_s"]]
+    return next(iter(same or (estimates if len(estimates) == 1 else ())), None)
 
 
 def _told(recommendations: list[Row]) -> None:

@@ -63,12 +63,13 @@ def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) 
     found, key = ask(url, "waste", ca_file, **filters), _BY[by]
     parts = [HeadlineRow.of_json(row) for row in found]
     within, total = scope(parts), balance(parts)
-    groups: dict[str, list[HeadlineRow]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[HeadlineRow]] = defaultdict(list)
     for row, part in zip(found, parts, strict=True):
-        groups[row[key]].append(part)
+        # Several clusters may have a job of one number.
+        groups[row[key], row["user"] if by == "job" else ""].append(part)
     sums = {name: balance(own, within) for name, own in groups.items()}
     rows = [_row(by, name, own, total.total)
-            for name, own in sorted(sums.items(), key=lambda item: (-item[1].reported, -item[1].total))]
+            for (name, _), own in sorted(sums.items(), key=lambda item: (-item[1].reported, -item[1].total))]
     if style == "table" and by == "class":
         rows = [{**row, "class": PowerClass(row["class"]).label} for row in rows]
     columns = {by: by, "power_watts": "W", "wasted_power_watts": "wasted W", "unused_power_watts": "unused W",
@@ -91,10 +92,13 @@ def _recorded(url: str, ca_file: str | None, style: str, by: str, wide: bool, fi
     rows = ask(url, "waste", ca_file, **wanted)
     if style != "json":
         rows = [{**_named(by, row), **_figures(row)} for row in rows]
-    columns = {by: by} | {key: heading for key, heading in (_ENERGY | _WIDE if wide else _ENERGY).items()
+    names = [row["name"] for row in rows]
+    # Several clusters may have a job of one number.
+    named = {by: by} | ({"partition": "partition"} if by == "job" and len(set(names)) < len(names) else {})
+    columns = named | {key: heading for key, heading in (_ENERGY | _WIDE if wide else _ENERGY).items()
                           if any(row.get(key) for row in rows)}
     if style == "csv":
-        columns = {by: by, "energy_joules": "energy_joules", "wasted_joules": "wasted_joules",
+        columns = named | {"energy_joules": "energy_joules", "wasted_joules": "wasted_joules",
                    "gpu_seconds": "gpu_seconds", "activity": "activity", "cost_energy": "cost_energy",
                    "cost_wasted": "cost_wasted", "currency": "currency"}
         rows = [{**row, **costs(row)} for row in rows]

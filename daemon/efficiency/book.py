@@ -54,17 +54,21 @@ class EnergyBook:
         return tuple(job_row(run, self._costing, wanted.wasted) for run in runs), total
 
     def by(self, dimension: Dimension, wanted: RunFilter, limit: int | None = None) -> tuple[EnergyRow, ...]:
-        """Return the sums of whole days (UTC) by a dimension, the most wasteful first."""
+        """Return the sums of whole days (UTC) by a dimension, the most wasteful first; by job those of whole runs."""
+        if dimension == "job":
+            return tuple(replace(energy_row(job_id, sums, self._costing, wanted.wasted), partition=partition)
+                         for job_id, partition, sums in self._history.energy_by_job(wanted, limit))
         return tuple(energy_row(name, sums, self._costing, wanted.wasted)
                      for name, sums in self._history.energy_by(dimension, wanted, limit))
 
     def wasters(self, parts: Iterable[WastePart], jobs: Sequence[Job], most: int) -> tuple[tuple[HolderRow, ...], int]:
         """Return the running jobs that waste most power now with what they took so far, and how many waste any."""
         rows = wasters(parts, jobs)
-        known = {job.job_id: (job.job_id, job.submit_s, job.submit_s if job.start_s is None else job.start_s)
+        # A number may be another job's on another cluster.
+        known = {_identity(job): (job.job_id, job.submit_s, job.submit_s if job.start_s is None else job.start_s)
                  for job in jobs if job.state.active}
-        runs = self._history.energy_of({known[row.job_id] for row in rows[:most]})
-        return tuple(self._with_energy(row, runs.get(known[row.job_id])) for row in rows[:most]), len(rows)
+        runs = self._history.energy_of({known[_identity(row)] for row in rows[:most]})
+        return tuple(self._with_energy(row, runs.get(known[_identity(row)])) for row in rows[:most]), len(rows)
 
     def _with_energy(self, row: HolderRow, run: RunRow | None) -> HolderRow:
         if run is None:
@@ -135,6 +139,10 @@ class EnergyBook:
         if run is None:
             return None
         return self._history.use_of_run(run.job_id, run.submit_s, run.start_s)
+
+
+def _identity(job: Job | HolderRow) -> tuple[str, str, str, str]:
+    return job.job_id, job.partition, job.user, job.account
 
 
 def _causes(tallies: Sequence[CauseTally], gpus: float) -> tuple[CauseRow, ...]:

@@ -33,6 +33,8 @@ class EnergyRow:
     cost: Cost | None
     class_costs: Classes = field(default_factory=dict)
     """Money of each class, as far as its price is known."""
+    partition: str = ""
+    """Of a job: several clusters may have a job of one id. '' of all else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from ...storage.records import Job, JobState
 from ..advice.job_wait_estimate import JobWaitEstimate
 from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow, digest_pages
 from ..efficiency.digest import Saved, digest
+from ..efficiency.namesakes import EVERY, holds
 from ..flavour_rows import FlavourRow
 from ..moments import moment_of
 from ..pricing import KWH_J
@@ -167,13 +168,21 @@ def _job(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Energ
 
 def job_reports(view: View, book: EnergyBook, arguments: Arguments, name: str) -> tuple[JobReport, ...]:
     """Return the reports of a job, or of each of one id on several clusters; raise ``NotFound`` where there is none."""
-    holders = {key: arguments[key] for key in HOLDERS if key in arguments}
-    reports = book.reports(name, view.jobs(), RunFilter(
-        user=arguments.get("user", ""), account=arguments.get("account", ""), partition=arguments.get("partition", "")))
+    reports = book.reports(name, view.jobs(), holders_of(arguments))
     if not reports:
-        of = "".join(f", {key} {value[:40]!r}," for key, value in holders.items())
-        raise NotFound(f"no job {name[:40]!r}{of} is known")
+        raise NotFound(f"no job {name[:40]!r}{_named(arguments)} is known")
     return reports
+
+
+def holders_of(arguments: Arguments) -> RunFilter:
+    """Return the user, account and partition that tell which job of an id is meant."""
+    return RunFilter(user=arguments.get("user", ""), account=arguments.get("account", ""),
+                     partition=arguments.get("partition", ""))
+
+
+def _named(arguments: Arguments) -> str:
+    """Return user, account and partition in words."""
+    return "".join(f", {key} {arguments[key][:40]!r}," for key in HOLDERS if key in arguments)
 
 
 def node_report(view: View, book: EnergyBook, name: str, selection: RunFilter) -> NodeReport | None:
@@ -195,10 +204,13 @@ def _node(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Ener
 
 
 def _wait(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
-    found = view.wait_estimate(name)
-    if found is None:
-        raise NotFound(f"no job {name[:40]!r} waits, as far as the scheduler was read")
-    return EnergyAnswer((found,))
+    found, selection = view.wait_estimates(name), holders_of(arguments)
+    if selection != EVERY:
+        named = {job.key for job in view.jobs() if holds(job, selection)}
+        found = [one for one in found if (one.job_id, one.submit_s) in named]
+    if not found:
+        raise NotFound(f"no job {name[:40]!r}{_named(arguments)} waits, as far as the scheduler was read")
+    return EnergyAnswer(found)
 
 
 def _wasters(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
@@ -247,9 +259,11 @@ QUERIES: Mapping[str, Query] = {query.name: query for query in (
           "its tasks. Where several clusters have a job of that id, each of them: name one by its partition, user or "
           "account.", TypeAdapter(tuple[JobReport, ...]), HOLDERS, _job),
     Query("wait", "waits/{wait}", "A job that waits: when it starts, what stands before it, which smaller request "
-          "would start now.", TypeAdapter(tuple[JobWaitEstimate, ...]), {}, _wait),
+          "would start now. Where several clusters have a waiting job of that id, each of them: name one by its "
+          "partition, user or account.", TypeAdapter(tuple[JobWaitEstimate, ...]), HOLDERS, _wait),
     Query("energy", "waste", "With `since`, `by` or the like: what users, accounts, jobs, ... took over whole days "
-          "(UTC). The rows of all but jobs and flavours add up to the cluster; '' is what nobody held.",
+          "(UTC). The rows of all but jobs and flavours add up to the cluster; '' is what nobody held. Jobs of one id "
+          "on several clusters are rows of their own, each with its partition.",
           TypeAdapter(tuple[EnergyRow, ...]), SPAN | HOLDERS | CLASS | {
               "by": "What to add up; user by default.", "limit": "Most rows to return, 1000 by default."}, _by("")),
     Query("users", "users", "What each user took over whole days (UTC), the most wasteful first; '' is what nobody "

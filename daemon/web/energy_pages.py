@@ -100,20 +100,21 @@ def job_page(view: View, arguments: Arguments, name: str, root: str) -> str:
     reports = job_reports(view, view.book(), arguments, name)
     advice = {row.submit_s: row for row in view.recommendations() if row.job_id == name and not row.shadow}
     waits = any(report.job.state is JobState.PENDING for report in reports)
-    wait_estimate, awaited = _wait_estimate(view, name) if waits else (None, False)
+    wait_estimates, awaited = _wait_estimates(view, name) if waits else ({}, False)
     namesakes = {report.job.key: report.job for report in reports if report.job.job_id == name}
     return _render("job.html", view, root, name=name, reports=reports, pue=view.book().costing.pue,
                    advised=[advice.get(report.job.submit_s) for report in reports], namesakes=list(namesakes.values()),
-                   wait_estimate=wait_estimate, awaited=awaited, faults=[gpu_faults(view, one.job) for one in reports],
+                   wait_estimates=wait_estimates, awaited=awaited,
+                   faults=[gpu_faults(view, one.job) for one in reports],
                    power=[_power(report) for report in reports], gpus=[_activity(report) for report in reports])
 
 
-def _wait_estimate(view: View, name: str) -> tuple[JobWaitEstimate | None, bool]:
-    """Return a waiting job's wait estimate, and whether it is still being worked out: the page does not wait for it."""
+def _wait_estimates(view: View, name: str) -> tuple[Mapping[tuple[str, float], JobWaitEstimate], bool]:
+    """Return wait estimates by job, and whether they are still being worked out: the page does not wait for them."""
     try:
-        return view.wait_estimate(name, PATIENCE_S), False
+        return {(one.job_id, one.submit_s): one for one in view.wait_estimates(name, PATIENCE_S)}, False
     except NotYet:
-        return None, True
+        return {}, True
 
 
 def gpu_faults(view: View, job: Job) -> list[tuple[str, str]]:

@@ -107,15 +107,13 @@ class OwnView(View):
         """Return the book of what the user's jobs took."""
         return OwnBook(self._view.book(), self._user)
 
-    def wait_estimate(self, job_id: str, within_s: float | None = None) -> JobWaitEstimate | None:
+    def wait_estimates(self, job_id: str, within_s: float | None = None) -> Sequence[JobWaitEstimate]:
         """Return when a job of the user starts; other users' jobs before it are shown without an id."""
-        found = self._view.wait_estimate(job_id, within_s)
         own = self._keys()
-        if found is None or (found.job_id, found.submit_s) not in own:
-            return None
         names = {name for name, _ in own}
-        return replace(found, ahead=tuple(one if one.job_id in names else replace(one, job_id="")
-                                          for one in found.ahead))
+        return tuple(replace(found, ahead=tuple(one if one.job_id in names else replace(one, job_id="")
+                                                for one in found.ahead))
+                     for found in self._view.wait_estimates(job_id, within_s) if (found.job_id, found.submit_s) in own)
 
     def models(self) -> Sequence[ModelRow]:
         """Return the candidates: they are about nobody."""

@@ -198,11 +198,12 @@ class View(Protocol):
     def book(self) -> EnergyBook:
         """Return the book of what jobs, users and nodes took; unlike all else here, it reads the history."""
 
-    def wait_estimate(self, job_id: str, within_s: float | None = None) -> JobWaitEstimate | None:
-        """Return when a waiting job starts and what would start sooner; None when it does not wait, or nobody knows.
+    def wait_estimates(self, job_id: str, within_s: float | None = None) -> Sequence[JobWaitEstimate]:
+        """Return when a waiting job starts and what would start sooner; () when it does not wait, or nobody knows.
 
-        Like the book it is no answer from memory: it is worked out when somebody asks. NotYet is raised when that
-        takes longer than ``within_s``, and goes on.
+        Where several clusters have a waiting job of that id, there is an estimate for each. Like the book it is no
+        answer from memory: it is worked out when somebody asks. NotYet is raised when that takes longer than
+        ``within_s``, and goes on.
         """
 
     def models(self) -> Sequence[ModelRow]:

@@ -35,7 +35,7 @@ def waits(job_id, gpus, limit_s=HOUR, waited=60.0, **more):
 def estimate(job_id, nodes, *jobs, draws=20, **rules):
     names = tuple(node.name for node in nodes)
     snapshot = SchedulerSnapshot(NOW, tuple(nodes), (Partition("p", names),), jobs, SchedulerRules(site=SITE, **rules))
-    return JobWaitEstimates(snapshot, NOW, POLICY, draws=draws).of(job_id)
+    return next(iter(JobWaitEstimates(snapshot, NOW, POLICY, draws=draws).of(job_id)), None)
 
 
 def test_start_is_told_as_an_interval_before_the_latest():
@@ -49,6 +49,16 @@ def test_start_is_told_as_an_interval_before_the_latest():
 def test_a_job_that_could_start_is_told_so_and_nothing_else():
     found = estimate("5", [node("a")], waits("5", 2))
     assert (found.verdict, found.placement.nodes, found.ahead, found.shapes) == ("starts", ("a",), (), ())
+
+
+def test_each_cluster_that_has_a_waiting_job_of_one_number_has_an_estimate_of_its_own():
+    jobs = (waits("5", 8), replace(waits("5", 2, waited=90.0), user="bob"), waits("6", 2),
+            *(waits(f"7_{task}", 2, array="7") for task in range(2)))
+    snapshot = SchedulerSnapshot(NOW, (node("a"),), (Partition("p", ("a",)),), jobs, SchedulerRules(site=SITE))
+    made = JobWaitEstimates(snapshot, NOW, POLICY)
+    assert [(one.job_id, NOW - one.submit_s) for one in made.of("5")] == [("5", 60.0), ("5", 90.0)]
+    assert [one.job_id for one in made.of("7")] == ["7_0"], "tasks of one array are of one cluster"
+    assert made.of("8") == ()
 
 
 def test_who_comes_first_is_counted_and_named():

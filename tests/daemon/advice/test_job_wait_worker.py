@@ -75,7 +75,7 @@ def test_a_wait_estimate_serves_for_a_minute_and_is_made_anew_for_other_terms_or
 def test_a_job_that_has_started_since_has_no_wait_estimate(worker, slow):
     slow.go.set()
     worker.ask("5", snapshot(waits("5")), "fifo", lambda: slow)
-    assert worker.ask("5", snapshot(), "fifo", lambda: slow) is None
+    assert worker.ask("5", snapshot(), "fifo", lambda: slow) == ()
 
 
 def test_no_more_than_a_few_are_worked_out_at_a_time(worker, slow):

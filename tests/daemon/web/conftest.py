@@ -88,10 +88,10 @@ class ToyView(View):
     def book(self): return self.ledger
     def flavours(self, since_s): return ()
 
-    def wait_estimate(self, job_id, within_s=None):
+    def wait_estimates(self, job_id, within_s=None):
         if within_s is not None and within_s < self.estimates_take_s:
             raise NotYet(job_id)
-        return next((one for one in self.told if one.job_id == job_id), None)
+        return tuple(one for one in self.told if one.job_id == job_id)
 
     def models(self): return self.model_rows
     def decisions(self): return self.decision_rows

@@ -155,6 +155,7 @@ def test_answers_are_what_openapi_says(client, path):
     assert not schema("200").is_valid(client.get(f"{path}?nonsense=1").json)
 
 
+OF_JOBS = {"/api/v1/waits/{wait}": {"user": "bob", "account": "", "partition": "a100"}}
 OF_JOB_4711 = {"user": "alice", "account": "lab", "partition": "a100"}
 
 
@@ -163,7 +164,7 @@ def test_openapi_names_the_parameters_that_work(client, path):
     for parameter in document()["paths"][path]["get"]["parameters"]:
         if parameter["in"] == "path":
             continue
-        example = parameter["schema"].get("enum", [OF_JOB_4711.get(parameter["name"], "1")])[0]
+        example = parameter["schema"].get("enum", [OF_JOBS.get(path, OF_JOB_4711).get(parameter["name"], "1")])[0]
         place = path.format(job="4711", node="dgx01", wait="4722")
         assert client.get(place, query_string={parameter["name"]: example}).status_code == 200
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from energies import NOW, START, job, shares
@@ -13,6 +14,7 @@ from idlewatt.daemon.settings.costs import CostSettings
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.own_view import OwnView
 from idlewatt.storage.history import History
+from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import Allocation, JobState, SchedulerSnapshot
 from idlewatt.storage.run_energy import EnergyShare
 
@@ -81,7 +83,7 @@ def numbered_alike(view, tmp_path):
             if one.state.finished:
                 history.record_finished([one])
         history.record_shares([*shares(first), *(replace(share, node="n1", partition="v100")
-                                                 for share in shares(second))])
+                                                 for share in shares(second, windows=6))])
         view.ledger = EnergyBook(history, Costing(), view.now)
         yield view
 
@@ -92,6 +94,28 @@ def test_a_job_of_each_cluster_that_has_its_number_is_reported_or_the_one_that_i
     found = rows(Client(WebApp(numbered_alike)), f"jobs/7{named}")
     assert [report["job"]["user"] for report in found] == users
     assert all(report["run"]["user"] == report["job"]["user"] and report["classes"] for report in found)
+
+
+def test_sums_by_job_are_of_one_cluster_each(numbered_alike):
+    client = Client(WebApp(numbered_alike))
+    found = {(row["name"], row["partition"]): row["energy_joules"] for row in rows(client, "waste?since=7d&by=job")}
+    assert found == {("7", "a100"): 2_400_000.0, ("7", "v100"): 1_200_000.0}
+    (one,) = rows(client, "waste?since=7d&by=job&partition=v100")
+    assert (one["name"], one["partition"]) == ("7", "v100")
+    (first,) = rows(client, "waste?since=7d&by=job&limit=1")
+    assert (first["partition"], first["energy_joules"]) == ("a100", 2_400_000.0)
+    assert {row["partition"] for row in rows(client, "waste?since=7d&by=user")} == {""}
+
+
+def test_who_wastes_now_has_the_energy_of_the_own_cluster_s_job(numbered_alike):
+    first, second = (replace(job("7", user, ended=False), partition=partition, submit_s=submit_s,
+                             allocations=(Allocation(node, 4, (0, 1, 2, 3)),))
+                     for user, partition, node, submit_s in (("alice", "a100", "dgx01", START - 600),
+                                                             ("bob", "v100", "n1", START - 300)))
+    parts = [SimpleNamespace(node=node, gpu=0, job_id="7", power_class=PowerClass.ALLOCATED_IDLE, power_watts=60.0,
+                             since_s=None) for node in ("dgx01", "n1")]
+    found, _ = numbered_alike.ledger.wasters(parts, (first, second), 10)
+    assert {row.user: row.energy_joules for row in found} == {"alice": 2_400_000.0, "bob": 1_200_000.0}
 
 
 def test_a_job_that_is_not_on_the_cluster_that_is_named_is_not_found(numbered_alike):

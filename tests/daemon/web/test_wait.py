@@ -4,6 +4,8 @@ import json
 import re
 from dataclasses import replace
 
+import pytest
+
 from idlewatt.daemon.web.view import Status
 from idlewatt.storage.records import Allocation, Job
 
@@ -57,6 +59,22 @@ def test_api_answers_on_waiting_jobs_only(client):
         answer = client.get(f"/api/v1/waits/{job}")
         assert (answer.status_code, answer.json["errorType"]) == (404, "not_found")
     assert client.get("/api/v1/waits/4722?when=now").status_code == 400
+
+
+@pytest.mark.parametrize(("named", "found"), [("", 2), ("?partition=a100", 1), ("?partition=v100&user=bob", 1)])
+def test_a_number_that_two_clusters_gave_has_an_estimate_of_each_or_of_the_named(view, client, named, found):
+    (one,) = view.told
+    job = next(job for job in view.job_rows if job.job_id == "4722")
+    other = replace(job, submit_s=job.submit_s - 60, partition="v100", user="bob")
+    view.job_rows += (other,)
+    view.told += (replace(one, submit_s=other.submit_s),)
+    rows = json.loads(client.get(f"/api/v1/waits/4722{named}").text)["data"]
+    assert len(rows) == found
+    assert rows[-1]["submit_s"] == (other.submit_s if "v100" in named or not named else job.submit_s)
+    answer = client.get("/api/v1/waits/4722?partition=none")
+    assert (answer.status_code, answer.json["error"]) == (
+        404, "no job '4722', partition 'none', waits, as far as the scheduler was read")
+    assert text(client, "/jobs/4722").count("of 20 futures") >= 1
 
 
 def test_a_search_finds_who_waits_and_has_no_record_yet(view, client):
