@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..storage.power_classes import GPU_CODES, WASTED, PowerClass
 from ..storage.promotions import Decision, Promotion
 from ..storage.recommendations import Recommendation
 from ..storage.records import JobState, SchedulerSnapshot
-from ..storage.telemetry import Telemetry
+from ..storage.telemetry import GpuReading, Telemetry
 from .adherence import adherence
 from .advice.advisor import Advice
 from .advice.model_roles import ModelStatus
@@ -29,7 +29,7 @@ from .degraded import Degradation
 from .job_facts import fared, flavour_facts, job_facts, power_and_waste, queues
 from .learning.training_scheduler import TrainingStatus
 from .recall import Recall
-from .waste import Assessment
+from .waste import Assessment, GpuVerdict
 from .waste.domains import domain_states
 
 STATISTICS, BOUNDS = ("mean", "p99"), ("estimate", "low", "high")
@@ -111,7 +111,17 @@ def published(known: Known, process: Process, recall: Recall | None = None) -> P
 
 def _errors(telemetry: Telemetry) -> dict[tuple[str, ...], float]:
     """Return the last error of each GPU that has had one."""
-    return {(gpu.node, str(gpu.index), str(gpu.detail.xid)): 1.0 for gpu in telemetry.gpus if gpu.detail.xid}
+    return {(*place, str(gpu.detail.xid)): 1.0
+            for gpu, place in zip(telemetry.gpus, _gpu_places(telemetry.gpus), strict=True) if gpu.detail.xid}
+
+
+def _gpu_places(gpus: Sequence[GpuReading] | Sequence[GpuVerdict]) -> list[tuple[str, str]]:
+    """Return node and number of each GPU; in place of a number that two GPUs of a node have, the UUID.
+
+    The drivers of two vendors count from 0 each, and so may two exporters.
+    """
+    counts = Counter((node, index) for node, index, _ in {(gpu.node, gpu.index, gpu.uuid) for gpu in gpus})
+    return [(gpu.node, gpu.uuid if gpu.uuid and counts[gpu.node, gpu.index] > 1 else str(gpu.index)) for gpu in gpus]
 
 
 def _scheduled(snapshot: SchedulerSnapshot) -> dict[str, Any]:
@@ -186,10 +196,12 @@ def _pending(snapshot: SchedulerSnapshot) -> dict[tuple[str, str], float]:
 
 def _gpus(found: Assessment) -> dict[str, object]:
     bases = ("limit", "actual")
+    places = _gpu_places(found.gpu_verdicts)
     return {
         "gpus": _flat(found.gpus),
         "node_gpus": _flat(found.node_gpus),
-        "gpu_state": {(gpu.node, str(gpu.index)): float(GPU_CODES[gpu.state]) for gpu in found.gpu_verdicts},
+        "gpu_state": {place: float(GPU_CODES[gpu.state])
+                      for gpu, place in zip(found.gpu_verdicts, places, strict=True)},
         "stranded_gpus": _flat(found.stranded),
         "fragmentation_ratio": dict(found.fragmentation),
         "utilization_ratio": {(partition, basis): getattr(used, basis)
@@ -200,7 +212,7 @@ def _gpus(found: Assessment) -> dict[str, object]:
         "unmeasured_hosts": {partition: float(count) for partition, count in found.unmeasured_hosts.items()},
         "unmeasured_busy_hosts": {partition: float(count) for partition, count in found.unmeasured_busy_hosts.items()},
         "outside_scheduler_since_timestamp_seconds": {
-            (gpu.node, str(gpu.index)): gpu.since_s for gpu in found.gpu_verdicts
+            place: gpu.since_s for gpu, place in zip(found.gpu_verdicts, places, strict=True)
             if gpu.state is PowerClass.OUTSIDE_SCHEDULER},
     }
 

@@ -120,11 +120,12 @@ def _wait_estimates(view: View, name: str) -> tuple[Mapping[tuple[str, float], J
 def gpu_faults(view: View, job: Job) -> list[tuple[str, str]]:
     """Return the GPUs that a running job holds whose driver has reported an error, each with NVIDIA's number of it.
 
-    Of a node whose GPUs the scheduler did not name, all are looked at: one of them may be the job's.
+    Of a node whose GPUs the scheduler did not name, all are looked at, and where two GPUs have one number both: one of
+    them may be the job's.
     """
     held = {part.node: part.gpu_indexes for part in job.allocations if part.gpus} if job.state.active else {}
     return [(f"{node}:{gpu}", xid) for node, gpu, xid in _errors(view) if node in held and (
-        held[node] is None or gpu in map(str, held[node] or ()))]
+        held[node] is None or not gpu.isdecimal() or gpu in map(str, held[node] or ()))]
 
 
 def _errors(view: View) -> list[tuple[str, ...]]:

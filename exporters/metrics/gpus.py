@@ -22,7 +22,8 @@ class GpuMetrics:
         "node", "state", cap=NODES * len(NODE_STATES), known=NODE_STATES)
     gpu_state: Series = gauge(
         "State of a GPU as a number: " + ", ".join(f"{code} {state}" for state, code in GPU_CODES.items()) + ". "
-        "Allocation from the scheduler, activity from DCGM.", "node", "gpu", cap=NODES * 8)
+        "Allocation from the scheduler, activity from DCGM. Two GPUs of a node with one number go by their UUIDs.",
+        "node", "gpu", cap=NODES * 8)
     stranded_gpus: Series = gauge(
         "Free GPUs that no eligible pending job can use, by the constraint that binds first. From the scheduler.",
         "partition", "cause", cap=PARTITIONS * len(StrandedCause), known=StrandedCause)

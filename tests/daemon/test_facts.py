@@ -167,3 +167,18 @@ def test_what_rests_on_the_same_facts_is_the_same_object_and_goes_with_them():
     later = published(replace(facts, assessment=replace(facts.assessment)), Process(), recall)
     assert [name for name in large if getattr(later, name) is page.__dict__[name]] == ["node_info", "job_wait_seconds"]
     assert later == page == published(facts, Process())
+
+
+def test_two_gpus_of_a_node_with_one_number_are_two_series():
+    """The drivers of two vendors count from 0 each, and so may two exporters."""
+    def gpu(uuid: str, index: int, activity: float) -> GpuReading:
+        return GpuReading(uuid, "dgx01", index, 1000.0, "A100", power_watts=50.0 + 200 * activity, activity=activity,
+                          activity_source="sm_active", resident=activity, detail=GpuDetail(xid=79))
+
+    gpus = (gpu("GPU-a", 0, 0.0), gpu("GPU-b", 0, 0.9), gpu("GPU-c", 1, 0.0))
+    snapshot = SchedulerSnapshot(1000.0, (Node("dgx01", ("a100",), 4),), (Partition("a100", ("dgx01",)),))
+    found = WasteAccountant(WasteSettings(window=0)).assess(snapshot, Telemetry(gpus), 1000.0)
+    page = published(Known(snapshot=snapshot, assessment=found, telemetry=Telemetry((*gpus, gpus[2]))), Process())
+    assert page.gpu_state.keys() == {("dgx01", "GPU-a"), ("dgx01", "GPU-b"), ("dgx01", "1"), ("dgx01", "2")}
+    assert page.gpu_state["dgx01", "GPU-a"] != page.gpu_state["dgx01", "GPU-b"]
+    assert page.gpu_error_info.keys() == {("dgx01", name, "79") for name in ("GPU-a", "GPU-b", "1")}
