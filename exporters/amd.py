@@ -20,6 +20,7 @@ from .facts import (
     TimeOf,
     bytes_of_mebibytes,
     gather,
+    gpu_celsius,
     gpu_watts,
     hertz_of_megahertz,
     joules_of_microjoules,
@@ -52,7 +53,8 @@ _PLAIN: dict[str, Reader] = {
     **dict.fromkeys((MEMORY_ACTIVITY, TENSOR, OCCUPANCY), ratio_of_percent),
     # It says MB and means MiB: an MI300X with 192 GiB shows 196592.
     **dict.fromkeys((USED, TOTAL), bytes_of_mebibytes),
-    **dict.fromkeys((*TEMPERATURE, MEMORY_TEMPERATURE, *_HELD_BACK), measured),
+    **dict.fromkeys((*TEMPERATURE, MEMORY_TEMPERATURE), gpu_celsius),
+    **dict.fromkeys(_HELD_BACK, measured),
     CLOCK: hertz_of_megahertz,
 }
 _PREFIX = "amd_"
@@ -158,7 +160,7 @@ def _reading(position: int, rows: list[GpuRow], serials: Counter[str]) -> GpuRea
     return GpuReading(
         uuid=f"AMD-{serial}" if serial and serials[serial] == 1 else f"{socket.node}/amd/{number}",
         node=socket.node, index=position if split else number, time_s=min(row.time_s for row in rows), vendor="amd",
-        model=_model(socket), power_watts=_watts(socket), energy_joules=socket.values.get(ENERGY),
+        model=_model(socket), power_watts=socket.first(POWER), energy_joules=socket.values.get(ENERGY),
         activity=activity, activity_source="" if activity is None else "gfx_activity", resident=activity,
         memory_used_bytes=_sum(parts, USED), memory_total_bytes=_sum(parts, TOTAL),
         temperature_celsius=socket.first(TEMPERATURE),
@@ -174,11 +176,6 @@ def _reading(position: int, rows: list[GpuRow], serials: Counter[str]) -> GpuRea
 def _model(row: GpuRow) -> str:
     model = row.labels.get("card_model", "")
     return "" if model in _UNREPORTED else model
-
-
-def _watts(row: GpuRow) -> float | None:
-    """Return the socket's watts; a socket that is on draws some, so 0 measures nothing."""
-    return next((row.values[name] for name in POWER if row.values.get(name)), None)
 
 
 def _sum(rows: list[GpuRow], name: str) -> float | None:

@@ -11,7 +11,19 @@ from typing import Literal
 
 from ..storage.telemetry import GpuReading, Telemetry
 from .exposition import Samples
-from .facts import GpuRow, NodeOf, Reader, TimeOf, gather, gpu_watts, judge_use, measured, node_name, of_percent
+from .facts import (
+    GpuRow,
+    NodeOf,
+    Reader,
+    TimeOf,
+    gather,
+    gpu_celsius,
+    gpu_watts,
+    judge_use,
+    measured,
+    node_name,
+    of_percent,
+)
 from .scrape import PageConfig, PageSource
 from .source import GPU, Clock, Source, register
 from .targets import Target
@@ -31,7 +43,7 @@ def watts(value: float) -> float | None:
 
 def celsius(value: float) -> float | None:
     """Return degrees Celsius from degrees or thousandths of them."""
-    number = measured(value)
+    number = gpu_celsius(value)
     return None if number is None else number if number < _MOST_CELSIUS else number / 1e3
 
 

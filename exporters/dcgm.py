@@ -22,6 +22,8 @@ from .facts import (
     Reader,
     TimeOf,
     bytes_of_mebibytes,
+    gpu_celsius,
+    gpu_memory,
     gpu_watts,
     hertz_of_megahertz,
     jobs,
@@ -69,7 +71,8 @@ _OLD: dict[str, Reader] = {
     **dict.fromkeys((*ACTIVITY, OCCUPANCY, TENSOR, DRAM, FP32, FP64), ratio),
     UTILIZATION: measured,  # percent or not is judged by the whole page
     **dict.fromkeys((USED, FREE, RESERVED, TOTAL), bytes_of_mebibytes),
-    **dict.fromkeys((TEMPERATURE, MEMORY_TEMPERATURE, REASONS, XID, CLIQUE, *PCIE, *NVLINK), measured),
+    **dict.fromkeys((TEMPERATURE, MEMORY_TEMPERATURE), gpu_celsius),
+    **dict.fromkeys((REASONS, XID, CLIQUE, *PCIE, *NVLINK), measured),
     **dict.fromkeys((SM_CLOCK, MEMORY_CLOCK), hertz_of_megahertz),
     **dict.fromkeys((*SLOWED_BY_POWER, *SLOWED_BY_HEAT), seconds_of_nanoseconds),
 }
@@ -299,6 +302,7 @@ def _reading(gpu: _Gpu, time_s: float) -> GpuReading:
     total = values.get(TOTAL)
     if total is None and USED in values and FREE in values:
         total = values[USED] + values[FREE] + values.get(RESERVED, 0.0)
+    used, total = gpu_memory(values.get(USED), total)
     return GpuReading(
         uuid=gpu.uuid, node=gpu.node, index=gpu.index, time_s=time_s, model=gpu.labels.get("modelName", ""),
         vendor="nvidia", power_watts=gpu.first(POWER),
@@ -306,7 +310,7 @@ def _reading(gpu: _Gpu, time_s: float) -> GpuReading:
         activity=None if activity is None else min(values[activity], 1.0),
         activity_source="" if activity is None else ACTIVITY[activity],
         resident=gpu.first(RESIDENT),
-        memory_used_bytes=values.get(USED),
+        memory_used_bytes=used,
         memory_total_bytes=total,
         temperature_celsius=values.get(TEMPERATURE),
         power_limit_watts=gpu.first(LIMIT),

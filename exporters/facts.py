@@ -70,9 +70,25 @@ def seconds_of_nanoseconds(value: float) -> float | None:
 
 
 def gpu_watts(value: float) -> float | None:
-    """Return the watts of a GPU; more than any GPU can draw is unmeasured."""
+    """Return the watts of a GPU, or a limit of them; 0 and more than any GPU can draw are unmeasured.
+
+    A GPU that is there draws some: drivers with a fault report 0 W of one that works.
+    """
     watts = measured(value)
-    return watts if watts is None or watts <= _MOST_GPU_WATTS else None
+    return watts if watts and watts <= _MOST_GPU_WATTS else None
+
+
+def gpu_celsius(value: float) -> float | None:
+    """Return a temperature in degrees Celsius, above 0: exporters report 0 of a sensor that is not there."""
+    return measured(value) or None
+
+
+def gpu_memory(used: float | None, total: float | None) -> tuple[float | None, float | None]:
+    """Return the memory in use and in all, in bytes; of a GPU with none at all both are unmeasured.
+
+    Drivers report so where GPU and processor share their memory.
+    """
+    return (None, None) if total == 0 else (used, total)
 
 
 def watts_of_milliwatts(value: float) -> float | None:

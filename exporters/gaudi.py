@@ -20,6 +20,7 @@ from .facts import (
     Reader,
     TimeOf,
     gather,
+    gpu_celsius,
     hertz_of_megahertz,
     joules_of_millijoules,
     judge_use,
@@ -38,7 +39,8 @@ USED, TOTAL = "habanalabs_memory_used_bytes", "habanalabs_memory_total_bytes"
 METRICS: dict[str, Reader] = {
     **dict.fromkeys((POWER, LIMIT), watts_of_milliwatts),
     ENERGY: joules_of_millijoules,
-    **dict.fromkeys((USE, TEMPERATURE, USED, TOTAL), measured),
+    TEMPERATURE: gpu_celsius,
+    **dict.fromkeys((USE, USED, TOTAL), measured),
     CLOCK: hertz_of_megahertz,
 }
 FACTS = {name: (name,) for name in METRICS}

@@ -14,7 +14,7 @@ from functools import partial
 
 from . import dcgm, nvidia_smi
 from .deadline import all_of
-from .facts import measured, ratio
+from .facts import gpu_watts, ratio
 from .fetch import Client
 from .prometheus_api import PrometheusConfig, envelope_of
 from .source import SourceError
@@ -85,7 +85,7 @@ class RangeClient:
                            for half in (answers[:len(some)], answers[len(some):]))
         nothing = (None,) * steps
         return GpuRanges(since_s, step_s, steps, {uuid: GpuRange(
-            tuple(None if value is None else measured(value) for value in watts.get(uuid, nothing)),
+            tuple(None if value is None else gpu_watts(value) for value in watts.get(uuid, nothing)),
             tuple(None if value is None else ratio(value) for value in activity.get(uuid, nothing)))
             for uuid in uuids})
 

@@ -13,7 +13,20 @@ from typing import Literal
 from ..storage.telemetry import GpuDetail, GpuReading, Telemetry
 from .dcgm import reasons
 from .exposition import Samples
-from .facts import GpuRow, NodeOf, Reader, TimeOf, gather, gpu_watts, judge_use, measured, node_name, of_shares
+from .facts import (
+    GpuRow,
+    NodeOf,
+    Reader,
+    TimeOf,
+    gather,
+    gpu_celsius,
+    gpu_memory,
+    gpu_watts,
+    judge_use,
+    measured,
+    node_name,
+    of_shares,
+)
 from .scrape import PageConfig, PageSource
 from .source import GPU, Clock, Source, register
 from .targets import Target
@@ -32,8 +45,9 @@ BY_POWER = (f"{_SLOWED}sw_power_cap_seconds", f"{_SLOWED}hw_power_brake_slowdown
 BY_HEAT = (f"{_SLOWED}sw_thermal_slowdown_seconds", f"{_SLOWED}hw_thermal_slowdown_seconds")
 METRICS: dict[str, Reader] = {
     **dict.fromkeys((*POWER, *LIMIT, LIMIT_DEFAULT, LIMIT_MIN), gpu_watts),
-    **dict.fromkeys((ENERGY, USE, INFO, USED, TOTAL, TEMPERATURE, MEMORY_TEMPERATURE, CLOCK, MEMORY_CLOCK, REASONS,
-                     _OLD_REASONS, *BY_POWER, *BY_HEAT), measured),
+    **dict.fromkeys((TEMPERATURE, MEMORY_TEMPERATURE), gpu_celsius),
+    **dict.fromkeys((ENERGY, USE, INFO, USED, TOTAL, CLOCK, MEMORY_CLOCK, REASONS, _OLD_REASONS, *BY_POWER, *BY_HEAT),
+                    measured),
 }
 FACTS = {name: (name, _OLD_REASONS) if name == REASONS else (name,) for name in METRICS if name != _OLD_REASONS}
 """All names of each fact."""
@@ -71,12 +85,13 @@ def _uuid(_name: str, labels: Mapping[str, str]) -> str | None:
 
 def _reading(row: GpuRow, index: int) -> GpuReading:
     uuid, values, use = row.labels["uuid"], row.values, row.values.get(USE)
+    used, total = gpu_memory(values.get(USED), values.get(TOTAL))
     return GpuReading(
         uuid=uuid if uuid.startswith("GPU-") else f"GPU-{uuid}", node=row.node, vendor="nvidia",
         index=index, time_s=row.time_s,
         model=row.labels.get("name", ""), power_watts=row.first(POWER), energy_joules=values.get(ENERGY),
         activity=use, activity_source="" if use is None else "gpu_util", resident=use,
-        memory_used_bytes=values.get(USED), memory_total_bytes=values.get(TOTAL),
+        memory_used_bytes=used, memory_total_bytes=total,
         temperature_celsius=values.get(TEMPERATURE), power_limit_watts=row.first(LIMIT), jobs=tuple(sorted(row.jobs)),
         detail=GpuDetail(
             sm_clock_hertz=values.get(CLOCK), memory_clock_hertz=values.get(MEMORY_CLOCK),

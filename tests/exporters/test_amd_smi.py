@@ -22,10 +22,16 @@ def test_a_page_gives_watts_of_microwatts_and_degrees_of_thousandths(recorded):
 
 
 @pytest.mark.parametrize(("told", "meant"), [
-    (45, 45), (45_000, 45), (45_000_000, 45), (1_400_000_000, 1400), (1400, 1400), (0, 0), (-1, None), (9e12, None),
+    (45, 45), (45_000, 45), (45_000_000, 45), (1_400_000_000, 1400), (1400, 1400), (0, None), (-1, None), (9e12, None),
     (float("nan"), None)])
 def test_the_unit_of_watts_is_seen_from_their_size(told, meant):
     assert watts(told) == meant
+
+
+def test_0_watts_and_0_degrees_are_unmeasured():
+    (gpu,) = read(b'amd_gpu_power{gpu_power="0"} 0\namd_gpu_current_temperature{gpu_current_temperature="0"} 0\n'
+                  b'amd_gpu_use_percent{gpu_use_percent="0"} 93\n')
+    assert (gpu.power_watts, gpu.temperature_celsius, gpu.activity) == (None, None, 0.93)
 
 
 def test_the_older_name_of_its_power_is_read():

@@ -165,6 +165,20 @@ def test_instant_power_wins_over_the_average():
     assert only(row(POWER, 250) + row("DCGM_FI_DEV_POWER_USAGE_INSTANT", 260)).power_watts == 260
 
 
+def test_a_gpu_that_reports_0_watts_is_unmeasured_however_busy_it_is():
+    """Drivers with a fault report 0 W of a GPU that works: that is no saving."""
+    gpu = only(row(POWER, 0) + row(SM, 0.9) + row("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", 0))
+    assert (gpu.power_watts, gpu.power_limit_watts, gpu.activity) == (None, None, 0.9)
+    assert only(row(POWER, 250) + row("DCGM_FI_DEV_POWER_USAGE_INSTANT", 0)).power_watts == 250
+
+
+def test_a_sensor_that_is_not_there_is_not_at_0_degrees_and_a_gpu_has_some_memory():
+    gpu = only(row("DCGM_FI_DEV_GPU_TEMP", 0) + row("DCGM_FI_DEV_MEMORY_TEMP", 0) + row(USED, 0) + row(FREE, 0))
+    assert (gpu.temperature_celsius, gpu.detail.memory_temperature_celsius) == (None, None)
+    assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (None, None)
+    assert only(row(USED, 0) + row(FREE, 9)).memory_used_bytes == 0
+
+
 def test_an_unmeasured_instant_power_leaves_the_average():
     assert only(row(POWER, 250) + row("DCGM_FI_DEV_POWER_USAGE_INSTANT", 2147483634)).power_watts == 250
 

@@ -26,6 +26,13 @@ def test_two_cards_under_one_number_are_two():
     assert [(gpu.uuid, gpu.power_watts) for gpu in found] == [("x", 90), ("y", 400)]
 
 
+def test_0_watts_and_0_degrees_are_unmeasured():
+    page = (b'habanalabs_power_mW{id="0",UUID="x"} 0\nhabanalabs_temperature_onchip{id="0",UUID="x"} 0\n'
+            b'habanalabs_utilization{id="0",UUID="x"} 93\n')
+    (card,) = parse(Exposition(METRICS).samples(page), TARGET, 100.0).gpus
+    assert (card.power_watts, card.temperature_celsius, card.activity) == (None, None, 0.93)
+
+
 def test_a_row_without_a_number_of_its_card_is_no_card():
     page = b'habanalabs_power_mW{UUID="x"} 90000\nhabanalabs_power_mW{id="all"} 90000\n'
     assert parse(Exposition(METRICS).samples(page), TARGET, 100.0).gpus == ()

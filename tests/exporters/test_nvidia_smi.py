@@ -33,6 +33,15 @@ def test_a_recorded_page_tells_clocks_limits_and_temperatures(recorded):
     assert (gpu.temperature_celsius, gpu.memory_used_bytes) == (59, 20780679168)
 
 
+def test_0_watts_0_degrees_and_no_memory_at_all_are_unmeasured():
+    names = ("power_draw_instant_watts", "power_draw_watts", "temperature_gpu", "temperature_memory",
+             "memory_used_bytes", "memory_total_bytes")
+    (gpu,) = read("".join(f'nvidia_smi_{name}{{uuid="a"}} 0\n' for name in names).encode()
+                  + b'nvidia_smi_utilization_gpu_ratio{uuid="a"} 0.93\n')
+    assert (gpu.power_watts, gpu.temperature_celsius, gpu.detail.memory_temperature_celsius) == (None, None, None)
+    assert (gpu.memory_used_bytes, gpu.memory_total_bytes, gpu.activity) == (None, None, 0.93)
+
+
 def test_gpus_are_joined_with_their_names_by_uuid():
     page = b"".join(b'nvidia_smi_power_draw_watts{uuid="%c"} %d\n' % (name, watts)
                     for name, watts in ((ord("a"), 60), (ord("b"), 70)))
