@@ -110,7 +110,7 @@ def _whole(runs: Iterable[Job], records: Iterable[Job], read_runs: ReadRuns) -> 
     """Return runs that ended, joined with their records before a change of size, which may be of earlier days."""
     resized, runs = ResizedRuns(), tuple(runs)
     resized.joined(records)
-    for start_s in {run.start_s for run in runs if resized.lacks(run)} - {None}:
+    for start_s in {run.start_s for run in runs if run.start_s is not None and resized.lacks(run)}:
         resized.joined(read_runs(start_s, start_s + 1.0).records)
     return resized.joined(runs)
 

@@ -17,7 +17,7 @@ from . import hardware
 from .hardware import MOST_MODELS, configured_model
 from .identities import gone
 from .last_walls import MOST_METERS, LastWalls
-from .part_counts import FORGET_AFTER_S, PartCount
+from .part_counts import FORGET_AFTER_S, REMOVED_AFTER_S, PartCount
 
 SEEN = 0.9
 """Share of the time for which a GPU counts as idle that must have been observed."""
@@ -206,6 +206,8 @@ class Fleet:
 
     def absorb(self, telemetry: Telemetry, now_s: float, longest_s: float) -> None:
         """Take in what a cycle read; what is late, early or implausible is counted and left out."""
+        for parts in self._parts.values() if now_s < self._absorbed_s else ():
+            parts.move(now_s - self._absorbed_s)
         if now_s < self._absorbed_s or now_s - self._forgot_s > FORGET_AFTER_S / 6:
             self._forget(now_s, longest_s)
         self._absorbed_s = now_s
@@ -293,10 +295,9 @@ class Fleet:
         key = reading.node, reading.power_source, reading.meter
         known = self._parts.get(key)
         if known is None:
-            if reading.meters <= 1:  # nothing to fall short of
+            # Of one part there is nothing to fall short of.
+            if reading.meters <= 1 or len(self._parts) >= MOST_METERS:
                 return True
-            if len(self._parts) >= MOST_METERS:
-                del self._parts[min(self._parts, key=lambda one: self._parts[one].reported_s)]
             known = self._parts[key] = PartCount()
         return known.is_whole(reading.meters, now_s, f"the power meter of {reading.node} ({reading.power_source})",
                               "power supplies or chassis")
@@ -307,6 +308,7 @@ class Fleet:
         self.gpus = {uuid: gpu for uuid, gpu in self.gpus.items()
                        if -longest_s <= now_s - gpu.reading.time_s <= FORGET_AFTER_S}
         self._forget_walls(now_s, longest_s, FORGET_AFTER_S)
+        self._parts = {key: parts for key, parts in self._parts.items() if now_s - parts.reported_s <= REMOVED_AFTER_S}
 
     def _forget_walls(self, now_s: float, early_s: float, late_s: float) -> None:
         self.walls = {key: wall for key, wall in self.walls.items() if -early_s <= now_s - wall.time_s <= late_s}

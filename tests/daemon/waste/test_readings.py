@@ -171,6 +171,17 @@ def test_a_supply_that_is_back_is_added_up_again(site):
     assert found == [800.0, None, 800.0, 1200.0, None]
 
 
+def test_a_clock_that_is_set_back_does_not_prolong_the_day_of_a_missing_supply(site):
+    fleet = Fleet(WasteSettings())
+    supplies(fleet, site, 100_000.0, 2)
+    for step in range(0, int(REMOVED_AFTER_S) // 2, 600):
+        supplies(fleet, site, 100_600.0 + step, 1)
+    back = 100_600.0 + REMOVED_AFTER_S / 2 - 90_000.0
+    gone = [supplies(fleet, site, back + step, 1) for step in range(0, int(REMOVED_AFTER_S) // 2, 600)]
+    assert set(gone) == {None}
+    assert supplies(fleet, site, back + REMOVED_AFTER_S / 2 + 600, 1) == 400.0
+
+
 def test_another_meter_of_the_whole_server_is_believed_beside_one_that_lacks_a_supply(site):
     fleet = Fleet(WasteSettings())
     supplies(fleet, site, 1000.0, 4)
