@@ -28,7 +28,7 @@ def resumable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("interrupted: nothing is reported yet; the same command goes on with the training", err=True)
+        click.echo("interrupted: no report is written yet; the same command continues the training", err=True)
         raise
 
 

@@ -49,12 +49,13 @@ def facts(sites: Sequence[str], evaluations: Sequence[Judged], setting: Setting,
           served: Sequence[Served] = ()) -> dict[str, object]:
     """Return the values of the report, by the names in its template."""
     return {"title": TITLE, "preface": [
-        "The jobs are those of public traces. What they ran is not in the traces: each is given one of the "
+        "The jobs are those of public traces. The traces do not contain their programs: each job gets one of the "
         "applications of Pollux' tables, drawn by the seed, and may take from half to twice its GPUs, eight at most. "
-        "So speeds are published figures, and no figure here is of a real site.",
+        "Speeds are therefore published figures, and no figure here is from a real site.",
         f"Each agent learned from the first weeks for {setting.budget_s:g} s at most and is judged on the last, with "
-        f"{setting.seeds} seeds; the incumbent is {INCUMBENT}. Figures are means over seeds, least and most in "
-        "brackets. The bound is no policy: all GPUs as one machine that interrupts and resizes jobs for nothing."],
+        f"{setting.seeds} seeds; the incumbent is {INCUMBENT}. Figures are means over seeds, with the least "
+        "and the greatest in brackets. The bound is no policy: it takes all GPUs as one machine that interrupts and "
+        "resizes jobs at no cost."],
         "sections": [section for number, site in enumerate(sites)
                      for section in _site(site, [one for one in evaluations if one.site == number])]
         + ([_elsewhere(served, setting)] if served else [])}
@@ -64,14 +65,13 @@ def _elsewhere(results: Sequence[Served], setting: Setting) -> Section:
     """Return the results of scorers on other sites than their own, with and without abstaining."""
     alone, doubting = (max(getattr(result, which) for result in results) for which in ("alone", "doubting"))
     harmed = sum(result.doubting > HARM for result in results)
-    return Section("Scorers on sites that they were not made for", [
-        f"Each scorer learned for {setting.elsewhere_s:g} s. Where it has a doubt, asked every {LOOK_S / 60:.0f} min "
-        f"while somebody waits, {FIRST_COME} decides. Figures are mean JCT over that of {FIRST_COME} alone.",
+    return Section("Scorers on sites that they were not trained for", [
+        f"Each scorer learned for {setting.elsewhere_s:g} s and decides every {LOOK_S / 60:.0f} min while a job "
+        f"waits. Where it abstains, {FIRST_COME} decides. Figures are mean JCT over that of {FIRST_COME} alone.",
         f"Of {len(results)} pairs {sum(result.alone > HARM for result in results)} are more than 1 % worse without "
-        "doubts, "
-        f"{alone:.3f} at worst, and {harmed} with them, {doubting:.3f} at worst."],
-        [Table(("learned on", "asked on", "random-feasible", "without doubts", "with doubts", "rounds", "abstained",
-                "for"), [_served(result) for result in results])])
+        f"abstention, {alone:.3f} at worst, and {harmed} with it, {doubting:.3f} at worst."],
+        [Table(("trained on", "evaluated on", "random-feasible", "without abstention", "with abstention", "rounds",
+                "abstained", "for"), [_served(result) for result in results])])
 
 
 def _served(result: Served) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def _methods(evaluations: Sequence[Judged]) -> Iterator[str]:
         if len(agent.ways) > 1:
             objectives = ", ".join(f"{name.replace('_', ' ')} {worth:.4f}"
                                    for name, worth in sorted(agent.ways.items()))
-            yield (f"{agent.kind}, seed {agent.seed}, objective on the weeks that choose: {objectives}; the better one "
+            yield (f"{agent.kind}, seed {agent.seed}, objective on the validation weeks: {objectives}; the better one "
                    "serves.")
 
 

@@ -49,7 +49,7 @@ class Home:
     @property
     def name(self) -> str:
         """Return the name of the training site in words."""
-        return f"{self.trace or 'made-up jobs'}, {self.nodes} nodes"
+        return f"{self.trace or 'generated jobs'}, {self.nodes} nodes"
 
     def fit(self, traces: Path) -> Callable[[int], TraceWindow]:
         """Return the generator of training windows."""
@@ -136,7 +136,7 @@ def _idle_looks(submit: Floats, time_s: float) -> int:
 def sites(traces: Path) -> Iterator[tuple[str, TraceWindow]]:
     """Yield the name and the jobs of each site on which scorers are evaluated."""
     for regime in MADE_UP:
-        yield f"made-up jobs, {regime.name}", judging(regime, 0)
+        yield f"generated jobs, {regime.name}", judging(regime, 0)
     for name in REAL:
         trace = trace_of(name)
         yield trace.name, slice_of(trace, traces)

@@ -41,7 +41,7 @@ class Variant:
 VARIANTS = (
     Variant(WHOLE),
     Variant("as in the published code (no discount)", replace(PAPER, discount=0.0)),
-    Variant("taught by max-relative-gain (oracle)", teacher="max-relative-gain (oracle)"),
+    Variant("trained by max-relative-gain (oracle)", teacher="max-relative-gain (oracle)"),
     Variant("without supervised warm-up", replace(PAPER, warm_up=False)),
     Variant("without actor-critic", replace(PAPER, critic=False), claimed=0.211),
     Variant("without job-aware exploration", replace(PAPER, aware=False), claimed=0.288),
@@ -124,7 +124,7 @@ class AblationStudy:
         """Draw the learning curve of each variant."""
         known = {outcome.variant.name: np.array([point for point in outcome.curve if point[1] < HOPELESS])
                  for outcome in self.outcomes}
-        return plots.lines("Mean completion time on traces to choose by, slots", "updates",
+        return plots.lines("Mean completion time on validation traces, slots", "updates",
                            {name: (points.reshape(-1, 2)[:, 0], points.reshape(-1, 2)[:, 1])
                             for name, points in known.items()})
 

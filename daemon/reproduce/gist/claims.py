@@ -71,10 +71,10 @@ def facts(results: Results, exact: Exact) -> dict[str, object]:
 
 def preface(results: Results) -> list[str]:
     """Return the introduction of the report."""
-    return [f"{len(results)} trained agents, each from a seed of its own; intervals are 95 % over seeds (Student's t). "
-            "The setting that comes closest to the paper: jobs an hour apart, a work-conserving largest-first queue "
-            "whose jobs are decided anew when a job ends, utilisation (Eq. 4) taken when the terminal job starts. "
-            "The text of the paper has no data behind its figures, so what it states of them is drawn as dashed "
+    return [f"{len(results)} trained agents, each from another seed; intervals are 95 % over seeds (Student's t). "
+            "The setting that is closest to the paper: jobs an hour apart, a work-conserving largest-first queue "
+            "whose jobs are decided again when a job ends, utilisation (Eq. 4) at the start of the terminal job. "
+            "The paper does not publish the data of its figures, so the values in its text are drawn as dashed "
             "lines."]
 
 
@@ -119,9 +119,9 @@ def figure_3() -> Section:
                          f"{outcome.utilization:.3f}", f"{outcome.utilization_at_end:.3f}"))
             drawn.append(drawings.schedule(f"{name}, {label}", outcome, partition))
     return Section("Fig. 3: s, m, m, l and f jobs, default and proposed", [
-        "The day counts come out with other limits than Table 2's. The text says that case 1 is four days better "
-        "than case 2; its own figure says the opposite, and so do we. The gain is not to mix long and short jobs "
-        "on a server."],
+        "The day counts result from other limits than Table 2's. The text says that case 1 is four days better "
+        "than case 2; its own figure and our result show the opposite. The gain comes from not mixing long and "
+        "short jobs on a server."],
         [Table(("Case", "Paper: all done at", "Ours (days)", "U when f starts", "U at the end"), rows)], drawn)
 
 
@@ -141,15 +141,14 @@ def simple_policies(results: Results, exact: Exact) -> Section:
             if agent == "improved" and (on_tests := [one.chosen_here for one in done if one.chosen_here is not None]):
                 rows.append((f"{AGENTS[agent]}, {partition}: chosen on these", "–", mean_of(on_tests), "–", "–", "–"))
     return Section("All policies, exactly: mean over all 81 job sequences", [
-        "What enumeration gives is the same for both partitions, for their shares are. \"Best stationary\" sees "
-        "what the paper's agent sees (free resources and the flavour) and is a lower bound, from a search. "
-        "\"Optimum\" sees everything but the jobs to come; the oracle sees those, too.",
+        "Enumeration gives the same figures for both partitions, because their shares are equal. \"Best stationary\" "
+        "has the state of the paper's agent (free resources and the flavour) and is a lower bound, from a search. "
+        "\"Optimum\" knows everything except future jobs; the oracle also knows these.",
         "A policy that may let a job wait can raise U by leaving jobs until after the terminal job, where this U "
-        "no longer counts them: that is how the last rows pass first fit, and what the longer makespan beside them "
-        "shows.",
-        "Of a training with all options the weights that did best on its way are kept. They are chosen on one half of "
-        "the sequences and judged on the other, each half in turn; below stands what comes out where "
-        "they are chosen on the very sequences that are reported."],
+        "no longer counts them: for this reason the last rows are above first fit, and their makespan is longer.",
+        "A training with all options keeps its best weights. They are chosen on one half of the sequences and judged "
+        "on the other, each half in turn; the rows below show the result if they are chosen on the sequences that are "
+        "reported."],
         [Table(("Policy", "Paper: U", "U when f starts", "U at the end", "Days until f starts", "Makespan (days)"),
                rows)])
 
@@ -170,10 +169,10 @@ def figure_5(results: Results) -> Section:
     by_chance = _random_levels(length)
     low = float(np.mean(np.asarray(by_chance) < 0.3))
     return Section("Fig. 5: utilisation with respect to episodes", [
-        "Mean over seeds and both partitions, each episode with the exploration of its time, smoothed over 20 "
+        "Mean over seeds and both partitions, each episode with its exploration at that time, smoothed over 20 "
         f"episodes; below, single episodes. {_settling_text(results)}Naive "
-        f"falls below 0.3 in {low:.1%} of its episodes here: the paper's \"frequently\" is met by no "
-        "reading tried here."], (), [
+        f"falls below 0.3 in {low:.1%} of its episodes here: no interpretation tested here "
+        "gives the paper's \"frequently\"."], (), [
         drawings.curves("Utilisation, proposed", series, {"paper: 0.75 after 300 episodes": PAPER_PROPOSED},
                         "episode"),
         drawings.curves("One of the paper's agents, episode by episode", {"utilisation": single.curve},
@@ -184,8 +183,8 @@ def figure_5(results: Results) -> Section:
 
 def _settling_text(results: Results) -> str:
     found = settled([result.curve for trial, result in results.items() if trial.agent == "literal"])
-    return "" if found is None else (f"From episode {found} on the paper's agents stay within 0.02 of where they end; "
-                                     "the paper says 300. ")
+    return "" if found is None else (f"From episode {found} on the paper's agents stay within 0.02 of their last "
+                                     "value; the paper says 300. ")
 
 
 def _mean_curve(results: Results, agent: str) -> Sequence[float]:
@@ -226,8 +225,8 @@ def figure_6(results: Results) -> Section:
                          mean_of([float(np.mean(result.tested)) for result in done]), f"{np.mean(by_chance):.3f}",
                          f"{better:.0%}"))
     return Section("Fig. 6: test episodes", [
-        "The paper has every test episode above Naive's mean. Sequences differ more than policies do (for 15 of the "
-        "81 the oracle, too, stays below 0.628), so that cannot be reproduced."],
+        "In the paper every test episode is above Naive's mean. Sequences differ more than policies do (for 15 of the "
+        "81 the oracle also stays below 0.628), so this cannot be reproduced."],
         [Table(("Partition", "Paper", "U, mean over tests", "Naive, same episodes", "Episodes above Naive's mean"),
                rows)],
         drawn)
@@ -244,8 +243,8 @@ def run_time(results: Results, exact: Exact) -> Section:
     rows = [(name, *(f"{figures[figure]:.1f} ({figures[figure] / base[figure] - 1:+.0%})"
                      for figure in ("makespan_days", "terminal_start_days"))) for name, figures in by_policy.items()]
     return Section("Run time: -20 % in the paper", [
-        "Days, against Naive in brackets. The makespan falls by a few percent for whoever places feasibly; the "
-        "time until the terminal job starts hardly falls, or rises. Neither gives the paper's 20 %."],
+        "Days; the difference to Naive is in brackets. The makespan falls by a few percent for every feasible policy; "
+        "the time until the terminal job starts hardly falls, or rises. Neither gives the paper's 20 %."],
         [Table(("Policy", "Until all jobs are done", "Until the terminal job starts"), rows)])
 
 
@@ -268,9 +267,9 @@ def figure_7(results: Results, exact: Exact) -> Section:
         f"(1 - U) x 720 h x kW. With the paper's U = 0.62 that is {inefficient_mwh(0.62, 13):.3f} MWh (A100) and "
         f"{inefficient_mwh(0.62, 7):.3f} MWh (V100); the unit is MWh, not the paper's MW. Its 2.15 and 1.15 MWh are "
         "U = 0.770 and 0.772, more than the 0.75 of its text, which would make the reduction 34 %.",
-        "And it is no energy that a meter would show: servers are on all the time and draw what they draw, the "
-        "formula prices GPUs that no job holds at full power, and Naive, which waits though there is room, is not "
-        "what schedulers do. What a policy saves over a plain one, first fit, is in the last column."],
+        "No meter would show this energy: servers are always on and their power does not depend on the policy, the "
+        "formula counts unallocated GPUs at full power, and no scheduler waits like Naive though a server has free "
+        "GPUs. The last column shows what a policy saves over a simple one, first fit."],
         [Table(("Partition, policy", "MWh", "Against Naive", "Against first fit"), rows)],
         [plots.bars("Inefficient energy", "partition", "MWh", groups)])
 
@@ -289,9 +288,9 @@ def options(results: Results) -> Section:
             rows.append((name.replace("_", " "), str(len(done)), mean_of([result.utilization for result in done])))
     if done := _of(results, "A100", "improved"):
         rows.append(("all", str(len(done)), mean_of([result.utilization for result in done])))
-    return Section("Options, each measured apart (A100)", [
-        "The paper's agent with one change each. An option that is nothing alone may be needed by another: who is paid "
-        "at the end only must see time and queue to know what the pay was for."],
+    return Section("Options, each measured alone (A100)", [
+        "The paper's agent with one change each. An option without effect alone may be needed by another: an agent "
+        "that gets its reward only at the end must observe time and queue to attribute it."],
         [Table(("Changed", "Seeds", "U when f starts"), rows)])
 
 
@@ -300,13 +299,13 @@ def readings() -> Section:
     rows = []
     for name, reading in (("as used here", Reading()), ("all jobs at once", Reading(gap_s=0.0)),
                           ("jobs 24 h apart", Reading(gap_s=24 * HOUR_S)), ("blocking queue", Reading(blocking=True)),
-                          ("queued jobs start where there is room", Reading(asks_again=False))):
+                          ("queued jobs start on any server with free GPUs", Reading(asks_again=False))):
         nodes = roots(A100, reading)
         rows.append((name, *(f"{value(nodes, policy)['utilization']:.3f}" for policy in BASELINES.values())))
-    return Section("Other readings of an episode", [
-        "U when f starts, Table 2's limits. Eighteen places of the paper can be read in more than one way; each is "
-        "decided, by its number in square brackets, where the code implements it."],
-        [Table(("Reading", "Naive", "Random feasible", "First fit"), rows)])
+    return Section("Other interpretations of an episode", [
+        "U when f starts, Table 2's limits. Eighteen places of the paper are ambiguous; the code decides each "
+        "where it implements it, by its number in square brackets."],
+        [Table(("Interpretation", "Naive", "Random feasible", "First fit"), rows)])
 
 
 def verdict(results: Results, exact: Exact) -> Section:
@@ -320,11 +319,11 @@ def verdict(results: Results, exact: Exact) -> Section:
             ("Run time, against Naive", "-20 %", *_ours(results, run_time.of), run_time(fit), "–"),
             ("Inefficient energy, against Naive", "-40 %", *_ours(results, energy.of), energy(fit), energy(best))]
     return Section("What reproduces", [
-        f"Naive's 0.62 does ({exact[NAIVE]['utilization']:.3f}), and so do Fig. 3, with limits of 3/7/10/14 days, and "
-        "3.557 and 1.915 MWh for U = 0.62. What was proposed does in part: the paper's own agent comes as far as first "
-        "fit, for with free resources alone in its state and rewards of -1 it learns what fits and hardly any "
-        "foresight. What all options gain beyond that is in part had by leaving jobs until after the terminal job. "
-        "What falls by 20 and by 40 % in the paper falls by less, and most of that by first fit alone."],
+        f"Naive's 0.62 reproduces ({exact[NAIVE]['utilization']:.3f}), and so do Fig. 3, with limits of 3/7/10/14 "
+        "days, and 3.557 and 1.915 MWh for U = 0.62. The proposed scheme reproduces in part: the paper's own agent "
+        "reaches first fit, because with free resources alone in its state and rewards of -1 it learns which jobs fit "
+        "and hardly any foresight. A part of the gain of all options comes from leaving jobs until after the terminal "
+        "job. The reductions of 20 and 40 % in the paper are smaller here, and first fit alone gives most of them."],
         [Table(("Claim of §6", "Paper", "The paper's agent", "With all options", "First fit", "Optimum"), rows)])
 
 

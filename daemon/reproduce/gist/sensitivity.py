@@ -15,8 +15,8 @@ CHANGES: Mapping[str, Mapping[str, object]] = {
     "batch 16": {"batch": 16}, "batch 256": {"batch": 256},
     "target every 20 steps": {"target_period": 20}, "target every 500": {"target_period": 500},
     "one layer of 16": {"hidden": (16,)}, "two of 128": {"hidden": (128, 128)},
-    "exploring to the end 0.3": {"exploration": (1.0, 0.3)}, "exploring 100 episodes": {"exploration_episodes": 100},
-    "remembers 1000": {"memory": 1000}}
+    "final exploration 0.3": {"exploration": (1.0, 0.3)}, "exploring 100 episodes": {"exploration_episodes": 100},
+    "replay memory of 1000": {"memory": 1000}}
 """Changed settings, by their names in the report."""
 
 

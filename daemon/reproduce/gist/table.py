@@ -65,10 +65,11 @@ def _partition(table: str, name: str, rows: Sequence[_FlavorRow], description: _
     size = last.gpus // servers
     if last.gpus % servers:
         raise SettingError(f"table {table}: {last.name}: the largest flavour of {name} takes all its {servers} "
-                           f"servers, and {last.gpus} GPUs cannot be shared by them alike: correct gpus, or servers")
+                           f"servers, and {last.gpus} GPUs cannot be shared equally by them: correct gpus, or "
+                           "servers")
     if not single:
-        raise SettingError(f"table {table}: partition {name} has one flavour: beside the one that takes all servers it "
-                           "needs one for a single server at least")
+        raise SettingError(f"table {table}: partition {name} has one flavour: in addition to the one that takes all "
+                           "servers it needs at least one for a single server")
     for row in single:
         if row.gpus > size or row.cpus > last.cpus // servers or row.memory_gb > last.memory_gb // servers:
             raise SettingError(f"table {table}: {row.name}: no server of {name} can hold it: each has {size} GPUs, "

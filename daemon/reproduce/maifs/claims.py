@@ -25,7 +25,7 @@ TITLE = "MAIFS: placement and fungible allocation, rebuilt"
 CLAIMED = {"makespan": 0.44, "JCT": 0.46}
 """Largest reductions against "state-of-the-art scheduling algorithms" that the abstract claims."""
 TEACHER = "Synergy tune, SRSF"
-BETTER, WORSE, NOT_APART, TOO_FEW = "better", "worse", "not told apart", "too few"
+BETTER, WORSE, NOT_APART, TOO_FEW = "better", "worse", "indistinguishable", "too few"
 
 
 @dataclass(frozen=True)
@@ -70,19 +70,18 @@ def preface(findings: Findings) -> list[str]:
     """Return the introduction of the report."""
     split = ", ".join(f"{share:.0%} {task}" for task, share in SHARES.items())
     return ["Only the abstract of MAIFS is public: not its traces (two large production ones), nor its cluster sizes, "
-            "nor its network. What is below is our reading of it, on later days of Philly than those learned from, and "
-            "on all of Helios, of which nothing was learned. Neither trace tells what its jobs train; models are drawn "
-            f"by Synergy's split ({split}).",
-            f"A window holds jobs that follow each other and bring {LOAD:g} times the work that the nodes can do in a "
-            "day, submitted over a day, or all at once; no two of a setting share a job. Jobs of more than "
+            "nor its network. The results below are of our interpretation, on later days of Philly than those "
+            "of the training, and on all of Helios, which the training did not use. Neither trace contains the models "
+            f"that its jobs train; they are drawn by Synergy's split ({split}).",
+            f"A window holds consecutive jobs with {LOAD:g} times the work that the nodes can do in a day, submitted "
+            "over a day, or all at once; no two windows of a setting share a job. Jobs of more than "
             f"{LONGEST_S / 3600:.0f} h are cut to that. Servers are Synergy's (8 GPUs, 24 CPUs, 500 GB), rounds take "
-            "300 s, who is moved or resumed loses 7, 30 or 60 s. SRTF, SRSF, Optimus and ours know how much work is "
-            "left; FIFO, LAS and Tiresias do not.",
+            "300 s, a job that is moved or resumed loses 7, 30 or 60 s. SRTF, SRSF, Optimus and ours know the "
+            "remaining work; FIFO, LAS and Tiresias do not.",
             f"Ours is one set of {network.SIZE} weights for every size. {_came_about(findings)} "
             "The seed of training is "
-            f"{findings.seed}, that of chance 0, and each window draws its models by its own number. A result that "
-            "only "
-            "beats random-feasible, or FIFO, is not a result."]
+            f"{findings.seed}, that of the random baseline 0, and each window draws its models by its own number. A "
+            "result that only beats random-feasible, or FIFO, is not a result."]
 
 
 def _came_about(findings: Findings) -> str:
@@ -90,11 +89,11 @@ def _came_about(findings: Findings) -> str:
     lessons = (f"days {PHILLY.first} to {PHILLY.held_out - 1} of Philly, {NODES[0]} to {LARGE_NODES[1] - 1} nodes, in "
                f"{LARGE:.0%} of the windows with {LARGE_JOBS:.0%} of the jobs made larger, from a node to all of them")
     if findings.learned:
-        rest = (" Beyond who goes first nothing better was found: of the coordination graph only the rule acts that "
-                "nodes at one leaf switch belong together.")
-        return (f"Evolution strategies, setting out from shortest remaining service, found them on {lessons}."
+        rest = (" Apart from the order of jobs no improvement was found: of the coordination graph only the rule has "
+                "an effect that nodes at one leaf switch belong together.")
+        return (f"Evolution strategies that began with shortest remaining service found them on {lessons}."
                 f"{rest if findings.only_order else ''}")
-    return (f"They are a rule of thumb: evolution strategies on {lessons}, found nothing better.")
+    return (f"They are a rule of thumb: evolution strategies on {lessons}, found no improvement.")
 
 
 def sections(findings: Findings) -> Iterator[Section]:
@@ -124,10 +123,10 @@ def verdict(findings: Findings) -> Section:
                          verdict_of(ours, contest.windows), interval(contest.less_than(TEACHER, figure))))
     won, lost, few = (sum(row[5] == word for row in rows) for word in (BETTER, WORSE, TOO_FEW))
     return Section("Against Synergy-tune", [
-        f"In {won} of {len(rows)} comparisons ours is below the best of tune's orders for that very figure (each "
-        f"order is best in something), in {lost} above; {few} have less than {FEWEST_PAIRS} windows, too few to tell. "
+        f"In {won} of {len(rows)} comparisons ours is below the best of tune's orders for that figure (each order "
+        f"is best in one of them), in {lost} above; {few} have fewer than {FEWEST_PAIRS} windows, which are too few. "
         f"The last column compares it with {TEACHER}, the teacher. Intervals are Student's t on the logarithms of the "
-        "ratios, window by window; windows of one trace are not quite independent. The first table counts the settings "
+        "ratios, window by window; windows of one trace are not fully independent. The first table counts the settings "
         "with enough windows, order by order; the plots show these by trace and nodes (d: neighbours disturb, s: "
         "several leaf switches)."],
         [*_order_by_order(findings, tunes),
@@ -162,8 +161,8 @@ def alike(findings: Findings) -> Iterator[Section]:
             rows.append((circumstances, counted, figure, interval(ours), verdict_of(ours, FEWEST_PAIRS)))
     if rows:
         yield Section("Both traces together", [
-            f"Ours against {TEACHER} where both traces have {FEWEST_PAIRS} windows; a trace counts as much as the "
-            "other, however many it has."],
+            f"Ours against {TEACHER} where both traces have {FEWEST_PAIRS} windows; both traces have the same "
+            "weight, whatever their numbers of windows."],
             [Table(("Setting", "Windows", "Figure", "Ours is less by (95 %)", ""), rows)])
 
 
@@ -197,14 +196,14 @@ def claim(findings: Findings) -> Section:
     names = [name for name in findings.contests[0].figures if name not in (OURS, PROGRAMME, *findings.ablations)]
     return Section("The abstract's numbers", [
         f"The paper is below \"state-of-the-art scheduling algorithms by up to\" {CLAIMED['makespan']:.0%} in makespan "
-        f"and {CLAIMED['JCT']:.0%} in job completion time, which ones is not said. Ours, over all settings:"],
+        f"and {CLAIMED['JCT']:.0%} in job completion time; it does not name them. Ours, over all settings:"],
         [_over_all(findings, "Baseline", names)])
 
 
 def parts(findings: Findings) -> Section:
     """Return the section on the effects of training and of each part."""
-    return Section("What training, and each part, is worth", [
-        "By how much ours is below itself without, over all settings: what is near 0 adds nothing."],
+    return Section("Effects of training and of each part", [
+        "The reduction against ours without the part, over all settings: a part with a value near 0 has no effect."],
         [_over_all(findings, "Ours without", [*findings.ablations, INDEPENDENT])])
 
 
@@ -225,10 +224,10 @@ def optimum(findings: Findings) -> Section:
     """Return the section that compares our agent with the linear programmes."""
     bound, synergy = findings.shares.T
     paragraphs = [
-        f"For the jobs that ours seats in a round it does {bound.mean():.1%} (window by window {bound.min():.1%} "
+        f"For the jobs that ours places in a round it does {bound.mean():.1%} (window by window {bound.min():.1%} "
         f"to {bound.max():.1%}) of the most work that can be done when the CPUs and the memory of all nodes are "
-        f"pooled and nobody has neighbours, and {synergy.mean():.1%} of what Synergy's linear programme does, "
-        "which leaves nobody less than the fair share."]
+        f"pooled and no job has neighbours, and {synergy.mean():.1%} of what Synergy's linear programme does, "
+        "which leaves no job less than the fair share."]
     for contest in findings.contests:
         if PROGRAMME in contest.figures:
             jct, makespan = (-contest.less_than(PROGRAMME, figure).estimate for figure in ("JCT", "makespan"))
@@ -258,37 +257,37 @@ def complete(findings: Findings) -> Section:
         rows = [(policy, f"{jct:,.0f}", f"{makespan / 3600:,.1f}", f"{used:.1%}", f"{joules / 3.6e9:.2f}")
                 for policy, (jct, makespan, used, joules) in sorted(figures.items(), key=lambda item: item[1][0])]
         tables.append(Table((name, "JCT, s", "Makespan, h", "GPU time held", "Energy, MWh"), rows))
-    return Section("Complete virtual clusters, as they were", [
-        "Nothing is cut or stretched, and nothing was learned from these days; the cluster is empty before the first. "
-        "Makespan says little here: it is that of the last long job."], tables)
+    return Section("Complete virtual clusters, unchanged", [
+        "No job is cut or stretched, and the training used none of these days; the cluster is empty before the first. "
+        "The makespan means little here: it is that of the last long job."], tables)
 
 
 def curve(findings: Findings) -> Section:
     """Return the section with the training curve."""
     rounds, ratio = np.array([number for number, _ in findings.training.curve], np.float64), findings.ratio
-    drawn = plots.lines(f"Completion time and makespan over those of {TEACHER}, on windows to choose by", "rounds",
+    drawn = plots.lines(f"Completion time and makespan over those of {TEACHER}, on validation windows", "rounds",
                         {OURS: (rounds, ratio)})
-    outcome = "It set out from" if findings.learned else "Nothing better was found than what it set out from"
+    outcome = "It began with" if findings.learned else "No improvement was found over the initial weights"
     return Section("Training", [
         f"From {ratio[0]:.3f} to {ratio.min():.3f}, completion time counting {WORTH[0]:.0%}. {outcome}: Synergy-tune's "
         "best fit and best share where the node gains most, shortest remaining service first. The row \"ours, "
-        "untrained\" tells what that is worth by itself."], plots=[drawn])
+        "untrained\" shows the effect of these alone."], plots=[drawn])
 
 
 def missing(findings: Findings) -> Section:
     """Return the section on omissions."""
-    return Section("What is ours and not the paper's, and what is not here", [
+    return Section("Our assumptions and omissions", [
         "The abstract names attention between agents and a dynamic coordination graph. Here the agents are nodes; each "
-        "is asked about four tasks at a time, attends to at most 32 others in two heads, is joined to the four that it "
-        "attends to most among those that could take the same task, and max-plus settles who does. Who goes first is "
-        f"{'learned' if findings.learned else 'a rule of thumb'}, how a node is divided is "
-        f"{'a rule of thumb' if findings.only_order else 'learned'}; the abstract does not say how MAIFS does either.",
-        "Jobs of more than 8 GPUs take whole nodes, with all that is in them: the heuristics take the emptiest; ours "
-        f"asks at least {SURVEYED}, joins those at one leaf switch, and takes exactly as many as are needed. Neither "
-        "trace tells switches; the settings with several are ours. There Pollux' measurements tell what communication "
-        f"between nodes takes, which each further switch is assumed to prolong by {PER_CROSSING:.0%}.",
+        "rates four tasks at a time, attends to at most 32 others in two heads, is joined to the four that it attends "
+        "to most among those that could take the same task, and max-plus decides which node takes it. The order of "
+        f"jobs is {'learned' if findings.learned else 'a rule of thumb'}, the division of a node is "
+        f"{'a rule of thumb' if findings.only_order else 'learned'}; the abstract describes neither for MAIFS.",
+        "Jobs of more than 8 GPUs take whole nodes with all their resources: the heuristics take the emptiest; ours "
+        f"rates at least {SURVEYED}, joins those at one leaf switch, and takes exactly as many as are needed. Neither "
+        "trace contains switches; the settings with several are ours. There Pollux' measurements give the time of "
+        f"communication between nodes; we assume that each further switch adds {PER_CROSSING:.0%}.",
         "The interference is DeepShare's, measured on jobs that all span nodes; for jobs within a node that is an "
         "upper estimate, and only the worst neighbour counts.",
-        f"\"{INDEPENDENT}\", and the other agents without a part, are ours with that taken away after training; "
+        f"\"{INDEPENDENT}\", and the other agents without a part, are ours with that part removed after training; "
         "--set ablations=true also trains them so.",
         "The experiments on a Kubernetes cluster are not repeated."])

@@ -135,7 +135,7 @@ def rows(traces: Path) -> Iterator[Row]:
         for policy in POLICIES:
             authors = figures[workload, policy]
             ours = float(np.mean([replay(cluster, pods, policy, seed) for seed in SEEDS]))
-            yield Row(f"FGD {policy} GPU allocation %", f"openb {workload}, 130 % asked for", float(np.mean(authors)),
+            yield Row(f"FGD {policy} GPU allocation %", f"openb {workload}, 130 % requested", float(np.mean(authors)),
                       ours, _note(ours, authors))
 
 

@@ -16,11 +16,11 @@ from ..packaged import TraceSite
 from ..report import Section, Table
 from .contest import BOUNDS, HEURISTICS, Cell, jct, p99
 
-TITLE = "The scorer on made-up sites and on real traces"
+TITLE = "The scorer on generated sites and on real traces"
 WORST = 0.02
 """Largest acceptable excess of mean completion time over the best heuristic's on the worst site."""
 BARELY_S = 900.0
-"""Waits below this count as no tail, s: a ratio of two 99th-percentile waits below it is chance."""
+"""Waits below this are no long waits, s: a ratio of two 99th-percentile waits below it is random."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,17 @@ def facts(findings: Findings) -> dict[str, object]:
 
 def preface(findings: Findings) -> list[str]:
     """Return the introduction of the report."""
-    return [f"{len(findings.cards)} scorers, each of {MEMBERS} members with {SIZE:,} weights, trained from seeds of "
-            "their own on made-up sites of eight nodes and then replayed, unchanged, on sites of 4 to 128. Every "
-            "policy but random-feasible, which is greedy, backfills as EASY does; all see the same traces. The best "
-            "heuristic is the one that turns out best on that very site, which an operator cannot know beforehand. "
+    return [f"{len(findings.cards)} scorers, each of {MEMBERS} members with {SIZE:,} weights, each trained from "
+            "another seed on generated sites of eight nodes and then replayed, unchanged, on sites of 4 to 128. Every "
+            "policy but random-feasible, which is greedy, backfills as EASY does; all use the same traces. The best "
+            "heuristic is the one that turns out best on the same site, which an operator cannot know beforehand. "
             "Intervals are 95 % bootstraps over traces and training seeds. random-feasible and sjf-oracle, which is "
-            "shortest job first told the true run times, are shown for scale; neither is a bound.",
-            "Small sites are judged by more traces than large ones, as fewer jobs leave more to chance. Where traces "
-            "are few, as on the largest sites, a bootstrap's interval is narrower than it should be.",
-            "The sites are made up: 40 users with 6 recurring kinds of jobs each, log-normal run times, bursts, every "
-            "seventh job failing early; informative limits are one to three times what a job needs, lazy ones a day "
-            "for nine of ten users. The traces judged by were drawn from other seeds than those learned from."]
+            "shortest job first with the true run times, are shown for scale; neither is a bound.",
+            "Small sites are judged by more traces than large ones, because figures of fewer jobs vary more. Where "
+            "traces are few, as on the largest sites, a bootstrap's interval is narrower than it should be.",
+            "The sites are generated: 40 users with 6 recurring kinds of jobs each, log-normal run times, bursts, "
+            "every seventh job failing early; informative limits are one to three times a job's run time, lazy ones a "
+            "day for nine of ten users. The traces for evaluation were drawn from other seeds than those for training."]
 
 
 def sections(findings: Findings) -> Iterator[Section]:
@@ -88,13 +88,13 @@ def verdict(findings: Findings) -> Section:
     tail = [cell for cell in cells if _tail_is_worse(cell)]
     gained = float(np.mean([cell.regret().estimate for cell in cells]))
     paragraphs = [f"Worst regret: {_percent(cells[0].regret().estimate)} ({cells[0].name}); mean over sites "
-                  f"{_percent(gained)}: below zero is better than the best heuristic of each site."]
+                  f"{_percent(gained)}: below zero means better than the best heuristic of each site."]
     paragraphs.append(f"Reached: at most {WORST:.0%} on all {len(cells)} sites." if not over else
                       f"Not reached: more than {WORST:.0%} on {len(over)} of {len(cells)} sites: "
                       + "; ".join(f"{cell.name} ({_percent(cell.regret().estimate)})" for cell in over) + ".")
     single = [max(cell.regret_of(cell.models[seed]) for cell in cells) for seed in range(len(cells[0].models))]
-    paragraphs.append(f"That is the mean over trainings; single ones do worst with {_percent(min(single))} to "
-                      f"{_percent(max(single))}.")
+    paragraphs.append("That is the mean over trainings; the worst regrets of single trainings are "
+                      f"{_percent(min(single))} to {_percent(max(single))}.")
     paragraphs.append("No site has a 99 % wait that is worse and longer than a quarter of an hour." if not tail else
                       "A 99 % wait that is worse, and longer than a quarter of an hour: "
                       + "; ".join(f"{cell.name} (x {cell.tail():.2f})" for cell in tail) + ".")
@@ -116,8 +116,8 @@ def worst(cells: Sequence[Cell]) -> Section:
         cell = max(cells, key=lambda cell: cell.regret_of(cell.models[seed]))
         rows.append((f"scorer, seed {seed}", _percent(cell.regret_of(cell.models[seed])), cell.name))
     return Section("The worst site of every policy", [
-        "Mean completion time above that of the best heuristic of the site. Whoever has to choose one heuristic risks "
-        "this much."], [Table(("Policy", "Regret", "On"), rows)])
+        "Mean completion time above that of the best heuristic of the site. A site that chooses one heuristic "
+        "risks this much."], [Table(("Policy", "Regret", "On"), rows)])
 
 
 def regimes(cells: Sequence[Cell]) -> Section:
@@ -140,7 +140,7 @@ def tails(cells: Sequence[Cell]) -> Section:
                           for policy in (*HEURISTICS, *BOUNDS)),
              f"{np.mean([p99(model).mean() for model in cell.models]) / 3600:.2f}", f"{cell.tail():.2f}")
             for cell in cells]
-    return Section("99 % wait, hours", ["In brackets is the heuristic of the lowest mean completion time."],
+    return Section("99 % wait, hours", ["The heuristic with the lowest mean completion time is in brackets."],
                    [Table(headings, rows)])
 
 
@@ -151,7 +151,7 @@ def apart(findings: Findings) -> Section:
     for name, cells in findings.apart.items():
         regrets = [cell.regret_of(cell.models[0]) for cell in cells]
         rows.append((name, _percent(float(np.mean(regrets))), _percent(max(regrets))))
-    return Section("What its parts are worth", ["The first model, and with parts of it taken out after training."],
+    return Section("Effects of its parts", ["The first model, whole and with parts removed after training."],
                    [Table(("Model", "mean regret", "worst"), rows)])
 
 
@@ -169,10 +169,10 @@ def sites(real: Sequence[RealSiteResult]) -> Section:
                  for policy, value in trace.site.published.items()]
     return Section("Real traces: mean completion time and 99 % wait", [
         *_regrets(real), *_distances(real), *_strange(real),
-        "Philly's trace tells neither limits nor users: nothing but its size is known of a job, and how long jobs of "
-        "that size have run of late. 0e4a51 had one crowded week, in which 570 jobs came within days; whatever order "
-        "they are taken in decides its mean, and an order that knows nothing at all, random-feasible, comes close to "
-        "QSSF with its true run times."],
+        "Philly's trace has neither limits nor users: only the size of a job is known, and the recent run times of "
+        "jobs of that size. 0e4a51 had one crowded week, in which 570 jobs were submitted within days; their order "
+        "decides its mean, and random-feasible, an order without any knowledge, comes close to QSSF with its true run "
+        "times."],
         [Table(("Site", "Policy", "mean JCT, s", "p99 wait, h"), rows)])
 
 
@@ -205,9 +205,8 @@ def _strange(real: Sequence[RealSiteResult]) -> Iterator[str]:
     """Name the real sites on which the scorers of generated sites would have abstained."""
     for trace in real:
         if trace.strange > STRANGE:
-            yield (f"{trace.site.name}: {trace.strange:.0%} of the jobs are unlike those that the scorers of "
-                   "the made-up "
-                   "sites have seen; in service they would leave such a queue to the heuristic.")
+            yield (f"{trace.site.name}: {trace.strange:.0%} of the jobs are unlike the training jobs of the scorers of "
+                   "the generated sites; in service the scorers would abstain and the heuristic would decide.")
 
 
 PHILLY_SCORER = "scorer, trained on Philly's other clusters for mean completion time"
@@ -220,8 +219,8 @@ def training(cards: Sequence[ModelCard]) -> Section:
              f"{card.metrics.get('cpu_s', float('nan')):.0f}")
             for card in cards]
     return Section("Training", [
-        "Top-1: how often the imitation, with which a training begins, makes the incumbent's choice. Objective: on "
-        "later traces, which can only veto, relative to the incumbent."],
+        "Top-1: the share of decisions in which the imitation, with which a training begins, makes the incumbent's "
+        "choice. Objective: relative to the incumbent, on later traces, which can only reject a model."],
         [Table(("Seed", "top-1", "objective", "wall s", "CPU s"), rows)])
 
 

@@ -50,7 +50,7 @@ def _measured(setting: Setting, folder: Path, traces: Path | None, bar: Progress
     without = dict(variants(models[0]))
     cells = [contest(regime.name, partial(judging, regime), enough(regime, setting.drawn),
                      [*models, *without.values()], pool)
-             for regime in bar.track(REGIMES, description="made-up sites")]
+             for regime in bar.track(REGIMES, description="generated sites")]
     whole = [replace(cell, models=cell.models[:len(models)]) for cell in cells]
     apart = {name: [replace(cell, models=cell.models[len(models) + place:][:1]) for cell in cells]
              for place, name in enumerate(without)}

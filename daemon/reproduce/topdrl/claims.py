@@ -19,7 +19,7 @@ from .literal.kernel import ROWS
 from .sizefree.train import TRAINED_ON
 from .trial import BETTER_ORDERS, BOUND, LITERAL, NEAREST, OURS, PAPER, RANDOM, STRICT, WAITING, Contest
 
-TITLE = "TopDRL: who starts now, and close together, rebuilt"
+TITLE = "TopDRL: which job starts now, and close together, rebuilt"
 Curve = Sequence[tuple[int, float]]
 _HOUR_S = 3600.0
 FACTOR = 2.0
@@ -53,17 +53,16 @@ def preface(findings: Findings) -> list[str]:
     """Return the introduction of the report."""
     trainings = findings.all_sizes.found[OURS].shape[0]
     return ["The paper's claim, of which only the abstract is public: a network that picks the next job, and a "
-            "heuristic that picks the GPUs closest together, beat six baselines. Which six is not said; the rows are "
-            "every order of its predecessor (FCFS, SJF, smallest, random) with each of its placements, a superset of "
-            "what the six can be without another trained model.",
-            "random-feasible starts anybody anywhere; the bound is one machine of all GPUs that may interrupt and "
-            "divide jobs. A result that only beats the paper's baselines is not a result: rules that wait for close "
-            "GPUs are shown, too.",
-            f"Ours is one network for all sizes, {trainings} trainings. What ours gains is the geometric mean of "
-            "ratios over held-out episodes, those of all trainings averaged; intervals are 95 %, Student's t on the "
-            f"logarithms of these pairs, {findings.all_sizes.episodes} in all. They tell how sure it is for "
-            "these agents; "
-            "how far trainings differ is told beside."]
+            "heuristic that picks the GPUs closest together, beat six baselines. The abstract does not name the six; "
+            "the rows are every order of its predecessor (FCFS, SJF, smallest, random) with each of its placements, "
+            "which include the six unless one of them is another trained model.",
+            "random-feasible starts any job on any free GPUs; the bound is one machine of all GPUs that may interrupt "
+            "and divide jobs. A result that only beats the paper's baselines is not a result: rules that wait for "
+            "close GPUs are also shown.",
+            f"Ours is one network for all sizes, {trainings} trainings. Its gain is the geometric mean of ratios over "
+            "held-out episodes, averaged over all trainings; intervals are 95 %, Student's t on the logarithms of "
+            f"these pairs, {findings.all_sizes.episodes} in all. The intervals hold for these agents; the difference "
+            "between trainings is shown separately."]
 
 
 def sections(findings: Findings) -> Iterator[Section]:
@@ -96,13 +95,13 @@ def verdict(contest: Contest) -> Section:
             gain = interval(contest.gain(best, column))
             paragraphs.append(f"{metric.capitalize()} against the {called}, {best}: {gain}; "
                               f"by training {each}.")
-    return Section("The contended bench: verdict", paragraphs)
+    return Section("The contended benchmark: verdict", paragraphs)
 
 
 def _verdict_text(contest: Contest, lost: Sequence[str]) -> str:
     if contest.episodes < FEWEST_PAIRS:
-        return f"{contest.episodes} episodes are too few to tell."
-    return f"not than {', '.join(lost)}." if lost else "yes, the interval is clear of zero for all."
+        return f"{contest.episodes} episodes are too few for a verdict."
+    return f"not better than {', '.join(lost)}." if lost else "yes, no interval contains zero."
 
 
 _METRICS = (("jct_s", "completion time"), ("throughput", "throughput"))
@@ -118,9 +117,9 @@ def table(contest: Contest, mark: Sequence[str] = (OURS, LITERAL)) -> Section:
         against = ["-", "-"] if name in mark else [interval(contest.gain(name, column)) for column, _ in _METRICS]
         rows.append((name, *figures, *kept, *against))
     return Section(f"{contest.name}: {contest.episodes} episodes", [
-        f"{' and '.join(STRICT)}: the first in order keeps all others waiting until it fits; elsewhere the first that "
-        "fits goes. Throughput: useful GPU time while jobs come, over all there is; a GPU of a job that runs at half "
-        "its best speed counts half. Speed: mean of that over the GPU time spent."],
+        f"{' and '.join(STRICT)}: the first job in order makes all others wait until it fits; elsewhere the first "
+        "job that fits starts. Throughput: useful GPU time while jobs are submitted, over all GPU time; a GPU of a job "
+        "that runs at half its best speed counts half. Speed: the mean of this factor over the GPU time spent."],
         [Table(("Policy", "Mean JCT, h", "Throughput", "99 % wait, h", "Speed", "Ours: JCT", "Ours: throughput"),
                rows)])
 
@@ -128,9 +127,9 @@ def table(contest: Contest, mark: Sequence[str] = (OURS, LITERAL)) -> Section:
 def sizes(contests: Sequence[Contest]) -> Section:
     """Return the section on our agent on clusters that it was not trained on."""
     known = " and ".join(map(str, sorted(set(TRAINED_ON))))
-    paragraphs = [f"Trained on {known} GPUs; the larger ones it never saw."]
+    paragraphs = [f"Trained on {known} GPUs; the larger clusters are new to it."]
     if any(contest.episodes < FEWEST_PAIRS for contest in contests):
-        paragraphs.append(f"Fewer than {FEWEST_PAIRS} episodes are too few to tell, whatever the interval.")
+        paragraphs.append(f"Fewer than {FEWEST_PAIRS} episodes are too few for a verdict, whatever the interval.")
     return Section("By size of the cluster", paragraphs, [_beside_rules(contests)])
 
 
@@ -149,9 +148,9 @@ def _versus(contest: Contest, names: Sequence[str]) -> list[str]:
 
 def guessed(contest: Contest) -> Section:
     """Return the section on our agent with guessed run times."""
-    return Section("If lengths are only guessed", [
-        f"Every policy, those of the rows above too, knew lengths. Here a guess is off by a factor of {FACTOR:g} as a "
-        "standard deviation, for ours, which was trained with true ones, as for the rules."],
+    return Section("If run times are only guessed", [
+        f"Every policy in the rows above knew run times. Here a guess is off by a factor of {FACTOR:g} as a "
+        "standard deviation, for the rules and for ours, which was trained with true run times."],
         [_beside_rules([contest])])
 
 
@@ -164,18 +163,18 @@ def literal(contest: Contest) -> Section:
                                                    for column, _ in _METRICS]))
             for name in sorted(shown, key=lambda name: contest.mean(name, "jct_s"))]
     return Section("The literal network, 64 GPUs", [
-        f"A canvas of nodes and GPUs, the first {ROWS} jobs of the queue and a summary, each convolved, then joined, "
-        "and each job rated in the light of all. It imitates the rule SJF as near, close or wait, then learns by PPO: "
-        f"paid for the job-hours that get done, at best speed, less {WAITING_COSTS:g} times those of waiting. One "
-        "training; it can be asked about no other cluster."],
+        f"A canvas of nodes and GPUs, the first {ROWS} jobs of the queue and a summary, each convolved, then joined; "
+        "the rating of each job takes all others into account. It imitates the rule SJF as near, close or wait, then "
+        f"learns by PPO: the reward is the finished job-hours at best speed less {WAITING_COSTS:g} times the waiting "
+        "ones. One training; the network fits no other cluster."],
         [Table(("Policy", "Mean JCT, h", "Throughput", "Literal: JCT", "Literal: throughput"), rows)])
 
 
 def real(contests: Sequence[Contest]) -> Section:
     """Return the section on episodes cut from traces, with jobs in their order and scaled gaps."""
-    return Section("Jobs as they came", [
-        "Cut from real traces: the jobs in their order and with the gaps between them, scaled to the same loads. Of "
-        "Philly's clusters sizes and lengths were learned from; Lingjun and Venus were never seen. Episodes of one "
+    return Section("Jobs as submitted", [
+        "Cut from real traces: the jobs in their order and with the gaps between them, scaled to the same loads. The "
+        "training used sizes and run times of Philly's clusters; Lingjun and Venus are new. Episodes of one "
         "trace overlap, so these intervals are too narrow."], [_beside_rules(contests)])
 
 
@@ -185,31 +184,32 @@ def training(curves: Mapping[str, Curve]) -> Section:
     for name, curve in curves.items():
         rounds = np.array([number for number, _ in curve], np.float64)
         worth = 100.0 * np.exp([value for _, value in curve])
-        drawn.append(plots.lines(f"{name}: objective on episodes to choose by, the rule's = 100", "rounds",
+        drawn.append(plots.lines(f"{name}: objective on validation episodes, the rule's = 100", "rounds",
                                  {name: (rounds, worth)}))
         paragraphs.append(f"{name}: from {worth[0]:.1f} to {worth.min():.1f} of the rule's 100.")
     return Section("Training", [
-        "Seeds of the episodes to learn from, to choose by and to test on are different ones. Ours: completion time "
-        "over throughput, relative to the rule that it sets out from. Literal: completion time.", *paragraphs],
+        "The episodes for training, validation and test have different seeds. Ours: completion time over throughput, "
+        "relative to the rule with which the training begins. Literal: completion time.", *paragraphs],
         plots=drawn)
 
 
 def assumptions() -> Section:
     """Return the section on assumptions and omissions."""
-    return Section("What is assumed, and what is not here", [
+    return Section("Assumptions and omissions", [
         f"Clusters: {', '.join(map(str, SIZES))} GPUs, nodes of {NODE_GPUS} (as measured), {PER_LEAF} nodes "
-        f"on a leaf switch, {PER_LEAF // 2} up to 128 GPUs. Jobs: {JOBS_PER_GPU} for each GPU, sizes and lengths of "
-        f"Philly's two complete virtual clusters, cut at {LONGEST_S / _HOUR_S:g} hours; GPU time wanted is "
-        f"{LOADS[0]:g} to {LOADS[1]:g} of what there is while jobs come, at random moments.",
+        f"on a leaf switch, {PER_LEAF // 2} up to 128 GPUs. Jobs: {JOBS_PER_GPU} for each GPU, sizes and run times of "
+        f"Philly's two complete virtual clusters, cut at {LONGEST_S / _HOUR_S:g} hours; the requested GPU time is "
+        f"{LOADS[0]:g} to {LOADS[1]:g} of the available time while jobs are submitted, at random moments.",
         f"Jobs of more than one in {LARGEST} of a cluster's GPUs are left out.",
-        f"Who goes first is chosen, by all rules and by ours, among the {WINDOW} jobs that have waited longest, by the "
-        f"literal network among {ROWS}; on large clusters more than that often wait.",
+        f"All rules and ours choose the next job among the {WINDOW} jobs that have waited longest, the literal network "
+        f"among {ROWS}; on large clusters more jobs than that often wait.",
         f"Speeds: Pollux's measurements of {', '.join(APPLICATIONS)} on one to four nodes. Split over two nodes, the "
-        "first three take about twice as long, the others hardly longer. No trace tells applications: each is as "
-        "likely. Nobody measured these machines across leaf switches; each further one prolongs what communication "
-        f"costs by {PER_CROSSING:.0%}: our choice; the predecessor has so much for each further machine.",
-        "But where it says so, all policies know how long a job runs on close GPUs. Ours, SJF as near and the rules "
+        "first three take about twice as long, the others hardly longer. No trace contains applications: each has "
+        "the same probability. There are no measurements of these machines across leaf switches; we assume that each "
+        f"further switch adds {PER_CROSSING:.0%} to the communication time, as the predecessor does for each further "
+        "machine.",
+        "Unless stated otherwise, all policies know how long a job runs on close GPUs. Ours, SJF as near and the rules "
         "that wait also know exactly how much slower each job would run apart; the paper's baselines do not, and no "
-        "site's history tells it. Jobs are never interrupted or moved.",
-        "Layers, sizes and rewards of the paper's network are not public; ours are our own. Its real jobs are not, "
-        "either."])
+        "site's history contains it. Jobs are never interrupted or moved.",
+        "Layers, sizes and rewards of the paper's network are not public; ours are our own. Its real jobs are "
+        "not public either."])

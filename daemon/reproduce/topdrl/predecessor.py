@@ -52,15 +52,15 @@ def section(findings: PredecessorFindings) -> Section:
         f"2 racks of 4 machines of 4 GPUs, 30 jobs an episode. On the {PRINTED} seeds of the printed figures "
         f"nearest ends at {jct:.2f} (JCT) and {communication:.2f} (communication), {_beside(jct, PRINTED_PPO[0])} "
         f"and {_beside(communication, PRINTED_PPO[2])} of the released PPO.",
-        f"Paired on {seeds} seeds nearest spares {saved[:, 0].mean():.2f} +- {error[0]:.2f} of JCT and "
+        f"Paired on {seeds} seeds nearest saves {saved[:, 0].mean():.2f} +- {error[0]:.2f} of JCT and "
         f"{saved[:, 2].mean():.2f} +- {error[2]:.2f} of communication against load-balance.",
-        "The order of jobs says nothing here, because the authors' code draws the work of every job for the size "
-        "and length of the episode's first one. With its own work for each job the order matters:"]
-    mended = [(" + ".join(pair), *_means(figures)) for pair, figures in findings.apart.items()]
+        "The order of jobs has no effect here, because the authors' code draws the work of every job for the size "
+        "and run time of the episode's first job. If each job has work of its own, the order matters:"]
+    by_own_work = [(" + ".join(pair), *_means(figures)) for pair, figures in findings.apart.items()]
     return Section("The predecessor's environment (Proximity-DRL)", paragraphs, [
         Table(("Policy", f"JCT, {PRINTED} seeds", "Makespan", "Communication", "Printed (JCT / makespan / comm.)",
                f"JCT / comm., {seeds} seeds"), rows),
-        Table(("Own work for each job", "JCT", "Makespan", "Communication"), mended)])
+        Table(("Own work for each job", "JCT", "Makespan", "Communication"), by_own_work)])
 
 
 def _means(figures: Floats) -> Sequence[str]:

@@ -26,8 +26,8 @@ PAPER = {f"{order} + {placement}": Rule(number, where) for order, number in _ORD
 """Baselines of the predecessor, and probably the six of the paper, which its public abstract does not name."""
 BETTER_ORDERS = {"smallest area + nearest": Rule(orders.SMALLEST_AREA), "SJF as near + nearest": Rule(orders.SJF_NOW)}
 """Better orders. Area is GPUs x run time; "as near" uses the run time on the nearest free GPUs."""
-STRICT = {"FCFS, nobody overtakes + first-available": Rule(orders.FCFS, placing.FIRST, blocking=True),
-          "FCFS, nobody overtakes + nearest": Rule(orders.FCFS, blocking=True)}
+STRICT = {"FCFS, no job overtakes + first-available": Rule(orders.FCFS, placing.FIRST, blocking=True),
+          "FCFS, no job overtakes + nearest": Rule(orders.FCFS, blocking=True)}
 WAITING = {"FCFS, close or wait": Rule(orders.FCFS, least=CLOSE), "SJF, close or wait": Rule(orders.SJF, least=CLOSE),
            "SJF as near, close or wait": Rule(orders.SJF_NOW, least=CLOSE)}
 """Our own rules that wait, which no paper compares with; training starts with the last one."""

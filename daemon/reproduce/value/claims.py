@@ -23,7 +23,7 @@ from .sites import TRACES, jobs_of, load
 from .task import AT_ONCE, EVEN, FORECAST, OFF, ON, ReplayTask
 from .tried import GATE, HEEDED, INCUMBENT, ORACLES, RANDOM, SCORER, TRIED, Try
 
-TITLE = "What it is worth"
+TITLE = "Gains over Slurm's own policy"
 WORTH = 0.02
 """Least gain of the best oracle; below it no policy can gain anything relevant."""
 HARM = 1.01
@@ -36,7 +36,7 @@ POWERED = ((TRIED[0], ON), (TRIED[0], OFF), (PACKED, ON), (PACKED, OFF), (TRIED[
 OURS = ((PACKED, OFF), (PACKED, EVEN), (PACKED, FORECAST))
 LOADED, SAVED = 0.7, 0.9
 """Load below which power-down is expected to pay, and the expected share of the energy with all nodes on."""
-SUMMARY = ("trace", "load", "best oracle order gains", "which", "bound", "best of what was tried, in hindsight",
+SUMMARY = ("trace", "load", "best oracle order gains", "which", "bound", "best of all tested, in hindsight",
            "which", "of the oracle's gain")
 GROUPS = ((1, 1, "1 GPU"), (2, 8, "2 to 8 GPUs"), (9, 1 << 30, "more GPUs"))
 
@@ -124,19 +124,20 @@ def facts(known: Sequence[TraceTables], setting: Setting) -> dict[str, object]:
 
 def _preface(setting: Setting) -> Iterator[str]:
     yield (f"Jobs of public traces under {INCUMBENT}: Slurm's order, placement and backfill by its defaults, "
-           "weights 1,000 for age and 10,000 for fair-share (where a trace tells no users the order is first come, "
-           f"first served). No trace tells time limits: each is {setting.limit_factor:g} times the run time, so "
-           "orders by limit would know run times and are not tried. Run times are predicted from those jobs that had "
-           "ended under the incumbent when a job came.")
-    yield ("Figures are those of the incumbent's, below 1 is less. Brackets: 95 % for one look, Student's t on the "
-           "logarithms of blocks that share no queue; *total* weighs all jobs alike. Chance and agents: means of "
-           f"{setting.seeds} seeds; nothing else here is random. An oracle is an order that is told true run times, "
-           "also as limits; the best of all oracle orders stands beside the bound, which nothing without preemption "
-           "beats.")
-    yield (f"*{GATE.name[0].upper()}{GATE.name[1:]}* is a simplified gate: it takes the daemon's shortlist, error and "
-           "bounds on mean completion time and p99 waits, but it asks for no bound on groups of users nor on energy, "
-           "promotes nobody for energy, does not ask whether the incumbent's replay is faithful, and demotes by blocks "
-           "of the trial, where the daemon goes by the regret of days; so it promotes what the daemon might not.")
+           "weights 1,000 for age and 10,000 for fair-share (where a trace has no users the order is first come, "
+           f"first served). No trace has time limits: each is {setting.limit_factor:g} times the run time, so "
+           "orders by limit would know run times and are not tested. Run times are predicted from the jobs that had "
+           "ended under the incumbent when a job was submitted.")
+    yield ("Figures are ratios to the incumbent's; below 1 is less. Brackets: 95 % for one evaluation, Student's t on "
+           "the logarithms of blocks that share no queue; *total* weighs all jobs equally. The random baseline and "
+           f"agents: means of {setting.seeds} seeds; nothing else here is random. An oracle is an order that gets true "
+           "run times, also as limits; the best of all oracle orders is shown beside the bound, which no policy "
+           "without preemption can exceed.")
+    yield (f"*{GATE.name[0].upper()}{GATE.name[1:]}* is a simplified gate: it uses the daemon's shortlist, "
+           "error and bounds on mean completion time and p99 waits. It has no bound on groups of users or on energy, "
+           "promotes no policy for energy, does not check whether the incumbent's replay is faithful, and demotes by "
+           "blocks of the trial, where the daemon uses the regret of days. It can therefore promote a policy that the "
+           "daemon would not.")
 
 
 def _outcomes(trace: TraceSite, outcomes_by_task: Mapping[ReplayTask, ReplayOutcome], setting: Setting,
@@ -182,29 +183,29 @@ def verdict(outcomes: TraceOutcomes, tried: Try, power: str) -> tuple[str, ...]:
 
 
 def _powers(rows: Sequence[Sequence[str]]) -> Section:
-    return Section("What power-down is worth", [
-        f"Wanted on histories below {LOADED:.0%} load: total energy at most {SAVED:g} of the incumbent's with all "
+    return Section("Savings by power-down", [
+        f"The target on histories below {LOADED:.0%} load: total energy at most {SAVED:g} of the incumbent's with all "
         "nodes on, below the incumbent's with power-down by its interval, and a mean completion time of at most "
-        f"{HARM:g} of the incumbent's with all nodes on. Named is what is not met; of *busy* ones nothing is wanted. "
-        "*At best* is the same placement, of the incumbent's with power-down, if nodes went down and came up at once: "
-        "no timer and no forecast can beat it."],
+        f"{HARM:g} of the incumbent's with all nodes on. The last column names the parts that are not met; *busy* "
+        "histories have no target. *At best* is the energy of the same placement, relative to the incumbent's with "
+        "power-down, if nodes powered down and up instantly: no timer and no forecast can need less."],
         [Table(("trace", "load", "ours", "kWh, of all nodes on", "of the incumbent's with power-down, by block",
-                "at best", "mean JCT, total", "by block", "wanted"), rows)])
+                "at best", "mean JCT, total", "by block", "target"), rows)])
 
 
 def _forecasts(rows: Sequence[Sequence[str]]) -> Section:
     return Section("When idle nodes are needed again", [
-        "The forecast that advice to power nodes down rests on, asked every two hours of the first, the middle and the "
-        "last of the nodes that are empty under the incumbent. It says nothing before a week is recorded, nor where so "
-        "many more nodes were seldom there to be used. Nine in ten are to keep to the interval."],
-        [Table(("trace", "asked", "told", "kept to the interval", "needed earlier, later"), rows)])
+        "The forecast behind the advice to power nodes down, requested every two hours for the first, the middle and "
+        "the last of the nodes that are empty under the incumbent. It abstains before a week is recorded, and where so "
+        "many more nodes were rarely available. Nine in ten nodes should stay idle within their interval."],
+        [Table(("trace", "requested", "advised", "stayed within the interval", "needed earlier, later"), rows)])
 
 
 def _section(outcomes: TraceOutcomes, setting: Setting) -> Section:
     work, incumbent = outcomes.work, outcomes.incumbent
     mean, tail = float(np.mean(incumbent.end - work.submit)), float(np.quantile(incumbent.wait, 0.99))
     groups = f"the {len(outcomes.groups)} users with 30 jobs" if len(np.unique(work.user)) > 1 else \
-        "sizes of jobs, as users are not told"
+        "sizes of jobs, because the trace has no users"
     return Section(outcomes.trace.name, [
         f"{len(work)} jobs of {np.ptp(work.submit) / 86400:.0f} days, load {load(outcomes.cluster, work):.2f}. "
         f"Under the incumbent the mean completion time is {mean:,.0f} s, the 99 % wait {tail:,.0f} s. "
@@ -219,7 +220,7 @@ def _policies(outcomes: TraceOutcomes) -> Table:
     bound = _bound(outcomes)
     if bound is not None:
         rows.append(("bound", "", f"{bound:.3f}", "", "", "", "", "", ""))
-    return Table(("policy", "what it is", "mean JCT, total", "by block", "p99 wait", "Jain", "worst group", "kWh",
+    return Table(("policy", "kind", "mean JCT, total", "by block", "p99 wait", "Jain", "worst group", "kWh",
                   "harms"), rows)
 
 
@@ -250,6 +251,6 @@ def _energies(outcomes: TraceOutcomes, setting: Setting) -> Table:
         beside = outcomes.energy(one, second)
         rows.append((tried.name, power, f"{np.interp(until, one.marks, one.joules) / 3.6e6:,.0f}", saved.said,
                      beside.said, f"{outcomes.total(one):.4f}", jct.said, str(one.woken)))
-    return Table((f"policy; a node comes up in {setting.wake_s:g} s", "empty nodes", "kWh",
+    return Table((f"policy; a node boots in {setting.wake_s:g} s", "empty nodes", "kWh",
                   "of the first row, by block", "of the second row, by block", "mean JCT, total", "by block",
                   "wake-ups"), rows)

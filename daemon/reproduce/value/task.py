@@ -10,9 +10,9 @@ from .tried import Try
 
 ON, OFF, FORECAST = "all nodes on", "powered down when empty", "powered down by forecast"
 EVEN = "powered down at break-even"
-"""Once it has been empty for as long as it takes to come up, so that it never draws twice what hindsight would."""
+"""After an empty time as long as a boot, so that a node draws at most twice the least energy in hindsight."""
 AT_ONCE = "powered down and up at once"
-"""What no timer and no forecast can beat where jobs are placed the same: nobody waits, and nothing stands empty."""
+"""A bound for every timer and forecast with the same placement: no job waits for a boot, no empty node draws power."""
 
 
 @dataclass(frozen=True, slots=True)

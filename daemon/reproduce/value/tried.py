@@ -48,9 +48,9 @@ TRIED = (
 ORACLES = tuple(one for order in ("sjf-prediction", "qssf", "prediction-aged", "wfp3", "multifactor")
                 for one in _of(order, TRUTH, "oracle"))
 """The same orders with true run times, as predictions and as limits."""
-GATE = Try("whatever the gate lets decide", INCUMBENT, family="idlewatt")
-SCORER = Try("scorer, once it is taught", "scorer", family="agent")
-HEEDED = Try("scorer, once it is taught, where it has no doubt", "scorer", family="agent")
+GATE = Try("the policies that the gate promotes", INCUMBENT, family="idlewatt")
+SCORER = Try("scorer, once trained", "scorer", family="agent")
+HEEDED = Try("scorer, once trained, with abstention", "scorer", family="agent")
 RANDOM = Try(CHANCE, CHANCE, family="chance")
 
 

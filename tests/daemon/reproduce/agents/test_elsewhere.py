@@ -79,7 +79,8 @@ def test_the_report_counts_harmful_scorers():
     served = [elsewhere.Served("a", "b", 1.5, 1.54, 1.0, 200, {"size": 200}),
               elsewhere.Served("a", "c", 1.5, 0.8, 1.02, 100, {"jobs": 10, "members": 30})]
     section = claims.facts([], [], FULL, served)["sections"][-1]
-    assert "Of 2 pairs 1 are more than 1 % worse without doubts, 1.540 at worst, and 1 with them, 1.020 at worst." in \
+    assert ("Of 2 pairs 1 are more than 1 % worse without abstention, 1.540 at worst, and 1 with it, "
+            "1.020 at worst.") in \
         section.paragraphs[-1]
     assert [row[-2:] for row in section.tables[0].rows] == [("100%", "size 100%"), ("40%", "members 30%, jobs 10%")]
     assert claims.facts([], [], FULL)["sections"] == []

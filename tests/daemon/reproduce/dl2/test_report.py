@@ -14,7 +14,7 @@ def test_the_report_has_the_table_and_says_what_is_missing(tmp_path, monkeypatch
     assert "random-feasible" in text
     assert "| ours, without looking ahead | 5.6" in text
     assert "What does not reproduce" in text
-    assert "What looking ahead is worth (2 plans a slot): Against ours, without looking ahead" in text
+    assert "Effect of looking ahead (2 plans a slot): Against ours, without looking ahead" in text
     assert (tmp_path / "report.html").is_file()
 
 

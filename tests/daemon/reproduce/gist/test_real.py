@@ -109,7 +109,7 @@ def test_the_report_is_paired_and_the_error_is_a_figure_of_its_own(tmp_path):
     assert difference["utilization"] == pytest.approx({"mean": 0.1, "low": 0.1, "high": 0.1})
     assert summary["within"] == 1
     text = write(settings(tmp_path, policies=("random", "improved")), results, tmp_path)["report"].read_text()
-    assert "1 went another way; they are off by 0.2000 without sign" in text
+    assert "1 took other decisions; they are off by 0.2000 without sign" in text
     assert "0.20 s late until `follow` had placed it, 0.30 s by Slurm's own" in " ".join(text.split())
     assert re.search(r"\*\*Sim to real:\*\* U differs from its prediction by [+-]0\.\d{4} \(", text)
 

@@ -31,7 +31,7 @@ def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch
     claimed = text.split("## The abstract's numbers")[1].split("##")[0]
     assert "| independent agents, no graph |" in claimed  # a baseline, not an ablation
     assert "| ours, two-stage |" not in claimed
-    assert "| ours, untrained | +0.0% |" in text.split("## What training, and each part, is worth")[1]
+    assert "| ours, untrained | +0.0% |" in text.split("## Effects of training and of each part")[1]
     assert "44% in makespan and 46%" in text
     assert (tmp_path / "out/report.html").is_file()
     assert (tmp_path / "out/models/ours/card.json").is_file()

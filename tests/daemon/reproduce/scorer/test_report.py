@@ -118,4 +118,4 @@ def test_the_row_of_the_oracle_names_its_heuristic():
     assert BOUNDS == ("random-feasible", "sjf-oracle+best-fit+easy")
     found = claims.Findings([cell(110.0, 100.0)], {}, [], [])
     assert "sjf-oracle" in claims.regimes(found.regimes).tables[0].headings
-    assert "sjf-oracle, which is shortest job first told the true run times" in claims.preface(found)[0]
+    assert "sjf-oracle, which is shortest job first with the true run times" in claims.preface(found)[0]

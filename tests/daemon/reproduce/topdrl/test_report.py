@@ -35,7 +35,7 @@ def test_the_report_shows_both_environments_and_every_baseline(tmp_path, monkeyp
     assert "| released PPO (as printed) | 22.99 |" in text
     assert re.search(r"\| literal \| \d+\.\d\d \|", text)
     assert "off by a factor of 2" in text
-    assert "Jobs as they came" not in text
+    assert "Jobs as submitted" not in text
     assert (tmp_path / "report.html").is_file()
     assert (tmp_path / "models/seed-1/card.json").is_file()
     assert len(list(tmp_path.glob("models/literal-*/card.json"))) == 1
