@@ -41,7 +41,7 @@ def total(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
         values = [cost[part] for cost, _ in known if cost[part] is not None]
         sums[part] = sum(values) if values else None
     for part in ("priced_ratio", "carbon_ratio"):
-        sums[part] = sum(cost[part] * own for cost, own in known) / joules if joules else 1.0
+        sums[part] = sum(cost[part] * row_joules for cost, row_joules in known) / joules if joules else 1.0
     return sums
 
 

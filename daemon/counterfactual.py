@@ -145,12 +145,12 @@ def replayed(request: WindowRequest) -> ReplayedWindow:
         speeds = site_speeds(history, request.until_s, request.applications)
         # Nodes by what was known before; a job that is replayed draws what it drew.
         watts = site_watts(history, request.since_s, own_until_s=request.until_s)
-        found = past(history, begin, request.until_s, speeds, watts)
+        history_window = past(history, begin, request.until_s, speeds, watts)
         then = measured(history, *span)
     trials, faults = dict[str, _Trial](), dict[str, str]()
     for policy in request.policies:
         try:
-            trials[policy] = _trial(found, _named(policy, request.models), span, request.seed)
+            trials[policy] = _trial(history_window, _named(policy, request.models), span, request.seed)
         except (ModelError, *FAILURES) as error:
             if "@" not in policy:
                 raise
@@ -158,9 +158,9 @@ def replayed(request: WindowRequest) -> ReplayedWindow:
     incumbent, real = trials[request.policies[0]], then.total if then.coverage >= WATCHED else None
     return ReplayedWindow(request.until_s, {policy: trial.joules for policy, trial in trials.items()},
                           off(incumbent.joules, real), {policy: trial.wait_s for policy, trial in trials.items()},
-                          error_of_waits(incumbent.run, found.started, begin), request.since_s,
+                          error_of_waits(incumbent.run, history_window.started, begin), request.since_s,
                           {policy: trial.system_s for policy, trial in trials.items()}, faults,
-                          str(coverage(incumbent.run, speeds, found.unplaced)))
+                          str(coverage(incumbent.run, speeds, history_window.unplaced)))
 
 
 class _Trial(NamedTuple):

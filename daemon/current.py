@@ -53,7 +53,7 @@ def unadvised(seen: HealthFacts, advice: Advice | None, *, compiling: bool) -> s
         return ""  # of two schedulers the other may be silent: that is degraded, and costs only its own
     silent = unread(seen)
     if silent:
-        return "no advice: " + "; ".join(one.words for one in silent)
+        return "no advice: " + "; ".join(silence.words for silence in silent)
     if compiling:
         return "no advice yet: policies are being compiled"
     return "no advice yet: the first round has not ended" if advice is None else "no advice: the last is too old"
@@ -71,6 +71,7 @@ def current(known: Known, now_s: float, ages: Ages) -> Known:
     advice = known.advice
     if advice is not None and not stands(advice, ages.advice_s):
         advice = replace(advice, recommendations=(), power_down={}, withdrawn=True)
-    recommended = {name: one if stands(one, ages.recommended_s.get(name, 0.0))
-                   else replace(one, rows=(), metrics={}, withdrawn=True) for name, one in known.recommended.items()}
+    recommended = {name: recommendation if stands(recommendation, ages.recommended_s.get(name, 0.0))
+                   else replace(recommendation, rows=(), metrics={}, withdrawn=True)
+                   for name, recommendation in known.recommended.items()}
     return replace(known, advice=advice, recommended=recommended, old=not seen)

@@ -93,23 +93,23 @@ class Collection:
 
     def facts(self, *roles: Role) -> list[Facts]:
         """Return what is known by now from the sources of these roles."""
-        found = [watched.facts() for watched in self.sources if watched.role in roles]
-        return [facts for facts in found if facts is not None]
+        all_facts = [watched.facts() for watched in self.sources if watched.role in roles]
+        return [facts for facts in all_facts if facts is not None]
 
     def telemetry(self) -> Telemetry:
         """Return every reading that is known by now, each with its own time."""
-        found = [facts for facts in self.facts("telemetry") if isinstance(facts, Telemetry)]
-        return Telemetry(tuple(gpu for facts in found for gpu in facts.gpus),
-                         tuple(node for facts in found for node in facts.nodes),
-                         tuple(job for facts in found for job in facts.jobs),
-                         tuple(one for facts in found for one in facts.enclosures),
-                         tuple(name for facts in found for name in facts.left),
-                         tuple(meter for facts in found for meter in facts.meters))
+        telemetries = [facts for facts in self.facts("telemetry") if isinstance(facts, Telemetry)]
+        return Telemetry(tuple(gpu for facts in telemetries for gpu in facts.gpus),
+                         tuple(node for facts in telemetries for node in facts.nodes),
+                         tuple(job for facts in telemetries for job in facts.jobs),
+                         tuple(enclosure for facts in telemetries for enclosure in facts.enclosures),
+                         tuple(name for facts in telemetries for name in facts.left),
+                         tuple(meter for facts in telemetries for meter in facts.meters))
 
     def snapshot(self, now_s: float, max_age_s: float) -> SchedulerSnapshot | None:
         """Return what the schedulers say, as one; None before the first has answered."""
-        found = [facts for facts in self.facts("scheduler") if isinstance(facts, SchedulerSnapshot)]
-        return merged(found, now_s, max_age_s)
+        snapshots = [facts for facts in self.facts("scheduler") if isinstance(facts, SchedulerSnapshot)]
+        return merged(snapshots, now_s, max_age_s)
 
     def accounts(self, clock: Clock) -> list[Accounts]:
         """Return the accounts of the schedulers that keep some."""

@@ -156,7 +156,7 @@ def found(seen: HealthFacts, since: Mapping[tuple[str, str], float] | None = Non
 def _wrong(seen: HealthFacts) -> tuple[list[Degradation], list[Degradation]]:
     """Return what is wrong: first what has its date in its text already, then what has not."""
     dated = unread(seen)
-    silent = {one.subject for one in dated}
+    silent = {condition.subject for condition in dated}
     undated = [*_backlog(seen), *_cycles(seen), *_unmeasured(seen), *_notices(seen)]
     for source in seen.sources:
         if source.status.reads and source.status.name not in silent:  # one that nothing reads has not failed
@@ -169,10 +169,11 @@ def _with_dates(wrong: tuple[list[Degradation], list[Degradation]], now_s: float
                 stood: Mapping[tuple[str, str], float]) -> tuple[Degradation, ...]:
     """Return what is wrong with its dates, the worst first."""
     known, undated = wrong
-    since = (one if one.since_s is not None else replace(one, since_s=stood.get((one.cause, one.subject)))
-             for one in undated)
-    dated = [_dated(one, now_s) for one in since]
-    return tuple(sorted((*known, *dated), key=lambda one: (DEGRADED.index(one.cause), one.subject)))
+    since = (condition if condition.since_s is not None
+             else replace(condition, since_s=stood.get((condition.cause, condition.subject)))
+             for condition in undated)
+    dated = [_dated(condition, now_s) for condition in since]
+    return tuple(sorted((*known, *dated), key=lambda condition: (DEGRADED.index(condition.cause), condition.subject)))
 
 
 def _dated(one: Degradation, now_s: float, never: str = "") -> Degradation:
@@ -292,17 +293,17 @@ class Chronicle:
         """Return all that is wrong now, each with its date."""
         with self._lock:
             wrong = _wrong(seen)
-            now = {(one.cause, one.subject) for some in wrong for one in some}
+            now = {(condition.cause, condition.subject) for some in wrong for condition in some}
             over = self._since.keys() - now
             new = now - self._since.keys()
             self._since = {key: min(self._since.get(key, seen.now_s), seen.now_s) for key in now}
             dated = _with_dates(wrong, seen.now_s, self._since)
-        _log_changes((one for one in dated if (one.cause, one.subject) in new), over)
+        _log_changes((condition for condition in dated if (condition.cause, condition.subject) in new), over)
         return dated
 
 
 def _log_changes(new: Iterable[Degradation], over: Iterable[tuple[str, str]]) -> None:
-    for one in new:
-        log.warning("degraded", extra={"cause": one.cause, "what": one.words})
+    for condition in new:
+        log.warning("degraded", extra={"cause": condition.cause, "what": condition.words})
     for cause, subject in sorted(over):
         log.info("no longer degraded", extra={"cause": cause, "subject": subject})

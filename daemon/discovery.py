@@ -67,11 +67,11 @@ def exporters(nodes: Sequence[str], ports: Mapping[str, int]) -> DiscoveredSite:
     sources, missing = [], []
     for entry, (watched, why) in zip(entries, _read(entries), strict=True):
         up = {health.node for health in watched.health() if health.up} if watched is not None else set()
-        kept = [group for group in entry["static_configs"] if group["labels"]["node"] in up]
+        reachable = [group for group in entry["static_configs"] if group["labels"]["node"] in up]
         kind, port = entry["kind"], ports.get(entry["kind"], EXPORTERS[entry["kind"]][0])
-        if kept:
-            sources.append({"kind": kind, "static_configs": kept})
-        if len(kept) < len(nodes):
+        if reachable:
+            sources.append({"kind": kind, "static_configs": reachable})
+        if len(reachable) < len(nodes):
             missing.append(_without(kind, port, [node for node in nodes if node not in up], len(nodes), why))
     return DiscoveredSite(sources, missing, tuple(nodes))
 

@@ -98,11 +98,12 @@ def published(known: Known, process: Process, recall: Recall | None = None) -> P
     facts = _daemon(known, process) | _advice(known) | _simulated(known.counterfactual) | _training(known.training)
     facts |= _spare(known) | _learned(known.learned) | _held_out(known.learned.judged) | _recommended(known.recommended)
     facts["gpu_error_info"] = recalled(_errors, known.telemetry)
-    found = known.assessment
-    if found is not None:
-        facts |= recalled(_watts, found, known.energy_joules, known.unmeasured_seconds) | recalled(_wasters, found)
-        facts |= recalled(_gpus, found) | recalled(job_facts, found, known.snapshot, process.job_series)
-        facts |= recalled(flavour_facts, found, known.snapshot)
+    assessment = known.assessment
+    if assessment is not None:
+        facts |= recalled(_watts, assessment, known.energy_joules, known.unmeasured_seconds)
+        facts |= recalled(_wasters, assessment) | recalled(_gpus, assessment)
+        facts |= recalled(job_facts, assessment, known.snapshot, process.job_series)
+        facts |= recalled(flavour_facts, assessment, known.snapshot)
     facts["job_wait_seconds"] = known.waits
     if known.snapshot is not None and not known.old:
         facts |= recalled(_scheduled, known.snapshot) | fared(known.fared)
@@ -225,13 +226,15 @@ def _advice(known: Known) -> dict[str, object]:
     advice = known.advice
     if advice is None:
         return {}
-    kept = {
+    metrics = {
         "advice_timestamp_seconds": dict.fromkeys(advice.policies, advice.issued_s),
         "advice_snapshot_timestamp_seconds": dict.fromkeys(advice.policies, advice.snapshot_s),
         **adherence(known.following),
         "start_forecasts_total": {labels: float(count) for labels, count in advice.came.items()},
     }
-    return kept if advice.withdrawn else kept | _in_force(advice) | {"communication_cost": dict(known.communication)}
+    if advice.withdrawn:
+        return metrics
+    return metrics | _in_force(advice) | {"communication_cost": dict(known.communication)}
 
 
 def _in_force(advice: Advice) -> dict[str, object]:
@@ -256,11 +259,12 @@ def _spare(known: Known) -> dict[str, object]:
 
 
 def _recommended(recommended: Mapping[str, Recommendations]) -> dict[str, Any]:
-    metrics = {name: value for one in recommended.values() for name, value in one.metrics.items()}
+    metrics = {name: value for recommendation in recommended.values() for name, value in recommendation.metrics.items()}
     return metrics | {
-        "recommendation_rows": {name: float(len(one.rows)) for name, one in recommended.items()
-                         if not one.withdrawn},
-        "recommendation_timestamp_seconds": {name: one.issued_s for name, one in recommended.items()}}
+        "recommendation_rows": {name: float(len(recommendation.rows)) for name, recommendation in recommended.items()
+                         if not recommendation.withdrawn},
+        "recommendation_timestamp_seconds": {name: recommendation.issued_s
+                                             for name, recommendation in recommended.items()}}
 
 
 def _placements(rows: Iterable[Recommendation]) -> list[tuple[str, ...]]:
@@ -283,8 +287,8 @@ def _learned(found: ModelStatus) -> dict[str, object]:
         "promotions_total": {kind.value: float(decided[kind.value]) for kind in Decision},
         "abstaining": {model: float(model in found.silent) for model in found.called},
         "abstentions_total": {key: float(rounds) for key, rounds in found.abstained.items()},
-        "candidate_info": {(one.name, one.state, one.reason): 1.0 for one in found.candidates},
-        "candidate_jct_ratio": {(one.name, bound): getattr(one, bound) for one in found.candidates
+        "candidate_info": {(candidate.name, candidate.state, candidate.reason): 1.0 for candidate in found.candidates},
+        "candidate_jct_ratio": {(candidate.name, bound): getattr(candidate, bound) for candidate in found.candidates
                                 for bound in BOUNDS},
         "drift_ratio": dict(found.drift),
         "regret_ratio": {policy: regret.ratio for policy, regret in found.regrets.items()},
@@ -358,9 +362,9 @@ def _daemon(known: Known, process: Process) -> dict[str, Any]:
 def _degraded(found: tuple[Degradation, ...]) -> dict[str, object]:
     """Return how many things are wrong by cause, and since when the first of them is."""
     since: dict[str, float] = {}
-    for one in found:
-        if one.since_s is not None:
-            since[one.cause] = min(since.get(one.cause, one.since_s), one.since_s)
-    counts = Counter(one.cause for one in found)
+    for condition in found:
+        if condition.since_s is not None:
+            since[condition.cause] = min(since.get(condition.cause, condition.since_s), condition.since_s)
+    counts = Counter(condition.cause for condition in found)
     return {"degraded": {cause: float(counts[cause]) for cause in DEGRADED},
             "degraded_since_timestamp_seconds": since}

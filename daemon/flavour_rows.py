@@ -43,29 +43,30 @@ def rows(book: FlavourBook, nodes: Sequence[Node], jobs: Sequence[Job], counts: 
     recorded, now = _counted(counts), Counter[tuple[str, JobState]]()
     for job in jobs:
         now[job.flavour or NONE, job.state] += job.tasks
-    found = [FlavourRow(one.name, one.partition, one.gpu_model, one.gpus, one.limit, True, recorded[one.name],
-                        now[one.name, JobState.PENDING], now[one.name, JobState.RUNNING], wrong.get(one.name, ""))
-             for one in book.configured]
+    rows = [FlavourRow(flavour.name, flavour.partition, flavour.gpu_model, flavour.gpus, flavour.limit, True,
+                       recorded[flavour.name], now[flavour.name, JobState.PENDING],
+                       now[flavour.name, JobState.RUNNING], wrong.get(flavour.name, ""))
+            for flavour in book.configured]
     none = [job for job in jobs if job.request.gpus and not job.flavour and not job.state.finished]
     if none or recorded[NONE]:
         why = book.why_none(FlavourKey.of(none[0])) if none else _why(book, counts)
-        found.append(FlavourRow(NONE, "", "", 0, None, False, recorded[NONE], sum(
+        rows.append(FlavourRow(NONE, "", "", 0, None, False, recorded[NONE], sum(
             job.tasks for job in none if job.state is JobState.PENDING), sum(
             job.state is JobState.RUNNING for job in none), why))
-    return tuple(found)
+    return tuple(rows)
 
 
 def _why(book: FlavourBook, counts: Sequence[FlavourCount]) -> str:
     """Return why recorded jobs have no flavour; '' where they would have one now."""
-    without = (one for one in counts if one.flavour == NONE)
-    return next((book.why_none(FlavourKey(one.partition, one.gpus, one.limit_s)) for one in without), "")
+    without = (count for count in counts if count.flavour == NONE)
+    return next((book.why_none(FlavourKey(count.partition, count.gpus, count.limit_s)) for count in without), "")
 
 
 def _counted(counts: Iterable[FlavourCount]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for one in counts:
-        found[one.flavour] += one.jobs
-    return found
+    jobs_by_flavour: Counter[str] = Counter()
+    for count in counts:
+        jobs_by_flavour[count.flavour] += count.jobs
+    return jobs_by_flavour
 
 
 def _sizes(jobs: Sequence[Job], counts: Sequence[FlavourCount]) -> tuple[FlavourRow, ...]:
@@ -75,14 +76,14 @@ def _sizes(jobs: Sequence[Job], counts: Sequence[FlavourCount]) -> tuple[Flavour
         if job.flavour:
             now[job.partition, job.flavour, job.state] += job.tasks
     limits: dict[tuple[str, str], list[FlavourCount]] = {}
-    for one in counts:
-        limits.setdefault((one.partition, one.flavour), []).append(one)
+    for count in counts:
+        limits.setdefault((count.partition, count.flavour), []).append(count)
     places = {place for place in limits if place[1]} | {(partition, flavour) for partition, flavour, _ in now}
-    found = [FlavourRow(flavour, partition, "", _gpus(flavour), _usual(limits.get((partition, flavour), [])), False,
-                        sum(one.jobs for one in limits.get((partition, flavour), [])),
-                        now[partition, flavour, JobState.PENDING], now[partition, flavour, JobState.RUNNING])
-             for partition, flavour in places]
-    return tuple(sorted(found, key=lambda row: (row.partition, row.gpus)))
+    rows = [FlavourRow(flavour, partition, "", _gpus(flavour), _usual(limits.get((partition, flavour), [])), False,
+                       sum(count.jobs for count in limits.get((partition, flavour), [])),
+                       now[partition, flavour, JobState.PENDING], now[partition, flavour, JobState.RUNNING])
+            for partition, flavour in places]
+    return tuple(sorted(rows, key=lambda row: (row.partition, row.gpus)))
 
 
 def _gpus(flavour: str) -> int:
@@ -92,7 +93,7 @@ def _gpus(flavour: str) -> int:
 
 def _usual(counts: Sequence[FlavourCount]) -> float | None:
     """Return the limit that nearly all of these jobs keep within; None where they have none."""
-    limited = sorted((one.limit_s, one.jobs) for one in counts if one.limit_s is not None)
+    limited = sorted((count.limit_s, count.jobs) for count in counts if count.limit_s is not None)
     total, seen = sum(jobs for _, jobs in limited), 0
     for limit_s, jobs in limited:
         seen += jobs

@@ -41,7 +41,7 @@ class FlavourBook:
     """Returns the flavour of jobs, and remembers it: the same few requests come again and again."""
 
     def __init__(self, configured: Sequence[FlavourSettings] = (), models: Models | None = None) -> None:
-        self.configured = tuple(sorted(configured, key=lambda one: (one.gpus, _limit(one.limit))))
+        self.configured = tuple(sorted(configured, key=lambda flavour: (flavour.gpus, _limit(flavour.limit))))
         self.models: Models = models or {}
         self._known: dict[FlavourKey, str] = {}
         self._named: dict[int, tuple[Job, Job]] = {}
@@ -75,7 +75,7 @@ class FlavourBook:
         """Return a snapshot whose jobs have their flavours."""
         self.learn(snapshot.nodes)
         before = self._named
-        known = [one if (one := before.get(id(job))) and one[0] is job else (job, *self.named((job,)))
+        known = [entry if (entry := before.get(id(job))) and entry[0] is job else (job, *self.named((job,)))
                  for job in snapshot.jobs]
         self._named = {id(job): (job, named) for job, named in known}
         return replace(snapshot, jobs=tuple(named for _, named in known))
@@ -86,14 +86,14 @@ class FlavourBook:
             return ""
         if request.gpus < 1:
             return "it asks for no GPU"
-        there = [one for one in self.configured if self._meant(one, request)]
+        there = [flavour for flavour in self.configured if self._meant(flavour, request)]
         if not there:
             return f"no flavour is for partition {request.partition}: add one, or leave out the partition of another"
-        wide = [one for one in there if one.gpus >= request.gpus]
+        wide = [flavour for flavour in there if flavour.gpus >= request.gpus]
         if not wide:
             return (f"it asks for {request.gpus} GPUs, and the largest flavour there, {there[-1].name}, has "
                     f"{there[-1].gpus}: add a larger one")
-        longest = max(wide, key=lambda one: _limit(one.limit))
+        longest = max(wide, key=lambda flavour: _limit(flavour.limit))
         wanted = "no time limit" if request.limit_s is None else f"{request.limit_s / HOUR_S:g} h"
         return (f"it asks for {wanted}, and the longest flavour of its size, {longest.name}, allows "
                 f"{_limit(longest.limit) / HOUR_S:g} h: raise its limit, or add another")
@@ -103,8 +103,10 @@ class FlavourBook:
             return NONE
         if not self.configured:
             return size_name(request.gpus)
-        return next((one.name for one in self.configured if one.gpus >= request.gpus and self._meant(one, request)
-                     and (one.limit is None or (request.limit_s is not None and request.limit_s <= one.limit))), NONE)
+        return next((flavour.name for flavour in self.configured
+                     if flavour.gpus >= request.gpus and self._meant(flavour, request) and (
+                         flavour.limit is None
+                         or (request.limit_s is not None and request.limit_s <= flavour.limit))), NONE)
 
     def _meant(self, flavour: FlavourSettings, request: FlavourKey) -> bool:
         """Tell whether a flavour is for the partition and the type of GPUs that a job asks for."""
@@ -135,12 +137,12 @@ def size_name(gpus: int) -> str:
 
 def models_of(nodes: Iterable[Node]) -> Models:
     """Return the types of GPUs by partition; a node whose type nobody names counts as ''."""
-    found: dict[str, set[str]] = {}
+    models_by_partition: dict[str, set[str]] = {}
     for node in nodes:
         if node.gpus:
             for partition in node.partitions:
-                found.setdefault(partition, set()).add(node.gpu_model.lower())
-    return {name: frozenset(models) for name, models in found.items()}
+                models_by_partition.setdefault(partition, set()).add(node.gpu_model.lower())
+    return {name: frozenset(models) for name, models in models_by_partition.items()}
 
 
 def impossible(configured: Sequence[FlavourSettings], nodes: Sequence[Node]) -> dict[str, str]:
@@ -153,7 +155,7 @@ def impossible(configured: Sequence[FlavourSettings], nodes: Sequence[Node]) -> 
         for partition in node.partitions:
             models = gpus.setdefault(partition, {})
             models[node.gpu_model.lower()] = models.get(node.gpu_model.lower(), 0) + node.gpus
-    return {one.name: why for one in configured if gpus and (why := _impossible(one, gpus))}
+    return {flavour.name: why for flavour in configured if gpus and (why := _impossible(flavour, gpus))}
 
 
 def _impossible(flavour: FlavourSettings, gpus: Mapping[str, Mapping[str, int]]) -> str:

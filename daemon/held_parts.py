@@ -50,17 +50,18 @@ def _with_parts_of(job: Job, divided: dict[str, list[GpuReading]], counts: dict[
 
 
 def _completed(held: Allocation, names: set[str], gpus: Sequence[GpuReading], counts: dict[str, int]) -> Allocation:
-    own = [gpu for gpu in gpus if not names.isdisjoint(gpu.jobs)]
+    job_gpus = [gpu for gpu in gpus if not names.isdisjoint(gpu.jobs)]
     if held.parts:
         loose = [part for part in held.parts if part.index is None and not part.uuid]
-        if len(own) != 1 or not loose:
+        if len(job_gpus) != 1 or not loose:
             return held
         return replace(held, parts=tuple(
-            replace(part, index=own[0].index, uuid=own[0].uuid) if part in loose else part for part in held.parts))
-    found = tuple(part for gpu in own for part in _parts(gpu, names, counts))
-    if found:
-        return replace(held, parts=found)
-    indexes = _indexes(held, own, gpus) if held.gpu_indexes is None else ()
+            replace(part, index=job_gpus[0].index, uuid=job_gpus[0].uuid) if part in loose else part
+            for part in held.parts))
+    parts = tuple(part for gpu in job_gpus for part in _parts(gpu, names, counts))
+    if parts:
+        return replace(held, parts=parts)
+    indexes = _indexes(held, job_gpus, gpus) if held.gpu_indexes is None else ()
     return replace(held, gpu_indexes=indexes) if indexes else held
 
 
@@ -74,6 +75,6 @@ def _indexes(held: Allocation, own: Sequence[GpuReading], gpus: Sequence[GpuRead
 
 def _parts(gpu: GpuReading, names: set[str], counts: dict[str, int]) -> list[GpuPart]:
     if gpu.instances:
-        return [GpuPart("mig", gpu.index, float(one.number), one.slices, gpu.uuid) for one in gpu.instances
-                if one.number.isdecimal() and not names.isdisjoint(one.jobs)]
+        return [GpuPart("mig", gpu.index, float(instance.number), instance.slices, gpu.uuid)
+                for instance in gpu.instances if instance.number.isdecimal() and not names.isdisjoint(instance.jobs)]
     return [GpuPart("shared", gpu.index, 1.0, None, gpu.uuid)] if counts.get(gpu.uuid, 0) > 1 else []

@@ -70,8 +70,8 @@ def fared(windows: Mapping[str, Sequence[Finished]]) -> dict[str, object]:
     columns = {"finished_jobs": "jobs", "job_wait_mean_seconds": "wait_mean_s", "job_run_mean_seconds": "run_mean_s",
                "job_completion_mean_seconds": "completion_mean_s", "job_slowdown_mean_ratio": "slowdown_mean",
                "job_makespan_seconds": "makespan_s"}
-    return {metric: {(one.partition, one.flavour, name): float(getattr(one, column))
-                     for name, some in windows.items() for one in some} for metric, column in columns.items()}
+    return {metric: {(window.partition, window.flavour, name): float(getattr(window, column))
+                     for name, some in windows.items() for window in some} for metric, column in columns.items()}
 
 
 def flavour_facts(found: Assessment, snapshot: SchedulerSnapshot | None) -> dict[str, object]:

@@ -39,10 +39,12 @@ def merged(snapshots: Sequence[SchedulerSnapshot], now_s: float, max_age_s: floa
 def _joined(rules: Sequence[SchedulerRules]) -> SchedulerRules:
     """Return the rules of several schedulers, and of their settings those on which they agree."""
     return SchedulerRules(
-        reservations=_all(rules, lambda one: one.reservations), licenses=_records_of(rules, lambda one: one.licenses),
-        qos=_records_of(rules, lambda one: one.qos), associations=_records_of(rules, lambda one: one.associations),
-        usage=_records_of(rules, lambda one: one.usage), site=_agreed([one.site for one in rules]),
-        queues=_all(rules, lambda one: one.queues), flavors=_all(rules, lambda one: one.flavors))
+        reservations=_all(rules, lambda known: known.reservations),
+        licenses=_records_of(rules, lambda known: known.licenses),
+        qos=_records_of(rules, lambda known: known.qos),
+        associations=_records_of(rules, lambda known: known.associations),
+        usage=_records_of(rules, lambda known: known.usage), site=_agreed([known.site for known in rules]),
+        queues=_all(rules, lambda known: known.queues), flavors=_all(rules, lambda known: known.flavors))
 
 
 def _all(rules: Iterable[SchedulerRules], part: Callable[[SchedulerRules], Iterable[Any]]) -> tuple[Any, ...]:
@@ -52,26 +54,27 @@ def _all(rules: Iterable[SchedulerRules], part: Callable[[SchedulerRules], Itera
 def _records_of(rules: Sequence[SchedulerRules], part: Callable[[SchedulerRules], tuple[Any, ...] | None],
           ) -> tuple[Any, ...] | None:
     """Return the records of those that report any; None where none does."""
-    known = [found for one in rules if (found := part(one)) is not None]
+    known = [records for scheduler in rules if (records := part(scheduler)) is not None]
     return tuple(chain.from_iterable(known)) if known else None
 
 
 def _agreed(sites: Sequence[SchedulerSettings]) -> SchedulerSettings:
     first, unknown = sites[0], SchedulerSettings()
     return SchedulerSettings(**{
-        field.name: getattr(first if all(getattr(one, field.name) == getattr(first, field.name) for one in sites)
+        field.name: getattr(first if all(getattr(site, field.name) == getattr(first, field.name) for site in sites)
                             else unknown, field.name) for field in fields(SchedulerSettings)})
 
 
 def _shared(snapshots: Sequence[SchedulerSnapshot]) -> Named:
     """Return the names that several schedulers use, of accounts and QOS only those with limits or other differences."""
     return {
-        "partition": _in_several([{one.name for one in snapshot.partitions} for snapshot in snapshots]),
-        "reservation": _in_several([{one.name for one in snapshot.rules.reservations} for snapshot in snapshots]),
-        "licence": _in_several([{one.name for one in snapshot.rules.licenses or ()} for snapshot in snapshots]),
-        "QOS": _differing((one.name, one) for snapshot in snapshots for one in snapshot.rules.qos or ()),
-        "account": _differing(((one.account, one.user, one.partition), one)
-                              for snapshot in snapshots for one in snapshot.rules.associations or ())}
+        "partition": _in_several([{partition.name for partition in snapshot.partitions} for snapshot in snapshots]),
+        "reservation": _in_several([{reservation.name for reservation in snapshot.rules.reservations}
+                                    for snapshot in snapshots]),
+        "licence": _in_several([{licence.name for licence in snapshot.rules.licenses or ()} for snapshot in snapshots]),
+        "QOS": _differing((qos.name, qos) for snapshot in snapshots for qos in snapshot.rules.qos or ()),
+        "account": _differing(((association.account, association.user, association.partition), association)
+                              for snapshot in snapshots for association in snapshot.rules.associations or ())}
 
 
 def _in_several(names: Iterable[set[str]]) -> frozenset[str]:
@@ -81,12 +84,12 @@ def _in_several(names: Iterable[set[str]]) -> frozenset[str]:
 def _differing(records: Iterable[tuple[Any, Any]]) -> frozenset[str]:
     """Return the names that are there twice and have limits, which use counts under, or say different things."""
     first: dict[Any, Any] = {}
-    found = set()
+    differing = set()
     for key, record in records:
         if key in first and (first[key] != record or record.ceilings != Ceilings()):
-            found.add(key if isinstance(key, str) else key[0])
+            differing.add(key if isinstance(key, str) else key[0])
         first.setdefault(key, record)
-    return frozenset(found)
+    return frozenset(differing)
 
 
 def _marked(job: Job, snapshot: SchedulerSnapshot, shared: Named) -> Job:
@@ -94,7 +97,7 @@ def _marked(job: Job, snapshot: SchedulerSnapshot, shared: Named) -> Job:
     if job.state is not JobState.PENDING:
         return job
     partitions = job.partition.split(",")
-    qos = {job.qos, *(one.qos for one in snapshot.partitions if one.name in partitions)}
+    qos = {job.qos, *(partition.qos for partition in snapshot.partitions if partition.name in partitions)}
     meant = {"partition": partitions, "reservation": shared["reservation"], "QOS": qos, "account": {job.account},
              "licence": shared["licence"] if job.request.details.licenses else ()}
     unknown = [f"two schedulers have {kind} {name}" for kind, names in meant.items()

@@ -22,15 +22,15 @@ def moment(time_s: float, now_s: float) -> str:
 def moment_of(text: str, now_s: float) -> float:
     """Return the moment that an age, a day or seconds since the epoch name; ValueError says why it is none."""
     try:
-        found = now_s - cast(float, seconds(text))
+        moment_s = now_s - cast(float, seconds(text))
     except ValueError:
         try:
-            found = float(text) if text.replace(".", "", 1).isdigit() else _timestamp(text)
+            moment_s = float(text) if text.replace(".", "", 1).isdigit() else _timestamp(text)
         except (ValueError, OverflowError) as error:
             raise ValueError(f"{text[:40]!r} is no age (7d), no day (2026-10-01) and no time in seconds") from error
-    if not math.isfinite(found) or found > _LAST_S:
+    if not math.isfinite(moment_s) or moment_s > _LAST_S:
         raise ValueError(f"{text[:40]!r} is too far in the future")
-    return max(0.0, found)
+    return max(0.0, moment_s)
 
 
 def _timestamp(text: str) -> float:

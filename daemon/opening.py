@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 def kept_for(settings: Settings) -> Retention:
     """Return how long the history keeps what."""
-    kept = settings.storage.retention
-    return Retention(kept.rollups, kept.hourly_rollups, kept.waste, kept.hourly_waste, kept.jobs, kept.recommendations,
-                     kept.speeds, kept.uses, kept.notices)
+    ages = settings.storage.retention
+    return Retention(ages.rollups, ages.hourly_rollups, ages.waste, ages.hourly_waste, ages.jobs, ages.recommendations,
+                     ages.speeds, ages.uses, ages.notices)
 
 
 def with_recorded_scheduler(settings: Settings, history: History) -> Settings:

@@ -49,10 +49,10 @@ def described(text: str, cluster: Cluster) -> PowerModel:
 
 def _listed(model: str) -> dict[str, Any]:
     """Return what the catalogue knows of a GPU model, by words of the vendor's name."""
-    found = next(iter(named(model)), None)
-    if found is not None and found.idle and found.limit:
-        context = found.idle.watts + WasteSettings().context_extra_watts
-        return {"idle": found.idle.watts, "context": context, "limit": found.limit.watts}
+    option = next(iter(named(model)), None)
+    if option is not None and option.idle and option.limit:
+        context = option.idle.watts + WasteSettings().context_extra_watts
+        return {"idle": option.idle.watts, "context": context, "limit": option.limit.watts}
     known = ", ".join(gpu.name for gpu in catalogue().gpus if gpu.idle and gpu.limit)
     unknown = repr(model) if model else "nodes without a GPU model"
     raise PowerError(f"the watts of {unknown} are not known; known are {known} or words of these names, "
@@ -100,10 +100,10 @@ def _number(value: object, where: str) -> float:
 def _curve(points: object) -> tuple[tuple[float, float], ...]:
     if not isinstance(points, list) or not all(isinstance(point, list) and len(point) == 2 for point in points):
         raise PowerError("curve is a list of [load, share]")
-    found = tuple((_number(load, "curve"), _number(share, "curve")) for load, share in points)
-    if len(found) < 2 or any(later[0] <= load for (load, _), later in pairwise(found)):
+    curve = tuple((_number(load, "curve"), _number(share, "curve")) for load, share in points)
+    if len(curve) < 2 or any(later[0] <= load for (load, _), later in pairwise(curve)):
         raise PowerError("curve needs two points or more, by rising load")
-    return found
+    return curve
 
 
 def _each(usual: PowerModel, models: Mapping[str, Mapping[str, float]], cluster: Cluster) -> PowerModel:

@@ -26,16 +26,16 @@ def priced(shares: Iterable[EnergyShare], costs: CostSettings, facts: Sequence[F
     ``facts`` are readings of the grid, the first that knows a moment counts; where none does, what is set in ``costs``.
     """
     known: dict[tuple[float, float], tuple[float | None, float | None]] = {}
-    found = []
+    priced = []
     for share in shares:
         window = share.start_s, share.seconds
         if window not in known:
             known[window] = in_force(costs, facts, share.start_s, share.start_s + share.seconds)
         price, grams = known[window]
         hour = costs.gpu_hour(share.model) if share.job_id else None
-        found.append(share if price is None and grams is None and hour is None else replace(
+        priced.append(share if price is None and grams is None and hour is None else replace(
             share, price_per_kwh=price, price_per_gpu_hour=hour, grams_per_kwh=grams, currency=costs.currency))
-    return found
+    return priced
 
 
 def in_force(costs: CostSettings, facts: Sequence[Facts], start_s: float, end_s: float | None = None) \
@@ -100,13 +100,13 @@ class Costing:
 
     def of_classes(self, sums: Mapping[str, int]) -> dict[PowerClass, float]:
         """Return what the energy of each class cost, as far as its price is known; {} where none is."""
-        found = {}
+        costs = {}
         for power_class, column in CLASS_COLUMNS.items():
             paid, _ = _completed(sums[COST_COLUMNS[power_class]] / 1e6, sums["priced_mj"], sums["energy_mj"],
                                  sums[column], self.costs.per_kwh)
             if sums[column] and paid is not None and self.costs.currency:
-                found[power_class] = paid * (self.pue or 1.0)
-        return found
+                costs[power_class] = paid * (self.pue or 1.0)
+        return costs
 
 
 def _completed(booked: float, booked_mj: int, energy_mj: int, part_mj: int, per_kwh: float | None) \

@@ -44,8 +44,8 @@ def _key(file: Path) -> bytes | None:
 
 def _of(key: bytes) -> Callable[[str], str]:
     # A key of any length: BLAKE2 takes 64 bytes.
-    own = hashlib.sha256(key).digest()
-    return lambda user: user and "u-" + hashlib.blake2b(user.encode("utf-8", "replace"), key=own,
+    digest = hashlib.sha256(key).digest()
+    return lambda user: user and "u-" + hashlib.blake2b(user.encode("utf-8", "replace"), key=digest,
                                                         digest_size=6).hexdigest()
 
 

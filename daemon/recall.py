@@ -17,7 +17,7 @@ class Recall:
     def __call__(self, function: Callable[..., Answer], *arguments: object) -> Answer:
         """Return what the function says of these objects, which nobody may change meanwhile, nor the answer."""
         last = self._last.get(function)
-        if last is None or any(one is not other for one, other in zip(last[0], arguments, strict=True)):
+        if last is None or any(argument is not other for argument, other in zip(last[0], arguments, strict=True)):
             last = self._last[function] = arguments, function(*arguments)
         answer: Answer = last[1]
         return answer

@@ -39,14 +39,14 @@ def recorded_scheduling(history: HistoryReader, at_s: float | None = None) -> Sc
     if then is None:
         return Scheduling()
     try:
-        found = Scheduling.of(then.rules, then.partitions)
+        scheduling = Scheduling.of(then.rules, then.partitions)
     except ValueError as error:
         raise ClusterError(f"the recorded settings of the scheduler: {error}") from error
-    half_life_s = found.priority.half_life_s
-    if at_s is None or not found.priority.fair_share:
-        return found
+    half_life_s = scheduling.priority.half_life_s
+    if at_s is None or not scheduling.priority.fair_share:
+        return scheduling
     since_s = max(0.0, at_s - HALF_LIVES * half_life_s) if half_life_s > 0 else 0.0
-    return replace(found, usage=used(history.charges(since_s, at_s), at_s, found), used_until_s=at_s)
+    return replace(scheduling, usage=used(history.charges(since_s, at_s), at_s, scheduling), used_until_s=at_s)
 
 
 def used(charges: Sequence[Charge], at_s: float, scheduling: Scheduling) -> dict[tuple[str, str], float]:

@@ -53,10 +53,10 @@ def site_speeds(history: HistoryReader, until_s: float | None = None,
     ``applications`` name published profiles by pattern of job names.
     """
     patterns, notes = applications or {}, list[str]()
-    found = history.speeds(MOST_RUNS)
+    speeds = history.speeds(MOST_RUNS)
     if until_s is None:  # runs of a simulated cluster may be ahead of our clock
-        until_s = max((run.last_s for run in found if math.isfinite(run.last_s)), default=EVER_S)
-    runs = _sound(found, until_s, notes)
+        until_s = max((run.last_s for run in speeds if math.isfinite(run.last_s)), default=EVER_S)
+    runs = _sound(speeds, until_s, notes)
     kinds = [kind for kind, _ in Counter((run.user, run.template) for run in runs).most_common(MOST_GROUPS)]
     number = {kind: row for row, kind in enumerate(kinds, 1)}
     watched = _WatchedPlacements(history, min((run.start_s for run in runs), default=until_s), until_s, number)
@@ -66,19 +66,19 @@ def site_speeds(history: HistoryReader, until_s: float | None = None,
             by_kind[run.user, run.template].append(watched.observed(run))
     needs = _needs(history, until_s)
     groups = [_group(kind, by_kind[kind], _follows(kind[1], patterns), needs.get(kind)) for kind in kinds]
-    kept = [group for group in groups if group.runs > 1 or group.follows]
+    useful = [group for group in groups if group.runs > 1 or group.follows]
     once = [group.label for group in groups if group.runs == 1]
-    alone = {(group.user, group.name) for group in kept}
+    alone = {(group.user, group.name) for group in useful}
     used = sorted(needs.items(), key=lambda kind: -kind[1].runs)[:MOST_GROUPS]
-    kept += [group for kind, need in used if (group := _group(kind, (), _follows(kind[1], patterns), need))
-             and (group.user, group.name) not in alone]
+    useful += [group for kind, need in used if (group := _group(kind, (), _follows(kind[1], patterns), need))
+               and (group.user, group.name) not in alone]
     if once:
         notes.append(f"{_counted(once, 'application was', 'applications were')} seen once, which shows nothing of "
                      f"their speeds: {_some(once)}")
-    kept += [published(pattern, name) for pattern, name in patterns.items()]
-    odd = [sentence for group in kept for sentence in group.contradictions()]
+    useful += [published(pattern, name) for pattern, name in patterns.items()]
+    odd = [sentence for group in useful for sentence in group.contradictions()]
     notes += odd[:NAMED] + ([f"{len(odd) - NAMED} more groups contradict themselves so"] if len(odd) > NAMED else [])
-    return SiteSpeeds("site", tuple(_labelled(kept, groups)), (*notes, *watched.notes()), watched.topology)
+    return SiteSpeeds("site", tuple(_labelled(useful, groups)), (*notes, *watched.notes()), watched.topology)
 
 
 def _sound(runs: Sequence[RunSpeed], until_s: float, notes: list[str]) -> list[RunSpeed]:
@@ -103,16 +103,16 @@ class _WatchedPlacements:
     """Where runs ran, and which runs were beside them."""
 
     def __init__(self, history: HistoryReader, since_s: float, until_s: float, number: Mapping[Kind, int]) -> None:
-        found = history.load_placements(since_s, until_s) if number else None
+        placements = history.load_placements(since_s, until_s) if number else None
         self._switches, self.topology = _switches(history, until_s)
-        self._found = found
+        self._found = placements
         self._rows: dict[Run, list[int]] = {}
-        if found is not None:
-            self._names = found.vocabularies["node"]
-            for row, key in enumerate(zip(found.job_id.tolist(), found.submit_s.tolist(), found.start_s.tolist(),
-                                          strict=True)):
+        if placements is not None:
+            self._names = placements.vocabularies["node"]
+            for row, key in enumerate(zip(placements.job_id.tolist(), placements.submit_s.tolist(),
+                                          placements.start_s.tolist(), strict=True)):
                 self._rows.setdefault(key, []).append(row)
-            self._held = _held_of(found, until_s, number, self._rows)
+            self._held = _held_of(placements, until_s, number, self._rows)
             self._neighbours = Neighbours(self._held)
         self._lost = 0
         self._moved = 0
@@ -176,13 +176,13 @@ Hung = dict[str, tuple[list[float], list[tuple[str, str]]]]
 
 def _switches(history: HistoryReader, until_s: float) -> tuple[Hung, dict[str, tuple[str, str]]]:
     """Return when each node hung on which switches, and on which it hangs."""
-    found: Hung = {}
+    hung: Hung = {}
     for change in history.node_changes(0.0, until_s):
         if change.present:
-            times, places = found.setdefault(change.node.name, ([], []))
+            times, places = hung.setdefault(change.node.name, ([], []))
             times.append(change.time_s)
             places.append((change.node.leaf, change.node.spine))
-    return found, {node: places[-1] for node, (_, places) in found.items()}
+    return hung, {node: places[-1] for node, (_, places) in hung.items()}
 
 
 def _level(hung: Sequence[tuple[str, str] | None]) -> int | None:
@@ -206,13 +206,13 @@ class _Need:
 
 def _needs(history: HistoryReader, until_s: float) -> dict[Kind, _Need]:
     """Return the medians of what kinds of jobs used, where enough of their runs were watched."""
-    found: dict[Kind, list[tuple[float, float]]] = {}
+    amounts: dict[Kind, list[tuple[float, float]]] = {}
     for use in history.uses(until_s - PAST_S, MOST_RUNS):
         if use.gpus > 0 and use.updated_s <= until_s and use.cpus_p95 > 0 and use.memory_peak_bytes:
-            found.setdefault((use.user, use.template), []).append(
+            amounts.setdefault((use.user, use.template), []).append(
                 (use.cpus_p95 / use.gpus, use.memory_peak_bytes / use.gpus))
-    middle = {kind: np.median(some, axis=0) for kind, some in found.items() if len(some) >= ENOUGH}
-    return {kind: _Need(float(cpus), float(memory), len(found[kind])) for kind, (cpus, memory) in middle.items()}
+    middle = {kind: np.median(some, axis=0) for kind, some in amounts.items() if len(some) >= ENOUGH}
+    return {kind: _Need(float(cpus), float(memory), len(amounts[kind])) for kind, (cpus, memory) in middle.items()}
 
 
 def _group(kind: Kind, runs: Sequence[Observed], follows: str, need: _Need | None) -> SpeedGroup:
@@ -266,14 +266,16 @@ def applied(history: HistoryReader, prepared: WorkloadBuilder, cluster: Cluster,
     began, until_s = float(np.nanmin(grouped.started)), float(np.nanmax(grouped.started + work.run)) + 1.0
     row = {key: number for number, key in enumerate(zip(work.ids, grouped.submitted.tolist(),
                                                         grouped.started.tolist(), strict=True))}
-    found = history.load_placements(began, until_s)
+    placements = history.load_placements(began, until_s)
     node = {name: number for number, name in enumerate(cluster.names)}
-    vocabularies = found.vocabularies
-    held = HeldNodes(np.array([row.get(key, -1) for key in zip(found.job_id.tolist(), found.submit_s.tolist(),
-                                                               found.start_s.tolist(), strict=True)], np.int64),
-                     np.array([node.get(name, -1) for name in vocabularies["node"]], np.int64)[found.node],
-                     found.gpus.astype(np.int64), found.start_s, np.where(np.isnan(found.end_s), until_s, found.end_s),
-                     speeds.rows(found.user, vocabularies["user"], found.name, vocabularies["name"]).astype(np.int64))
+    vocabularies = placements.vocabularies
+    held = HeldNodes(np.array([row.get(key, -1) for key in zip(placements.job_id.tolist(), placements.submit_s.tolist(),
+                                                               placements.start_s.tolist(), strict=True)], np.int64),
+                     np.array([node.get(name, -1) for name in vocabularies["node"]], np.int64)[placements.node],
+                     placements.gpus.astype(np.int64), placements.start_s,
+                     np.where(np.isnan(placements.end_s), until_s, placements.end_s),
+                     speeds.rows(placements.user, vocabularies["user"], placements.name,
+                                 vocabularies["name"]).astype(np.int64))
     work, placed = as_work(work, cluster, speeds.table, held)
     return replace(grouped, workload=work, unplaced=int((~placed).sum()))
 

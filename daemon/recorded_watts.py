@@ -127,11 +127,11 @@ def site_watts(history: HistoryReader, until_s: float = 1e12, own_until_s: float
     spent, where = _spent(history, nodes, placed, since_s, last_s), _where(placed, nodes)
     runs = _runs(history, since_s, until_s, where)
     types = {model: _type(model, spent, runs) for model in ("", *sorted({node.gpu_model.lower() for node in nodes}))}
-    own = runs if later_s == until_s else _runs(history, since_s, later_s, where)
+    job_runs = runs if later_s == until_s else _runs(history, since_s, later_s, where)
     kinds = _kinds(runs, types)
     summary = f"as recorded of {len(spent.own)} nodes with {len(types) - 1} types of GPUs and of {len(runs)} runs"
     return SiteWatts({name: _own(types[spent.model[row]], spent, row) for row, name in enumerate(spent.names)
-                      if name in spent.own}, types, _jobs(own, types, kinds), kinds, summary)
+                      if name in spent.own}, types, _jobs(job_runs, types, kinds), kinds, summary)
 
 
 def in_watts(prepared: WorkloadBuilder, cluster: Cluster, watts: SiteWatts) -> WorkloadBuilder:
@@ -164,8 +164,8 @@ def _spent(history: HistoryReader, nodes: Sequence[Node], placed: PlacementColum
            until_s: float) -> _Spent:
     row = {node.name: number for number, node in enumerate(nodes)}
     windows = history.waste_of_nodes(since_s, until_s, MOST_WINDOWS)
-    energies = [(row[node], power_class, joules) for _, found in windows for node, some in found.items() if node in row
-                for power_class, joules in some.items()]
+    energies = [(row[node], power_class, joules) for _, energy_by_node in windows
+                for node, by_class in energy_by_node.items() if node in row for power_class, joules in by_class.items()]
     spans = [window for window, _ in windows]
     joules = {part: np.zeros(len(nodes)) for part in ("free", *_GPU_PARTS, "host", "host_busy")}
     if energies:
@@ -320,10 +320,11 @@ def _of_classes(spent: _Spent, rows: Sequence[int], usual: NodeWatts, runs: Sequ
 
 def _own(like: NodeWatts, spent: _Spent, row: int) -> NodeWatts:
     """Return a node's watts: those of its like, moved towards its own readings."""
-    own = {field: (float(spent.joules[part][row]) + SETTLED_S * usual) / (float(_seconds(spent, part)[row]) + SETTLED_S)
-           for field, part, usual in (("idle", "free", like.idle), ("host", "host", like.host),
-                                      ("host_busy", "host_busy", like.host_busy))}
-    return like._replace(**own)
+    readings = {field: (float(spent.joules[part][row]) + SETTLED_S * usual)
+                / (float(_seconds(spent, part)[row]) + SETTLED_S)
+                for field, part, usual in (("idle", "free", like.idle), ("host", "host", like.host),
+                                           ("host_busy", "host_busy", like.host_busy))}
+    return like._replace(**readings)
 
 
 def _kinds(runs: Sequence[_WatchedRun], types: Mapping[str, NodeWatts]) -> dict[Kind, JobWatts]:
@@ -332,11 +333,11 @@ def _kinds(runs: Sequence[_WatchedRun], types: Mapping[str, NodeWatts]) -> dict[
     for run in runs:
         for kind in (EVERYBODY, (run.kind[0], ""), run.kind):
             groups.setdefault(kind, []).append(run)
-    found: dict[Kind, JobWatts] = {}
+    watts: dict[Kind, JobWatts] = {}
     for kind, some in sorted(groups.items(), key=lambda item: (item[0] != EVERYBODY, item[0][1] != "")):
-        parent = found.get((kind[0], ""), found.get(EVERYBODY))
-        found[kind] = _pooled(some, types, parent)
-    return found
+        parent = watts.get((kind[0], ""), watts.get(EVERYBODY))
+        watts[kind] = _pooled(some, types, parent)
+    return watts
 
 
 def _pooled(runs: Sequence[_WatchedRun], types: Mapping[str, NodeWatts], parent: JobWatts | None) -> JobWatts:
@@ -349,8 +350,8 @@ def _pooled(runs: Sequence[_WatchedRun], types: Mapping[str, NodeWatts], parent:
     load = np.array([run.load for run in runs])
     load = np.where(np.isnan(load), np.clip(draw, 0.0, 1.0), load)
     effective = weight.sum() ** 2 / (weight ** 2).sum()
-    own = JobWatts(float(np.average(load, weights=weight)), float(np.average(draw, weights=weight)))
-    return own if parent is None else _between(own, parent, effective, LIKE_RUNS)
+    mean = JobWatts(float(np.average(load, weights=weight)), float(np.average(draw, weights=weight)))
+    return mean if parent is None else _between(mean, parent, effective, LIKE_RUNS)
 
 
 def _between(own: JobWatts, usual: JobWatts, weight: float, other: float) -> JobWatts:
@@ -369,13 +370,13 @@ def _jobs(runs: Sequence[_WatchedRun], types: Mapping[str, NodeWatts], kinds: Ma
     by_job: dict[str, list[_WatchedRun]] = {}
     for run in runs:
         by_job.setdefault(run.job_id, []).append(run)
-    found = {}
+    watts = {}
     for job, some in by_job.items():
         user, name = some[0].kind
         usual = kinds.get((user, name)) or kinds.get((user, "")) or kinds.get(EVERYBODY)
-        own = _pooled(some, types, None)
-        found[job] = own if usual is None else _between(own, usual, sum(run.seen_s for run in some), OWN_S)
-    return found
+        job_watts = _pooled(some, types, None)
+        watts[job] = job_watts if usual is None else _between(job_watts, usual, sum(run.seen_s for run in some), OWN_S)
+    return watts
 
 
 def _catalogued(model: str, fleet: NodeWatts | None) -> NodeWatts:

@@ -73,24 +73,24 @@ def _kind(node: Node, reserved: Kind) -> Kind:
 
 def reservations(history: HistoryReader, since_s: float, until_s: float) -> tuple[Reserved, ...]:
     """Return how nodes were reserved at ``since_s`` and from when on otherwise."""
-    before, found = {node.name: node.reservation for node in history.nodes(since_s)}, list[Reserved]()
-    found += [Reserved(since_s, node, name) for node, name in before.items() if name]
+    before, reserved = {node.name: node.reservation for node in history.nodes(since_s)}, list[Reserved]()
+    reserved += [Reserved(since_s, node, name) for node, name in before.items() if name]
     for change in history.node_changes(since_s, until_s):
         if change.node.reservation != before.get(change.node.name, ""):
             before[change.node.name] = change.node.reservation
-            found.append(Reserved(max(since_s, change.time_s), change.node.name, change.node.reservation))
-    return tuple(sorted(found, key=lambda change: change.time_s))
+            reserved.append(Reserved(max(since_s, change.time_s), change.node.name, change.node.reservation))
+    return tuple(sorted(reserved, key=lambda change: change.time_s))
 
 
 def _changing(events: Iterable[NodeEvent]) -> list[NodeEvent]:
     """Return the events that change what a node was before; at first all are up."""
     before: dict[str, Kind] = {}
-    kept = []
+    changes = []
     for event in sorted(events, key=lambda event: event.time):
         if event.kind != before.get(event.node, "up"):
-            kept.append(event)
+            changes.append(event)
         before[event.node] = event.kind
-    return kept
+    return changes
 
 
 @dataclass(frozen=True)
@@ -171,9 +171,9 @@ def past(history: HistoryReader, since_s: float, until_s: float, speeds: SiteSpe
                                      predictor=RuntimeHistory(history.load_columns(until_s=until_s, last=RECENT)))
     workload = watts.with_watts(workload, [job.user for job in jobs], [job.name for job in jobs])
     cluster = recorded_cluster(history, since_s, until_s, reserved="up")
-    found = RecordedWindow(since_s, until_s, cluster, tuple(jobs), workload, reservations(history, since_s, until_s),
-                           speeds, power=watts.on(cluster))
-    return found if speeds.flat else _in_work(found)
+    window = RecordedWindow(since_s, until_s, cluster, tuple(jobs), workload, reservations(history, since_s, until_s),
+                            speeds, power=watts.on(cluster))
+    return window if speeds.flat else _in_work(window)
 
 
 def _in_work(window: RecordedWindow) -> RecordedWindow:

@@ -49,9 +49,9 @@ class RuntimeHistory:
             rows = rows | {job.key: len(predicted) + number for number, job in enumerate(new)}
             predicted = np.concatenate([predicted, self._predict(new)])
         # One array of its own: a row kept for each job would keep all that was found together with it, for days.
-        kept = predicted[np.array([rows[job.key] for job in jobs], np.intp)]
-        self._predicted = {job.key: row for row, job in enumerate(jobs)}, kept
-        return {name: kept[:, column].copy() for column, name in enumerate(PREDICTED_COLUMNS)}
+        values = predicted[np.array([rows[job.key] for job in jobs], np.intp)]
+        self._predicted = {job.key: row for row, job in enumerate(jobs)}, values
+        return {name: values[:, column].copy() for column, name in enumerate(PREDICTED_COLUMNS)}
 
     def renewed(self, past: JobColumns) -> RuntimeHistory:
         """Return the history with more of the past; predictions of jobs stay."""
@@ -69,17 +69,17 @@ class RuntimeHistory:
         # No job is its own predecessor; the outcomes of these jobs are known to later ones.
         keys = {job.key for job in jobs}
         row = {key: number for number, key in enumerate(zip(past.job_id, past.submit_s, strict=True)) if key in keys}
-        own = [row.get(job.key, -1) for job in jobs]
-        kept = np.ones(len(past), bool)
-        kept[[number for number in own if number >= 0]] = False
+        past_rows = [row.get(job.key, -1) for job in jobs]
+        others = np.ones(len(past), bool)
+        others[[number for number in past_rows if number >= 0]] = False
         became_run_s, became_ended_s, became_started_s = (
-            np.append(column, np.nan)[own] for column in (run_s, ended_s, past.start_s))
-        found = predicted_columns(
-            submit_s=np.append(np.fmax(past.submit_s, past.eligible_s)[kept], [waits_from(job) for job in jobs]),
-            run_s=np.append(run_s[kept], became_run_s), ended_s=np.append(ended_s[kept], became_ended_s),
-            features=self._features(jobs, kept), started_s=np.append(past.start_s[kept], became_started_s),
-            limit_s=np.append(past.limit_s[kept], [np.nan if job.limit_s is None else job.limit_s for job in jobs]))
-        return np.stack([found[name][-len(jobs):] for name in PREDICTED_COLUMNS], axis=1)
+            np.append(column, np.nan)[past_rows] for column in (run_s, ended_s, past.start_s))
+        columns = predicted_columns(
+            submit_s=np.append(np.fmax(past.submit_s, past.eligible_s)[others], [waits_from(job) for job in jobs]),
+            run_s=np.append(run_s[others], became_run_s), ended_s=np.append(ended_s[others], became_ended_s),
+            features=self._features(jobs, others), started_s=np.append(past.start_s[others], became_started_s),
+            limit_s=np.append(past.limit_s[others], [np.nan if job.limit_s is None else job.limit_s for job in jobs]))
+        return np.stack([columns[name][-len(jobs):] for name in PREDICTED_COLUMNS], axis=1)
 
     def _features(self, jobs: Sequence[Job], kept: NDArray[np.bool_]) -> JobFeatures:
         """Return what makes jobs of the past and these alike."""

@@ -133,9 +133,9 @@ class Service:
         known = self.known
         snapshot = known.snapshot or SchedulerSnapshot(self._clock())
         with self._booking:
-            found = self.accountant.assess(snapshot, known.telemetry, self._clock())
+            assessment = self.accountant.assess(snapshot, known.telemetry, self._clock())
             counters = self.accountant.counters
-            self._learn(assessment=found, energy_joules=dict(counters.energy_joules),
+            self._learn(assessment=assessment, energy_joules=dict(counters.energy_joules),
                         unmeasured_seconds=dict(counters.unmeasured_seconds))
         self.degraded()
 
@@ -161,10 +161,10 @@ class Service:
         context = RecommenderContext(self._clock(), known.snapshot, known.telemetry, known.advice,
                                      tuple(self._collection.facts(*kind.reads)),
                                      self._model_roles.runtime_history, known.assessment)
-        found = self._recommenders[name].recommend(context).resting_on(known.snapshot.time_s)
-        check(found.metrics)
+        recommendation = self._recommenders[name].recommend(context).resting_on(known.snapshot.time_s)
+        check(recommendation.metrics)
         with self._known_lock:
-            self.known = replace(self.known, recommended={**self.known.recommended, name: found})
+            self.known = replace(self.known, recommended={**self.known.recommended, name: recommendation})
 
     def record(self) -> None:
         """Write closed windows and learned floors, and complete what only accounting knows."""
@@ -276,7 +276,8 @@ class Service:
         self._collection = Collection(sources, self._collection)
         self._accounts = self._collection.accounts(self._clock)
         self._recommenders = recommenders
-        self._learn(recommended={name: found for name, found in self.known.recommended.items() if name in recommenders})
+        self._learn(recommended={name: recommendation for name, recommendation in self.known.recommended.items()
+                                 if name in recommenders})
         if settings.waste != self.settings.waste or settings.cycles.scrape != self.settings.cycles.scrape:
             floors = self.accountant.floors.learned()
             self._write(self.accountant.drain_all(), floors)

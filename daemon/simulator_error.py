@@ -107,7 +107,7 @@ class Fidelity:
 
     def part_error(self, part: str) -> float | None:
         """Return the error of a part of ``OF_REPLAYS`` over the energy of all parts; None where it is unknown."""
-        measured = sum(one.measured for one in self.watts_parts)
+        measured = sum(part.measured for part in self.watts_parts)
         return sum(one.modelled - one.measured for one in self.watts_parts if one.part == part) / measured \
             if measured > 0 else None
 
@@ -172,17 +172,17 @@ def _known(window: RecordedWindow, watts: SiteWatts) -> RecordedWindow:
 def _parts(history: HistoryReader, window: RecordedWindow, known: RecordedWindow, since_s: float,
            until_s: float) -> Iterator[WattsPart]:
     """Yield what nodes with each type of GPUs drew by part, modelled and measured, where all is known by node."""
-    found = _of_nodes(history, window, since_s, until_s)
-    if found is None:
+    measured_joules = _of_nodes(history, window, since_s, until_s)
+    if measured_joules is None:
         return
-    begin_s, real = found
+    begin_s, real = measured_joules
     cluster, model = window.cluster, np.array(window.cluster.model)
-    modelled, drew = (joules_of_nodes(one.occupation(begin_s, until_s), cluster.gpus, one.power)
-                      for one in (window, known))
+    modelled, drew = (joules_of_nodes(replayed.occupation(begin_s, until_s), cluster.gpus, replayed.power)
+                      for replayed in (window, known))
     for name in sorted(set(model.tolist())):
         for part, columns in OF_REPLAYS.items():
-            modelled_joules, known_joules = (sum(float(one[column][model == name].sum()) for column in columns)
-                                             for one in (modelled, drew))
+            modelled_joules, known_joules = (sum(float(sums[column][model == name].sum()) for column in columns)
+                                             for sums in (modelled, drew))
             yield WattsPart(part, name, modelled_joules, known_joules, float(real[part][model == name].sum()))
 
 
@@ -196,9 +196,9 @@ def _of_nodes(history: HistoryReader, window: RecordedWindow, since_s: float, un
         return None
     row = {name: number for number, name in enumerate(cluster.names)}
     drawn = {part: np.zeros(len(row)) for part in OF_REPLAYS}
-    for _, found in windows:
-        for node in found.keys() & row.keys():
-            for power_class, amount in found[node].items():
+    for _, energy_by_node in windows:
+        for node in energy_by_node.keys() & row.keys():
+            for power_class, amount in energy_by_node[node].items():
                 drawn[_part_of(power_class)][row[node]] += amount
     return begin_s, drawn
 
@@ -232,10 +232,10 @@ def _part_error(history: HistoryReader, window: RecordedWindow, since_s: float, 
 
 def _node_error(history: HistoryReader, window: RecordedWindow, since_s: float, until_s: float) -> float | None:
     """Return the same over nodes, as far back from the end as is read at once."""
-    found = _of_nodes(history, window, since_s, until_s)
-    if found is None:
+    measured_joules = _of_nodes(history, window, since_s, until_s)
+    if measured_joules is None:
         return None
-    begin_s, drawn = found
+    begin_s, drawn = measured_joules
     modelled = joules_of_nodes(window.occupation(begin_s, until_s), window.cluster.gpus, window.power)
     return _relative_error(np.sum(list(modelled.values()), axis=0), np.sum(list(drawn.values()), axis=0))
 

@@ -42,9 +42,9 @@ class AttachTopology:
         for link in links:
             nodes = tuple(link.placed(nodes))
         self._log_once("%d nodes have another number of GPUs than their kind, so that how these are linked is not "
-                       "known (MIG slices have no links): %s", (name for one in links for name in one.misfits(nodes)))
+                       "known (MIG slices have no links): %s", (name for link in links for name in link.misfits(nodes)))
         self._log_once("the topology names %d nodes that the scheduler does not know: %s",
-                       (name for one in fabrics for name in one.strangers(nodes)))
+                       (name for fabric in fabrics for name in fabric.strangers(nodes)))
         if fabrics:
             self._log_once("%d nodes hang on no switch that the topology knows, and are taken to be far from all "
                            "others: %s", (node.name for node in nodes if not node.leaf))
@@ -54,14 +54,14 @@ class AttachTopology:
 
     def _laid_over(self, fabrics: Sequence[Fabric]) -> Fabric:
         """Return the fabrics as one, the last uppermost; one that makes no tree with those before it stands alone."""
-        found = Fabric()
-        for one in fabrics:
+        merged = Fabric()
+        for fabric in fabrics:
             try:
-                found = one.over(found)
+                merged = fabric.over(merged)
             except TopologyError as error:
                 self._log_once("%d topologies contradict each other, and the last is taken: %s", (str(error),))
-                found = one
-        return within_one_tree(found)
+                merged = fabric
+        return within_one_tree(merged)
 
     def _log_once(self, message: str, found: Iterable[str]) -> None:
         """Log the names that are found, unless they are those found last time."""

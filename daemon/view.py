@@ -66,19 +66,20 @@ class DaemonView(View):
 
     def recommended(self, name: str) -> Sequence[RecommendationRow]:
         """Return the rows of a recommender, what is worth most first."""
-        found = self._service.standing().recommended.get(name)
-        return found.rows if found else ()
+        recommendation = self._service.standing().recommended.get(name)
+        return recommendation.rows if recommendation else ()
 
     def waste(self) -> Sequence[WasteRow]:
         """Return where every watt goes."""
-        found = self._service.known.assessment
-        if found is None:
+        assessment = self._service.known.assessment
+        if assessment is None:
             return ()
         # A number may be another job's on another cluster: its nodes tell which is meant.
         flavours = {(job.job_id, part.node): job.flavour or "" for job in self.jobs() if job.state.active
                     for part in job.allocations}
-        gpus = [row for gpu in found.gpu_verdicts for row in _gpu_rows(gpu, flavours.get((gpu.job_id, gpu.node), ""))]
-        hosts = [_host_row(node) for node in found.nodes]
+        gpus = [row for gpu in assessment.gpu_verdicts
+                for row in _gpu_rows(gpu, flavours.get((gpu.job_id, gpu.node), ""))]
+        hosts = [_host_row(node) for node in assessment.nodes]
         return gpus + hosts
 
     def nodes(self) -> Sequence[NodeRow]:
@@ -86,9 +87,9 @@ class DaemonView(View):
         known = self._service.standing()
         if known.snapshot is None:
             return ()
-        found = known.assessment or Assessment(self.now())
-        verdicts = {verdict.node: verdict for verdict in found.nodes}
-        wasted = _wasted_by_node(found)
+        assessment = known.assessment or Assessment(self.now())
+        verdicts = {verdict.node: verdict for verdict in assessment.nodes}
+        wasted = _wasted_by_node(assessment)
         spare = spare_nodes(known.advice.power_down if known.advice else {}, verdicts)
         return [NodeRow(node, verdict.wall_watts, verdict.source, wasted.get(node.name), verdict.gpus,
                         spare.worth.get(node.name, ""), unknown_use=spare.unknown.get(node.name, ""),
@@ -99,8 +100,8 @@ class DaemonView(View):
 
     def racks(self) -> Sequence[EnclosureVerdict]:
         """Return the racks with a meter of their own, taken apart."""
-        found = self._service.known.assessment
-        return found.enclosures if found else ()
+        assessment = self._service.known.assessment
+        return assessment.enclosures if assessment else ()
 
     def jobs(self) -> Sequence[Job]:
         """Return pending, running and lately finished jobs."""
@@ -131,8 +132,8 @@ class DaemonView(View):
 
     def decisions(self) -> Sequence[DecisionRow]:
         """Return the decisions on trained agents, the newest first."""
-        return [DecisionRow(one.time_s, one.model, one.decision.value, one.by, one.reason)
-                for one in reversed(self._service.known.learned.decisions)]
+        return [DecisionRow(decision.time_s, decision.model, decision.decision.value, decision.by, decision.reason)
+                for decision in reversed(self._service.known.learned.decisions)]
 
     def notices(self, since_s: float, user: str = "") -> Sequence[Notice]:
         """Return the notices since a moment, the newest first."""
@@ -162,7 +163,7 @@ class DaemonView(View):
     def missing(self) -> Sequence[str]:
         """Return what is still missing before the daemon is ready; nothing when it is."""
         first = () if self._service.known.assessment else ("the first collection has not ended",)
-        return (*first, *(one.words for one in self._service.unread()))
+        return (*first, *(condition.words for condition in self._service.unread()))
 
     def status(self) -> Status:
         """Return whether what is shown can be believed."""

@@ -68,7 +68,7 @@ class _Counted:
             by_hash.setdefault(hash(job.key), job)
         hashes = np.fromiter(by_hash, np.int64, len(by_hash))
         fresh = hashes[~self._has(hashes)]
-        new = [by_hash[found] for found in fresh.tolist()]
+        new = [by_hash[hash_] for hash_ in fresh.tolist()]
         if new:
             self._add(fresh, np.array([job.start_s for job in new], np.float64))
         return new
@@ -77,14 +77,14 @@ class _Counted:
         if not self._hashes.size:
             return np.zeros(hashes.size, np.bool_)
         places = np.searchsorted(self._hashes, hashes).clip(max=self._hashes.size - 1)
-        found: npt.NDArray[np.bool_] = self._hashes[places] == hashes
-        return found
+        present: npt.NDArray[np.bool_] = self._hashes[places] == hashes
+        return present
 
     def _add(self, hashes: npt.NDArray[np.int64], starts_s: npt.NDArray[np.float64]) -> None:
         hashes, starts_s = np.append(self._hashes, hashes), np.append(self._starts_s, starts_s)
-        kept = np.flatnonzero(starts_s > starts_s.max() - REMEMBERED_S)
-        kept = kept[np.argsort(hashes[kept])]
-        self._hashes, self._starts_s = hashes[kept], starts_s[kept]
+        recent = np.flatnonzero(starts_s > starts_s.max() - REMEMBERED_S)
+        recent = recent[np.argsort(hashes[recent])]
+        self._hashes, self._starts_s = hashes[recent], starts_s[recent]
 
 
 class WaitHistogram:

@@ -92,8 +92,8 @@ class NodesAssessment:
         self.gpu_verdicts += verdicts
         for share in shares.all:
             row = self.watts.get((name, share.partition))
-            own = share.values[:len(CLASSES)]
-            self.watts[name, share.partition] = own if row is None else list(map(add, row, own))
+            class_watts = share.values[:len(CLASSES)]
+            self.watts[name, share.partition] = class_watts if row is None else list(map(add, row, class_watts))
 
     def _cpus(self, name: str) -> list[tuple[Job, int]]:
         """Return the jobs that hold CPUs of a server without GPUs."""
@@ -110,17 +110,17 @@ class NodesAssessment:
         total = sum(measured.values())
         # What is switched off falls silent too.
         lost = None if judge.off else last_walls.beside(name, measured)
-        found: Wall = wall(reading, total if measured else None,
+        meter: Wall = wall(reading, total if measured else None,
                            hardware.by_pattern(name, self._settings.host_overhead_watts), lost)
-        if reading is not None and found.watts is not None and found.source == reading.power_source:
-            last_walls.note(name, reading.time_s, found.watts, measured)
-        host_watts = max(0.0, found.watts - total) if found.watts is not None else 0.0
-        host_class = judge.host_class(verdicts, silent=found.silent)
+        if reading is not None and meter.watts is not None and meter.source == reading.power_source:
+            last_walls.note(name, reading.time_s, meter.watts, measured)
+        host_watts = max(0.0, meter.watts - total) if meter.watts is not None else 0.0
+        host_class = judge.host_class(verdicts, silent=meter.silent)
         partition = host_partition(verdicts, judge.home)
         self._tally(name, partition, host_class, host_watts)
         state = judge.node.state if judge.node is not None else None
-        self.nodes.append(NodeVerdict(name, partition, state, found.watts, found.source, host_class, host_watts,
-                                      found.disagreement_watts, count_states(verdicts),
+        self.nodes.append(NodeVerdict(name, partition, state, meter.watts, meter.source, host_class, host_watts,
+                                      meter.disagreement_watts, count_states(verdicts),
                                       len(verdicts) - len(measured), unused_share(verdicts)))
         return self.nodes[-1]
 
@@ -133,8 +133,8 @@ class NodesAssessment:
     @cached_property
     def partitions(self) -> list[str]:
         """Return every partition: the scheduler's own, then those that only occur in what was judged."""
-        found = {partition for _, partition in self.watts} | {verdict.partition for verdict in self.gpu_verdicts}
-        return [*self._known, *sorted(found.difference(self._known))]
+        judged = {partition for _, partition in self.watts} | {verdict.partition for verdict in self.gpu_verdicts}
+        return [*self._known, *sorted(judged.difference(self._known))]
 
     def totals(self) -> dict[str, ClassWatts]:
         """Return the watts of every partition by class."""

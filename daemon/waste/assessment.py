@@ -218,12 +218,12 @@ class Assessment:
         ``node_overhead_empty`` it is what hosts draw for free GPUs, which does not fall when jobs are spread over more
         nodes that are alike.
         """
-        found: dict[str, float | None] = dict.fromkeys(self.totals, 0.0)
+        sums: dict[str, float | None] = dict.fromkeys(self.totals, 0.0)
         unknown = self.unmeasured_busy_hosts
         for node in self.nodes:
             if node.unused_watts:
-                found[node.partition] = (found[node.partition] or 0.0) + node.unused_watts
-        return {partition: watts or (None if unknown.get(partition) else 0.0) for partition, watts in found.items()}
+                sums[node.partition] = (sums[node.partition] or 0.0) + node.unused_watts
+        return {partition: watts or (None if unknown.get(partition) else 0.0) for partition, watts in sums.items()}
 
     @property
     def wall_watts(self) -> float:

@@ -27,9 +27,9 @@ class Domain:
 
 def domains(nodes: Iterable[Node]) -> list[Domain]:
     """Return the NVLink domains by name."""
-    found = sorted(_members(nodes).items())
+    members_by_domain = sorted(_members(nodes).items())
     return [Domain(name, len(some), sum(node.gpus for node in some), free, state)
-            for name, some in found for state, free in (_state(some),)]
+            for name, some in members_by_domain for state, free in (_state(some),)]
 
 
 def domain_states(nodes: Iterable[Node]) -> tuple[dict[tuple[str, str], int], dict[str, int]]:
@@ -50,11 +50,11 @@ def domain_states(nodes: Iterable[Node]) -> tuple[dict[tuple[str, str], int], di
 
 
 def _members(nodes: Iterable[Node]) -> dict[str, list[Node]]:
-    found: dict[str, list[Node]] = {}
+    nodes_by_domain: dict[str, list[Node]] = {}
     for node in nodes:
         if node.domain and node.gpus:
-            found.setdefault(node.domain, []).append(node)
-    return found
+            nodes_by_domain.setdefault(node.domain, []).append(node)
+    return nodes_by_domain
 
 
 def _state(members: list[Node]) -> tuple[str, int]:

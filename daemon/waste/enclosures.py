@@ -115,7 +115,7 @@ class Enclosures:
         known = {meter.identity: meter for meter in self._meters.values()}
         for target in targets & known.keys():
             known[target].is_target = True
-        self._awaited = frozenset((one.enclosure, one.power_source) for one in targets - known.keys())
+        self._awaited = frozenset((target.enclosure, target.power_source) for target in targets - known.keys())
 
     def _follow_clock(self, now_s: float) -> None:
         """Move along, when the clock was set back, when meters reported."""
@@ -145,21 +145,21 @@ class Enclosures:
         for key, silent in tuple(self._meters.items()):
             if now_s - silent.reported_s <= FORGET_AFTER_S:
                 continue
-            heir = next((one for one in self._meters.values()
-                         if one.kind == silent.kind and one.since_s > silent.reported_s), None)
+            heir = next((meter for meter in self._meters.values()
+                         if meter.kind == silent.kind and meter.since_s > silent.reported_s), None)
             if heir is not None:
                 heir.since_s = silent.since_s  # it takes the place of one, not of all
                 del self._meters[key]
 
     def judge(self, walls: Mapping[str, float | None], now_s: float) -> tuple[EnclosureVerdict, ...]:
         """Return the enclosures whose meters are fresh; ``walls`` are the watts of all nodes, None unmeasured."""
-        found = []
+        readings = []
         for name, wanted in self._configured.items():
             total = self._metered(name, now_s)
             if total is not None and _plausible(total, wanted.rated_watts):
                 trays = {node: watts for node, watts in walls.items() if wanted.holds(node)}
-                found.append(rack_parts(name, total, trays, wanted.switch_watts))
-        return tuple(found)
+                readings.append(rack_parts(name, total, trays, wanted.switch_watts))
+        return tuple(readings)
 
     def _metered(self, name: str, now_s: float) -> float | None:
         """Return the watts of the outermost meters; None where of no kind all are fresh."""
@@ -168,9 +168,10 @@ class Enclosures:
             rack, kind = meter.kind
             if rack == name:
                 kinds.setdefault(kind, []).append(meter.reading)
-        return max((sum(one.power_watts for one in meters) for kind, meters in kinds.items()
+        return max((sum(meter.power_watts for meter in meters) for kind, meters in kinds.items()
                     if (name, kind) not in self._awaited
-                    and all(-self._early_s <= now_s - one.time_s <= self._max_age_s for one in meters)), default=None)
+                    and all(-self._early_s <= now_s - meter.time_s <= self._max_age_s for meter in meters)),
+                   default=None)
 
 
 def rack_parts(name: str, meter: float, trays: Mapping[str, float | None], switches: float) -> EnclosureVerdict:

@@ -79,10 +79,10 @@ class RunWindow:
         """Add ``seconds`` of a moment."""
         if moment.keys is not self._keys:
             self._take(moment)
-        found = self._found
-        self._sums[found] += moment.values * seconds
-        self._peaks[found] = np.maximum(self._peaks[found], moment.values[:, _PEAKS])
-        self._seen[found] += seconds
+        rows = self._found
+        self._sums[rows] += moment.values * seconds
+        self._peaks[rows] = np.maximum(self._peaks[rows], moment.values[:, _PEAKS])
+        self._seen[rows] += seconds
         self._latest = moment.shares
         self._watts[self._runs_found] = np.maximum(self._watts[self._runs_found], moment.run_watts)
 
@@ -229,14 +229,14 @@ class _Window:
     def readings(self) -> list[WasteReading]:
         """Return the energy by partition and class, in sum and by node, where there is any."""
         partitions: dict[str, Floats] = {}
-        found = []
+        by_node = []
         for (node, partition), row in self._places.items():
             joules = self._joules[row]
             partitions[partition] = partitions.get(partition, 0.0) + joules
-            found += self._by_class(partition, joules, node)
+            by_node += self._by_class(partition, joules, node)
         totals = [reading for partition, joules in sorted(partitions.items())
                   for reading in self._by_class(partition, joules, "")]
-        return totals + found
+        return totals + by_node
 
     def _by_class(self, partition: str, joules: Floats, node: str) -> list[WasteReading]:
         return [WasteReading(self.start_s, self.seconds, partition, power_class, energy, node)

@@ -70,8 +70,8 @@ class GpuModel(StrictSettings):
 
     def is_called(self, words: frozenset[str]) -> bool:
         """Tell whether these are the words of this model's name: all of them, and none that belongs to another."""
-        own = words_of(self.name)
-        return own <= words <= own | words_of(*self.also)
+        name_words = words_of(self.name)
+        return name_words <= words <= name_words | words_of(*self.also)
 
     def has(self, words: frozenset[str]) -> bool:
         """Tell whether this model's name has all of these words."""
@@ -112,8 +112,8 @@ def words_of(*names: str) -> frozenset[str]:
 
 def gpu(model: str) -> GpuModel:
     """Return what is known of a GPU model, by the whole name that the vendor's tools print."""
-    words = words_of(model)
-    return next((known for known in catalogue().gpus if known.is_called(words)), UNKNOWN)
+    model_words = words_of(model)
+    return next((known for known in catalogue().gpus if known.is_called(model_words)), UNKNOWN)
 
 
 def named(words: str) -> Iterable[GpuModel]:
@@ -127,9 +127,9 @@ def rated_watts(node: Node, configured: Mapping[str, Watts]) -> float | None:
     watts = by_pattern(node.name, configured)
     if watts is not None:
         return watts
-    words = frozenset(word for word in words_of(node.gpu_model) if not _OF_NO_SERVER.fullmatch(word))
-    found = next((known for known in catalogue().servers if words == words_of(known.gpu)), None)
-    return found.rated.watts / found.gpus * node.gpus if found is not None and found.rated else None
+    gpu_words = frozenset(word for word in words_of(node.gpu_model) if not _OF_NO_SERVER.fullmatch(word))
+    server = next((known for known in catalogue().servers if gpu_words == words_of(known.gpu)), None)
+    return server.rated.watts / server.gpus * node.gpus if server is not None and server.rated else None
 
 
 def by_pattern(name: str, values: Mapping[str, Watts]) -> float | None:
@@ -139,8 +139,8 @@ def by_pattern(name: str, values: Mapping[str, Watts]) -> float | None:
 
 def by_words(name: str, values: Mapping[str, Value]) -> Value | None:
     """Return the value of the key whose words the name all has; of several, that with the most words."""
-    words = words_of(name)
-    fitting = [key for key in values if words_of(key) <= words]
+    name_words = words_of(name)
+    fitting = [key for key in values if words_of(key) <= name_words]
     return values[max(fitting, key=lambda key: len(words_of(key)))] if fitting else None
 
 
@@ -273,16 +273,16 @@ class FloorBook:
 
     def learned(self) -> dict[Key, IdleFloor]:
         """Return what has been learned, to be kept over a restart."""
-        return {key: found.floor for key, found in self._learned.items()}
+        return {key: quantile.floor for key, quantile in self._learned.items()}
 
     def restore(self, floors: Mapping[Key, IdleFloor]) -> None:
         """Take back what was learned before a restart; new samples weigh against the old by their number."""
         for key, floor in floors.items():
             if floor.source != "learned" or floor.samples < 1:
                 continue
-            found = self._learned[key] = _LowQuantile()
-            found.counts = {round(floor.watts): floor.samples}
-            found.samples, found.watts, found.updated_s = floor.samples, floor.watts, floor.updated_s
+            quantile = self._learned[key] = _LowQuantile()
+            quantile.counts = {round(floor.watts): floor.samples}
+            quantile.samples, quantile.watts, quantile.updated_s = floor.samples, floor.watts, floor.updated_s
 
 
 NOTHING = ModelSettings()

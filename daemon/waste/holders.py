@@ -69,9 +69,9 @@ def allocations_by_node(jobs: Iterable[Job]) -> dict[str, list[Held]]:
 
 def slots(gpus: list[WatchedGpu], node: Node | None) -> list[GpuSlot]:
     """Return the GPUs of a node with a hole for each one that the scheduler has and telemetry does not."""
-    found = [GpuSlot(gpu.reading.index, gpu) for gpu in gpus]
-    lost = [GpuSlot(index, None) for index in holes([slot.index for slot in found], node)]
-    return sorted([*found, *lost], key=lambda slot: slot.index) if lost else found
+    slots = [GpuSlot(gpu.reading.index, gpu) for gpu in gpus]
+    lost = [GpuSlot(index, None) for index in holes([slot.index for slot in slots], node)]
+    return sorted([*slots, *lost], key=lambda slot: slot.index) if lost else slots
 
 
 def holes(indexes: Collection[int], node: Node | None) -> list[int]:
@@ -215,18 +215,19 @@ def parts(jobs: Sequence[Job], instances: Sequence[GpuInstance], watts: float | 
     ``shares`` is what the scheduler records of each job: of the GPU, 0..1.
     """
     equal = [1.0 / len(jobs)] * len(jobs) if None in shares or not shares else _by_share(shares, watts, idle)
-    held = [[one for one in instances if names_of(job) & set(one.jobs)] for job in jobs]
-    slices = sum(one.slices for one in instances)
+    held = [[instance for instance in instances if names_of(job) & set(instance.jobs)] for job in jobs]
+    slices = sum(instance.slices for instance in instances)
     if not instances or not all(held) or not watts or idle is None or slices <= 0:
         return equal
-    if len({one.number for some in held for one in some}) < sum(map(len, held)):
+    if len({instance.number for some in held for instance in some}) < sum(map(len, held)):
         return equal  # two jobs in one instance
     floor = min(idle, watts)
-    weights = {one.number: (one.activity or 0.0) * one.slices for one in instances}
+    weights = {instance.number: (instance.activity or 0.0) * instance.slices for instance in instances}
     active = sum(weights.values())
-    own = {one.number: (floor * one.slices / slices + (watts - floor) * (
-        weights[one.number] / active if active > 0 else one.slices / slices)) / watts for one in instances}
-    return [sum(own[one.number] for one in some) for some in held]
+    instance_share = {instance.number: (floor * instance.slices / slices + (watts - floor) * (
+        weights[instance.number] / active if active > 0 else instance.slices / slices)) / watts
+        for instance in instances}
+    return [sum(instance_share[instance.number] for instance in some) for some in held]
 
 
 def _by_share(shares: Sequence[float | None], watts: float | None, idle: float | None) -> list[float]:
@@ -312,11 +313,11 @@ class NodeShares:
         """Divide a GPU among the jobs that hold it; what is left is nobody's."""
         instances = () if gpu is None else gpu.reading.instances
         floor = verdict.floor.watts if verdict.floor is not None else None
-        found = parts(holder.jobs, instances, verdict.watts, floor, holder.shares)
-        shares = holder.shares or (None,) * len(found)
-        for job, part, share in zip(holder.jobs, found, shares, strict=True):
-            _take(self._of(job), verdict, gpu, part, 1.0 / len(found) if share is None else share)
-        left = 1.0 - sum(found)
+        shares_of_jobs = parts(holder.jobs, instances, verdict.watts, floor, holder.shares)
+        shares = holder.shares or (None,) * len(shares_of_jobs)
+        for job, part, share in zip(holder.jobs, shares_of_jobs, shares, strict=True):
+            _take(self._of(job), verdict, gpu, part, 1.0 / len(shares_of_jobs) if share is None else share)
+        left = 1.0 - sum(shares_of_jobs)
         if left > _ROUNDING:
             _add_watts(self._free(verdict.partition).values, verdict, left)
 

@@ -25,13 +25,13 @@ def gone(silent: Collection[GpuReading], reported: Iterable[GpuReading]) -> list
         place = _place(reading)
         if place in places:
             taken[place] = max(reading.time_s, taken.get(place, reading.time_s))
-    found, kept = [], Counter[str]()
-    for reading in sorted(silent, key=lambda one: -one.time_s):
-        if taken.get(_place(reading), reading.time_s) > reading.time_s or kept[reading.node] >= MOST_SILENT:
-            found.append(reading.uuid)
+    superseded, silent_counts = [], Counter[str]()
+    for reading in sorted(silent, key=lambda reading: -reading.time_s):
+        if taken.get(_place(reading), reading.time_s) > reading.time_s or silent_counts[reading.node] >= MOST_SILENT:
+            superseded.append(reading.uuid)
         else:
-            kept[reading.node] += 1
-    return found
+            silent_counts[reading.node] += 1
+    return superseded
 
 
 def _place(reading: GpuReading) -> _Place:

@@ -103,8 +103,8 @@ def does_something(detail: GpuDetail) -> bool:
     """Tell whether any unit that is measured computes or moves bytes."""
     units = (detail.tensor_active, detail.fp32_active, detail.fp64_active, detail.dram_active)
     links = (detail.pcie_bytes_per_s, detail.nvlink_bytes_per_s)
-    return (any(one is not None and one >= UNIT_WORKS for one in units)
-            or any(one is not None and one >= LINK_WORKS for one in links))
+    return (any(activity is not None and activity >= UNIT_WORKS for activity in units)
+            or any(activity is not None and activity >= LINK_WORKS for activity in links))
 
 
 def looks_hung(watts: float, busy: float | None, floor: float | None, limit: float | None,

@@ -238,7 +238,8 @@ class Fleet:
         for reading in readings:
             claims.setdefault(reading.uuid, []).append(reading)
         self.rejected["other_node"] += len(readings) - len(claims)
-        return [max(some, key=lambda one: (one.time_s >= since_s, self._has(one))) for some in claims.values()]
+        return [max(claimed, key=lambda reading: (reading.time_s >= since_s, self._has(reading)))
+                for claimed in claims.values()]
 
     def _has(self, reading: GpuReading) -> bool:
         known = self.gpus.get(reading.uuid)
@@ -267,7 +268,7 @@ class Fleet:
         """Forget at once the servers that are called otherwise now, unless some source still reports them."""
         if not telemetry.left:
             return
-        left = set(telemetry.left) - {one.node for found in (telemetry.gpus, telemetry.nodes) for one in found}
+        left = set(telemetry.left) - {gpu.node for gpu in telemetry.gpus} - {node.node for node in telemetry.nodes}
         self.gpus = {uuid: gpu for uuid, gpu in self.gpus.items() if gpu.reading.node not in left}
         self.walls = {key: wall for key, wall in self.walls.items() if key[0] not in left}
         self.last_walls.drop(left)

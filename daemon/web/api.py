@@ -162,15 +162,15 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
 def answer(endpoint: Endpoint, arguments: MultiDict[str, str], view: View) -> str:
     """Return the endpoint's answer as JSON; raise BadData when an argument is not one of its own or makes no sense."""
     limit = _limit(arguments) if endpoint.enveloped else MOST_ROWS
-    own = [name for name in arguments if not (endpoint.enveloped and name == "limit")]
-    matches = [_match(name, endpoint, arguments.getlist(name), view) for name in own]
-    kept = [row for row in endpoint.rows(view) if all(match(row) for match in matches)]
-    rows = endpoint.row.dump_python(tuple(kept[:limit]), mode="json")
+    filters = [name for name in arguments if not (endpoint.enveloped and name == "limit")]
+    matches = [_match(name, endpoint, arguments.getlist(name), view) for name in filters]
+    matching = [row for row in endpoint.rows(view) if all(match(row) for match in matches)]
+    rows = endpoint.row.dump_python(tuple(matching[:limit]), mode="json")
     if not endpoint.enveloped:
         return dumps(rows)
     envelope = {"status": "success", "data": rows}
-    if len(kept) > limit:
-        envelope["warnings"] = [f"{len(kept) - limit} of {len(kept)} rows left out by limit={limit}"]
+    if len(matching) > limit:
+        envelope["warnings"] = [f"{len(matching) - limit} of {len(matching)} rows left out by limit={limit}"]
     return dumps(envelope)
 
 

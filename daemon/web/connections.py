@@ -97,9 +97,9 @@ class HttpConnection:
         if not self.shaken or self.unsent or not self.request_is_whole:
             return None
         size, self._size = self._size or len(self.received), 0
-        found = bytes(self.received[:size])
+        request = bytes(self.received[:size])
         del self.received[:size]
-        return found
+        return request
 
     @property
     def events(self) -> int:

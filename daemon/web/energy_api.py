@@ -81,10 +81,10 @@ def answer(query: Query, view: View, arguments: Arguments, name: str = "") -> st
             raise BadData(f"unknown parameter {given[:40]!r}; this path knows {', '.join(query.parameters)}")
         for value in arguments.getlist(given):
             _check(given, value, query.choices)
-    found = query.ask(view, view.book(), arguments, name)
-    envelope: dict[str, object] = {"status": "success", "data": query.row.dump_python(tuple(found.rows), mode="json")}
-    if found.total is not None and found.total > len(found.rows):
-        envelope["warnings"] = [f"{len(found.rows)} of {_many(found.total)} rows; the others with limit and offset"]
+    result = query.ask(view, view.book(), arguments, name)
+    envelope: dict[str, object] = {"status": "success", "data": query.row.dump_python(tuple(result.rows), mode="json")}
+    if result.total is not None and result.total > len(result.rows):
+        envelope["warnings"] = [f"{len(result.rows)} of {_many(result.total)} rows; the others with limit and offset"]
     return dumps(envelope)
 
 
@@ -109,10 +109,10 @@ def moment(text: str, now_s: float) -> float:
 
 def _since(arguments: Arguments, now_s: float) -> float:
     """Return the first moment of a request; raise BadData for one in the future."""
-    found = moment(arguments.get("since", DEFAULT_SINCE), now_s)
-    if found > now_s:
+    moment_s = moment(arguments.get("since", DEFAULT_SINCE), now_s)
+    if moment_s > now_s:
         raise BadData("since lies in the future")
-    return found
+    return moment_s
 
 
 def wanted(arguments: Arguments, now_s: float) -> RunFilter:
@@ -295,4 +295,6 @@ RECORDED = {"jobs": "runs", "waste": "energy"}
 def recorded(name: str, arguments: Arguments) -> Query | None:
     """Return the query of the history that a path of today's state stands for, if it does."""
     query, now = QUERIES.get(RECORDED.get(name, "")), (*ENDPOINTS[name].filters, "limit")
-    return query if query and any(one in query.parameters and one not in now for one in arguments) else None
+    if query and any(argument in query.parameters and argument not in now for argument in arguments):
+        return query
+    return None

@@ -91,8 +91,8 @@ def _api_query(given: Mapping[str, str]) -> str:
 
 
 def _query(given: Mapping[str, str], offset: int) -> str:
-    kept = {key: value for key, value in given.items() if key != "offset"}
-    return urlencode(kept | ({"offset": str(max(0, offset))} if offset > 0 else {}))
+    parameters = {key: value for key, value in given.items() if key != "offset"}
+    return urlencode(parameters | ({"offset": str(max(0, offset))} if offset > 0 else {}))
 
 
 def job_page(view: View, arguments: Arguments, name: str, root: str) -> str:
@@ -138,7 +138,7 @@ def _power(report: JobReport) -> Chart | None:
     run, series = report.run, report.classes
     if run is None or not series or not series[0].start_s:
         return None
-    by_class = {PowerClass(one.name): one for one in series}
+    by_class = {PowerClass(class_series.name): class_series for class_series in series}
     names = [name for kind in ("useful", "wasted", "apart") for name in PowerClass
              if name.kind == kind and name in by_class]
     edges = _edges(series[0])
@@ -153,14 +153,14 @@ def _power(report: JobReport) -> Chart | None:
 
 def _activity(report: JobReport) -> list[tuple[str, str, str, float | None]]:
     """Return of each GPU its name, a strip of activity and one of power as SVG paths, and its mean watts."""
-    most = max((value for one in report.series for value in one.watts if value is not None), default=1.0) or 1.0
-    found = []
-    for one in report.series[:MOST_GPUS]:
-        edges = _edges(one)
-        known = [value for value in one.watts if value is not None]
-        found.append((one.name, _strip(edges, one.activity, 1.0), _strip(edges, one.watts, most),
-                      sum(known) / len(known) if known else None))
-    return found
+    most = max((watts for series in report.series for watts in series.watts if watts is not None), default=1.0) or 1.0
+    strips = []
+    for series in report.series[:MOST_GPUS]:
+        edges = _edges(series)
+        known = [value for value in series.watts if value is not None]
+        strips.append((series.name, _strip(edges, series.activity, 1.0), _strip(edges, series.watts, most),
+                       sum(known) / len(known) if known else None))
+    return strips
 
 
 def _strip(edges: charts.Floats, values: Sequence[float | None], most: float) -> str:
@@ -189,13 +189,13 @@ def user_page(view: View, arguments: Arguments, name: str, root: str) -> str:
     selection = wanted(MultiDict({"since": since, "user": name}), view.now())
     book = view.book()
     runs, total = book.runs(selection, "wasted", ROWS)
-    own: list[Job] = [job for job in view.jobs() if job.user == name and not job.state.finished]
+    user_jobs: list[Job] = [job for job in view.jobs() if job.user == name and not job.state.finished]
     days = book.by("day", selection)
-    if not (total or own or days):
+    if not (total or user_jobs or days):
         raise NotFound(f"nothing is known of a user {name[:40]!r}")
     return _render("user.html", view, root, name=name, since=since, spans=SPANS, runs=runs, total=total, days=days,
-                   sums=next(iter(book.by("user", selection)), None), jobs=own[:ROWS],
-                   more_jobs=max(0, len(own) - ROWS), chart=_days(days))
+                   sums=next(iter(book.by("user", selection)), None), jobs=user_jobs[:ROWS],
+                   more_jobs=max(0, len(user_jobs) - ROWS), chart=_days(days))
 
 
 def _days(days: Sequence[EnergyRow]) -> Chart | None:
@@ -239,7 +239,7 @@ def _gpus(parts: Sequence[WasteRow]) -> Iterator[GpuNow]:
             by_gpu.setdefault(row.gpu, []).append(row)
     for gpu, rows in sorted(by_gpu.items()):
         classes: dict[PowerClass, float | None] = {}
-        for row in sorted(rows, key=lambda one: one.power_class):
+        for row in sorted(rows, key=lambda row: row.power_class):
             classes[row.power_class] = _added(classes.get(row.power_class, 0.0), row.power_watts)
         yield GpuNow(gpu, classes, functools.reduce(_added, classes.values()), rows[0].activity,
                      tuple(dict.fromkeys((row.job_id, row.user) for row in rows if row.job_id)))

@@ -45,13 +45,13 @@ class OwnBook(EnergyBook):
 
     def runs(self, wanted: RunFilter, order: Order, limit: int, offset: int = 0) -> tuple[tuple[JobRow, ...], int]:
         """Return the user's runs."""
-        own = self._own(wanted)
-        return ((), 0) if own is None else super().runs(own, order, limit, offset)
+        rows = self._own(wanted)
+        return ((), 0) if rows is None else super().runs(rows, order, limit, offset)
 
     def by(self, dimension: Dimension, wanted: RunFilter, limit: int | None = None) -> tuple[EnergyRow, ...]:
         """Return the user's sums; those of nodes are of everybody."""
-        own = self._own(wanted)
-        return () if own is None else super().by(dimension, wanted if dimension == "node" else own, limit)
+        rows = self._own(wanted)
+        return () if rows is None else super().by(dimension, wanted if dimension == "node" else rows, limit)
 
     def wasters(self, parts: Iterable[WastePart], jobs: Sequence[Job], most: int) -> tuple[tuple[HolderRow, ...], int]:
         """Return the user's running jobs that waste."""
@@ -59,8 +59,8 @@ class OwnBook(EnergyBook):
 
     def reports(self, job_id: str, live: Sequence[Job] = (), wanted: RunFilter = EVERY) -> tuple[JobReport, ...]:
         """Return the reports of the user's own jobs of that id."""
-        own = self._own(wanted)
-        return () if own is None else super().reports(job_id, live, own)
+        rows = self._own(wanted)
+        return () if rows is None else super().reports(job_id, live, rows)
 
 
 class OwnView(View):
@@ -75,14 +75,14 @@ class OwnView(View):
 
     def recommendations(self) -> Sequence[Recommendation]:
         """Return advice on the user's jobs."""
-        own = self._keys()
-        return [row for row in self._view.recommendations() if (row.job_id, row.submit_s) in own]
+        keys = self._keys()
+        return [row for row in self._view.recommendations() if (row.job_id, row.submit_s) in keys]
 
     def recommended(self, subject: str) -> Sequence[RecommendationRow]:
         """Return rows that are about the user's jobs and name nobody else's."""
-        own = self._keys()
-        names = {job_id for job_id, _ in own}
-        return [row for row in self._view.recommended(subject) if (row.job_id, row.submit_s) in own
+        keys = self._keys()
+        names = {job_id for job_id, _ in keys}
+        return [row for row in self._view.recommended(subject) if (row.job_id, row.submit_s) in keys
                 and _named(row) <= names | {self._user, ""}]
 
     def waste(self) -> Sequence[WasteRow]:
@@ -146,8 +146,8 @@ class OwnView(View):
 
     def status(self) -> Status:
         """Return whether what is shown can be believed, without what a mail server says of others' addresses."""
-        found = self._view.status()
-        return replace(found, degraded=tuple(_unnamed(one) for one in found.degraded))
+        status = self._view.status()
+        return replace(status, degraded=tuple(_unnamed(condition) for condition in status.degraded))
 
     def missing(self) -> Sequence[str]:
         """Return what is missing before the daemon is ready."""
@@ -168,29 +168,29 @@ class OwnView(View):
 def anonymous(published: Published) -> Published:
     """Return a page without the series that are about somebody."""
     personal = {metric.name.removeprefix(PREFIX) for metric in METRICS if not PERSONAL.isdisjoint(metric.labels)}
-    return replace(published, **{one.name: {} for one in fields(published) if one.name in personal})  # type: ignore[arg-type]
+    return replace(published, **{field.name: {} for field in fields(published) if field.name in personal})  # type: ignore[arg-type]
 
 
-def _unnamed(one: Degradation) -> Degradation:
+def _unnamed(condition: Degradation) -> Degradation:
     """Return what is degraded without the words of others' mail servers and hooks, which may name anybody."""
-    if one.cause != "notices_behind":
-        return one
-    return replace(one, words=one.words.partition(" (")[0] + one.words.rpartition(")")[2])
+    if condition.cause != "notices_behind":
+        return condition
+    return replace(condition, words=condition.words.partition(" (")[0] + condition.words.rpartition(")")[2])
 
 
 def _named(row: object) -> set[str]:
     """Return the jobs and users that a row names, at any depth."""
-    found: set[str] = set()
+    names: set[str] = set()
     if is_dataclass(row):
-        for one in fields(row):
-            value = getattr(row, one.name)
-            if one.name in ("job_id", "user") and isinstance(value, str):
-                found.add(value)
-            elif one.name == "helps":
-                found |= set(value)
+        for field in fields(row):
+            value = getattr(row, field.name)
+            if field.name in ("job_id", "user") and isinstance(value, str):
+                names.add(value)
+            elif field.name == "helps":
+                names |= set(value)
             else:
-                found |= _named(value)
+                names |= _named(value)
     elif isinstance(row, tuple | list):
         for part in row:
-            found |= _named(part)
-    return found
+            names |= _named(part)
+    return names

@@ -100,8 +100,8 @@ def bars(rows: Sequence[WasteRow]) -> tuple[PartitionBar, list[PartitionBar]]:
     for row, part in zip(rows, parts, strict=True):
         partitions.setdefault(row.partition, []).append(part)
     within = scope(parts)
-    return bar("", parts, within), sorted((bar(name, own, within) for name, own in partitions.items()),
-                                          key=lambda one: (-one.balance.reported, one.name))
+    return bar("", parts, within), sorted((bar(name, bar_parts, within) for name, bar_parts in partitions.items()),
+                                          key=lambda drawn: (-drawn.balance.reported, drawn.name))
 
 
 def part_of(rows: Sequence[WasteRow]) -> PartitionBar:
@@ -242,8 +242,8 @@ def _wasters(view: View, rows: Sequence[WasteRow]) -> tuple[Sequence[HolderRow],
     try:
         return view.book().wasters(rows, view.jobs(), MOST_WASTERS)
     except StoreError:
-        found = wasters(rows, view.jobs())
-        return found[:MOST_WASTERS], len(found)
+        holders = wasters(rows, view.jobs())
+        return holders[:MOST_WASTERS], len(holders)
 
 
 def _causes(view: View) -> dict[str, Underuse]:
@@ -253,13 +253,14 @@ def _causes(view: View) -> dict[str, Underuse]:
 
 def _only(status: Status) -> list[str]:
     """Return what is missing and not among what is degraded: nothing is shown twice."""
-    degraded = {one.words for one in status.degraded}
+    degraded = {condition.words for condition in status.degraded}
     return [what for what in status.missing if what not in degraded]
 
 
 def _troubled(status: Status) -> dict[str, str]:
     """Return the words on each source that is late or slow while its last read went well."""
-    return {one.subject: one.words for one in status.degraded if one.cause in ("source_slow", "targets_slow")}
+    return {condition.subject: condition.words for condition in status.degraded
+            if condition.cause in ("source_slow", "targets_slow")}
 
 
 def _nvlink(nodes: Sequence[NodeRow], status: Status) -> dict[str, object]:
@@ -267,11 +268,13 @@ def _nvlink(nodes: Sequence[NodeRow], status: Status) -> dict[str, object]:
 
     Which GPUs are free is what the scheduler says: while it is not read, domains have no other row.
     """
-    found = sorted(domains(row.node for row in nodes), key=lambda one: (one.state != "broken", one.name))
-    if unread := [one.words for one in status.degraded if found and one.cause == "scheduler_unread"]:
+    nvlink_domains = sorted(domains(row.node for row in nodes),
+                            key=lambda domain: (domain.state != "broken", domain.name))
+    if unread := [condition.words for condition in status.degraded
+                  if nvlink_domains and condition.cause == "scheduler_unread"]:
         return {"domains_unknown": "; ".join(unread)}
-    return {"domains": found[:MOST_NODES], "more_domains": max(0, len(found) - MOST_NODES),
-            "broken": [one for one in found if one.state == "broken"]}
+    return {"domains": nvlink_domains[:MOST_NODES], "more_domains": max(0, len(nvlink_domains) - MOST_NODES),
+            "broken": [domain for domain in nvlink_domains if domain.state == "broken"]}
 
 
 def _leader(view: View) -> ModelRow | None:
@@ -280,11 +283,11 @@ def _leader(view: View) -> ModelRow | None:
 
 def _unfit(view: View) -> dict[str, list[str]]:
     """Return the heuristics that are no candidates, by the reason."""
-    found = dict[str, list[str]]()
+    reasons = dict[str, list[str]]()
     for row in view.models():
         if row.state == "not a candidate" and "@" not in row.model:
-            found.setdefault(row.reason, []).append(row.model)
-    return found
+            reasons.setdefault(row.reason, []).append(row.model)
+    return reasons
 
 
 def _spare(nodes: Sequence[NodeRow]) -> list[NodeRow]:
@@ -298,5 +301,5 @@ def _idle(view: View) -> dict[str, PowerDown]:
 
 def _outside(rows: Iterable[WasteRow]) -> list[WasteRow]:
     """Return the GPUs that are in use outside the scheduler, the longest first."""
-    found = [row for row in rows if row.power_class is PowerClass.OUTSIDE_SCHEDULER and row.gpu is not None]
-    return sorted(found, key=lambda row: (row.since_s or 0.0, row.node, row.gpu or 0))
+    outside = [row for row in rows if row.power_class is PowerClass.OUTSIDE_SCHEDULER and row.gpu is not None]
+    return sorted(outside, key=lambda row: (row.since_s or 0.0, row.node, row.gpu or 0))

@@ -70,10 +70,10 @@ def _candidates(host: str, port: int, address: str) -> list[tuple[int, SocketNam
         # An IPv6 socket takes IPv4 clients too; without IPv6 in the kernel the second is tried.
         return [(socket.AF_INET6, ("::", port)), (socket.AF_INET, ("0.0.0.0", port))]  # noqa: S104 - as configured
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError) as fault:
         raise ListenError(f"cannot listen on {address}: {fault}") from fault
-    return sorted({(int(family), name) for family, _, _, _, name in found})[:1]
+    return sorted({(int(family), name) for family, _, _, _, name in addresses})[:1]
 
 
 def _bound(family: int, name: SocketName) -> socket.socket:
@@ -152,7 +152,7 @@ def awaited(header: bytes) -> int:
     path = line[1].split(b"?", 1)[0].decode("ascii", "replace") if len(line) == 3 else ""
     if line[0] != b"POST" or path not in WITH_BODY or _CHUNKED.search(header):
         return 0
-    lengths = {int(found) for found in _LENGTH.findall(header)}
+    lengths = {int(length) for length in _LENGTH.findall(header)}
     length = lengths.pop() if len(lengths) == 1 else 0
     return length if length <= LARGEST_BODY else 0
 
@@ -175,9 +175,9 @@ class _Headers(HeaderReader):
 
     def __call__(self, rfile: Any, hdict: Any = None) -> Any:
         """Read headers into a dictionary; ValueError where they are none."""
-        found = {} if hdict is None else hdict
-        found.update(super().__call__(rfile, _HeaderLines()))
-        return found
+        headers = {} if hdict is None else hdict
+        headers.update(super().__call__(rfile, _HeaderLines()))
+        return headers
 
     def _transform_key(self, key_name: bytes) -> bytes:
         if b"_" not in key_name and not _NAME.fullmatch(key_name):
