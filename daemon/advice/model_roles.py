@@ -164,7 +164,8 @@ class ModelRoles:
     def _with_demotions(self, decisions: Sequence[Promotion]) -> Sequence[Promotion]:
         """Return the decisions with the demotions that the database has forgotten, which are decided once more."""
         try:
-            forgotten = noted_demotions.recall(self._history.decide, decisions, self._models)
+            forgotten = noted_demotions.recall(self._history.decide, decisions, self._models,
+                                              self._history.identity())
         except (ModelError, OSError) as error:
             log.warning("demotions cannot be compared with those noted beside the models", extra={"error": str(error)})
             return decisions

@@ -6,7 +6,7 @@ there once more, before the policy advises again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -28,6 +28,8 @@ class NotedDemotion:
 
     time_s: Annotated[float, Field(gt=-FURTHEST_S, lt=FURTHEST_S)]
     model: str
+    database: str
+    """Identity of the database that has it: others may share the folder of models."""
     by: str
     reason: str
 
@@ -40,19 +42,24 @@ def noted(models: Path) -> tuple[NotedDemotion, ...]:
     return read_note(models / DEMOTED, _DEMOTED, "which policies were demoted")
 
 
-def recall(decide: Callable[[Promotion], object], decisions: Sequence[Promotion], models: Path) -> tuple[str, ...]:
+def recall(decide: Callable[[Promotion], object], decisions: Sequence[Promotion], models: Path,
+           database: str) -> tuple[str, ...]:
     """Decide once more the demotions that the database has forgotten, and note those that it has; return their models.
 
-    What an operator made active after its demotion stays. ModelError where the note is damaged, OSError where it
-    cannot be written.
+    ``database`` is its identity, which its backups share. What an operator made active after its demotion stays.
+    ModelError where the note is damaged, OSError where it cannot be written.
     """
     known = {(one.model, one.time_s) for one in decisions if one.decision is Decision.DEMOTE}
-    before, in_force = noted(models), states(decisions)
+    whole, in_force = noted(models), states(decisions)
+    before = [one for one in whole if one.database == database]
     forgotten = [one for one in before if (one.model, one.time_s) not in known and _active_since(in_force, one)]
     for one in forgotten:
         decide(Promotion(one.time_s, one.model, Decision.DEMOTE, one.by,
                          f"{one.reason} (decided once more: the database had forgotten it, restored from a backup?)"))
-    _note(models, before, in_force)
+    kept = (*(one for one in whole if one.database != database), *_kept(before, in_force, database))
+    if kept != whole:
+        (models / DEMOTED).parent.mkdir(parents=True, exist_ok=True)
+        write(models / DEMOTED, _DEMOTED.dump_json(kept))
     return tuple(one.model for one in forgotten)
 
 
@@ -62,12 +69,10 @@ def _active_since(in_force: dict[str, Promotion], demotion: NotedDemotion) -> bo
     return last is not None and last.decision is Decision.PROMOTE and last.time_s < demotion.time_s
 
 
-def _note(models: Path, before: Sequence[NotedDemotion], in_force: dict[str, Promotion]) -> None:
-    """Note the last demotion of each policy, but for those that were made active afterwards."""
-    now = {name: NotedDemotion(last.time_s, name, last.by, last.reason[:MOST_REASON])
+def _kept(before: Sequence[NotedDemotion], in_force: dict[str, Promotion], database: str) -> Iterator[NotedDemotion]:
+    """Yield the last demotion of each policy, but for those that were made active afterwards."""
+    now = {name: NotedDemotion(last.time_s, name, database, last.by, last.reason[:MOST_REASON])
            for name, last in in_force.items() if last.decision is Decision.DEMOTE}
     promoted = {name: last.time_s for name, last in in_force.items() if last.decision is Decision.PROMOTE}
-    kept = {one.model: one for one in before if promoted.get(one.model, float("-inf")) < one.time_s} | now
-    if tuple(kept.values()) != tuple(before):
-        (models / DEMOTED).parent.mkdir(parents=True, exist_ok=True)
-        write(models / DEMOTED, _DEMOTED.dump_json(tuple(kept.values())))
+    kept = {one.model: one for one in before if promoted.get(one.model, float("-inf")) < one.time_s}
+    yield from (kept | now).values()

@@ -12,10 +12,10 @@ PROMOTED = Promotion(10.0, "scorer@1", Decision.PROMOTE, "nightly", "better")
 DEMOTED_ONCE = Promotion(20.0, "scorer@1", Decision.DEMOTE, "daemon", "it has become worse")
 
 
-def after(decisions, models):
+def after(decisions, models, database="ours"):
     """Return the decisions after a recall."""
     found = list(decisions)
-    recall(found.append, tuple(decisions), models)
+    recall(found.append, tuple(decisions), models, database)
     return found
 
 
@@ -25,6 +25,12 @@ def test_a_demotion_that_the_database_has_forgotten_is_decided_once_more(tmp_pat
     assert (again.model, again.time_s, again.decision, again.by) == ("scorer@1", 20.0, Decision.DEMOTE, "daemon")
     assert again.reason.startswith("it has become worse (decided once more: ")
     assert after([PROMOTED, again], tmp_path) == [PROMOTED, again], "and only once"
+
+
+def test_another_database_that_shares_the_folder_demotes_nothing_here_and_forgets_nothing_of_ours(tmp_path):
+    after([PROMOTED, DEMOTED_ONCE], tmp_path)
+    assert after([PROMOTED], tmp_path, "theirs") == [PROMOTED]
+    assert len(after([PROMOTED], tmp_path)) == 2
 
 
 @pytest.mark.parametrize("restored", [
@@ -43,7 +49,7 @@ def test_what_an_operator_made_active_again_is_noted_no_more(tmp_path):
 
 
 @pytest.mark.parametrize("content", [
-    None, b"", b"[[1]]", b'[{"time_s": 1e300, "model": "a@1", "by": "", "reason": ""}]'])
+    None, b"", b"[[1]]", b'[{"time_s": 1e300, "model": "a@1", "database": "ours", "by": "", "reason": ""}]'])
 def test_a_damaged_note_is_named_and_decides_nothing(tmp_path, content):
     (tmp_path / DEMOTED).parent.mkdir()
     if content is None:
