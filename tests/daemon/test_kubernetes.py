@@ -168,7 +168,7 @@ def expected(service):
     """
     known = service.known.snapshot
     told = JobWaitEstimates(known, known.time_s, service.settings.advice.policy)
-    estimates = [told.of(job.job_id) for job in known.jobs if job.state is JobState.PENDING]
+    estimates = [one for job in known.jobs if job.state is JobState.PENDING for one in told.of(job.job_id)]
     return {numbered(one.job_id): (one.verdict, one.placement, one.latest_s, one.position,
                                    {(numbered(other.job_id), other.state, other.free_s) for other in one.ahead},
                                    [(shape.change, shape.verdict, shape.placement) for shape in one.shapes])

@@ -68,8 +68,8 @@ def try_shapes(slurm: Slurm, played: Round, most: int) -> list[Tried]:
 def _tried(slurm: Slurm, played: Round, case: Case, place: int) -> Iterator[Tried]:
     policy = PLANNING if played.cluster.planning else HEEDLESS_POLICY
     read = snapshots(slurm, played.cluster)["slurm_cli"]
-    able = [shape for estimate in JobWaitEstimates(read, time.time(), policy).of(case.number)
-            for shape in estimate.shapes if shape.verdict == "starts"]
+    estimates = JobWaitEstimates(read, time.time(), policy).of(case.number)
+    able = [shape for estimate in estimates for shape in estimate.shapes if shape.verdict == "starts"]
     if not able:
         return
     shape = able[place % len(able)]
