@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ..fetch import Refused
@@ -10,16 +12,45 @@ from ..source import SourceError
 from .client import Bmc, Resource, link, members
 from .power import ChassisPower, Reader, first
 
+log = logging.getLogger(__name__)
+
 MOST_CHASSIS = 128
+_REMOVED_AFTER_S = 86400.0
 _WHOLE = ("RackMount", "Sled", "Blade", "StandAlone", "Tower", "Enclosure")
 """Types that are a server as a whole, the likeliest first."""
 
 
-def choose(bmc: Bmc, pattern: str) -> tuple[str, Resource, Reader, ChassisPower]:
-    """Return path, resource, place and reading of the one chassis that counts; ``pattern`` fits its id.
+@dataclass(slots=True)
+class ChassisInUse:
+    """The chassis that measures a server: where it falls silent, another one may be a part of it."""
+
+    bmc: str
+    """Its BMC, for the log."""
+    path: str = ""
+    listed: int = 0
+    silent_s: float | None = None
+    """Since when it does not report."""
+
+    def replace(self, path: str, listed: Collection[str], now_s: float) -> None:
+        """Take another chassis in its place.
+
+        Raises:
+            SourceError: the former is still listed, or fewer are listed than before, and that not yet for a day.
+        """
+        if self.path and path != self.path and (self.path in listed or len(listed) < self.listed):
+            self.silent_s = now_s if self.silent_s is None else min(now_s, self.silent_s)
+            if now_s - self.silent_s < _REMOVED_AFTER_S:
+                raise SourceError(f"chassis {_id(self.path)} measured the server and reports no power now; "
+                                  f"{_id(path)} may be a part of it: name the one that counts (chassis)")
+            log.warning("chassis %s of %s that is silent for a day is taken as removed", _id(self.path), self.bmc)
+        self.path, self.listed, self.silent_s = path, len(listed), None
+
+
+def choose(bmc: Bmc, pattern: str, in_use: ChassisInUse, now_s: float) -> tuple[Resource, Reader, ChassisPower]:
+    """Return resource, place and reading of the one chassis that counts; ``pattern`` fits its id.
 
     Raises:
-        SourceError: none reports its power, or several do and none is the whole.
+        SourceError: none reports its power, several do and none is the whole, or the one in use has fallen silent.
     """
     found = _all(bmc)
     wanted = {path: one for path, one in found.items() if fnmatchcase(_id(path), pattern)} if pattern else found
@@ -32,7 +63,8 @@ def choose(bmc: Bmc, pattern: str) -> tuple[str, Resource, Reader, ChassisPower]
     if len(whole) > 1:
         raise SourceError(f"several chassis report power ({', '.join(map(_id, whole))}): name the one that counts "
                           "(chassis)")
-    return whole[0], *reporting[whole[0]]
+    in_use.replace(whole[0], wanted, now_s)
+    return reporting[whole[0]]
 
 
 def _all(bmc: Bmc) -> dict[str, Resource]:

@@ -18,7 +18,7 @@ from ..fetch import Client
 from ..scrape import PageConfig, PageSource
 from ..source import Clock, Source, SourceError, register
 from ..targets import Target
-from .chassis import choose
+from .chassis import ChassisInUse, choose
 from .client import Bmc, Resource
 from .power import ChassisPower, Reader, equipment, read
 
@@ -56,6 +56,7 @@ class _Known:
     """What is remembered of one BMC."""
 
     bmc: Bmc
+    in_use: ChassisInUse
     lock: threading.Lock = field(default_factory=threading.Lock)
     chosen: tuple[Resource, Reader] | None = None
     chosen_s: float = 0.0
@@ -98,7 +99,8 @@ class RedfishSource(PageSource):
 
     def fetch(self, target: Target, look: Look) -> Telemetry:
         """Return what one BMC reports."""
-        known = self._bmcs.setdefault(target.url, _Known(Bmc(target.url, self._client, self._login)))
+        known = self._bmcs.setdefault(target.url, _Known(Bmc(target.url, self._client, self._login),
+                                                           ChassisInUse(target.instance)))
         with known.lock:
             look.check()
             known.bmc.allow(self._redfish.walk)
@@ -119,8 +121,9 @@ class RedfishSource(PageSource):
         if known.chosen is not None and 0 <= now_s - known.chosen_s < _CHOSEN_S:
             found = read(known.chosen[1], known.bmc, known.chosen[0])
             if found is not None:
+                known.in_use.silent_s = None
                 return found
-        _, chassis, reader, found = choose(known.bmc, self._redfish.chassis)
+        chassis, reader, found = choose(known.bmc, self._redfish.chassis, known.in_use, now_s)
         known.chosen, known.chosen_s = (chassis, reader), now_s
         return found
 

@@ -76,6 +76,37 @@ def test_a_reading_says_of_how_many_supplies_it_is_the_sum_absent_ones_included(
     found.close()
 
 
+@pytest.mark.parametrize("how", ["no longer listed", "without power"])
+def test_a_part_does_not_measure_the_server_when_its_chassis_falls_silent(start, how, caplog):
+    tree = chassis(empty(), "Baseboard", "Module", environment=900.0)
+    bmc, clock = start(chassis(tree, "Self", "RackMount", environment=3001.0)), Clock()
+    found = source(bmc, clock)
+    assert [node.power_watts for node in found.read().nodes] == [3001.0]
+    bmc.tree["/Chassis/Self/EnvironmentMetrics"] = {}
+    bmc.tree["/Chassis/Self"]["ChassisType"] = "Other"
+    if how == "no longer listed":
+        bmc.tree["/Chassis"]["Members"].pop()
+    for _ in range(24):
+        clock.now += 3599.0
+        found.facts()
+        with pytest.raises(SourceError, match="chassis Self measured the server and reports no power now; Baseboard"):
+            found.read()
+    clock.now += 7200.0
+    assert [node.power_watts for node in found.read().nodes] == [900.0]
+    assert f"chassis Self of {bmc.address} that is silent for a day is taken as removed" in caplog.text
+    found.close()
+
+
+def test_a_chassis_that_is_called_otherwise_now_measures_at_once(start):
+    bmc, clock = start(chassis(empty(), "Self", "RackMount", environment=3001.0)), Clock()
+    found = source(bmc, clock)
+    found.read()
+    bmc.tree = chassis(empty(), "Chassis_0", "RackMount", environment=3002.0)
+    clock.now += 60.0
+    assert [node.power_watts for node in found.read().nodes] == [3002.0]
+    found.close()
+
+
 def torn(collection, how):
     """Make a collection one that does not show all its members."""
     if how == "pages":
