@@ -301,11 +301,13 @@ def _compared(outcome: PolicyOutcome, baseline: PolicyOutcome | None, plan: Swee
         return {}
     ends, baseline_ends, submit = outcome.arrays["end"], baseline.arrays["end"], plan.workload.submit
     both = ~np.isnan(ends) & ~np.isnan(baseline_ends)
-    found = ratio_interval(submit[both], ends[both] - submit[both], baseline_ends[both] - submit[both], seed=plan.seed)
+    interval = ratio_interval(submit[both], ends[both] - submit[both], baseline_ends[both] - submit[both],
+                              seed=plan.seed)
     if outcome.policy != baseline.policy and both.any() and submit[both].max() - submit[both].min() < DAY_S:
-        found = replace(found, low=float("nan"), high=float("nan"))  # whole days are drawn, and one tells no spread
-    return {"baseline": baseline.policy, "jct_ratio": found.estimate, "jct_ratio_low": found.low,
-            "jct_ratio_high": found.high}
+        # Whole days are drawn, and one day has no spread.
+        interval = replace(interval, low=float("nan"), high=float("nan"))
+    return {"baseline": baseline.policy, "jct_ratio": interval.estimate, "jct_ratio_low": interval.low,
+            "jct_ratio_high": interval.high}
 
 
 def json_row(row: Mapping[str, object]) -> dict[str, object]:

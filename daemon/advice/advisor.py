@@ -106,8 +106,8 @@ class Advisor:
         heuristic = PolicyAdvice(state, self._heuristic, context.diagnosis)
         results = tuple(ask_model(served_model, context) for served_model in self._inputs.served_models)
         shadows = [PolicyAdvice(state, policy, context.diagnosis) for policy in self._shadows]
-        shadows += [one.advice.answer for one in results if one.advice and not one.served_model.active]
-        leader = next((one.advice for one in results if one.advice and one.served_model.active), None)
+        shadows += [result.advice.answer for result in results if result.advice and not result.served_model.active]
+        leader = next((result.advice for result in results if result.advice and result.served_model.active), None)
         if leader is None:
             first, rows = heuristic, self._rendered(heuristic, context, expected(self._heuristic, context))
         else:

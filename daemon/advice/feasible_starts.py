@@ -77,8 +77,9 @@ def feasible_starts(state: ClusterState, policy: Policy) -> FeasibleStarts:
     more, reasons = second_chances(state, gate, taken, holds)
     reclaimed, at_cost = quota_starts(state, gate, taken | more, holds)
     more, reasons = more | reclaimed, reasons | at_cost
-    own = {**_other_sizes(state, taken), **_other_grants(state, taken, grants_of(actions))}
-    return FeasibleStarts(state, actions, taken | more, holds, gate, {**reasons, **own}, frozenset(own))
+    other_amounts = {**_other_sizes(state, taken), **_other_grants(state, taken, grants_of(actions))}
+    return FeasibleStarts(state, actions, taken | more, holds, gate, {**reasons, **other_amounts},
+                          frozenset(other_amounts))
 
 
 def placement_of(state: ClusterState, action: Start) -> Placement:
@@ -99,11 +100,11 @@ def _checked(state: ClusterState, starts: Mapping[int, Placement], grants: Mappi
     assert state.gate is not None
     gate, taken, refused = state.gate.copy(), dict[int, Placement](), dict[int, Hold]()
     for row, placement in starts.items():
-        found = gate.admit(_as_placed(state, row, placement, grants.get(row)), placement)
-        if isinstance(found, Hold):
-            refused[row] = found
+        outcome = gate.admit(_as_placed(state, row, placement, grants.get(row)), placement)
+        if isinstance(outcome, Hold):
+            refused[row] = outcome
         else:
-            taken[row] = found
+            taken[row] = outcome
     refused |= dict(_halves(state, starts, taken))
     return taken, refused, gate
 
@@ -139,15 +140,15 @@ def _as_placed(state: ClusterState, row: int, placement: Placement, granted: tup
 def _other_sizes(state: ClusterState, taken: Mapping[int, Placement]) -> dict[int, str]:
     """Return the reasons of starts on another number of GPUs than was requested."""
     work = state.workload
-    return {row: f"on {sum(found.gpus)} GPUs in place of {work.gpus[row]}: its like ran on {work.minimum[row]} to "
+    return {row: f"on {sum(placement.gpus)} GPUs in place of {work.gpus[row]}: its like ran on {work.minimum[row]} to "
                  f"{work.maximum[row]} here; submit it again for that, for no job changes its size by itself"
-            for row, found in taken.items() if moulded(state, row, found)}
+            for row, placement in taken.items() if moulded(state, row, placement)}
 
 
 def _other_grants(state: ClusterState, taken: Mapping[int, Placement],
                   grants: Mapping[int, tuple[int, int]]) -> dict[int, str]:
     """Return the reasons of starts with other CPUs or memory than were requested."""
-    found = dict[int, str]()
+    reasons = dict[int, str]()
     for row in grants.keys() & taken.keys():
         job = state.arrays.jobs[row]
         gpus = max(1, int(job.chunk))
@@ -160,9 +161,9 @@ def _other_grants(state: ClusterState, taken: Mapping[int, Placement],
         if other:
             amounts, requested_amounts, options = (" and ".join(texts) for texts in zip(*other, strict=True))
             how = "with requests to match" if state.records[row].owner else f"with {options.replace(' and ', ' ')}"
-            found[row] = (f"with {amounts} for each GPU in place of {requested_amounts}, by what its like use; "
-                          f"submit it again {how}")
-    return found
+            reasons[row] = (f"with {amounts} for each GPU in place of {requested_amounts}, by what its like use; "
+                            f"submit it again {how}")
+    return reasons
 
 
 def _walked(state: ClusterState, rules: Rules, starts: Mapping[int, Placement],
@@ -170,9 +171,9 @@ def _walked(state: ClusterState, rules: Rules, starts: Mapping[int, Placement],
     """Walk the queue as the scheduler does; return what starts where, what does not and why, and what is left then."""
     assert state.gate is not None
     outcomes, left = walk(state.gate, bool(rules.turns), list(islice(_line(state, rules, starts), MOST_TURNS)))
-    taken = {row: found for row, found in outcomes.items() if isinstance(found, Placement)}
-    refused = {row: _by_whom(state.gate, state.records[row], found) for row, found in outcomes.items()
-               if isinstance(found, Hold) and found.cause != ROOM}
+    taken = {row: outcome for row, outcome in outcomes.items() if isinstance(outcome, Placement)}
+    refused = {row: _by_whom(state.gate, state.records[row], outcome) for row, outcome in outcomes.items()
+               if isinstance(outcome, Hold) and outcome.cause != ROOM}
     return taken, refused, left
 
 
@@ -221,24 +222,24 @@ def _planned_only(state: ClusterState) -> list[tuple[float, QueueEntry]]:
     has too few nodes, as they stop it. All have the priorities that they stand at.
     """
     assert state.gate is not None
-    found = list[tuple[float, QueueEntry]]()
+    entries = list[tuple[float, QueueEntry]]()
     for row, hold in state.holds.items():
         job, priority = state.records[row], _priority(state, row)
         beyond = job.array_limit is not None and ARRAY_LIMIT in hold.reason
-        kept = job.reason is WaitReason.RESERVATION and not job.request.reservation
+        reserved = job.reason is WaitReason.RESERVATION and not job.request.reservation
         if hold.cause == HELD and beyond:
-            found.append((priority, QueueEntry(row, job, later=True)))
-        elif hold.cause == HELD and (kept or job.reason is WaitReason.NODES_UNAVAILABLE):
+            entries.append((priority, QueueEntry(row, job, later=True)))
+        elif hold.cause == HELD and (reserved or job.reason is WaitReason.NODES_UNAVAILABLE):
             stale = "," in job.partition and isinstance(state.gate.find(job), Placement)
-            found += [(priority - TIER * lower, replace(entry, later=True, stale=stale))
-                      for lower, entries in _in_line(state.gate, job, row, None).items() for entry in entries]
+            entries += [(priority - TIER * lower, replace(entry, later=True, stale=stale))
+                        for lower, tried in _in_line(state.gate, job, row, None).items() for entry in tried]
         elif job.group:
-            found.append((priority, QueueEntry(row, job, barred=hold)))
+            entries.append((priority, QueueEntry(row, job, barred=hold)))
         elif (job.reason is WaitReason.QUOTA or hold.cause == LIMIT) and not counted(hold) and not job.owner:
-            found += [(priority - TIER * lower, replace(entry, barred=hold))
-                      for lower, entries in _in_line(state.gate, job, row, None).items() for entry in entries
-                      if too_few_available(state.gate, entry.job, state.gate.resources.named(()))]
-    return _in_order(found)
+            entries += [(priority - TIER * lower, replace(entry, barred=hold))
+                        for lower, tried in _in_line(state.gate, job, row, None).items() for entry in tried
+                        if too_few_available(state.gate, entry.job, state.gate.resources.named(()))]
+    return _in_order(entries)
 
 
 def _limited(state: ClusterState) -> list[tuple[float, QueueEntry]]:
@@ -249,7 +250,7 @@ def _limited(state: ClusterState) -> list[tuple[float, QueueEntry]]:
 
 
 def _in_order(entries: list[tuple[float, QueueEntry]]) -> list[tuple[float, QueueEntry]]:
-    return sorted(entries, key=lambda one: _place(*one))
+    return sorted(entries, key=lambda pair: _place(*pair))
 
 
 def _place(priority: float, entry: QueueEntry) -> tuple[float, int, int]:
@@ -331,7 +332,7 @@ def why_held(feasible: FeasibleStarts, row: int, job: Job) -> Hold:
     broken = feasible.gate.limits_bar(job) if feasible.gate is not None else None
     if broken is not None:
         return _by_whom(gate, job, broken)  # the scheduler looks at limits before it looks for nodes
-    found = gate.find(job)
-    if isinstance(found, Placement):
-        return gate.limit_bars(job, gate.partition_of(job, found), found) or Hold(AHEAD, "")
-    return found if found.reason else why_no_nodes(gate, job)
+    outcome = gate.find(job)
+    if isinstance(outcome, Placement):
+        return gate.limit_bars(job, gate.partition_of(job, outcome), outcome) or Hold(AHEAD, "")
+    return outcome if outcome.reason else why_no_nodes(gate, job)

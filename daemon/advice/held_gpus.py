@@ -42,9 +42,11 @@ class HeldGpus:
 
         One that telemetry has lost keeps its place, or those behind it would be taken for others.
         """
-        found: dict[int, GpuReading] = {}
+        readings: dict[int, GpuReading] = {}
         for gpu in self._gpus.get(node, ()):
-            if found.setdefault(gpu.index, gpu).uuid != gpu.uuid:
+            if readings.setdefault(gpu.index, gpu).uuid != gpu.uuid:
                 return []
-            found[gpu.index] = gpu
-        return [found.get(index) for index in sorted([*found, *holes(found, self._nodes.get(node))])] if found else []
+            readings[gpu.index] = gpu
+        if not readings:
+            return []
+        return [readings.get(index) for index in sorted([*readings, *holes(readings, self._nodes.get(node))])]

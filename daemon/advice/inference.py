@@ -119,9 +119,9 @@ def _unknown(card: ModelCard, snapshot: SchedulerSnapshot) -> str:
     waiting = [job for job in snapshot.jobs if job.state is JobState.PENDING]
     partitions = {name for job in waiting for name in job.partition.split(",") if name}
     models = {node.gpu_model for node in snapshot.nodes if node.gpu_model}
-    for found, kind, known in ((partitions, "partition", card.known.get("partition", ())),
-                               (models, "GPU type", card.known.get("gpu_model", ()))):
-        strange = sorted(found - set(known)) if known else []
+    for present, kind, known in ((partitions, "partition", card.known.get("partition", ())),
+                                 (models, "GPU type", card.known.get("gpu_model", ()))):
+        strange = sorted(present - set(known)) if known else []
         if strange:
             return f"{kind} {', '.join(strange[:3])} was not there when it was trained"
     return ""

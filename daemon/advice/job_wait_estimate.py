@@ -177,10 +177,10 @@ class JobWaitEstimates:
         nodes = set(placement.nodes) if placement else set()
         held: Mapping[str, Job] = {job.job_id: job for job in self.snapshot.jobs if job.state.active
                                    and any(part.node in nodes for part in job.allocations)}
-        found = [Ahead(job.job_id, job.state, job.partition,
-                       sum(part.gpus for part in job.allocations if part.node in nodes), _ends(job))
-                 for job in held.values()]
-        return sorted(found, key=lambda one: (one.free_s is None, one.free_s or 0.0, one.job_id))
+        holders = [Ahead(job.job_id, job.state, job.partition,
+                         sum(part.gpus for part in job.allocations if part.node in nodes), _ends(job))
+                   for job in held.values()]
+        return sorted(holders, key=lambda holder: (holder.free_s is None, holder.free_s or 0.0, holder.job_id))
 
     def _shapes(self, job: Job) -> tuple[SmallerRequest, ...]:
         if self._feasible.gate is None:

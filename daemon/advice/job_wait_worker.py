@@ -96,7 +96,7 @@ class JobWaitWorker:
         return not failed and 0.0 <= time_s - self._made_s < KEPT_S
 
     def _begin(self, job_id: str) -> Future[tuple[JobWaitEstimate, ...]]:
-        if sum(not one.done() for one in self._futures.values()) >= MOST_AT_ONCE:
+        if sum(not future.done() for future in self._futures.values()) >= MOST_AT_ONCE:
             raise NotYet(job_id)
         estimates = self._estimates
         self._futures[job_id] = self._later(lambda: estimates.result().of(job_id))

@@ -144,4 +144,4 @@ def _patch(steering: Steering, names: Iterable[str], how: str, patch: object, *o
 
 
 def _command(steering: Steering, *arguments: str) -> str:
-    return " ".join(("kubectl", *(quote(one) for one in (f"--namespace={steering.namespace}", *arguments))))
+    return " ".join(("kubectl", *(quote(argument) for argument in (f"--namespace={steering.namespace}", *arguments))))

@@ -127,7 +127,7 @@ class MigrationPlanner:
         for places in self._places(wanted, usable):
             inside = [(plan, place) for place in places if (plan := self._tried(wanted, place, most)) is not None]
             if inside:
-                return min(inside, key=lambda found: _cost(found[0]))[1]
+                return min(inside, key=lambda pair: _cost(pair[0]))[1]
         return usable
 
     def _together(self, wanted: Need, usable: Masks) -> list[Masks]:
@@ -152,8 +152,8 @@ class MigrationPlanner:
         """Yield the usable nodes of each place that could hold a job of several nodes, the closest level first."""
         parts, left = len(self._parts(wanted)), MOST_PLACES
         for names in self._hung if parts > 1 else ():
-            found, counts = np.unique(names[usable & (names != "")], return_counts=True)
-            some = [usable & (names == name) for name, count in zip(found, counts, strict=True) if count >= parts]
+            domains, counts = np.unique(names[usable & (names != "")], return_counts=True)
+            some = [usable & (names == name) for name, count in zip(domains, counts, strict=True) if count >= parts]
             yield some[:left]
             left -= len(some[:left])
             if names is self._hung[0]:
@@ -165,10 +165,10 @@ class MigrationPlanner:
         parts = self._parts(wanted)
         needed = usable if np.count_nonzero(usable) == len(parts) else closed  # all of them: nobody moves to one
         for gpus in parts:
-            found = self._cleared(_amounts(wanted, gpus), usable & ~closed, closed | needed, most - len(moves))
-            if found is None:
+            cleared = self._cleared(_amounts(wanted, gpus), usable & ~closed, closed | needed, most - len(moves))
+            if cleared is None:
                 return None
-            node, made = found
+            node, made = cleared
             moves += [(movable, self.nodes[home].name) for movable, home in made]
             self._carry_out(made)
             self.free[node] -= _amounts(wanted, gpus)
@@ -202,9 +202,9 @@ class MigrationPlanner:
         for node in able[np.argsort(lacks[able], kind="stable")][:MOST_NODES].tolist():
             if lacks[node] > price[0]:
                 break
-            found = self._emptied(node, needs, closed, most, price)
-            if found is not None:
-                best, price = (node, found), _price([movable for movable, _ in found])
+            leaving = self._emptied(node, needs, closed, most, price)
+            if leaving is not None:
+                best, price = (node, leaving), _price([movable for movable, _ in leaving])
         return best
 
     def _emptied(self, node: int, needs: Amounts, closed: Masks, most: int, below: tuple[int, float],

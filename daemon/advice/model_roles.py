@@ -122,10 +122,12 @@ class ModelRoles:
         abstained = Counter(self.learned.abstained)
         abstained.update((model, abstention.cause) for model, abstention in silent.items())
         return self._update_status(
-            silent=silent, abstained=abstained, called=tuple(one.served_model.model for one in advice.model_results),
-            cards={one.served_model.model: one.served_model.agent.card for one in advice.model_results
-                   if one.served_model.agent is not None},
-            drift={one.served_model.model: one.drift for one in advice.model_results if one.drift is not None})
+            silent=silent, abstained=abstained,
+            called=tuple(result.served_model.model for result in advice.model_results),
+            cards={result.served_model.model: result.served_model.agent.card for result in advice.model_results
+                   if result.served_model.agent is not None},
+            drift={result.served_model.model: result.drift
+                   for result in advice.model_results if result.drift is not None})
 
     def record_standings(self, standings: Iterable[ShadowResult], incumbent: str, now_s: float) -> ModelStatus:
         """Record the results of a closed window, and demote an active model that lost. Return what is known now.
@@ -155,8 +157,8 @@ class ModelRoles:
         if last == self._last:
             return
         decisions = self._with_demotions(self._history.decisions())
-        judged = next((one for one in reversed(decisions) if "rows" in one.figures), None)
-        short = tuple(replace(one, figures={}) for one in decisions)
+        judged = next((decision for decision in reversed(decisions) if "rows" in decision.figures), None)
+        short = tuple(replace(decision, figures={}) for decision in decisions)
         self._update_status(in_force=states(short), decisions=short, judged=judged,
                             candidates=candidates(decisions, now_s))
         self._last = last
@@ -214,7 +216,7 @@ class ModelLoader:
     def served_models(self, in_force: Mapping[str, Promotion]) -> tuple[ServedModel, ...]:
         """Return the agents to serve, the active one first; one whose code is being compiled is left out."""
         named = wanted(in_force)
-        self._loaded = {model: kept for model, kept in self._loaded.items() if model in named}
+        self._loaded = {model: entry for model, entry in self._loaded.items() if model in named}
         for model in self._warm_ups.keys() - named.keys():
             self._warm_ups.pop(model).end()
         return tuple(self._served_model(model, leads) for model, leads in named.items() if self._compiled(model))
@@ -230,10 +232,10 @@ class ModelLoader:
         return self._warm_ups[model].over()
 
     def _served_model(self, model: str, leads: bool) -> ServedModel:
-        state, kept = _files(self._store.folder, model), self._loaded.get(model)
-        if kept is None or kept[0] != (state, leads):
-            kept = self._loaded[model] = ((state, leads), self._load(model, leads))
-        return kept[1]
+        state, entry = _files(self._store.folder, model), self._loaded.get(model)
+        if entry is None or entry[0] != (state, leads):
+            entry = self._loaded[model] = ((state, leads), self._load(model, leads))
+        return entry[1]
 
     def _load(self, model: str, leads: bool) -> ServedModel:
         try:
@@ -265,7 +267,7 @@ def _files(folder: Path, model: str) -> object:
 def _file(path: Path) -> object:
     """Return what changes when a file does; None when it is not there."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

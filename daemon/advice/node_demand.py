@@ -72,8 +72,8 @@ def demands(counts: Sequence[NDArray[np.int_]], since_s: float, now_s: float, no
 def _moments(steps: int, since_s: float, now_s: float) -> list[int]:
     """Return the steps that lie at about this time of day, each with its whole horizon in the past."""
     ages = (day * DAY_S - beside_s for day in range(1, 2 + steps // STEPS) for beside_s in BESIDE_S)
-    found = (int((now_s - age_s - since_s) // STEP_S) for age_s in ages)
-    return sorted(step for step in found if step >= 0 and step + HORIZON < steps)
+    steps_back = (int((now_s - age_s - since_s) // STEP_S) for age_s in ages)
+    return sorted(step for step in steps_back if step >= 0 and step + HORIZON < steps)
 
 
 def passages(used: NDArray[np.int_], moment: int, nodes: int, more: NDArray[np.intp]) -> Floats:

@@ -38,8 +38,9 @@ def enforcing(profiles: Iterable[PowerProfileSettings], gpus: Iterable[GpuReadin
               limit_watts: float) -> PowerProfileSettings | None:
     """Return the profile that shows as this power limit on these GPUs; None where the site names none."""
     models = [gpu.model for gpu in gpus]
-    shown = (one for one in profiles if one.limit is not None and abs(one.limit - limit_watts) < STEP_WATTS)
-    return next((one for one in shown if all(_is(one, name) for name in models)), None)
+    shown = (profile
+             for profile in profiles if profile.limit is not None and abs(profile.limit - limit_watts) < STEP_WATTS)
+    return next((profile for profile in shown if all(_is(profile, name) for name in models)), None)
 
 
 def called(profile: PowerProfileSettings) -> str:

@@ -28,7 +28,7 @@ def second_chances(state: ClusterState, gate: Gate, taken: Mapping[int, Placemen
     waking = any(node.wakes for node in gate.resources.nodes)
     if not waking and not _may_preempt(gate):
         return {}, {}
-    found, reasons, gone = dict[int, Placement](), dict[int, str](), set[tuple[str, float]]()
+    starts, reasons, gone = dict[int, Placement](), dict[int, str](), set[tuple[str, float]]()
     rows = [row for row in state.waiting.tolist() if row not in taken and row not in holds
             and not state.records[row].group]
     rows.sort(key=lambda row: (-float(state.arrays.jobs[row].priority), row))
@@ -41,8 +41,8 @@ def second_chances(state: ClusterState, gate: Gate, taken: Mapping[int, Placemen
         if isinstance(start, Hold):
             holds[row] = start
         elif start is not None:
-            found[row], reasons[row] = start
-    return found, reasons
+            starts[row], reasons[row] = start
+    return starts, reasons
 
 
 def _may_preempt(gate: Gate) -> bool:
@@ -109,14 +109,14 @@ def _fewest(gate: Gate, job: Job, way: PartitionNodes, victims: list[Job]) -> tu
 
 
 def _rank(gate: Gate, job: Job) -> tuple[float, float]:
-    qos = next((one.priority for one in gate.snapshot.rules.qos or () if one.name == job.qos), 0.0)
+    qos = next((rule.priority for rule in gate.snapshot.rules.qos or () if rule.name == job.qos), 0.0)
     tier = gate.partitions[job.partition].priority_tier if job.partition in gate.partitions else 1
     return qos, tier
 
 
 def _yields(gate: Gate, job: Job, other: Job) -> bool:
     """Tell whether a running job may be preempted for one that waits; where the type is not known, perhaps."""
-    kind, known = gate.site.preempt_type, {one.name: one for one in gate.snapshot.rules.qos or ()}
+    kind, known = gate.site.preempt_type, {rule.name: rule for rule in gate.snapshot.rules.qos or ()}
     preempting, preempted = known.get(job.qos), known.get(other.qos)
     by_qos = preempting is not None and other.qos in preempting.preempts
     by_tier = max(_tiers(gate, job)) > max(_tiers(gate, other))
@@ -150,13 +150,13 @@ MOST_QUOTA_TRIED = 100
 def quota_starts(state: ClusterState, gate: Gate, taken: Mapping[int, Placement], holds: dict[int, Hold],
                  ) -> tuple[dict[int, Placement], dict[int, str]]:
     """Return more starts by row with their reasons, and book them; a job that starts is held no longer."""
-    found, reasons, gone = dict[int, Placement](), dict[int, str](), set[tuple[str, float]]()
+    starts, reasons, gone = dict[int, Placement](), dict[int, str](), set[tuple[str, float]]()
     for row in list(_waiting_for_quota(state, gate, taken, holds))[:MOST_QUOTA_TRIED]:
         start = _reclaiming(gate, state.records[row], gone)
         if start is not None:
-            found[row], reasons[row] = start
+            starts[row], reasons[row] = start
             holds.pop(row, None)
-    return found, reasons
+    return starts, reasons
 
 
 def _waiting_for_quota(state: ClusterState, gate: Gate, taken: Mapping[int, Placement],

@@ -71,10 +71,10 @@ class ShapeTrial:
             return SmallerRequest(change, options, "unknown", TOO_MANY)
         self.runs -= 1
         state = ClusterState.from_snapshot(replace(self.others, jobs=(*self.others.jobs, job)), self.now_s)
-        found = feasible_starts(state, self.policy)
-        row = next(row for row, one in enumerate(state.records) if one.job_id == job.job_id)
-        return SmallerRequest(change, options, "starts", "", found.starts[row]) if row in found.starts else \
-            _held(change, options, why_held(found, row, job), "it would delay jobs that come first")
+        feasible = feasible_starts(state, self.policy)
+        row = next(row for row, record in enumerate(state.records) if record.job_id == job.job_id)
+        return SmallerRequest(change, options, "starts", "", feasible.starts[row]) if row in feasible.starts else \
+            _held(change, options, why_held(feasible, row, job), "it would delay jobs that come first")
 
 
 def smaller_shapes(snapshot: SchedulerSnapshot, now_s: float, job: Job, policy: Policy, left: Gate) \
@@ -85,22 +85,22 @@ def smaller_shapes(snapshot: SchedulerSnapshot, now_s: float, job: Job, policy: 
     """
     if job.group:
         return ()
-    others = tuple(one for one in snapshot.jobs if one.key != job.key)
-    waiting = sum(one.state is JobState.PENDING for one in others)
+    others = tuple(other for other in snapshot.jobs if other.key != job.key)
+    waiting = sum(other.state is JobState.PENDING for other in others)
     runs = max(1, min(MOST_RUNS, WORK // (waiting + 1)))
     trial = ShapeTrial(replace(snapshot, jobs=others), now_s, policy, left, runs)
     new = _last_in_line(job, snapshot, now_s)
     kinds = (_fewer_gpus(new), _spread(new), _less_beside(new), _shorter(new))
-    return tuple(found for kind in kinds if (found := _largest(trial, kind)) is not None)
+    return tuple(verdict for kind in kinds if (verdict := _largest(trial, kind)) is not None)
 
 
 def _largest(trial: ShapeTrial, kind: Candidates) -> SmallerRequest | None:
-    found = None
+    verdict = None
     for change, options, job in kind:
-        found = trial.verdict(change, options, job)
-        if found.verdict != "waits":
+        verdict = trial.verdict(change, options, job)
+        if verdict.verdict != "waits":
             break
-    return found
+    return verdict
 
 
 def _held(change: str, options: str, hold: Hold, otherwise: str) -> SmallerRequest:
@@ -109,7 +109,8 @@ def _held(change: str, options: str, hold: Hold, otherwise: str) -> SmallerReque
 
 def _last_in_line(job: Job, snapshot: SchedulerSnapshot, now_s: float) -> Job:
     """Return a job as if it were submitted now, with the lowest priority of all that wait."""
-    known = [one.priority for one in snapshot.jobs if one.state is JobState.PENDING and one.priority is not None]
+    known = [other.priority
+             for other in snapshot.jobs if other.state is JobState.PENDING and other.priority is not None]
     return replace(job, job_id=f"{job.job_id}{NEW}", submit_s=now_s, eligible_s=None, state=JobState.PENDING, tasks=1,
                    reason=WaitReason.NONE, reason_text="", expected_start_s=None, scheduled_nodes=(),
                    priority=min(known, default=None), raw_id=None)

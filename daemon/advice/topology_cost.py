@@ -103,8 +103,8 @@ class TopologyCost:
 
     def domains(self, names: Iterable[str]) -> int | None:
         """Return in how many NVLink domains these nodes are; None where one of them is in none."""
-        found = {self._domain.get(name) for name in names}
-        return None if None in found else len(found)
+        domains = {self._domain.get(name) for name in names}
+        return None if None in domains else len(domains)
 
     def domain_of(self, name: str) -> str:
         """Return the NVLink domain of a node, '' where it is in none."""

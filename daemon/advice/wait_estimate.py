@@ -57,10 +57,10 @@ def changes(state: ClusterState, policy: Policy, other: Policy, draws: int, seed
     if policy.name == other.name:  # they are the same in every future
         return {int(job): WaitChange(0.0, None) for job in waiting}
     rng = np.random.default_rng(seed)
-    found = np.array([_difference(drawn(state, rng), policy, other, waiting) for _ in range(draws)])
-    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    differences = np.array([_difference(drawn(state, rng), policy, other, waiting) for _ in range(draws)])
+    low, high = np.quantile(differences, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return {int(job): WaitChange(float(mean), _interval(float(least), float(most), draws))
-            for job, mean, least, most in zip(waiting, found.mean(axis=0), low, high, strict=True)}
+            for job, mean, least, most in zip(waiting, differences.mean(axis=0), low, high, strict=True)}
 
 
 def _interval(low: float, high: float, draws: int) -> tuple[float, float] | None:
@@ -154,10 +154,10 @@ def start_forecasts(state: ClusterState, policy: Policy, draws: int, seed: int =
     state = feasible_starts(state, policy).state
     waiting = state.waiting
     rng = np.random.default_rng(seed)
-    found = np.array([followed(drawn(state, rng), policy, HORIZON_S).arrays.jobs.start[waiting]
-                      for _ in range(number)])
+    starts = np.array([followed(drawn(state, rng), policy, HORIZON_S).arrays.jobs.start[waiting]
+                       for _ in range(number)])
     ends = (1 - FORECAST_LEVEL) / 2, (1 + FORECAST_LEVEL) / 2
-    low, high = np.quantile(np.nan_to_num(found, nan=np.inf), ends, axis=0, method="inverted_cdf")
+    low, high = np.quantile(np.nan_to_num(starts, nan=np.inf), ends, axis=0, method="inverted_cdf")
     forecasts: dict[Key, StartForecast] = {}
     for row, least, most in zip(waiting.tolist(), low.tolist(), high.tolist(), strict=True):
         if np.isfinite(least):  # else in hardly any future it starts at all

@@ -119,9 +119,9 @@ Rule = Callable[[Means, HostMeans], CauseVerdict | None]
 def judge(gpu: Means, host: HostMeans) -> CauseVerdict:
     """Return the first cause whose rule holds; ``none`` for a GPU that is used well, ``unknown`` for all else."""
     for rule in RULES:
-        found = rule(gpu, host)
-        if found is not None:
-            return found
+        verdict = rule(gpu, host)
+        if verdict is not None:
+            return verdict
     return CauseVerdict(Cause.NONE if _well_used(gpu) else Cause.UNKNOWN, 0.0, _known(activity=gpu.activity))
 
 

@@ -104,7 +104,7 @@ class CauseWatch:
                 self._take(watched, seen)
                 if not 0 <= now_s - watched.opened_s < WINDOW_S:
                     self._close(watched, seen, now_s)
-        self._ended |= {run: one for run, one in self._runs.items() if run not in runs and one.fresh}
+        self._ended |= {run: watched for run, watched in self._runs.items() if run not in runs and watched.fresh}
         self._runs = runs
 
     def resume(self, tallies: Iterable[CauseTally]) -> None:
@@ -123,7 +123,8 @@ class CauseWatch:
 
     def unrecorded(self, now_s: float) -> list[CauseTally]:
         """Return the tallies of runs of which there is more to say than when this was called last."""
-        some: Mapping[Run, _Watched] = self._ended | {run: one for run, one in self._runs.items() if one.fresh}
+        some: Mapping[Run, _Watched] = self._ended | {run: watched
+                                                      for run, watched in self._runs.items() if watched.fresh}
         self._ended = {}
         for watched in some.values():
             watched.fresh = False
@@ -152,7 +153,7 @@ class CauseWatch:
         """Judge the open window of each GPU and open the next."""
         means = {uuid: Means(**gpu.sums.means()) for uuid, gpu in watched.gpus.items()
                  if gpu.sums.seconds >= ENOUGH * WINDOW_S}
-        busiest = max((one.activity for one in means.values() if one.activity is not None), default=None)
+        busiest = max((mean.activity for mean in means.values() if mean.activity is not None), default=None)
         hosts = {part.node: _host_means(watched, part, seen, busiest) for part in watched.job.allocations}
         for uuid, mean in means.items():
             gpu = watched.gpus[uuid]

@@ -117,4 +117,4 @@ def _gained(now: float | None, before: float | None, seconds: float) -> float | 
 
 
 def _flag(flags: tuple[str, ...] | None, *wanted: str) -> float | None:
-    return None if flags is None else float(any(one in flags for one in wanted))
+    return None if flags is None else float(any(flag in flags for flag in wanted))

@@ -65,10 +65,10 @@ def evidence_text(evidence: Mapping[str, float]) -> tuple[str, ...]:
 def reported_causes(tallies: Iterable[CauseTally], gpus: float) -> tuple[tuple[CauseTally, float], ...]:
     """Return the causes that were seen long enough to report, with their share of the judged time, longest first."""
     some = list(tallies)
-    judged = sum(one.gpu_seconds for one in some)
+    judged = sum(tally.gpu_seconds for tally in some)
     if judged < LEAST_S * max(1.0, gpus):
         return ()
-    shares = [(one, one.gpu_seconds / judged) for one in some if one.cause.known]
-    enough = [(one, share) for one, share in shares
-              if share >= (LEAST_SHARE_IDLE if one.cause is Cause.ONE_OF_SEVERAL else LEAST_SHARE)]
+    shares = [(tally, tally.gpu_seconds / judged) for tally in some if tally.cause.known]
+    enough = [(tally, share) for tally, share in shares
+              if share >= (LEAST_SHARE_IDLE if tally.cause is Cause.ONE_OF_SEVERAL else LEAST_SHARE)]
     return tuple(sorted(enough, key=lambda item: -item[1]))

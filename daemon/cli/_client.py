@@ -36,8 +36,8 @@ class Address(click.ParamType):  # type: ignore[type-arg]
 
 def _is_address(value: str) -> bool:
     try:
-        found = urlsplit(value)
-        return found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # brackets that do not close, a port that is none
         return False
 

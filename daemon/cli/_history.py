@@ -57,8 +57,8 @@ class JobSource:
         try:
             if self.name == name or fingerprint(self._url()) == fingerprint(other._url()):
                 return True
-            found = self._identity()
-            return found != "" and found == other._identity()
+            identity = self._identity()
+            return identity != "" and identity == other._identity()
         except StoreError:  # who reads it says what is wrong with it
             return False
 

@@ -21,14 +21,14 @@ def wait_lines(estimate: Row | None) -> Iterator[str]:
     if estimate["position"] is not None and estimate["verdict"] != "starts":
         jobs = f"{estimate['position'] or 'no'} waiting job{'s' * (estimate['position'] != 1)}"
         yield from _folded("comes first", f"{jobs} of its partition")
-    for one in estimate["ahead"][:MOST_AHEAD]:
-        yield from _folded("stands before it", _before(one, estimate["issued_s"]))
+    for job in estimate["ahead"][:MOST_AHEAD]:
+        yield from _folded("stands before it", _before(job, estimate["issued_s"]))
     if len(estimate["ahead"]) > MOST_AHEAD:
         yield from _folded("", f"and {len(estimate['ahead']) - MOST_AHEAD} more")
-    for one in estimate["shapes"]:
-        why = f": {one['reason']}" if one["reason"] else ""
-        where = f" on {','.join(one['placement']['nodes'])}" if one["placement"] else ""
-        yield from _folded("smaller", f"{one['change']} ({one['options']}) {VERDICTS[one['verdict']]}{where}{why}")
+    for job in estimate["shapes"]:
+        why = f": {job['reason']}" if job["reason"] else ""
+        where = f" on {','.join(job['placement']['nodes'])}" if job["placement"] else ""
+        yield from _folded("smaller", f"{job['change']} ({job['options']}) {VERDICTS[job['verdict']]}{where}{why}")
 
 
 def _folded(heading: str, text: str) -> Iterator[str]:
@@ -46,7 +46,7 @@ def _when(estimate: Row) -> str:
               f"in {ago(estimate['latest_s'] - now_s)} if all use their whole limits")
     if estimate["interval_s"] is None:
         return latest or "not known when"
-    low, high = ("more than 30d" if one is None else ago(one - now_s) for one in estimate["interval_s"])
+    low, high = ("more than 30d" if end_s is None else ago(end_s - now_s) for end_s in estimate["interval_s"])
     if low == high:
         return f"in about {low}{f'; {latest}' if latest else ''}"
     return f"in {low} to {high} (95 % of {estimate['futures']} futures){f'; {latest}' if latest else ''}"

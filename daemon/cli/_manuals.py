@@ -83,9 +83,9 @@ def _commands(command: click.Command, context: click.Context, name: str) -> str:
         return ""
     text = ".SH COMMANDS\n"
     for inner in command.list_commands(context):
-        found = command.get_command(context, inner)
-        if found is not None:
-            text += f".TP\n.BR {_safe(name)}\\-{_safe(inner)} (1)\n{_safe(found.get_short_help_str(200))}\n"
+        inner_command = command.get_command(context, inner)
+        if inner_command is not None:
+            text += f".TP\n.BR {_safe(name)}\\-{_safe(inner)} (1)\n{_safe(inner_command.get_short_help_str(200))}\n"
     return text
 
 

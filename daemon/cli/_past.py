@@ -101,7 +101,7 @@ def serving(cluster: SimulatedCluster, clock: Time, folder: Path) -> Iterator[Se
         # Recommenders are asked seldom while days go by in seconds; none is older than the cluster's own pace.
         "waste": WasteSettings(gap_factor=gap, rated_node_watts=RATED_WATTS,
                                scheduler_max_age=PATIENCE * max(CYCLES.values()) * STEP_S),
-        "flavours": tuple(FlavourSettings.model_validate(one) for one in table_2(HOUR_S)),
+        "flavours": tuple(FlavourSettings.model_validate(flavour) for flavour in table_2(HOUR_S)),
         "sources": sources(cluster, clock)})
     service = Service(settings, History.open(settings.storage.url), clock)
     try:

@@ -85,8 +85,8 @@ def _range(url: str, expression: str, start_s: float, end_s: float, step_s: floa
     answer = requests.post(f"{url}/api/v1/query_range", data=asked, timeout=MOST_S).json()
     if answer["status"] != "success":
         raise DemoError(f"Prometheus refuses {expression}: {answer['error']}")
-    found: list[Row] = answer["data"]["result"]
-    return found
+    rows: list[Row] = answer["data"]["result"]
+    return rows
 
 
 def data_of(folder: Path) -> Path:

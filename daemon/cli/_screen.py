@@ -185,7 +185,8 @@ def _told(advice: Row | None, status: Row) -> str:
 
 
 def _sources(picture: Picture) -> list[Text]:
-    late = {one["subject"] for one in picture.status.get("degraded", ()) if one["cause"] == "source_slow"}
+    late = {condition["subject"]
+            for condition in picture.status.get("degraded", ()) if condition["cause"] == "source_slow"}
     return [_source(row, row["name"] in late) for row in picture.sources] or [Text("none", style="dim")]
 
 

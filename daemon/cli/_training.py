@@ -203,5 +203,5 @@ def _row(row: PolicyFigures, verdict: Verdict) -> dict[str, object]:
 
 def _kwh(joules: float, ratio: Comparison) -> str:
     """Return energy in kWh as text, with a mark if it differs significantly from the incumbent's."""
-    words = "" if ratio.words in ("the same", "not enough yet") else f", {ratio.words}"
-    return f"{joules / _JOULES_PER_KWH:,.0f}{words}"
+    verdict = "" if ratio.words in ("the same", "not enough yet") else f", {ratio.words}"
+    return f"{joules / _JOULES_PER_KWH:,.0f}{verdict}"

@@ -84,9 +84,9 @@ def upgrade(config_file: Path, url: str | None) -> None:
     """
     from ...storage.history import History
 
-    found = _url(config_file, url)
+    location = _url(config_file, url)
     with progress("bringing the schema to this version") as report, \
-            _opened(lambda where: History.open(where, report=report), found):
+            _opened(lambda where: History.open(where, report=report), location):
         pass
     click.echo("the schema is up to date")
 

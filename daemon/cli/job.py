@@ -165,10 +165,10 @@ def _over_time(row: Row, width: int) -> Iterator[str]:
     yield from _folded("  ", "Activity of each GPU from start to end; mean power (from "
                        f"{row['series_source']})", width, 2)
     room = width - 40
-    for one in row["series"]:
-        known = [value for value in one["watts"] if value is not None]
+    for series in row["series"]:
+        known = [value for value in series["watts"] if value is not None]
         mean = sum(known) / len(known) if known else None
-        yield f"  {plain(one['name']):>22}  {_spark(one['activity'], room)}  {watts(mean)}"
+        yield f"  {plain(series['name']):>22}  {_spark(series['activity'], room)}  {watts(mean)}"
 
 
 def _spark(values: list[float | None], room: int) -> str:

@@ -45,13 +45,14 @@ def command(config_file: Path, folder: Path | None, style: str) -> None:
     known: Mapping[str, Candidate] | None = None
     try:
         taken = decisions(config_file)
-        known = {one.name: one for one in candidates(taken, max([time.time(), *(one.time_s for one in taken)]))}
+        known = {row.name: row for row in candidates(taken, max([time.time(), *(row.time_s for row in taken)]))}
     except DaemonUnreachable as error:
         click.echo(f"who is active is not known: {error.message}", err=True)
     rows = [_row(model, (known or {}).get(model.name)) for model in models.models()]
     has_models = bool(rows)
-    figures = {one.model: one for one in taken}
-    rows += [_heuristic(one, figures.get(one.name)) for one in (known or {}).values() if not one.learned]
+    figures = {decision.model: decision for decision in taken}
+    rows += [_heuristic(candidate, figures.get(candidate.name))
+             for candidate in (known or {}).values() if not candidate.learned]
     price = stated(config_file)
     rows = [{**row, "cost": price.said(_joules(row)) or None} for row in rows] if price.words else rows
     shown = {key: heading for key, heading in _COLUMNS.items() if key != "cost" or price.words}
@@ -98,10 +99,10 @@ def _row(model: StoredModel, known: Candidate | None) -> dict[str, object]:
 def _heuristic(known: Candidate, decision: Promotion | None) -> dict[str, object]:
     """Return a combination of heuristics as a row like that of a model, without training data."""
     figures: Mapping[str, Any] = decision.figures if decision else {}
-    own: Mapping[str, Any] = next((row for row in figures.get("rows", ()) if row.get("policy") == known.name), {})
+    model_row: Mapping[str, Any] = next((row for row in figures.get("rows", ()) if row.get("policy") == known.name), {})
     ratio = {f"jct_over_incumbent{part}": value for part, value in (
         ("", known.estimate), ("_low", known.low), ("_high", known.high)) if value is not None}
-    return {"model": known.name, "trained": None, "state": known.state, "objective": None, **_five(own),
+    return {"model": known.name, "trained": None, "state": known.state, "objective": None, **_five(model_row),
             "over_incumbent": _interval(ratio, "jct_over_incumbent"), "over_best": None,
             "held_out": _held_out(figures) if "days" in figures else None, "learned_from": None,
             "why": known.reason, "decided": _minute(known.decided_s) if known.decided_s else None,

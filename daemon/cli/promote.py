@@ -52,10 +52,10 @@ def _judged(card: ModelCard, config_file: Path, models: ModelStore) -> frozenset
     from ..learning.trials import TRIED, YEAR_S, judged_by_hand
 
     taken, now_s = decisions(config_file), time.time()
-    if any(one.model == card.model and TRIED in one.figures for one in taken):
+    if any(decision.model == card.model and TRIED in decision.figures for decision in taken):
         return frozenset()
-    cards = {one.name for one in models.models() if one.card is not None and one.card.source == "history"
-             and "earned" in one.card.metrics and one.card.trained_s >= now_s - YEAR_S}
+    cards = {model.name for model in models.models() if model.card is not None and model.card.source == "history"
+             and "earned" in model.card.metrics and model.card.trained_s >= now_s - YEAR_S}
     return judged_by_hand(taken, now_s, {*cards, card.model})
 
 

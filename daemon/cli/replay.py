@@ -252,9 +252,9 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
     if price.words:
         _say(price.words)
     oracles = knowing(sweep.policies, sweep.plan.workload)
-    words = list(filter(None, [conclusion(lines, options["baseline"] or sweep.policies[0], oracles)]))
+    sentences = list(filter(None, [conclusion(lines, options["baseline"] or sweep.policies[0], oracles)]))
     if style == "table":
-        click.echo("".join(f"{sentence}\n\n" for sentence in words), nl=False)
+        click.echo("".join(f"{sentence}\n\n" for sentence in sentences), nl=False)
         columns = _COLUMNS | (_MONEY if price.words else {})
         show([line | _readable(line) | price.readable(line) for line in lines], columns, style,
              empty="no policy is done yet")
@@ -267,8 +267,9 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
     if options["report"] and outcomes:
         from ..report import write_report
 
-        doubts = (f"Warning: {one}." for one in warnings(sweep.plan.cluster, sweep.plan.workload, sweep.policies))
-        write_report(options["report"], outcomes, result_rows, sweep.plan, sweep.left_out, [*words, *doubts],
+        doubts = (f"Warning: {warning}."
+                  for warning in warnings(sweep.plan.cluster, sweep.plan.workload, sweep.policies))
+        write_report(options["report"], outcomes, result_rows, sweep.plan, sweep.left_out, [*sentences, *doubts],
                      price.words)
         _say(f"report: {options['report']}")
 
@@ -276,9 +277,9 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
 def _beside_the_limit(lines: list[dict[str, Any]]) -> None:
     from ._conclusion import nearest
 
-    words = nearest(lines)
-    if words:
-        click.echo(f"\n{words}")
+    sentences = nearest(lines)
+    if sentences:
+        click.echo(f"\n{sentences}")
 
 
 def _readable(line: dict[str, Any]) -> dict[str, Any]:

@@ -43,8 +43,8 @@ def command(url: str, ca_file: str | None, style: str, month: str, by: str, agai
     """
     since, until = _bounds(month)
     if against is not None:
-        compared_runs, words = compared(against, ask(url, "jobs", ca_file, since=since, until=until, limit=10_000))
-        click.echo(words, err=style in ("csv", "json"))
+        compared_runs, summary = compared(against, ask(url, "jobs", ca_file, since=since, until=until, limit=10_000))
+        click.echo(summary, err=style in ("csv", "json"))
         show(compared_runs, COMPARED, "table" if style == "html" else style, empty="")
         return
     rows = ask(url, "waste", ca_file, by=by, since=since, until=until, limit=10_000)
@@ -64,10 +64,10 @@ def command(url: str, ca_file: str | None, style: str, month: str, by: str, agai
 
 
 def _bounds(month: str) -> tuple[str, str]:
-    found = _MONTH.fullmatch(month)
-    if found is None:
+    match = _MONTH.fullmatch(month)
+    if match is None:
         raise click.UsageError(f"{month!r} is no month such as 2026-10")
-    year, number = int(found[1]), int(found[2])
+    year, number = int(match[1]), int(match[2])
     first = datetime(year, number, 1, tzinfo=UTC)
     if first > datetime.now(UTC):
         raise click.UsageError(f"{month} has not begun")
@@ -99,13 +99,13 @@ def conclusion(month: str, by: str, rows: list[Row]) -> str:
     if not took:
         return f"Nothing was recorded in {month}."
     cost, lost = amount(total(rows)), amount(total(rows), "wasted")
-    words = (f"{month}: {energy(took)}{f' = {cost}' if cost else ''}, of which {energy(wasted)} wasted "
-             f"({share(wasted / took)}{f', {lost}' if lost else ''})")
+    summary = (f"{month}: {energy(took)}{f' = {cost}' if cost else ''}, of which {energy(wasted)} wasted "
+               f"({share(wasted / took)}{f', {lost}' if lost else ''})")
     most = max(rows, key=lambda row: float(row["wasted_joules"]))
     if len(rows) < 2 or not wasted:  # noqa: PLR2004 - one row is the whole
-        return f"{words}."
+        return f"{summary}."
     part = share(most["wasted_joules"] / wasted)
-    return f"{words}; the most by {by} {_name(most, by)}: {energy(most['wasted_joules'])}, {part} of the waste."
+    return f"{summary}; the most by {by} {_name(most, by)}: {energy(most['wasted_joules'])}, {part} of the waste."
 
 
 def page(month: str, by: str, rows: list[Row]) -> str:

@@ -77,14 +77,14 @@ def _found(hostlist: str | None, rest: tuple[str, ...], prometheus_url: str | No
            ports: tuple[tuple[str, int], ...]) -> DiscoveredSite:
     from .. import discovery
 
-    found = discovery.scheduler(rest or discovery.SLURM_REST)
-    nodes = _expanded(hostlist) if hostlist else found.nodes
+    scheduler = discovery.scheduler(rest or discovery.SLURM_REST)
+    nodes = _expanded(hostlist) if hostlist else scheduler.nodes
     if prometheus_url:
-        return found.and_with(discovery.prometheus(prometheus_url))
+        return scheduler.and_with(discovery.prometheus(prometheus_url))
     if nodes:
-        return found.and_with(discovery.exporters(nodes, dict(ports)))
+        return scheduler.and_with(discovery.exporters(nodes, dict(ports)))
     unknown = "exporters: no server is known; name some with --nodelist"
-    return found.and_with(discovery.DiscoveredSite(missing=[unknown]))
+    return scheduler.and_with(discovery.DiscoveredSite(missing=[unknown]))
 
 
 def _expanded(hostlist: str) -> tuple[str, ...]:

@@ -60,16 +60,16 @@ def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) 
             raise click.UsageError(f"--{name.replace('classes', 'class')} goes with --since")
     if by == "day":
         raise click.UsageError("--by day goes with --since")
-    found, key = ask(url, "waste", ca_file, **filters), _BY[by]
-    parts = [HeadlineRow.of_json(row) for row in found]
+    waste_rows, key = ask(url, "waste", ca_file, **filters), _BY[by]
+    parts = [HeadlineRow.of_json(row) for row in waste_rows]
     within, total = scope(parts), balance(parts)
     groups: dict[tuple[str, str], list[HeadlineRow]] = defaultdict(list)
-    for row, part in zip(found, parts, strict=True):
+    for row, part in zip(waste_rows, parts, strict=True):
         # Several clusters may have a job of one number.
         groups[row[key], row["user"] if by == "job" else ""].append(part)
-    sums = {name: balance(own, within) for name, own in groups.items()}
-    rows = [_row(by, name, own, total.total)
-            for (name, _), own in sorted(sums.items(), key=lambda item: (-item[1].reported, -item[1].total))]
+    sums = {name: balance(class_rows, within) for name, class_rows in groups.items()}
+    rows = [_row(by, name, group_sums, total.total)
+            for (name, _), group_sums in sorted(sums.items(), key=lambda item: (-item[1].reported, -item[1].total))]
     if style == "table" and by == "class":
         rows = [{**row, "class": PowerClass(row["class"]).label} for row in rows]
     columns = {by: by, "power_watts": "W", "wasted_power_watts": "wasted W", "unused_power_watts": "unused W",

@@ -97,18 +97,18 @@ class EnergyBook:
     def _reports_of(self, job: Job, runs: Sequence[RunRow]) -> Iterator[JobReport]:
         """Yield the reports of one submission, the last run first; one without energy where nothing was recorded."""
         detail = self._history.job(job.job_id, job.submit_s) or JobDetail(job, (), ())
-        own: list[RunRow | None] = [run for run in runs if (run.job_id, run.submit_s) == job.key]
-        for run in own or [None]:
+        job_runs: list[RunRow | None] = [run for run in runs if (run.job_id, run.submit_s) == job.key]
+        for run in job_runs or [None]:
             yield self._report(detail, run, drawn=True)
 
     def _report(self, detail: JobDetail, run: RunRow | None, *, drawn: bool) -> JobReport:
         job, row = detail.job, None if run is None else job_row(run, self._costing, WASTED)
-        held = next((one for one in detail.runs if run is not None and one.start_s == run.start_s), None)
+        held = next((entry for entry in detail.runs if run is not None and entry.start_s == run.start_s), None)
         allocations = held.allocations if held is not None else job.allocations
         use = self._use(run)
         tallies = () if run is None else self._history.causes_of_run(run.job_id, run.submit_s, run.start_s)
         causes = _causes(tallies, 0.0 if row is None else row.gpus)
-        judged = sum(one.gpu_seconds for one in tallies)
+        judged = sum(tally.gpu_seconds for tally in tallies)
         used = Used(use, causes, self._node_gpus(allocations))
         now_s = self._now()
         ran_s = 0.0 if run is None else (now_s if run.end_s is None else run.end_s) - run.start_s
@@ -147,8 +147,8 @@ def _identity(job: Job | HolderRow) -> tuple[str, str, str, str]:
 
 def _causes(tallies: Sequence[CauseTally], gpus: float) -> tuple[CauseRow, ...]:
     """Return why GPUs were underused, with texts."""
-    return tuple(CauseRow(one.cause, label(one.cause), share, one.confidence, evidence_text(one.evidence),
-                          remedy(one.cause)) for one, share in reported_causes(tallies, gpus))
+    return tuple(CauseRow(tally.cause, label(tally.cause), share, tally.confidence, evidence_text(tally.evidence),
+                          remedy(tally.cause)) for tally, share in reported_causes(tallies, gpus))
 
 
 def _reasons(detail: JobDetail) -> tuple[str, ...]:
@@ -166,9 +166,9 @@ def _classes(windows: Sequence[tuple[Window, dict[PowerClass, int]]], run: RunRo
 
     The first window of a run that was found running is left out: nobody knows how much of it was looked at.
     """
-    own = [(start, length, energies) for (start, length), energies in windows
-           if start > run.first_s or run.start_s >= run.first_s]
-    starts, lengths = tuple(start for start, _, _ in own), tuple(length for _, length, _ in own)
-    return tuple(ChartSeries(one.value, starts, lengths, tuple(
-        energies.get(one, 0) / 1000 / length for _, length, energies in own))
-        for one in PowerClass if any(one in energies for _, _, energies in own))
+    job_windows = [(start, length, energies) for (start, length), energies in windows
+                   if start > run.first_s or run.start_s >= run.first_s]
+    starts, lengths = tuple(start for start, _, _ in job_windows), tuple(length for _, length, _ in job_windows)
+    return tuple(ChartSeries(power_class.value, starts, lengths, tuple(
+        energies.get(power_class, 0) / 1000 / length for _, length, energies in job_windows))
+        for power_class in PowerClass if any(power_class in energies for _, _, energies in job_windows))

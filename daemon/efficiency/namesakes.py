@@ -25,11 +25,11 @@ def of_several_clusters(jobs: Iterable[Job]) -> tuple[Job, ...]:
     takes the id again later puts it where it was: a job of another partition, or of the same time, is another
     cluster's.
     """
-    found: list[Job] = []
+    others: list[Job] = []
     for job in jobs:
-        if not found or all(one.partition != job.partition or _at_one_time(one, job) for one in found):
-            found.append(job)
-    return tuple(found)
+        if not others or all(other.partition != job.partition or _at_one_time(other, job) for other in others):
+            others.append(job)
+    return tuple(others)
 
 
 def _at_one_time(later: Job, earlier: Job) -> bool:

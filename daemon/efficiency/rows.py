@@ -180,8 +180,9 @@ def parts(sums: Mapping[str, int], costing: Costing, wasted: tuple[PowerClass, .
     """Return sums in base units."""
     held, measured = sums["gpu_ms"], sums["measured_ms"]
     return _Parts(
-        sums["energy_mj"] / 1000, sum(sums[CLASS_COLUMNS[one]] for one in wasted) / 1000,
-        {one: sums[column] / 1000 for one, column in CLASS_COLUMNS.items() if sums[column]}, held / 1000,
+        sums["energy_mj"] / 1000, sum(sums[CLASS_COLUMNS[power_class]] for power_class in wasted) / 1000,
+        {power_class: sums[column] / 1000 for power_class, column in CLASS_COLUMNS.items() if sums[column]},
+        held / 1000,
         sums["active_ms"] / measured if measured else None, min(1.0, measured / held) if held else None,
         costing.of(sums), costing.of_classes(sums))
 

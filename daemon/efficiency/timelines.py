@@ -62,7 +62,7 @@ class GpuTimelines:
             if until_s - run.start_s > REST_S:
                 self._rests_until_s = self._now() + REST_S
             return None, self._why
-        least = min(one.measured for one in ranges.gpus.values())
+        least = min(gpu_range.measured for gpu_range in ranges.gpus.values())
         if least < LEAST_KNOWN:
             return None, f"Prometheus knows {100 * least:.0f} % of the time"
         return ranges, f"Prometheus, by {ranges.step_s:.0f} s"
@@ -87,8 +87,10 @@ def _recorded(history: HistoryReader, places: Mapping[str, tuple[int, ...] | Non
 
 def _windows(name: str, some: Sequence[GpuRollup], run: RunRow) -> ChartSeries:
     end_s = float("inf") if run.end_s is None else run.end_s
-    within = [run.start_s <= one.start_s and one.start_s + one.seconds <= end_s for one in some]
+    within = [run.start_s <= window.start_s and window.start_s + window.seconds <= end_s for window in some]
     shown = within if any(within) else [True] * len(some)
-    return ChartSeries(name, tuple(one.start_s for one in some), tuple(one.seconds for one in some),
-                       tuple(one.power_mean_watts if known else None for one, known in zip(some, shown, strict=True)),
-                       tuple(one.activity_mean if known else None for one, known in zip(some, shown, strict=True)))
+    return ChartSeries(name, tuple(window.start_s for window in some), tuple(window.seconds for window in some),
+                       tuple(window.power_mean_watts if whole else None
+                             for window, whole in zip(some, shown, strict=True)),
+                       tuple(window.activity_mean if whole else None
+                             for window, whole in zip(some, shown, strict=True)))

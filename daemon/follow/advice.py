@@ -71,9 +71,9 @@ class Adviser:
         for status in (standing, after):
             if silence := _silence(status, self._rules.despite):
                 return BelievedAdvice(silence=silence)
-        found = [_start(row, now_s, self._rules.advice_within) for row in rows]
-        return BelievedAdvice(tuple(one for one in found if isinstance(one, Advised)), "",
-                              tuple(one for one in found if isinstance(one, str)))
+        starts = [_start(row, now_s, self._rules.advice_within) for row in rows]
+        return BelievedAdvice(tuple(start for start in starts if isinstance(start, Advised)), "",
+                              tuple(start for start in starts if isinstance(start, str)))
 
     def _rows(self, endpoint: str) -> list[object]:
         """Return the rows of an endpoint; raises RequestException, or ValueError for what is no such answer."""
@@ -99,7 +99,7 @@ def _silence(rows: list[object], despite: tuple[str, ...]) -> str:
         return "its status is not understood"
     if not status.ready:
         return "the daemon has not read the scheduler lately"
-    wrong = [one for one in status.degraded if one.cause not in despite]
+    wrong = [condition for condition in status.degraded if condition.cause not in despite]
     if wrong:
         return f"degraded: {clean(wrong[0].words or wrong[0].cause)[:200]}"
     return clean(status.no_advice)[:200]

@@ -59,18 +59,18 @@ def _verdict(change: FollowChange, sight: Sight, rules: FollowSettings) -> Chang
         return ChangeVerdict(change, "keep", "what the scheduler tells of the job is not understood")
     if job is None or not (job.pending or job.state in ACTIVE):
         return ChangeVerdict(change, "ended", "the job is over")
-    found = job.value(change.attribute)
+    present = job.value(change.attribute)
     if not job.pending:
         fate: Fate = "keep" if change.state == "started" else "started"
-        return ChangeVerdict(change, fate, "the job has started", found)
-    if change.overtaken is not None and found in (change.after, change.before):
-        return ChangeVerdict(change, "take_back", OVERTAKEN, found)
-    if found != change.after:
-        return _elsewhere(change, found, sight)
+        return ChangeVerdict(change, fate, "the job has started", present)
+    if change.overtaken is not None and present in (change.after, change.before):
+        return ChangeVerdict(change, "take_back", OVERTAKEN, present)
+    if present != change.after:
+        return _elsewhere(change, present, sight)
     why = _against(change, sight, rules)
     if why:
-        return ChangeVerdict(change, "take_back", why, found)
-    return ChangeVerdict(change, "keep" if change.state == "pinned" else "confirm", "", found)
+        return ChangeVerdict(change, "take_back", why, present)
+    return ChangeVerdict(change, "keep" if change.state == "pinned" else "confirm", "", present)
 
 
 def _elsewhere(change: FollowChange, found: str, sight: Sight) -> ChangeVerdict:

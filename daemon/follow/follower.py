@@ -69,9 +69,10 @@ class Follower:
     def take_all_back(self, why: str) -> int:
         """Take back all changes that stand, whichever process made them; return how many may still be left."""
         sight = self._sight(self._clock(), BelievedAdvice(silence=why), stopped=False)
-        found = verdicts(sight, self._rules)
-        self._judge(replace(one, why=why) if one.fate == "take_back" and one.change.process == self._process else one
-                    for one in found)
+        judged = verdicts(sight, self._rules)
+        self._judge(replace(verdict, why=why)
+                    if verdict.fate == "take_back" and verdict.change.process == self._process else verdict
+                    for verdict in judged)
         self.tally.standing = self._ledger.open_changes()
         return sum(change.state in ("intended", "done", "pinned", "taking_back") for change in self.tally.standing)
 
@@ -93,24 +94,24 @@ class Follower:
         open_changes = tuple(change for change in self._ledger.open_changes() if change.dry_run or not self._only_dry)
         self._lately = {number: change for number, change in self._lately.items() if change.intended_s > now_s - DAY_S}
         jobs = self._scheduler.jobs([change.job_id for change in open_changes]
-                                    + [one.job_id for one in advice.starts])
+                                    + [start.job_id for start in advice.starts])
         return Sight(now_s, jobs, advice, open_changes, tuple(self._lately.values()), self._process, stopped)
 
-    def _judge(self, found: Iterable[ChangeVerdict]) -> None:
-        for one in found:
-            if one.fate == "take_back":
-                self._take_back(one)
-            elif one.fate == "confirm":
-                self._note(one.change, "pinned", "", one.found, confirmed_s=self._clock())
-            elif one.fate == "started":
-                self._start(one)
-            elif one.fate != "keep":
-                self._note(one.change, one.fate, one.why, one.found, ended_s=self._clock())
+    def _judge(self, judged: Iterable[ChangeVerdict]) -> None:
+        for verdict in judged:
+            if verdict.fate == "take_back":
+                self._take_back(verdict)
+            elif verdict.fate == "confirm":
+                self._note(verdict.change, "pinned", "", verdict.found, confirmed_s=self._clock())
+            elif verdict.fate == "started":
+                self._start(verdict)
+            elif verdict.fate != "keep":
+                self._note(verdict.change, verdict.fate, verdict.why, verdict.found, ended_s=self._clock())
 
-    def _start(self, one: ChangeVerdict) -> None:
+    def _start(self, verdict: ChangeVerdict) -> None:
         now_s = self._clock()
-        if self._note(one.change, "started", one.why, one.found, started_s=now_s).open:
-            self.tally.waited_s += max(0.0, now_s - one.change.intended_s)
+        if self._note(verdict.change, "started", verdict.why, verdict.found, started_s=now_s).open:
+            self.tally.waited_s += max(0.0, now_s - verdict.change.intended_s)
 
     def _follow(self, wish: WantedChange) -> None:
         """Note a change, make it, note that, and see whether it stands."""
@@ -121,8 +122,8 @@ class Follower:
         change = self._intend(wish)
         job = self._job(change.job_id)  # the note had to reach the disk, which may have taken long
         if job is None or not job.pending or job.value(change.attribute) != change.before:
-            found = "" if job is None else job.value(change.attribute)
-            self._note(change, "edited", "somebody else changed it before ours was made", found, ended_s=self._clock())
+            value = "" if job is None else job.value(change.attribute)
+            self._note(change, "edited", "somebody else changed it before ours was made", value, ended_s=self._clock())
         elif self._clock() < change.deadline_s:  # else stopped for long: nobody expects it any more
             self._make(change)
 
@@ -195,8 +196,8 @@ class Follower:
         if job is not None and not job.understood:
             return
         if job is None or not job.pending or job.value(change.attribute) != change.after:
-            found = job.value(change.attribute) if job is not None else ""
-            self._note(change, "taken_back" if change.overtaken is None else "edited", change.why, found,
+            value = job.value(change.attribute) if job is not None else ""
+            self._note(change, "taken_back" if change.overtaken is None else "edited", change.why, value,
                        ended_s=self._clock())
             log.info("taken back", extra={"target": change.job_id, "reason": change.why})
 

@@ -58,9 +58,9 @@ class FollowPage(Collector):
 
 def registry(page: FollowPage) -> CollectorRegistry:
     """Return a registry of this page alone."""
-    own = CollectorRegistry()
-    own.register(page)
-    return own
+    registry = CollectorRegistry()
+    registry.register(page)
+    return registry
 
 
 def _gauge(name: str, text: str, value: float | Mapping[tuple[str, ...], float], *labels: str) -> Metric:

@@ -100,9 +100,10 @@ class Sight:
 
     def advised(self, change: FollowChange) -> bool:
         """Tell whether what led to a change is still advised."""
-        return any(one.job_id in (change.job_id, array_of(change.job_id)) and _same_job(one.submit_s, change.submit_s)
-                   and (change.attribute == "nice" or spelled(one.nodes) == change.after)
-                   for one in self.advice.starts)
+        return any(start.job_id in (change.job_id, array_of(change.job_id))
+                   and _same_job(start.submit_s, change.submit_s)
+                   and (change.attribute == "nice" or spelled(start.nodes) == change.after)
+                   for start in self.advice.starts)
 
     def meant(self, advised: Advised) -> QueuedJob | None:
         """Return the job that advice is about: of an array the next task that waits and is nobody's yet."""

@@ -90,8 +90,8 @@ class Slurm:
         # One alone that is no longer known would be an error, and differ from others by its words only.
         chosen = [f"--jobs={','.join((*sorted(wanted), min(wanted)))}"] if len(wanted) <= _MOST_NAMED else []
         listed = self._run("squeue", "--noheader", "--all", "--array", "--states=all", f"--format={_FORMAT}", *chosen)
-        found = (self._parsed(line) for line in listed.splitlines() if not wanted.isdisjoint(line.split("|", 2)[:2]))
-        return {job.job_id: job for job in found}
+        jobs = (self._parsed(line) for line in listed.splitlines() if not wanted.isdisjoint(line.split("|", 2)[:2]))
+        return {job.job_id: job for job in jobs}
 
     def _parsed(self, line: str) -> QueuedJob:
         """Return the job of one line; one that is not understood costs itself alone, and is logged once."""
@@ -132,8 +132,8 @@ class Slurm:
         except OSError as error:
             raise SlurmError(f"{path}: {error.strerror}") from error
         if done.returncode:
-            words = clean(" ".join(done.stderr.decode(errors="replace").split())[:300])
-            raise SlurmFailed(f"{program}: {words or f'exit status {done.returncode}'}")
+            message = clean(" ".join(done.stderr.decode(errors="replace").split())[:300])
+            raise SlurmFailed(f"{program}: {message or f'exit status {done.returncode}'}")
         return done.stdout.decode(errors="replace")
 
 
@@ -144,13 +144,13 @@ def _die_with_parent() -> None:
 
 def stood(shown: str, attribute: Attribute) -> str | None:
     """Return an attribute as scontrol shows it of one job, '' where it is not set; None where it is not understood."""
-    found = _ATTRIBUTES[attribute].findall(shown)
-    if len(found) != 1:
+    matches = _ATTRIBUTES[attribute].findall(shown)
+    if len(matches) != 1:
         return None
     if attribute == "nice":
-        return str(int(found[0]))
+        return str(int(matches[0]))
     try:
-        return "" if found[0] == "(null)" else spelled(tuple(expand(found[0])))
+        return "" if matches[0] == "(null)" else spelled(tuple(expand(matches[0])))
     except ValueError:
         return None
 

@@ -98,7 +98,7 @@ class Delivery:
     def _letters(self, due: Sequence[Notice], ledger: Mapping[Key, Notice], now_s: float, book: Book,
                  until: float) -> Iterable[_Letter]:
         by_reader: dict[str, list[Notice]] = {}
-        for notice in sorted(due, key=lambda one: (one.found_s, one.key)):
+        for notice in sorted(due, key=lambda entry: (entry.found_s, entry.key)):
             reader = "" if notice.stage == "admins" else notice.user
             by_reader.setdefault(reader, []).append(notice)
         hushed = quiet(now_s, self._settings.quiet_hours, self._settings.zone)

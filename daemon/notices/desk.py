@@ -63,9 +63,9 @@ class Notifier:
         counts: dict[tuple[str, str, str], float] = {}
         since_s = self._clock() - REMEMBERED_S
         with self._lock:
-            for one in (self._ledger or {}).values():
-                if one.updated_s >= since_s:
-                    key = one.rule, one.stage, one.state
+            for entry in (self._ledger or {}).values():
+                if entry.updated_s >= since_s:
+                    key = entry.rule, entry.stage, entry.state
                     counts[key] = counts.get(key, 0.0) + 1.0
         return counts
 
@@ -99,9 +99,9 @@ class Notifier:
 
     def _consider(self, snapshot: SchedulerSnapshot, assessment: Assessment | None, now_s: float) -> None:
         findings = self.findings(snapshot, assessment, now_s)
-        self._recall({one.run for one in findings}, now_s)
-        self._delivery.present = {(one.rule.called, one.run) for one in findings}
-        figures = {id(one): self._texts.figures(one) for one in findings}
+        self._recall({finding.run for finding in findings}, now_s)
+        self._delivery.present = {(finding.rule.called, finding.run) for finding in findings}
+        figures = {id(finding): self._texts.figures(finding) for finding in findings}
         ledger = self._known()
         fresh = list(stages.new(findings, ledger, self._settings, now_s, figures))
         waiting = self._renewed(ledger, findings, figures)
@@ -178,7 +178,8 @@ class Notifier:
 
 
 def _undelivered(ledger: dict[Key, Notice]) -> Undelivered | None:
-    behind = [one for one in ledger.values() if one.state == "waiting" and one.tries]
+    behind = [entry for entry in ledger.values() if entry.state == "waiting" and entry.tries]
     if not behind:
         return None
-    return Undelivered(len(behind), min(one.found_s for one in behind), max(behind, key=lambda one: one.updated_s).why)
+    return Undelivered(len(behind), min(entry.found_s for entry in behind),
+                       max(behind, key=lambda entry: entry.updated_s).why)

@@ -101,7 +101,7 @@ def _connected(settings: MailSettings) -> smtplib.SMTP:
 
 def _sent(server: smtplib.SMTP, mail: Mail, settings: MailSettings, time_s: float) -> Outcome:
     """Send one mail; a full mailbox, or an address that the server cannot take, is one reader's matter only."""
-    words: bytes | str
+    body: bytes | str
     to = _taken(server, mail.to)
     if not to:
         return Outcome("refused: the server takes only addresses in ASCII (it does not offer SMTPUTF8)")
@@ -109,18 +109,18 @@ def _sent(server: smtplib.SMTP, mail: Mail, settings: MailSettings, time_s: floa
         server.send_message(message(replace(mail, to=to), settings, time_s), from_addr=None,
                             to_addrs=[address for _, address in getaddresses(to)])
     except smtplib.SMTPRecipientsRefused as error:
-        code, words = next(iter(error.recipients.values()))
+        code, body = next(iter(error.recipients.values()))
     except smtplib.SMTPResponseException as error:
-        code, words = error.smtp_code, error.smtp_error
+        code, body = error.smtp_code, error.smtp_error
         if isinstance(error, smtplib.SMTPAuthenticationError) \
                 or (code < PERMANENT and isinstance(error, smtplib.SMTPSenderRefused)):
             raise
     else:
         return Outcome()
     if code == CLOSING:
-        raise MailError(f"{settings.host}:{settings.port}: {code} {_text(words)}")
+        raise MailError(f"{settings.host}:{settings.port}: {code} {_text(body)}")
     server.rset()
-    return Outcome(f"refused: {code} {_text(words)}", again=code < PERMANENT)
+    return Outcome(f"refused: {code} {_text(body)}", again=code < PERMANENT)
 
 
 def _taken(server: smtplib.SMTP, to: Sequence[str]) -> tuple[str, ...]:
@@ -128,10 +128,10 @@ def _taken(server: smtplib.SMTP, to: Sequence[str]) -> tuple[str, ...]:
     server.ehlo_or_helo_if_needed()
     if server.has_extn("smtputf8"):
         return tuple(to)
-    taken = tuple(one for one in to if all(address.isascii() for _, address in getaddresses([one])))
+    taken = tuple(address for address in to if all(part.isascii() for _, part in getaddresses([address])))
     if len(taken) < len(to):
         log.warning("an address that is not ASCII is left out: the mail server does not offer SMTPUTF8",
-                    extra={"address": ", ".join(one for one in to if one not in taken)})
+                    extra={"address": ", ".join(address for address in to if address not in taken)})
     return taken
 
 

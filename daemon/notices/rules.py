@@ -75,7 +75,7 @@ def _spared(facts: RunFacts, rule: RuleSettings, settings: NoticesSettings, inte
     job = facts.job
     if rule.partitions and not _fits(job.partition, rule.partitions):
         return True
-    return any(_excluded(job, one, interactive) for one in (settings.exclude, rule.exclude))
+    return any(_excluded(job, excluded, interactive) for excluded in (settings.exclude, rule.exclude))
 
 
 def _excluded(job: Job, given: ExclusionSettings, interactive: Sequence[str]) -> bool:

@@ -96,7 +96,7 @@ def _worst(notices: Sequence[Notice], count: int) -> list[Notice]:
     if count == len(notices):
         return list(notices)
     wasted = [notice.figures.get("wasted_kwh") for notice in notices]
-    ranks = [float(one) if isinstance(one, int | float) else -1.0 for one in wasted]
+    ranks = [float(value) if isinstance(value, int | float) else -1.0 for value in wasted]
     places = sorted(range(len(notices)), key=lambda place: -ranks[place])[:count]
     return [notices[place] for place in sorted(places)]
 

@@ -44,7 +44,7 @@ def ready_to_preempt(state: ClusterState, weights: list[float], places: list[flo
     if not preemption.takes_place or not any(group.over for group in groups):
         return arrays._replace(weights=np.array([*weights, 0.0]), scratch=np.array(places))
     preempts = [float(name in group.over) for group in groups for name in names]
-    by_weight = [float(one.weight > other.weight) for one in groups for other in groups]
+    by_weight = [float(group.weight > other.weight) for group in groups for other in groups]
     first = preempts if preemption.by == BY_QOS else by_weight
     exempt = np.array(_exempt(preemption, workload))
     traits = np.column_stack([code, np.array([group.becomes for group in groups])[code], exempt,
@@ -81,12 +81,12 @@ def _exempt(preemption: SchedulerPreemption, workload: Workload) -> list[float]:
 @compiled
 def take_back(state: State) -> float:
     """Put requeued jobs that may begin again back into the queue; return when the next of the others may."""
-    kept, next_s = 0, np.inf
+    count, next_s = 0, np.inf
     for index in range(state.counts[RETURNING]):
         job = int(state.scratch[TABLES + index])
         if state.jobs[job].end > state.clock[NOW]:
-            state.scratch[TABLES + kept] = job
-            next_s, kept = min(next_s, state.jobs[job].end), kept + 1
+            state.scratch[TABLES + count] = job
+            next_s, count = min(next_s, state.jobs[job].end), count + 1
         else:
             come_back(state, job)
     return next_s

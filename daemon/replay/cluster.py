@@ -198,7 +198,7 @@ def _spines(nodes: Sequence[Node]) -> tuple[NDArray[np.int64], NDArray[np.int64]
         for level in range(depth + 1):
             seen.setdefault(path[level:], len(seen))
     ordered = sorted(set(paths), key=lambda path: [seen[path[level:]] for level in range(depth, -1, -1)])
-    joined = [next((level for level in range(1, depth + 1) if one[level:] == before[level:]), depth + 1)
-              for before, one in pairwise(ordered)]
+    joined = [next((level for level in range(1, depth + 1) if later[level:] == before[level:]), depth + 1)
+              for before, later in pairwise(ordered)]
     number = {path: place for place, path in enumerate(ordered)}
     return np.array([number[path] for path in paths], np.int64), np.array([0, *joined], np.int64)

@@ -148,8 +148,8 @@ def _private() -> Path:
     folder = Path(tempfile.gettempdir()) / f"idlewatt-{os.getuid()}"
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
+        status = folder.lstat()
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077:
             return folder
     return Path(tempfile.mkdtemp(prefix="idlewatt-"))
 

@@ -117,11 +117,11 @@ def shape(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix:
 def rejections(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix: NDArray[np.int8],
                shapes: Shapes) -> dict[int, str]:
     """Return the jobs that can never run, each with its first reason."""
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
 
     def reject(mask: Masks, reason: str) -> None:
         for job in np.flatnonzero(mask):
-            found.setdefault(int(job), reason)
+            reasons.setdefault(int(job), reason)
 
     reject(~np.isfinite(workload.submit), "submit time is no number")
     reject(~(workload.run >= 0), "negative run time")
@@ -135,8 +135,8 @@ def rejections(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], ma
     reject(~reachable[pool] & strange[workload.partition], "the cluster has no such partition")
     reject(~reachable[pool], "no node of the partition meets what it asks for (model, features, list of nodes)")
     reject(_too_large(cluster, pool, matrix, shapes), "larger than the cluster")
-    _reject_dependents(workload.dependency, found)
-    return found
+    _reject_dependents(workload.dependency, reasons)
+    return reasons
 
 
 def _too_large(cluster: Cluster, pool: NDArray[np.int32], matrix: NDArray[np.int8], shapes: Shapes) -> Masks:

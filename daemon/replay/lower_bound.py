@@ -92,7 +92,7 @@ def _independent_parts(cluster: Cluster, jobs: Workload, pool: NDArray[np.int32]
 def _searched(cluster: Cluster, jobs: Workload, bound_s: float, *, whole: bool) -> LowerBound:
     """Return the lower bound of a few jobs by search, which is exact where it knows the ``whole`` of their limits."""
     try:
-        found = best_schedule(cluster, jobs, states=STATES)
+        schedule = best_schedule(cluster, jobs, states=STATES)
     except OptimumError:
         return LowerBound(bound_s, bound_s)
-    return LowerBound(bound_s, max(bound_s, found.bound), exact=found.proven and whole)
+    return LowerBound(bound_s, max(bound_s, schedule.bound), exact=schedule.proven and whole)

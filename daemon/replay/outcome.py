@@ -203,8 +203,9 @@ def alike_ratio(strata: Sequence[tuple[Floats, Floats]], *, level: float = 0.95)
     from scipy.special import stdtrit  # slow to import, and the daemon does not want it
 
     logs = [np.log(numerator / denominator) for numerator, denominator in strata]
-    mean = float(np.mean([one.mean() for one in logs]))
-    shares = np.array([one.var(ddof=1) / len(one) for one in logs])
-    free = shares.sum() ** 2 / (shares**2 / np.array([len(one) - 1 for one in logs])).sum() if shares.any() else 1.0
+    mean = float(np.mean([stratum.mean() for stratum in logs]))
+    shares = np.array([stratum.var(ddof=1) / len(stratum) for stratum in logs])
+    degrees = np.array([len(stratum) - 1 for stratum in logs])
+    free = shares.sum() ** 2 / (shares**2 / degrees).sum() if shares.any() else 1.0
     reach = float(stdtrit(free, (1 + level) / 2) * np.sqrt(shares.sum()) / len(logs))
     return Interval(float(np.exp(mean)), float(np.exp(mean - reach)), float(np.exp(mean + reach)))

@@ -100,13 +100,13 @@ def read(path: Path) -> SiteSpeeds:
     except ConfigError as error:
         raise SpeedError(str(error)) from error
     try:
-        found = _SpeedFile.model_validate(document)
+        file = _SpeedFile.model_validate(document)
     except ValidationError as error:
         raise SpeedError(f"{path}: {faults_of(error)}") from error
     try:
-        groups = tuple(group.group() for group in found.groups)
-        return SiteSpeeds(found.origin or path.name, groups, (*found.notes, *_contradictions(groups)),
-                          {node: (leaf, spine) for node, (leaf, spine) in found.topology.items()})
+        groups = tuple(group.group() for group in file.groups)
+        return SiteSpeeds(file.origin or path.name, groups, (*file.notes, *_contradictions(groups)),
+                          {node: (leaf, spine) for node, (leaf, spine) in file.topology.items()})
     except SpeedError as error:
         raise SpeedError(f"{path}: {error}") from error
 

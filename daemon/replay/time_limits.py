@@ -87,17 +87,17 @@ def faults(work: Workload) -> Iterator[LimitFault]:
         return
     has_limit = np.isfinite(work.limit)
     missing = 1.0 - float(has_limit.mean())
-    found = []
+    leaks = []
     if missing >= NOTICED:
-        found.append(LimitFault("missing", missing, f"{missing:.0%} of the jobs have no time limit"))
+        leaks.append(LimitFault("missing", missing, f"{missing:.0%} of the jobs have no time limit"))
     leak = leaking(work.limit, work.run, work.user)
     if leak is not None:
-        found.append(LimitFault("leaking", leak.share, leak.text))
+        leaks.append(LimitFault("leaking", leak.share, leak.text))
     _, counts = np.unique(work.limit[has_limit], return_counts=True)
     common = int(counts.max(initial=0)) / len(work)
     if common >= ALIKE and has_limit.sum() > 1:
-        found.append(LimitFault("alike", common, f"{common:.0%} of the jobs have the same time limit"))
-    yield from sorted(found, key=lambda one: not one.grave)
+        leaks.append(LimitFault("alike", common, f"{common:.0%} of the jobs have the same time limit"))
+    yield from sorted(leaks, key=lambda leak: not leak.grave)
 
 
 def leaking(limit_s: Floats, run_s: Floats, user: NDArray[np.generic] | None = None) -> Leak | None:

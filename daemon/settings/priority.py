@@ -75,10 +75,10 @@ class PrioritySettings:
                 ("PriorityMaxAge", "max_age_s", _seconds), ("PriorityDecayHalfLife", "half_life_s", _seconds),
                 ("PriorityCalcPeriod", "calc_period_s", _seconds), ("FairShareDampeningFactor", "dampening", _number))
             if key in lines}
-        found = cls(**{**weights, **others}, resources=_resources(lines.get("PriorityWeightTRES", "")),
-                    favor_small=lines.get("PriorityFavorSmall", "").strip().lower() in ("yes", "1", "true"),
-                    flags=flags, unset=tuple(key for key in PRIORITY_LINES if key not in lines), unfollowed=())
-        return replace(found, unfollowed=tuple(_unfollowed(found, lines)))
+        priority = cls(**{**weights, **others}, resources=_resources(lines.get("PriorityWeightTRES", "")),
+                       favor_small=lines.get("PriorityFavorSmall", "").strip().lower() in ("yes", "1", "true"),
+                       flags=flags, unset=tuple(key for key in PRIORITY_LINES if key not in lines), unfollowed=())
+        return replace(priority, unfollowed=tuple(_unfollowed(priority, lines)))
 
 
 def _unfollowed(settings: PrioritySettings, lines: Mapping[str, str]) -> Iterator[str]:
@@ -145,7 +145,8 @@ class BackfillSettings:
     @classmethod
     def of(cls, parameters: tuple[str, ...]) -> BackfillSettings:
         """Return the settings among ``SchedulerParameters``; what is not among them has Slurm's default."""
-        pairs = {name.strip().lower(): value.strip() for name, _, value in (one.partition("=") for one in parameters)}
+        pairs = {name.strip().lower(): value.strip()
+                 for name, _, value in (parameter.partition("=") for parameter in parameters)}
         values = {name: value for name, value in pairs.items() if value}
         unfollowed = tuple(sorted(name for name, value in pairs.items() if name in UNFOLLOWED and value != "0"))
         return cls(_parameter(values, "bf_interval", 30.0), _parameter(values, "bf_window", 1440.0) * 60.0,

@@ -87,8 +87,8 @@ class Sections(StrictSettings):
         Its own lines make the incumbent; ``power_down_s`` is after how long it powers an empty node down, None for
         never or where it does not report it.
         """
-        found = {"incumbent": own_policy(lines), "power_down_after": power_down_s}
-        known = {name: value for name, value in found.items()
+        reported = {"incumbent": own_policy(lines), "power_down_after": power_down_s}
+        known = {name: value for name, value in reported.items()
                  if value is not None and getattr(self.counterfactual, name) is None}
         return self.model_copy(update={"counterfactual": self.counterfactual.model_copy(update=known)}) if known \
             else self

@@ -57,10 +57,10 @@ class StorageSettings(StrictSettings):
         """Return where facts wait while the database is away: a folder for each database."""
         if self._file is not None:
             return (self.state or self._file.parent) / f"{self._file.name}.spool"
-        own = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+        state_directory = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
         # Not the URL itself: it may hold a password, which may change.
         place = hashlib.sha256(self.url.rpartition("@")[2].encode()).hexdigest()[:8]
-        return (self.state or Path(own or STATE)) / f"{place}.spool"
+        return (self.state or Path(state_directory or STATE)) / f"{place}.spool"
 
     @property
     def _file(self) -> Path | None:

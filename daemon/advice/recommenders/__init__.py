@@ -14,8 +14,8 @@ from ..recommender import REGISTERED, RecommenderKind
 @cache
 def topics() -> dict[str, str]:
     """Return what each file here is about, by its name, without importing any: ``--help`` must answer at once."""
-    found = {module.name: find_spec(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)}
-    return {name: synopsis(spec.origin) or "" for name, spec in sorted(found.items()) if spec and spec.origin}
+    specs = {module.name: find_spec(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)}
+    return {name: synopsis(spec.origin) or "" for name, spec in sorted(specs.items()) if spec and spec.origin}
 
 
 def subjects() -> dict[str, RecommenderKind]:

@@ -69,8 +69,8 @@ class CauseRecommender:
 
 def _row(job: Job, gpus: int, causes: tuple[tuple[CauseTally, float], ...], tallies: Iterable[CauseTally],
          activity: float | None, now_s: float) -> Underuse:
-    judged = sum(one.gpu_seconds for one in tallies)
-    well = sum(one.gpu_seconds for one in tallies if one.cause is Cause.NONE)
+    judged = sum(tally.gpu_seconds for tally in tallies)
+    well = sum(tally.gpu_seconds for tally in tallies if tally.cause is Cause.NONE)
     main, share = causes[0] if causes else (None, 0.0)
     cause = main.cause if main else Cause.NONE if 2 * well >= judged else Cause.UNKNOWN
     return Underuse(job.job_id, job.submit_s, job.partition, job.user, now_s,

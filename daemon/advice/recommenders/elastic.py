@@ -74,11 +74,11 @@ class ElasticRecommender:
         """Take new readings into the means of running jobs; return the kind of every job."""
         models, kinds = Models(context.snapshot.nodes), dict[tuple[str, float], "Kind"]()
         given = [facts for facts in context.facts if isinstance(facts, Throughput)]
-        found = readings(context.snapshot.jobs, given, HeldGpus(context.telemetry.gpus, context.snapshot.nodes))
+        samples = readings(context.snapshot.jobs, given, HeldGpus(context.telemetry.gpus, context.snapshot.nodes))
         self._runs.forget_ended(context.snapshot.jobs)
         for job in context.snapshot.jobs:
             kind = kinds[job.key] = kind_of(job, models.of(job))
-            reading = found.get(job.job_id)
+            reading = samples.get(job.job_id)
             if reading and job.start_s is not None and context.now_s - reading.time_s <= STALE_S \
                     and reading.time_s - job.start_s >= self._settings.settle:
                 self._runs.watch(job, kind, reading)
@@ -137,13 +137,13 @@ def _learned(gpus: tuple[int, ...], rates: tuple[float, ...]) -> Learned | None:
 
 def _sized(jobs: Sequence[Job]) -> list[tuple[Job, int]]:
     """Return jobs that run or wait with their GPUs, the oldest first; those without are left out."""
-    found = []
+    sized = []
     for job in sorted(jobs, key=lambda job: (job.submit_s, job.job_id)):
         requested = max(job.request.gpus, (job.request.gpus_per_node or 0) * max(1, job.request.nodes))
         gpus = sum(part.gpus for part in job.allocations) if job.state is JobState.RUNNING else requested
         if gpus > 0 and job.state in (JobState.RUNNING, JobState.PENDING):
-            found.append((job, gpus))
-    return found
+            sized.append((job, gpus))
+    return sized
 
 
 def _remaining(context: RecommenderContext, jobs: Sequence[Job]) -> dict[tuple[str, float], float]:
@@ -165,7 +165,7 @@ def _worth(row: ElasticAdvice) -> tuple[bool, float, str]:
 
 def _metrics(rows: Sequence[ElasticAdvice], unknown: Counter[str]) -> dict[str, Series]:
     times, gains, infos = (dict[tuple[str, ...], float | None]() for _ in range(3))
-    for row, change in ((one, change) for one in rows for change in (one.more, one.fewer) if change):
+    for row, change in ((advised, change) for advised in rows for change in (advised.more, advised.fewer) if change):
         key = row.partition, row.job_id, f"{change.gpus:+d}"
         gains[key] = change.per_gpu_ratio
         low, high = change.time_interval

@@ -109,7 +109,7 @@ class GpuSliceRecommender:
                    and most.memory_bytes * room <= offer.size.memory_bytes]
         if not fitting or job.steering is None:
             return None
-        size, _, name = min(fitting, key=lambda one: (one[0].share, not one[1], one[0].memory_bytes))
+        size, _, name = min(fitting, key=lambda offered: (offered[0].share, not offered[1], offered[0].memory_bytes))
         offer, nodes = offers[name], tuple(part.node for part in job.allocations)
         reason = (f"in {span(window_s)} it never used more than {100 * most.activity:.0f} % of a GPU and "
                   f"{most.memory_bytes / 1e9:.1f} GB; {name} has {100 * size.share:.0f} % and "
@@ -134,20 +134,22 @@ class _GpuSizes:
             if verdict.job_id and verdict.allocated:
                 reading = None if verdict.guessed else self._gpus.get((verdict.node, verdict.uuid))
                 self._held.setdefault(verdict.job_id, []).append(reading)
-        self._instances = {name: (one.slices * one.activity if one.activity is not None else None,
-                                  one.memory_used_bytes)
-                           for gpu in fresh for one in gpu.instances for name in one.jobs if len(one.jobs) == 1}
+        self._instances = {name: (instance.slices * instance.activity if instance.activity is not None else None,
+                                  instance.memory_used_bytes)
+                           for gpu in fresh for instance in gpu.instances
+                           for name in instance.jobs if len(instance.jobs) == 1}
 
     def used(self, job: Job) -> GpuUse | None:
         """Return the most that any GPU or instance of a job was used; None unless each was measured."""
         if job.request.details.slices:
             names = [name for part in job.allocations for name in part.members]
-            found = [self._instances.get(name, (None, None)) for name in names]
+            measured = [self._instances.get(name, (None, None)) for name in names]
         else:
             readings = self._held.get(job.job_id, [])
-            found = [(gpu.activity, gpu.memory_used_bytes) if gpu is not None else (None, None) for gpu in readings]
-        uses = [GpuUse(activity, memory) for activity, memory in found if activity is not None and memory is not None]
-        if len(uses) != _pods(job) or len(uses) != len(found):
+            measured = [(gpu.activity, gpu.memory_used_bytes) if gpu is not None else (None, None) for gpu in readings]
+        uses = [GpuUse(activity, memory)
+                for activity, memory in measured if activity is not None and memory is not None]
+        if len(uses) != _pods(job) or len(uses) != len(measured):
             return None
         return GpuUse(max(use.activity for use in uses), max(use.memory_bytes for use in uses))
 
@@ -157,16 +159,16 @@ class _GpuSizes:
 
     def offers(self, job: Job) -> Mapping[str, _Offer]:
         """Return what nodes hand out that a job may use; taints are not looked at."""
-        found: dict[str, _Offer] = {}
+        offers: dict[str, _Offer] = {}
         for node in self._nodes:
             if _may(job, node):
                 for name, total, taken in node.slices:
                     size = _profile(name) or self._turn(node, name, total)
                     if size is not None and total > 0:
-                        offer = found.setdefault(name, _Offer(size))
+                        offer = offers.setdefault(name, _Offer(size))
                         offer.size = min(offer.size, size)
                         offer.total, offer.free = offer.total + total, offer.free + max(0, total - taken)
-        return found
+        return offers
 
     def _turn(self, node: Node, name: str, total: int) -> Size | None:
         """Return what is left of a shared GPU to each job when every turn is taken."""
@@ -178,8 +180,8 @@ class _GpuSizes:
 
 def _profile(name: str) -> Size | None:
     """Return the size of a MIG instance by its name."""
-    found = _PROFILE.fullmatch(name)
-    return Size(int(found[1]) / 7.0, int(found[2]) * 1e9 * _USABLE) if found else None
+    match = _PROFILE.fullmatch(name)
+    return Size(int(match[1]) / 7.0, int(match[2]) * 1e9 * _USABLE) if match else None
 
 
 def _may(job: Job, node: Node) -> bool:

@@ -81,11 +81,11 @@ class PowerCapRecommender:
         models, held = Models(context.snapshot.nodes), HeldGpus(context.telemetry.gpus, context.snapshot.nodes)
         given = [facts for facts in context.facts if isinstance(facts, Throughput)]
         speeds = readings(context.snapshot.jobs, given, held)
-        found = [(job, group, gpus) for job in context.snapshot.jobs if job.state is JobState.RUNNING
-                 and (gpus := _held(job, held)) and (group := (kind_of(job, models.of(job)), len(gpus.gpus)))]
-        for job, group, gpus in found:
+        running = [(job, group, gpus) for job in context.snapshot.jobs if job.state is JobState.RUNNING
+                   and (gpus := _held(job, held)) and (group := (kind_of(job, models.of(job)), len(gpus.gpus)))]
+        for job, group, gpus in running:
             self._watch(job, group, gpus, speeds.get(job.job_id))
-        capped = {job.key: self._advice(job, group, gpus, context.now_s) for job, group, gpus in found}
+        capped = {job.key: self._advice(job, group, gpus, context.now_s) for job, group, gpus in running}
         rows = [row for job in context.snapshot.jobs if job.state is JobState.RUNNING
                 and (row := _better(capped.get(job.key), self._profile(job, held, context.now_s)))]
         rows.sort(key=lambda row: (-row.saves_ratio * row.gpus, row.job_id))
@@ -150,10 +150,12 @@ def _better(one: PowerCap | None, other: PowerCap | None) -> PowerCap | None:
 def _held(job: Job, known: HeldGpus) -> CappedGpus | None:
     """Return a job's GPUs; None unless all are known, measured, of NVIDIA's, and under one limit."""
     gpus = [gpu for part in job.allocations for gpu in known.of(part)]
-    found = tuple(gpu for gpu in gpus if gpu is not None and gpu.power_watts and gpu.power_limit_watts
-                  and gpu.uuid.startswith("GPU-"))
-    limits = {round((gpu.power_limit_watts or 0.0) / STEP_WATTS) * STEP_WATTS for gpu in found}
-    return CappedGpus(found, limits.pop()) if found and len(found) == len(gpus) and len(limits) == 1 else None
+    gpus_known = tuple(gpu for gpu in gpus if gpu is not None and gpu.power_watts and gpu.power_limit_watts
+                       and gpu.uuid.startswith("GPU-"))
+    limits = {round((gpu.power_limit_watts or 0.0) / STEP_WATTS) * STEP_WATTS for gpu in gpus_known}
+    if not gpus_known or len(gpus_known) != len(gpus) or len(limits) != 1:
+        return None
+    return CappedGpus(gpus_known, limits.pop())
 
 
 def _taken(old: Mean, speed: ThroughputSample, held: CappedGpus) -> Mean:

@@ -44,10 +44,10 @@ class PowerDownRecommender:
 
     def recommend(self, context: RecommenderContext) -> Recommendations:
         """Return the nodes, those that save most first; of an assessment that is too old, none."""
-        found, advice = context.assessment, context.advice
-        if found is None or advice is None or advice.withdrawn or context.now_s - found.time_s > STALE_S:
+        assessment, advice = context.assessment, context.advice
+        if assessment is None or advice is None or advice.withdrawn or context.now_s - assessment.time_s > STALE_S:
             return Recommendations(context.now_s)
-        verdicts = {verdict.node: verdict for verdict in found.nodes}
+        verdicts = {verdict.node: verdict for verdict in assessment.nodes}
         worth = spare_nodes(advice.power_down, verdicts).worth
         self._remember(context)
         pools: dict[tuple[str, ...], list[Node]] = {}
@@ -94,9 +94,10 @@ class PowerDownRecommender:
 
     def _row(self, node: Node, watts: float, demand: NodeDemand | None, by_job_s: float, reason: str,
              now_s: float) -> PowerDown:
-        after_s = None if demand is None else [min(one, by_job_s) for one in demand.after_s]
-        saved = None if after_s is None else [self._saved(watts, one) for one in after_s]
-        early, middle, late = (None if not math.isfinite(one) else now_s + one for one in after_s or (math.inf,) * 3)
+        after_s = None if demand is None else [min(needed_s, by_job_s) for needed_s in demand.after_s]
+        saved = None if after_s is None else [self._saved(watts, needed_s) for needed_s in after_s]
+        early, middle, late = (None if not math.isfinite(needed_s) else now_s + needed_s
+                               for needed_s in after_s or (math.inf,) * 3)
         return PowerDown(
             "", 0.0, node.partitions[0] if node.partitions else "", now_s, (node.name,), node.gpus, watts, early,
             middle, late,

@@ -40,11 +40,11 @@ class ReclaimRecommender:
 
     def recommend(self, context: RecommenderContext) -> Recommendations:
         """Return the jobs that hold idle GPUs; none where the assessment is too old."""
-        found = context.assessment
-        if found is None or context.now_s - found.time_s > STALE_S:
+        assessment = context.assessment
+        if assessment is None or context.now_s - assessment.time_s > STALE_S:
             return Recommendations(context.now_s)
         verdicts: dict[str, list[GpuVerdict]] = {}
-        for gpu in found.gpu_verdicts:
+        for gpu in assessment.gpu_verdicts:
             if gpu.job_id and gpu.state is PowerClass.ALLOCATED_IDLE and gpu.since_s is not None \
                     and context.now_s - gpu.since_s >= self._settings.window:
                 verdicts.setdefault(gpu.job_id, []).append(gpu)
@@ -70,23 +70,23 @@ class ReclaimRecommender:
 def _policy(context: RecommenderContext) -> Policy | None:
     """Return the first heuristic that advised: its code is compiled, and agents advise on real snapshots only."""
     names = context.advice.policies if context.advice is not None else ()
-    name = next((one for one in names if "@" not in one), None)
+    name = next((model for model in names if "@" not in model), None)
     return None if name is None else named(name)
 
 
 def _starting(snapshot: SchedulerSnapshot, now_s: float, policy: Policy) -> dict[tuple[str, float], Started]:
     """Return the jobs that would start now."""
     state = ClusterState.from_snapshot(snapshot, now_s)
-    found = feasible_starts(state, policy)
-    return {job.key: Started(job.job_id, job.user, sum(found.starts[row].gpus))
-            for row, job in enumerate(state.records) if row in found.starts}
+    feasible = feasible_starts(state, policy)
+    return {job.key: Started(job.job_id, job.user, sum(feasible.starts[row].gpus))
+            for row, job in enumerate(state.records) if row in feasible.starts}
 
 
 def without(snapshot: SchedulerSnapshot, job: Job) -> SchedulerSnapshot:
     """Return a cluster as it would be had a job just ended."""
     parts = {part.node: part for part in job.allocations}
     nodes = tuple(_freed(node, parts[node.name]) if node.name in parts else node for node in snapshot.nodes)
-    return replace(snapshot, nodes=nodes, jobs=tuple(one for one in snapshot.jobs if one.key != job.key))
+    return replace(snapshot, nodes=nodes, jobs=tuple(other for other in snapshot.jobs if other.key != job.key))
 
 
 def _freed(node: Node, part: Allocation) -> Node:
@@ -119,7 +119,7 @@ def _metrics(rows: tuple[Reclaimable, ...]) -> dict[str, Series]:
 def _cells(row: Mapping[str, Any]) -> Mapping[str, object]:
     starts = row["starts"]
     return {**row, "idle": f"{row['gpus_idle']} of {row['gpus_held']}", "since": ago(row["issued_s"] - row["since_s"]),
-            "starts": None if starts is None else ", ".join(f"{one['job_id']} ({one['gpus']})" for one in starts)
+            "starts": None if starts is None else ", ".join(f"{start['job_id']} ({start['gpus']})" for start in starts)
             or "nobody"}
 
 

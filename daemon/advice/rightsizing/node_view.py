@@ -81,13 +81,13 @@ class Insight:
 
     def of(self, job: Job, has: NodeShare, gpus: int, fair: NodeShare) -> SpeedEstimate:
         """Return the speed estimate of a job that holds, or asks for, a part of a node."""
-        found = self._known.get((job.key, has, fair))
-        if found is None:
+        estimate = self._known.get((job.key, has, fair))
+        if estimate is None:
             window = self.windows.get((*job.key, job.start_s or 0.0)) if job.state.active else None
-            found = self._known[job.key, has, fair] = speed_estimate(
+            estimate = self._known[job.key, has, fair] = speed_estimate(
                 Evidence(has, gpus, fair, window, self.past.like(job), recognized(job.name, self.models),
                          waits=not job.state.active), self.margin, self.starved)
-        return found
+        return estimate
 
 
 @dataclass(frozen=True)
@@ -134,17 +134,17 @@ class NodeView:
 def node_view(snapshot: SchedulerSnapshot, advice: Sequence[Recommendation], insight: Insight,
               now_s: float) -> NodeView:
     """Return the cluster as it is now; what the active policy would start at once counts as held."""
-    found = NodeView()
+    view = NodeView()
     running = [job for job in snapshot.jobs if job.state is JobState.RUNNING and job.allocations]
     promised = _promised(advice, {job.key: job for job in snapshot.jobs if job.state is JobState.PENDING})
     for node in snapshot.nodes:
         if node.gpus and node.state.schedulable:
-            found.nodes[node.name] = _node(node, promised.get(node.name, ()))
+            view.nodes[node.name] = _node(node, promised.get(node.name, ()))
     for job in running:
-        found.jobs[job.key] = job
-        _move_in(job, found.nodes, insight)
-    _line_up(found, {job.key: job for job in snapshot.jobs if eligible(job, now_s)}, advice)
-    return found
+        view.jobs[job.key] = job
+        _move_in(job, view.nodes, insight)
+    _line_up(view, {job.key: job for job in snapshot.jobs if eligible(job, now_s)}, advice)
+    return view
 
 
 def fair_share(fair: NodeShare, gpus: int) -> NodeShare:
@@ -156,16 +156,16 @@ def candidates(node: records.Node, found: NodeView, insight: Insight, now_s: flo
     """Yield the jobs that may go to a node and, as in EASY backfilling, delay no earlier job there."""
     here, partitions = found.nodes[node.name], frozenset(node.partitions)
     known = insight.tenants.setdefault(here.fair, {})
-    for key, one in found.waiting.items() if here.free_gpus else ():
-        request = one.job.request
-        if request.gpus > here.free_gpus or partitions.isdisjoint(one.need.partitions):
+    for key, waiting in found.waiting.items() if here.free_gpus else ():
+        request = waiting.job.request
+        if request.gpus > here.free_gpus or partitions.isdisjoint(waiting.need.partitions):
             continue
-        ends_s = now_s + (float("inf") if one.job.limit_s is None else one.job.limit_s)
-        if ends_s <= found.reservations.before(one.place, node.name) and satisfies(node, one.need):
+        ends_s = now_s + (float("inf") if waiting.job.limit_s is None else waiting.job.limit_s)
+        if ends_s <= found.reservations.before(waiting.place, node.name) and satisfies(node, waiting.need):
             if key not in known:
                 has = NodeShare(request.cpus, request.memory_bytes)
                 known[key] = Tenant(key, request.gpus,
-                                    insight.of(one.job, has, request.gpus, fair_share(here.fair, request.gpus)))
+                                    insight.of(waiting.job, has, request.gpus, fair_share(here.fair, request.gpus)))
             yield known[key]
 
 
@@ -180,7 +180,7 @@ def _node(node: records.Node, promised: Iterable[tuple[int, NodeShare]]) -> Tune
 
 def _promised(advice: Iterable[Recommendation], pending: Mapping[Key, Job]) -> dict[str, list[tuple[int, NodeShare]]]:
     """Return GPUs and part of each node that jobs to be started now would take."""
-    found: dict[str, list[tuple[int, NodeShare]]] = {}
+    taken: dict[str, list[tuple[int, NodeShare]]] = {}
     for row in advice:
         job = pending.get((row.job_id, row.submit_s))
         if row.shadow or row.action != "start" or row.placement is None or job is None:
@@ -188,8 +188,8 @@ def _promised(advice: Iterable[Recommendation], pending: Mapping[Key, Job]) -> d
         count = len(row.placement.nodes)
         part = NodeShare(-(-job.request.cpus // count), -(-job.request.memory_bytes // count))
         for name, gpus in zip(row.placement.nodes, row.placement.gpus, strict=True):
-            found.setdefault(name, []).append((gpus, part))
-    return found
+            taken.setdefault(name, []).append((gpus, part))
+    return taken
 
 
 def _move_in(job: Job, nodes: Mapping[str, TunedNode], insight: Insight) -> None:

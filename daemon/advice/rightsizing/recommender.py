@@ -49,9 +49,9 @@ class ShareRecommender:
         insight = Insight(self._meter.windows(), self._past, self._settings.models, self._settings.margin,
                           self._settings.starved)
         advice = context.advice.recommendations if context.advice else ()
-        found = node_view(context.snapshot, advice, insight, context.now_s)
-        rows = tuple(sorted(self._rows(found, context, insight), key=_urgency))
-        return Recommendations(context.now_s, rows, _metrics(rows, found))
+        view = node_view(context.snapshot, advice, insight, context.now_s)
+        rows = tuple(sorted(self._rows(view, context, insight), key=_urgency))
+        return Recommendations(context.now_s, rows, _metrics(rows, view))
 
     def finished(self, jobs: Iterable[Job]) -> None:
         """Record what accounting tells of jobs; it may tell late, so that is read from the first of their ends on."""

@@ -27,9 +27,9 @@ class ShareRows:
 
     def rows(self, window_s: float) -> Iterator[ShareAdvice]:
         """Yield the rows; ``window_s`` is how far back use was looked at."""
-        for tenant, one in self._starting:
-            starts_s = one.expected_start_s
-            yield self._start(tenant, one.job, None if starts_s is None else max(starts_s - self._now_s, 0.0))
+        for tenant, waiting in self._starting:
+            starts_s = waiting.expected_start_s
+            yield self._start(tenant, waiting.job, None if starts_s is None else max(starts_s - self._now_s, 0.0))
         for tenant, job in self._running.values():
             yield self._go_on(tenant, job, window_s)
 

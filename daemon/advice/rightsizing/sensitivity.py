@@ -164,13 +164,13 @@ def _at_least_fair(evidence: Evidence) -> NodeShare:
 
 
 def _by_prior(evidence: Evidence) -> SpeedEstimate:
-    has, gpus, own = evidence.has, evidence.gpus, matrix(evidence.model)
+    has, gpus, prior = evidence.has, evidence.gpus, matrix(evidence.model)
     siblings = _siblings(evidence.model)
-    cpus, memory = own.best(float(own.cpus[-1]), float(own.memory[-1]))
+    cpus, memory = prior.best(float(prior.cpus[-1]), float(prior.memory[-1]))
     best = NodeShare(max(has.cpus, math.ceil(cpus * gpus)), max(has.memory_bytes, math.ceil(memory * gpus)))
 
     def faster(part: NodeShare) -> Speed:
-        return _spread(own, siblings, gpus, has, part)
+        return _spread(prior, siblings, gpus, has, part)
 
     return SpeedEstimate("prior", has, _at_least_fair(evidence), best,
                    lambda cpus: faster(NodeShare(cpus, has.memory_bytes)), lambda memory: faster(NodeShare(has.cpus,
@@ -185,7 +185,7 @@ def _siblings(model: str) -> list[Sensitivity]:
 
 def _spread(own: Sensitivity, siblings: Sequence[Sensitivity], gpus: int, has: NodeShare, part: NodeShare) -> Speed:
     """Return the speed of a model, between those of the least and the most sensitive one of its task."""
-    ratios = [_ratio(one, gpus, has, part) for one in (own, *siblings)]
+    ratios = [_ratio(known, gpus, has, part) for known in (own, *siblings)]
     return Speed(ratios[0], min(ratios), max(ratios))
 
 
@@ -221,10 +221,11 @@ def _starved(known: SpeedEstimate, evidence: Evidence, limited: float) -> SpeedE
     best_cpus, best_memory = has.cpus, has.memory_bytes
     if limited >= MOSTLY and activity is not None and has.cpus:
         best_cpus = math.floor(has.cpus / max(activity, 1 / MOST_TIMES) + 1e-6)
-    own = matrix(evidence.model) if evidence.model and gpus else None
+    prior = matrix(evidence.model) if evidence.model and gpus else None
     memory_full = known.memory_used is not None and known.memory_used >= FULL * has.memory_bytes > 0
-    if own is not None and memory_full:
-        best_memory = max(has.memory_bytes, math.ceil(own.best(float(own.cpus[-1]), float(own.memory[-1]))[1] * gpus))
+    if prior is not None and memory_full:
+        best_memory = max(has.memory_bytes,
+                          math.ceil(prior.best(float(prior.cpus[-1]), float(prior.memory[-1]))[1] * gpus))
 
     def by_cpus(cpus: int) -> Speed:
         if cpus == has.cpus or not has.cpus:
@@ -234,12 +235,12 @@ def _starved(known: SpeedEstimate, evidence: Evidence, limited: float) -> SpeedE
         if curve:
             return curve.speed(gpus, has.cpus, cpus)
         top = 1 / max(activity or 1.0, 1 / MOST_TIMES)
-        return _optimistic(cpus / has.cpus, top, limited, own, gpus, known)
+        return _optimistic(cpus / has.cpus, top, limited, prior, gpus, known)
 
     def by_memory(memory: int) -> Speed:
-        if own is None or memory <= has.memory_bytes:
+        if prior is None or memory <= has.memory_bytes:
             return SAME
-        return _spread(own, _siblings(evidence.model), gpus, has, NodeShare(has.cpus, memory))
+        return _spread(prior, _siblings(evidence.model), gpus, has, NodeShare(has.cpus, memory))
 
     return SpeedEstimate(known.basis, has, known.least, NodeShare(best_cpus, best_memory), by_cpus, by_memory,
                          known.used,
@@ -317,8 +318,8 @@ class _Curve:
         known, below = self._cpus, int(np.searchsorted(self._cpus, cpus, side="right")) - 1
         below = min(below, len(known) - 2)
         across = min(1.0, (cpus - known[below]) / (known[below + 1] - known[below]))
-        found = (1 - across) * self.resampled[:, below] + across * self.resampled[:, below + 1]
-        return np.asarray(np.maximum(found, LEAST_SPEED))
+        speeds = (1 - across) * self.resampled[:, below] + across * self.resampled[:, below + 1]
+        return np.asarray(np.maximum(speeds, LEAST_SPEED))
 
 
 def _curve(points: Floats) -> _Curve | None:

@@ -170,8 +170,8 @@ def _changed(part: NodeShare, resource: int, amount: int) -> NodeShare:
 
 def by_pair(gifts: Iterable[Gift]) -> Mapping[tuple[Key | None, Key], NodeShare]:
     """Return what each gives each, all resources together."""
-    found: dict[tuple[Key | None, Key], NodeShare] = {}
+    shares: dict[tuple[Key | None, Key], NodeShare] = {}
     for giver, taker, part in gifts:
-        before = found.get((giver, taker), NodeShare(0, 0))
-        found[giver, taker] = NodeShare(before.cpus + part.cpus, before.memory_bytes + part.memory_bytes)
-    return found
+        before = shares.get((giver, taker), NodeShare(0, 0))
+        shares[giver, taker] = NodeShare(before.cpus + part.cpus, before.memory_bytes + part.memory_bytes)
+    return shares

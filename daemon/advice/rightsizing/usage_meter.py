@@ -166,9 +166,9 @@ class _RoundByJob:
 
     def activity(self, parts: Iterable[Allocation]) -> float | None:
         """Return the mean activity of a job's GPUs; None unless that of each is known."""
-        found = [gpu.activity if gpu is not None else None for part in parts for gpu in self._gpus.of(part)]
-        known = [value for value in found if value is not None and 0 <= value <= 1]
-        return float(np.mean(known)) if known and len(known) == len(found) else None
+        activities = [gpu.activity if gpu is not None else None for part in parts for gpu in self._gpus.of(part)]
+        known = [value for value in activities if value is not None and 0 <= value <= 1]
+        return float(np.mean(known)) if known and len(known) == len(activities) else None
 
 
 class UsageMeter:

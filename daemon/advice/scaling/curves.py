@@ -131,10 +131,10 @@ class _Shape:
         columns, ones = (self.terms @ self._free) * speeds[:, :, None], np.ones(speeds.shape[1])
         scale = np.linalg.norm(columns, axis=1)
         columns = columns / scale[:, None]
-        found, off = np.zeros((len(speeds), len(self._subsets), 3)), np.empty((len(speeds), len(self._subsets)))
+        coefficients, off = np.zeros((len(speeds), len(self._subsets), 3)), np.empty((len(speeds), len(self._subsets)))
         for number, subset in enumerate(map(list, self._subsets)):
-            found[:, number, subset], off[:, number] = _nearest(columns[:, :, subset], ones)
-        return (found / scale[:, None]) @ self._free.T, off <= off.min(axis=1, keepdims=True) + AS_GOOD
+            coefficients[:, number, subset], off[:, number] = _nearest(columns[:, :, subset], ones)
+        return (coefficients / scale[:, None]) @ self._free.T, off <= off.min(axis=1, keepdims=True) + AS_GOOD
 
 
 def _nearest(columns: Floats, target: Floats) -> tuple[Floats, Floats]:
@@ -147,12 +147,12 @@ def _nearest(columns: Floats, target: Floats) -> tuple[Floats, Floats]:
     best, least = np.zeros((len(columns), columns.shape[2])), np.full(len(columns), float(target @ target))
     for used in _CHOICES[columns.shape[2]]:
         part = columns[:, :, used]
-        found = _least_squares(part, target)
-        rest = target - (part @ found[:, :, None])[:, :, 0]
+        coefficients = _least_squares(part, target)
+        rest = target - (part @ coefficients[:, :, None])[:, :, 0]
         off = (rest * rest).sum(axis=1)
-        better = (found >= 0).all(axis=1) & (off < least)
+        better = (coefficients >= 0).all(axis=1) & (off < least)
         best[better] = 0.0
-        best[np.ix_(better, used)] = found[better]
+        best[np.ix_(better, used)] = coefficients[better]
         least[better] = off[better]
     return best, least
 
@@ -162,8 +162,8 @@ def _least_squares(columns: Floats, target: Floats) -> Floats:
     left, singular, right = np.linalg.svd(columns, full_matrices=False)
     counted = singular > singular[:, :1] * np.finfo(float).eps * max(columns.shape[1:])
     along = np.where(counted, (left.transpose(0, 2, 1) @ target) / np.where(counted, singular, 1.0), 0.0)
-    found: Floats = (right.transpose(0, 2, 1) @ along[:, :, None])[:, :, 0]
-    return found
+    coefficients: Floats = (right.transpose(0, 2, 1) @ along[:, :, None])[:, :, 0]
+    return coefficients
 
 
 def _drawn(shape: _Shape, fitted: Floats, residuals: Floats, seed: int) -> Floats:

@@ -169,8 +169,8 @@ def readings(jobs: Iterable[Job], throughput: Iterable[Throughput], gpus: HeldGp
     for source in throughput:
         for rate in source.rates:
             given.setdefault(rate.job_id, []).append(ThroughputSample(THROUGHPUT, rate.rate, source.time_s))
-    measured = {job_id: found[0] for job_id, found in given.items() if len(found) == 1}
-    found = {}
+    measured = {job_id: samples[0] for job_id, samples in given.items() if len(samples) == 1}
+    by_job = {}
     for job in jobs:
         if job.state is not JobState.RUNNING:
             continue
@@ -178,8 +178,8 @@ def readings(jobs: Iterable[Job], throughput: Iterable[Throughput], gpus: HeldGp
         name = job.job_id if job.job_id in given else str(job.raw_id)
         reading = measured.get(name) if name in given else _by_activity(job, gpus)
         if reading is not None:
-            found[job.job_id] = reading
-    return found
+            by_job[job.job_id] = reading
+    return by_job
 
 
 def _by_activity(job: Job, gpus: HeldGpus) -> ThroughputSample | None:

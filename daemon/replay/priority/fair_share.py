@@ -36,12 +36,12 @@ class Tree:
     """Associations as columns, the root first; row ``i`` of every array is ``members[i]``."""
 
     def __init__(self, members: Sequence[ShareNode]) -> None:
-        kept = [member for member in members if member.account != "root" or member.user]
-        self.members: tuple[ShareNode, ...] = (ShareNode("root"), *kept)
+        counted = [member for member in members if member.account != "root" or member.user]
+        self.members: tuple[ShareNode, ...] = (ShareNode("root"), *counted)
         accounts = {member.account: row for row, member in enumerate(self.members) if not member.user}
         self.rows = {(member.account, member.user): row for row, member in enumerate(self.members) if row}
         self.parent = np.array([-1, *(accounts.get(member.account if member.user else member.parent, ROOT)
-                                      for member in kept)])
+                                      for member in counted)])
         self.user = np.array([bool(member.user) for member in self.members])
         self.own = np.array([member.shares is not None for member in self.members])
         self.shares = np.array([float(member.shares or 0) for member in self.members])

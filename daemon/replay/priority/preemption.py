@@ -121,10 +121,10 @@ def _by_qos(known: Iterable[Qos], usual: Sequence[str]) -> Iterator[tuple[str, G
 
 
 def _by_tier(partitions: Sequence[Partition], usual: Sequence[str]) -> Iterator[tuple[str, Group]]:
-    for one in partitions:
-        lower = frozenset(other.name for other in partitions if other.priority_tier < one.priority_tier
+    for partition in partitions:
+        lower = frozenset(other.name for other in partitions if other.priority_tier < partition.priority_tier
                           and other.preempt_mode != ("OFF",))
-        yield one.name, Group(one.priority_tier, _becomes(one.preempt_mode or usual), lower)
+        yield partition.name, Group(partition.priority_tier, _becomes(partition.preempt_mode or usual), lower)
 
 
 def _becomes(mode: Sequence[str]) -> int:
@@ -133,8 +133,8 @@ def _becomes(mode: Sequence[str]) -> int:
 
 def _not_replayed(by: str, usual: Sequence[str], known: Sequence[Qos], partitions: Sequence[Partition],
                   ) -> Iterator[str]:
-    own = [qos.preempt_mode for qos in known] if by == BY_QOS else [one.preempt_mode for one in partitions]
-    modes = {part for mode in (usual, *own) for part in mode}
+    preempt_modes = [rule.preempt_mode for rule in (known if by == BY_QOS else partitions)]
+    modes = {part for mode in (usual, *preempt_modes) for part in mode}
     if "SUSPEND" in modes:
         yield SUSPENDS
     if "GANG" in modes:

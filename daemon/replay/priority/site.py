@@ -82,7 +82,8 @@ class Scheduling:
             associations,
             {qos.name: qos.usage_factor for qos in rules.qos or ()},
             {partition.name: partition.priority_factor / max(1, factor) for partition in partitions},
-            {one.name: dict(one.billing_weights) for one in partitions if one.billing_weights is not None},
+            {partition.name: dict(partition.billing_weights)
+             for partition in partitions if partition.billing_weights is not None},
             tiers={partition.name: partition.priority_tier for partition in partitions},
             preemption=SchedulerPreemption.of(rules, partitions),
             books_ends=enforced is None or bool(_BOOKED & set(enforced)))
@@ -90,8 +91,9 @@ class Scheduling:
 
 def _association_priorities(settings: PrioritySettings, rules: SchedulerRules) -> dict[tuple[str, str], float]:
     """Return what PriorityWeightAssoc weighs, by account and user; nothing where that is not known of all."""
-    priorities = {(one.account, one.user): one.priority for one in rules.associations or () if one.priority is not None}
-    if len(priorities) < len({(one.account, one.user) for one in rules.associations or ()}):
+    priorities = {(association.account, association.user): association.priority
+                  for association in rules.associations or () if association.priority is not None}
+    if len(priorities) < len({(association.account, association.user) for association in rules.associations or ()}):
         return {}
     most = max(priorities.values(), default=0.0) if settings.normal("ASSOC") else 1.0
     return {key: priority / most if most > 0 else 0.0 for key, priority in priorities.items()}
