@@ -84,8 +84,8 @@ def gpus(samples: Samples, node_of: NodeOf, time_of: TimeOf) -> tuple[GpuReading
     servers: dict[str, list[GpuRow]] = {}
     for row in rows:
         servers.setdefault(row.node, []).append(row)
-    return tuple(_reading(index, parts, _serials(own))
-                 for own in servers.values() for index, parts in enumerate(_sockets(own)))
+    return tuple(_reading(index, parts, _serials(rows))
+                 for rows in servers.values() for index, parts in enumerate(_sockets(rows)))
 
 
 def _serials(rows: list[GpuRow]) -> Counter[str]:

@@ -54,7 +54,7 @@ def parse(samples: Samples, target: Target, time_s: float) -> Telemetry:
 def jobs(samples: Samples, node_of: Callable[[Mapping[str, str]], str],
          time_of: Callable[[Mapping[str, str]], float | None]) -> tuple[JobReading, ...]:
     """Return one reading per job and server; rows of servers without a time are left out."""
-    found: dict[tuple[str, str], Values] = {}
+    values_by_job: dict[tuple[str, str], Values] = {}
     times: dict[tuple[str, str], float] = {}
     for (name, labels), value in samples:
         job_id, time_s = _pod(labels) if name in OF_PODS else _job_id(labels), time_of(labels)
@@ -65,8 +65,8 @@ def jobs(samples: Samples, node_of: Callable[[Mapping[str, str]], str],
         number, part = measured(value), labels.get("core", "") if name == _BY_CORE else ""
         if name in OF_PODS:
             part = labels.get("container", "")
-        found.setdefault(key, {}).setdefault((name, part), float("nan") if number is None else number)
-    return tuple(_readings(found, times))
+        values_by_job.setdefault(key, {}).setdefault((name, part), float("nan") if number is None else number)
+    return tuple(_readings(values_by_job, times))
 
 
 def _pod(labels: Mapping[str, str]) -> str | None:

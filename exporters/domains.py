@@ -79,8 +79,8 @@ def path_of(labels: Mapping[str, str]) -> tuple[str, ...]:
 
 def domain_of(labels: Mapping[str, str]) -> str:
     """Return the NVLink domain that the labels of a node tell, '' for none."""
-    found = next((labels[key] for key in DOMAIN_LABELS if labels.get(key)), "")
-    return "" if NO_CLIQUE.fullmatch(found) else found
+    label = next((labels[key] for key in DOMAIN_LABELS if labels.get(key)), "")
+    return "" if NO_CLIQUE.fullmatch(label) else label
 
 
 def _switches(paths: Mapping[str, tuple[str, ...]]) -> Iterator[Switch]:
@@ -101,7 +101,7 @@ def of_gpus(gpus: Iterable[GpuReading]) -> dict[str, str]:
     for gpu in gpus:
         if gpu.domain is not None:
             domains.setdefault(gpu.node, set()).add(gpu.domain)
-    return {node: found.pop() if len(found) == 1 else "" for node, found in domains.items()}
+    return {node: names.pop() if len(names) == 1 else "" for node, names in domains.items()}
 
 
 def within_one_tree(fabric: Fabric) -> Fabric:
@@ -110,7 +110,7 @@ def within_one_tree(fabric: Fabric) -> Fabric:
     for node, domain in fabric.domain.items():
         leaf = fabric.leaf.get(node, "")
         tops.setdefault(domain, set()).add((fabric.above(leaf) or (leaf,))[-1])
-    wrong = {domain for domain, found in tops.items() if len(found - {""}) > 1}
+    wrong = {domain for domain, top_switches in tops.items() if len(top_switches - {""}) > 1}
     if not wrong:
         return fabric
     _tell_of(tuple(sorted(wrong)))
@@ -138,12 +138,12 @@ def block_of(number: int, line: str) -> tuple[str, tuple[str, ...]] | None:
 
 def domains_of(blocks: Iterable[tuple[str, tuple[str, ...]]]) -> dict[str, str]:
     """Return the block of each node; TopologyError for a node in two."""
-    found: dict[str, str] = {}
+    block_by_node: dict[str, str] = {}
     for name, nodes in blocks:
         for node in nodes:
-            if found.setdefault(node, name) != name:
-                raise TopologyError(f"node {node} is in two blocks: {found[node]} and {name}")
-    return found
+            if block_by_node.setdefault(node, name) != name:
+                raise TopologyError(f"node {node} is in two blocks: {block_by_node[node]} and {name}")
+    return block_by_node
 
 
 def parse_yaml(text: str) -> Fabric:
@@ -159,13 +159,15 @@ def parse_yaml(text: str) -> Fabric:
         raise TopologyError(f"not YAML: {str(error)[:200]}") from error
     except (AttributeError, KeyError, TypeError) as error:  # so PyYAML fails at a value that its tag does not fit
         raise TopologyError("not YAML: a value is not of the kind that the tag before it names") from error
-    if not isinstance(listed, list) or not all(isinstance(one, dict) and "topology" in one for one in listed):
+    if not isinstance(listed, list) or not all(isinstance(topology, dict) and "topology" in topology
+                                               for topology in listed):
         raise TopologyError("not a topology.yaml: a list of topologies is expected")
-    trees = [one for one in listed if isinstance(one.get("tree"), dict)]
-    trees.sort(key=lambda one: not one.get("cluster_default"))
+    trees = [topology for topology in listed if isinstance(topology.get("tree"), dict)]
+    trees.sort(key=lambda topology: not topology.get("cluster_default"))
     switches = [_switch(row) for row in _rows(trees[0]["tree"], "switches")] if trees else []
-    blocks = [(_word(row, "block"), _hosts(row, "nodes")) for one in listed if isinstance(one.get("block"), dict)
-              for row in _rows(one["block"], "blocks")]
+    blocks = [(_word(row, "block"), _hosts(row, "nodes"))
+              for topology in listed if isinstance(topology.get("block"), dict)
+              for row in _rows(topology["block"], "blocks")]
     return within_one_tree(Fabric.of(switches, domains_of(blocks)))
 
 

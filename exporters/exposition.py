@@ -114,13 +114,13 @@ class _Layout:
         self._rows = np.array(list(series), np.intp)
         self._lengths = np.array([len(starts[row]) for row in series], np.intp)
         self._looked_up = [place for place, row in enumerate(series) if row in varied]
-        words = [-(-len(start) // _WORD) for start in starts]
-        self._lines = np.repeat(np.arange(len(starts)), words).astype(np.int32)
-        self._places = np.concatenate([np.arange(0, _WORD * count, _WORD) for count in words]).astype(np.int32)
-        padded = b"".join(start.ljust(_WORD * count, b"\0") for start, count in zip(starts, words, strict=True))
+        word_counts = [-(-len(start) // _WORD) for start in starts]
+        self._lines = np.repeat(np.arange(len(starts)), word_counts).astype(np.int32)
+        self._places = np.concatenate([np.arange(0, _WORD * count, _WORD) for count in word_counts]).astype(np.int32)
+        padded = b"".join(start.ljust(_WORD * count, b"\0") for start, count in zip(starts, word_counts, strict=True))
         self._words = np.frombuffer(padded, _WORDS)
-        kept = b"".join(b"\xff" * len(start) + bytes(-len(start) % _WORD) for start in starts)
-        self._masks = np.frombuffer(kept, _WORDS)
+        mask = b"".join(b"\xff" * len(start) + bytes(-len(start) % _WORD) for start in starts)
+        self._masks = np.frombuffer(mask, _WORDS)
 
     @property
     def size(self) -> int:
@@ -129,10 +129,10 @@ class _Layout:
 
     def others(self, page: bytes, ends: npt.NDArray[np.intp]) -> frozenset[int]:
         """Return the lines of a page of as many lines that do not begin as they should; eight bytes follow the page."""
-        words = np.ndarray(len(page) - _WORD + 1, _WORDS, page, strides=(1,))
+        page_words = np.ndarray(len(page) - _WORD + 1, _WORDS, page, strides=(1,))
         # Behind a page that is too short stand zeros, which no line has.
         places = np.minimum(ends[self._lines] + 1 + self._places, len(page) - _WORD)
-        differ = (words[places] ^ self._words) & self._masks
+        differ = (page_words[places] ^ self._words) & self._masks
         return frozenset(self._lines[differ != 0].tolist()) if differ.any() else frozenset()
 
     def samples(self, page: bytes, ends: npt.NDArray[np.intp], known: Mapping[bytes, dict[str, str]]) -> Samples | None:
@@ -254,19 +254,19 @@ class Exposition:
             PageError: the page is malformed, cut off, beyond its limits, or not read in time.
         """
         look, layouts = look or Look(0.0), self._layouts
-        found = layouts.samples(page, self._known)
-        if found is None:
+        samples = layouts.samples(page, self._known)
+        if samples is None:
             page = b"\n" + page
             _check_end(page)
             rows = self._wanted_rows(page)
-            found = self._all_known(rows)
-            if found:
-                layouts.learn(page, found)
-            elif found is None:
-                found = self._one_by_one(rows, look)
-        if not found and (fault := no_exposition(page)):
+            samples = self._all_known(rows)
+            if samples:
+                layouts.learn(page, samples)
+            elif samples is None:
+                samples = self._one_by_one(rows, look)
+        if not samples and (fault := no_exposition(page)):
             raise PageError(fault)
-        return found
+        return samples
 
     def _wanted_rows(self, page: bytes) -> list[Row]:
         """Return the lines that may hold wanted samples; raise ``PageError`` where there are too many."""
@@ -293,11 +293,11 @@ class Exposition:
     def _one_by_one(self, rows: list[Row], look: Look) -> Samples:
         """Return the samples of lines some of which are not known yet, or unusual."""
         names, known = self._names, self._known
-        found: Samples = []
+        samples: Samples = []
         for name, written, value, other in rows:
             try:
                 if not other and b"_" not in value:
-                    found.append((_SERIES((names[name], known[written])), float(value)))
+                    samples.append((_SERIES((names[name], known[written])), float(value)))
                     continue
             except (KeyError, ValueError):
                 pass
@@ -305,8 +305,8 @@ class Exposition:
             text, _, value = other.rpartition(b" ") if other else (name + written, b" ", value)
             sample = self._first_seen(other or b"%b %b" % (text, value), text, value, look)
             if sample[0].name.encode() in names:
-                found.append(sample)
-        return found
+                samples.append(sample)
+        return samples
 
     def _first_seen(self, line: bytes, text: bytes, value: bytes, look: Look) -> tuple[Series, float]:
         """Read a line whose labels are not known yet; remember them where the line is plain."""

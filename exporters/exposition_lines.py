@@ -23,10 +23,11 @@ Labels = tuple[str, ...]
 
 def head(declared: Declared, *, open_metrics: bool) -> str:
     """Return the lines that say what a family is."""
-    name, words = declared.name, _escaped_text(declared.help)
+    name, help_text = declared.name, _escaped_text(declared.help)
     if open_metrics:
-        name, words = name.removesuffix("_total") if declared.kind == "counter" else name, words.replace('"', '\\"')
-    return f"# HELP {name} {words}\n# TYPE {name} {declared.kind}\n"
+        name = name.removesuffix("_total") if declared.kind == "counter" else name
+        help_text = help_text.replace('"', '\\"')
+    return f"# HELP {name} {help_text}\n# TYPE {name} {declared.kind}\n"
 
 
 def lines(declared: Declared, rows: Mapping[Labels, float]) -> str:
@@ -37,13 +38,14 @@ def lines(declared: Declared, rows: Mapping[Labels, float]) -> str:
 def histogram_lines(declared: Declared, rows: Mapping[Labels, Distribution]) -> str:
     """Return the lines of distributions: buckets, count and sum of each."""
     name, labels = declared.name, declared.labels
-    counts = list(_numbers(chain.from_iterable(found.counts for found in rows.values())))
-    totals, each = list(_numbers([found.total for found in rows.values()])), len(_BOUNDS)
+    counts = list(_numbers(chain.from_iterable(distribution.counts for distribution in rows.values())))
+    totals, each = list(_numbers([distribution.total for distribution in rows.values()])), len(_BOUNDS)
     written = []
     for place, (key, total) in enumerate(zip(rows, totals, strict=True)):
-        own = counts[place * each:(place + 1) * each]
-        written += [_lines(f"{name}_bucket", (*labels, "le"), [(*key, bound) for bound in _BOUNDS], own),
-                    _lines(f"{name}_count", labels, [key], own[-1:]), _lines(f"{name}_sum", labels, [key], [total])]
+        row_counts = counts[place * each:(place + 1) * each]
+        written += [_lines(f"{name}_bucket", (*labels, "le"), [(*key, bound) for bound in _BOUNDS], row_counts),
+                    _lines(f"{name}_count", labels, [key], row_counts[-1:]),
+                    _lines(f"{name}_sum", labels, [key], [total])]
     return "".join(written)
 
 

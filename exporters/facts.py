@@ -229,7 +229,7 @@ def gather(samples: Samples, metrics: Mapping[str, Reader], names: Mapping[str, 
     ``names`` gives a metric the name that it bears here; ``key_of`` the GPU within its server, from the metric's name
     and labels, None for rows that are of no GPU; ``called`` what tells GPUs apart that two exporters count alike.
     """
-    found: dict[tuple[str, Hashable], dict[tuple[str, str], GpuRow]] = {}
+    rows_by_gpu: dict[tuple[str, Hashable], dict[tuple[str, str], GpuRow]] = {}
     for (metric, labels), number in samples:
         read, key = metrics.get(metric), key_of(metric, labels)
         if read is None or key is None:
@@ -237,14 +237,14 @@ def gather(samples: Samples, metrics: Mapping[str, Reader], names: Mapping[str, 
         node, time_s, name = node_of(labels), time_of(labels), called(labels)
         if time_s is None:
             continue
-        same = found.setdefault((node, key), {})
+        same = rows_by_gpu.setdefault((node, key), {})
         # What two exporters report without such a name is not laid over one another.
         place = (name, "") if name else ("", labels.get("instance", ""))
         row = same.get(place)
         if row is None:
             row = same[place] = GpuRow(node, time_s, {}, key)
         row.take(labels, names.get(metric, metric), read(number))
-    return [row for same in found.values() for row in _distinct(same)]
+    return [row for same in rows_by_gpu.values() for row in _distinct(same)]
 
 
 def _distinct(same: dict[tuple[str, str], GpuRow]) -> Iterable[GpuRow]:
@@ -254,10 +254,11 @@ def _distinct(same: dict[tuple[str, str], GpuRow]) -> Iterable[GpuRow]:
     named = [row for (name, _), row in same.items() if name]
     others = []
     for (name, instance), row in same.items():
-        own = [] if name else [one for one in named if one.labels.get("instance", "") == instance]
-        if len(own) == 1:
-            own[0].join(row)
-        elif not name and not own:
+        namesakes = [] if name else [named_row
+                                     for named_row in named if named_row.labels.get("instance", "") == instance]
+        if len(namesakes) == 1:
+            namesakes[0].join(row)
+        elif not name and not namesakes:
             others.append(row)
     return (*named, *others)
 
@@ -270,8 +271,8 @@ def judge_use(rows: Iterable[GpuRow], name: str, power: str, limit: str,
         use = row.use_of(name, power, limit)
         if use is not None:
             servers.setdefault(row.node, []).append((row, use))
-    for own in servers.values():
-        for (row, _), share in zip(own, judge(use for _, use in own), strict=True):
+    for uses in servers.values():
+        for (row, _), share in zip(uses, judge(use for _, use in uses), strict=True):
             if share is None:
                 del row.values[name]
             else:

@@ -105,9 +105,9 @@ def parse(text: str, currency: str, most: float, now_s: float) -> GridReading:
     except csv.Error as error:
         raise ValueError(f"line {lines.line_num}: {error}") from error
     columns = [list(_held(rows, column)) for column in range(len(units) - 1)]
-    found = dict(zip(units[1:], columns, strict=True))
-    prices = next((readings for unit, readings in found.items() if currency_of(unit)), [])
-    carbon = next((readings for unit, readings in found.items() if not currency_of(unit)), [])
+    values = dict(zip(units[1:], columns, strict=True))
+    prices = next((readings for unit, readings in values.items() if currency_of(unit)), [])
+    carbon = next((readings for unit, readings in values.items() if not currency_of(unit)), [])
     return GridReading(now_s, tuple(prices), tuple(carbon), currency)
 
 

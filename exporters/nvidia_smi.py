@@ -66,8 +66,8 @@ def gpus(samples: Samples, node_of: NodeOf, time_of: TimeOf) -> tuple[GpuReading
     servers: dict[str, list[GpuRow]] = {}
     for row in rows:
         servers.setdefault(row.node, []).append(row)
-    return tuple(_reading(row, index) for own in servers.values()
-                 for row, index in zip(own, _indexes(own), strict=True) if row.values.keys() - {INFO})
+    return tuple(_reading(row, index) for rows in servers.values()
+                 for row, index in zip(rows, _indexes(rows), strict=True) if row.values.keys() - {INFO})
 
 
 def _indexes(rows: list[GpuRow]) -> list[int]:

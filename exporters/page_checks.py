@@ -67,7 +67,7 @@ class PageLimits(StrictOptions):
         """Raise ``PageError`` where a page shows more GPUs than a target may have, or speaks for too many servers."""
         if len(telemetry.gpus) > self.gpu_limit:
             raise PageError(f"shows {len(telemetry.gpus)} GPUs, more than {self.gpu_limit} (gpu_limit)")
-        servers = {one.node for found in (telemetry.gpus, telemetry.nodes, telemetry.jobs) for one in found}
+        servers = {record.node for records in (telemetry.gpus, telemetry.nodes, telemetry.jobs) for record in records}
         if len(servers) > self.server_limit:
             raise PageError(too_many_servers(len(servers), self.server_limit))
 
@@ -86,9 +86,9 @@ def found_instead(page: bytes) -> str:
         return "it is empty"
     telling = [name for name in names if name.partition("_")[0] not in _OF_LIBRARIES] or names
     prefix = Counter(name.partition("_")[0] for name in telling).most_common(1)[0][0]
-    whose = f" (is this {_EXPORTERS[prefix]}?)" if prefix in _EXPORTERS else ""
+    hint = f" (is this {_EXPORTERS[prefix]}?)" if prefix in _EXPORTERS else ""
     more = f" and {len(names) - _SHOWN_METRICS} more" if len(names) > _SHOWN_METRICS else ""
-    return f"it shows {', '.join(telling[:_SHOWN_METRICS])}{more}{whose}"
+    return f"it shows {', '.join(telling[:_SHOWN_METRICS])}{more}{hint}"
 
 
 def no_exposition(page: bytes) -> str:

@@ -127,18 +127,18 @@ class PrometheusSource:
             self._note(started, str(error))
             raise
         samples, crowds = thinned(samples, self._config.server_limit)
-        found = telemetry(samples, now, self._config.max_age, self._meters)
-        if not (found.gpus or found.nodes or found.jobs or found.enclosures):
+        facts = telemetry(samples, now, self._config.max_age, self._meters)
+        if not (facts.gpus or facts.nodes or facts.jobs or facts.enclosures):
             self._note(started, fault := _found_instead(samples, self._config.max_age))
             raise SourceError(f"{self._config.url}: {fault}")
-        kept, strange = sifted(found, self._config.gpu_limit)
+        sound, strange = sifted(facts, self._config.gpu_limit)
         self._owners.forget(started)
-        kept, wrong = self._owners.sift(kept, started)
+        sound, wrong = self._owners.sift(sound, started)
         claims = (TargetHealth(name, False, 0.0, why) for name, why in sorted(wrong.items()))
         self._strange = (*crowds, *strange, *claims)
         self._last_success_s = now
         self._note(started, "")
-        return kept
+        return sound
 
     def health(self) -> tuple[TargetHealth, ...]:
         """Return how the server fared at the last read, and what it reported of nodes that cannot be true."""
@@ -241,17 +241,17 @@ def _gpus(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf) -> t
 def thinned(samples: dict[str, Samples], server_limit: int) -> tuple[dict[str, Samples], tuple[TargetHealth, ...]]:
     """Return the samples without those of targets that speak for too many servers, and each of these as down."""
     named: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for name, found in samples.items():
-        for series, _ in found if name != _TIME else ():
+    for name, rows in samples.items():
+        for series, _ in rows if name != _TIME else ():
             named[_target(series.labels)].add(reported_name(series.labels))
     # What bears no instance, as sums do, is of no single target.
     crowded = {target: len(names) for target, names in named.items() if len(names) > server_limit and target[1]}
     if not crowded:
         return samples, ()
-    kept = {name: [sample for sample in found if _target(sample[0].labels) not in crowded]
-            for name, found in samples.items()}
-    return kept, tuple(TargetHealth(instance, False, 0.0, too_many_servers(count, server_limit))
-                       for (_, instance), count in sorted(crowded.items()))
+    within_limit = {name: [sample for sample in rows if _target(sample[0].labels) not in crowded]
+                    for name, rows in samples.items()}
+    return within_limit, tuple(TargetHealth(instance, False, 0.0, too_many_servers(count, server_limit))
+                               for (_, instance), count in sorted(crowded.items()))
 
 
 def sifted(found: Telemetry, gpu_limit: int) -> tuple[Telemetry, tuple[TargetHealth, ...]]:
@@ -264,10 +264,10 @@ def sifted(found: Telemetry, gpu_limit: int) -> tuple[Telemetry, tuple[TargetHea
                 for name, count in counts.items() if count > gpu_limit}
     if not strange:
         return found, ()
-    kept = Telemetry(tuple(gpu for gpu in found.gpus if gpu.node not in strange),
-                     tuple(server for server in found.nodes if server.node not in strange),
-                     tuple(job for job in found.jobs if job.node not in strange), found.enclosures)
-    return kept, tuple(TargetHealth(name, False, 0.0, why) for name, why in sorted(strange.items()))
+    sound = Telemetry(tuple(gpu for gpu in found.gpus if gpu.node not in strange),
+                      tuple(server for server in found.nodes if server.node not in strange),
+                      tuple(job for job in found.jobs if job.node not in strange), found.enclosures)
+    return sound, tuple(TargetHealth(name, False, 0.0, why) for name, why in sorted(strange.items()))
 
 
 def _found_instead(samples: Mapping[str, Samples], max_age: float) -> str:
@@ -303,14 +303,16 @@ def _hosts(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf, boo
                 power.setdefault(server, {})[node.meter_of(labels)] = number
             else:
                 values.setdefault(server, {})[name] = ratio(number) if name in _RATIOS else measured(number)
-    found = []
+    readings = []
     for server, time_s in times.items():
-        own, drawn = values.get(server, {}), power.get(server, {})
+        server_values, drawn = values.get(server, {}), power.get(server, {})
         meters = book.judge(server, drawn, node.named(drawn, called.get(server, {})), time_s)
-        found.append(node.reading(server, time_s, busy=own.get(_BUSY), total=own.get(node.MEMORY_TOTAL),
-                                  available=own.get(node.MEMORY_AVAILABLE), meters=meters,
-                                  io=node.IoShares(*(own.get(name) for name in (_DISK, _WAITING, _FABRIC)))))
-    return found
+        readings.append(node.reading(server, time_s, busy=server_values.get(_BUSY),
+                                     total=server_values.get(node.MEMORY_TOTAL),
+                                     available=server_values.get(node.MEMORY_AVAILABLE), meters=meters,
+                                     io=node.IoShares(*(server_values.get(name)
+                                                        for name in (_DISK, _WAITING, _FABRIC)))))
+    return readings
 
 
 def _merged(meters: tuple[NodeReading, ...], hosts: list[NodeReading]) -> Iterator[NodeReading]:

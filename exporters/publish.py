@@ -81,24 +81,24 @@ class PublishedCollector(Collector):
         published, dropped = self._read(), dict[str, float]()
         pieces: list[bytes] = []
         for declared, value in _values(published, dropped):
-            found = self._lines(declared, value, published.partitions)
-            _note(dropped, declared, found.excess)
-            if found.lines:
-                pieces += (exposition_lines.head(declared, open_metrics=open_metrics).encode(), found.lines)
+            family = self._lines(declared, value, published.partitions)
+            _note(dropped, declared, family.excess)
+            if family.lines:
+                pieces += (exposition_lines.head(declared, open_metrics=open_metrics).encode(), family.lines)
         return pieces
 
     def _lines(self, declared: Declared, value: Any, partitions: tuple[str, ...]) -> _Written:
-        kept = self._kept.get(declared.name)
-        if kept is not None and kept.value is value and kept.partitions == partitions:
-            return kept
+        previous = self._kept.get(declared.name)
+        if previous is not None and previous.value is value and previous.partitions == partitions:
+            return previous
         rows, excess = _capped(declared, value, partitions)
         write = exposition_lines.histogram_lines if declared.kind == "histogram" else exposition_lines.lines
-        found = _Written(value, partitions, write(declared, rows).encode() if rows else b"", excess)
+        written = _Written(value, partitions, write(declared, rows).encode() if rows else b"", excess)
         if len(rows) >= WORTH_KEEPING:
-            self._kept[declared.name] = found
+            self._kept[declared.name] = written
         else:
             self._kept.pop(declared.name, None)
-        return found
+        return written
 
 
 def _values(published: Published, dropped: dict[str, float]) -> Iterator[tuple[Declared, Any]]:
@@ -163,10 +163,10 @@ def prepare(own: CollectorRegistry) -> None:
 def _distributions(declared: Declared, value: Any) -> dict[tuple[str, ...], Distribution]:
     """Return distributions under labels that any scraper accepts; of two that become alike the first stays."""
     rows: dict[tuple[str, ...], Distribution] = {}
-    for labels, found in value.items():
+    for labels, distribution in value.items():
         if len(labels) != len(declared.labels):
             raise ValueError(f"{declared.name} has the labels {declared.labels}, not {labels!r}")
-        rows.setdefault(tuple(map(_text, labels)), found)
+        rows.setdefault(tuple(map(_text, labels)), distribution)
     return rows
 
 

@@ -273,9 +273,9 @@ class PageSource:
     def facts(self) -> Telemetry:
         """Return the last answer of each target, unless that is old."""
         now, records = self._clock(), tuple(self._records.values())
-        found = joined(replace(record.facts, left=record.names.left()) for record in records
-                       if record.last_success_s is not None and abs(now - record.last_success_s) <= _KEPT_S)
-        return replace(found, meters=tuple(
+        telemetry = joined(replace(record.facts, left=record.names.left()) for record in records
+                           if record.last_success_s is not None and abs(now - record.last_success_s) <= _KEPT_S)
+        return replace(telemetry, meters=tuple(
             EnclosureMeter(rack, self._config.meters, record.target.instance) for record in records
             if self._config.meters and (rack := record.target.labels.get("enclosure"))))
 

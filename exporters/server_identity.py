@@ -59,8 +59,8 @@ class GpuOwners:
             others = self._others(found.gpus, teller)
         if not others:
             return found, wrong
-        kept = tuple(gpu for gpu in found.gpus if gpu.uuid not in others.get(gpu.node, ()))
-        return replace(found, gpus=kept), {**wrong, **{node: _complaint(shown) for node, shown in others.items()}}
+        own_gpus = tuple(gpu for gpu in found.gpus if gpu.uuid not in others.get(gpu.node, ()))
+        return replace(found, gpus=own_gpus), {**wrong, **{node: _complaint(shown) for node, shown in others.items()}}
 
     def forget(self, now_s: float, targets: Collection[str] | None = None) -> None:
         """Release the GPUs of who reported nothing for long, or is none of the targets any more."""
@@ -131,7 +131,7 @@ class ServerNames:
         As many servers that are missing as there are new ones are called otherwise. More of them may just be silent:
         nobody knows which of them are.
         """
-        names = frozenset(one.node for found in (facts.gpus, facts.nodes, facts.jobs) for one in found)
+        names = frozenset(record.node for records in (facts.gpus, facts.nodes, facts.jobs) for record in records)
         new = names - self._names - self._absent.keys()
         known = self._absent | dict.fromkeys(self._names, now_s)
         self._absent = {name: seen_s for name, seen_s in known.items()
@@ -171,8 +171,8 @@ def _distinct(found: Telemetry) -> tuple[Telemetry, dict[str, str]]:
     if len(places) == len(found.gpus):  # as nearly always
         return found, {}
     twins = [gpu for gpu in found.gpus if _is_nameless(gpu) and places[gpu.node, gpu.vendor, gpu.index] > 1]
-    kept = tuple(gpu for gpu in found.gpus if gpu not in twins)
-    return replace(found, gpus=kept), {gpu.node: _nameless(gpu, "another exporter") for gpu in twins}
+    distinct = tuple(gpu for gpu in found.gpus if gpu not in twins)
+    return replace(found, gpus=distinct), {gpu.node: _nameless(gpu, "another exporter") for gpu in twins}
 
 
 def _nameless(gpu: GpuReading, other: str) -> str:

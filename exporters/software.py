@@ -56,21 +56,21 @@ def software(image: str, *texts: str) -> Software:
 
 def _image(name: str) -> str:
     """Return an image's name without scheme, password and digest; enroot writes ``registry#image``."""
-    found = _CREDENTIALS.sub("", _SCHEME.sub("", clean(name[:LONGEST_READ]).strip())).replace("#", "/", 1)
-    return "".join(found.partition("@sha256:")[0].split())[:LONGEST_IMAGE]
+    image = _CREDENTIALS.sub("", _SCHEME.sub("", clean(name[:LONGEST_READ]).strip())).replace("#", "/", 1)
+    return "".join(image.partition("@sha256:")[0].split())[:LONGEST_IMAGE]
 
 
 def _framework(*texts: str) -> str:
-    words = [word for text in texts for word in re.split(r"[^a-z_]+", text.lower()[:LONGEST_READ])]
-    return next((name for name in FRAMEWORKS if name in words), "")
+    name_words = [word for text in texts for word in re.split(r"[^a-z_]+", text.lower()[:LONGEST_READ])]
+    return next((name for name in FRAMEWORKS if name in name_words), "")
 
 
 def _cuda(version: str, *texts: str) -> str:
     if re.fullmatch(r"\d{1,2}(\.\d{1,2}){0,2}", version):
         return ".".join(version.split(".")[:2])
     for text in texts:
-        if found := _CUDA.search(text):
-            return found[1]
-        if found := _SHORT_CUDA.search(text):
-            return f"{found[1]}.{found[2]}"
+        if match := _CUDA.search(text):
+            return match[1]
+        if match := _SHORT_CUDA.search(text):
+            return f"{match[1]}.{match[2]}"
     return ""

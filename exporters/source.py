@@ -298,6 +298,6 @@ def joined(found: Iterable[Telemetry]) -> Telemetry:
         for job in part.jobs:
             if job.time_s > jobs.setdefault((job.job_id, job.node), job).time_s:
                 jobs[job.job_id, job.node] = job
-    enclosures = {(one.enclosure, one.meter): one for part in parts for one in part.enclosures}
+    enclosures = {(enclosure.enclosure, enclosure.meter): enclosure for part in parts for enclosure in part.enclosures}
     return Telemetry(tuple(gpus.values()), tuple(nodes.values()), tuple(jobs.values()), tuple(enclosures.values()),
                      tuple({name for part in parts for name in part.left}))

@@ -185,13 +185,13 @@ class Discovery:
 
     def targets(self) -> list[Target]:
         """Return every target once, in the order of the configuration."""
-        found: dict[str, Target] = {}
+        targets: dict[str, Target] = {}
         for group in self._groups():
             for address in group.targets:
                 url = self._locate(address, group.labels)
                 labels = {name: clean(value) for name, value in group.labels.items() if not name.startswith("__")}
-                found.setdefault(url, Target(url, clean(address), labels))
-        return list(found.values())
+                targets.setdefault(url, Target(url, clean(address), labels))
+        return list(targets.values())
 
     def faults(self) -> tuple[TargetHealth, ...]:
         """Return the discoveries that failed last time."""

@@ -112,15 +112,15 @@ def labels_of(listing: object) -> dict[str, dict[str, str]]:
     items = listing.get("items") if isinstance(listing, dict) else None
     if not isinstance(items, list):
         raise TopologyError("not a list of Kubernetes nodes: no items")
-    found: dict[str, dict[str, str]] = {}
+    links: dict[str, dict[str, str]] = {}
     for place, item in enumerate(items):
         metadata = item.get("metadata") if isinstance(item, dict) else None
         name = metadata.get("name") if isinstance(metadata, dict) else None
         labels = (metadata.get("labels") or {}) if isinstance(metadata, dict) else None
         if not isinstance(name, str) or not isinstance(labels, dict):
             raise TopologyError(f"items[{place}]: no node with metadata.name and labels")
-        found[name] = {str(key): str(value) for key, value in labels.items()}
-    return found
+        links[name] = {str(key): str(value) for key, value in labels.items()}
+    return links
 
 
 def parse_matrix(text: str) -> GpuLinks:
@@ -163,19 +163,19 @@ def _read_row(gpu: int, columns: list[str], cells: list[str], seen: dict[tuple[i
 
 
 def _links(seen: Mapping[tuple[int, int], str], numa: Mapping[int, int]) -> GpuLinks:
-    gpus = sorted({one for one, _ in seen} | {other for _, other in seen})
+    gpus = sorted({gpu for gpu, _ in seen} | {other for _, other in seen})
     if not gpus or len(gpus) > MAX_GPUS:
         raise TopologyError(f"a table of {len(gpus)} GPUs")
     links, lanes = dict[tuple[int, int], str](), dict[tuple[int, int], int]()
-    for place, one in enumerate(gpus):
+    for place, gpu in enumerate(gpus):
         for other in gpus[place + 1:]:
-            there, back = seen.get((one, other)), seen.get((other, one))
+            there, back = seen.get((gpu, other)), seen.get((other, gpu))
             if there != back or there is None:
-                raise TopologyError(f"GPU{one} reaches GPU{other} by {there}, but back it is {back}")
+                raise TopologyError(f"GPU{gpu} reaches GPU{other} by {there}, but back it is {back}")
             bonded = _NVLINK.fullmatch(there)
             if bonded is None and there not in ("PIX", "PXB", "PHB", "NODE", "SYS"):
-                raise TopologyError(f"GPU{one} to GPU{other}: unknown link {there[:20]!r}")
-            links[one, other] = "NVLINK" if bonded else there
+                raise TopologyError(f"GPU{gpu} to GPU{other}: unknown link {there[:20]!r}")
+            links[gpu, other] = "NVLINK" if bonded else there
             if bonded:
-                lanes[one, other] = int(bonded[1])
+                lanes[gpu, other] = int(bonded[1])
     return GpuLinks(tuple(gpus), links, lanes, dict(numa))

@@ -102,8 +102,8 @@ def _named(document: Mapping[str, object], part: str, name: str, inner: str, pat
     rows = document.get(part)
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and row.get("name") == name and isinstance(row.get(inner), dict):
-            found: Mapping[str, object] = row[inner]
-            return found
+            value: Mapping[str, object] = row[inner]
+            return value
     raise SourceError(f"{path} has no {inner} {quoted(name)}", permanent=True)
 
 

@@ -85,13 +85,14 @@ def is_slice(resource: str) -> bool:
 
 def requested(spec: PodSpec) -> Amount:
     """Return what a pod asks of its node; CPUs and memory that it asks for as a whole count before its containers'."""
-    found, whole = _requested_by_containers(spec), spec.resources.requests if spec.resources else None
+    by_containers, whole = _requested_by_containers(spec), spec.resources.requests if spec.resources else None
     if not whole:
-        return found
-    own, overhead = amount(whole), amount(spec.overhead)
+        return by_containers
+    whole_pod, overhead = amount(whole), amount(spec.overhead)
     return msgspec.structs.replace(
-        found, cpus=own.cpus + overhead.cpus if "cpu" in whole else found.cpus,
-        memory_bytes=own.memory_bytes + overhead.memory_bytes if "memory" in whole else found.memory_bytes)
+        by_containers, cpus=whole_pod.cpus + overhead.cpus if "cpu" in whole else by_containers.cpus,
+        memory_bytes=(whole_pod.memory_bytes + overhead.memory_bytes if "memory" in whole
+                      else by_containers.memory_bytes))
 
 
 def _requested_by_containers(spec: PodSpec) -> Amount:
@@ -101,11 +102,11 @@ def _requested_by_containers(spec: PodSpec) -> Amount:
         return _container(spec.containers[0])
     together, preparing = amount(spec.overhead), NOTHING
     for container in some(spec.init_containers):
-        own = _container(container)
+        needs = _container(container)
         if container.restart_policy == "Always":
-            together += own  # it goes on beside the others
+            together += needs  # it goes on beside the others
         else:
-            preparing = preparing.most(together + own)
+            preparing = preparing.most(together + needs)
     for container in some(spec.containers):
         together += _container(container)
     return together if preparing is NOTHING else together.most(preparing)
@@ -115,7 +116,7 @@ def image_of(containers: Sequence[Container] | None) -> str:
     """Return the image of the first container that asks for GPUs, else of the first one."""
     given = containers or ()
     if len(given) > 1:
-        return next((one.image for one in given if _container(one).any_gpu), given[0].image)
+        return next((container.image for container in given if _container(container).any_gpu), given[0].image)
     return given[0].image if given else ""
 
 
@@ -132,11 +133,11 @@ def instances_per_gpu(product: str) -> int:
 
     So many of a profile fit one GPU, by its slices and by its memory; 0 where GPUs are whole.
     """
-    found = _CUT.search(product)
-    if found is None:
+    match = _CUT.search(product)
+    if match is None:
         return 0
-    slices, part = int(found["slices"]), int(found["part"])
-    size = _MEMORY.search(product[:found.start()])
+    slices, part = int(match["slices"]), int(match["part"])
+    size = _MEMORY.search(product[:match.start()])
     memory = int(size[1]) if size else next((most for name, most in _FOUR_SLICES.items() if name in product), 0)
     return max(1, min(7 // slices, round(memory / part) if memory and part else 7))
 
@@ -172,16 +173,17 @@ def keys_of(spec: PodSpec) -> frozenset[str]:
     """Return the labels of nodes that a pod's wishes are about."""
     required = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
     terms: Iterable[Term] = some(required.node_selector_terms) if required else ()
-    return frozenset((*(spec.node_selector or {}), *(one.key for term in terms
-                                                     for one in some(term.match_expressions))))
+    return frozenset((*(spec.node_selector or {}), *(expression.key for term in terms
+                                                     for expression in some(term.match_expressions))))
 
 
 def named_nodes(spec: PodSpec) -> tuple[str, ...]:
     """Return the nodes of which a pod wants one by its name."""
     required = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
     return tuple(value for term in (some(required.node_selector_terms) if required else ())
-                 for one in some(term.match_fields) if one.key == "metadata.name" and one.operator == "In"
-                 for value in some(one.values))
+                 for expression in some(term.match_fields)
+                 if expression.key == "metadata.name" and expression.operator == "In"
+                 for value in some(expression.values))
 
 
 def features(labels: Mapping[str, str], keys: Iterable[str]) -> tuple[str, ...]:
@@ -196,6 +198,6 @@ def repels(taint: Taint) -> bool:
 
 def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
     """Tell whether a pod may be on a node in spite of a taint."""
-    return any((not one.key or one.key == taint.key) and one.effect in ("", taint.effect)
-               and (one.operator == "Exists" or (one.value == taint.value and bool(one.key)))
-               for one in tolerations)
+    return any((not toleration.key or toleration.key == taint.key) and toleration.effect in ("", taint.effect)
+               and (toleration.operator == "Exists" or (toleration.value == taint.value and bool(toleration.key)))
+               for toleration in tolerations)

@@ -114,16 +114,16 @@ class KnownBatches:
     def look(self, there: Iterable[BatchFacts], gone: Iterable[BatchFacts],
              pods: Iterable[PodFacts]) -> list[BatchFacts]:
         """Return the batch jobs of which anything is left."""
-        found = {batch.uid: batch for batch in there}
+        by_uid = {batch.uid: batch for batch in there}
         last = {**self._named, **{batch.uid: batch for batch in gone}}
         uids = {pod.owner.uid for pod in pods if pod.owner is not None and pod.owner.kind == "Job"}
-        found |= {uid: last[uid] for uid in uids if uid in last and uid not in found}
-        self._named = {uid: found[uid] for uid in uids if uid in found}
-        return list(found.values())
+        by_uid |= {uid: last[uid] for uid in uids if uid in last and uid not in by_uid}
+        self._named = {uid: by_uid[uid] for uid in uids if uid in by_uid}
+        return list(by_uid.values())
 
 
 def nameable(pods: Iterable[PodFacts], known: Collection[str], strange: Collection[StrangeBatch]) -> list[PodFacts]:
     """Return the pods whose job's name is known: those of a strange batch job are returned once it is understood."""
     return [pod for pod in pods if not (
         strange and pod.owner is not None and pod.owner.kind == "Job" and pod.owner.uid not in known
-        and any(one.may_own(pod) for one in strange))]
+        and any(batch.may_own(pod) for batch in strange))]

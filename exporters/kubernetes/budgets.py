@@ -51,17 +51,17 @@ class BudgetFacts:
 
 def parse_budget(raw: Text) -> BudgetFacts:
     """Return a budget."""
-    found = _BUDGET.decode(raw)
-    return BudgetFacts(clean(found.metadata.namespace), clean(found.metadata.name), selector_of(found.spec.selector),
-                       max(0, found.status.disruptions_allowed))
+    budget = _BUDGET.decode(raw)
+    return BudgetFacts(clean(budget.metadata.namespace), clean(budget.metadata.name), selector_of(budget.spec.selector),
+                       max(0, budget.status.disruptions_allowed))
 
 
 def by_namespace(budgets: Iterable[BudgetFacts]) -> Mapping[str, list[BudgetFacts]]:
     """Return budgets by the namespace that they are of."""
-    found: dict[str, list[BudgetFacts]] = {}
-    for one in budgets:
-        found.setdefault(one.namespace, []).append(one)
-    return found
+    grouped: dict[str, list[BudgetFacts]] = {}
+    for budget in budgets:
+        grouped.setdefault(budget.namespace, []).append(budget)
+    return grouped
 
 
 def budgets_of(pods: Iterable[PodFacts], budgets: Mapping[str, list[BudgetFacts]]) -> tuple[Budget, ...]:
@@ -69,6 +69,6 @@ def budgets_of(pods: Iterable[PodFacts], budgets: Mapping[str, list[BudgetFacts]
     if not budgets:
         return ()
     counts: Counter[BudgetFacts] = Counter(
-        one for pod in pods for one in budgets.get(pod.namespace, ())
-        if one.selector is not None and meets(one.selector, pod.labels))
-    return tuple(Budget(f"{one.namespace}/{one.name}", one.allowed, count) for one, count in counts.items())
+        budget for pod in pods for budget in budgets.get(pod.namespace, ())
+        if budget.selector is not None and meets(budget.selector, pod.labels))
+    return tuple(Budget(f"{budget.namespace}/{budget.name}", budget.allowed, count) for budget, count in counts.items())

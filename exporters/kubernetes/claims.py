@@ -156,8 +156,8 @@ def parse_claim(raw: Text) -> ClaimFacts:
     key = clean(claim.metadata.namespace), clean(claim.metadata.name)
     given = claim.status.allocation
     # Whoever has access as an administrator looks at devices that others hold: a monitor, on every node.
-    results = tuple((one.driver, one.pool, one.device) for one in some(given.devices.results)
-                    if not one.admin_access) if given else ()
+    results = tuple((result.driver, result.pool, result.device) for result in some(given.devices.results)
+                    if not result.admin_access) if given else ()
     gpus, unknown = 0, ""
     for request in some(claim.spec.devices.requests):
         ask = request.exactly or request
@@ -175,15 +175,15 @@ def parse_slice(raw: Text) -> tuple[DeviceFacts, ...]:
     spec = _SLICE.decode(raw).spec
     if spec.driver != GPUS:
         return ()
-    found = []
+    devices = []
     for device in some(spec.devices):
         attributes = device.attributes or (device.basic.attributes if device.basic else None) or {}
         kind, uuid = (attributes.get(name, _Value()).string for name in ("type", "uuid"))
         if kind in ("gpu", "mig"):
             profile = attributes.get("profile", _Value()).string
-            found.append(DeviceFacts((spec.driver, spec.pool.name, device.name), clean(spec.node_name), clean(uuid),
-                                     kind == "mig", clean(profile)))
-    return tuple(found)
+            devices.append(DeviceFacts((spec.driver, spec.pool.name, device.name), clean(spec.node_name), clean(uuid),
+                                       kind == "mig", clean(profile)))
+    return tuple(devices)
 
 
 @dataclass(slots=True)
@@ -196,14 +196,15 @@ class Devices:
     @classmethod
     def of(cls, claims: Iterable[ClaimFacts], slices: Iterable[tuple[DeviceFacts, ...]]) -> Devices:
         """Return what was listed."""
-        return cls({one.key: one for one in claims}, {one.place: one for some in slices for one in some})
+        return cls({claim.key: claim for claim in claims},
+                   {device.place: device for devices in slices for device in devices})
 
     def equipped(self, nodes: list[NodeFacts]) -> list[NodeFacts]:
         """Return nodes with the GPUs that are handed out by name alone."""
         if not self.devices:
             return nodes
-        gpus, named = Counter(one.node for one in self.devices.values() if not one.instance), {
-            one.node for one in self.devices.values()}
+        gpus, named = Counter(device.node for device in self.devices.values() if not device.instance), {
+            device.node for device in self.devices.values()}
         return [replace(node, gpus=max(gpus[node.name], node.gpus), by_name=True) if node.name in named else node
                 for node in nodes]
 
@@ -214,7 +215,7 @@ class Devices:
         return [self._with_claims(pod, holders) if pod.claims else pod for pod in known]
 
     def _with_claims(self, pod: PodFacts, holders: Mapping[tuple[str, str], str]) -> PodFacts:
-        found, uuids, unknown, unknown_devices = NOTHING, list[str](), list[str](), 0
+        amount, uuids, unknown, unknown_devices = NOTHING, list[str](), list[str](), 0
         for name in dict.fromkeys(pod.claims):
             claim = self.claims.get((pod.namespace, name))
             if claim is None:
@@ -225,26 +226,26 @@ class Devices:
             unknown += [claim.unknown] if claim.unknown else []
             held = [self.devices[place] for place in claim.devices if place in self.devices]
             lost = sum(place[0] == GPUS and place not in self.devices for place in claim.devices)
-            uuids += [one.uuid for one in held if one.uuid]
-            slices = [one for one in held if one.instance]
+            uuids += [device.uuid for device in held if device.uuid]
+            slices = [device for device in held if device.instance]
             gpus = len(held) - len(slices) + lost if claim.devices else claim.gpus
             if holders[claim.key] == pod.uid:
-                found += Amount(gpus, len(slices), profile=f"mig-{slices[0].profile}" if slices else "")
+                amount += Amount(gpus, len(slices), profile=f"mig-{slices[0].profile}" if slices else "")
             elif gpus or slices:
-                found += Amount(slices=gpus + len(slices), profile=SHARED_CLAIM)
+                amount += Amount(slices=gpus + len(slices), profile=SHARED_CLAIM)
                 unknown.append("where the claim lets it run that it shares with other pods (DRA)")
         unknown_facts = tuple(dict.fromkeys((*pod.wish.unknown, *unknown)))
         wish = msgspec.structs.replace(pod.wish, unknown=unknown_facts) if unknown and not pod.node else pod.wish
-        return msgspec.structs.replace(pod, amount=pod.amount + found, devices=tuple(uuids), wish=wish,
+        return msgspec.structs.replace(pod, amount=pod.amount + amount, devices=tuple(uuids), wish=wish,
                                        unknown_devices=bool(unknown_devices and pod.node))
 
 
 def _holders(pods: Iterable[PodFacts]) -> dict[tuple[str, str], str]:
     """Return the uid of the pod that counts as the holder of each claim: of those that run the one that began first."""
-    found: dict[tuple[str, str], tuple[tuple[bool, float, str], str]] = {}
+    holders: dict[tuple[str, str], tuple[tuple[bool, float, str], str]] = {}
     for pod in pods:
         turn = (not pod.holds, pod.created_s, pod.uid)
         for key in [(pod.namespace, name) for name in pod.claims]:
-            if key not in found or turn < found[key][0]:
-                found[key] = turn, pod.uid
-    return {key: uid for key, (_, uid) in found.items()}
+            if key not in holders or turn < holders[key][0]:
+                holders[key] = turn, pod.uid
+    return {key: uid for key, (_, uid) in holders.items()}

@@ -86,15 +86,15 @@ class ExporterPods:
         if self._api is None:
             self._api = ApiClient(reach(config.url, config.kubeconfig, config.context), config)
         path = f"/api/v1/namespaces/{config.namespace}/pods" if config.namespace else "/api/v1/pods"
-        found = list[Exporter]()
+        exporters = list[Exporter]()
 
         def take(body: bytes) -> Listing:
             page = _LIST.decode(body)
-            found.extend(filter(None, (_exporter(_POD.decode(raw), config.port) for raw in some(page.items))))
+            exporters.extend(filter(None, (_exporter(_POD.decode(raw), config.port) for raw in some(page.items))))
             return page
 
         read_list(self._api, path, take, {"labelSelector": config.label_selector})
-        return tuple(sorted(found))
+        return tuple(sorted(exporters))
 
     def close(self) -> None:
         """End what is under way."""

@@ -56,8 +56,8 @@ def parse_question(body: bytes) -> PodQuestion:
         raise ValueError("NodeNames is empty: the extender has to be configured with nodeCacheCapable: true")
     if len(names) > MOST_NODES:
         raise ValueError(f"more than {MOST_NODES} nodes")
-    found = [f"{group.namespace}/{group.name}" for group in gather([pod], (), (), ())]
-    return PodQuestion(next(iter(found), pod.full_name), pod.amount.gpus, pod.amount.slices, pod.amount.cpus,
+    groups = [f"{group.namespace}/{group.name}" for group in gather([pod], (), (), ())]
+    return PodQuestion(next(iter(groups), pod.full_name), pod.amount.gpus, pod.amount.slices, pod.amount.cpus,
                        pod.amount.memory_bytes, tuple(names))
 
 

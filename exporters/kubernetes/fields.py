@@ -166,7 +166,7 @@ def some(found: list[Item] | None) -> Iterable[Item]:
 
 def condition(found: list[Condition] | None, kind: str) -> Condition | None:
     """Return the condition of a kind, None where there is none."""
-    return next((one for one in some(found) if one.type == kind), None)
+    return next((condition for condition in some(found) if condition.type == kind), None)
 
 
 @lru_cache(maxsize=8192)
@@ -175,10 +175,10 @@ def seconds(text: str | None) -> float | None:
     if not text:
         return None
     try:
-        found = datetime.fromisoformat(text).timestamp()
+        time_s = datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
         return None
-    return found if believable(found) else None
+    return time_s if believable(time_s) else None
 
 
 @lru_cache(maxsize=4096)

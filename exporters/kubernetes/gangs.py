@@ -69,12 +69,12 @@ def parse_gang(raw: Text) -> GangFacts:
 
 def _why(status: _PodGroupStatus) -> tuple[str, str]:
     """Return reason and message of the last condition that explains why it is not started."""
-    pools = [one for one in some(status.scheduling_conditions) if one.status == "True"]
+    pools = [condition for condition in some(status.scheduling_conditions) if condition.status == "True"]
     if pools:
         fit = next(iter(some(pools[-1].reasons)), None)
         return (fit.reason, fit.message) if fit else (pools[-1].reason, pools[-1].message)
-    conditions = [one for one in some(status.conditions) if one.type in _NOT_YET or (
-        one.type in ("Unschedulable", "Scheduled") and one.status == "True")]
-    last = max(conditions, key=lambda one: seconds(one.last_transition_time) or 0.0, default=None)
+    conditions = [condition for condition in some(status.conditions) if condition.type in _NOT_YET or (
+        condition.type in ("Unschedulable", "Scheduled") and condition.status == "True")]
+    last = max(conditions, key=lambda condition: seconds(condition.last_transition_time) or 0.0, default=None)
     waits = last is not None and (last.type == "Unschedulable" or (last.type in _NOT_YET and last.status == "False"))
     return (last.reason, last.message) if last is not None and waits else ("", "")

@@ -31,7 +31,7 @@ def _fraction(text: str) -> Iterator[GpuPart]:
 
 def _hami(text: str) -> Iterator[GpuPart]:
     """Yield what HAMi gave: of each device id, MiB and percent of its cores, 0 where these are not limited."""
-    for number, found in enumerate(_DEVICE.finditer(text[:16_384])):
+    for number, match in enumerate(_DEVICE.finditer(text[:16_384])):
         if number < _MOST:
-            cores = int(found["cores"])
-            yield GpuPart("hami", None, float(found["mib"]), cores / 100 if 0 < cores <= 100 else None, found["uuid"])
+            cores = int(match["cores"])
+            yield GpuPart("hami", None, float(match["mib"]), cores / 100 if 0 < cores <= 100 else None, match["uuid"])

@@ -90,8 +90,8 @@ def gather(pods: Iterable[PodFacts], gone: Iterable[PodFacts], batches: Iterable
     """Return the jobs that there are; pods of DaemonSets, of the control plane and of KAI's reservations are none."""
     known = {batch.uid: batch for batch in batches}
     groups: dict[Key, JobPods] = {}
-    for found, left in ((pods, False), (gone, True)):
-        for pod in found:
+    for some_pods, left in ((pods, False), (gone, True)):
+        for pod in some_pods:
             owner = _top(pod, known)
             key = _key(pod, owner)
             if key is not None:

@@ -83,8 +83,8 @@ def _switch(group: HyperNode, known: Mapping[str, HyperNode], nodes: Labels) -> 
     hosts, below = dict[str, None](), dict[str, None]()
     for member in some(group.spec.members):
         named = known if member.type == "HyperNode" else nodes
-        found = dict.fromkeys(_members(group.metadata.name, member.selector, named, nodes))
-        (below if member.type == "HyperNode" else hosts).update(found)
+        members = dict.fromkeys(_members(group.metadata.name, member.selector, named, nodes))
+        (below if member.type == "HyperNode" else hosts).update(members)
     below.pop(group.metadata.name, None)  # a pattern may fit its own name
     return Switch(group.metadata.name, tuple(hosts), tuple(below))
 

@@ -54,17 +54,18 @@ def served(api: ApiClient) -> dict[str, set[str]]:
         SourceError: it cannot be reached, or answers with something else.
     """
     try:
-        found = _GROUPS.decode(api.read("/apis"))
+        group_list = _GROUPS.decode(api.read("/apis"))
     except msgspec.MsgspecError as error:
         raise SourceError(f"/apis: no list of groups: {error!s:.120}") from error
-    _expect("/apis", found.kind, "apigrouplist")
-    return {group.name: {one.get("version", "") for one in some(group.versions)} for group in some(found.groups)}
+    _expect("/apis", group_list.kind, "apigrouplist")
+    return {group.name: {version.get("version", "") for version in some(group.versions)}
+            for group in some(group_list.groups)}
 
 
 def _kind_of(path: str) -> str:
     """Return the kind of a list in small letters by its path: ``podlist`` of ``/api/v1/pods``."""
     plural = path.rpartition("/")[2]
-    return next(plural.removesuffix(many) + one for many, one in _ENDINGS if plural.endswith(many)) + "list"
+    return next(plural.removesuffix(many) + singular for many, singular in _ENDINGS if plural.endswith(many)) + "list"
 
 
 def _expect(path: str, kind: str, wanted: str) -> None:

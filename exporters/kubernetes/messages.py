@@ -88,8 +88,8 @@ def gang_reason(reason: str, message: str) -> WaitReason:
 
 def parts_of(message: str) -> list[tuple[int, str]]:
     """Return how many nodes are ruled out for what, in the order of a message; [] where it does not say."""
-    found = _AVAILABLE.search(_PREEMPTION.sub("", message[:_LONGEST]))
-    return [(int(count[:9]), text.strip().rstrip(".")) for count, text in _PART.findall(found[1])] if found else []
+    match = _AVAILABLE.search(_PREEMPTION.sub("", message[:_LONGEST]))
+    return [(int(count[:9]), text.strip().rstrip(".")) for count, text in _PART.findall(match[1])] if match else []
 
 
 def shortened(message: str) -> str:
@@ -111,10 +111,10 @@ def workload_reason(reason: str, message: str, *, enough: bool) -> WaitReason:
 
 def wanted_resource(message: str) -> str:
     """Return the resource whose quota a workload waits for, '' where its message names none."""
-    found = _WANTED.search(message[:_LONGEST])
-    return found[1] if found else ""
+    match = _WANTED.search(message[:_LONGEST])
+    return match[1] if match else ""
 
 
 def _first(table: Iterable[tuple[re.Pattern[str], WaitReason]], texts: Iterable[str]) -> WaitReason | None:
     known = list(texts)
-    return next((meaning for words, meaning in table if any(words.search(text) for text in known)), None)
+    return next((meaning for pattern, meaning in table if any(pattern.search(text) for text in known)), None)

@@ -35,30 +35,30 @@ class Neighbourhood:
     def barred(self, rules: Iterable[PodRule], namespace: str, labels: Mapping[str, str],
                terms: Collection[Terms]) -> set[str]:
         """Return the nodes on which rules, its own and those of the pods that are there, do not let one pod be."""
-        found = set[str]()
+        barred_nodes = set[str]()
         for rule in rules:
-            found |= self._barred(rule, namespace, labels, terms)
+            barred_nodes |= self._barred(rule, namespace, labels, terms)
         for (rule, where), places in self._enemies().items():
             if namespace in (rule.namespaces or (where,)) and rule.selector is not None \
                     and meets(rule.selector, labels):
-                found |= {name for name, node in self.nodes.items() if node.labels.get(rule.key) in places}
-        return found
+                barred_nodes |= {name for name, node in self.nodes.items() if node.labels.get(rule.key) in places}
+        return barred_nodes
 
     def _barred(self, rule: PodRule, namespace: str, labels: Mapping[str, str], terms: Collection[Terms]) -> set[str]:
         counts = self._count(rule, namespace)
-        own = rule.selects(namespace, labels)
+        selected = rule.selects(namespace, labels)
         places = {name: node.labels.get(rule.key) for name, node in self.nodes.items()}
         if rule.kind == APART:
             return {name for name, place in places.items() if place is not None and counts[place]}
         if rule.kind == NEAR:
-            if own and not counts:  # the first of pods that want to be together may be anywhere
+            if selected and not counts:  # the first of pods that want to be together may be anywhere
                 return {name for name, place in places.items() if place is None}
             return {name for name, place in places.items() if place is None or not counts[place]}
         usable = {place for name, place in places.items()
                   if place is not None and suits(terms, self.nodes[name])}
         least = min((counts[place] for place in usable), default=0)
         return {name for name, place in places.items()
-                if place is None or counts[place] + own - least > max(1, rule.skew)}
+                if place is None or counts[place] + selected - least > max(1, rule.skew)}
 
     def _count(self, rule: PodRule, namespace: str) -> Counter[str]:
         """Return how many pods a rule is about in each place."""

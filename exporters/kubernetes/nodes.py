@@ -84,11 +84,11 @@ def parse_node(raw: Text) -> NodeFacts:
 
 def _amounts(able: Amounts) -> dict[str, float]:
     """Return what a node has by resource; an amount that cannot be costs itself alone."""
-    found = dict[str, float]()
+    amounts = dict[str, float]()
     for name, value in able.items():
         with suppress(ValueError):
-            found[name] = quantity(value)
-    return found
+            amounts[name] = quantity(value)
+    return amounts
 
 
 def _slices(able: Amounts, shares: bool) -> tuple[tuple[str, int], ...]:

@@ -142,7 +142,7 @@ def parse_pod(raw: Text) -> PodFacts:
 def facts_of(pod: Pod) -> PodFacts:
     """Return what is kept of a pod; raise ``ValueError`` for what cannot be."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
-    labels, conditions = meta.labels or _NO_LABELS, {one.type: one for one in some(status.conditions)}
+    labels, conditions = meta.labels or _NO_LABELS, {condition.type: condition for condition in some(status.conditions)}
     scheduled, disrupted = conditions.get("PodScheduled"), conditions.get("DisruptionTarget")
     bound, states = spec.node_name != "", status.container_statuses or ()
     over = status.phase in ("Succeeded", "Failed")
@@ -160,7 +160,7 @@ def facts_of(pod: Pod) -> PodFacts:
         wait=(clean(scheduled.reason), clean(scheduled.message)) if scheduled and not bound else ("", ""),
         ready=status.phase == "Running", starting=_starting(states) if states else "",
         nominated=clean(status.nominated_node_name),
-        restarts=sum(max(0, one.restart_count) for one in states),
+        restarts=sum(max(0, state.restart_count) for state in states),
         priority=None if spec.priority is None else float(spec.priority),
         priority_class=clean(spec.priority_class_name), limit_s=spec.active_deadline_seconds,
         exit_code=max((code for code, _, _ in exits), key=abs, default=None),
@@ -192,30 +192,33 @@ def _amount(pod: Pod) -> Amount:
 
     What HAMi hands out under the name of a GPU is a part of one.
     """
-    found, notes = requested(pod.spec), pod.metadata.annotations
-    if notes is not None and notes.hami and found.gpus:
-        return msgspec.structs.replace(found, gpus=0, slices=found.gpus, profile="hami")
-    if notes is not None and (notes.fraction or notes.gpu_memory) and not found.any_gpu:
-        return found + Amount(slices=1, profile="gpu-fraction")
-    return found
+    request, notes = requested(pod.spec), pod.metadata.annotations
+    if notes is not None and notes.hami and request.gpus:
+        return msgspec.structs.replace(request, gpus=0, slices=request.gpus, profile="hami")
+    if notes is not None and (notes.fraction or notes.gpu_memory) and not request.any_gpu:
+        return request + Amount(slices=1, profile="gpu-fraction")
+    return request
 
 
 def _claims(pod: Pod) -> tuple[str, ...]:
     """Return the claims of a pod by name; one that is still to be made of a template has none."""
-    made = {one.name: one.resource_claim_name for one in some(pod.status.resource_claim_statuses)}
-    return tuple(clean(one.resource_claim_name or made.get(one.name) or "") for one in some(pod.spec.resource_claims))
+    made = {status.name: status.resource_claim_name for status in some(pod.status.resource_claim_statuses)}
+    return tuple(clean(claim.resource_claim_name or made.get(claim.name) or "")
+                 for claim in some(pod.spec.resource_claims))
 
 
 def wish_of(spec: PodSpec) -> PodConstraints:
     """Return what a pod, or a template of pods, asks of nodes."""
     affinity, spread = spec.affinity, spec.topology_spread_constraints
-    tolerations = tuple([(one.key, one.operator, one.value, one.effect) for one in some(spec.tolerations)])
+    tolerations = tuple([(toleration.key, toleration.operator, toleration.value, toleration.effect)
+                         for toleration in some(spec.tolerations)])
     if not (spec.node_selector or affinity or spread):
         return PodConstraints(tolerations=tolerations) if tolerations else ANYWHERE
     terms = terms_of(spec)
     rules, unknown = rules_of(spec)
     named = named_nodes(spec)
-    labelled = tuple(found for term in terms if (found := tuple(one for one in term if one[0] != "metadata.name")))
+    labelled = tuple(expressions for term in terms
+                     if (expressions := tuple(expression for expression in term if expression[0] != "metadata.name")))
     inexact = not exact(labelled, _MOST_TERMS) or (bool(named) and len(terms) > 1)
     return PodConstraints(clean(expression(spec)), keys_of(spec), named, tolerations, terms, inexact, rules, unknown)
 
@@ -230,28 +233,29 @@ def _scheduled(pod: Pod, found: Condition | None) -> float | None:
 
 def _exits(states: Iterable[ContainerStatus]) -> list[tuple[int, str, float | None]]:
     """Return code, reason and time of the containers that have ended."""
-    return [(one.state.terminated.exit_code, one.state.terminated.reason, seconds(one.state.terminated.finished_at))
-            for one in states if one.state and one.state.terminated]
+    return [(state.state.terminated.exit_code, state.state.terminated.reason,
+             seconds(state.state.terminated.finished_at))
+            for state in states if state.state and state.state.terminated]
 
 
 def _ended(exits: Iterable[tuple[int, str, float | None]], conditions: Mapping[str, Condition]) -> float | None:
     """Return when a pod ended: with its last container, else, as of evicted ones, when it ceased to be ready."""
     ends = [time_s for _, _, time_s in exits if time_s is not None]
     if not ends:
-        ends = [time_s for kind, status in _CEASED if (found := conditions.get(kind)) and found.status == status
-                and (time_s := seconds(found.last_transition_time)) is not None]
+        ends = [time_s for kind, status in _CEASED if (condition := conditions.get(kind)) and condition.status == status
+                and (time_s := seconds(condition.last_transition_time)) is not None]
     return max(ends, default=None)
 
 
 def _starting(states: Iterable[ContainerStatus]) -> str:
-    waits = [one.state.waiting.reason for one in states if one.state and one.state.waiting]
+    waits = [state.state.waiting.reason for state in states if state.state and state.state.waiting]
     return clean(next(filter(None, waits), ""))
 
 
 def _interactive(containers: list[Container] | None, labels: Mapping[str, str]) -> bool:
     """Tell whether somebody sits before it: a terminal, a notebook of JupyterHub or Kubeflow."""
-    for one in containers or ():
-        if one.tty:
+    for container in containers or ():
+        if container.tty:
             return True
     return bool(labels) and (labels.get("component") == "singleuser-server" or "notebook-name" in labels)
 

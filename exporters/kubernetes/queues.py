@@ -91,9 +91,9 @@ def parse_workload(raw: Text) -> WorkloadFacts:
     return WorkloadFacts(
         namespace=clean(meta.namespace), name=clean(meta.name), owner=meta.controller, queue=clean(spec.queue_name),
         admitted_to=clean(status.admission.cluster_queue) if status.admission else "",
-        parts=tuple(WorkloadPods(max(0, min(one.count, _MOST_PODS)), requested(one.template.spec),
-                                 wish_of(one.template.spec))
-                    for one in some(spec.pod_sets)),
+        parts=tuple(WorkloadPods(max(0, min(pod_set.count, _MOST_PODS)), requested(pod_set.template.spec),
+                                 wish_of(pod_set.template.spec))
+                    for pod_set in some(spec.pod_sets)),
         created_s=created_s, priority=None if spec.priority is None else float(spec.priority),
         limit_s=spec.maximum_execution_time_seconds, labels=_labels(meta, spec), active=spec.active is not False,
         admitted=admitted is not None and admitted.status == "True",
@@ -101,9 +101,9 @@ def parse_workload(raw: Text) -> WorkloadFacts:
         evicted=clean(evicted.reason) if evicted and evicted.status == "True" else "",
         reason=clean(waits.reason) if waits else "", message=clean(waits.message) if waits else "",
         reserved=reserved is not None and reserved.status == "True", gated_by=_gates(meta),
-        checks=tuple(clean(one.name) for one in some(status.admission_checks)),
-        pending_checks=tuple(clean(one.name) for one in some(status.admission_checks) if one.state == "Pending"),
-        pod_sets=tuple(clean(one.name) for one in some(spec.pod_sets)), boost=_boost(meta))
+        checks=tuple(clean(check.name) for check in some(status.admission_checks)),
+        pending_checks=tuple(clean(check.name) for check in some(status.admission_checks) if check.state == "Pending"),
+        pod_sets=tuple(clean(pod_set.name) for pod_set in some(spec.pod_sets)), boost=_boost(meta))
 
 
 def _gates(meta: Meta) -> tuple[str, ...]:
@@ -118,10 +118,10 @@ def _boost(meta: Meta) -> float:
 
 def _labels(meta: Meta, spec: WorkloadSpec) -> dict[str, str]:
     """Return the labels of a workload, and those that its pods will have."""
-    found = {**(meta.labels or {})}
-    for one in some(spec.pod_sets):
-        found |= one.template.metadata.labels or {}
-    return {name: clean(value) for name, value in found.items()}
+    labels = {**(meta.labels or {})}
+    for pod_set in some(spec.pod_sets):
+        labels |= pod_set.template.metadata.labels or {}
+    return {name: clean(value) for name, value in labels.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +148,14 @@ def parse_cluster_queue(raw: Text) -> QueueFacts:
 
 
 def _queue(name: str, queue: ClusterQueue, rows: Iterable[FlavorQuotas]) -> Queue:
-    used = {(row.name, one.name): quantity(one.total) for row in some(queue.status.flavors_reservation)
-            for one in some(row.resources)}
+    used = {(row.name, resource.name): quantity(resource.total) for row in some(queue.status.flavors_reservation)
+            for resource in some(row.resources)}
     quotas = tuple(
-        Quota(resource_word(one.name), clean(row.name), quantity(one.nominal_quota),
-              used.get((row.name, one.name), 0.0),
-              None if one.borrowing_limit is None else quantity(one.borrowing_limit),
-              None if one.lending_limit is None else quantity(one.lending_limit))
-        for row in rows for one in some(row.resources))
+        Quota(resource_word(resource.name), clean(row.name), quantity(resource.nominal_quota),
+              used.get((row.name, resource.name), 0.0),
+              None if resource.borrowing_limit is None else quantity(resource.borrowing_limit),
+              None if resource.lending_limit is None else quantity(resource.lending_limit))
+        for row in rows for resource in some(row.resources))
     reclaims = queue.spec.preemption.reclaim_within_cohort if queue.spec.preemption else NEVER
     return Queue(name, clean(queue.spec.cohort_name or queue.spec.cohort), quotas, reclaims)
 
@@ -210,8 +210,9 @@ class Queues:
         flavors = tuple(Flavored(clean(name), frozenset(
             node.name for node in self.nodes if all(node.labels.get(key) == value for key, value in labels.items())))
             for name, labels in self.flavors.items())
-        return tuple(replace(one.queue, nested=one.queue.cohort in self.nested) for one in self.clusters.values()), \
-            flavors
+        queues = tuple(replace(cluster_queue.queue, nested=cluster_queue.queue.cohort in self.nested)
+                       for cluster_queue in self.clusters.values())
+        return queues, flavors
 
     def waits_for(self, work: WorkloadFacts, queue: str) -> tuple[WaitReason, str]:
         """Return why a workload waits in a queue, in our word and in Kueue's."""

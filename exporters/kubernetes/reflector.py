@@ -122,26 +122,26 @@ class Reflector(Generic[Kept]):
     def kept(self) -> list[Kept]:
         """Return what is there now."""
         with self._lock:
-            return [kept for _, kept in self._kept.values()]
+            return [item for _, item in self._kept.values()]
 
     def gone(self) -> list[Kept]:
         """Return what has gone since the last call, as it was at the last."""
         with self._lock:
-            found = list(self._gone)
+            gone = list(self._gone)
             self._gone.clear()
-        return found
+        return gone
 
     @property
     def skipped(self) -> tuple[str, ...]:
         """Return the objects that could not be understood, and why."""
         with self._lock:
-            return tuple(f"{'/'.join(filter(None, name))}: {one.why}" for name, one in self._strange.items())
+            return tuple(f"{'/'.join(filter(None, name))}: {entry.why}" for name, entry in self._strange.items())
 
     def strange(self) -> list[tuple[Kept | None, Any]]:
         """Return what is kept of each object that is not understood from before, and what is known of it now."""
         with self._lock:
-            return [(self._kept[name][1] if name in self._kept else None, one.salvaged)
-                    for name, one in self._strange.items()]
+            return [(self._kept[name][1] if name in self._kept else None, entry.salvaged)
+                    for name, entry in self._strange.items()]
 
     def silent_for_s(self) -> float:
         """Return the seconds since the server last answered."""
@@ -189,11 +189,11 @@ class Reflector(Generic[Kept]):
         strange: dict[Name, Strange] = {}
 
         def take(body: bytes) -> ListOf[Any]:
-            page, found = self._page(body)
-            for name, one in found:
-                if isinstance(one, Strange):
-                    strange[name] = one
-                known = self._known(name, one)
+            page, entries = self._page(body)
+            for name, entry in entries:
+                if isinstance(entry, Strange):
+                    strange[name] = entry
+                known = self._known(name, entry)
                 if known is not None:
                     fresh[name] = known
             self._hear()
@@ -203,9 +203,9 @@ class Reflector(Generic[Kept]):
         with self._lock:
             if NAMELESS in strange:  # which may be any of those that are missing: none of them has gone
                 fresh = self._kept | fresh
-            for name, (uid, kept) in self._kept.items():
+            for name, (uid, item) in self._kept.items():
                 if name not in fresh or fresh[name][0] != uid:
-                    self._gone.append(kept)
+                    self._gone.append(item)
             self._kept, self._strange = fresh, strange
         self.version, self._listed, self._doubtful = version, time.monotonic(), False
         self.lists += 1
@@ -232,7 +232,7 @@ class Reflector(Generic[Kept]):
                 with suppress(msgspec.MsgspecError, *FAULTS):  # one strange object: then each is read by itself
                     return _at_once(body, self._wholesale)
             page = _LIST.decode(body)
-            return page, [(name, found) for name, _, found in map(self._read, some(page.items))]
+            return page, [(name, item) for name, _, item in map(self._read, some(page.items))]
 
     def _known(self, name: Name, found: tuple[str, Kept] | Strange) -> tuple[str, Kept] | None:
         """Return what is kept of an object from now on; one that has become strange stays as it was: it is not gone."""
@@ -294,13 +294,13 @@ class Reflector(Generic[Kept]):
         self.events += 1
 
     def _change(self, kind: str, raw: Text) -> None:
-        name, version, found = self._read(raw)
+        name, version, item = self._read(raw)
         with self._lock:
             self._strange.pop(name, None)
             if kind == "DELETED":
-                self._remove(name, found)
+                self._remove(name, item)
             else:
-                self._put(name, found)
+                self._put(name, item)
         self.version = version or self.version
 
     def _put(self, name: Name, found: tuple[str, Kept] | Strange) -> None:
@@ -329,8 +329,8 @@ class Reflector(Generic[Kept]):
 
 def _at_once(body: bytes, wholesale: Wholesale[Kept]) -> tuple[ListOf[Any], list[_Listed[Kept]]]:
     """Return a page whose objects are all of the form that is known; raise for nonsense in one of them."""
-    page, keep, found = wholesale.page.decode(body), wholesale.keep, list[_Listed[Kept]]()
-    for one in some(page.items):
-        known: Meta = one.metadata
-        found.append(((known.namespace, known.name), (known.uid, keep(one))))
-    return page, found
+    page, keep, entries = wholesale.page.decode(body), wholesale.keep, list[_Listed[Kept]]()
+    for item in some(page.items):
+        known: Meta = item.metadata
+        entries.append(((known.namespace, known.name), (known.uid, keep(item))))
+    return page, entries

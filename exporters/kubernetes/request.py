@@ -139,14 +139,14 @@ def _uneven(parts: Sequence[WorkloadPods], slices: Sequence[tuple[str, int]]) ->
 
 def parts_of(pods: Iterable[PodFacts]) -> list[WorkloadPods]:
     """Return pods that are alike as one."""
-    found = list(pods)
-    amount, wish = found[0].amount, found[0].wish
-    for pod in found:
+    members = list(pods)
+    amount, wish = members[0].amount, members[0].wish
+    for pod in members:
         if pod.amount is not amount or pod.wish is not wish:
             break
     else:  # what most jobs are
-        return [WorkloadPods(len(found), amount, wish)]
+        return [WorkloadPods(len(members), amount, wish)]
     counts: dict[tuple[Amount, PodConstraints], int] = {}
-    for pod in found:
+    for pod in members:
         counts[pod.amount, pod.wish] = counts.get((pod.amount, pod.wish), 0) + 1
     return [WorkloadPods(count, amount, wish) for (amount, wish), count in counts.items()]

@@ -30,6 +30,6 @@ def _known(pod: PodFacts, reserved: dict[tuple[str, str], str]) -> PodFacts:
 
 
 def _groups(pod: PodFacts) -> Iterator[str]:
-    found = (value or key for key, value in pod.labels.items()
-             if key == _GROUP or key.startswith(f"{_GROUP}/"))
-    yield from (group for _, group in zip(range(_MOST), found, strict=False))
+    group_names = (value or key for key, value in pod.labels.items()
+                   if key == _GROUP or key.startswith(f"{_GROUP}/"))
+    yield from (group for _, group in zip(range(_MOST), group_names, strict=False))

@@ -37,9 +37,9 @@ def terms_of(spec: PodSpec) -> tuple[Terms, ...]:
     """Return what a pod asks of labels of its node: alternatives, () for nothing."""
     chosen = tuple((key, "In", (value,)) for key, value in sorted((spec.node_selector or {}).items()))
     required = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
-    found = [(*_terms(term.match_expressions), *_terms(term.match_fields))
+    terms = [(*_terms(term.match_expressions), *_terms(term.match_fields))
              for term in (some(required.node_selector_terms) if required else ())]
-    alternatives = [term for term in found if term]
+    alternatives = [term for term in terms if term]
     if required is not None and not alternatives:
         return (((NAME, "In", ()),),)  # an empty term matches no node
     return tuple((*chosen, *term) for term in alternatives) if alternatives else ((chosen,) if chosen else ())
@@ -57,16 +57,16 @@ def rules_of(spec: PodSpec) -> tuple[tuple[PodRule, ...], tuple[str, ...]]:
             else:
                 rules.append(PodRule(kind, term.topology_key, selector_of(term.label_selector),
                                      tuple(sorted(term.namespaces or ()))))
-    rules += (PodRule(EVEN, one.topology_key, selector_of(one.label_selector), skew=one.max_skew)
-              for one in some(spec.topology_spread_constraints)
-              if one.when_unsatisfiable == "DoNotSchedule" and not one.match_label_keys)
-    if any(one.match_label_keys for one in _hard(spec.topology_spread_constraints)):
+    rules += (PodRule(EVEN, constraint.topology_key, selector_of(constraint.label_selector), skew=constraint.max_skew)
+              for constraint in some(spec.topology_spread_constraints)
+              if constraint.when_unsatisfiable == "DoNotSchedule" and not constraint.match_label_keys)
+    if any(constraint.match_label_keys for constraint in _hard(spec.topology_spread_constraints)):
         unknown.append("topology spread by matchLabelKeys")
     return tuple(rules), tuple(dict.fromkeys(unknown))
 
 
 def _hard(found: list[Spread] | None) -> Iterator[Spread]:
-    return (one for one in some(found) if one.when_unsatisfiable == "DoNotSchedule")
+    return (constraint for constraint in some(found) if constraint.when_unsatisfiable == "DoNotSchedule")
 
 
 def _required(bound: PodAffinity | None) -> Iterable[PodTerm]:
@@ -74,7 +74,7 @@ def _required(bound: PodAffinity | None) -> Iterable[PodTerm]:
 
 
 def _terms(found: list[Requirement] | None) -> Terms:
-    return tuple((one.key, one.operator, tuple(one.values or ())) for one in some(found))
+    return tuple((expression.key, expression.operator, tuple(expression.values or ())) for expression in some(found))
 
 
 def selector_of(selector: Selector | None) -> Terms | None:
@@ -111,7 +111,7 @@ def _number(text: str | None) -> int | None:
 
 def exact(alternatives: Iterable[Terms], most: int) -> bool:
     """Tell whether an expression of features says all of it: no numbers are compared, no lists are too long."""
-    found = list(alternatives)
-    return len(found) <= most and all(
+    listed = list(alternatives)
+    return len(listed) <= most and all(
         operator in ("In", "NotIn", "Exists", "DoesNotExist") and 0 < len(values) + (operator[0] in "ED") <= most
-        and key != NAME for terms in found for key, operator, values in terms)
+        and key != NAME for terms in listed for key, operator, values in terms)

@@ -189,12 +189,12 @@ class JobRuns:
             return scene.queues.waits_for(work, scene.queues.local.get((work.namespace, work.queue), partition))
         if gates:
             return WaitReason.HELD, f"SchedulingGated: {', '.join(gates)}"[:300]
-        found = [*_of_gang(group, pods, scene.queues), *((pod_reason(*pod.wait), pod.wait) for pod in pods
-                                                         if any(pod.wait))]
-        if not found:
+        reasons = [*_of_gang(group, pods, scene.queues), *((pod_reason(*pod.wait), pod.wait) for pod in pods
+                                                           if any(pod.wait))]
+        if not reasons:
             return (WaitReason.PREPARING, "pods are being made") if not pods else (WaitReason.NONE, "")
         # One pod that no node suits keeps the whole gang waiting.
-        reason, (word, message) = next((one for one in found if one[0].bars), found[0])
+        reason, (word, message) = next((candidate for candidate in reasons if candidate[0].bars), reasons[0])
         return reason, ": ".join(filter(None, (word, shortened(message))))
 
 
@@ -251,7 +251,7 @@ def _held(pods: Iterable[PodFacts], scene: Surroundings) -> tuple[Allocation, ..
     nodes: dict[str, list[PodFacts]] = {}
     for pod in pods:
         nodes.setdefault(pod.node, []).append(pod)
-    return tuple([_allocation(name, found, scene) for name, found in nodes.items()])
+    return tuple([_allocation(name, node_pods, scene) for name, node_pods in nodes.items()])
 
 
 def _allocation(name: str, pods: Sequence[PodFacts], scene: Surroundings) -> Allocation:
@@ -309,16 +309,16 @@ def _over(job: Job, group: JobPods, now_s: float) -> Job:
 def _verdict(group: JobPods, pods: Sequence[PodFacts]) -> tuple[JobState, str]:
     if group.batch is not None and group.batch.complete:
         return JobState.COMPLETED, ""
-    words = [word for pod in pods for word in (pod.disrupted, pod.end_reason) if word]
+    ends = [word for pod in pods for word in (pod.disrupted, pod.end_reason) if word]
     if group.work is not None and group.work.evicted:
-        words.insert(0, group.work.evicted)
+        ends.insert(0, group.work.evicted)
     if group.batch is not None and group.batch.failed:
-        words.append(group.batch.failed)
-    for word in words:
+        ends.append(group.batch.failed)
+    for word in ends:
         if word in _ENDED_BY or word in _PREEMPTED or word in _NODE:
             return _ENDED_BY.get(word) or (JobState.PREEMPTED if word in _PREEMPTED else JobState.NODE_FAILED), word
     if (group.batch is not None and group.batch.failed) or any(pod.phase == "Failed" for pod in pods):
-        return JobState.FAILED, next(iter(words), "")
+        return JobState.FAILED, next(iter(ends), "")
     if pods and all(pod.phase == "Succeeded" for pod in pods):
         return JobState.COMPLETED, ""
-    return JobState.CANCELLED, next(iter(words), "")
+    return JobState.CANCELLED, next(iter(ends), "")

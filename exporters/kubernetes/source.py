@@ -139,8 +139,8 @@ class KubernetesSource:
     def health(self) -> tuple[TargetHealth, ...]:
         """Return how each list fares that the server has."""
         # Copies: a read on another thread may find one more list to watch.
-        found = [self._fares(name, one) for name, one in tuple(self._reflectors.items())]
-        return (*found, *(TargetHealth(name, False, 0.0, error) for name, error in tuple(self._forbidden.items())))
+        healths = [self._fares(name, reflector) for name, reflector in tuple(self._reflectors.items())]
+        return (*healths, *(TargetHealth(name, False, 0.0, error) for name, error in tuple(self._forbidden.items())))
 
     def close(self) -> None:
         """End all watches."""
@@ -185,7 +185,7 @@ class KubernetesSource:
         self._forbidden.pop("apis", None)
         self._looked = time.monotonic()
         for kind in _OPTIONAL:
-            version = next((one for one in kind.versions if one in groups.get(kind.group, ())), "")
+            version = next((candidate for candidate in kind.versions if candidate in groups.get(kind.group, ())), "")
             path = f"/apis/{kind.group}/{version}/{kind.plural}"
             before = self._reflectors.get(kind.name)
             if version and (before is None or _moved(before, path)):
@@ -258,9 +258,9 @@ class KubernetesSource:
         devices = Devices.of(optional["claims"], optional["slices"])
         facts = devices.equipped(self._reflectors["nodes"].kept())
         # Those that have gone before those that are there: none may be in neither.
-        gone, pods = (with_reservations(devices.laid_over(found())) for found in (
+        gone, pods = (with_reservations(devices.laid_over(read_pods())) for read_pods in (
             self._reflectors["pods"].gone, self._reflectors["pods"].kept))
-        queues = Queues(by_name(optional["localqueues"]), {one.name: one for one in optional["clusterqueues"]},
+        queues = Queues(by_name(optional["localqueues"]), {queue.name: queue for queue in optional["clusterqueues"]},
                         dict(optional["resourceflavors"]), _gangs(optional),
                         tuple(facts), frozenset(filter(None, optional["cohorts"])))
         groups = self._groups(pods, gone, optional)
@@ -283,18 +283,19 @@ class KubernetesSource:
         reflector = self._reflectors.get("jobs")
         strange_jobs = [now for before, now in reflector.strange() if before is None] if reflector else []
         batches = self._batches.look(
-            [*(one for one in strange_jobs if isinstance(one, BatchFacts)), *optional["jobs"]],
+            [*(batch for batch in strange_jobs if isinstance(batch, BatchFacts)), *optional["jobs"]],
             reflector.gone() if reflector else (), (*pods, *gone))
-        known, strange = {one.uid for one in batches}, [one for one in strange_jobs if isinstance(one, StrangeBatch)]
+        known = {batch.uid for batch in batches}
+        strange = [batch for batch in strange_jobs if isinstance(batch, StrangeBatch)]
         return gather(nameable(pods, known, strange), nameable(gone, known, strange), batches, optional["workloads"])
 
     def _strange(self) -> dict[str | None, list[StrangePod]]:
         """Return by node what pods hold that are not understood, and of which nothing is kept that holds it."""
-        found: dict[str | None, list[StrangePod]] = {}
+        pods_by_node: dict[str | None, list[StrangePod]] = {}
         for before, now in self._reflectors["pods"].strange():
             if now is not None and not (before is not None and before.holds):
-                found.setdefault(now.node, []).append(now)
-        return found
+                pods_by_node.setdefault(now.node, []).append(now)
+        return pods_by_node
 
     def _levers(self, optional: Mapping[str, list[Any]], queues: Queues) -> Levers:
         budgets = self._reflectors.get("budgets")
@@ -330,8 +331,8 @@ class KubernetesSource:
 
 def _gangs(optional: Mapping[str, list[GangFacts]]) -> dict[tuple[str, str], GangFacts]:
     """Return the gangs of all schedulers by namespace and name."""
-    found = (gang for kind in ("podgroups", "volcano", "kai") for gang in optional[kind])
-    return {(gang.namespace, gang.name): gang for gang in found}
+    gangs = (gang for kind in ("podgroups", "volcano", "kai") for gang in optional[kind])
+    return {(gang.namespace, gang.name): gang for gang in gangs}
 
 
 def queue_of(group: JobPods, queues: Queues) -> str:
@@ -358,8 +359,8 @@ def _queue_of(group: JobPods, queues: Queues) -> str:
 
 def _label(group: JobPods, name: str) -> str:
     """Return a label of a job's pods, else of its workload."""
-    found = clean(next((pod.labels[name] for pod in (*group.pods, *group.gone) if name in pod.labels), ""))
-    return found or (group.work.labels.get(name, "") if group.work else "")
+    label = clean(next((pod.labels[name] for pod in (*group.pods, *group.gone) if name in pod.labels), ""))
+    return label or (group.work.labels.get(name, "") if group.work else "")
 
 
 def home(serving: Sequence[str]) -> tuple[str, ...]:

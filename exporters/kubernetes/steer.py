@@ -93,14 +93,14 @@ class Levers:
 
 def first_waiting(works: Iterable[WorkloadFacts], queue_of: Mapping[tuple[str, str], str]) -> dict[str, WorkloadFacts]:
     """Return the first workload of each queue: the highest priority with its boost, of equal ones the oldest."""
-    found: dict[str, WorkloadFacts] = {}
+    workloads: dict[str, WorkloadFacts] = {}
     for work in works:
         if not work.admitted and not work.finished and work.active:
             queue = queue_of.get((work.namespace, work.queue), work.queue)
-            first = found.get(queue)
+            first = workloads.get(queue)
             if first is None or _turn(work) < _turn(first):
-                found[queue] = work
-    return found
+                workloads[queue] = work
+    return workloads
 
 
 def _turn(work: WorkloadFacts) -> tuple[float, float, str, str]:

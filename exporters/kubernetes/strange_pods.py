@@ -83,8 +83,8 @@ def _requested(raw: Text) -> tuple[Amount, frozenset[str]]:
     if spec is None:
         return NOTHING, EVERYTHING
     unknown = {"gpu"} if spec.resource_claims else set[str]()
-    containers, preparing = ([_container(one, unknown) for one in found or ()] for found in (
-        spec.containers, spec.init_containers))
+    containers, preparing = ([_container(container, unknown) for container in containers_read or ()]
+                             for containers_read in (spec.containers, spec.init_containers))
     whole = _readable((spec.resources.requests if spec.resources else None) or {}, unknown)
     pod = PodSpec(containers=containers, init_containers=preparing, overhead=_readable(spec.overhead or {}, unknown),
                   resources=Resources(whole))

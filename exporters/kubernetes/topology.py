@@ -67,8 +67,8 @@ class TopologyAsker:
         if self._api is None:
             config = self._config
             self._api = ApiClient(reach(config.url, config.kubeconfig, config.context), config.http)
-        nodes = {clean(one.metadata.name): one.metadata.labels or {}
-                 for one in self._listed("/api/v1/nodes", Bare)}
+        nodes = {clean(node.metadata.name): node.metadata.labels or {}
+                 for node in self._listed("/api/v1/nodes", Bare)}
         return fabric(nodes, self._optional(_TOPOLOGIES, KueueTopology), self._optional(_HYPERNODES, HyperNode))
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class TopologyAsker:
         group, versions, plural = resource
         assert self._api is not None
         there = served(self._api).get(group, ())
-        version = next((one for one in versions if one in there), "")
+        version = next((candidate for candidate in versions if candidate in there), "")
         if not version:
             return []
         try:
@@ -96,20 +96,20 @@ class TopologyAsker:
 
     def _listed(self, path: str, kind: type[Part]) -> list[Part]:
         assert self._api is not None
-        found, decoder = list[Part](), msgspec.json.Decoder(kind)
+        items, decoder = list[Part](), msgspec.json.Decoder(kind)
 
         def take(body: bytes) -> Listing:
             page = _LIST.decode(body)
-            found.extend(decoder.decode(raw) for raw in some(page.items))
+            items.extend(decoder.decode(raw) for raw in some(page.items))
             return page
 
         read_list(self._api, path, take)
-        return found
+        return items
 
 
 def fabric(nodes: Labels, topologies: Iterable[KueueTopology], groups: Iterable[HyperNode]) -> Fabric:
     """Return where nodes hang by their labels and the objects that give these a meaning; ``TopologyError`` for none."""
-    chains = sorted((chain for one in topologies if (chain := _chain(one))), key=len, reverse=True)
+    chains = sorted((chain for topology in topologies if (chain := _chain(topology))), key=len, reverse=True)
     volcano = fabric_of(groups, nodes)
     paths = {name: _kueue(labels, chains) or _volcano(name, volcano) for name, labels in nodes.items()}
     known = {name: path_of(labels) for name, labels in nodes.items() if not paths[name]}
@@ -129,7 +129,7 @@ def _kueue(labels: Mapping[str, str], chains: Iterable[tuple[str, ...]]) -> tupl
 
     A value may stand again below another parent (rack 1 of each block): each is named with those above it.
     """
-    values = next((found for chain in chains if all(found := [labels.get(key, "") for key in chain])), [])
+    values = next((levels for chain in chains if all(levels := [labels.get(key, "") for key in chain])), [])
     return tuple("/".join(values[:end]) for end in range(len(values), 0, -1))
 
 

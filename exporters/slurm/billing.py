@@ -21,13 +21,13 @@ def parse_weights(text: str) -> Amounts | None:
     """
     if text in ("", "(null)"):
         return ()
-    found: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for name, _, weight in (part.strip().lower().partition("=") for part in text[:_LONGEST].split(",") if part.strip()):
         match = _WEIGHT.fullmatch(weight.strip())
         if not name or match is None:
             return None
-        found[name.removeprefix("gres/")] = _weight(name, float(match[1]), match[2].upper())
-    return tuple(found.items())
+        weights[name.removeprefix("gres/")] = _weight(name, float(match[1]), match[2].upper())
+    return tuple(weights.items())
 
 
 def _weight(name: str, weight: float, unit: str) -> float:

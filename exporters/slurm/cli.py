@@ -212,8 +212,8 @@ class SlurmCli:
             except OSError as error:
                 raise SourceError(f"cannot run {path}: {error.strerror}; set bin_dir", permanent=True) from error
             if done.returncode:
-                words = quoted(done.stderr[-300:].strip(), 300)
-                raise SourceError(f"{program} fails with status {done.returncode}: {words}")
+                error_text = quoted(done.stderr[-300:].strip(), 300)
+                raise SourceError(f"{program} fails with status {done.returncode}: {error_text}")
             if output.tell() > self._config.max_output_bytes:
                 raise SourceError(
                     f"{program} prints more than {self._config.max_output_bytes} bytes (max_output_bytes)")

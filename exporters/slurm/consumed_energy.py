@@ -29,8 +29,8 @@ def parse_consumed(text: str) -> Parsed[ConsumedEnergy]:
     Raises:
         BadRecord: it is nothing that ``sacct --json`` prints.
     """
-    found = parse_list(load(text), "jobs", _consumed)
-    return Parsed(tuple(one for one in found.records if one is not None), found.skipped)
+    parsed = parse_list(load(text), "jobs", _consumed)
+    return Parsed(tuple(record for record in parsed.records if record is not None), parsed.skipped)
 
 
 def _consumed(raw: Fields) -> ConsumedEnergy | None:

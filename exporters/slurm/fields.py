@@ -88,10 +88,10 @@ class Fields:
 
     def time(self, name: str) -> float | None:
         """Return seconds since the epoch; None for 0, which is Slurm's 'never'."""
-        found = self.integer(name) or 0
-        if found > _LAST_S:
-            raise self._bad(name, found, "a time before the year 10000")
-        return float(found) or None
+        number = self.integer(name) or 0
+        if number > _LAST_S:
+            raise self._bad(name, number, "a time before the year 10000")
+        return float(number) or None
 
     def has(self, name: str) -> bool:
         """Tell whether a field was written at all, be it as null."""

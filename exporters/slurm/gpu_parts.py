@@ -21,7 +21,7 @@ def with_shares(jobs: tuple[Job, ...], nodes: Iterable[Node]) -> tuple[Job, ...]
 def _shared(held: Allocation, per_gpu: Mapping[tuple[str, str], float]) -> Allocation:
     if not held.parts:
         return held
-    several = {part.kind for part in held.parts if sum(one.kind == part.kind for one in held.parts) > 1}
+    several = {part.kind for part in held.parts if sum(other.kind == part.kind for other in held.parts) > 1}
     return replace(held, parts=tuple(_share(part, per_gpu.get((held.node, part.kind)), part.kind in several)
                                      for part in held.parts))
 

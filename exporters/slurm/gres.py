@@ -59,16 +59,16 @@ def parse_gres(text: str) -> Gpus:
     """
     if len(text or "") > _MAX_LENGTH:
         raise ValueError(f"a GRES of {len(text)} characters: {text[:80]!r}")
-    found = [match for entry in _OUTSIDE_PARENTHESES.split(text or "") if (match := _GPU.fullmatch(entry.strip()))]
-    count = sum(int(match["count"] or 1) for match in found)
+    matches = [match for entry in _OUTSIDE_PARENTHESES.split(text or "") if (match := _GPU.fullmatch(entry.strip()))]
+    count = sum(int(match["count"] or 1) for match in matches)
     if count > MAX_GPUS:
         raise ValueError(f"{count} GPUs in {text[:80]!r}")
-    model = next((match["model"] for match in found if match["model"]), "")
-    named = [_INDEXES.search(match["rest"] or "") for match in found]
+    model = next((match["model"] for match in matches if match["model"]), "")
+    named = [_INDEXES.search(match["rest"] or "") for match in matches]
     parts = [parse_indexes(match[1]) for match in named if match]
-    if len(parts) != len(found) or any(part is None for part in parts):
+    if len(parts) != len(matches) or any(part is None for part in parts):
         return Gpus(count, model)
-    return Gpus(count, model, tuple(sorted(index for part in parts for index in part or ())) if found else None)
+    return Gpus(count, model, tuple(sorted(index for part in parts for index in part or ())) if matches else None)
 
 
 def parse_parts(text: str) -> tuple[Parts, ...]:
@@ -77,8 +77,8 @@ def parse_parts(text: str) -> tuple[Parts, ...]:
     What is in use of a node stands as ``shard:a100:2(IDX:0,4)``, two GPUs of which some is taken; of a job as
     ``shard:3(IDX:0)``, three shards of GPU 0.
     """
-    found = [_PART.fullmatch(entry.strip()) for entry in _OUTSIDE_PARENTHESES.split((text or "")[:_MAX_LENGTH])]
-    named = [(match, _INDEXES.search(match["rest"] or "")) for match in found if match]
+    matches = [_PART.fullmatch(entry.strip()) for entry in _OUTSIDE_PARENTHESES.split((text or "")[:_MAX_LENGTH])]
+    named = [(match, _INDEXES.search(match["rest"] or "")) for match in matches if match]
     return tuple(Parts(match["kind"], int(match["count"] or 1), (parse_indexes(where[1]) if where else None) or ())
                  for match, where in named)
 

@@ -51,7 +51,7 @@ def parse_details(raw: Fields, submit_s: float | None) -> Details:
         disk_bytes=(raw.integer("minimum_tmp_disk_per_node") or 0) * MIB,
         # How many shards of which GPU are free Slurm does not report, and of MPS it uses one GPU of a node at a time.
         unknown=tuple(dict.fromkeys(
-            f"where {one} is free" for name in _REQUESTED for one in parse_others(raw.text(name)))),
+            f"where {licence} is free" for name in _REQUESTED for licence in parse_others(raw.text(name)))),
     )
 
 

@@ -230,8 +230,8 @@ def _software(raw: Fields) -> SoftwareFields:
     texts = [_text(raw, name) for name in ("comment", "features", "constraints", "tres_req_str")]
     if raw.is_object("comment"):
         texts.append(_text(raw.part("comment"), "job"))
-    found = software(_text(raw, "container"), *texts)
-    return {"image": found.image, "framework": found.framework, "cuda": found.cuda}
+    image = software(_text(raw, "container"), *texts)
+    return {"image": image.image, "framework": image.framework, "cuda": image.cuda}
 
 
 def _text(raw: Fields, name: str) -> str:

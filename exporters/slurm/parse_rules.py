@@ -154,14 +154,14 @@ def _usage_factor(raw: Fields) -> float:
 
 def _tres(raw: Fields, name: str) -> Amounts:
     """Return amounts by name from ``[{"type": "gres", "name": "gpu:a100", "count": 4}]``."""
-    found = []
+    records = []
     for part in raw.parts(name):
         count = part.number("count")
         if count is not None and count >= 0 and count not in UNSET:
             kind, name = part.text("type"), part.text("name")
             kind = name if kind == "gres" else f"{kind}/{name}" if name else kind
-            found.append((kind, float(count) * (MIB if kind == "mem" else 1)))
-    return tuple(found)
+            records.append((kind, float(count) * (MIB if kind == "mem" else 1)))
+    return tuple(records)
 
 
 def _seconds_of(raw: Fields, name: str, used: str = "") -> Amounts:

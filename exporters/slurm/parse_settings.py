@@ -93,17 +93,17 @@ def _words(text: str) -> tuple[str, ...]:
 
 def parse_licenses(text: str) -> Parsed[License]:
     """Return the licences of ``scontrol show licenses -o``."""
-    found, skipped = [], []
+    records, skipped = [], []
     for line in text.splitlines():
         fields = dict(re.findall(r"(\w+)=(\S*)", line))
         if not fields.get("LicenseName"):
             continue
         try:
-            found.append(License(fields["LicenseName"], int(fields["Total"]), int(fields.get("Used", 0)),
-                                 int(fields.get("Reserved", 0))))
+            records.append(License(fields["LicenseName"], int(fields["Total"]), int(fields.get("Used", 0)),
+                                   int(fields.get("Reserved", 0))))
         except (KeyError, ValueError) as error:
             skipped.append(f"{fields['LicenseName'][:40]!r}: {error}"[:200])
-    return Parsed(tuple(found), tuple(skipped))
+    return Parsed(tuple(records), tuple(skipped))
 
 
 def parse_qos_table(text: str) -> Parsed[Qos]:
@@ -169,12 +169,12 @@ def _shares(text: str) -> int | None:
 
 def _amounts(text: str) -> Amounts:
     """Return ``gres/gpu=4,mem=100G,cpu=64`` by name; negative amounts mean none."""
-    found = []
+    records = []
     for name, _, value in (part.partition("=") for part in text.split(",") if "=" in part):
         if value.startswith("-"):
             continue
-        found.append((name.removeprefix("gres/"), float(parse_memory(value) if name == "mem" else int(value))))
-    return tuple(found)
+        records.append((name.removeprefix("gres/"), float(parse_memory(value) if name == "mem" else int(value))))
+    return tuple(records)
 
 
 def _over_time(row: Mapping[str, str]) -> Amounts:
@@ -202,12 +202,12 @@ def parse_switches(text: str) -> dict[int, tuple[int, float | None]]:
 
     Lines of ``squeue --noheader -O`` with ``SWITCH_FIELDS``; those that are not understood are left out.
     """
-    found = {}
+    values = {}
     for line in text.splitlines():
-        words = line.split()
-        if len(words) == 3 and words[0].isdecimal() and words[1].isdecimal():
-            found[int(words[0])] = int(words[1]), _seconds(words[2])
-    return found
+        columns = line.split()
+        if len(columns) == 3 and columns[0].isdecimal() and columns[1].isdecimal():
+            values[int(columns[0])] = int(columns[1]), _seconds(columns[2])
+    return values
 
 
 def _seconds(text: str) -> float | None:

@@ -237,8 +237,8 @@ def _partition_rules(fields: dict[str, str]) -> _PartitionRules:
 
 def _default(fields: dict[str, str], name: str) -> int:
     """Return what a partition gives with each GPU: ``JobDefaults=DefCpuPerGPU=8,DefMemPerGPU=40000``."""
-    found = re.search(rf"{name}=(\d{{1,12}})", fields.get("JobDefaults", ""))
-    return int(found[1]) if found else 0
+    match = re.search(rf"{name}=(\d{{1,12}})", fields.get("JobDefaults", ""))
+    return int(match[1]) if match else 0
 
 
 def _names(text: str | None) -> tuple[str, ...]:

@@ -21,16 +21,16 @@ _WALL = re.compile(r".*\((\d+(?:\.\d*)?)\)$")
 
 def parse_usage(text: str, time_s: float) -> Parsed[CountedUsage]:
     """Return what each account, user of one and quality of service has used, as reported at a time."""
-    found, skipped = [], []
+    records, skipped = [], []
     for number, line in enumerate(text.splitlines(), start=1):
         fields = dict(reversed(_FIELD.findall(line)))  # those of the record itself come before those of users in it
         if not fields.keys() & {"QOS", "Account"}:
             continue
         try:
-            found.append(_usage(fields, time_s))
+            records.append(_usage(fields, time_s))
         except (KeyError, ValueError) as error:
             skipped.append(f"line {number}: {error}"[:200])
-    return Parsed(tuple(found), tuple(skipped))
+    return Parsed(tuple(records), tuple(skipped))
 
 
 def _usage(fields: Mapping[str, str], time_s: float) -> CountedUsage:

@@ -144,8 +144,8 @@ class SlurmSource:
             settings = self._maybe("settings", self._transport.settings) or {}
             qos = self._lately("qos", self._transport.qos, now)
             associations = self._lately("associations", self._transport.associations, now)
-            ceilings = [one.ceilings for one in qos or ()] + [one.ceilings for one in associations or ()]
-            needs_usage = any(one.on_the_past for one in ceilings)
+            ceilings = [record.ceilings for record in qos or ()] + [record.ceilings for record in associations or ()]
+            needs_usage = any(ceiling.on_the_past for ceiling in ceilings)
             usage = self._records("usage", lambda: self._transport.usage(now)) if needs_usage else None
             self._rules = SchedulerRules(qos=qos, associations=associations, usage=usage,
                                          site=site_of({**settings, **self._configured}))
@@ -187,7 +187,8 @@ class SlurmSource:
     def _without_switches(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
         """Return the jobs where there are no switches; those that are reported as before stay the same objects."""
         before = self._unswitched
-        pairs = [one if (one := before.get(id(job))) and one[0] is job else (job, _switched(job, {})) for job in jobs]
+        pairs = [pair if (pair := before.get(id(job))) and pair[0] is job else (job, _switched(job, {}))
+                 for job in jobs]
         self._unswitched = {id(job): (job, completed) for job, completed in pairs}
         return tuple(completed for _, completed in pairs)
 

@@ -107,7 +107,7 @@ def _worth() -> Row:
     losing = ((None, "orange"), (0.0, "text"))
     saved, off = f"{_saved_by_active(ENERGY)} / 3.6e6", f"{_off(ENERGY, 'energy')} / 3.6e6"
     sooner, by = f"{_saved_by_active(WAIT)} / 3600", f"{_off(WAIT, 'wait')} / 3600"
-    kept = _paid(f"{_saved(ENERGY)} and on ({SITE}, policy) {_role('active')}", "")
+    money_saved = _paid(f"{_saved(ENERGY)} and on ({SITE}, policy) {_role('active')}", "")
     return (
         (5, number("Energy saved, if followed", "In the closed windows of the time range, by replay of "
                    "the same jobs: the scheduler's own policy less the active one. Shown only where "
@@ -117,7 +117,7 @@ def _worth() -> Row:
                    beside=_unsure(saved, off))),
         (4, number("Cost saved, if followed", "The same in money, at the mean price of the time range that idlewatt "
                    "published, with the site's PUE where that is set. No amount while the energy is not "
-                   "distinguishable from 0.", f"({kept}) and (abs({saved}) > ({off}))", CURRENCY, steps=losing,
+                   "distinguishable from 0.", f"({money_saved}) and (abs({saved}) > ({off}))", CURRENCY, steps=losing,
                    decimals=2, empty="none, or no price")),
         (5, number("Waiting hours saved, if followed", "The same of the time that all jobs together "
                    "waited for their start, and by the same rule: shown only where it is more than the replay's error "

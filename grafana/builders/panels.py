@@ -292,10 +292,10 @@ def _links(heading: str) -> list[dict[str, object]]:
     """Return where the cells of a column lead."""
     uid, variable, page = LINKS[heading]
     named = f"var-{variable}=${{__value.raw:percentencode}}&" if variable else ""
-    found: list[dict[str, object]] = [{"title": f"Dashboard {uid.capitalize()}",
+    links: list[dict[str, object]] = [{"title": f"Dashboard {uid.capitalize()}",
                                        "url": f"/d/idlewatt-{uid}?{named}{CHOSEN}"}]
-    found += [{"title": "Dashboard Resources", "url": f"/d/idlewatt-resources?{named}{CHOSEN}"}] * (heading == "Node")
-    return found + ([{"title": "Page of idlewatt", "url": f"${{page}}/{page}/${{__value.raw:percentencode}}",
+    links += [{"title": "Dashboard Resources", "url": f"/d/idlewatt-resources?{named}{CHOSEN}"}] * (heading == "Node")
+    return links + ([{"title": "Page of idlewatt", "url": f"${{page}}/{page}/${{__value.raw:percentencode}}",
                       "targetBlank": True}] if page else [])
 
 
@@ -303,13 +303,13 @@ def laid_out(rows: Iterable[tuple[int, Row] | str]) -> list[Panel]:
     """Number panels and put them in place: rows of a height, panels of a width in twenty-fourths; text is a heading."""
     panels: list[Panel] = []
     y = 0
-    for found in rows:
-        if isinstance(found, str):
-            heading = dashboard.Row(found).collapsed(False).id(len(panels) + 1)
+    for item in rows:
+        if isinstance(item, str):
+            heading = dashboard.Row(item).collapsed(False).id(len(panels) + 1)
             panels.append(heading.grid_pos(GridPos(x=0, y=y, w=24, h=1)))
             y += 1
             continue
-        height, row = found
+        height, row = item
         x = 0
         for width, panel in row:
             panels.append(panel.id(len(panels) + 1).grid_pos(GridPos(x=x, y=y, w=width, h=height)))

@@ -33,8 +33,8 @@ def build() -> str:
 
 def _gpus(*names: str) -> str:
     """Return a field of DCGM under any of its names, once for each GPU: jobs and pods repeat its rows."""
-    found = " or ".join(f"{name}{{{GPU}}}" for name in names)
-    return f'label_join(max by (cluster, Hostname, gpu) ({found}), "node", "", "Hostname")'
+    query = " or ".join(f"{name}{{{GPU}}}" for name in names)
+    return f'label_join(max by (cluster, Hostname, gpu) ({query}), "node", "", "Hostname")'
 
 
 def _hosts_of(expression: str) -> str:
