@@ -112,8 +112,8 @@ class Split:
 def recorded(history: HistoryReader, since_s: float, until_s: float, source: str,
              speeds: SiteSpeeds = FLAT_SPEEDS, watts: SiteWatts = CATALOGUED) -> Material:
     """Return the recorded history of jobs that have ended; ClusterError when no node is recorded."""
-    found = past(history, since_s, until_s, speeds, watts)
-    jobs, work = found.jobs, found.workload
+    window = past(history, since_s, until_s, speeds, watts)
+    jobs, work = window.jobs, window.workload
     ran_s = np.array([np.nan if job.end_s is None or job.start_s is None else job.end_s - job.start_s for job in jobs])
     ended_s = np.array([np.nan if job.end_s is None else job.end_s for job in jobs])
     group_numbers: dict[str, int] = {}
@@ -133,13 +133,13 @@ def recorded(history: HistoryReader, since_s: float, until_s: float, source: str
     least, most = speeds.sizes(work.application, work.gpus)
     free = work.nodes == 0  # a job that requests a number of nodes needs that shape
     work = replace(work, minimum=np.where(free, least, work.gpus), maximum=np.where(free, most, work.gpus))
-    outstanding = found.workload.submit[~np.isfinite(ended_s)]
+    outstanding = window.workload.submit[~np.isfinite(ended_s)]
     outstanding = outstanding[outstanding >= max(since_s, until_s - OUTSTANDING_S)]
-    notes = [*unplaced(found.unplaced)]
+    notes = [*unplaced(window.unplaced)]
     if len(outstanding):
         notes.append(f"{len(outstanding)} jobs of the last days have not ended: what is proved rests on the time "
                      f"before the first of them, {(until_s - outstanding.min()) / DAY_S:.1f} days ago")
-    return Material(source, found.cluster, work, tuple(notes), speeds, found.power,
+    return Material(source, window.cluster, work, tuple(notes), speeds, window.power,
                     float(outstanding.min(initial=np.inf)))
 
 

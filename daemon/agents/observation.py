@@ -175,10 +175,10 @@ def _waiting(state: ClusterState) -> WaitingJobs:
 
 
 def _demands(jobs: Mapping[str, NDArray[Any]]) -> Longs:
-    found = np.empty((len(jobs["pool"]), len(_DEMANDS)), np.int64)
+    demands = np.empty((len(jobs["pool"]), len(_DEMANDS)), np.int64)
     for column, name in enumerate(_DEMANDS):
-        found[:, column] = jobs[name]
-    return found
+        demands[:, column] = jobs[name]
+    return demands
 
 
 def _running(state: ClusterState) -> RunningJobs:

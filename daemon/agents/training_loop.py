@@ -206,7 +206,7 @@ def _check(environment: TrainingEnvironment) -> None:
         count = int((window.workload.submit >= window.since_s).sum())
         if count < FEWEST_JOBS:
             raise TrainingError(f"the {name} has {count} jobs that count; {FEWEST_JOBS} are needed")
-    if not any(found.wait_mean_s > 1.0 for found in environment.incumbent_figures):
+    if not any(figures.wait_mean_s > 1.0 for figures in environment.incumbent_figures):
         raise TrainingError(f"nobody waits under {environment.config.incumbent}: there is nothing to gain; a heuristic "
                             "serves as well")
 
@@ -222,11 +222,11 @@ def _evaluate(training: Training, environment: TrainingEnvironment, candidates: 
     """Validate the present candidates on later history; keep the best if it improves on all former ones."""
     better = False
     for name, weights in candidates.items():
-        found = environment.worth(weights)
+        objective = environment.worth(weights)
         if name:
-            training.scores[name] = min(found, training.scores.get(name, math.inf))
-        if not training.best.size or found < training.worth:
-            training.best, training.worth, better = weights.copy(), found, True
+            training.scores[name] = min(objective, training.scores.get(name, math.inf))
+        if not training.best.size or objective < training.worth:
+            training.best, training.worth, better = weights.copy(), objective, True
     return better
 
 

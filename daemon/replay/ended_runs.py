@@ -38,6 +38,6 @@ def beside(past: JobColumns, jobs: Sequence[Job], users: Mapping[str, int]) -> F
              if (past.job_id[row], past.submit_s[row]) not in here}
     order = [(waits_from(job), natural(job.job_id)) for job in jobs]
     codes = [users.get(user, -1) for user in past.vocabularies["user"]]
-    found = [(bisect_left(order, place[row]), past.gpus[row], codes[past.user[row]],
+    facts = [(bisect_left(order, place[row]), past.gpus[row], codes[past.user[row]],
               np.log(max(1.0, past.end_s[row] - past.start_s[row]))) for row in sorted(place, key=place.__getitem__)]
-    return np.array(found, np.float64).reshape(len(found), FACTS)
+    return np.array(facts, np.float64).reshape(len(facts), FACTS)

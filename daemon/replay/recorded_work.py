@@ -54,11 +54,11 @@ def as_work(workload: Workload, cluster: Cluster, table: SpeedTable, held: HeldN
 
 def speeds_there(workload: Workload, cluster: Cluster, table: SpeedTable, held: HeldNodes) -> Floats:
     """Return the mean speed of each job where it ran, relative to its request; NaN where that is not recorded."""
-    found = np.full(len(workload), np.nan)
+    speeds = np.full(len(workload), np.nan)
     order = np.argsort(held.job, kind="stable")
     order = order[held.job[order] >= 0]
     if not len(order):
-        return found
+        return speeds
     job, node = held.job[order], held.node[order]
     first = np.flatnonzero(np.diff(job, prepend=-1))
     rows, gpus = job[first], np.add.reduceat(held.gpus[order], first)
@@ -68,8 +68,8 @@ def speeds_there(workload: Workload, cluster: Cluster, table: SpeedTable, held: 
     speed[np.minimum.reduceat(node, first) < 0] = np.nan
     if table.company.size > 1:
         speed = speed * _company(held, order, first, table)
-    found[rows] = speed
-    return found
+    speeds[rows] = speed
+    return speeds
 
 
 def levels(cluster: Cluster, node: Longs, first: Longs) -> Longs:

@@ -290,11 +290,12 @@ def _predicted(groups: Groups, runs: Runs, limit_s: Column | None, quantiles: Se
     for first in range(0, len(order), STRIDE):
         sweep(order[first:first + STRIDE], ends, runs, wanted, memory)
         progress(min(first + STRIDE, len(order)), len(order))
-    found = np.exp(memory.mixture.forecast).round(6)  # or a run as long as its quantile lies beyond it by rounding
+    # Rounded, or a run as long as its quantile lies beyond it by rounding.
+    predicted_s = np.exp(memory.mixture.forecast).round(6)
     if limit_s is not None:
         limits = np.asarray(limit_s, np.float64)[:, None]
-        found = np.where(np.isnan(found), limits, np.fmin(found, limits))
-    return Prediction(found, memory.chosen, memory.evidence)
+        predicted_s = np.where(np.isnan(predicted_s), limits, np.fmin(predicted_s, limits))
+    return Prediction(predicted_s, memory.chosen, memory.evidence)
 
 
 def predicted_columns(*, submit_s: Column, run_s: Column, ended_s: Column, features: JobFeatures,
@@ -326,9 +327,9 @@ def _usual(submit_s: Floats, limit_s: Floats, user: Column | None) -> Floats:
         known = (codes[order[lag:]] == codes[order[:-lag]]) & ~np.isnan(limit_s[order[:-lag]])
         same[lag:] += known & (limit_s[order[lag:]] == limit_s[order[:-lag]])
         seen[lag:] += known
-    found = np.full(len(order), np.nan)
-    found[order] = np.where(seen > 0, same / np.maximum(seen, 1), np.nan)
-    return np.where(np.isnan(limit_s), np.nan, found)
+    shares = np.full(len(order), np.nan)
+    shares[order] = np.where(seen > 0, same / np.maximum(seen, 1), np.nan)
+    return np.where(np.isnan(limit_s), np.nan, shares)
 
 
 def _groups(features: JobFeatures) -> Groups:

@@ -177,8 +177,8 @@ class SiteSpeeds:
         for row, group in enumerate(self.groups, 1):
             grants[row] = np.outer(_along(group.cpus, np.arange(most_cpus + 1.0)),
                                    _along(group.memory, step * np.arange(steps + 1.0)))
-        found = self._table()
-        return SpeedTable(found.size, found.spread, found.company, grants, step)
+        table = self._table()
+        return SpeedTable(table.size, table.spread, table.company, grants, step)
 
     def _table(self) -> SpeedTable:
         sizes: list[Mapping[int, float]] = [{1: 1.0}]
@@ -210,8 +210,8 @@ class SiteSpeeds:
         """Tell whether nothing depends on size, place or neighbours."""
         if not self.groups:
             return True
-        found = self._table()
-        return all((part == 1).all() for part in (found.size[:, 1:], found.spread, found.company))
+        table = self._table()
+        return all((part == 1).all() for part in (table.size[:, 1:], table.spread, table.company))
 
     @cached_property
     def digest(self) -> str:
@@ -245,9 +245,9 @@ class SiteSpeeds:
         pairs = (np.asarray(user, np.int64) + 1) * (len(names) + 1) + np.asarray(name, np.int64) + 1
         unique, which = np.unique(pairs, return_inverse=True)
         every_user, every_name = ("", *users), ("", *names)
-        found = [self.row(every_user[pair // (len(names) + 1)], every_name[pair % (len(names) + 1)])
-                 for pair in unique.tolist()]
-        return np.array(found, np.int32)[which]
+        group_rows = [self.row(every_user[pair // (len(names) + 1)], every_name[pair % (len(names) + 1)])
+                      for pair in unique.tolist()]
+        return np.array(group_rows, np.int32)[which]
 
     def sizes(self, row: Rows, gpus: NDArray[np.integer]) -> tuple[Rows, Rows]:
         """Return the fewest and the most GPUs that each job can use: those that its group really came with here.
@@ -272,11 +272,11 @@ class SiteSpeeds:
     @cached_property
     def _exact(self) -> dict[tuple[str, str], int]:
         """Return the groups that are no patterns: a site has thousands, and each is looked up at once."""
-        found: dict[tuple[str, str], int] = {}
+        row_by_name: dict[tuple[str, str], int] = {}
         for row, group in enumerate(self.groups, 1):
             if row not in self._patterns:
-                found.setdefault((unescaped(group.user).lower(), unescaped(group.name).lower()), row)
-        return found
+                row_by_name.setdefault((unescaped(group.user).lower(), unescaped(group.name).lower()), row)
+        return row_by_name
 
     @cached_property
     def _patterns(self) -> list[int]:

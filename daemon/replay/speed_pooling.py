@@ -235,11 +235,11 @@ def _read(curve: Mapping[float, float], point: float) -> float:
 
 def _centred(values: Floats, models: Sequence[str]) -> Floats:
     """Return values less the mean of their GPU model: a flat prior on what it does to all jobs alike."""
-    found = values.copy()
+    centred = values.copy()
     for model in set(models):
         rows = [row for row, other in enumerate(models) if other == model]
-        found[rows] -= found[rows].mean(axis=0)
-    return found
+        centred[rows] -= centred[rows].mean(axis=0)
+    return centred
 
 
 def _posterior(design: Floats, speed: Floats, mean: Floats, deviation: Floats,
@@ -248,11 +248,11 @@ def _posterior(design: Floats, speed: Floats, mean: Floats, deviation: Floats,
     off = SPREAD
     for _ in range(2):
         variance: Floats = np.linalg.inv(design.T @ design / off**2 + np.diag(deviation**-2.0)).astype(np.float64)
-        found = mean + variance @ design.T @ (speed - design @ mean) / off**2
-        rest = speed - design @ found
+        effects = mean + variance @ design.T @ (speed - design @ mean) / off**2
+        rest = speed - design @ effects
         used = float(np.trace(variance @ design.T @ design)) / off**2 + models
         off = math.sqrt((SPREAD_RUNS * SPREAD**2 + float(rest @ rest)) / (SPREAD_RUNS + max(0.0, len(speed) - used)))
-    return found, variance, off
+    return effects, variance, off
 
 
 def _cell(mean: float, spread: float, deviation: float, runs: int, is_published: bool) -> SpeedCell | None:

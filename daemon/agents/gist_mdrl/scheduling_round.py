@@ -86,13 +86,13 @@ class Servers:
 
     def _some(self, fits: Masks, places: range, wanted: int) -> list[int]:
         """Return the first places of servers on which the job fits."""
-        found: list[int] = []
+        fitting: list[int] = []
         for place in places:
-            if len(found) == wanted:
+            if len(fitting) == wanted:
                 break
             if fits[self._order[place][-1]]:
-                found.append(place)
-        return found
+                fitting.append(place)
+        return fitting
 
 
 @cache
@@ -221,8 +221,8 @@ class SchedulingRound:
         """Return the first nodes that hold all chunks of a job and its rest; none when they do not."""
         demand = self._resources.kinds[self._resources.kind[job]]
         needed = int(demand[CHUNKS] + demand[RESTS])
-        found: list[int] = np.flatnonzero(self._fits(job))[:needed].tolist()
-        return found if len(found) == needed else []
+        nodes: list[int] = np.flatnonzero(self._fits(job))[:needed].tolist()
+        return nodes if len(nodes) == needed else []
 
     def _start(self, job: int, nodes: Sequence[int]) -> Start:
         """Allocate nodes to a job."""
@@ -239,18 +239,18 @@ class SchedulingRound:
 
     def _remaining(self, state: ClusterState) -> NDArray[np.float64]:
         """Return by node the remaining time of its last job, if all run until their limits."""
-        running, found = self._observation.running, np.zeros(len(self._observation.nodes.gpus))
+        running, remaining_s = self._observation.running, np.zeros(len(self._observation.nodes.gpus))
         limit_s = _column(state, "limit", running.rows)
         flavor = _flavors(self._agent, running.demands, limit_s)
         left = running.since + self._limits(limit_s, flavor) - self._observation.now
-        np.maximum.at(found, running.shares[:, 1], left[running.shares[:, 0]])
-        return found
+        np.maximum.at(remaining_s, running.shares[:, 1], left[running.shares[:, 0]])
+        return remaining_s
 
 
 def _flavors(agent: GistAgent, demands: NDArray[np.int64], limit_s: NDArray[np.float64]) -> Rows:
     """Return the flavours of jobs; -1 for those that no single server holds."""
-    found = flavors_of(agent.partition, demands[:, CHUNK], limit_s)
-    return np.where(demands[:, CHUNKS] + demands[:, RESTS] == 1, found, -1)
+    flavors = flavors_of(agent.partition, demands[:, CHUNK], limit_s)
+    return np.where(demands[:, CHUNKS] + demands[:, RESTS] == 1, flavors, -1)
 
 
 def _column(state: ClusterState, name: str, rows: Longs) -> Floats:

@@ -162,11 +162,12 @@ def sizes_of(cluster: Cluster, name: str) -> tuple[tuple[Resources, ...], int]:
     Where all servers have equally many GPUs, CPUs and memory are the minimum over them.
     """
     servers = servers_of(cluster, name)
-    found = np.stack([cluster.gpus[servers], cluster.cpus[servers], cluster.memory[servers]], axis=1).astype(np.int64)
-    if found[0, 0] == found[-1, 0]:
-        found[:] = found.min(axis=0)
+    resources = np.stack([cluster.gpus[servers], cluster.cpus[servers], cluster.memory[servers]],
+                         axis=1).astype(np.int64)
+    if resources[0, 0] == resources[-1, 0]:
+        resources[:] = resources.min(axis=0)
     seats = learned_servers(len(servers))
-    sizes = tuple((gpus, cpus, memory) for gpus, cpus, memory in found[seats].tolist())
+    sizes = tuple((gpus, cpus, memory) for gpus, cpus, memory in resources[seats].tolist())
     return sizes, len(servers) if len(seats) < len(servers) else 0
 
 
@@ -225,8 +226,9 @@ class Episodes:
 
     def __init__(self, partition: GpuPartition, jobs: Mapping[int, PartitionJobs]) -> None:
         self._partition = partition
-        self._jobs = [found for _, found in sorted(jobs.items()) if len(found.gpus) >= self.FEWEST]
-        rates = np.concatenate([found.gpus for found in self._jobs]) / partition.terminal.gpus
+        self._jobs = [partition_jobs
+                      for _, partition_jobs in sorted(jobs.items()) if len(partition_jobs.gpus) >= self.FEWEST]
+        rates = np.concatenate([partition_jobs.gpus for partition_jobs in self._jobs]) / partition.terminal.gpus
         self._length = int(np.clip(round(self.DEMAND / rates.mean()), self.FEWEST, self.MOST))
 
     def __call__(self, random: np.random.Generator) -> list[Arrival]:

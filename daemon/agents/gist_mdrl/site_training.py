@@ -195,7 +195,7 @@ def _refuse_impossible(config: TrainingConfig, window: TraceWindow) -> None:
                   int(cluster.gpus[number]), cluster.model[number]) for number, name in enumerate(cluster.names)]
     wrong = impossible(config.flavours, nodes)
     if wrong:
-        names = [one.name for one in config.flavours]
+        names = [flavour.name for flavour in config.flavours]
         raise TrainingError("; ".join(f"flavours[{names.index(name)}] ({name}): {reason}"
                                       for name, reason in wrong.items()))
 

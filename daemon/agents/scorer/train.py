@@ -123,8 +123,8 @@ class ScorerEnvironment:
     def regrets(self, candidates: Sequence[Floats], arenas: Sequence[Arena]) -> Floats:
         """Return regrets, logarithms, [candidate, arena]."""
         jobs = [(arena, weights) for weights in candidates for arena in arenas]
-        found = list(self._pool.map(lambda job: job[0].regret(job[1]), jobs))
-        return np.reshape(found, (len(candidates), len(arenas)))
+        regrets = list(self._pool.map(lambda job: job[0].regret(job[1]), jobs))
+        return np.reshape(regrets, (len(candidates), len(arenas)))
 
     def losses(self, candidates: Sequence[Floats], arenas: Sequence[Arena]) -> Floats:
         """Return each candidate's certainty-equivalent regret over the windows, a logarithm."""
@@ -138,10 +138,10 @@ class ScorerEnvironment:
 
     def later(self, candidate: Floats) -> Floats:
         """Return its regrets on later history."""
-        found = self.regrets([candidate], self.select)[0]
-        if not np.isfinite(found).all():
+        regrets = self.regrets([candidate], self.select)[0]
+        if not np.isfinite(regrets).all():
             raise TrainingError("the objective is no number; what was kept before stays")
-        return np.asarray(found)
+        return np.asarray(regrets)
 
 
 @dataclass
@@ -260,12 +260,12 @@ def _round(training: EnsembleTraining, environment: ScorerEnvironment) -> bool:
     for _ in range(min(EVERY, training.steps_each - training.current.steps)):
         random = np.random.default_rng([training.config.seed, member, training.current.steps])
         _step(training.current, environment, random, STEP[0] + (STEP[1] - STEP[0]) * (training.turns % 1.0))
-    found = environment.later(training.current.mean)
+    regrets = environment.later(training.current.mean)
     if training.regrets is None:
         training.regrets = environment.later(training.accepted[member])
-    if worse(found, training.regrets):
+    if worse(regrets, training.regrets):
         return False
-    training.accepted[member], training.regrets = training.current.mean, found
+    training.accepted[member], training.regrets = training.current.mean, regrets
     return True
 
 
@@ -303,10 +303,10 @@ def _step(member: EvolutionRun, environment: ScorerEnvironment, random: np.rando
 
 def _worth(training: EnsembleTraining, environment: ScorerEnvironment) -> float:
     """Return the objective of all members together on later history."""
-    found = environment.worth(training.members.ravel())
-    if not math.isfinite(found):
+    objective = environment.worth(training.members.ravel())
+    if not math.isfinite(objective):
         raise TrainingError("the objective is no number; what was kept before stays")
-    return found
+    return objective
 
 
 def _save_best(training: EnsembleTraining, environment: ScorerEnvironment) -> None:

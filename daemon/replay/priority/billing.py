@@ -131,10 +131,10 @@ def _there(cluster: Cluster, workload: Workload) -> dict[str, Floats]:
 
 def _by_partition(scheduling: Scheduling, names: Sequence[str], code: NDArray[np.integer], held: Held) -> Floats:
     """Return what each row is charged by the weights of its partition."""
-    found, flags = held["cpu"].astype(np.float64), scheduling.priority.flags
+    charged, flags = held["cpu"].astype(np.float64), scheduling.priority.flags
     for number, name in enumerate(names):
         weights = scheduling.weights_of(name)
         if weights:
             rows = code == number
-            found[rows] = billed(weights, {resource: amount[rows] for resource, amount in held.items()}, flags)
-    return found
+            charged[rows] = billed(weights, {resource: amount[rows] for resource, amount in held.items()}, flags)
+    return charged

@@ -67,10 +67,10 @@ class Tree:
 
     def _from_the_root(self) -> list[int]:
         """Return all rows, parents before children; those in a circle are left out."""
-        found = [ROOT]
-        for row in found:
-            found.extend(self.children[row])
-        return found
+        rows = [ROOT]
+        for row in rows:
+            rows.extend(self.children[row])
+        return rows
 
     def _up(self, row: int) -> NDArray[np.int64]:
         chain = [row]
