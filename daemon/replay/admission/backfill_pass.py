@@ -20,6 +20,7 @@ from .main_pass import (
     counted,
     counted_separately,
     first_by_terms,
+    found_apart,
     leave_alike,
     look_at,
     names_out_of_reach,
@@ -69,8 +70,7 @@ class BackfillPass:
         self._soonest: dict[object, float] = {}
         """When jobs of a kind could begin, as found so far in this round."""
         self._fits: dict[object, Mask] = {}
-        self._exact = True
-        self._weights_matter = False
+        self._exact, self._weights_matter = True, False
         """Whether a job is in line whose nodes depend on jobs looked at before: a job without GPUs."""
         self._releases = Releases(gate.resources, gate.snapshot.jobs, gate.now_s)
 
@@ -157,7 +157,8 @@ class BackfillPass:
 
     def _tried(self, entry: QueueEntry, avoid: Mask) -> Placement | Hold:
         """Return what comes of a job that the main scheduler tries: it finds limits on amounts after nodes."""
-        if entry.job.group or self._fails_by_terms(entry.job, avoid, by_main=True):
+        apart = self._by_terms and found_apart(self.gate, entry.job, avoid) is not None
+        if entry.job.group or apart or self._fails_by_terms(entry.job, avoid, by_main=True):
             return Hold(ROOM, "")
         if entry.barred is not None:
             return entry.barred
@@ -173,10 +174,13 @@ class BackfillPass:
         if entry.later and self.gate.room_for_tasks(entry.job) == 0:
             return Hold(ROOM, "")
         kept = self._kept_now(entry.job)
+        if self._by_terms and (where := found_apart(self.gate, entry.job, kept)) is not None:
+            self._keep(entry, Plan(self.gate.now_s, where, max(way.limit_s for way in self.gate.ways(entry.job))))
+            return Hold(ROOM, "")
         later = entry.later or self._fails_by_terms(entry.job, kept)
         found = self._lacks(entry) or Hold(ROOM, "") if later else entry.barred or self._book(entry, kept)
         beyond = isinstance(found, Hold) and counted(found)
-        if isinstance(found, Placement) or (found.cause != ROOM and not beyond):
+        if isinstance(found, Placement) or not (found.cause == ROOM or beyond):
             return found
         lacking, now_s = self._lacks(entry), self.gate.now_s
         # Where nothing is planned, nodes are kept for a job that Slurm finds nodes for now, but fails to start.
@@ -385,14 +389,12 @@ class BackfillPass:
         now = self._now(way, sought)
         if now is not None:
             return now
-        if not self._planning:
-            return None
-        return self._releases.first_fit(self.gate.resources, way.usable, sought, self.gate.share(way))
+        share = self.gate.share(way)
+        return self._releases.first_fit(self.gate.resources, way.usable, sought, share) if self._planning else None
 
     def _now(self, way: PartitionNodes, sought: Callable[[NodeResources], Placement | None],
              ) -> tuple[float, Placement] | None:
         """Return now and where something fits on some nodes, if it does."""
         resources = self.gate.resources_of(way).copy()
         resources.as_planned = True
-        found = sought(resources)
-        return None if found is None else (self.gate.now_s, found)
+        return None if (found := sought(resources)) is None else (self.gate.now_s, found)

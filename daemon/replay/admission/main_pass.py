@@ -159,6 +159,18 @@ def counted_separately(gate: Gate, job: Job, nodes: Mask | None = None) -> bool:
     return any((first & ~second).any() for first, second in pairwise(have))
 
 
+def found_apart(gate: Gate, job: Job, avoid: Mask) -> Placement | None:
+    """Return where a job that counts features fits, if one feature may take a node there that another one needs.
+
+    Slurm's backfill then fails to start it ("Requested node configuration is not available"), and keeps these nodes.
+    """
+    if not counts(job.request.features) or counted_separately(gate, job):
+        return None
+    found = gate.find_beside(job, avoid)
+    apart = isinstance(found, Placement) and counted_separately(gate, job, gate.resources.named(found.nodes))
+    return found if apart and isinstance(found, Placement) else None
+
+
 def _each_in_turn(have: Sequence[Mask], numbers: Sequence[int]) -> bool:
     """Tell whether each feature finds its number of nodes, whichever of theirs the features before it take.
 

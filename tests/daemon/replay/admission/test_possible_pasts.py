@@ -142,6 +142,16 @@ def test_a_feature_may_take_the_only_node_of_a_feature_that_is_counted_after_it(
     assert advised(GREEDY, nodes, job)["1"].action == action
 
 
+def test_nodes_of_a_job_whose_features_may_fail_to_find_theirs_are_kept_or_not():
+    """Slurm fails to start 1 on a and b, but keeps both; 2 would be on b, and 3 on c, which nobody else wants."""
+    nodes = [node("a", features=("x",)), node("b", features=("x", "y")), node("c")]
+    first = waits("1", 2, nodes=2, features="[x*1&y*1]", priority=9.0)
+    first = replace(first, request=replace(first.request, gpus_per_node=1))
+    advice = advised(PLANS, nodes, first, waits("2", 7, required=("b",), priority=5.0),
+                     waits("3", 8, required=("c",), priority=5.0))
+    assert {number: one.action for number, one in advice.items()} == {"1": "unknown", "2": "unknown", "3": "start"}
+
+
 def test_who_counts_features_in_brackets_with_gpus_in_all_may_start_only_where_each_feature_finds_all_of_them():
     """Slurm wants both GPUs on the node with x, and both on that with y; of either feature any nodes will do."""
     first = waits("1", 2, nodes=2)
