@@ -238,8 +238,7 @@ class Fleet:
         for reading in readings:
             claims.setdefault(reading.uuid, []).append(reading)
         self.rejected["other_node"] += len(readings) - len(claims)
-        return [max(claimed, key=lambda reading: (reading.time_s >= since_s, self._has(reading)))
-                for claimed in claims.values()]
+        return [max(gpus, key=lambda gpu: (gpu.time_s >= since_s, self._has(gpu))) for gpus in claims.values()]
 
     def _has(self, reading: GpuReading) -> bool:
         known = self.gpus.get(reading.uuid)
