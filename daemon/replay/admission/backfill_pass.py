@@ -186,8 +186,7 @@ class BackfillPass:
         # Where nothing is planned, nodes are kept for a job that Slurm finds nodes for now, but fails to start.
         counting = bool(counts(entry.job.request.features))
         limited = beyond or (self._planning and lacking is not None and counted(lacking))
-        looks = limited and (self._weights_matter or counting)
-        if looks or (lacking is None and (self._planning or counting)):
+        if (limited and (self._weights_matter or counting)) or (lacking is None and (self._planning or counting)):
             plan = self._begin(entry, now_s)
             if lacking is None and not beyond and (self._planning or plan.begin_s <= now_s):
                 self._keep(entry, plan)
@@ -290,8 +289,8 @@ class BackfillPass:
     def _book(self, entry: QueueEntry, avoid: Mask | None, *, by_main: bool = False) -> Placement | Hold:
         """Start a job and note when it gives back what it takes; or return why it does not start."""
         before, job, wanted = self.gate.resources.copy(), entry.job, entry.wanted
-        named = entry.row in (self._pins or {})
-        if not (named or job.group) and (self._pins is not None or job.array in self._arrays):
+        unnamed = entry.row not in (self._pins or {}) and not job.group
+        if unnamed and (self._pins is not None or job.array in self._arrays):
             wanted = self._slurms(job, avoid) or wanted
             job = entry.on(wanted.nodes, self.gate).job if wanted and not counts(job.request.features) else job
         found = self.gate.admit(job, wanted, avoid)
@@ -336,13 +335,14 @@ class BackfillPass:
     def _sought(self, job: Job, way: PartitionNodes, from_s: float) -> Plan:
         able, last_s, earliest_s = self._able(job, way), self.gate.now_s + WINDOW_S, np.inf
         # Slurm keeps a job off nodes that others keep for themselves now, whenever it plans for.
-        alone = self.gate.resources.unowned(self.gate.demand(job), job.user)
+        resources, demand = self.gate.resources, self.gate.demand(job)
+        alone, configured = resources.unowned(demand, job.user), resources.configured(job, demand)
         for _ in range(MOST_EXACT_TRIES if self._exact else MOST_TRIES):
             if from_s > last_s:
                 break
             usable, end_s = self.gate.usable_from(job, way, from_s) & alone, from_s + way.limit_s
             later_s = tries_again(self.gate, self._space, job, replace(way, usable=usable), (from_s, end_s))
-            usable = usable & ~self._space.kept(from_s, end_s)
+            usable = usable & ~self._space.kept(from_s, end_s) & configured
             found = self._first(job, replace(way, usable=usable)) if able(usable) else None
             begin_s = np.inf if found is None else max(found[0], from_s)
             earliest_s = min(earliest_s, begin_s)

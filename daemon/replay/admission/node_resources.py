@@ -15,7 +15,7 @@ from ....storage.eligibility import has_features, same_model
 from ....storage.recommendations import Placement
 from ....storage.records import Job, JobState, NodeState, SchedulerSnapshot
 from ..cluster import PLENTY
-from .resource_demand import ResourceDemand
+from .resource_demand import ResourceDemand, counts
 
 HISTORIES, USUAL, FRESH = 2, 0, 1
 LOOKED_AT = 511
@@ -120,6 +120,19 @@ class NodeResources:
             if request.excluded_nodes:
                 mask = mask & ~self.named(request.excluded_nodes)
             self._suited[key] = mask
+        return self._suited[key]
+
+    def configured(self, job: Job, demand: ResourceDemand) -> Mask:
+        """Return the nodes that Slurm's backfill plans with: none that a job excludes, none without its features.
+
+        Only jobs that end on these nodes are moments at which it looks again (``_attempt_backfill``).
+        """
+        request = job.request
+        features = "" if counts(request.features) else request.features
+        key = "configured", features, demand.least if features else 0, request.excluded_nodes
+        if key not in self._suited:
+            mask = self.featured(features, demand.least) if features else np.ones(len(self.nodes), bool)
+            self._suited[key] = mask & ~self.named(request.excluded_nodes)
         return self._suited[key]
 
     def with_slices(self, job: Job) -> Mask:

@@ -164,7 +164,9 @@ def test_each_run_of_a_requeued_job_is_completed_from_the_accounts(source, clust
 def test_a_job_that_is_resized_is_one_run_in_the_accounts_submitted_as_the_controller_shows(source, cluster):
     began = time.time() - 1
     job = cluster.sbatch("-p", "A100", "-N2", "--gres=gpu:a100:2", "-J", "shrinks")
-    (seen,) = cluster.wait_for(lambda: jobs_named(source, "shrinks"))
+    (seen,) = cluster.wait_for(lambda: [seen for seen in jobs_named(source, "shrinks") if len(seen.allocations) == 2])
+    # Accounts know whole seconds: a resize in the second of the start looks like a submission.
+    cluster.wait_for(lambda: time.time() >= seen.start_s + 2)
     cluster.run("scontrol", "update", f"jobid={job}", "NumNodes=1")
     cluster.wait_for(lambda: len(jobs_named(source, "shrinks")[0].allocations) == 1)
     cluster.run("scancel", job)

@@ -408,6 +408,21 @@ def test_a_task_that_nobody_names_nodes_for_is_split_over_a_leaf_as_slurm_does_a
     assert (advice["7"].action, advice["7"].placement.nodes, advice["2"].action) == ("start", ("a",), "hold")
 
 
+@pytest.mark.parametrize("excludes", [{"excluded_nodes": ("x",)}, {"features": "ib"}])
+def test_a_plan_waits_for_no_end_on_a_node_that_the_job_cannot_have(excludes):
+    """Job 1 begins on a when 8 ends there, together with 9 on y, and not only when 10 ends on x; 2 would delay it."""
+    busy, stopped = stopping()
+    nodes = [node("a", gpus_allocated=1, features=("ib",)), node("x", gpus_allocated=8),
+             node("y", partitions=("q",), gpus_allocated=8), busy]
+    running = [runs("8", "a", 1), replace(runs("9", "y", 8), partition="q"),
+               replace(runs("10", "x", 8), limit_s=36_000.0)]
+    first = waits("1", 8, priority=9.0)
+    first = replace(first, request=replace(first.request, **excludes))
+    last = replace(waits("2", 1, required=("a",), priority=5.0), limit_s=10_000.0)
+    advice = advised(PLANS, nodes, *stopped, *running, first, last)
+    assert (advice["1"].action, advice["2"].action) == ("hold", "hold")
+
+
 def test_a_partitions_cpus_come_back_to_its_plans_when_its_own_jobs_end():
     """Job 1 waits for 8, which has all that q may use of a, and not for 9, which ends on c before 2 would end."""
     narrow = Partition("q", nodes=("a", "c"), most_cpus_per_node=16)
