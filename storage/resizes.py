@@ -14,7 +14,7 @@ from .values import chunks, words
 
 def with_submission(connection: Connection, jobs: Sequence[Job]) -> Sequence[Job]:
     """Return runs of accounts, those that seem to be submitted after their start with the submission that is known."""
-    later = {words(job.job_id) for job in jobs if _is_later(job)}
+    later = {words(job.job_id) for job in jobs if submitted_after_start(job)}
     if not later:
         return jobs
     table, runs = schema.jobs.c, schema.runs.c
@@ -27,9 +27,10 @@ def with_submission(connection: Connection, jobs: Sequence[Job]) -> Sequence[Job
 
 
 def _completed(job: Job, known: dict[tuple[str, float], float]) -> Job:
-    submit_s = known.get((words(job.job_id), job.start_s or 0.0)) if _is_later(job) else None
+    submit_s = known.get((words(job.job_id), job.start_s or 0.0)) if submitted_after_start(job) else None
     return job if submit_s is None else replace(job, submit_s=submit_s, eligible_s=None)
 
 
-def _is_later(job: Job) -> bool:
+def submitted_after_start(job: Job) -> bool:
+    """Tell whether a run of the accounts has a change of its size as its submission: it started before."""
     return job.start_s is not None and job.start_s < job.submit_s

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ...storage.records import Job
+from ...storage.resizes import submitted_after_start
 
 MOST = 10_000
 """Records that are remembered: the accounts report the former ones of a long run only within their window of time."""
@@ -36,7 +37,7 @@ class ResizedRuns:
 
     def lacks(self, record: Job) -> bool:
         """Tell whether a run was resized and its former records are not known."""
-        return is_later(record) and _run(record) not in self._first
+        return submitted_after_start(record) and _run(record) not in self._first
 
     def _remember(self, record: Job) -> None:
         known = self._first.get(_run(record))
@@ -46,15 +47,10 @@ class ResizedRuns:
             del self._first[next(iter(self._first))]
 
     def _with_submission(self, record: Job) -> Job:
-        first = self._first.get(_run(record)) if is_later(record) else None
+        first = self._first.get(_run(record)) if submitted_after_start(record) else None
         if first is None:
             return record
         return replace(record, submit_s=first.submit_s, eligible_s=first.eligible_s, cpu_seconds=None)
-
-
-def is_later(record: Job) -> bool:
-    """Tell whether a record begins with a change of size: it was submitted, as the accounts have it, while it ran."""
-    return record.start_s is not None and record.start_s < record.submit_s
 
 
 def _was_resized(record: Job) -> bool:

@@ -167,8 +167,9 @@ def found_apart(gate: Gate, job: Job, avoid: Mask) -> Placement | None:
     if not counts(job.request.features) or counted_separately(gate, job):
         return None
     found = gate.find_beside(job, avoid)
-    apart = isinstance(found, Placement) and counted_separately(gate, job, gate.resources.named(found.nodes))
-    return found if apart and isinstance(found, Placement) else None
+    if isinstance(found, Placement) and counted_separately(gate, job, gate.resources.named(found.nodes)):
+        return found
+    return None
 
 
 def _each_in_turn(have: Sequence[Mask], numbers: Sequence[int]) -> bool:
