@@ -101,7 +101,7 @@ def power(histories, workers):
         found = _agents("better", (BETTER,), size, count, workers)
         for error, ways in [*((error, 1) for error in ERRORS), (ERROR, 2), (ERROR, 3)]:
             trial = error / (2 * TRIALS)
-            days = np.array([first_day(one["edges"], np.all(
+            days = np.array([first_day(one["settled"], np.all(
                 [Looks.at(one["ours"], one["theirs"]).below(trial / ways), *bounded(one, "evidence", 0, trial)],
                 axis=0)) for one in found])
             jct = np.mean([one["true"][0] for one in found])
@@ -136,9 +136,9 @@ def bounds(histories, workers):
 
 def _promoted(words, found, promoted, passed):
     """Print how often and when agents are promoted, and how often one condition ever holds within a trial."""
-    days = np.array([first_day(one["edges"], had) for one, had in zip(found, promoted, strict=True)])
+    days = np.array([first_day(one["settled"], had) for one, had in zip(found, promoted, strict=True)])
     alone = "" if passed is None else "; by itself ever within a trial " + format(np.mean(
-        [first_day(one["edges"], had) <= TRIAL_S / DAY_S for one, had in zip(found, passed, strict=True)]), ".0%")
+        [first_day(one["settled"], had) <= TRIAL_S / DAY_S for one, had in zip(found, passed, strict=True)]), ".0%")
     print(f"  {words}: promoted within 60 days {np.mean(days <= 60):.0%}, 75 days {np.mean(days <= 75):.0%}, 80 % "
           f"after {np.quantile(days, 0.8):.0f}{alone}", flush=True)
 

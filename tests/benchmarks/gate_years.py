@@ -33,8 +33,15 @@ def agent_history(agent, size, days, seed):
     longest = [[max(FLOOR_S, p99(one[block == number])) for number in range(len(edges) - 1)] for one in wait]
     true = [jct[0].sum() / jct[1].sum(), *(jct[0][third == one].sum() / jct[1][third == one].sum() for one in range(3)),
             max(FLOOR_S, p99(wait[0])) / max(FLOOR_S, p99(wait[1]))]
-    return {"edges": edges, "ours": whole[0], "theirs": whole[1], "groups": np.array(groups),
-            "longest": np.array(longest), "whole": wholes(block, wait), "true": np.array(true)}
+    return {"edges": edges, "settled": settled(edges, theirs), "ours": whole[0], "theirs": whole[1],
+            "groups": np.array(groups), "longest": np.array(longest), "whole": wholes(block, wait),
+            "true": np.array(true)}
+
+
+def settled(edges, ran):
+    """Return for each edge when the last job that was submitted before it has ended; until then its block waits."""
+    last = np.maximum.accumulate(np.concatenate([[0.0], ran.end]))
+    return np.maximum(edges, last[np.searchsorted(ran.workload.submit, edges)])
 
 
 def wholes(block, wait):

@@ -111,9 +111,11 @@ def _play(slurm: Slurm, cluster: Cluster, seed: int, jobs: int) -> Round:
     _pin(slurm, played)
     slurm.lasting = running
     played.late = time.time() - played.taken_s > MOST_AGE_S
-    slurm.release(ACTING if cluster.planning else HEEDLESS)
+    parameters = ACTING if cluster.planning else HEEDLESS
+    slurm.release(parameters)
     slurm.settle()
     _look(slurm, played)
+    slurm.schedule(parameters)
     return played
 
 

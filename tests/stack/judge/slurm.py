@@ -36,7 +36,7 @@ HEEDLESS = ACTING + ",bf_min_age_reserve=1000000"
 """Jobs are taken in order, and one that fits starts, whomever it delays."""
 HEAD_START_S = 3
 """By how much the main scheduler comes before the backfill, once both are released."""
-SETTLES_WITHIN_S = 120.0
+SETTLES_WITHIN_S, MOST_ROUNDS = 120.0, 8
 _STARTING = threading.Lock()
 """One starts at a time: MariaDB's set-up failed now and then beside others of its kind."""
 _WOULD_START = re.compile(r"to start at (\S+) using \d+ processors on nodes (\S+)")
@@ -64,7 +64,7 @@ class Slurm:
         self.lasting: list[str] = []
         """Jobs that run before a round and stay until its end."""
         self.asleep_s = 0
-        """How long the backfill sleeps after its first round since it was released."""
+        """How long the backfill sleeps between its rounds since it was released."""
 
     def others(self) -> list[str]:
         """Return the jobs that came after those that last."""
@@ -105,14 +105,13 @@ class Slurm:
         """Let both schedulers act again, the main one first.
 
         So it is at any site: it looks as soon as a job comes or ends, the backfill every 30 s. Released together, each
-        of them comes first half the time, as both wake once a second. Once it has run the backfill sleeps for its
-        interval, whatever the configuration says meanwhile.
+        of them comes first half the time, as both wake once a second. The interval stays that long until the queue has
+        settled: a Slurm that reads its configuration between two rounds forgets which nodes it prefers.
         """
         rounds, waited_s = self._cycles()[1], int(time.time()) - self._last_backfill()
         self.asleep_s = waited_s + HEAD_START_S
         self.schedule(parameters.replace("bf_interval=1", f"bf_interval={self.asleep_s}"))
         wait_for(lambda: self._cycles()[1] > rounds or not _waiting(self.states()))
-        self.schedule(parameters)
 
     def queue(self) -> dict[int, dict[str, Any]]:
         """Return every job that squeue knows, by Slurm's own number."""
@@ -126,7 +125,7 @@ class Slurm:
     def settle(self, *, backfill: bool = True) -> dict[str, tuple[str, str]]:
         """Wait until two rounds of the scheduler, and of the backfill, have changed nothing; return the states."""
         states, cycles = self.states(), self._cycles()
-        deadline = time.monotonic() + SETTLES_WITHIN_S + self.asleep_s
+        deadline = time.monotonic() + SETTLES_WITHIN_S + MOST_ROUNDS * self.asleep_s
         while time.monotonic() < deadline:
             time.sleep(0.3)
             found, passed = self.states(), self._cycles()
