@@ -24,8 +24,11 @@ HEAVIEST = 255
 
 
 def weigh(resources: NodeResources, demand: ResourceDemand, fits: Mask) -> Counts:
-    """Return the weights of nodes as Slurm leaves them after it has looked at a job, and keep them."""
-    if demand.gpus:
+    """Return the weights of nodes as Slurm leaves them after it has looked at a job, and keep them.
+
+    Where fewer nodes would do than the job needs, Slurm gives up before it weighs them.
+    """
+    if demand.gpus and int(fits.sum()) >= demand.least:
         near = resources.free_gpus
         if demand.per_node and not demand.per_socket and not demand.exclusive:
             near = np.minimum(near, demand.per_node)

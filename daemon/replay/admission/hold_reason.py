@@ -45,7 +45,7 @@ def _why(gate: Gate, job: Job) -> Hold:
             node = gate.resources.nodes[int(np.flatnonzero(usable)[0])].name
             return Hold(ROOM, f"the only node {named}, {node}, is busy")
         return Hold(ROOM, f"no node {named} is free ({busy} of {int(capable.sum())} busy)")
-    if demand.contiguous and demand.least > 1:
+    if demand.adjacent:
         return Hold(ROOM, f"no {demand.least} free nodes stand side by side in {partition}")
     return Hold(ROOM, "")
 

@@ -49,7 +49,8 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
         starts = isinstance(gate.find_beside(job, stopped), Placement)
         seen = resources if starts else resources.empty()
         features = job.request.features
-        resources.weights[:, members & resources.featured(features, demand.least) if features else members] = LOOKED_AT
+        listed = members & resources.large_enough(job)
+        resources.weights[:, listed & resources.featured(features, demand.least) if features else listed] = LOOKED_AT
         able = members & seen.suited(job, demand, job.request.features) & seen.shared(demand, job.user) & ~stopped
         weigh(seen, demand, seen.capacity(demand, able, demand.least)[0])
         if out_of_reach(job):
@@ -64,10 +65,10 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
 def leave_alike(gate: Gate, job: Job, kept: Mask | None, resources: NodeResources) -> None:
     """Leave the weights behind that a start does: all nodes alike that the scheduler looks at, then by their GPUs.
 
-    The main scheduler looks at all nodes of the partition, the backfill at those of them that are kept for nobody; both
-    at what was free before.
+    The main scheduler looks at all nodes of the partition that are large enough, the backfill at those of them that are
+    kept for nobody; both at what was free before.
     """
-    looked = resources.members(gate.ways(job)[0].partition)
+    looked = resources.members(gate.ways(job)[0].partition) & resources.large_enough(job)
     resources.weights[:, looked if kept is None else looked & ~kept] = LOOKED_AT
     look_at(gate, job, resources)
 

@@ -122,6 +122,14 @@ class NodeResources:
             self._suited[key] = mask
         return self._suited[key]
 
+    def large_enough(self, job: Job) -> Mask:
+        """Return the nodes that have the CPUs and the memory which a job asks of each node, whatever is free there.
+
+        Slurm's scheduler lists no others (``_build_node_list``).
+        """
+        details = job.request.details
+        return (self.cpus >= details.cpus_per_node) & (self.memory >= details.memory_per_node_bytes)
+
     def configured(self, job: Job, demand: ResourceDemand) -> Mask:
         """Return the nodes that Slurm's backfill plans with: none that a job excludes, none without its features.
 

@@ -36,7 +36,7 @@ def _groups(resources: NodeResources, demand: ResourceDemand, usable: Mask, swit
     """Yield sets of nodes within which a job's nodes have to be."""
     if switches:
         yield from _under(resources, demand, usable, switches)
-    elif demand.contiguous and demand.least > 1:
+    elif demand.adjacent:
         for first in np.flatnonzero(usable)[:MOST_WINDOWS].tolist():
             window = np.zeros(len(usable), bool)
             window[first:first + demand.least] = True

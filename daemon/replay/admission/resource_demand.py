@@ -54,6 +54,15 @@ class ResourceDemand:
         return (self.per_node == 0 and self.gpus > 1) or self.most != self.least
 
     @property
+    def adjacent(self) -> bool:
+        """Tell whether its nodes have to stand side by side.
+
+        For a job that may have more nodes than it must, Slurm joins sets of at least ``2 * least - most`` nodes
+        (``_enough_nodes``): where one node is such a set, any nodes do.
+        """
+        return self.contiguous and self.least > 1 and (self.most == 0 or 2 * self.least - self.most > 1)
+
+    @property
     def plain(self) -> bool:
         """Tell whether it wants equal parts of a known number of nodes."""
         return not (self.per_task or self.per_socket) and (self.per_node > 0 or self.gpus == 0)

@@ -3,10 +3,12 @@
 
 from idlewatt.daemon.replay.admission.backfill_pass import BackfillPass
 from idlewatt.daemon.replay.admission.gate import Gate, Hold
+from idlewatt.daemon.replay.admission.main_pass import tried_by_main
 from idlewatt.daemon.replay.admission.node_resources import LOOKED_AT
 from idlewatt.daemon.replay.admission.queue_entry import QueueEntry
-from idlewatt.storage.records import Job, JobState, Node, Request, SchedulerSnapshot
+from idlewatt.storage.records import Details, Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.rules import Association, Ceilings, SchedulerRules, SchedulerSettings
+from idlewatt.storage.waiting import WaitReason
 
 NOW = 1_000_000.0
 SITE = SchedulerSettings("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=False)
@@ -69,3 +71,28 @@ def test_a_start_leaves_weights_by_what_was_free_before():
     backfill = BackfillPass(gate, True)
     backfill.walk([QueueEntry(row, job) for row, job in enumerate(jobs)])
     assert backfill.gate.resources.weights[0].tolist() == [LOOKED_AT - 4, LOOKED_AT]
+
+
+def after_the_main_scheduler(*requests, unavailable=()):
+    """Return the weights of two nodes of 8 GPUs and 1 TB and of one of 4 and half, one GPU of it in use."""
+    nodes = tuple(Node(name, partitions=("p",), gpus=gpus, gpus_allocated=taken, cpus=64, memory_bytes=memory << 30)
+                  for name, gpus, taken, memory in (("a", 8, 0, 1024), ("b", 8, 0, 1024), ("c", 4, 1, 512)))
+    jobs = tuple(Job(str(number), NOW - 60, JobState.PENDING, "p", request, limit_s=3600.0, user="alice",
+                     reason=WaitReason.NODES_UNAVAILABLE if number in unavailable else None)
+                 for number, request in enumerate(requests))
+    gate = Gate(SchedulerSnapshot(NOW, nodes, (), jobs, SchedulerRules(site=SITE)), NOW)
+    tried_by_main(gate, jobs, planning=False)
+    return gate.resources.weights[0].tolist()
+
+
+def test_nodes_with_too_little_memory_stay_preferred_as_they_were():
+    """Slurm lists only nodes of which the configuration is large enough, and makes only these alike first."""
+    large = Request(4, 2, 2, details=Details(memory_per_node_bytes=600 << 30))
+    assert after_the_main_scheduler(Request(12, 3, 4)) == [LOOKED_AT - 4, LOOKED_AT - 4, LOOKED_AT - 4]
+    assert after_the_main_scheduler(Request(12, 3, 4), large, unavailable=(1,)) == [
+        LOOKED_AT - 2, LOOKED_AT - 2, LOOKED_AT - 4]
+
+
+def test_who_finds_fewer_nodes_than_it_needs_makes_none_of_them_preferred():
+    """Slurm gives up before it weighs two nodes for a job of three."""
+    assert after_the_main_scheduler(Request(24, 3, 8)) == [LOOKED_AT] * 3

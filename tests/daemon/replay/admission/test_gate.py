@@ -120,6 +120,8 @@ RACKS = [node("a", features=("ib", "r1"), leaf="l1"), node("b", features=("ib", 
     ("ab", asks(2, 2, 1, features="[ib*1&r1*1]"), "room"),
     ("b", asks(2, 2, 1, contiguous=True), "c:1,d:1"),
     ("bd", asks(2, 2, 1, contiguous=True), "room"),
+    ("bd", asks(2, 2, 1, contiguous=True, most_nodes=2), "room"),
+    ("bd", asks(2, 2, 1, contiguous=True, most_nodes=3), "a:1,c:1"),  # as a real Slurm 22.05 gave it
     ("b", asks(2, 2, 1, switches=1), "c:1,d:1"),
     ("bd", asks(2, 2, 1, switches=1), "room"),
     ("bd", asks(2, 2, 1, switches=1, switches_until_s=NOW - 1), "a:1,c:1"),
