@@ -77,7 +77,7 @@ types: $(VENV)/.installed  ## mypy sees the folders under their import names thr
 	MYPYPATH=build/types $(BIN)/mypy
 	MYPYPATH=build/types:tests/stack:tests/daemon/replay:tests/daemon/agents:tests/daemon/learning:tests/benchmarks:tests/exporters/kubernetes $(BIN)/mypy \
 		--config-file tests/mypy.ini --scripts-are-modules \
-		$$(find tests -name '*.py' ! -name 'test_*' ! -name conftest.py)
+		$$(find tests -name '*.py' ! -name 'test_*' ! -name conftest.py) tests/benchmarks/test_*.py
 
 install: $(VENV)/.installed
 $(VENV)/.runnable: setup.cfg pyproject.toml  # what the daemon needs, and no more

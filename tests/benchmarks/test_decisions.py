@@ -6,6 +6,7 @@ jobs start in one round, each chosen in the light of those before: as many decis
 
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,15 +37,15 @@ def cell(factor):
 
 SPEEDS = SiteSpeeds("site", (SpeedGroup("*", "*", 9, size={1: cell(1.0), 2: cell(1.8), 4: cell(3.2), 8: cell(5.0)},
                                         spread={"leaf": cell(0.8)}, cpus={2.0: cell(0.7), 4.0: cell(1.0)}),))
-AGENTS = {"dl2": DL2(RANDOM.normal(size=SIZES.size), ModelCard("dl2", "1", 0, 0, "", "", "")),
+AGENTS: dict[str, Any] = {"dl2": DL2(RANDOM.normal(size=SIZES.size), ModelCard("dl2", "1", 0, 0, "", "", "")),
           "topdrl": TopDRL(RANDOM.normal(size=ORDERS.size), ModelCard("topdrl", "1", 0, 0, "", "", "")),
           "maifs": Maifs(initial(RANDOM), ModelCard("maifs", "1", 0, 0, "", "", ""))}
 
 
 def gist():
     """An agent for that site's one partition, whose servers it looks at by shortlists, and which places all it can."""
-    sizes, none = np.repeat([1, 2, 4, 8], 50), np.zeros(200, np.int64)
-    jobs = PartitionJobs(sizes, none, none, none.astype(float), none + 3600.0, none + 86400.0)
+    sizes, none, time_s = np.repeat([1, 2, 4, 8], 50), np.zeros(200, np.int64), np.ones(200)
+    jobs = PartitionJobs(sizes, none, none, 0.0 * time_s, 3600.0 * time_s, 86400.0 * time_s)
     agent = GistAgent(gist_partition(ClusterState.from_snapshot(site(1000, 1), NOW).cluster, "gpu", jobs), SERVING)
     agent.weights["q.bias"][:-len(agent.partition.flavors)] = 1.0
     return GistPolicy({"gpu": agent}, ModelCard("gist_mdrl", "1", 0, 0, "", "", ""))

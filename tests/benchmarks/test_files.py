@@ -91,7 +91,9 @@ def service(tmp_path):
                                           settings.storage.backlog_bytes), lambda: now_s[0])
     for _ in range(40):
         now_s[0] += 15.0
-        made.scrape(), made.jobs(), made.assess()
+        made.scrape()
+        made.jobs()
+        made.assess()
     yield made
     made.stop()
     server.shutdown()

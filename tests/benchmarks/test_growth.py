@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from site_in_time import PENDING_PER_NODE, BusySite, name_of
 
-from idlewatt.storage import reading, schema
+from idlewatt.storage import schema, space
 from idlewatt.storage.history import History
 from idlewatt.storage.recommendations import Alternative, Placement, Recommendation
 from idlewatt.storage.records import GpuRollup, Job, PowerClass, WasteReading
@@ -43,7 +43,7 @@ class Flapping:
 
     def _placement(self, job: Job) -> Placement:
         nodes = tuple(name_of(self._draw.randrange(NODES)) for _ in range(job.request.nodes))
-        return Placement(nodes, (job.request.gpus_per_node,) * len(nodes))
+        return Placement(nodes, (job.request.gpus_per_node or 0,) * len(nodes))
 
     def _start(self, job: Job, now_s: float, policy: str, shadow: bool) -> Recommendation:
         others = () if shadow else tuple(
@@ -100,7 +100,7 @@ def hours(history: History, site: BusySite, advice: Flapping, count: int) -> Non
 def megabytes(history: History) -> dict[str, float]:
     """Return the size of every table with its indexes, half-empty pages included."""
     with history._reading() as connection:
-        return {name: reading._bytes(connection, table) / 1e6 for name, table in schema.metadata.tables.items()}
+        return {name: space._bytes(connection, table) / 1e6 for name, table in schema.metadata.tables.items()}
 
 
 def a_day(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:

@@ -13,6 +13,7 @@ import pytest
 from idlewatt.exporters.kubernetes import KubernetesConfig
 from idlewatt.exporters.kubernetes.fields import Listing
 from idlewatt.exporters.kubernetes.pods import parse_pod
+from idlewatt.exporters.kubernetes.source import KubernetesSource
 
 HERE = Path(__file__).parent
 PATHS = [str(HERE.parent / "exporters" / "kubernetes")]
@@ -22,6 +23,13 @@ CHANGES, LOOKS, STARTS = 2000, 240, 7
 def resident_megabytes() -> float:
     with open("/proc/self/status", encoding="ascii") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) / 1024
+
+
+def watching(url: str) -> KubernetesSource:
+    """Return a source that reads the emulated server."""
+    source = KubernetesConfig(kind="kubernetes", url=url).build(time.time)
+    assert isinstance(source, KubernetesSource)
+    return source
 
 
 def cpu_seconds(pid: int) -> float:
@@ -58,7 +66,7 @@ def test_a_fresh_process_has_the_first_picture_in_half_a_cpu_second(site, capsys
 
 def test_a_cluster_is_read_once_and_then_followed_at_little_cost(site, capsys):
     pods, url, process = site
-    source = KubernetesConfig(kind="kubernetes", url=url).build(time.time)
+    source = watching(url)
     memory, began = resident_megabytes(), time.process_time()
     snapshot = source.read()
     first = time.process_time() - began
@@ -84,7 +92,7 @@ def test_a_cluster_is_read_once_and_then_followed_at_little_cost(site, capsys):
 def test_an_hour_of_twenty_changes_a_second_costs_less_than_a_tenth_of_a_core(site, capsys):
     """Accelerated: all changes between two looks, 15 seconds apart, come at once."""
     _, url, process = site
-    source = KubernetesConfig(kind="kubernetes", url=url).build(time.time)
+    source = watching(url)
     source.read()
     memory, began, lags, emulated = resident_megabytes(), time.process_time(), [], cpu_seconds(process.pid)
     for _ in range(LOOKS):

@@ -8,6 +8,7 @@ import pytest
 from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders.moves import MoveRecommender
 from idlewatt.daemon.settings.recommenders import MovesSettings
+from idlewatt.storage.moves import Relief
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.telemetry import Telemetry
 
@@ -41,7 +42,7 @@ def test_moves_on_a_thousand_nodes_are_found_within_a_tenth_of_a_second(fill):
     found, recommender, times = scene(fill), MoveRecommender(MovesSettings()), []
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        rows = recommender.recommend(found).rows
+        rows = [row for row in recommender.recommend(found).rows if isinstance(row, Relief)]
         times.append(time.perf_counter() - began)
     best = min(times)  # the round that other programs disturbed least
     freed, moved = sum(sum(row.placement.gpus) for row in rows), sum(row.gpus_moved for row in rows)

@@ -31,7 +31,9 @@ def test_256_gpus_are_placed_on_a_thousand_nodes_within_a_millisecond(leaf, spin
                                     for i in range(1000)])
     state = ClusterState.of(cluster, Workload.of([0.0], [1.0], [256]))
     state.arrays.nodes.free_gpus[np.random.default_rng(1).random(1000) < busy] = 4
-    site, ask, place = site_of.py_func(state.arrays), ask_of.py_func(state.arrays, 0), named("fifo+nearest").rules.place
+    # What numba compiles has the Python function beside it, of which mypy knows nothing.
+    site, ask = site_of.py_func(state.arrays), ask_of.py_func(state.arrays, 0)  # type: ignore[attr-defined]
+    place = named("fifo+nearest").rules.place
     assert call(place, site, ask, state.arrays.chosen) == 32
     times = []
     for _ in range(ROUNDS):

@@ -44,7 +44,7 @@ def watched(farm, slurm: str, folder: Path) -> list[dict[str, float]]:
     rows = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
                           env=os.environ | {"MALLOC_ARENA_MAX": "2", "SLURM_JWT": "none"}) as process:
-        for row in map(json.loads, process.stdout):
+        for row in map(json.loads, process.stdout or ()):
             rows.append(row)
             if row["cycles"] % TOLD == 0:
                 print(f"cycle {row['cycles']}: VmRSS {row['VmRSS']:.1f} MB, VmHWM {row['VmHWM']:.1f} MB, "

@@ -14,7 +14,7 @@ from idlewatt.daemon.view import DaemonView
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.storage import schema
 from idlewatt.storage.energy_queries import RunFilter
-from idlewatt.storage.energy_schema import COST_COLUMNS, SELDOM, SUMS, TOLD
+from idlewatt.storage.energy_schema import COST_COLUMNS, NULLABLE_SUMS, SELDOM, SUMS
 from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.run_energy import DAY_S, EnergyShare
@@ -47,7 +47,7 @@ def sums(draw):
     energy = draw.randrange(10**9)
     idle, host = energy // 3, energy // 5
     parts = {"allocated_idle": idle, "host_active": host, "productive": energy - idle - host}
-    return dict.fromkeys(SUMS, 0) | dict.fromkeys((*SELDOM, *TOLD)) | {
+    return dict.fromkeys(SUMS, 0) | dict.fromkeys((*SELDOM, *NULLABLE_SUMS)) | {
         "energy_mj": energy, "wasted_mj": idle, "gpu_ms": 10**6, "priced_mj": energy, "cost_micro": energy // 10,
         "wasted_cost_micro": idle // 10, "gpu_cost_micro": 10**6, "intensity_mj": energy, "carbon_mg": energy // 10,
         **{f"{name}_mj": part for name, part in parts.items()},

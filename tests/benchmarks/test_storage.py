@@ -3,7 +3,7 @@
 import io
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from sqlalchemy import insert
@@ -20,7 +20,7 @@ SPACING_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory) -> History:
+def large(tmp_path_factory) -> Iterator[History]:
     """Return a history of a million jobs, which is a year of one every 30 s."""
     with History.open(f"sqlite:///{tmp_path_factory.mktemp('large')}/history.db") as history:
         fill(history)
@@ -149,6 +149,6 @@ def copy(history: History) -> None:
 
 
 @pytest.fixture
-def postgres_history(postgres: str) -> History:
+def postgres_history(postgres: str) -> Iterator[History]:
     with History.open(postgres) as history:
         yield history

@@ -20,7 +20,7 @@ def crowd(gpus):
     jobs, cluster = drawn.begin()
     assert events.advance(drawn.site, jobs, cluster)
     while cluster.counts[events.FREE] > gpus // 8:
-        events.start(drawn.site, jobs, cluster, kernel.decide(drawn.site, jobs, cluster, network.initial(1)))
+        events.start(drawn.site, jobs, cluster, kernel.pick(drawn.site, jobs, cluster, network.initial(1)))
     assert cluster.counts[events.QUEUED] >= events.WINDOW == JOBS
     return drawn, jobs, cluster
 
@@ -31,7 +31,7 @@ def test_a_decision_for_128_jobs_takes_less_than_two_milliseconds(gpus):
     weights, times = network.initial(1), []
     for _ in range(200):
         began = time.perf_counter()
-        kernel.decide(drawn.site, jobs, cluster, weights)
+        kernel.pick(drawn.site, jobs, cluster, weights)
         times.append(time.perf_counter() - began)
     median = float(np.median(times))
     print(f"{gpus} GPUs: {median * 1e3:.3f} ms, {median / BOUND_S:.2f} of the bound")
