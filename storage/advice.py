@@ -62,11 +62,11 @@ def store(connection: Connection, recommendations: Iterable[Recommendation]) -> 
                 row = _row(item)
                 rows.append(row | _since(before, row))
         worded = _put_in_words(connection, rows)
-        noted = [_noted(known.get((row["job_id"], row["submit_s"], row["policy"])), row, one["reason"])
-                 for row, one in zip(rows, worded, strict=True)]
+        noted = [_noted(known.get((row["job_id"], row["submit_s"], row["policy"])), row, text["reason"])
+                 for row, text in zip(rows, worded, strict=True)]
         upsert(connection, _TABLE, [row | note for row, note in zip(rows, noted, strict=True)], update=_ALL)
         upsert(connection, schema.advice_changes,
-               [one for one, note in zip(worded, noted, strict=True) if note["noted_s"] == one["time_s"]])
+               [text for text, note in zip(worded, noted, strict=True) if note["noted_s"] == text["time_s"]])
         _extend(connection, repeated)
 
 
@@ -150,12 +150,12 @@ def _batches(items: Iterable[Recommendation]) -> Iterator[list[Recommendation]]:
 
 
 def _in_force(connection: Connection, batch: Sequence[Recommendation]) -> dict[Advised, TableRow]:
-    found: dict[Advised, TableRow] = {}
+    rows: dict[Advised, TableRow] = {}
     columns = [_TABLE.c[name] for name in _KNOWN]
     for ids in chunks({words(item.job_id) for item in batch}):
         for row in connection.execute(select(*columns).where(_TABLE.c.job_id.in_(ids))):
-            found[row.job_id, row.submit_s, row.policy] = row
-    return found
+            rows[row.job_id, row.submit_s, row.policy] = row
+    return rows
 
 
 def _places(placement: Placement | None) -> tuple[list[str] | None, list[int] | None]:
@@ -191,7 +191,7 @@ def _same(known: TableRow, item: Recommendation) -> bool:
 
 def _since(known: TableRow, row: Mapping[str, Any]) -> dict[str, object]:
     """Return since when advice stands, and what stood in the minutes before."""
-    recent = [one for one in known.before if one[1] >= row["issued_s"] - TRAIL_S]
+    recent = [version for version in known.before if version[1] >= row["issued_s"] - TRAIL_S]
     if all(getattr(known, name) == row[name] for name in _PLACED):
         return {"issued_s": known.issued_s, "before": recent}
     last = [known.issued_s, known.last_issued_s, known.action, known.reason, known.nodes, known.gpus,

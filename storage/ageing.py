@@ -68,9 +68,9 @@ def _packing(table: Table, window: Window) -> Step:
 
 def _hours(connection: Connection, table: Table, before_s: float) -> list[float]:
     hour = func.floor(table.c.start_s / HOUR_S) * HOUR_S
-    found = connection.execute(select(hour).where(table.c.seconds < HOUR_S, table.c.start_s < before_s)
-                               .distinct().order_by(hour))
-    return [float(start) for start in found.scalars()]
+    starts = connection.execute(select(hour).where(table.c.seconds < HOUR_S, table.c.start_s < before_s)
+                                .distinct().order_by(hour))
+    return [float(start) for start in starts.scalars()]
 
 
 def _merging(table: Table, hour_s: float) -> Step:

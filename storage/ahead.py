@@ -67,15 +67,15 @@ def _jobs(connection: Connection, shown: Sequence[Job], time_s: float, now_s: fl
     """Set right jobs that are not over, or shown: nothing more comes of others."""
     jobs, changes = schema.jobs.c, schema.job_changes
     ahead = select(jobs.id, jobs.changed_s).where(_to_come(jobs.changed_s, now_s))
-    found = {row.id: row.changed_s for row in connection.execute(ahead.where(jobs.open))}
+    changed_s_of = {row.id: row.changed_s for row in connection.execute(ahead.where(jobs.open))}
     for names in chunks({words(job.job_id) for job in shown}):
-        found |= {row.id: row.changed_s for row in connection.execute(ahead.where(jobs.job_id.in_(names)))}
-    for ids in chunks(found):
+        changed_s_of |= {row.id: row.changed_s for row in connection.execute(ahead.where(jobs.job_id.in_(names)))}
+    for ids in chunks(changed_s_of):
         connection.execute(update(schema.jobs).where(jobs.id.in_(ids)).values(changed_s=time_s))
         _end_runs(connection, ids, shown, time_s)
         _move(connection, changes, (changes.c.job,), changes.c.job.in_(ids), not_(_timed_by_scheduler()),
-              (time_s, max(found.values())))
-    return len(found)
+              (time_s, max(changed_s_of.values())))
+    return len(changed_s_of)
 
 
 def _end_runs(connection: Connection, ids: Sequence[int], shown: Sequence[Job], time_s: float) -> None:

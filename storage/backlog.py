@@ -88,12 +88,12 @@ class Backlog:
         while self._memory and self._spool is not None:
             batch = self._memory[0]
             try:
-                kept = self._spool.append(batches.encode(batch), batch.items)
+                spooled = self._spool.append(batches.encode(batch), batch.items)
             except OSError as error:
                 self._complain(error)
                 break
             self._faulty = False
-            lost += 0 if kept else batch.items
+            lost += 0 if spooled else batch.items
             self._memory.popleft()
         while self.in_memory > MEMORY_ITEMS and len(self._memory) > 1:
             lost += self._memory.popleft().items
@@ -116,8 +116,8 @@ class Backlog:
         self._faulty = True
 
     def _without_repeats(self, batch: Batch) -> Batch:
-        kept = tuple(self._news(batch.facts))
-        return replace(batch, facts=kept, items=len(kept))
+        news = tuple(self._news(batch.facts))
+        return replace(batch, facts=news, items=len(news))
 
     def _news(self, items: Iterable[Recommendation]) -> Iterable[Recommendation]:
         for item in items:

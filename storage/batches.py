@@ -189,10 +189,10 @@ def _body(line: bytes) -> dict[str, Any]:
     if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(body):
         raise Damaged("a torn or damaged line")
     try:
-        found: dict[str, object] = {"kind": "", "items": 0, "after": None, "facts": ""} | json.loads(body)
+        fields: dict[str, object] = {"kind": "", "items": 0, "after": None, "facts": ""} | json.loads(body)
     except (ValueError, TypeError, RecursionError) as error:
         raise Damaged("a line that is no JSON object") from error
-    return found
+    return fields
 
 
 def _unpacked(packed: bytes) -> bytes:

@@ -95,10 +95,10 @@ def _on_server(url: URL) -> str:
 def _host(name: str) -> str:
     """Return one name for all that mean this machine; names are not looked up, which may take long."""
     name = os.path.realpath(name) if name.startswith("/") else name.rstrip(".")
-    own = socket.gethostname().lower()
+    hostname = socket.gethostname().lower()
     with suppress(ValueError):
         return _HERE if ipaddress.ip_address(name.strip("[]")).is_loopback else name
-    return _HERE if name in {own, own.partition(".")[0], *_LOCAL} or name.endswith(f".{_HERE}") else name
+    return _HERE if name in {hostname, hostname.partition(".")[0], *_LOCAL} or name.endswith(f".{_HERE}") else name
 
 
 def connect(url: URL, *, read_only: bool = False) -> Engine:

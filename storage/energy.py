@@ -20,19 +20,19 @@ def store_rollups(connection: Connection, rollups: Sequence[GpuRollup], gpus: di
 
     ``gpus`` remembers the numbers of GPUs that are known already.
     """
-    _learn_gpus(connection, {(words(one.uuid), words(one.node), one.index) for one in rollups}, gpus)
+    _learn_gpus(connection, {(words(rollup.uuid), words(rollup.node), rollup.index) for rollup in rollups}, gpus)
     windows.store_rollups(connection, rollups, gpus)
 
 
 def load_rollups(connection: Connection, since_s: float, until_s: float, node: str | None) -> tuple[GpuRollup, ...]:
     """Return the rollups of windows that start in [since, until), of all nodes or one."""
     names, (old, new) = windows.names_of(connection, node), (schema.rollups, schema.gpu_windows)
-    found = [_rollup_of(row, names[row.board]) for row in connection.execute(
+    rollups = [_rollup_of(row, names[row.board]) for row in connection.execute(
         select(old).where(starts_within(old, since_s, until_s)).order_by(old.c.start_s, old.c.board))
         if row.board in names]
     for window in windows.gpu_windows(connection, starts_within(new, since_s, until_s)):
-        found += windows.rollups_of(window, names)
-    return tuple(sorted(found, key=lambda rollup: rollup.start_s))
+        rollups += windows.rollups_of(window, names)
+    return tuple(sorted(rollups, key=lambda rollup: rollup.start_s))
 
 
 def _rollup_of(row: Row[object], gpu: GpuKey) -> GpuRollup:
@@ -66,6 +66,6 @@ def _learn_gpus(connection: Connection, gpus: set[GpuKey], known: dict[GpuKey, i
 
 
 def _numbers(connection: Connection, uuids: Sequence[str]) -> dict[GpuKey, int]:
-    found = connection.execute(select(schema.boards).where(schema.boards.c.uuid.in_(uuids)))
+    rows = connection.execute(select(schema.boards).where(schema.boards.c.uuid.in_(uuids)))
     # Each word once, as pages tell them: eight GPUs have one node.
-    return {(sys.intern(uuid), sys.intern(node), index): number for number, uuid, node, index in found}
+    return {(sys.intern(uuid), sys.intern(node), index): number for number, uuid, node, index in rows}

@@ -63,7 +63,8 @@ class Priced(Protocol):
 
 def store(connection: Connection, start_s: float, booked: Iterable[Priced]) -> None:
     """Record what held in a window; what is unknown in a later window of the same quarter replaces nothing."""
-    known = next((one for one in booked if one.price_per_kwh is not None or one.grams_per_kwh is not None), None)
+    known = next((share for share in booked
+                  if share.price_per_kwh is not None or share.grams_per_kwh is not None), None)
     if known is None:
         return
     row = {"start_s": start_s // QUARTER_S * QUARTER_S, "per_kwh": number(known.price_per_kwh),

@@ -116,12 +116,12 @@ def _few(connection: Connection, wanted: RunFilter) -> list[int] | None:
     pieces: list[ColumnElement[bool]] = [tuple_(table.job_id, table.submit_s).in_(of_jobs)] if keys else []
     if text:
         pieces += [table.job_id.contains(text, autoescape=True), table.user.contains(text, autoescape=True)]
-    found: set[int] = set()
+    ids: set[int] = set()
     for piece in pieces:
-        found.update(connection.execute(select(table.id).where(piece).limit(FEW + 1)).scalars())
-        if len(found) > FEW:
+        ids.update(connection.execute(select(table.id).where(piece).limit(FEW + 1)).scalars())
+        if len(ids) > FEW:
             return None
-    return sorted(found)
+    return sorted(ids)
 
 
 def runs_of(connection: Connection, job_id: str, most: int = 100) -> tuple[RunRow, ...]:
@@ -145,8 +145,8 @@ def sums_by(connection: Connection, by: Dimension, wanted: RunFilter, limit: int
     if by == "job":
         return tuple((job_id, sums) for job_id, _, sums in sums_by_job(connection, wanted, limit))
     if by == "class":
-        found = dict(sums_by(connection, "partition", wanted))
-        sums_of = {name: _only(found, name) for name in PowerClass}
+        partitions = dict(sums_by(connection, "partition", wanted))
+        sums_of = {name: _only(partitions, name) for name in PowerClass}
         return tuple((name.value, sums) for name, sums in sums_of.items() if sums["energy_mj"])
     if by == "flavour":
         return _by_flavour(connection, wanted, limit)
@@ -172,8 +172,8 @@ def sums_by_job(connection: Connection, wanted: RunFilter, limit: int | None = N
     shown = None
     if limit is not None:
         # A million sums of one column, and of all columns only those that are shown.
-        found = connection.execute(select(*key).where(where).group_by(*key).order_by(most, *key).limit(limit))
-        shown = {tuple(row) for row in found}
+        rows = connection.execute(select(*key).where(where).group_by(*key).order_by(most, *key).limit(limit))
+        shown = {tuple(row) for row in rows}
         where = and_(where, table.c.job_id.in_({job_id for job_id, _, _ in shown}))
     query = select(*key, *sums).where(where).group_by(*key).order_by(most, *key)
     return tuple((row.job_id, row.partition, _sums(row)) for row in connection.execute(query)
@@ -204,12 +204,12 @@ def of_runs(connection: Connection, keys: set[tuple[str, float, float]]) -> dict
     return {key: _run(row) for row in rows if (key := (row.job_id, row.submit_s, row.start_s)) in keys}
 
 
-def _only(found: Mapping[str, Mapping[str, int]], name: PowerClass) -> dict[str, int]:
+def _only(partitions: Mapping[str, Mapping[str, int]], name: PowerClass) -> dict[str, int]:
     """Return the energy of one class over all partitions, and its cost.
 
     The share with a price is that of all classes: only what they cost is booked by class.
     """
-    energy, cost, whole, priced = (sum(sums[column] for sums in found.values()) for column in (
+    energy, cost, whole, priced = (sum(sums[column] for sums in partitions.values()) for column in (
         CLASS_COLUMNS[name], COST_COLUMNS[name], "energy_mj", "priced_mj"))
     wasted = name in WASTED
     return dict.fromkeys(SUMS, 0) | {
@@ -228,7 +228,7 @@ def _wasted(columns: Any, classes: tuple[PowerClass, ...]) -> ColumnElement[int]
     if classes == WASTED:
         wasted: ColumnElement[int] = columns.wasted_mj
         return wasted
-    return sum((func.coalesce(columns[CLASS_COLUMNS[one]], 0) for one in classes), start=literal(0))
+    return sum((func.coalesce(columns[CLASS_COLUMNS[power_class]], 0) for power_class in classes), start=literal(0))
 
 
 def _within(wanted: RunFilter) -> ColumnElement[bool]:

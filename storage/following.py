@@ -70,14 +70,14 @@ def judge(connection: Connection, jobs: Sequence[Job]) -> None:
     runs = _unjudged(connection, jobs)
     advice = _advice_on(connection, runs)
     before = _starts_before(connection, [run for run in runs if run.names & advice.keys()])
-    found: list[tuple[_Run, TableRow | None, Stood | None]] = []
+    judged: list[tuple[_Run, TableRow | None, Stood | None]] = []
     for run in runs:
         rows = [row for name in sorted(run.names) for row in advice.get(name, ()) if row.submit_s == run.submit_s]
-        stood = {row.policy: (run, row, one) for row in rows
-                 if (one := _in_force_at(row, run.start_s, before.get(run.id))) is not None}
-        found += stood.values() or [(run, None, None)]
-    _keep(connection, found)
-    gone = {row.id for run, row, _ in found if row is not None and row.job_id == run.job_id}
+        stood = {row.policy: (run, row, version) for row in rows
+                 if (version := _in_force_at(row, run.start_s, before.get(run.id))) is not None}
+        judged += stood.values() or [(run, None, None)]
+    _keep(connection, judged)
+    gone = {row.id for run, row, _ in judged if row is not None and row.job_id == run.job_id}
     for some in chunks(gone):
         connection.execute(delete(schema.recommendations).where(schema.recommendations.c.id.in_(some)))
 
@@ -119,12 +119,12 @@ def placed(connection: Connection) -> tuple[Placed, ...]:
         .where(_VERDICTS.c.run.in_(going), _VERDICTS.c.action == "start", _VERDICTS.c.shadow.is_(False),
                parts.c.gpus > 0)
         .order_by(_RUNS.c.id, parts.c.node))
-    found: dict[int, list[TableRow]] = {}
+    rows_by_run: dict[int, list[TableRow]] = {}
     for row in rows:
-        found.setdefault(row.id, []).append(row)
+        rows_by_run.setdefault(row.id, []).append(row)
     return tuple(Placed(held[0].partition, Placement(tuple(row.node for row in held), tuple(row.held for row in held)),
                         Placement(tuple(held[0].nodes), tuple(held[0].gpus)))
-                 for held in found.values())
+                 for held in rows_by_run.values())
 
 
 def frozen(connection: Connection, within: ColumnElement[bool]) -> Iterator[IssuedAdvice]:
@@ -174,53 +174,53 @@ def _unjudged(connection: Connection, jobs: Sequence[Job]) -> list[_Run]:
 
 def _advice_on(connection: Connection, runs: Iterable[_Run]) -> dict[str, list[TableRow]]:
     """Return the advice in force by the job's id."""
-    table, found = schema.recommendations, dict[str, list[TableRow]]()
+    table, rows_by_job = schema.recommendations, dict[str, list[TableRow]]()
     for ids in chunks({name for run in runs for name in run.names}):
         for row in connection.execute(select(table).where(table.c.job_id.in_(ids)).order_by(table.c.id)):
-            found.setdefault(row.job_id, []).append(row)
-    return found
+            rows_by_job.setdefault(row.job_id, []).append(row)
+    return rows_by_job
 
 
 def _starts_before(connection: Connection, runs: Sequence[_Run]) -> dict[int, float]:
     """Return when each run's job had started before, where it had."""
     earlier = _RUNS.alias()
-    found: dict[int, float] = {}
+    starts: dict[int, float] = {}
     for some in chunks([run.id for run in runs]):
-        found |= {run: start_s for run, start_s in connection.execute(
+        starts |= {run: start_s for run, start_s in connection.execute(
             select(_RUNS.c.id, func.max(earlier.c.start_s)).join(
                 earlier, (earlier.c.job == _RUNS.c.job) & (earlier.c.start_s < _RUNS.c.start_s))
             .where(_RUNS.c.id.in_(some)).group_by(_RUNS.c.id))}
-    return found
+    return starts
 
 
 def _in_force_at(row: TableRow, start_s: float, previous_s: float | None) -> Stood | None:
     """Return the last advice of a policy before a start, since the previous one; None when that is not known."""
-    versions = [*(Stood(*one) for one in row.before), Stood(*(getattr(row, name) for name in Stood._fields))]
+    versions = [*(Stood(*fields) for fields in row.before), Stood(*(getattr(row, name) for name in Stood._fields))]
     # Schedulers cut the start down to its second: advice of that second may be what the operator did.
     second = math.floor(start_s) + 1
-    last = next((one for one in reversed(versions) if one.issued_s < second), None)
+    last = next((version for version in reversed(versions) if version.issued_s < second), None)
     if last is None or last.last_issued_s < start_s - IN_FORCE_S:
         return None
     return None if previous_s is not None and last.last_issued_s <= previous_s else last
 
 
-def _keep(connection: Connection, found: Sequence[tuple[_Run, TableRow | None, Stood | None]]) -> None:
+def _keep(connection: Connection, judged: Sequence[tuple[_Run, TableRow | None, Stood | None]]) -> None:
     """Write verdicts with the advice that they are about, and count them."""
-    reasons = {stood.reason: phrases.taken_apart(stood.reason) for _, _, stood in found if stood is not None}
+    reasons = {stood.reason: phrases.taken_apart(stood.reason) for _, _, stood in judged if stood is not None}
     texts = {phrase for phrase, _ in reasons.values()}
-    texts |= {text for _, row, _ in found for text in (("",) if row is None else (row.policy, row.objective))}
+    texts |= {text for _, row, _ in judged for text in (("",) if row is None else (row.policy, row.objective))}
     numbers = phrases.numbers(connection, texts)
     rows, counts = [], dict[tuple[str, bool, str, Verdict], int]()
-    for run, row, stood in found:
+    for run, row, stood in judged:
         verdict: Verdict = "not advised" if stood is None else verdict_on(stood, run.held, run.start_s)
-        kept: dict[str, object] = dict.fromkeys(("action", "objective", "reason", "figures", "nodes", "gpus",
-                                              "expected_start_s", "issued_s", "last_issued_s"))
+        columns: dict[str, object] = dict.fromkeys(("action", "objective", "reason", "figures", "nodes", "gpus",
+                                                    "expected_start_s", "issued_s", "last_issued_s"))
         if row is not None and stood is not None:
             phrase, figures = reasons[stood.reason]
-            kept = stood._asdict() | {"reason": numbers[phrase], "figures": figures,
-                                      "objective": numbers[row.objective]}
+            columns = stood._asdict() | {"reason": numbers[phrase], "figures": figures,
+                                         "objective": numbers[row.objective]}
         policy, shadow = ("", False) if row is None else (row.policy, row.shadow)
-        rows.append({"run": run.id, "policy": numbers[policy], "shadow": shadow, "verdict": verdict, **kept})
+        rows.append({"run": run.id, "policy": numbers[policy], "shadow": shadow, "verdict": verdict, **columns})
         key = policy, shadow, stood.action if stood else "", verdict
         counts[key] = counts.get(key, 0) + 1
     upsert(connection, _VERDICTS, rows)

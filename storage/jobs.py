@@ -125,8 +125,8 @@ def _known(connection: Connection, jobs: Sequence[Job]) -> dict[Key, TableRow]:
     keys = {job.key for job in jobs}
     rows: dict[Key, TableRow] = {}
     for ids in chunks({job_id for job_id, _ in keys}):
-        found = connection.execute(select(schema.jobs).where(schema.jobs.c.job_id.in_(ids)))
-        rows |= {key: row for row in found if (key := (row.job_id, row.submit_s)) in keys}
+        stored = connection.execute(select(schema.jobs).where(schema.jobs.c.job_id.in_(ids)))
+        rows |= {key: row for row in stored if (key := (row.job_id, row.submit_s)) in keys}
     return rows
 
 
@@ -156,14 +156,14 @@ def _rare_wishes(job: Job) -> dict[str, object]:
 
 def _merged(known: TableRow, job: Job, time_s: float) -> dict[str, object]:
     row = _row(job, time_s)
-    kept = {name: getattr(known, name) for name in _KEPT if row[name] in (None, "", {})}
-    kept |= {name: getattr(known, name) for name in ("gpus", "cpus", "memory_bytes") if not row[name]}
+    earlier = {name: getattr(known, name) for name in _KEPT if row[name] in (None, "", {})}
+    earlier |= {name: getattr(known, name) for name in ("gpus", "cpus", "memory_bytes") if not row[name]}
     if row["flavour"] == "":
-        kept.pop("flavour")  # of none now: not the one that it was of
+        earlier.pop("flavour")  # of none now: not the one that it was of
     if job.state.active:
-        kept.pop("end_s", None)
-    return row | kept | {"restarts": max(known.restarts, row["restarts"]), "changed_s": max(known.changed_s, time_s),
-                         "known": known.id}
+        earlier.pop("end_s", None)
+    return row | earlier | {"restarts": max(known.restarts, row["restarts"]), "changed_s": max(known.changed_s, time_s),
+                                 "known": known.id}
 
 
 def _update(connection: Connection, rows: Sequence[dict[str, object]]) -> None:

@@ -40,9 +40,9 @@ def latest(connection: Connection, at_s: float | None = None) -> Sequence[TableR
     newest = select(_TABLE.c.name, func.max(_TABLE.c.time_s).label("time_s")).group_by(_TABLE.c.name)
     if at_s is not None:
         newest = newest.where(_TABLE.c.time_s <= at_s)
-    found = newest.subquery()
+    times = newest.subquery()
     return connection.execute(select(_TABLE).join(
-        found, and_(found.c.name == _TABLE.c.name, found.c.time_s == _TABLE.c.time_s)).order_by(_TABLE.c.name)).all()
+        times, and_(times.c.name == _TABLE.c.name, times.c.time_s == _TABLE.c.time_s)).order_by(_TABLE.c.name)).all()
 
 
 def node_of(row: TableRow) -> Node:

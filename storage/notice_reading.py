@@ -39,9 +39,9 @@ class NoticeReader(ABC):
 
     def uses_of(self, runs: set[Run]) -> dict[Run, Use]:
         """Return what runs used of their CPUs and memory, of those of which it is known."""
-        table, found = schema.uses, dict[Run, Use]()
+        table, use_by_run = schema.uses, dict[Run, Use]()
         with self._reading() as connection:
             for some in chunks(sorted({words(run[0]) for run in runs})):
-                found |= {(row.job_id, row.submit_s, row.start_s): uses.use_of(row)
-                          for row in connection.execute(select(table).where(table.c.job_id.in_(some)))}
-        return {run: found[run] for run in runs if run in found}
+                use_by_run |= {(row.job_id, row.submit_s, row.start_s): uses.use_of(row)
+                               for row in connection.execute(select(table).where(table.c.job_id.in_(some)))}
+        return {run: use_by_run[run] for run in runs if run in use_by_run}

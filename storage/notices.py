@@ -93,10 +93,10 @@ def read(connection: Connection, since_s: float, user: str = "", limit: int | No
 
 def of_runs(connection: Connection, runs: set[tuple[str, float, float]]) -> tuple[Notice, ...]:
     """Return what was ever written of some runs."""
-    table, found = schema.notices, list[Notice]()
+    table, notices = schema.notices, list[Notice]()
     for some in chunks(sorted({words(run[0]) for run in runs})):
-        found += map(_notice, connection.execute(select(table).where(table.c.job_id.in_(some))))
-    return tuple(notice for notice in found if notice.run in runs)
+        notices += map(_notice, connection.execute(select(table).where(table.c.job_id.in_(some))))
+    return tuple(notice for notice in notices if notice.run in runs)
 
 
 def _notice(row: TableRow) -> Notice:

@@ -65,9 +65,9 @@ def unpack(packed: bytes) -> tuple[Ints, list[list[str]]]:
 
 def scaled(values: Iterable[float | None], units: float) -> Ints:
     """Return values in whole parts of which ``units`` are one; what is no number, or too large, is missing."""
-    found = np.array([np.nan if value is None else value for value in values], np.float64) * units
-    known = np.abs(found) < 2.0**63  # false for NaN
-    return np.where(known, np.rint(np.where(known, found, 0.0)), MISSING).astype(np.int64)
+    numbers = np.array([np.nan if value is None else value for value in values], np.float64) * units
+    known = np.abs(numbers) < 2.0**63  # false for NaN
+    return np.where(known, np.rint(np.where(known, numbers, 0.0)), MISSING).astype(np.int64)
 
 
 def unscaled(column: Ints, units: float) -> list[float | None]:

@@ -58,9 +58,9 @@ def load(engine: Engine, since_s: float, until_s: float) -> PlacementColumns:
         ids.extend(columns[0])
         # NULL becomes NaN.
         numbers.append(np.array(columns[1:1 + len(_NUMBERS)], dtype=np.float64))
-        codes.append(np.stack([one.of(column)
-                               for column, one in zip(columns[1 + len(_NUMBERS):], known, strict=True)]))
+        codes.append(np.stack([vocabulary.of(column)
+                               for column, vocabulary in zip(columns[1 + len(_NUMBERS):], known, strict=True)]))
     figures, words = np.concatenate(numbers, axis=1), np.concatenate(codes, axis=1)
     return PlacementColumns(job_id=np.array(ids, dtype=object), **dict(zip(_NUMBERS, figures, strict=True)),
                             **dict(zip(_WORDS, words, strict=True)),
-                            vocabularies={name: tuple(one) for name, one in zip(_WORDS, known, strict=True)})
+                            vocabularies={name: tuple(words_of) for name, words_of in zip(_WORDS, known, strict=True)})

@@ -14,17 +14,17 @@ def by_job(readings: Iterable[JobReading], jobs: Iterable[Job]) -> Mapping[tuple
 
     A job with a pod that was not read is left out: the use of its other pods would look like all of its use.
     """
-    found = {(reading.job_id, reading.node): reading for reading in readings}
+    reading_of = {(reading.job_id, reading.node): reading for reading in readings}
     places: dict[str, list[str]] = {}
-    for name, node in found:
+    for name, node in reading_of:
         if "/" in name:
             places.setdefault(name, []).append(node)
     for job in jobs if places else ():
-        found |= _together(job, found, places)
-    return found
+        reading_of |= _together(job, reading_of, places)
+    return reading_of
 
 
-def _together(job: Job, found: Mapping[tuple[str, str], JobReading],
+def _together(job: Job, reading_of: Mapping[tuple[str, str], JobReading],
               places: Mapping[str, list[str]]) -> dict[tuple[str, str], JobReading]:
     together: dict[tuple[str, str], JobReading] = {}
     if job.steering is None:
@@ -33,12 +33,13 @@ def _together(job: Job, found: Mapping[tuple[str, str], JobReading],
         if name not in places:
             return {}
         for node in places[name]:
-            one, before = found[name, node], together.get((job.job_id, node))
-            together[job.job_id, node] = replace(one, job_id=job.job_id) if before is None else replace(
-                before, time_s=min(before.time_s, one.time_s), cpu_seconds=_sum(before.cpu_seconds, one.cpu_seconds),
-                memory_used_bytes=_sum(before.memory_used_bytes, one.memory_used_bytes))
+            reading, before = reading_of[name, node], together.get((job.job_id, node))
+            together[job.job_id, node] = replace(reading, job_id=job.job_id) if before is None else replace(
+                before, time_s=min(before.time_s, reading.time_s),
+                cpu_seconds=_sum(before.cpu_seconds, reading.cpu_seconds),
+                memory_used_bytes=_sum(before.memory_used_bytes, reading.memory_used_bytes))
     return together
 
 
-def _sum(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one + other
+def _sum(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first + second

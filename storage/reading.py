@@ -191,10 +191,10 @@ class HistoryReader(EnergyReader, NoticeReader):
         Of jobs that wait what is in force, of runs what was in force when they started.
         """
         with self._reading() as connection:
-            found = [one for part in (advice.in_force(connection, _stood(schema.recommendations, since_s, until_s)),
-                                      following.frozen(connection, _stood(schema.verdicts, since_s, until_s)))
-                     for one in part if job_id is None or one.recommendation.job_id == job_id]
-        return tuple(sorted(found, key=lambda one: one.recommendation.issued_s))
+            issued = [item for part in (advice.in_force(connection, _stood(schema.recommendations, since_s, until_s)),
+                                        following.frozen(connection, _stood(schema.verdicts, since_s, until_s)))
+                      for item in part if job_id is None or item.recommendation.job_id == job_id]
+        return tuple(sorted(issued, key=lambda item: item.recommendation.issued_s))
 
     def advice_changes(self, since_s: float, until_s: float, *, job_id: str | None = None) -> tuple[AdviceChange, ...]:
         """Return when the advice of policies on jobs changed in [since, until): the action, or the reason for it."""
@@ -318,19 +318,19 @@ class HistoryReader(EnergyReader, NoticeReader):
 
     def stats(self, report: database.ProgressCallback = lambda done, total: None) -> tuple[space.TableStats, ...]:
         """Return rows, bytes and age of every table; ``report`` gets how many of how many tables are counted."""
-        found: list[space.TableStats] = []
+        statistics: list[space.TableStats] = []
         with self._reading() as connection:
             for name, clock in schema.CLOCKS.items():
-                found.append(space.table_stats(connection, schema.metadata.tables[name], clock))
-                report(len(found), len(schema.CLOCKS))
-        return tuple(found)
+                statistics.append(space.table_stats(connection, schema.metadata.tables[name], clock))
+                report(len(statistics), len(schema.CLOCKS))
+        return tuple(statistics)
 
     def newest_s(self) -> float | None:
         """Return when the daemon last recorded nodes or energy by its own clock; None where it never did."""
         clocks = (schema.node_changes.c.time_s, schema.waste_windows.c.start_s, schema.gpu_windows.c.start_s)
         with self._reading() as connection:
-            found = [connection.scalar(select(func.max(clock))) for clock in clocks]
-        return max((time_s for time_s in found if time_s is not None), default=None)
+            newest = [connection.scalar(select(func.max(clock))) for clock in clocks]
+        return max((time_s for time_s in newest if time_s is not None), default=None)
 
     def size_bytes(self) -> int:
         """Return the size of the whole database."""

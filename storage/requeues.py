@@ -21,8 +21,8 @@ def end_former(connection: Connection, jobs: Sequence[Job], time_s: float, share
     again = {words(job.job_id): job for job in jobs if job.restarts > 0 and job.job_id not in unclear}
     table = schema.jobs
     for some in chunks(again):
-        found = connection.execute(select(table).where(table.c.job_id.in_(some), table.c.open)).all()
-        former = [(row, again[row.job_id]) for row in found if _put_back(row, again[row.job_id])]
+        open_rows = connection.execute(select(table).where(table.c.job_id.in_(some), table.c.open)).all()
+        former = [(row, again[row.job_id]) for row in open_rows if _put_back(row, again[row.job_id])]
         if former:
             _end(connection, [{"known": row.id, "at": max(row.start_s or 0.0, job.submit_s),
                                "seen": max(row.changed_s, time_s)} for row, job in former])

@@ -135,9 +135,10 @@ def _known(connection: Connection, window: Window) -> bool:
 
 def _store_window(connection: Connection, window: Window, shares: Sequence[EnergyShare]) -> None:
     day_s = window[0] // DAY_S * DAY_S
-    _add(connection, schema.energy_days, shares, lambda one: {
-        "day_s": day_s, "partition": words(one.partition), "account": words(one.account), "user": words(one.user)})
-    _add(connection, schema.node_days, shares, lambda one: {"day_s": day_s, "node": words(one.node)})
+    _add(connection, schema.energy_days, shares, lambda share: {
+        "day_s": day_s, "partition": words(share.partition), "account": words(share.account),
+        "user": words(share.user)})
+    _add(connection, schema.node_days, shares, lambda share: {"day_s": day_s, "node": words(share.node)})
     energy_prices.store(connection, window[0], shares)
     numbers = _store_runs(connection, [share for share in shares if share.job_id])
     codes = {power_class: code for code, power_class in enumerate(PowerClass)}
@@ -148,7 +149,7 @@ def _store_window(connection: Connection, window: Window, shares: Sequence[Energ
                 place = numbers[share.run], codes[power_class]
                 energies[place] = energies.get(place, 0) + (thousandths(joules) or 0)
     table = np.array([(*place, energy) for place, energy in sorted(energies.items())], np.int64).reshape(-1, 3).T
-    put_packed(connection, schema.run_windows, window, pack(table, [[one.value for one in PowerClass]]))
+    put_packed(connection, schema.run_windows, window, pack(table, [[power_class.value for power_class in PowerClass]]))
 
 
 def _add(connection: Connection, table: Table, shares: Iterable[EnergyShare],
@@ -169,18 +170,18 @@ def _store_runs(connection: Connection, shares: Iterable[EnergyShare]) -> dict[R
     rows = [_row(some, before[run].idle if run in before else _EVERY) for run, some in by_run.items()]
     accumulate(connection, schema.run_energy, rows, add=(*SUMS, "seen_ms", "shared_ms"), replace=("idle",),
                most=("last_s", "gpus", "power_max_mw", "memory_max_bytes"))
-    found = before if len(before) == len(by_run) else _rows_of(connection, by_run)
-    return {run: found[run].id for run in by_run}
+    recorded = before if len(before) == len(by_run) else _rows_of(connection, by_run)
+    return {run: recorded[run].id for run in by_run}
 
 
 def _rows_of(connection: Connection, runs: Iterable[RunKey]) -> dict[RunKey, TableRow]:
     table, wanted = schema.run_energy.c, set(runs)
     query = select(table.id, table.job_id, table.submit_s, table.start_s, table.idle)
-    found: dict[RunKey, TableRow] = {}
+    rows: dict[RunKey, TableRow] = {}
     for some in chunks(sorted({run[0] for run in wanted})):
         for row in connection.execute(query.where(table.job_id.in_(some))):
-            found[row.job_id, row.submit_s, row.start_s] = row
-    return {run: found[run] for run in wanted if run in found}
+            rows[row.job_id, row.submit_s, row.start_s] = row
+    return {run: rows[run] for run in wanted if run in rows}
 
 
 def _row(shares: Sequence[EnergyShare], idle_before: object) -> dict[str, object]:
@@ -189,12 +190,12 @@ def _row(shares: Sequence[EnergyShare], idle_before: object) -> dict[str, object
         total.add(share)
     peaks, memory = ([value for share in shares if (value := number(getattr(share, name))) is not None]
                      for name in ("power_max_watts", "memory_max_bytes"))
-    shared = {"shared_ms": sum(thousandths(one.shared_seconds) or 0 for one in shares)}
+    shared = {"shared_ms": sum(thousandths(share.shared_seconds) or 0 for share in shares)}
     return {name: value or None if name in SELDOM else value for name, value in (total.sums | shared).items()} | {
         "job_id": words(first.job_id), "submit_s": first.submit_s, "start_s": first.run_s, "user": words(first.user),
         "account": words(first.account), "partition": words(first.partition), "gpu_model": words(first.model),
-        "first_s": first.start_s, "last_s": first.start_s + first.seconds, "gpus": sum(one.gpus for one in shares),
-        "seen_ms": max(thousandths(one.seen_seconds) or 0 for one in shares),
+        "first_s": first.start_s, "last_s": first.start_s + first.seconds, "gpus": sum(share.gpus for share in shares),
+        "seen_ms": max(thousandths(share.seen_seconds) or 0 for share in shares),
         "power_max_mw": thousandths(max(peaks)) if peaks else None, "memory_max_bytes": whole(max(memory, default=0.0))
         if memory else None, "idle": _idle(shares, idle_before)}
 

@@ -49,14 +49,14 @@ class LastSeen:
             return SnapshotChanges(changed, (), snapshot.time_s, shared_ids=_shared_ids(snapshot.jobs))
         inventory, configuration = self._inventory(snapshot.nodes), configuration_of(snapshot)
         same = [facts for _, facts in inventory.values()] == [facts for _, facts in self._nodes.values()]
-        found = SnapshotChanges(changed, () if same else snapshot.nodes, snapshot.time_s,
-                                configuration if configuration != self._configuration else None,
-                                now_s if self._anew else None, _shared_ids(snapshot.jobs))
+        changes = SnapshotChanges(changed, () if same else snapshot.nodes, snapshot.time_s,
+                                  configuration if configuration != self._configuration else None,
+                                  now_s if self._anew else None, _shared_ids(snapshot.jobs))
         self._jobs = {job.key: job for job in snapshot.jobs}
         self._nodes, self.time_s = inventory, snapshot.time_s
         self._configuration = configuration or self._configuration
         self._anew = False
-        return found
+        return changes
 
     def _by(self, now_s: float, snapshot: SchedulerSnapshot) -> SchedulerSnapshot:
         if self.time_s > now_s + AHEAD_S:
@@ -64,9 +64,9 @@ class LastSeen:
             self.time_s = float("-inf")
         return replace(snapshot, time_s=now_s) if snapshot.time_s > now_s else snapshot
 
-    def _inventory(self, found: Iterable[Node]) -> dict[str, tuple[Node, dict[str, object]]]:
+    def _inventory(self, listed: Iterable[Node]) -> dict[str, tuple[Node, dict[str, object]]]:
         """Return nodes with what is kept of them."""
-        pairs = ((node, self._nodes.get(node.name)) for node in found)
+        pairs = ((node, self._nodes.get(node.name)) for node in listed)
         return {node.name: known if known is not None and known[0] is node else (node, nodes.facts(node))
                 for node, known in pairs}
 
@@ -76,7 +76,7 @@ def _alike(known: Job | None, job: Job) -> bool:
     return known is job or (known is not None and jobs.steady(known) == jobs.steady(job))
 
 
-def _shared_ids(found: Iterable[Job]) -> tuple[str, ...]:
+def _shared_ids(listed: Iterable[Job]) -> tuple[str, ...]:
     """Return the ids of several jobs of one snapshot."""
-    submissions = {job.key for job in found}
+    submissions = {job.key for job in listed}
     return tuple(job_id for job_id, times in Counter(job_id for job_id, _ in submissions).items() if times > 1)

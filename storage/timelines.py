@@ -22,10 +22,10 @@ def classes(connection: Connection, run: RunRow, most: int) -> Iterator[tuple[Wi
     chosen = spread(connection, table, run.start_s, run.last_s, most)
     rows = connection.execute(select(table).where(table.c.start_s.in_(chosen)).order_by(table.c.start_s))
     for row, (columns, (names,)) in readable(rows, unpack):
-        own = columns[1:, columns[0] == run.number] if columns.size else columns
-        if own.size:
+        run_columns = columns[1:, columns[0] == run.number] if columns.size else columns
+        if run_columns.size:
             yield _ran(run, row.start_s, row.start_s + row.seconds), {
-                PowerClass(names[code]): energy for code, energy in own.T.tolist()}
+                PowerClass(names[code]): energy for code, energy in run_columns.T.tolist()}
 
 
 def _ran(run: RunRow, start_s: float, end_s: float) -> Window:

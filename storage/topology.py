@@ -54,13 +54,13 @@ class Fabric:
 
     def above(self, switch: str) -> tuple[str, ...]:
         """Return the switches above one, the nearest first; TopologyError when it is above itself."""
-        found: list[str] = []
+        switches: list[str] = []
         while switch in self.parent:
             switch = self.parent[switch]
-            if switch in found:
-                raise TopologyError(f"switch {switch} is above itself: {' > '.join((*found, switch))}")
-            found.append(switch)
-        return tuple(found)
+            if switch in switches:
+                raise TopologyError(f"switch {switch} is above itself: {' > '.join((*switches, switch))}")
+            switches.append(switch)
+        return tuple(switches)
 
     def spine(self, node: str) -> str:
         """Return the switch above a node's leaf switch; '' when there is none."""
@@ -126,9 +126,9 @@ class GpuLinks:
     numa: Mapping[int, int] = field(default_factory=dict)
     """NUMA node by GPU index, where it is reported."""
 
-    def distance(self, one: int, other: int) -> int:
+    def distance(self, first: int, second: int) -> int:
         """Return how far apart two GPUs are, as a place in ``LINKS``; 0 is closest."""
-        return LINKS.index(self.links[min(one, other), max(one, other)])
+        return LINKS.index(self.links[min(first, second), max(first, second)])
 
     def islands(self) -> Islands:
         """Return the groups of GPUs of which each reaches every other by NVLink, or else within one NUMA node.
@@ -137,8 +137,8 @@ class GpuLinks:
         """
         reach = LINKS.index("NVLINK" if "NVLINK" in self.links.values() else "NODE")
         groups = [{gpu} for gpu in self.gpus]
-        for one, other in sorted(self.links, key=lambda pair: (self.numa.get(pair[0]) != self.numa.get(pair[1]), pair)):
-            first, second = (next(group for group in groups if gpu in group) for gpu in (one, other))
+        for gpus in sorted(self.links, key=lambda pair: (self.numa.get(pair[0]) != self.numa.get(pair[1]), pair)):
+            first, second = (next(group for group in groups if gpu in group) for gpu in gpus)
             if first is not second and all(self.distance(*pair) <= reach for pair in product(first, second)):
                 groups = [group for group in groups if group not in (first, second)] + [first | second]
         return tuple(sorted(tuple(sorted(group)) for group in groups))

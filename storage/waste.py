@@ -32,13 +32,13 @@ def store(connection: Connection, readings: Iterable[WasteReading]) -> None:
 def load(connection: Connection, since_s: float, until_s: float, *, per_node: bool) -> tuple[WasteReading, ...]:
     """Return the energy by class of windows that start in [since, until): of partitions, or of their nodes."""
     table, packed = schema.waste, schema.waste_windows
-    found = [_waste_of(row) for row in connection.execute(select(table).where(
+    readings = [_waste_of(row) for row in connection.execute(select(table).where(
         starts_within(table, since_s, until_s), (table.c.node != "") == per_node).order_by(table.c.start_s))]
     if not per_node:
-        return tuple(found)
+        return tuple(readings)
     for window, energies in windows_of_nodes(connection, starts_within(packed, since_s, until_s)):
-        found += _readings_of(window, energies)
-    return tuple(sorted(found, key=lambda reading: reading.start_s))
+        readings += _readings_of(window, energies)
+    return tuple(sorted(readings, key=lambda reading: reading.start_s))
 
 
 def _waste_of(row: Row[object]) -> WasteReading:
@@ -80,12 +80,12 @@ def by_node(connection: Connection, since_s: float, until_s: float, most: int) \
     table = schema.waste_windows
     chosen = spread(connection, table, since_s, until_s, most)
     for (start_s, seconds), energies in windows_of_nodes(connection, table.c.start_s.in_(chosen)):
-        found: dict[str, dict[PowerClass, float]] = {}
+        nodes: dict[str, dict[PowerClass, float]] = {}
         for (node, _, name), energy in energies.items():
-            of_node, power_class = found.setdefault(node, {}), PowerClass(name)
+            of_node, power_class = nodes.setdefault(node, {}), PowerClass(name)
             of_node[power_class] = of_node.get(power_class, 0.0) + energy / 1000
         if start_s >= since_s and start_s + seconds <= until_s:
-            yield (start_s, seconds), found
+            yield (start_s, seconds), nodes
 
 
 def _readings_of(window: Window, energies: Mapping[Place, int]) -> Iterator[WasteReading]:

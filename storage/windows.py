@@ -54,11 +54,11 @@ def gpu_windows(connection: Connection, within: ColumnElement[bool]) -> Iterator
 
 def rollups_of(window: Packed, names: Mapping[int, GpuKey]) -> Iterator[GpuRollup]:
     """Yield the rollups of a window, of GPUs with a name only."""
-    kept = window.columns[:, np.isin(window.columns[_GPU], np.fromiter(names, np.int64, len(names)))]
-    power = [None if watts != watts else watts for watts in _power(kept).tolist()]  # NaN differs from itself
-    values = zip(kept[_GPU].tolist(), unscaled(kept[_MEASURED], 1e3), unscaled(kept[_ALLOCATED], 1e3),
-                 unscaled(kept[_ENERGY], 1e3), unscaled(kept[_MEAN], 1e6), unscaled(kept[_MOST], 1e6),
-                 power, unscaled(kept[_PEAK], 1e3), strict=True)
+    columns = window.columns[:, np.isin(window.columns[_GPU], np.fromiter(names, np.int64, len(names)))]
+    power = [None if watts != watts else watts for watts in _power(columns).tolist()]  # NaN differs from itself
+    values = zip(columns[_GPU].tolist(), unscaled(columns[_MEASURED], 1e3), unscaled(columns[_ALLOCATED], 1e3),
+                 unscaled(columns[_ENERGY], 1e3), unscaled(columns[_MEAN], 1e6), unscaled(columns[_MOST], 1e6),
+                 power, unscaled(columns[_PEAK], 1e3), strict=True)
     for gpu, measured, allocated, energy, mean, most, watts, peak in values:
         uuid, node, index = names[gpu]
         yield GpuRollup(window.start_s, window.seconds, node, uuid, index, measured or 0.0, energy, mean, most, watts,
@@ -101,11 +101,13 @@ def from_rows(rows: Sequence[Row[object]]) -> Ints:
 def _columns(rollups: Mapping[int, GpuRollup]) -> Ints:
     some = list(rollups.values())
     measured, allocated = (np.where(column == MISSING, 0, column) for column in (
-        scaled([one.measured_seconds for one in some], 1e3), scaled([one.allocated_seconds for one in some], 1e3)))
-    energy, watts = scaled([one.energy_joules for one in some], 1e3), [one.power_mean_watts for one in some]
+        scaled([rollup.measured_seconds for rollup in some], 1e3),
+        scaled([rollup.allocated_seconds for rollup in some], 1e3)))
+    energy, watts = scaled([rollup.energy_joules for rollup in some], 1e3), [rollup.power_mean_watts for rollup in some]
     return np.stack([np.fromiter(rollups, np.int64, len(some)), measured, allocated, energy,
-                     scaled([one.activity_mean for one in some], 1e6), scaled([one.activity_max for one in some], 1e6),
-                     _offset(watts, energy, measured), scaled([one.power_max_watts for one in some], 1e3)])
+                     scaled([rollup.activity_mean for rollup in some], 1e6),
+                     scaled([rollup.activity_max for rollup in some], 1e6),
+                     _offset(watts, energy, measured), scaled([rollup.power_max_watts for rollup in some], 1e3)])
 
 
 def put(connection: Connection, window: Window, columns: Ints) -> None:

@@ -51,9 +51,9 @@ def tres(cell: str, name: str) -> float:
 
 def gpus(cell: str) -> float:
     """Return the GPUs of a list of trackable resources; typed ones count only where no total is given."""
-    found = _GPU.findall(cell)
-    totals = [int(count) for model, count in found if not model]
-    return float(totals[0] if totals else sum(int(count) for _, count in found))
+    counts = _GPU.findall(cell)
+    totals = [int(count) for model, count in counts if not model]
+    return float(totals[0] if totals else sum(int(count) for _, count in counts))
 
 
 def _finish(values: Values) -> dict[str, npt.NDArray[np.bool_]]:

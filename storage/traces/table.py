@@ -68,10 +68,10 @@ def seconds_of(cell: str) -> float:
         return float(cell)
     except ValueError:
         moment = datetime.fromisoformat(cell)
-        found = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-        if not 0 <= found <= LATEST_S:
+        time_s = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        if not 0 <= time_s <= LATEST_S:
             raise ValueError("no trace is of before 1970 or after 2100") from None
-        return found
+        return time_s
 
 
 @dataclass(frozen=True)
@@ -155,10 +155,10 @@ class TableFormat:
 
     def _chunk(self, batch: Mapping[str, object], lines: npt.NDArray[np.int64]) -> Chunk:
         cells = {name: _trimmed(column, unquote=self.quoted) for name, column in batch.items()}
-        kept = ~np.logical_and.reduce([_empty(column) for column in cells.values()])
-        if not kept.all():  # blank lines, which may be millions
-            cells = {name: column.filter(pa.array(kept)) for name, column in cells.items()}
-            lines, kept = lines[kept], kept[kept]
+        valid = ~np.logical_and.reduce([_empty(column) for column in cells.values()])
+        if not valid.all():  # blank lines, which may be millions
+            cells = {name: column.filter(pa.array(valid)) for name, column in cells.items()}
+            lines, valid = lines[valid], valid[valid]
         rejected: list[Rejected] = []
         values: Values = {}
         for target, column in self.columns.items():
@@ -168,17 +168,17 @@ class TableFormat:
                 values[target] = cells[column.header]
                 continue
             values[target], bad = _numbers(cells[column.header], column)
-            for index in np.flatnonzero(kept & bad):
+            for index in np.flatnonzero(valid & bad):
                 cell = cells[column.header][int(index)].as_py()
                 rejected.append(Rejected(int(lines[index]), f"{column.header} cannot be read", cell[:80]))
-            kept &= ~bad
+            valid &= ~bad
         set_aside: Counter[str] = Counter()
         for reason, rows in self.finish(values).items():
-            set_aside[reason] += int(np.count_nonzero(kept & rows))
-            kept &= ~rows
-        columns = {target: column.filter(pa.array(kept)) if isinstance(column, pa.Array) else np.asarray(column)[kept]
+            set_aside[reason] += int(np.count_nonzero(valid & rows))
+            valid &= ~rows
+        columns = {target: column.filter(pa.array(valid)) if isinstance(column, pa.Array) else np.asarray(column)[valid]
                    for target, column in values.items() if not target.startswith("_")}
-        return Chunk(lines[kept], columns, rejected, +set_aside)
+        return Chunk(lines[valid], columns, rejected, +set_aside)
 
 
 def respelt(words: pa.Array | pa.ChunkedArray, spell: Callable[[str], str | None]) -> object:
@@ -224,8 +224,8 @@ class _Utf8(io.RawIOBase):
             self._rest += self._decode(block).encode()
         if len(self._rest) < size:
             self._rest += self._decode(b"", final=True).encode()
-        found, self._rest = self._rest[:size], self._rest[size:]
-        return found
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        return piece
 
 
 @dataclass(slots=True)

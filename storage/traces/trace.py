@@ -156,21 +156,21 @@ class Builder:
         for rejected in chunk.rejected:
             self._reject(rejected)
         self._set_aside.update(chunk.set_aside)
-        kept = np.ones(len(chunk.lines), bool)
+        valid = np.ones(len(chunk.lines), bool)
         for column, reason, wrong in _CHECKS:
             if column in chunk.columns:
                 values = np.asarray(chunk.columns[column], np.float64)
-                self._sieve(kept, wrong(values), chunk.lines, f"{column} {reason}", values)
+                self._sieve(valid, wrong(values), chunk.lines, f"{column} {reason}", values)
         ids = _identifiers(chunk.columns["id"])
         if ids.dtype.kind == "U":
-            self._sieve(kept, ids == "", chunk.lines, "id is missing", ids)
+            self._sieve(valid, ids == "", chunk.lines, "id is missing", ids)
             lengths = np.char.str_len(ids.astype(np.str_, copy=False))
-            self._sieve(kept, lengths > ID_LENGTH, chunk.lines, f"id is longer than {ID_LENGTH}", ids)
+            self._sieve(valid, lengths > ID_LENGTH, chunk.lines, f"id is longer than {ID_LENGTH}", ids)
         for column in _among(WORDS, chunk):
             lengths = compute.utf8_length(pa.array(chunk.columns[column], pa.string())).fill_null(0)
-            self._sieve(kept, lengths.to_numpy() > WORD_LENGTH, chunk.lines, f"{column} is longer than {WORD_LENGTH}",
+            self._sieve(valid, lengths.to_numpy() > WORD_LENGTH, chunk.lines, f"{column} is longer than {WORD_LENGTH}",
                         chunk.columns[column])
-        self._keep(chunk, ids, kept)
+        self._keep(chunk, ids, valid)
 
     def build(self) -> Trace:
         """Return the trace; a repeated submission is rejected, its first row stays."""
@@ -179,11 +179,11 @@ class Builder:
         times = {column: self._join(column, np.float64) for column in TIMES}
         submit_s = times["submit_s"]
         rank = ids.astype(np.int64, copy=False) if ids.dtype.kind == "i" else _natural_rank(ids)
-        kept = np.ones(len(lines), bool)
-        kept[_repeats(rank, submit_s if self._ids_recur else np.zeros(len(rank)))] = False
-        for index in np.flatnonzero(~kept):
+        valid = np.ones(len(lines), bool)
+        valid[_repeats(rank, submit_s if self._ids_recur else np.zeros(len(rank)))] = False
+        for index in np.flatnonzero(~valid):
             self._reject(Rejected(int(lines[index]), "the job appears twice", str(ids[index])))
-        order = _order(submit_s, rank, kept)
+        order = _order(submit_s, rank, valid)
         columns: dict[str, npt.NDArray[Any]] = {column: _ordered(values, order) for column, values in times.items()}
         columns |= {column: _ordered(self._join(column, np.int64), order) for column in COUNTS}
         columns |= {column: _ordered(self._join(column, np.int32), order) for column in WORDS}
@@ -199,22 +199,22 @@ class Builder:
         if len(self._rejected) < EXAMPLES:
             self._rejected.append(rejected)
 
-    def _sieve(self, kept: npt.NDArray[np.bool_], wrong: npt.NDArray[np.bool_], lines: Ints, reason: str,
+    def _sieve(self, valid: npt.NDArray[np.bool_], wrong: npt.NDArray[np.bool_], lines: Ints, reason: str,
                values: Column) -> None:
         """Reject the rows that are wrong and not rejected yet."""
         if not np.any(wrong):
             return
-        for index in np.flatnonzero(kept & wrong):
+        for index in np.flatnonzero(valid & wrong):
             self._reject(Rejected(int(lines[index]), reason, str(values[int(index)])[:80]))
-        kept &= ~wrong
+        valid &= ~wrong
 
-    def _keep(self, chunk: Chunk, ids: npt.NDArray[np.generic], kept: npt.NDArray[np.bool_]) -> None:
-        columns: dict[str, npt.NDArray[np.generic]] = {"lines": chunk.lines[kept], "id": ids[kept]}
+    def _keep(self, chunk: Chunk, ids: npt.NDArray[np.generic], valid: npt.NDArray[np.bool_]) -> None:
+        columns: dict[str, npt.NDArray[np.generic]] = {"lines": chunk.lines[valid], "id": ids[valid]}
         for column in _among((*TIMES, *COUNTS), chunk):
-            values = np.asarray(chunk.columns[column], np.float64)[kept]
+            values = np.asarray(chunk.columns[column], np.float64)[valid]
             columns[column] = np.where(np.isnan(values), -1, values).astype(np.int64) if column in COUNTS else values
         for column in _among(WORDS, chunk):
-            columns[column] = self._encode(column, chunk.columns[column])[kept]
+            columns[column] = self._encode(column, chunk.columns[column])[valid]
         self._chunks.append(columns)
         self._lengths.append(len(columns["lines"]))
 
@@ -251,12 +251,12 @@ def _among(names: tuple[str, ...], chunk: Chunk) -> list[str]:
     return [name for name in names if name in chunk.columns]
 
 
-def _order(submit_s: Floats, rank: Ints, kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp] | None:
+def _order(submit_s: Floats, rank: Ints, valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp] | None:
     """Return the rows by (submit, id); None where they stand like that already, so that nothing need be copied."""
     later, same = submit_s[1:] > submit_s[:-1], submit_s[1:] == submit_s[:-1]
-    if kept.all() and (later | (same & (rank[1:] > rank[:-1]))).all():
+    if valid.all() and (later | (same & (rank[1:] > rank[:-1]))).all():
         return None
-    order = np.flatnonzero(kept)
+    order = np.flatnonzero(valid)
     return np.asarray(order[np.lexsort((rank[order], submit_s[order]))])
 
 

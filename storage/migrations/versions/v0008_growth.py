@@ -105,17 +105,17 @@ def note_changes(phrases: Phrases) -> None:
     """Keep of all advice where the action or the reason changed, figures in it apart."""
     key = ADVICE.c.job_id, ADVICE.c.submit_s, ADVICE.c.policy, ADVICE.c.issued_s
     rows = _streamed(sa.select(*key, ADVICE.c.action, ADVICE.c.reason).order_by(*key))
-    before, found = None, []
+    before, changes = None, []
     for job_id, submit_s, policy, issued_s, action, reason in rows:
         number, figures = phrases.taken_apart(reason)
         if (job_id, submit_s, policy, action, number) != before:
-            found.append({"time_s": issued_s, "job_id": job_id, "submit_s": submit_s, "policy": phrases[policy],
-                          "action": action, "reason": number, "figures": figures})
+            changes.append({"time_s": issued_s, "job_id": job_id, "submit_s": submit_s, "policy": phrases[policy],
+                            "action": action, "reason": number, "figures": figures})
         before = job_id, submit_s, policy, action, number
-        if len(found) >= AT_ONCE:
-            _insert(CHANGES, found)
-            found = []
-    _insert(CHANGES, found)
+        if len(changes) >= AT_ONCE:
+            _insert(CHANGES, changes)
+            changes = []
+    _insert(CHANGES, changes)
     _number_on()
 
 
@@ -135,23 +135,23 @@ def rebuild_verdicts(phrases: Phrases) -> None:
         op.execute("ALTER TABLE verdicts_before RENAME CONSTRAINT pk_verdicts TO pk_verdicts_before")
         op.execute("ALTER TABLE verdicts_before RENAME CONSTRAINT fk_verdicts_run TO fk_verdicts_run_before")
     create_verdicts()
-    held, counts, found = _held(), dict[tuple[str, bool, str, str], int](), list[dict[str, Any]]()
+    held, counts, verdicts = _held(), dict[tuple[str, bool, str, str], int](), list[dict[str, Any]]()
     judged = sa.select(JUDGED.c.run, JUDGED.c.policy, JUDGED.c.shadow, JUDGED.c.start_s,
                        *(ADVICE.c[name] for name in REASONED))
     for run, policy, shadow, start_s, *advice in _streamed(
             judged.outerjoin_from(JUDGED, ADVICE, ADVICE.c.id == JUDGED.c.recommendation).order_by(JUDGED.c.run)):
-        told = dict(zip(REASONED, advice, strict=True))
-        verdict = _verdict(told, held.get(run, {}), start_s)
-        number, figures = phrases.taken_apart(told["reason"]) if told["reason"] is not None else (None, None)
-        objective = None if told["objective"] is None else phrases[told["objective"]]
-        found.append(told | {"run": run, "policy": phrases[policy], "shadow": shadow, "verdict": verdict,
-                             "reason": number, "figures": figures, "objective": objective})
-        key = policy, shadow, told["action"] or "", verdict
+        advised = dict(zip(REASONED, advice, strict=True))
+        verdict = _verdict(advised, held.get(run, {}), start_s)
+        number, figures = phrases.taken_apart(advised["reason"]) if advised["reason"] is not None else (None, None)
+        objective = None if advised["objective"] is None else phrases[advised["objective"]]
+        verdicts.append(advised | {"run": run, "policy": phrases[policy], "shadow": shadow, "verdict": verdict,
+                                   "reason": number, "figures": figures, "objective": objective})
+        key = policy, shadow, advised["action"] or "", verdict
         counts[key] = counts.get(key, 0) + 1
-        if len(found) >= AT_ONCE:
-            _insert(VERDICTS, found)
-            found = []
-    _insert(VERDICTS, found)
+        if len(verdicts) >= AT_ONCE:
+            _insert(VERDICTS, verdicts)
+            verdicts = []
+    _insert(VERDICTS, verdicts)
     _insert(ADHERENCE, [dict(zip(("policy", "shadow", "action", "verdict", "runs"), (*key, runs), strict=True))
                           for key, runs in counts.items()])
     op.drop_table("verdicts_before")
@@ -194,12 +194,12 @@ def keep_last_advice() -> None:
         table.add_column(sa.Column("noted_s", sa.Double(), nullable=True))
 
 
-def _verdict(told: Mapping[str, Any], held: Mapping[str, int], start_s: float) -> str:
-    if told["nodes"] is None:
+def _verdict(advised: Mapping[str, Any], held: Mapping[str, int], start_s: float) -> str:
+    if advised["nodes"] is None:
         return "not advised"
-    if dict(zip(told["nodes"], told["gpus"] or (), strict=False)) != held:
+    if dict(zip(advised["nodes"], advised["gpus"] or (), strict=False)) != held:
         return "elsewhere"
-    moment = told["issued_s"] if told["action"] == "start" else told["expected_start_s"]
+    moment = advised["issued_s"] if advised["action"] == "start" else advised["expected_start_s"]
     if moment is None or math.fabs(start_s - moment) <= WITHIN_S:
         return "followed"
     return "earlier" if start_s < moment else "later"

@@ -79,8 +79,8 @@ def _written(value: Any) -> str:
 
 def _reason() -> Any:
     """Return what the words mean that were ever recorded."""
-    found = op.get_bind().execute(sa.select(JOBS.c.reason_text).union(sa.select(CHANGES.c.reason_text)))
-    known = {word: reason_of(word).value for (word,) in found if reason_of(word).value != "other"}
+    reasons = op.get_bind().execute(sa.select(JOBS.c.reason_text).union(sa.select(CHANGES.c.reason_text)))
+    known = {word: reason_of(word).value for (word,) in reasons if reason_of(word).value != "other"}
     meaning = sa.case({"": ""} | known, value=WORD, else_="other")
     return sa.case((STATE.in_(["PENDING", "UNKNOWN"]), meaning), else_="")
 
