@@ -90,8 +90,9 @@ def _job_id(labels: Mapping[str, str]) -> str | None:
     return match[1] if match else None
 
 
-def _readings(found: Mapping[tuple[str, str], Values], times: Mapping[tuple[str, str], float]) -> Iterator[JobReading]:
-    for (job_id, node), series in found.items():
+def _readings(values_by_job: Mapping[tuple[str, str], Values],
+              times: Mapping[tuple[str, str], float]) -> Iterator[JobReading]:
+    for (job_id, node), series in values_by_job.items():
         values = dict[str, float]()
         for (name, part), value in series.items():
             if part and (name, "") in series:

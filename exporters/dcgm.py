@@ -182,8 +182,8 @@ class _Gpu:
 
     def total(self, names: Iterable[str]) -> float | None:
         """Return the sum of these values, None unless all of them were measured."""
-        told = [self.values.get(name) for name in names]
-        return sum(value for value in told if value is not None) if None not in told else None
+        measured = [self.values.get(name) for name in names]
+        return sum(value for value in measured if value is not None) if None not in measured else None
 
     def settle(self) -> None:
         """Add up what MIG instances have, where no row tells it for the whole GPU, or that one works less than they.
@@ -191,11 +191,11 @@ class _Gpu:
         Where one of the instances does not tell it, the others together are not the GPU.
         """
         for name, parts in self.instances.items():
-            told, whole = sum(parts.values()), self.values.get(name)
+            total, whole = sum(parts.values()), self.values.get(name)
             if whole is None and parts.keys() >= self.slices.keys():
-                self.values[name] = told
+                self.values[name] = total
             elif whole is not None and name in SHARES:
-                self.values[name] = max(told, whole)
+                self.values[name] = max(total, whole)
 
 
 def parse(samples: Samples, target: Target, time_s: float) -> Telemetry:
@@ -206,7 +206,7 @@ def parse(samples: Samples, target: Target, time_s: float) -> Telemetry:
 
 def gpus(samples: Samples, node_of: NodeOf, time_of: TimeOf) -> tuple[GpuReading, ...]:
     """Return one reading per physical GPU; rows without a time are left out, and rows that may be of several GPUs."""
-    found: dict[_Key, _Gpu] = {}
+    gpus_by_key: dict[_Key, _Gpu] = {}
     times: dict[_Key, float] = {}
     loose: list[tuple[_Key, float, Mapping[str, str], dict[str, float]]] = []
     for labels, values in _rows(samples):
@@ -220,30 +220,30 @@ def gpus(samples: Samples, node_of: NodeOf, time_of: TimeOf) -> tuple[GpuReading
             loose.append(((node, index, ""), time_s, labels, values))
             continue
         key = (node, index, uuid)
-        if key not in found:
-            times[key], found[key] = time_s, _Gpu(uuid, node, int(index), labels)
-        found[key].add(labels, values)
-    known = _by_place(found)
+        if key not in gpus_by_key:
+            times[key], gpus_by_key[key] = time_s, _Gpu(uuid, node, int(index), labels)
+        gpus_by_key[key].add(labels, values)
+    known = _by_place(gpus_by_key)
     for (node, index, _), time_s, labels, values in loose:
         place = _place_of(labels, known.get((node, index), {}))
         if place is None:
             continue
         key = (node, index, place)
-        if key not in found:
-            times[key], found[key] = time_s, _Gpu(_made_up(node, labels), node, int(index), labels)
-        found[key].add(labels, values)
-    _settle(found.values())
-    return tuple(_reading(gpu, times[key]) for key, gpu in found.items())
+        if key not in gpus_by_key:
+            times[key], gpus_by_key[key] = time_s, _Gpu(_made_up(node, labels), node, int(index), labels)
+        gpus_by_key[key].add(labels, values)
+    _settle(gpus_by_key.values())
+    return tuple(_reading(gpu, times[key]) for key, gpu in gpus_by_key.items())
 
 
 _Key = tuple[str, str, str]
 """Of a GPU: its node, its number there, and what tells it from another of that number."""
 
 
-def _by_place(found: Mapping[_Key, _Gpu]) -> dict[tuple[str, str], dict[str, _Gpu]]:
+def _by_place(gpus_by_key: Mapping[_Key, _Gpu]) -> dict[tuple[str, str], dict[str, _Gpu]]:
     """Return by node and number the GPUs that bear a UUID, by what tells them apart."""
     known: dict[tuple[str, str], dict[str, _Gpu]] = {}
-    for (node, index, name), gpu in found.items():
+    for (node, index, name), gpu in gpus_by_key.items():
         known.setdefault((node, index), {})[name] = gpu
     return known
 
@@ -253,8 +253,8 @@ def _place_of(labels: Mapping[str, str], known: Mapping[str, _Gpu]) -> str | Non
     bus, instance = labels.get(_BUS, ""), labels.get("instance", "")
     if bus and known and all(gpu.bus for gpu in known.values()):
         return next((name for name, gpu in known.items() if gpu.bus == bus), bus)
-    own = [name for name, gpu in known.items() if gpu.instance == instance]
-    return own[0] if len(own) == 1 else None if own else bus or instance
+    matching = [name for name, gpu in known.items() if gpu.instance == instance]
+    return matching[0] if len(matching) == 1 else None if matching else bus or instance
 
 
 def _made_up(node: str, labels: Mapping[str, str]) -> str:
@@ -263,16 +263,16 @@ def _made_up(node: str, labels: Mapping[str, str]) -> str:
     return labels.get("UUID") or (f"PCI-{node}/{bus}" if bus else f"{node}/{labels['gpu']}")
 
 
-def _settle(found: Iterable[_Gpu]) -> None:
+def _settle(gpus: Iterable[_Gpu]) -> None:
     """Judge by all GPUs of a server which unit their use is told in."""
     servers: dict[str, list[_Gpu]] = {}
-    for gpu in found:
+    for gpu in gpus:
         gpu.settle()
         if UTILIZATION in gpu.values:
             servers.setdefault(gpu.node, []).append(gpu)
-    for own in servers.values():
-        told = [(gpu.values.pop(UTILIZATION), gpu.first(POWER), gpu.first(LIMIT)) for gpu in own]
-        for gpu, share in zip(own, of_percent(told), strict=True):
+    for server_gpus in servers.values():
+        measurements = [(gpu.values.pop(UTILIZATION), gpu.first(POWER), gpu.first(LIMIT)) for gpu in server_gpus]
+        for gpu, share in zip(server_gpus, of_percent(measurements), strict=True):
             if share is not None:
                 gpu.values[UTILIZATION] = share
 
@@ -326,16 +326,16 @@ def _domain(uuid: str, number: str) -> str | None:
     """
     if not uuid or not number:
         return None
-    found = f"{uuid.lower()}.{number}"
-    return "" if NO_CLIQUE.fullmatch(found) else found
+    domain = f"{uuid.lower()}.{number}"
+    return "" if NO_CLIQUE.fullmatch(domain) else domain
 
 
 def _instances(gpu: _Gpu) -> Iterable[GpuInstance]:
     """Yield the MIG instances; activities were weighed by their share to add up, and are their own again here."""
-    told = next((gpu.instances[name] for name in ACTIVITY if name in gpu.instances), {})
+    activities = next((gpu.instances[name] for name in ACTIVITY if name in gpu.instances), {})
     memory = gpu.instances.get(USED, {})
     for number, share in sorted(gpu.slices.items()):
-        activity = told.get(number)
+        activity = activities.get(number)
         yield GpuInstance(number, share, None if activity is None else min(1.0, activity / share),
                           tuple(sorted(gpu.holders[number])), memory.get(number))
 

@@ -170,7 +170,7 @@ class _Layouts:
         layout = self._known.get(len(ends))
         return layout.samples(page, ends, known) if layout and not layout.others(page, ends) else None
 
-    def learn(self, page: bytes, found: Samples) -> None:
+    def learn(self, page: bytes, samples: Samples) -> None:
         """Remember how a page is laid out of which all lines are known, and which labels vary among such pages."""
         if not _LEAST_LAID_OUT <= len(page) <= _LONGEST_LAID_OUT:
             return
@@ -184,9 +184,9 @@ class _Layouts:
         elif len(ends) in self._known or len(self._known) >= _MOST_LAYOUTS:
             return
         if sum(layout.size for layout in self._known.values() if layout) < _MOST_WORDS:
-            self._known[len(ends)] = self._layout(page[1:-1].split(b"\n"), found, varied)
+            self._known[len(ends)] = self._layout(page[1:-1].split(b"\n"), samples, varied)
 
-    def _layout(self, lines: Sequence[bytes], found: Samples, varied: frozenset[int]) -> _Layout | None:
+    def _layout(self, lines: Sequence[bytes], samples: Samples, varied: frozenset[int]) -> _Layout | None:
         """Return the layout of a page that shows these samples; None where a line is not plain."""
         series: dict[int, Series] = {}
         starts: list[bytes] = []
@@ -195,7 +195,7 @@ class _Layouts:
             if match is None or (line.startswith(b"# EOF") and row < len(lines) - 1):
                 return None
             if match[1] in self._names:
-                series[row] = found[len(series)][0]
+                series[row] = samples[len(series)][0]
                 starts.append(match[1] if row in varied else line[:line.rindex(b" ") + 1])
             else:
                 starts.append(self._telling(match[0]))

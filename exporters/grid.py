@@ -118,16 +118,16 @@ class GridSource:
         self._health[name] = TargetHealth(name, not error, time.perf_counter() - began, error, last)
         return not error
 
-    def _keep(self, kept: deque[GridSample], sample: GridSample) -> None:
+    def _keep(self, samples: deque[GridSample], sample: GridSample) -> None:
         """Note a sample; ``ValueError`` for one from the future or one that is too old to hold."""
         now_s = self._clock()
         if not now_s - self._config.max_age < sample.since_s <= now_s + _AHEAD_S:
             raise ValueError(f"the newest sample is {now_s - sample.since_s:,.0f} s old (max_age)")
-        last = kept[-1] if kept else None
+        last = samples[-1] if samples else None
         if last is not None and last.value == sample.value and last.since_s <= sample.since_s <= last.until_s:
-            kept[-1] = GridSample(last.value, last.since_s, sample.until_s)
+            samples[-1] = GridSample(last.value, last.since_s, sample.until_s)
         elif last is None or sample.since_s > last.since_s:
-            kept.append(sample)
+            samples.append(sample)
 
     def _one(self, query: str) -> float:
         """Return the value of the one series of a query; ``ValueError`` where there are none or several."""

@@ -59,7 +59,7 @@ def servers(samples: Samples, node_of: Callable[[Mapping[str, str]], str],
         node = node_of(labels)
         if time_of(labels) is not None:
             rows.setdefault(node, []).append(sample)
-    return tuple(_reading(node, own, time_of) for node, own in rows.items())
+    return tuple(_reading(node, node_rows, time_of) for node, node_rows in rows.items())
 
 
 def _reading(node: str, samples: Samples, time_of: Callable[[Mapping[str, str]], float | None]) -> NodeReading:
@@ -105,7 +105,7 @@ def _largest_chassis(rows: Samples) -> float | None:
     chassis: dict[str, Samples] = {}
     for sample in rows:
         chassis.setdefault(sample[0].labels.get("chassis_id", ""), []).append(sample)
-    sums = [_sum(own) for own in chassis.values()]
+    sums = [_sum(chassis_rows) for chassis_rows in chassis.values()]
     return max((watts for watts in sums if watts is not None), default=None) if None not in sums else None
 
 
@@ -120,8 +120,8 @@ def _sum(samples: Iterable[tuple[Series, float]]) -> float | None:
         part = _part(series)
         watts, known = _part_watts(value), parts.get(part)
         parts[part] = known if watts is None else max(watts, known or 0.0)
-    told = [watts for watts in parts.values() if watts is not None]
-    return sum(told) if told and len(told) == len(parts) else None
+    measured = [watts for watts in parts.values() if watts is not None]
+    return sum(measured) if measured and len(measured) == len(parts) else None
 
 
 def _part(series: Series) -> tuple[str, ...]:

@@ -49,9 +49,9 @@ def _row_watts(value: float, scale: float) -> float | None:
 
 def _all_watts(rows: Iterable[float | None]) -> list[float]:
     """Return the watts of all rows; nothing where one of them has no reading."""
-    found = list(rows)
-    measured = [watts for watts in found if watts is not None]
-    return measured if len(measured) == len(found) else []
+    values = list(rows)
+    measured = [watts for watts in values if watts is not None]
+    return measured if len(measured) == len(values) else []
 
 
 def racks(samples: Mapping[str, Samples], time_of: TimeOf) -> tuple[EnclosureReading, ...]:
@@ -59,17 +59,17 @@ def racks(samples: Mapping[str, Samples], time_of: TimeOf) -> tuple[EnclosureRea
 
     A PDU that two jobs of a Prometheus scrape is one: what the fuller of them reports counts.
     """
-    found: dict[tuple[str, str], dict[str, list[float | None]]] = {}
+    places: dict[tuple[str, str], dict[str, list[float | None]]] = {}
     times: dict[tuple[str, str], float] = {}
     for name, scale in KNOWN.items():
         for series, value in samples[name]:
             time_s, labels = time_of(series.labels), series.labels
             place = labels.get("enclosure", ""), labels.get("instance", "")
             if place[0] and time_s is not None and not value < 0:
-                found.setdefault(place, {}).setdefault(labels.get("job", ""), []).append(_row_watts(value, scale))
+                places.setdefault(place, {}).setdefault(labels.get("job", ""), []).append(_row_watts(value, scale))
                 times[place] = max(time_s, times.get(place, time_s))
     fullest = {place: max(map(_all_watts, by_job.values()), key=lambda watts: (len(watts), sum(watts)))
-               for place, by_job in found.items()}
+               for place, by_job in places.items()}
     return tuple(EnclosureReading(rack, times[rack, meter], sum(watts), "snmp", len(watts), meter)
                  for (rack, meter), watts in fullest.items() if watts)
 

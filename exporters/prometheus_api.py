@@ -254,19 +254,19 @@ def thinned(samples: dict[str, Samples], server_limit: int) -> tuple[dict[str, S
                                for (_, instance), count in sorted(crowded.items()))
 
 
-def sifted(found: Telemetry, gpu_limit: int) -> tuple[Telemetry, tuple[TargetHealth, ...]]:
+def sifted(telemetry: Telemetry, gpu_limit: int) -> tuple[Telemetry, tuple[TargetHealth, ...]]:
     """Return the facts without those of nodes that cannot be, and each of these nodes as a target that is down."""
-    counts = Counter(gpu.node for gpu in found.gpus)
-    servers = counts.keys() | {node.node for node in found.nodes} | {job.node for job in found.jobs}
+    counts = Counter(gpu.node for gpu in telemetry.gpus)
+    servers = counts.keys() | {node.node for node in telemetry.nodes} | {job.node for job in telemetry.jobs}
     strange = {name: "the label `node` or the host's own name must name the server"
                for name in servers if is_nobody(name)}
     strange |= {name: f"shows {count} GPUs, more than {gpu_limit} (gpu_limit)"
                 for name, count in counts.items() if count > gpu_limit}
     if not strange:
-        return found, ()
-    sound = Telemetry(tuple(gpu for gpu in found.gpus if gpu.node not in strange),
-                      tuple(server for server in found.nodes if server.node not in strange),
-                      tuple(job for job in found.jobs if job.node not in strange), found.enclosures)
+        return telemetry, ()
+    sound = Telemetry(tuple(gpu for gpu in telemetry.gpus if gpu.node not in strange),
+                      tuple(server for server in telemetry.nodes if server.node not in strange),
+                      tuple(job for job in telemetry.jobs if job.node not in strange), telemetry.enclosures)
     return sound, tuple(TargetHealth(name, False, 0.0, why) for name, why in sorted(strange.items()))
 
 

@@ -142,22 +142,22 @@ _RENAMED = re.compile(r"escaping=(?!underscores|allow-utf-8)")
 """Of content types in which all names are written otherwise."""
 
 
-def page(own: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
+def page(registry: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
     """Return the page and its content type: OpenMetrics where ``accept`` asks for it, else the text format 0.0.4."""
     try:
         encode, content_type = choose_encoder(accept)
     except TypeError:  # a version that is no number
         encode, content_type = choose_encoder("")
-    if not isinstance(own, _PageRegistry) or _RENAMED.search(content_type):
-        return encode(own), content_type
-    ours = own.own.written(open_metrics=content_type.startswith("application/openmetrics-text"))
-    return b"".join((*ours, encode(own.process))), content_type
+    if not isinstance(registry, _PageRegistry) or _RENAMED.search(content_type):
+        return encode(registry), content_type
+    ours = registry.own.written(open_metrics=content_type.startswith("application/openmetrics-text"))
+    return b"".join((*ours, encode(registry.process))), content_type
 
 
-def prepare(own: CollectorRegistry) -> None:
+def prepare(registry: CollectorRegistry) -> None:
     """Write what is large before somebody asks: beside threads that read exporters it takes ten times as long."""
-    if isinstance(own, _PageRegistry):
-        own.own.written(open_metrics=True)
+    if isinstance(registry, _PageRegistry):
+        registry.own.written(open_metrics=True)
 
 
 def _distributions(declared: Declared, value: Any) -> dict[tuple[str, ...], Distribution]:

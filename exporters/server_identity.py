@@ -41,26 +41,27 @@ class GpuOwners:
         """Of each uuid the node, and who reported so last."""
         self._tellers: dict[str, _Teller] = {}
 
-    def sift(self, found: Telemetry, now_s: float, teller: str = "") -> tuple[Telemetry, dict[str, str]]:
+    def sift(self, telemetry: Telemetry, now_s: float, teller: str = "") -> tuple[Telemetry, dict[str, str]]:
         """Return the facts without GPUs of other servers, or that may be others, and what is wrong with each server.
 
         Args:
-            found: what a target reports, or a Prometheus.
+            telemetry: what a target reports, or a Prometheus.
             now_s: seconds of a clock that nobody sets.
             teller: the target; without it each server reports on itself.
         """
-        found, wrong = _distinct(found)
+        telemetry, wrong = _distinct(telemetry)
         with self._lock:
-            twins = self._twins(found.gpus, teller)
+            twins = self._twins(telemetry.gpus, teller)
             if twins:
                 wrong = {**wrong, **{gpu.node: _nameless(gpu, "another target") for gpu in twins}}
-                found = replace(found, gpus=tuple(gpu for gpu in found.gpus if gpu not in twins))
-            self._note(found.gpus, now_s, teller)
-            others = self._others(found.gpus, teller)
+                telemetry = replace(telemetry, gpus=tuple(gpu for gpu in telemetry.gpus if gpu not in twins))
+            self._note(telemetry.gpus, now_s, teller)
+            others = self._others(telemetry.gpus, teller)
         if not others:
-            return found, wrong
-        own_gpus = tuple(gpu for gpu in found.gpus if gpu.uuid not in others.get(gpu.node, ()))
-        return replace(found, gpus=own_gpus), {**wrong, **{node: _complaint(shown) for node, shown in others.items()}}
+            return telemetry, wrong
+        own_gpus = tuple(gpu for gpu in telemetry.gpus if gpu.uuid not in others.get(gpu.node, ()))
+        complaints = {node: _complaint(shown) for node, shown in others.items()}
+        return replace(telemetry, gpus=own_gpus), {**wrong, **complaints}
 
     def forget(self, now_s: float, targets: Collection[str] | None = None) -> None:
         """Release the GPUs of who reported nothing for long, or is none of the targets any more."""
@@ -165,14 +166,14 @@ def _is_nameless(gpu: GpuReading) -> bool:
     return gpu.uuid.startswith(f"{gpu.node}/")
 
 
-def _distinct(found: Telemetry) -> tuple[Telemetry, dict[str, str]]:
+def _distinct(telemetry: Telemetry) -> tuple[Telemetry, dict[str, str]]:
     """Return the facts without GPUs of one number that no UUID tells apart, and what is wrong with their nodes."""
-    places = Counter((gpu.node, gpu.vendor, gpu.index) for gpu in found.gpus)
-    if len(places) == len(found.gpus):  # as nearly always
-        return found, {}
-    twins = [gpu for gpu in found.gpus if _is_nameless(gpu) and places[gpu.node, gpu.vendor, gpu.index] > 1]
-    distinct = tuple(gpu for gpu in found.gpus if gpu not in twins)
-    return replace(found, gpus=distinct), {gpu.node: _nameless(gpu, "another exporter") for gpu in twins}
+    places = Counter((gpu.node, gpu.vendor, gpu.index) for gpu in telemetry.gpus)
+    if len(places) == len(telemetry.gpus):  # as nearly always
+        return telemetry, {}
+    twins = [gpu for gpu in telemetry.gpus if _is_nameless(gpu) and places[gpu.node, gpu.vendor, gpu.index] > 1]
+    distinct = tuple(gpu for gpu in telemetry.gpus if gpu not in twins)
+    return replace(telemetry, gpus=distinct), {gpu.node: _nameless(gpu, "another exporter") for gpu in twins}
 
 
 def _nameless(gpu: GpuReading, other: str) -> str:

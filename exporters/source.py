@@ -282,9 +282,9 @@ class Watched:
         self._logged, self._logged_at = wrong, self._timer()
 
 
-def joined(found: Iterable[Telemetry]) -> Telemetry:
+def joined(telemetries: Iterable[Telemetry]) -> Telemetry:
     """Return all readings; a GPU of a server, a server or job that two targets show is kept once, as seen last."""
-    parts = list(found)
+    parts = list(telemetries)
     gpus: dict[tuple[str, str], GpuReading] = {}
     nodes: dict[str, NodeReading] = {}
     jobs: dict[tuple[str, str], JobReading] = {}

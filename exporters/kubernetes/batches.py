@@ -57,8 +57,8 @@ def batch_of(job: BatchJob) -> BatchFacts:
         failed=clean(failed.reason or "Failed") if failed and failed.status == "True" else "")
 
 
-def _since(found: Condition | None) -> float | None:
-    return seconds(found.last_transition_time) if found and found.status == "True" else None
+def _since(status: Condition | None) -> float | None:
+    return seconds(status.last_transition_time) if status and status.status == "True" else None
 
 
 class _BatchSections(ObjectPart, frozen=True):

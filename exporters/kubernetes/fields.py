@@ -159,14 +159,14 @@ class ApiGroups(ObjectPart, frozen=True):
     groups: list[ApiGroup] | None = None
 
 
-def some(found: list[Item] | None) -> Iterable[Item]:
+def some(items: list[Item] | None) -> Iterable[Item]:
     """Return a list that may be null."""
-    return found or ()
+    return items or ()
 
 
-def condition(found: list[Condition] | None, kind: str) -> Condition | None:
+def condition(conditions: list[Condition] | None, kind: str) -> Condition | None:
     """Return the condition of a kind, None where there is none."""
-    return next((condition for condition in some(found) if condition.type == kind), None)
+    return next((condition for condition in some(conditions) if condition.type == kind), None)
 
 
 @lru_cache(maxsize=8192)

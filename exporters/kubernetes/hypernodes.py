@@ -89,25 +89,25 @@ def _switch(group: HyperNode, known: Mapping[str, HyperNode], nodes: Labels) -> 
     return Switch(group.metadata.name, tuple(hosts), tuple(below))
 
 
-def _members(own: str, selector: _Selector, named: Collection[str], nodes: Labels) -> Iterator[str]:
+def _members(hypernode: str, selector: _Selector, named: Collection[str], nodes: Labels) -> Iterator[str]:
     if selector.exact_match is not None:
         # A node may have left the cluster, and its HyperNode not.
         yield from (name for name in (selector.exact_match.name,) if name in named)
     if selector.regex_match is not None:
-        pattern = _safe(own, selector.regex_match.pattern)
+        pattern = _safe(hypernode, selector.regex_match.pattern)
         yield from (name for name in named if len(name) <= _LONGEST_NAME and pattern.search(name))
     if selector.label_match is not None:
         if selector.label_match.match_expressions:
-            raise TopologyError(f"HyperNode {own}: expressions of labels are not read; matchLabels are")
+            raise TopologyError(f"HyperNode {hypernode}: expressions of labels are not read; matchLabels are")
         wanted = (selector.label_match.match_labels or {}).items()
         yield from (name for name in named if wanted and wanted <= nodes.get(name, {}).items())
 
 
-def _safe(own: str, pattern: str) -> re.Pattern[str]:
+def _safe(hypernode: str, pattern: str) -> re.Pattern[str]:
     repeated = len(_REPEATED.findall(pattern))
     if len(pattern) > _LONGEST or repeated > _MOST_REPEATED or fnmatchcase(pattern, "*)[*+?{]*") or "(?" in pattern:
-        raise TopologyError(f"HyperNode {own}: the pattern {pattern[:60]!a} is too involved to be tried safely")
+        raise TopologyError(f"HyperNode {hypernode}: the pattern {pattern[:60]!a} is too involved to be tried safely")
     try:
         return re.compile(pattern, re.ASCII)
     except (re.error, OverflowError, RecursionError) as error:
-        raise TopologyError(f"HyperNode {own}: {pattern[:60]!a} is no pattern: {error}") from error
+        raise TopologyError(f"HyperNode {hypernode}: {pattern[:60]!a} is no pattern: {error}") from error

@@ -223,9 +223,9 @@ def wish_of(spec: PodSpec) -> PodConstraints:
     return PodConstraints(clean(expression(spec)), keys_of(spec), named, tolerations, terms, inexact, rules, unknown)
 
 
-def _scheduled(pod: Pod, found: Condition | None) -> float | None:
+def _scheduled(pod: Pod, status: Condition | None) -> float | None:
     """Return since when a pod holds what it requested: the same time while it lives."""
-    since_s = seconds(found.last_transition_time) if found and found.status == "True" else None
+    since_s = seconds(status.last_transition_time) if status and status.status == "True" else None
     if since_s is None:
         since_s = seconds(pod.status.start_time)
     return seconds(pod.metadata.creation_timestamp) if since_s is None else since_s

@@ -234,12 +234,12 @@ class Reflector(Generic[Kept]):
             page = _LIST.decode(body)
             return page, [(name, item) for name, _, item in map(self._read, some(page.items))]
 
-    def _known(self, name: Name, found: tuple[str, Kept] | Strange) -> tuple[str, Kept] | None:
+    def _known(self, name: Name, parsed: tuple[str, Kept] | Strange) -> tuple[str, Kept] | None:
         """Return what is kept of an object from now on; one that has become strange stays as it was: it is not gone."""
-        if not isinstance(found, Strange):
-            return found
+        if not isinstance(parsed, Strange):
+            return parsed
         before = self._kept.get(name)
-        return before if before is not None and before[0] == found.uid else None
+        return before if before is not None and before[0] == parsed.uid else None
 
     def _read(self, raw: Text) -> tuple[Name, str, tuple[str, Kept] | Strange]:
         """Return name and version of an object, and its uid with what is kept of it."""
@@ -303,17 +303,17 @@ class Reflector(Generic[Kept]):
                 self._put(name, item)
         self.version = version or self.version
 
-    def _put(self, name: Name, found: tuple[str, Kept] | Strange) -> None:
-        if isinstance(found, Strange):
-            self._strange[name] = found
-        known, before = self._known(name, found), self._kept.pop(name, None)
+    def _put(self, name: Name, parsed: tuple[str, Kept] | Strange) -> None:
+        if isinstance(parsed, Strange):
+            self._strange[name] = parsed
+        known, before = self._known(name, parsed), self._kept.pop(name, None)
         if known is not None:
             self._kept[name] = known
         if before is not None and (known is None or known[0] != before[0]):
             self._gone.append(before[1])  # another of the same name
 
-    def _remove(self, name: Name, found: tuple[str, Kept] | Strange) -> None:
-        uid, last = (found.uid, None) if isinstance(found, Strange) else found
+    def _remove(self, name: Name, parsed: tuple[str, Kept] | Strange) -> None:
+        uid, last = (parsed.uid, None) if isinstance(parsed, Strange) else parsed
         before = self._kept.get(name)
         if before is not None and before[0] != uid:
             return  # that one has gone before, and another has its name

@@ -65,16 +65,16 @@ def rules_of(spec: PodSpec) -> tuple[tuple[PodRule, ...], tuple[str, ...]]:
     return tuple(rules), tuple(dict.fromkeys(unknown))
 
 
-def _hard(found: list[Spread] | None) -> Iterator[Spread]:
-    return (constraint for constraint in some(found) if constraint.when_unsatisfiable == "DoNotSchedule")
+def _hard(constraints: list[Spread] | None) -> Iterator[Spread]:
+    return (constraint for constraint in some(constraints) if constraint.when_unsatisfiable == "DoNotSchedule")
 
 
 def _required(bound: PodAffinity | None) -> Iterable[PodTerm]:
     return some(bound.required) if bound is not None else ()
 
 
-def _terms(found: list[Requirement] | None) -> Terms:
-    return tuple((expression.key, expression.operator, tuple(expression.values or ())) for expression in some(found))
+def _terms(rules: list[Requirement] | None) -> Terms:
+    return tuple((expression.key, expression.operator, tuple(expression.values or ())) for expression in some(rules))
 
 
 def selector_of(selector: Selector | None) -> Terms | None:

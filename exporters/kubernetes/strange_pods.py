@@ -91,10 +91,10 @@ def _requested(raw: Text) -> tuple[Amount, frozenset[str]]:
     return requested(pod), frozenset(unknown)
 
 
-def _container(found: _ContainerRequests, unknown: set[str]) -> Container:
-    resources = found.resources or Resources()
+def _container(container: _ContainerRequests, unknown: set[str]) -> Container:
+    resources = container.resources or Resources()
     given = {**(resources.limits or {}), **(resources.requests or {})}
-    return Container(resources=Resources(_readable(given, unknown)), restart_policy=found.restart_policy)
+    return Container(resources=Resources(_readable(given, unknown)), restart_policy=container.restart_policy)
 
 
 def _readable(amounts: Amounts, unknown: set[str]) -> Amounts:

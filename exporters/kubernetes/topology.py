@@ -133,6 +133,6 @@ def _kueue(labels: Mapping[str, str], chains: Iterable[tuple[str, ...]]) -> tupl
     return tuple("/".join(values[:end]) for end in range(len(values), 0, -1))
 
 
-def _volcano(name: str, found: Fabric) -> tuple[str, ...]:
-    leaf = found.leaf.get(name)
-    return () if leaf is None else (leaf, *found.above(leaf))
+def _volcano(name: str, fabric: Fabric) -> tuple[str, ...]:
+    leaf = fabric.leaf.get(name)
+    return () if leaf is None else (leaf, *fabric.above(leaf))

@@ -52,14 +52,15 @@ def choose(bmc: Bmc, pattern: str, in_use: ChassisInUse, now_s: float) -> tuple[
     Raises:
         SourceError: none reports its power, several do and none is the whole, or the one in use has fallen silent.
     """
-    found = _all(bmc)
-    wanted = {path: one for path, one in found.items() if fnmatchcase(_id(path), pattern)} if pattern else found
+    everything = _all(bmc)
+    wanted = {path: resource for path, resource in everything.items() if not pattern or fnmatchcase(_id(path), pattern)}
     if not wanted:
-        raise SourceError(f"no chassis fits {pattern!r}; there are {', '.join(map(_id, found)) or 'none'}")
-    reporting = {path: (one, *reported) for path, one in _ranked(wanted) if (reported := first(bmc, one)) is not None}
+        raise SourceError(f"no chassis fits {pattern!r}; there are {', '.join(map(_id, everything)) or 'none'}")
+    reporting = {path: (resource, *reported) for path, resource in _ranked(wanted)
+                 if (reported := first(bmc, resource)) is not None}
     if not reporting:
         raise SourceError(f"no power at any chassis ({', '.join(map(_id, wanted))})")
-    whole = _whole({path: one for path, (one, _, _) in reporting.items()})
+    whole = _whole({path: resource for path, (resource, _, _) in reporting.items()})
     if len(whole) > 1:
         raise SourceError(f"several chassis report power ({', '.join(map(_id, whole))}): name the one that counts "
                           "(chassis)")
@@ -69,33 +70,33 @@ def choose(bmc: Bmc, pattern: str, in_use: ChassisInUse, now_s: float) -> tuple[
 
 def _all(bmc: Bmc) -> dict[str, Resource]:
     listed = link(bmc.get("/redfish/v1/"), "Chassis") or "/redfish/v1/Chassis"
-    found: dict[str, Resource] = {}
+    chassis: dict[str, Resource] = {}
     for path in members(bmc.get(listed), MOST_CHASSIS):
         try:
-            found[path] = bmc.get(path)
+            chassis[path] = bmc.get(path)
         except Refused as error:
             if error.status != 404:
                 raise
-    return found
+    return chassis
 
 
 def _ranked(chassis: Mapping[str, Resource]) -> list[tuple[str, Resource]]:
     """Return those whose type is a whole server; all where none is."""
-    whole = [(path, one) for path, one in chassis.items() if one.get("ChassisType") in _WHOLE]
+    whole = [(path, resource) for path, resource in chassis.items() if resource.get("ChassisType") in _WHOLE]
     return whole or list(chassis.items())
 
 
 def _whole(chassis: Mapping[str, Resource]) -> list[str]:
     """Return those that lie in no other one, of the likeliest type."""
-    outer = [path for path, one in chassis.items() if not _within(one, chassis)] or list(chassis)
+    outer = [path for path, resource in chassis.items() if not _within(resource, chassis)] or list(chassis)
     for kind in _WHOLE:
         if of_kind := [path for path in outer if chassis[path].get("ChassisType") == kind]:
             return of_kind
     return outer
 
 
-def _within(one: Resource, chassis: Mapping[str, Resource]) -> bool:
-    links = one.get("Links")
+def _within(resource: Resource, chassis: Mapping[str, Resource]) -> bool:
+    links = resource.get("Links")
     return isinstance(links, dict) and link(links, "ContainedBy") in chassis
 
 

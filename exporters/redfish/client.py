@@ -72,18 +72,18 @@ class Bmc:
         headers = {"X-Auth-Token": self._token} if self._token else {}
         body = self._client.send("GET", self._base + path, headers=headers).body
         try:
-            found = json.loads(decode(body))
+            resource = json.loads(decode(body))
         except (ValueError, RecursionError) as error:
             raise SourceError(f"{path} is not JSON: {quoted(body)}") from error
-        if not isinstance(found, dict):
+        if not isinstance(resource, dict):
             raise SourceError(f"{path} is no resource: {quoted(body)}")
-        return found
+        return resource
 
 
 def link(resource: Resource, name: str) -> str:
     """Return the path that a property links to; '' where it links to nothing within Redfish."""
-    found = resource.get(name)
-    path = found.get("@odata.id") if isinstance(found, dict) else None
+    target = resource.get(name)
+    path = target.get("@odata.id") if isinstance(target, dict) else None
     return path if isinstance(path, str) and path.startswith("/redfish/v1/") and ".." not in path else ""
 
 

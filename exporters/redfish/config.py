@@ -119,13 +119,13 @@ class RedfishSource(PageSource):
 
     def _power(self, known: _Known, now_s: float) -> ChassisPower:
         if known.chosen is not None and 0 <= now_s - known.chosen_s < _CHOSEN_S:
-            found = read(known.chosen[1], known.bmc, known.chosen[0])
-            if found is not None:
+            power = read(known.chosen[1], known.bmc, known.chosen[0])
+            if power is not None:
                 known.in_use.silent_s = None
-                return found
-        chassis, reader, found = choose(known.bmc, self._redfish.chassis, known.in_use, now_s)
+                return power
+        chassis, reader, power = choose(known.bmc, self._redfish.chassis, known.in_use, now_s)
         known.chosen, known.chosen_s = (chassis, reader), now_s
-        return found
+        return power
 
 
 def _shelves(known: _Known, rack: str, meter: str, now_s: float) -> tuple[EnclosureReading, ...]:
@@ -136,12 +136,13 @@ def _shelves(known: _Known, rack: str, meter: str, now_s: float) -> tuple[Enclos
     kinds = list(equipment(known.bmc))
     if not any(kinds):
         raise SourceError("no power shelf and no PDU reports its power: is this a rack's controller?")
-    known.outermost = _outermost([sum(one.watts for one in kind.values()) for kind in kinds], kinds, known.outermost)
-    found, before = kinds[known.outermost], known.shelves
-    known.shelves = {path: (one.measured_at, _first_reported_s(one, before.get(path), now_s))
-                     for kind in kinds for path, one in kind.items()}
-    return (EnclosureReading(rack, min(known.shelves[path][1] for path in found),
-                             sum(one.watts for one in found.values()), "redfish", len(found), meter),)
+    known.outermost = _outermost([sum(power.watts for power in kind.values()) for kind in kinds], kinds,
+                                 known.outermost)
+    counted, before = kinds[known.outermost], known.shelves
+    known.shelves = {path: (power.measured_at, _first_reported_s(power, before.get(path), now_s))
+                     for kind in kinds for path, power in kind.items()}
+    return (EnclosureReading(rack, min(known.shelves[path][1] for path in counted),
+                             sum(power.watts for power in counted.values()), "redfish", len(counted), meter),)
 
 
 def _outermost(watts: Sequence[float], kinds: Sequence[Mapping[str, ChassisPower]], before: int | None) -> int:

@@ -50,20 +50,20 @@ def number(value: object) -> float | None:
 
 def _environment(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     path = link(chassis, "EnvironmentMetrics")
-    found = bmc.get(path) if path else {}
-    watts = number(found.get("PowerWatts"))
-    return None if watts is None else ChassisPower(watts, _time(found.get("PowerWatts")), place="EnvironmentMetrics")
+    metrics = bmc.get(path) if path else {}
+    watts = number(metrics.get("PowerWatts"))
+    return None if watts is None else ChassisPower(watts, _time(metrics.get("PowerWatts")), place="EnvironmentMetrics")
 
 
 def _supplies(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     path = link(chassis, "PowerSubsystem")
     listed = link(bmc.get(path), "PowerSupplies") if path else ""
-    total, count, found = 0.0, 0, bmc.get(listed) if listed else {}
-    if not shows_all(found, MOST_SUPPLIES):
+    total, count, collection = 0.0, 0, bmc.get(listed) if listed else {}
+    if not shows_all(collection, MOST_SUPPLIES):
         return None
-    paths = members(found, MOST_SUPPLIES)
-    for one in paths:
-        supply = bmc.get(one)
+    paths = members(collection, MOST_SUPPLIES)
+    for supply_path in paths:
+        supply = bmc.get(supply_path)
         if _is_absent(supply):
             continue
         metrics = link(supply, "Metrics")
@@ -90,15 +90,15 @@ def _sensor(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     path = link(chassis, "Sensors")
     if not path:
         return None
-    found = bmc.get(f"{path.rstrip('/')}/TotalPower")
-    if found.get("ReadingUnits", "W") != "W" or _is_absent(found):
+    sensor = bmc.get(f"{path.rstrip('/')}/TotalPower")
+    if sensor.get("ReadingUnits", "W") != "W" or _is_absent(sensor):
         return None
-    watts = number(found.get("Reading"))
-    return None if watts is None else ChassisPower(watts, _time(found), place="TotalPower")
+    watts = number(sensor.get("Reading"))
+    return None if watts is None else ChassisPower(watts, _time(sensor), place="TotalPower")
 
 
-def _time(found: object) -> str:
-    time = found.get("ReadingTime") if isinstance(found, dict) else None
+def _time(reading: object) -> str:
+    time = reading.get("ReadingTime") if isinstance(reading, dict) else None
     return time[:64] if isinstance(time, str) else ""
 
 
@@ -108,9 +108,9 @@ READERS: tuple[Reader, ...] = (_environment, _supplies, _control, _sensor)
 def first(bmc: Bmc, chassis: Resource) -> tuple[Reader, ChassisPower] | None:
     """Return the first place that reports the power of a chassis, and what it reports."""
     for reader in READERS:
-        found = read(reader, bmc, chassis)
-        if found is not None:
-            return reader, found
+        power = read(reader, bmc, chassis)
+        if power is not None:
+            return reader, power
     return None
 
 
@@ -138,16 +138,16 @@ def equipment(bmc: Bmc) -> Iterator[dict[str, ChassisPower]]:
         shown = bmc.get(listed) if listed else {}
         if not shows_all(shown, MOST_SUPPLIES):
             raise SourceError(f"{kind} does not show all its members: without them the sum is not the rack's")
-        found = {one: _of_equipment(bmc, one) for one in members(shown, MOST_SUPPLIES)}
-        yield {one: power for one, power in found.items() if power is not None}
+        powers = {path: _of_equipment(bmc, path) for path in members(shown, MOST_SUPPLIES)}
+        yield {path: power for path, power in powers.items() if power is not None}
 
 
 def _of_equipment(bmc: Bmc, path: str) -> ChassisPower | None:
     """Return the watts of a power shelf or PDU, 0 where it feeds nothing; None where it is not in use."""
-    found = bmc.get(path)
-    if _is_absent(found):
+    resource = bmc.get(path)
+    if _is_absent(resource):
         return None
-    metrics = link(found, "Metrics")
+    metrics = link(resource, "Metrics")
     power = bmc.get(metrics).get("PowerWatts") if metrics else None
     reading = power.get("Reading") if isinstance(power, dict) else power
     watts = 0.0 if reading == 0 and not isinstance(reading, bool) else number(power)

@@ -108,9 +108,9 @@ class Api:
                 raise RefusedError(fault.status, fault.text or "as was ordered", fault.retry_after)
 
     def _read(self, path: str, query: Query) -> bytes:
-        found = self._discovery(path)
-        if found is not None:
-            return json.dumps(found).encode()
+        discovery = self._discovery(path)
+        if discovery is not None:
+            return json.dumps(discovery).encode()
         resource, namespace, name = self._resource(path)
         if name:
             stored = self.store.get(resource, (namespace, name))
@@ -198,8 +198,9 @@ class Api:
         if path in self._routes:
             here = [resource for resource in self.store.resources if self._path(resource) == path]
             return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": here[0].api_version,
-                    "resources": [{"name": one.plural, "singularName": one.kind.lower(), "namespaced": one.namespaced,
-                                   "kind": one.kind, "verbs": ["get", "list", "watch"]} for one in here]}
+                    "resources": [{"name": resource.plural, "singularName": resource.kind.lower(),
+                                   "namespaced": resource.namespaced, "kind": resource.kind,
+                                   "verbs": ["get", "list", "watch"]} for resource in here]}
         return None
 
 

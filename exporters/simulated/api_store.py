@@ -208,12 +208,12 @@ class Store:
             shelf = self._shelves[resource]
             if version < shelf.forgotten:
                 raise ExpiredError(f"too old resource version: {version} ({shelf.forgotten})")
-            found = []
+            changes = []
             for change in reversed(shelf.changes):
                 if change.version <= version:
                     break
-                found.append(change)
-            return self.version, found[::-1]
+                changes.append(change)
+            return self.version, changes[::-1]
 
     def sync(self, resource: Resource, contents: Iterable[Object]) -> None:
         """Make the objects of a resource those that are given."""

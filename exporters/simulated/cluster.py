@@ -134,8 +134,8 @@ class SimulatedCluster:
     def schedule(self) -> None:
         """Start what may start."""
         for queue in self.pending.values():
-            while (found := startable(queue, self.capacity)) is not None:
-                job, numbers = found
+            while (placement := startable(queue, self.capacity)) is not None:
+                job, numbers = placement
                 queue.remove(job)
                 self.start(job, numbers)
 

@@ -88,11 +88,11 @@ class _PageSource:
     def read(self) -> Telemetry:
         """Read every server once."""
         with self._near.now() as cluster:
-            found = [self._read(cluster, number) for number in range(len(cluster.servers))]
+            parts = [self._read(cluster, number) for number in range(len(cluster.servers))]
         self._exposition.next_round()
-        return Telemetry(tuple(gpu for part in found for gpu in part.gpus),
-                         tuple(node for part in found for node in part.nodes),
-                         tuple(job for part in found for job in part.jobs))
+        return Telemetry(tuple(gpu for part in parts for gpu in part.gpus),
+                         tuple(node for part in parts for node in part.nodes),
+                         tuple(job for part in parts for job in part.jobs))
 
     def _read(self, cluster: SimulatedCluster, number: int) -> Telemetry:
         name, now_s = cluster.servers[number].name, cluster.now_s

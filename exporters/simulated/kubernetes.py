@@ -83,8 +83,8 @@ def _accounts() -> list[str]:
 
 def _models(cluster: SimulatedCluster) -> list[tuple[str, Model]]:
     """Return the queues of the cluster with the servers behind each; names of objects are small letters."""
-    found = {server.model.partition.lower(): server.model for server in cluster.servers}
-    return sorted(found.items())
+    models = {server.model.partition.lower(): server.model for server in cluster.servers}
+    return sorted(models.items())
 
 
 def _product(model: Model) -> str:

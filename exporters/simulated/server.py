@@ -159,10 +159,10 @@ class SimulatedSite:
 def _since(query: str) -> float:
     """Return the start of the window that is requested; slurmdbd's own default is far shorter than everything."""
     value = parse_qs(query).get("start_time", ["0"])[0]
-    found = _TIME.match(value)
-    if found is None:
+    match = _TIME.match(value)
+    if match is None:
         raise _Refused(HTTPStatus.BAD_REQUEST, f"start_time {value!r} is not uts<seconds since the epoch>")
-    return float(found[1])
+    return float(match[1])
 
 
 class _Handler(BaseHTTPRequestHandler):

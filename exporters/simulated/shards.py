@@ -59,7 +59,7 @@ def share_a_gpu(cluster: Sharing) -> dict[int, int]:
 def _job(cluster: Sharing, job_id: int, user: str, name: str, units: int, behaviour: Behaviour,
          partition: str) -> SimulatedJob:
     flavor = Flavor(f"shard-{units}", 0, 4 * units, 32 * GIB * units, 720 * HOUR_S, 0.0)
-    return SimulatedJob(job_id, next(one for one in USERS if one.name == user), name, partition, flavor, 1,
+    return SimulatedJob(job_id, next(person for person in USERS if person.name == user), name, partition, flavor, 1,
                         flavor.cpus, flavor.memory_bytes, behaviour, 0.3 * units, flavor.limit_s, False,
                         cluster.now_s - 1800.0, cluster.now_s - 1800.0, state=JobState.RUNNING)
 

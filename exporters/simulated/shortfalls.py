@@ -99,7 +99,7 @@ def visible(model: Model) -> frozenset[Shortfall]:
 def first_visible(wanted: Iterable[Shortfall], model: Model, whole: bool) -> Shortfall:
     """Return the first of these that a server's pages can show; disks show only a job with a whole server."""
     shown = visible(model) if whole else visible(model) - {Shortfall.FILES}
-    return next((one for one in wanted if one in shown), Shortfall.LOADERS)
+    return next((shortfall for shortfall in wanted if shortfall in shown), Shortfall.LOADERS)
 
 
 def of_program(name: str, model: Model, whole: bool) -> Shortfall:
@@ -115,5 +115,6 @@ def host(shortfall: Shortfall) -> Host:
 NUMBERS = {shortfall: number for number, shortfall in enumerate(Shortfall)}
 """By which arrays name it."""
 LEVELS: Mapping[str, npt.NDArray[np.float64]] = {
-    unit.name: np.array([getattr(UNITS.get(one, Units()), unit.name) for one in Shortfall]) for unit in fields(Units)}
+    unit.name: np.array([getattr(UNITS.get(shortfall, Units()), unit.name) for shortfall in Shortfall])
+    for unit in fields(Units)}
 """Level and gain of each unit, a row for each shortfall."""

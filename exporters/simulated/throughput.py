@@ -38,13 +38,14 @@ def rates(cluster: SimulatedCluster) -> dict[str, float]:
 
 def answer(cluster: SimulatedCluster, query: str) -> dict[str, object]:
     """Return what ``/api/v1/query`` answers; there is nothing but ``job_throughput`` and the same of pods' jobs."""
-    found = rates(cluster) if query in (QUERY, PODS_QUERY) else {}
+    rates_by_job = rates(cluster) if query in (QUERY, PODS_QUERY) else {}
     if query == PODS_QUERY:
         jobs = {str(job.job_id): job for job in cluster.running.values()}
-        found = {f"{jobs[one].user.account}/{jobs[one].name}-{one}": rate for one, rate in found.items()}
+        rates_by_job = {f"{jobs[job_id].user.account}/{jobs[job_id].name}-{job_id}": rate
+                        for job_id, rate in rates_by_job.items()}
     return {"status": "success", "data": {"resultType": "vector", "result": [
         {"metric": {"__name__": QUERY, "job_id": job_id}, "value": [cluster.now_s, repr(rate)]}
-        for job_id, rate in found.items()]}}
+        for job_id, rate in rates_by_job.items()]}}
 
 
 def _rate(job: SimulatedJob) -> float:

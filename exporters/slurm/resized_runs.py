@@ -29,11 +29,11 @@ class ResizedRuns:
 
         The CPU time of a resized run is unmeasured: the steps that went on over the change end with a record.
         """
-        found = tuple(records)
-        for record in found:
+        listed = tuple(records)
+        for record in listed:
             if _was_resized(record):
                 self._remember(record)
-        return tuple(self._with_submission(record) for record in found if not _was_resized(record))
+        return tuple(self._with_submission(record) for record in listed if not _was_resized(record))
 
     def lacks(self, record: Job) -> bool:
         """Tell whether a run was resized and its former records are not known."""
