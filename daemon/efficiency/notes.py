@@ -66,9 +66,9 @@ def _coverage(run: JobRow, ran_s: float) -> Iterator[Note]:
 
 
 def _causes(causes: Iterable[CauseRow]) -> Iterator[Note]:
-    for one in causes:
-        yield Note(f"{one.words[:1].upper()}{one.words[1:]}, {percent(one.share_ratio)} of the judged time (confidence "
-                   f"{percent(one.confidence)}): {'; '.join(one.evidence)}.", one.remedy)
+    for cause in causes:
+        yield Note(f"{cause.words[:1].upper()}{cause.words[1:]}, {percent(cause.share_ratio)} of the judged time "
+                   f"(confidence {percent(cause.confidence)}): {'; '.join(cause.evidence)}.", cause.remedy)
 
 
 def headline(run: JobRow) -> str:

@@ -73,18 +73,18 @@ def _verdict(change: FollowChange, sight: Sight, rules: FollowSettings) -> Chang
     return ChangeVerdict(change, "keep" if change.state == "pinned" else "confirm", "", present)
 
 
-def _elsewhere(change: FollowChange, found: str, sight: Sight) -> ChangeVerdict:
+def _elsewhere(change: FollowChange, current: str, sight: Sight) -> ChangeVerdict:
     """Return what becomes of a change whose value is not the scheduler's."""
-    if found != change.before:
-        return ChangeVerdict(change, "edited", "somebody else changed it", found)
+    if current != change.before:
+        return ChangeVerdict(change, "edited", "somebody else changed it", current)
     if change.state == "taking_back":
-        return ChangeVerdict(change, "taken_back", change.why, found)
+        return ChangeVerdict(change, "taken_back", change.why, current)
     if change.state != "intended":
-        return ChangeVerdict(change, "edited", "somebody else took it back", found)
+        return ChangeVerdict(change, "edited", "somebody else took it back", current)
     # The command may still be on its way, even if the process that gave it is dead.
     if sight.now_s < change.deadline_s:
-        return ChangeVerdict(change, "keep", "", found)
-    return ChangeVerdict(change, "lapsed", "it was never seen on the scheduler", found)
+        return ChangeVerdict(change, "keep", "", current)
+    return ChangeVerdict(change, "lapsed", "it was never seen on the scheduler", current)
 
 
 def _against(change: FollowChange, sight: Sight, rules: FollowSettings) -> str:

@@ -211,9 +211,9 @@ class Follower:
             standing, value = value, stood or ""
         return change
 
-    def _note(self, change: FollowChange, state: State, why: str, found: str, **moments: float) -> FollowChange:
+    def _note(self, change: FollowChange, state: State, why: str, current: str, **moments: float) -> FollowChange:
         """Write how a change stands; one that is over already stays so, and is returned as over."""
-        known = replace(change, state=state, why=why, found=found, **moments)  # type: ignore[arg-type]
+        known = replace(change, state=state, why=why, found=current, **moments)  # type: ignore[arg-type]
         if not self._ledger.move(known):
             return replace(change, state="ended")
         self.tally.results[change.attribute, state] += 1

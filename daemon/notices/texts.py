@@ -28,10 +28,10 @@ TEMPLATES = (OWNER, ADMINS)
 class Texts:
     """Renders notices; ValueError names the template that cannot be."""
 
-    def __init__(self, own: Path | None = None, page_url: str = "", cluster: str = "") -> None:
+    def __init__(self, directory: Path | None = None, page_url: str = "", cluster: str = "") -> None:
         self._page_url, self._cluster = page_url.rstrip("/"), cluster
         package = PackageLoader("idlewatt.daemon")
-        loader = ChoiceLoader([FileSystemLoader(own), package]) if own is not None else package
+        loader = ChoiceLoader([FileSystemLoader(directory), package]) if directory is not None else package
         # The text is plain, and a site's template reads figures only.
         self._pages = ImmutableSandboxedEnvironment(  # noqa: S701 - plain text
             loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)

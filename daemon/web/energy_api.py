@@ -204,13 +204,13 @@ def _node(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Ener
 
 
 def _wait(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
-    found, selection = view.wait_estimates(name), holders_of(arguments)
+    estimates, selection = view.wait_estimates(name), holders_of(arguments)
     if selection != EVERY:
         named = {job.key for job in view.jobs() if holds(job, selection)}
-        found = [one for one in found if (one.job_id, one.submit_s) in named]
-    if not found:
+        estimates = [estimate for estimate in estimates if (estimate.job_id, estimate.submit_s) in named]
+    if not estimates:
         raise NotFound(f"no job {name[:40]!r}{_named(arguments)} waits, as far as the scheduler was read")
-    return EnergyAnswer(found)
+    return EnergyAnswer(estimates)
 
 
 def _wasters(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:

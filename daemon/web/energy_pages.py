@@ -105,14 +105,15 @@ def job_page(view: View, arguments: Arguments, name: str, root: str) -> str:
     return _render("job.html", view, root, name=name, reports=reports, pue=view.book().costing.pue,
                    advised=[advice.get(report.job.submit_s) for report in reports], namesakes=list(namesakes.values()),
                    wait_estimates=wait_estimates, awaited=awaited,
-                   faults=[gpu_faults(view, one.job) for one in reports],
+                   faults=[gpu_faults(view, report.job) for report in reports],
                    power=[_power(report) for report in reports], gpus=[_activity(report) for report in reports])
 
 
 def _wait_estimates(view: View, name: str) -> tuple[Mapping[tuple[str, float], JobWaitEstimate], bool]:
     """Return wait estimates by job, and whether they are still being worked out: the page does not wait for them."""
     try:
-        return {(one.job_id, one.submit_s): one for one in view.wait_estimates(name, PATIENCE_S)}, False
+        return {(estimate.job_id, estimate.submit_s): estimate
+                for estimate in view.wait_estimates(name, PATIENCE_S)}, False
     except NotYet:
         return {}, True
 
@@ -245,9 +246,9 @@ def _gpus(parts: Sequence[WasteRow]) -> Iterator[GpuNow]:
                      tuple(dict.fromkeys((row.job_id, row.user) for row in rows if row.job_id)))
 
 
-def _added(one: float | None, other: float | None) -> float | None:
+def _added(first: float | None, second: float | None) -> float | None:
     """Return a sum of watts; None where a part of it was not measured."""
-    return None if one is None or other is None else one + other
+    return None if first is None or second is None else first + second
 
 
 def error_page(view: View, status: int, message: str, root: str) -> str:

@@ -89,8 +89,8 @@ def _both(now: dict[str, Any], recorded: dict[str, Any]) -> dict[str, object]:
     """Return the operation of a path that answers from today's state, or from the history."""
     names = {parameter["name"] for parameter in now["parameters"]}
     more = [parameter for parameter in recorded["parameters"] if parameter["name"] not in names]
-    rows = [one["responses"]["200"]["content"]["application/json"]["schema"]["properties"]["data"]
-            for one in (now, recorded)]
+    rows = [operation["responses"]["200"]["content"]["application/json"]["schema"]["properties"]["data"]
+            for operation in (now, recorded)]
     return now | {"summary": f"{now['summary']} {recorded['summary']}", "parameters": now["parameters"] + more,
                   "responses": recorded["responses"] | {"200": _response("The rows.", _envelope({"anyOf": rows}))}}
 

@@ -109,11 +109,12 @@ class OwnView(View):
 
     def wait_estimates(self, job_id: str, within_s: float | None = None) -> Sequence[JobWaitEstimate]:
         """Return when a job of the user starts; other users' jobs before it are shown without an id."""
-        own = self._keys()
-        names = {name for name, _ in own}
-        return tuple(replace(found, ahead=tuple(one if one.job_id in names else replace(one, job_id="")
-                                                for one in found.ahead))
-                     for found in self._view.wait_estimates(job_id, within_s) if (found.job_id, found.submit_s) in own)
+        keys = self._keys()
+        names = {name for name, _ in keys}
+        return tuple(replace(estimate, ahead=tuple(job if job.job_id in names else replace(job, job_id="")
+                                                   for job in estimate.ahead))
+                     for estimate in self._view.wait_estimates(job_id, within_s)
+                     if (estimate.job_id, estimate.submit_s) in keys)
 
     def models(self) -> Sequence[ModelRow]:
         """Return the candidates: they are about nobody."""
