@@ -38,12 +38,12 @@ class TraceSite:
 
     def rows(self, work: Workload) -> Longs:
         """Return the rows of the site's jobs; of Philly's trace only October and November 2017 count."""
-        kept = np.ones(len(work), bool)
+        selected = np.ones(len(work), bool)
         if self.partition:
-            kept &= work.partition == work.partition_names.index(self.partition)
+            selected &= work.partition == work.partition_names.index(self.partition)
         if self.file == PHILLY:
-            kept &= (work.submit - work.submit[0] >= SINCE_S) & (work.submit - work.submit[0] < UNTIL_S)
-        return np.flatnonzero(kept)
+            selected &= (work.submit - work.submit[0] >= SINCE_S) & (work.submit - work.submit[0] < UNTIL_S)
+        return np.flatnonzero(selected)
 
 
 @cache

@@ -92,10 +92,10 @@ def forest(title: str, x_label: str, rows: Sequence[tuple[str, Mapping[str, Inte
     axes, drawn = plot.axes, []
     for number, (hue, name) in enumerate(zip(_hues(), names, strict=False)):
         intervals = [row[name] for _, row in rows]
-        reach = np.array([[one.estimate - one.low for one in intervals],
-                          [one.high - one.estimate for one in intervals]])
+        reach = np.array([[interval.estimate - interval.low for interval in intervals],
+                          [interval.high - interval.estimate for interval in intervals]])
         at = np.arange(len(rows)) + 0.3 * (number - (len(names) - 1) / 2)
-        drawn.append(axes.errorbar([one.estimate for one in intervals], at, xerr=reach, fmt="D", markersize=4,
+        drawn.append(axes.errorbar([interval.estimate for interval in intervals], at, xerr=reach, fmt="D", markersize=4,
                                    capsize=3,
                                    color=hue))
     none = axes.axvline(0.0, color=HUES[len(names)])

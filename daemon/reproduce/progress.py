@@ -49,10 +49,10 @@ def processes(count: int) -> Iterator[Executor]:
         pool.shutdown(cancel_futures=True)
 
 
-def completed(name: str, tasks: Sequence[Task], kept: Callable[[Task], Outcome | None],
+def completed(name: str, tasks: Sequence[Task], stored: Callable[[Task], Outcome | None],
               work: Callable[[Task], Outcome], pool: Executor) -> Iterator[tuple[Task, Outcome]]:
     """Yield the result of each task; results of an earlier run come first."""
-    known = [(task, kept(task)) for task in tasks]
+    known = [(task, stored(task)) for task in tasks]
     yield from ((task, outcome) for task, outcome in known if outcome is not None)
     open_tasks = [task for task, outcome in known if outcome is None]
     with progress() as bar:

@@ -57,7 +57,7 @@ def facts(sites: Sequence[str], evaluations: Sequence[Judged], setting: Setting,
         "and the greatest in brackets. The bound is no policy: it takes all GPUs as one machine that interrupts and "
         "resizes jobs at no cost."],
         "sections": [section for number, site in enumerate(sites)
-                     for section in _site(site, [one for one in evaluations if one.site == number])]
+                     for section in _site(site, [judged for judged in evaluations if judged.site == number])]
         + ([_elsewhere(served, setting)] if served else [])}
 
 
@@ -115,14 +115,14 @@ def _methods(evaluations: Sequence[Judged]) -> Iterator[str]:
 
 
 def _row(policy: str, evaluations: Sequence[Judged], agent: bool) -> tuple[str, ...]:
-    own = [result for result in evaluations if policy in result.rows and (result.kind == policy or not agent)]
+    results = [result for result in evaluations if policy in result.rows and (result.kind == policy or not agent)]
     ratios = np.array([np.divide(result.rows[policy], np.maximum(result.rows[INCUMBENT], (1.0, 1.0, 1.0)))
-                       for result in own])
+                       for result in results])
     if not agent:
         return (policy, *(_spread(column) for column in ratios.T), "", "")
-    intervals = "; ".join(_interval(result.interval) for result in own)
+    intervals = "; ".join(_interval(result.interval) for result in results)
     return (policy, *(_spread(column) for column in ratios.T), intervals,
-            ", ".join(sorted({result.decision for result in own})))
+            ", ".join(sorted({result.decision for result in results})))
 
 
 def _interval(ratio: tuple[float, float] | None) -> str:

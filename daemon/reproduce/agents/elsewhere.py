@@ -92,28 +92,29 @@ def served(home: Home, traces: Path, folder: Path, budget_s: float) -> Iterator[
 
 def tried(agent: Scorer, home: str, site: str, window: TraceWindow) -> Served:
     """Replay a site under its own order, at random, and under a scorer with and without abstaining."""
-    own, chance, alone = (figures(engine.run(window.cluster, window.workload, policy), window.since_s).jct_mean_s
-                          for policy in (named(INCUMBENT), named("random-feasible"), agent))
+    incumbent_s, random_s, alone_s = (
+        figures(engine.run(window.cluster, window.workload, policy), window.since_s).jct_mean_s
+        for policy in (named(INCUMBENT), named("random-feasible"), agent))
     done, rounds, doubts = doubting(agent, window)
-    heeded = figures(done, window.since_s).jct_mean_s
-    return Served(home, site, chance / own, alone / own, heeded / own, rounds, doubts)
+    abstaining_s = figures(done, window.since_s).jct_mean_s
+    return Served(home, site, random_s / incumbent_s, alone_s / incumbent_s, abstaining_s / incumbent_s, rounds, doubts)
 
 
 def doubting(agent: Scorer, window: TraceWindow) -> tuple[engine.Run, int, Mapping[str, int]]:
     """Replay a site under a scorer that may abstain; also return all rounds and the abstained rounds by reason."""
     work, abstained = window.workload, Counter[str]()
-    own, other = (Decider(policy, work.limit, work.prediction) for policy in (named(INCUMBENT), agent))
-    active = own
+    incumbent, scorer = (Decider(policy, work.limit, work.prediction) for policy in (named(INCUMBENT), agent))
+    active = incumbent
 
     def choose(state: ClusterState, time_s: float) -> Decider:
         nonlocal active
         if len(state.waiting):
             about, _ = next(agent.doubts(state), ("", ""))
             abstained[about] += 1
-            active = own if about else other
+            active = incumbent if about else scorer
         return active
 
-    deciders = Deciders(own, LOOK_S, choose)
+    deciders = Deciders(incumbent, LOOK_S, choose)
     done, event_list = begun(window.cluster, work, deciders.policy)
     time_s, until = float(work.submit[0]), float(work.submit[-1])
     while time_s < until or len(done.state.waiting):

@@ -75,8 +75,8 @@ class DecisionMemory:
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return all arrays that are needed to continue later."""
-        kept = {name: column[:len(self)] for name, column in self._columns._asdict().items()}
-        return kept | {"priority": self._priority[:len(self)], "added": np.array([self._added])}
+        columns = {name: column[:len(self)] for name, column in self._columns._asdict().items()}
+        return columns | {"priority": self._priority[:len(self)], "added": np.array([self._added])}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Restore the arrays that :meth:`state` returned."""

@@ -324,7 +324,7 @@ class SlotTraining:
                  "random": self.random.bit_generator.state}
         parts: dict[str, Mapping[str, NDArray[np.generic]]] = {
             "best": self.best, "memory": self._practice.memory.state(), "learner": self._practice.learner.state()}
-        arrays = {f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()}
+        arrays = {f"{part}.{name}": array for part, part_arrays in parts.items() for name, array in part_arrays.items()}
         write_unfinished(self.config.folder / STATE, state, arrays)
 
     def resume(self) -> SlotTraining:

@@ -138,7 +138,8 @@ def simple_policies(results: Results, exact: Exact) -> Section:
             if done:
                 rows.append((f"{AGENTS[agent]}, {partition} ({len(done)} seeds)", "> 0.75", *(
                     mean_of([result.mean[name] for result in done], digits) for name, digits in _COLUMNS.items())))
-            if agent == "improved" and (on_tests := [one.chosen_here for one in done if one.chosen_here is not None]):
+            if agent == "improved" and (on_tests := [
+                    result.chosen_here for result in done if result.chosen_here is not None]):
                 rows.append((f"{AGENTS[agent]}, {partition}: chosen on these", "–", mean_of(on_tests), "–", "–", "–"))
     return Section("All policies, exactly: mean over all 81 job sequences", [
         "Enumeration gives the same figures for both partitions, because their shares are equal. \"Best stationary\" "
@@ -182,9 +183,9 @@ def figure_5(results: Results) -> Section:
 
 
 def _settling_text(results: Results) -> str:
-    found = settled([result.curve for trial, result in results.items() if trial.agent == "literal"])
-    return "" if found is None else (f"From episode {found} on the paper's agents stay within 0.02 of their last "
-                                     "value; the paper says 300. ")
+    episode = settled([result.curve for trial, result in results.items() if trial.agent == "literal"])
+    return "" if episode is None else (f"From episode {episode} on the paper's agents stay within 0.02 of their last "
+                                       "value; the paper says 300. ")
 
 
 def _mean_curve(results: Results, agent: str) -> Sequence[float]:
@@ -357,8 +358,8 @@ def _mean_u(done: Sequence[TrialResult]) -> str:
 
 
 def _settling(done: Sequence[TrialResult]) -> str:
-    found = settled([result.curve for result in done])
-    return "–" if found is None else str(found)
+    episode = settled([result.curve for result in done])
+    return "–" if episode is None else str(episode)
 
 
 def _fits_above_naive(results: Results) -> tuple[str, str]:

@@ -139,13 +139,13 @@ def stationary(nodes: Sequence[EpisodeMoment], start: Policy) -> tuple[float, Ta
     while improved:
         improved = False
         for state in list(table):
-            kept = table[state]
+            chosen = table[state]
             for choice in range(QUEUE, len(nodes[0].decision.free)) if nodes[0].decision else ():
                 table[state] = choice
                 worth = value(nodes, _followed(table, start))["utilization"]
                 if worth > best + 1e-12:
-                    best, kept, improved = worth, choice, True
-            table[state] = kept
+                    best, chosen, improved = worth, choice, True
+            table[state] = chosen
     return best, table
 
 

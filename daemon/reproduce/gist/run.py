@@ -53,9 +53,10 @@ def _trials(setting: Setting) -> list[Trial]:
 
 def _carry_out(trials: Sequence[Trial], results: dict[Trial, TrialResult], folder: Path, setting: Setting) -> None:
     """Add results to ``results`` as trials finish; results of an earlier run come first."""
-    kept, work = partial(done_before, folder=folder), partial(carry_out, folder=folder, tensorboard=setting.tensorboard)
+    stored = partial(done_before, folder=folder)
+    work = partial(carry_out, folder=folder, tensorboard=setting.tensorboard)
     with processes(setting.workers) as pool:
-        for trial, result in completed("training", trials, kept, work, pool):
+        for trial, result in completed("training", trials, stored, work, pool):
             results[trial] = result
 
 

@@ -34,9 +34,9 @@ def _sections(results: Mapping[Trial, TrialResult], partitions: Mapping[str, Gpu
     yield Section("Flavours", tables=[Table(("Name", "Partition", "GPUs", "Time", "Rate λ"), rows)])
     for partition in partitions.values():
         yield _worth(partition, results)
-    found = sensitivity.section(results)
-    if found is not None:
-        yield found
+    effects = sensitivity.section(results)
+    if effects is not None:
+        yield effects
 
 
 def _worth(partition: GpuPartition, results: Mapping[Trial, TrialResult]) -> Section:

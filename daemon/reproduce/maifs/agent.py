@@ -92,13 +92,13 @@ class ArenaMaifs:
         """Return the node and the level for each of at most ``TASKS`` tasks, [task, 2], -1 where no node can."""
         site, jobs, nodes = round.site, round.jobs, round.nodes
         most = NOMINATED * len(tasks)
-        candidates, asked = np.empty(most, np.int64), np.empty((most, len(tasks)), np.int64)
-        count = observation.nominate(site, jobs, nodes, tasks, np.empty(site.nodes, np.int64), candidates, asked)
+        candidates, requests = np.empty(most, np.int64), np.empty((most, len(tasks)), np.int64)
+        count = observation.nominate(site, jobs, nodes, tasks, np.empty(site.nodes, np.int64), candidates, requests)
         if not count:
             return np.full((len(tasks), 2), -1)
         inputs, pair = np.empty((count, NODE_WIDTH)), np.empty((count, len(tasks), PAIR_INPUTS))
         able = np.empty((count, len(tasks), LEVELS))
-        pairs = observation.CandidatePairs(tasks, candidates[:count], asked[:count])
+        pairs = observation.CandidatePairs(tasks, candidates[:count], requests[:count])
         observation.observe(site, jobs, nodes, pairs, self.weights["taste"],
                             observation.AgentInputs(inputs, pair, able))
         self.decisions += 1

@@ -91,8 +91,9 @@ def site_of(nodes: int, *, disturbing: bool = False, leaf: int = 0) -> Site:
     """
     rates, best, options = _tables()
     interference = models.interference() if disturbing else np.ones((len(MODELS), len(MODELS)))
-    one, node, more = PREEMPTION_S
-    return Site(rates, best, options, interference, np.array([one, one, *[node] * 7, more]), models.crossing(),
+    one_gpu_s, node_s, nodes_s = PREEMPTION_S
+    preemption_s = np.array([one_gpu_s, one_gpu_s, *[node_s] * 7, nodes_s])
+    return Site(rates, best, options, interference, preemption_s, models.crossing(),
                 _traits(rates), _draw(rates.shape[1] - 1), np.arange(nodes) // (leaf or nodes), nodes)
 
 
@@ -149,11 +150,11 @@ def _options(rates: Floats) -> Longs:
 def _worth_having(rates: Floats, gpus: int) -> list[tuple[int, int]]:
     cpus = np.unique(np.minimum(speed_priors.CPUS * gpus, len(rates) - 1)).astype(int).tolist()
     memory = np.unique(np.minimum(speed_priors.MEMORY / UNIT * gpus, len(rates) - 1).round()).astype(int).tolist()
-    kept: list[tuple[int, int]] = []
+    worthwhile: list[tuple[int, int]] = []
     for place in product(cpus, memory):  # smaller ones come first, in one of the two
-        if not any(c <= place[0] and m <= place[1] and rates[c, m] >= rates[place] - 1e-9 for c, m in kept):
-            kept.append(place)
-    return kept
+        if not any(c <= place[0] and m <= place[1] and rates[c, m] >= rates[place] - 1e-9 for c, m in worthwhile):
+            worthwhile.append(place)
+    return worthwhile
 
 
 def begin(site: Site, trace: ArenaTrace) -> Round:
@@ -187,8 +188,8 @@ def watch(site: Site, trace: ArenaTrace, policy: RoundPolicy) -> Iterator[Round]
         if changed or (round.jobs.node[round.live] == WAITING).any():
             policy.decide(round)  # else all run on as they do
         yield round
-        kept = kernel.advance(site, round.jobs, round.nodes, round.live, round.now, round.meters)
-        changed, round.live, round.now = kept < len(round.live), round.live[:kept], round.now + site.round_s
+        remaining = kernel.advance(site, round.jobs, round.nodes, round.live, round.now, round.meters)
+        changed, round.live, round.now = remaining < len(round.live), round.live[:remaining], round.now + site.round_s
     raise ZeroProgressError(f"after {MOST_ROUNDS} rounds {len(round.live)} jobs are not done: nothing moves them")
 
 

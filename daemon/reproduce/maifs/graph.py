@@ -121,11 +121,11 @@ def muster(actions: Longs, utility: Floats, joined: Longs, payoffs: Floats, want
                 continue
             adds = utility[agent, TAKE_PART] - utility[agent, 0]
             for edge in range(joined.shape[0]):
-                one, other = joined[edge]
-                if one == agent:
-                    adds += payoffs[edge, TAKE_PART, actions[other]] - payoffs[edge, 0, actions[other]]
-                elif other == agent:
-                    adds += payoffs[edge, actions[one], TAKE_PART] - payoffs[edge, actions[one], 0]
+                first, second = joined[edge]
+                if first == agent:
+                    adds += payoffs[edge, TAKE_PART, actions[second]] - payoffs[edge, 0, actions[second]]
+                elif second == agent:
+                    adds += payoffs[edge, actions[first], TAKE_PART] - payoffs[edge, actions[first], 0]
             if best < 0 or (adds if more else -adds) > most:
                 best, most = agent, adds if more else -adds
         actions[best] = TAKE_PART if more else 0

@@ -273,20 +273,20 @@ def advance(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, live: Longs, now
 
     ``meters`` add up the GPU-seconds held and the node-seconds with a job.
     """
-    kept = 0
+    remaining = 0
     nodes.busy[:] = 0.0
     for job in live:
         held = _run(site, jobs, job, now)
         meters[0] += held * jobs.gpus[job]
         _occupy(site, jobs, nodes, job, held)
         if np.isnan(jobs.end[job]):
-            live[kept] = job
-            kept += 1
+            live[remaining] = job
+            remaining += 1
         else:
             take_off(site, jobs, nodes, job)
         jobs.before[job] = (jobs.node[job], jobs.cpus[job], jobs.memory[job])
     meters[1] += nodes.busy.sum()
-    return kept
+    return remaining
 
 
 @compiled

@@ -65,14 +65,14 @@ def pressure(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, node: int) -> i
 
 @compiled
 def nominate(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, tasks: Longs, crowd: Longs, candidates: Longs,
-             asked: Longs) -> int:
-    """Fill in the candidate nodes, and ``asked`` [candidate, task]; return the number of candidates.
+             requests: Longs) -> int:
+    """Fill in the candidate nodes, and ``requests`` [candidate, task]; return the number of candidates.
 
     For each task those that it fills best, and those with the most CPUs to spare, as many of each. ``crowd`` [node] is
     scratch.
     """
     count = 0
-    asked[:] = 0
+    requests[:] = 0
     for node in range(site.nodes):
         crowd[node] = pressure(site, jobs, nodes, node)
     for task in range(tasks.size):
@@ -83,30 +83,30 @@ def nominate(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, tasks: Longs, c
                 if room < 0 or nodes.owner[node] >= 0:
                     continue
                 cost = 1e3 * room + crowd[node] if turn % 2 else 1e3 * crowd[node] + room
-                if cost < least and not _is_asked(candidates, asked, count, node, task):
+                if cost < least and not _is_asked(candidates, requests, count, node, task):
                     best, least = node, cost
             if best < 0:
                 break
-            count = _ask(candidates, asked, count, best, task)
+            count = _ask(candidates, requests, count, best, task)
     return count
 
 
 @compiled
-def _is_asked(candidates: Longs, asked: Longs, count: int, node: int, task: int) -> object:
+def _is_asked(candidates: Longs, requests: Longs, count: int, node: int, task: int) -> object:
     for index in range(count):
         if candidates[index] == node:
-            return asked[index, task] == 1
+            return requests[index, task] == 1
     return False
 
 
 @compiled
-def _ask(candidates: Longs, asked: Longs, count: int, node: int, task: int) -> int:
+def _ask(candidates: Longs, requests: Longs, count: int, node: int, task: int) -> int:
     for index in range(count):
         if candidates[index] == node:
-            asked[index, task] = 1
+            requests[index, task] = 1
             return count
     candidates[count] = node
-    asked[count, task] = 1
+    requests[count, task] = 1
     return count + 1
 
 
@@ -155,19 +155,19 @@ class AgentInputs(NamedTuple):
 
 
 @compiled_with_arrays
-def observe(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, asked: CandidatePairs, taste: Floats,
+def observe(site: Site, jobs: SubmittedJobs, nodes: NodeArrays, pairs: CandidatePairs, taste: Floats,
             inputs: AgentInputs) -> None:
     """Fill in the inputs of candidates on themselves and on each task, and the levels at which they can accept it."""
-    tasks, pair = asked.tasks, inputs.pair
+    tasks, pair = pairs.tasks, inputs.pair
     pair[:] = 0.0
     inputs.able[:] = 0.0
     known = leaves(site, nodes)
-    for index in range(asked.candidates.size):
-        node = asked.candidates[index]
+    for index in range(pairs.candidates.size):
+        node = pairs.candidates[index]
         speed = divide(site, jobs, nodes, node, THROUGHPUT, taste)
         _fill_node(site, jobs, nodes, node, speed, known[site.leaf[node]], inputs.nodes[index])
         for task in range(tasks.size):
-            if asked.which[index, task] == 1 and jobs.gpus[tasks[task]] <= nodes.free[node, GPU]:
+            if pairs.which[index, task] == 1 and jobs.gpus[tasks[task]] <= nodes.free[node, GPU]:
                 _see_request(site, jobs, tasks[task], pair[index, task])
                 _see_task(site, jobs, nodes, node, tasks[task], speed, taste, pair[index, task])
                 _mark_able(site, jobs, nodes, node, tasks[task], inputs.able[index, task])

@@ -70,16 +70,16 @@ def solve(site: Site, count: Floats, nodes: int, least: float = FAIR) -> Floats:
         return speeds
     kinds, grants = zip(*[(kind, grant) for kind, (model, gpus) in enumerate(rows)
                           for grant in site.options[model, gpus] if grant[0]], strict=True)
-    kind, grant, own = np.array(kinds), np.array(grants), np.eye(len(rows))[:, list(kinds)]
+    kind, grant, membership = np.array(kinds), np.array(grants), np.eye(len(rows))[:, list(kinds)]
     rate = site.rates[rows[kind, 0], rows[kind, 1], grant[:, 0], grant[:, 1]]
     number = count[rows[:, 0], rows[:, 1]]
-    solution = linprog(-rate * rows[kind, 1], A_ub=np.vstack([grant.T, -own * rate]),
-                       b_ub=np.concatenate([[nodes * site.shares] * 2, -least * number]), A_eq=own, b_eq=number,
+    solution = linprog(-rate * rows[kind, 1], A_ub=np.vstack([grant.T, -membership * rate]),
+                       b_ub=np.concatenate([[nodes * site.shares] * 2, -least * number]), A_eq=membership, b_eq=number,
                        method="highs")
     if not solution.success:
         raise InfeasibleError(f"{number.sum():g} jobs do not have {least:g} of their fair share on {nodes} nodes: "
                               f"{solution.message}")
-    speeds[rows[:, 0], rows[:, 1]] = own @ (solution.x * rate) / number
+    speeds[rows[:, 0], rows[:, 1]] = membership @ (solution.x * rate) / number
     return speeds
 
 

@@ -70,8 +70,8 @@ class WindowBench:
 
 def noise() -> Floats:
     """Return the perturbation of each weight: large for weights that act alone, smaller within the network."""
-    own = {"direct": 0.15, "order_direct": 0.15, "taste": 0.15, "ally": 0.15}
-    return np.concatenate([np.full(int(np.prod(shape)), own.get(name, 0.02))
+    spreads = {"direct": 0.15, "order_direct": 0.15, "taste": 0.15, "ally": 0.15}
+    return np.concatenate([np.full(int(np.prod(shape)), spreads.get(name, 0.02))
                            for name, shape in network.ALL_SHAPES.items()])
 
 

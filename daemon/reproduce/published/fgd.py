@@ -114,8 +114,8 @@ def replay(cluster: FreeGpuNodes, pods: Sequence[Pod], policy: str, seed: int) -
     index = {pod: position for position, pod in enumerate(distinct)}
     placed = schedule(POLICIES.index(policy), np.array([index[pod] for pod in drawn]), kinds_of(distinct, models),
                       cluster.empty(), typical_pods(pods, models), seed)
-    asked = np.array([count * milli for _, _, count, milli, _ in drawn], np.float64)
-    return allocation(asked, np.where(placed, asked, 0), cluster.milli, round(INFLATION * 100))
+    requested = np.array([count * milli for _, _, count, milli, _ in drawn], np.float64)
+    return allocation(requested, np.where(placed, requested, 0), cluster.milli, round(INFLATION * 100))
 
 
 def published(traces: Path) -> dict[tuple[str, str], list[float]]:

@@ -96,17 +96,17 @@ def _score(policy: int, kinds: Kinds, kind: int, nodes: FgdResources, node: int,
     if not _feasible(kinds, kind, nodes, node):
         return INFEASIBLE
     left = nodes.free[node, :nodes.gpus[node]].sum()
-    asked = kinds.gpus[kind] * kinds.milli[kind]
+    requested = kinds.gpus[kind] * kinds.milli[kind]
     cpu = nodes.cpu[node]
     if policy == DOT_PROD:
-        product = cpu / MOST_CPU * kinds.cpu[kind] / MOST_CPU + left / MOST_GPU * asked / MOST_GPU
+        product = cpu / MOST_CPU * kinds.cpu[kind] / MOST_CPU + left / MOST_GPU * requested / MOST_GPU
         return int(100 * (1 - product / 2))
     if policy == BEST_FIT:
-        return int(100 * (1 - 0.5 * (cpu - kinds.cpu[kind]) / MOST_CPU - 0.5 * (left - asked) / MOST_GPU))
+        return int(100 * (1 - 0.5 * (cpu - kinds.cpu[kind]) / MOST_CPU - 0.5 * (left - requested) / MOST_GPU))
     if policy == GPU_CLUSTERING:
-        return _clustering(_host_bit(kinds, kind), nodes.hosts[node], left) if asked else 0
+        return _clustering(_host_bit(kinds, kind), nodes.hosts[node], left) if requested else 0
     if policy == GPU_PACKING:
-        return _packing(nodes.free[node, :nodes.gpus[node]], kinds.gpus[kind], kinds.milli[kind]) if asked else 0
+        return _packing(nodes.free[node, :nodes.gpus[node]], kinds.gpus[kind], kinds.milli[kind]) if requested else 0
     if policy == FGD:
         return _fragmentation_score(kinds, kind, nodes, node, typical)[0]
     return 0

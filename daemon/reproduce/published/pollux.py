@@ -144,9 +144,9 @@ class Tiresias:
                 budget -= jobs[name].wanted
                 running.append(name)
         self._running = set(running)
-        kept = {name: held[name] for name in running if held.get(name)}
-        free = free_gpus(kept)
-        placed = {name: kept.get(name) or place_emptiest(jobs[name].wanted, free) for name in running}
+        unchanged = {name: held[name] for name in running if held.get(name)}
+        free = free_gpus(unchanged)
+        placed = {name: unchanged.get(name) or place_emptiest(jobs[name].wanted, free) for name in running}
         return {name: placed.get(name, []) for name in jobs}
 
     def _account(self, now: int, jobs: dict[str, PolluxJob]) -> None:
@@ -170,9 +170,9 @@ class OptimusOracle:
     def decide(self, now: int, active: Sequence[PolluxJob], held: Allocations) -> Allocations:
         """Decide all sizes again; a job of the same size keeps its nodes, the others are placed by size."""
         sizes = self._sizes(active)
-        kept = {name: nodes for name, nodes in held.items() if len(nodes) == sizes.get(name)}
-        free = free_gpus(kept)
-        placed = {name: kept[name] if name in kept else place_emptiest(size, free)
+        unchanged = {name: nodes for name, nodes in held.items() if len(nodes) == sizes.get(name)}
+        free = free_gpus(unchanged)
+        placed = {name: unchanged[name] if name in unchanged else place_emptiest(size, free)
                   for name, size in sorted(sizes.items(), key=lambda item: item[1])}
         return {job.name: placed[job.name] for job in active}
 

@@ -159,10 +159,10 @@ def sites(real: Sequence[RealSiteResult]) -> Section:
     """Return the section on completion times on real traces beside published ones."""
     rows = []
     for trace in real:
-        results = {**{policy: (jct(kept)[0], p99(kept)[0]) for policy, kept in trace.cell.known.items()},
-                   **{policy: (kept.jct_mean_s, kept.wait_p99_s) for policy, kept in trace.others.items()},
-                   **{f"scorer, seed {seed}": (jct(kept)[0], p99(kept)[0])
-                   for seed, kept in enumerate(trace.cell.models)}}
+        results = {**{policy: (jct(result)[0], p99(result)[0]) for policy, result in trace.cell.known.items()},
+                   **{policy: (result.jct_mean_s, result.wait_p99_s) for policy, result in trace.others.items()},
+                   **{f"scorer, seed {seed}": (jct(result)[0], p99(result)[0])
+                   for seed, result in enumerate(trace.cell.models)}}
         rows += [(trace.site.name, policy, f"{mean:,.0f}", f"{tail / 3600:.1f}")
                  for policy, (mean, tail) in results.items()]
         rows += [(trace.site.name, f"{policy} as published", f"{value:,.0f}", "–")

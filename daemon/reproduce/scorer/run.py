@@ -78,10 +78,10 @@ def _sites(traces: Path, models: Sequence[Scorer], taught: Scorer, bar: Progress
         others: dict[str, Policy] = {"SRTF (preempts, true run times)": named("srtf")}
         if "Philly" in site.name:
             others[claims.PHILLY_SCORER] = taught
-        found = {name: figures(engine.run(whole.cluster, whole.workload, policy), whole.since_s)
-                 for name, policy in others.items()}
+        results = {name: figures(engine.run(whole.cluster, whole.workload, policy), whole.since_s)
+                   for name, policy in others.items()}
         inputs = inputs_of(ClusterState.of(whole.cluster, whole.workload))
-        yield claims.RealSiteResult(site, contest(site.name, partial(_the_same, whole), 1, models, pool), found,
+        yield claims.RealSiteResult(site, contest(site.name, partial(_the_same, whole), 1, models, pool), results,
                           strange_share(outside(models[0].card, INPUTS, inputs)))
 
 

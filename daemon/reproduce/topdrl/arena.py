@@ -137,10 +137,10 @@ def made_up(seed: int, number: int, gpus: int, mix: str) -> ArenaEpisode:
 def cut(trace: TraceSource, folder: Path, number: int, gpus: int) -> ArenaEpisode:
     """Cut an episode out of a real trace, with a load drawn from ``LOADS``; TraceError if there are no jobs."""
     work = workload_of(folder / trace.file)
-    kept = (work.run > 0) & (work.gpus > 0) & (work.gpus <= gpus // LARGEST)
+    selected = (work.run > 0) & (work.gpus > 0) & (work.gpus <= gpus // LARGEST)
     if trace.partition is not None:
-        kept &= np.array(work.partition_names)[work.partition] == trace.partition
-    rows = np.flatnonzero(kept)
+        selected &= np.array(work.partition_names)[work.partition] == trace.partition
+    rows = np.flatnonzero(selected)
     if not len(rows):
         raise TraceError(f"{folder / trace.file}: no jobs of up to {gpus // LARGEST} GPUs"
                          + (f" in partition {trace.partition}" if trace.partition else ""))

@@ -112,10 +112,10 @@ def table(contest: Contest, mark: Sequence[str] = (OURS, LITERAL)) -> Section:
     rows = []
     for name in sorted(contest.found, key=lambda name: contest.mean(name, "jct_s")):
         figures = [f"{contest.mean(name, 'jct_s') / _HOUR_S:.2f}", f"{contest.mean(name, 'throughput'):.3f}"]
-        kept = ["-", "-"] if name == BOUND else [f"{contest.mean(name, 'wait_p99_s') / _HOUR_S:.1f}",
-                                                 f"{contest.mean(name, 'speed'):.3f}"]
+        waits = ["-", "-"] if name == BOUND else [f"{contest.mean(name, 'wait_p99_s') / _HOUR_S:.1f}",
+                                                  f"{contest.mean(name, 'speed'):.3f}"]
         against = ["-", "-"] if name in mark else [interval(contest.gain(name, column)) for column, _ in _METRICS]
-        rows.append((name, *figures, *kept, *against))
+        rows.append((name, *figures, *waits, *against))
     return Section(f"{contest.name}: {contest.episodes} episodes", [
         f"{' and '.join(STRICT)}: the first job in order makes all others wait until it fits; elsewhere the first "
         "job that fits starts. Throughput: useful GPU time while jobs are submitted, over all GPU time; a GPU of a job "

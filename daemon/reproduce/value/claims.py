@@ -29,7 +29,7 @@ WORTH = 0.02
 HARM = 1.01
 FLOOR_S = 300.0
 """Lower bound of 99th-percentile waits in ratios, s."""
-PACKED = next(one for one in TRIED if one.name == "multifactor+best-fit+slurm-backfill")
+PACKED = next(tried for tried in TRIED if tried.name == "multifactor+best-fit+slurm-backfill")
 POWERED = ((TRIED[0], ON), (TRIED[0], OFF), (PACKED, ON), (PACKED, OFF), (TRIED[0], EVEN), (PACKED, EVEN),
            (TRIED[0], FORECAST), (PACKED, FORECAST), (TRIED[0], AT_ONCE), (PACKED, AT_ONCE))
 """(policy, power option) of the energy table: the first two are the incumbent's, the last two are unattainable."""
@@ -117,9 +117,9 @@ def tables(site: int, outcomes_by_task: Mapping[ReplayTask, ReplayOutcome], sett
 def facts(known: Sequence[TraceTables], setting: Setting) -> dict[str, object]:
     """Return the values of the report, by the names in its template."""
     return {"title": TITLE, "preface": list(_preface(setting)),
-            "sections": [Section("All traces", [], [Table(SUMMARY, [one.summary for one in known])]),
-                         _powers([row for one in known for row in one.power]),
-                         _forecasts([one.forecast for one in known]), *(one.section for one in known)]}
+            "sections": [Section("All traces", [], [Table(SUMMARY, [tables.summary for tables in known])]),
+                         _powers([row for tables in known for row in tables.power]),
+                         _forecasts([tables.forecast for tables in known]), *(tables.section for tables in known)]}
 
 
 def _preface(setting: Setting) -> Iterator[str]:
@@ -162,7 +162,7 @@ def _bound(outcomes: TraceOutcomes) -> float | None:
 
 def _summary(outcomes: TraceOutcomes) -> tuple[str, ...]:
     oracle, best, bound = _replayed(outcomes, ORACLES)[-1], _replayed(outcomes, TRIED)[-1], _bound(outcomes)
-    gain, ours = (1.0 - outcomes.total(outcomes.found[one.name, ON][0]) for one in (oracle, best))
+    gain, ours = (1.0 - outcomes.total(outcomes.found[tried.name, ON][0]) for tried in (oracle, best))
     return (outcomes.trace.name, f"{load(outcomes.cluster, outcomes.work):.2f}", f"{gain:.1%}", oracle.name,
             "" if bound is None else f"{1 - bound:.1%}", f"{ours:.1%}", best.name,
             "nothing to gain" if gain <= WORTH else f"{ours / gain:.0%}")
@@ -170,16 +170,16 @@ def _summary(outcomes: TraceOutcomes) -> tuple[str, ...]:
 
 def verdict(outcomes: TraceOutcomes, tried: Try, power: str) -> tuple[str, ...]:
     """Return a row with three figures on whether power-down reaches the expected saving."""
-    one, busy = outcomes.found[tried.name, power][0], load(outcomes.cluster, outcomes.work)
-    all_on = outcomes.energy(one, outcomes.found[INCUMBENT, ON][0])
+    outcome, busy = outcomes.found[tried.name, power][0], load(outcomes.cluster, outcomes.work)
+    all_on = outcomes.energy(outcome, outcomes.found[INCUMBENT, ON][0])
     second = outcomes.found[INCUMBENT, OFF][0]
-    timer, least = outcomes.energy(one, second), outcomes.energy(outcomes.found[tried.name, AT_ONCE][0], second)
-    jct = outcomes.total(one)
+    timer, least = outcomes.energy(outcome, second), outcomes.energy(outcomes.found[tried.name, AT_ONCE][0], second)
+    jct = outcomes.total(outcome)
     failed = [name for name, holds in (("all nodes on", all_on.total <= SAVED), ("power-down", timer.high < 1.0),
                                        ("JCT", jct <= HARM)) if not holds]
     said = "busy" if busy >= LOADED else f"not met: {', '.join(failed)}" if failed else "met"
     return (outcomes.trace.name, f"{busy:.2f}", f"{tried.name}, {power}", f"{all_on.total:.3f}", timer.said,
-            f"{least.total:.4f}", f"{jct:.4f}", outcomes.jct(one, outcomes.incumbent).said, said)
+            f"{least.total:.4f}", f"{jct:.4f}", outcomes.jct(outcome, outcomes.incumbent).said, said)
 
 
 def _powers(rows: Sequence[Sequence[str]]) -> Section:
@@ -214,9 +214,9 @@ def _section(outcomes: TraceOutcomes, setting: Setting) -> Section:
 
 
 def _policies(outcomes: TraceOutcomes) -> Table:
-    rows = [_row(outcomes, one.name, one.family) for one in (*TRIED, GATE, SCORER, HEEDED, RANDOM)
-            if (one.name, ON) in outcomes.found]
-    rows += [_row(outcomes, one.name, "oracle") for one in _replayed(outcomes, ORACLES)]
+    rows = [_row(outcomes, tried.name, tried.family) for tried in (*TRIED, GATE, SCORER, HEEDED, RANDOM)
+            if (tried.name, ON) in outcomes.found]
+    rows += [_row(outcomes, tried.name, "oracle") for tried in _replayed(outcomes, ORACLES)]
     bound = _bound(outcomes)
     if bound is not None:
         rows.append(("bound", "", f"{bound:.3f}", "", "", "", "", "", ""))
@@ -231,9 +231,9 @@ def _row(outcomes: TraceOutcomes, name: str, family: str) -> tuple[str, ...]:
     def mean(figures: Sequence[float]) -> str:
         return f"{np.mean(figures):.3f}"
 
-    total, tail = [outcomes.total(one) for one in seeds], [outcomes.tail(one) for one in seeds]
-    worst, even = [outcomes.worst(one) for one in seeds], [outcomes.jain(one) for one in seeds]
-    drawn = [outcomes.energy(one, against).total for one in seeds]
+    total, tail = [outcomes.total(outcome) for outcome in seeds], [outcomes.tail(outcome) for outcome in seeds]
+    worst, even = [outcomes.worst(outcome) for outcome in seeds], [outcomes.jain(outcome) for outcome in seeds]
+    drawn = [outcomes.energy(outcome, against).total for outcome in seeds]
     if name == INCUMBENT:
         return name, family, "1", "", "1", mean(even), "1", "1", ""
     harms = [words for words, harm in (("JCT", np.mean(total) > HARM), ("p99", np.mean(tail) > HARM),
@@ -245,12 +245,12 @@ def _energies(outcomes: TraceOutcomes, setting: Setting) -> Table:
     first, second = outcomes.found[INCUMBENT, ON][0], outcomes.found[INCUMBENT, OFF][0]
     rows = []
     for tried, power in POWERED:
-        one = outcomes.found[tried.name, power][0]
+        outcome = outcomes.found[tried.name, power][0]
         until = max(other.marks[-1] for (_, _), others in outcomes.found.items() for other in others[:1])
-        jct, saved = outcomes.jct(one, first), outcomes.energy(one, first)
-        beside = outcomes.energy(one, second)
-        rows.append((tried.name, power, f"{np.interp(until, one.marks, one.joules) / 3.6e6:,.0f}", saved.said,
-                     beside.said, f"{outcomes.total(one):.4f}", jct.said, str(one.woken)))
+        jct, saved = outcomes.jct(outcome, first), outcomes.energy(outcome, first)
+        beside = outcomes.energy(outcome, second)
+        rows.append((tried.name, power, f"{np.interp(until, outcome.marks, outcome.joules) / 3.6e6:,.0f}", saved.said,
+                     beside.said, f"{outcomes.total(outcome):.4f}", jct.said, str(outcome.woken)))
     return Table((f"policy; a node boots in {setting.wake_s:g} s", "empty nodes", "kWh",
                   "of the first row, by block", "of the second row, by block", "mean JCT, total", "by block",
                   "wake-ups"), rows)

@@ -74,7 +74,7 @@ class Promoted:
 def as_promoted(first: Decider, later: Sequence[tuple[float, Decider]]) -> Deciders:
     """Return deciders that follow promotions, each from its moment on."""
     def choose(state: ClusterState, now: float) -> Decider:
-        return next((one for since_s, one in reversed(later) if since_s <= now), first)
+        return next((decider for since_s, decider in reversed(later) if since_s <= now), first)
 
     return Deciders(first, 86400.0, choose)
 

@@ -47,7 +47,7 @@ def promotions(cluster: Cluster, work: Workload, outcomes: Outcomes, incumbent: 
             lost = gate.lost(active, decided[-1].time_s, night)
             decision, deciding = lost, incumbent
         else:
-            tried = [name for name in listed if all(one.model != name for one in decided)]
+            tried = [name for name in listed if all(promoted.model != name for promoted in decided)]
             ready = night <= began + TRIAL_S and not too_soon(decided, night)
             decision = gate.earned(tried, night) if ready else None
             deciding = "" if decision is None else decision.model
@@ -59,9 +59,9 @@ def promotions(cluster: Cluster, work: Workload, outcomes: Outcomes, incumbent: 
 def _shortlist(submit: Floats, outcomes: Outcomes, incumbent: str, until_s: float) -> tuple[str, ...]:
     """Return the policies that were better than the incumbent on the first days, the best first."""
     early = submit < until_s
-    jct = {name: float(np.mean((one.end - submit)[early])) for name, one in outcomes.items()}
+    jct = {name: float(np.mean((outcome.end - submit)[early])) for name, outcome in outcomes.items()}
     prospects = [Prospect(name, "", jct[name] / jct[incumbent]) for name in sorted(jct, key=lambda name: jct[name])]
-    return shortlisted([one for one in prospects if one.name != incumbent])
+    return shortlisted([prospect for prospect in prospects if prospect.name != incumbent])
 
 
 class _TraceGate:
@@ -80,8 +80,8 @@ class _TraceGate:
             ours = _held_out(self._outcomes[name], exam, rows)
             empty = Verdict(name, Decision.SHADOW, (), self._incumbent, self._incumbent,
                             terms=_with(self._error))
-            told = measured(empty, {self._incumbent: Pair.of(ours, incumbent, exam)}, exam)
-            verdicts.append(weighed(told, (None, None), {name: ours, self._incumbent: incumbent}))
+            measurements = measured(empty, {self._incumbent: Pair.of(ours, incumbent, exam)}, exam)
+            verdicts.append(weighed(measurements, (None, None), {name: ours, self._incumbent: incumbent}))
         best = min((verdict for verdict in verdicts if verdict.decision is Decision.PROMOTE), default=None,
                    key=lambda verdict: verdict.against[self._incumbent].estimate)
         return None if best is None else Promotion(night, best.model, best.decision, "nightly", best.reason)
@@ -89,9 +89,10 @@ class _TraceGate:
     def lost(self, name: str, since_s: float, night: float) -> Promotion | None:
         """Return the demotion of the active policy if it has become worse by a night; otherwise None."""
         days = np.arange(self._began_s // NIGHT_S * NIGHT_S, night + 1.0, NIGHT_S)
-        ours, theirs = (_in_system(self._work.submit, self._outcomes[one].end, days) for one in (name, self._incumbent))
+        ours, incumbents = (_in_system(self._work.submit, self._outcomes[policy].end, days)
+                            for policy in (name, self._incumbent))
         shadow_results = [ShadowResult(name, day, day + NIGHT_S, mine, other, 0.0, 0.0, self._incumbent)
-                          for day, mine, other in zip(days.tolist(), ours.tolist(), theirs.tolist(), strict=False)]
+                          for day, mine, other in zip(days.tolist(), ours.tolist(), incumbents.tolist(), strict=False)]
         return demotion(name, regrets(shadow_results, night, since_s), night)
 
     def _known(self, night: float) -> tuple[np.ndarray, Exam]:

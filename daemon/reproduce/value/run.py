@@ -53,10 +53,10 @@ def _replayed(tasks: Sequence[ReplayTask], pool: Executor) -> Mapping[ReplayTask
     turns = ([task for task in tasks if _first(task)],
              [task for task in tasks if not _first(task) and task.tried != GATE],
              [task for task in tasks if task.tried == GATE])
-    found = dict[ReplayTask, ReplayOutcome]()
+    outcomes = dict[ReplayTask, ReplayOutcome]()
     for turn in filter(None, turns):
-        found.update(completed(TRACES[turn[0].site].name, turn, cached, carried_out, pool))
-    return found
+        outcomes.update(completed(TRACES[turn[0].site].name, turn, cached, carried_out, pool))
+    return outcomes
 
 
 def _first(task: ReplayTask) -> bool:
@@ -67,14 +67,14 @@ def _tasks(site: int, setting: Setting, traces: Path, folder: Path) -> Iterator[
     def task(tried: Try, seed: int = setting.seed, power: str = ON) -> ReplayTask:
         return ReplayTask(site, tried, seed, power, setting, traces, folder)
 
-    compared = {one for one, _ in claims.POWERED}
-    yield from (task(one) for one in (*TRIED, *ORACLES)
-                if one in compared or not setting.policies or one.policy in setting.policies)
+    compared = {tried for tried, _ in claims.POWERED}
+    yield from (task(tried) for tried in (*TRIED, *ORACLES)
+                if tried in compared or not setting.policies or tried.policy in setting.policies)
     if not setting.policies:  # it chooses among all that is tried
         yield task(GATE)
     for seed in range(setting.seed, setting.seed + setting.seeds):
         yield task(RANDOM, seed)
-        yield from (task(one, seed) for one in (SCORER, HEEDED) if setting.budget_s > 0)
+        yield from (task(tried, seed) for tried in (SCORER, HEEDED) if setting.budget_s > 0)
     for tried, power in claims.POWERED:
         if power != ON:
             yield task(tried, power=power)

@@ -65,13 +65,13 @@ def _deciders(task: ReplayTask, cluster: Cluster, work: Workload) -> Deciders:
     before = carried_out(incumbent_of(task))
     quantiles = predicted(work, before.start, before.end)
 
-    def decider(one: Try) -> Decider:
-        jobs = with_limits(work, quantiles, one.limits)
-        return of_name(one.policy, jobs.limit, jobs.prediction)
+    def decider(tried: Try) -> Decider:
+        jobs = with_limits(work, quantiles, tried.limits)
+        return of_name(tried.policy, jobs.limit, jobs.prediction)
 
     if task.tried == GATE:
-        return as_promoted(decider(TRIED[0]), [(one.since_s, decider(next(
-            each for each in TRIED if each.name == one.name))) for one in _promotions(task, cluster, work)])
+        return as_promoted(decider(TRIED[0]), [(promoted.since_s, decider(next(
+            each for each in TRIED if each.name == promoted.name))) for promoted in _promotions(task, cluster, work)])
     if task.tried in (SCORER, HEEDED):
         agent, since_s = taught(task, cluster, with_limits(work, quantiles, SITE), quantiles)
         known = with_limits(work, quantiles, SITE)
@@ -82,7 +82,7 @@ def _deciders(task: ReplayTask, cluster: Cluster, work: Workload) -> Deciders:
 
 def _promotions(task: ReplayTask, cluster: Cluster, work: Workload) -> list[Promoted]:
     """Return the gate's promotions with their times, by all candidates' replays up to each time."""
-    outcomes = {one.name: found for one in TRIED if (found := cached(replace(task, tried=one))) is not None}
+    outcomes = {tried.name: outcome for tried in TRIED if (outcome := cached(replace(task, tried=tried))) is not None}
     return list(promotions(cluster, work, outcomes, INCUMBENT))
 
 
@@ -109,9 +109,9 @@ def _driven(done: Run, event_list: EventList, deciders: Deciders, task: ReplayTa
 
 
 def _outcome(done: Run, marks: Floats, joules: Floats) -> ReplayOutcome:
-    found, size = times(done), len(done.workload)
+    job_times, size = times(done), len(done.workload)
     wait, slowdown = np.full(size, np.nan), np.full(size, np.nan)
-    wait[found.jobs], slowdown[found.jobs] = found.wait, found.slowdown
+    wait[job_times.jobs], slowdown[job_times.jobs] = job_times.wait, job_times.slowdown
     return ReplayOutcome(done.start, done.end, wait, slowdown, joules, marks, int(done.state.arrays.meters.woken.sum()))
 
 

@@ -36,17 +36,18 @@ TRIED = (
     Try(INCUMBENT, INCUMBENT, family="incumbent"),
     Try("multifactor+best-fit+slurm-backfill", "multifactor+best-fit+slurm-backfill"),
     Try("fifo+best-fit+easy", "fifo+best-fit+easy"),
-    *(one for order in ("sjf-prediction", "qssf", "prediction-aged") for one in _of(order, SITE, "heuristic")),
-    *(one for order in ("sampled", "sampled-aged") for one in _of(order, SITE, "heuristic")),
+    *(policy for order in ("sjf-prediction", "qssf", "prediction-aged") for policy in _of(order, SITE, "heuristic")),
+    *(policy for order in ("sampled", "sampled-aged") for policy in _of(order, SITE, "heuristic")),
     *(Try(f"{order}+best-fit+greedy", f"{order}+best-fit+greedy")
       for order in ("fifo", "sjf-prediction", "qssf", "sampled")),
     *(Try(f"{INCUMBENT}, limits learned ({quantile})", INCUMBENT, quantile, "learned limits")
       for quantile in ("0.5", "0.75", "0.9", "0.95")),
-    *(one for order in ("sjf-prediction", "qssf", "prediction-aged") for one in _of(order, "0.9", "learned limits")),
+    *(policy for order in ("sjf-prediction", "qssf", "prediction-aged")
+      for policy in _of(order, "0.9", "learned limits")),
 )
 """Policies that a site could run, without knowledge of true run times."""
-ORACLES = tuple(one for order in ("sjf-prediction", "qssf", "prediction-aged", "wfp3", "multifactor")
-                for one in _of(order, TRUTH, "oracle"))
+ORACLES = tuple(policy for order in ("sjf-prediction", "qssf", "prediction-aged", "wfp3", "multifactor")
+                for policy in _of(order, TRUTH, "oracle"))
 """The same orders with true run times, as predictions and as limits."""
 GATE = Try("the policies that the gate promotes", INCUMBENT, family="idlewatt")
 SCORER = Try("scorer, once trained", "scorer", family="agent")

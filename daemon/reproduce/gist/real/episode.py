@@ -103,7 +103,7 @@ class PlayedEpisode:
                 del self._due[task]
 
     def _begun_now(self) -> list[EpisodeJob]:
-        found = []
+        begun = []
         for task, server in self._running.items():
             if task not in self._begun and (note := self.cluster.begun(self._name(task.number))) is not None:
                 moment, node = note
@@ -111,11 +111,11 @@ class PlayedEpisode:
                 self._latencies.append(moment - task.submit_s)
                 self._of_slurm.append(moment - self._released[task.number])
                 self.cluster.withdraw(task.job)
-                found.append(task)
+                begun.append(task)
                 if server != ANYWHERE:
                     self._strayed += self.placed and self.servers[server] != node
                     self._running[task] = self.servers.index(node)
-        return found
+        return begun
 
     def _end_jobs(self, now_s: float) -> bool:
         """Record the ended jobs; return False while other jobs of the same end are still running."""

@@ -60,14 +60,15 @@ def write(settings: RealSettings, results: Sequence[PlayedAndPredicted], out: Pa
     context = facts(settings, results)
     paths = {"report": out / "real.md", "figures": out / "real.json"}
     paths["report"].write_text(TEMPLATES.get_template("real.md.j2").render(**context), encoding="utf-8")
-    paths["figures"].write_text(json.dumps({**context, "results": [asdict(one) for one in results]}, indent=2),
+    paths["figures"].write_text(json.dumps({**context, "results": [asdict(result) for result in results]}, indent=2),
                                 encoding="utf-8")
     return paths
 
 
 def facts(settings: RealSettings, results: Sequence[PlayedAndPredicted]) -> dict[str, object]:
     """Return the values of the report, by the names in its template."""
-    by_policy = {policy: {one.number: one for one in results if one.policy == policy} for policy in settings.policies}
+    by_policy = {policy: {result.number: result for result in results if result.policy == policy}
+                 for policy in settings.policies}
     shared = sorted(set.intersection(*(set(some) for some in by_policy.values())) if by_policy else ())
     kilowatts = PARTITIONS[settings.kind].kilowatts * PARTITIONS[settings.kind].servers
     return {
@@ -76,33 +77,35 @@ def facts(settings: RealSettings, results: Sequence[PlayedAndPredicted]) -> dict
                                if some],
         "differences": [_difference(policy, by_policy, shared) for policy in settings.policies if policy != "random"]
         if "random" in by_policy and len(shared) > 1 else [],
-        "error": _summary([one.error for one in results]),
-        "error_absolute": _summary([abs(one.error) for one in results]),
-        "within": sum(abs(one.error) <= GOAL for one in results), "episodes": len(results),
-        "strayed": sum(one.strayed for one in results),
-        "latency_s": _summary([one.latency_s for one in results]),
+        "error": _summary([result.error for result in results]),
+        "error_absolute": _summary([abs(result.error) for result in results]),
+        "within": sum(abs(result.error) <= GOAL for result in results), "episodes": len(results),
+        "strayed": sum(result.strayed for result in results),
+        "latency_s": _summary([result.latency_s for result in results]),
         "parts": _parts(results)}
 
 
 def _parts(results: Sequence[PlayedAndPredicted]) -> dict[str, object]:
     """Return the parts of the error: delays, episodes with other decisions, and the rest."""
-    same, other = ([one for one in results if one.same_way is way] for way in (True, False))
+    same, other = ([result for result in results if result.same_way is way] for way in (True, False))
     return {
-        "episodes": len(results), "slurm_s": _summary([one.slurm_s for one in results]),
-        "follow_s": _summary([one.latency_s - one.slurm_s for one in results]),
-        "noticed_s": _summary([one.noticed_s for one in results]), "same": len(same), "other": len(other),
-        "delay": _summary([one.late - one.predicted for one in same]), "left": _summary([one.left for one in same]),
-        "error": _summary([abs(one.error) for one in same]), "left_absolute": _summary([abs(one.left) for one in same]),
-        "within": sum(abs(one.left) <= GOAL for one in same), "astray": _summary([abs(one.error) for one in other])}
+        "episodes": len(results), "slurm_s": _summary([result.slurm_s for result in results]),
+        "follow_s": _summary([result.latency_s - result.slurm_s for result in results]),
+        "noticed_s": _summary([result.noticed_s for result in results]), "same": len(same), "other": len(other),
+        "delay": _summary([result.late - result.predicted for result in same]),
+        "left": _summary([result.left for result in same]), "error": _summary([abs(result.error) for result in same]),
+        "left_absolute": _summary([abs(result.left) for result in same]),
+        "within": sum(abs(result.left) <= GOAL for result in same),
+        "astray": _summary([abs(result.error) for result in other])}
 
 
 def _row(policy: PolicyName, some: Sequence[PlayedAndPredicted], kilowatts: float) -> dict[str, object]:
-    utilization = _summary([one.utilization for one in some])
+    utilization = _summary([result.utilization for result in some])
     return {"policy": NAMED[policy], "episodes": len(some), "utilization": utilization,
-            "predicted": float(np.mean([one.predicted for one in some])),
-            "terminal_h": _summary([one.terminal_h for one in some]),
-            "predicted_terminal_h": float(np.mean([one.predicted_terminal_h for one in some])),
-            "error": _summary([one.error for one in some]),
+            "predicted": float(np.mean([result.predicted for result in some])),
+            "terminal_h": _summary([result.terminal_h for result in some]),
+            "predicted_terminal_h": float(np.mean([result.predicted_terminal_h for result in some])),
+            "error": _summary([result.error for result in some]),
             # §6.2: what runs inefficiently of an episode of 720 h, at the servers' rated power.
             "inefficient_mwh": EPISODE_H * (1.0 - utilization["mean"]) * kilowatts / 1000.0}
 
@@ -114,8 +117,9 @@ def _difference(policy: PolicyName, by_policy: Mapping[PolicyName, Mapping[int, 
     def paired(figure: Callable[[PlayedAndPredicted], float]) -> dict[str, float]:
         return _summary([figure(by_policy[policy][number]) - figure(by_policy["random"][number]) for number in shared])
 
-    return {"policy": NAMED[policy], "utilization": paired(lambda one: one.utilization),
-            "terminal_h": paired(lambda one: one.terminal_h), "predicted": paired(lambda one: one.predicted)}
+    return {"policy": NAMED[policy], "utilization": paired(lambda result: result.utilization),
+            "terminal_h": paired(lambda result: result.terminal_h),
+            "predicted": paired(lambda result: result.predicted)}
 
 
 def _summary(values: Sequence[float]) -> dict[str, float]:

@@ -56,8 +56,8 @@ def forward(weights: Mapping[str, Array], canvas: Array, queue: Array, summary: 
     total = leaves @ joined[:first] + waiting @ joined[first:second] + layer("summary", summary) @ joined[second:]
     hidden = (total + weights["all.bias"]).clip(min=0)
     # Each job once more, in the light of all: the last convolution over the queue.
-    own, light = weights["row.weight"][:jobs.shape[2]], weights["row.weight"][jobs.shape[2]:]
-    rows = (jobs @ own + (hidden @ light)[:, None] + weights["row.bias"]).clip(min=0)
+    job_weights, light = weights["row.weight"][:jobs.shape[2]], weights["row.weight"][jobs.shape[2]:]
+    rows = (jobs @ job_weights + (hidden @ light)[:, None] + weights["row.bias"]).clip(min=0)
     chosen = (rows @ weights["choice.weight"] + weights["choice.bias"])[:, :, 0]
     return (chosen, hidden @ weights["wait.weight"] + weights["wait.bias"],
             (hidden @ weights["value.weight"] + weights["value.bias"])[:, 0])

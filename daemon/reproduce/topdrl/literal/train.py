@@ -121,9 +121,9 @@ class Seat:
         self.table = self._deal()
 
     def _deal(self) -> ActionEpisode:
-        found = made_up(self._config.seed, self._next, GPUS, MIXES[self._next % len(MIXES)])
+        episode = made_up(self._config.seed, self._next, GPUS, MIXES[self._next % len(MIXES)])
         self._next += self._config.tables
-        return ActionEpisode(found)
+        return ActionEpisode(episode)
 
     def act(self, action: int) -> tuple[float, float]:
         """Take an action; return its reward and the discount until the next decision (0 at an episode's end)."""
@@ -236,8 +236,8 @@ def train(config: CanvasTrainingConfig) -> Iterator[CanvasTrainingProgress]:
             learner.improve(_played(learner, seats), values_only=number <= config.values_first)
         if number % config.chosen_every == 0 or number == config.rounds:
             agent = Literal(learner.weights)
-            worth = float(np.mean([math.log(outcome(episode, agent.replay(episode)).jct_s / theirs)
-                                   for episode, theirs in zip(judges, known, strict=True)]))
+            worth = float(np.mean([math.log(outcome(episode, agent.replay(episode)).jct_s / known_jct_s)
+                                   for episode, known_jct_s in zip(judges, known, strict=True)]))
             best, least = (agent.weights, worth) if worth < least else (best, least)
             yield CanvasTrainingProgress(number, worth, best)
 
