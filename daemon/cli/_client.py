@@ -138,10 +138,10 @@ def warn_beside(database: str) -> None:
     from ...storage.database import fingerprint
 
     context = click.get_current_context(silent=True)
-    told: set[str] = context.meta.setdefault(f"{__name__}.told", set()) if context else set()
-    if database in told:
+    warned: set[str] = context.meta.setdefault(f"{__name__}.told", set()) if context else set()
+    if database in warned:
         return
-    told.add(database)
+    warned.add(database)
     try:
         (standing,) = ask(os.environ.get("IDLEWATT_URL", DEFAULT_URL), "status",
                           os.environ.get("IDLEWATT_CA_FILE"), timeout_s=BESIDE_S)

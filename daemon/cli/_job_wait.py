@@ -52,9 +52,9 @@ def _when(estimate: Row) -> str:
     return f"in {low} to {high} (95 % of {estimate['futures']} futures){f'; {latest}' if latest else ''}"
 
 
-def _before(one: Row, now_s: float) -> str:
-    job, free_s = f"{one['job_id']} {one['state']}, {gpus(one['gpus'])}", one["free_s"]
+def _before(row: Row, now_s: float) -> str:
+    job, free_s = f"{row['job_id']} {row['state']}, {gpus(row['gpus'])}", row["free_s"]
     if free_s is None:
-        return f"{job}, {'starts' if one['state'] == 'pending' else 'ends'} nobody knows when"
-    return f"{job}, starts in {ago(free_s - now_s)}" if one["state"] == "pending" else \
+        return f"{job}, {'starts' if row['state'] == 'pending' else 'ends'} nobody knows when"
+    return f"{job}, starts in {ago(free_s - now_s)}" if row["state"] == "pending" else \
         f"{job}, ends in {ago(free_s - now_s)} at the latest"

@@ -43,7 +43,7 @@ def show_meters(settings: Settings) -> None:
 def _tell_server(server: str, meters: Sequence[Meter]) -> None:
     watts, source = watts_of(meters)
     meaning = {"hwmon": "at the wall", "modules": "of its modules, which is not the wall"}
-    told = f"{watts:.0f} W {meaning[source]}" if watts is not None else "no power by its own meters"
-    click.echo(f"{server}: {told}")
+    reading = f"{watts:.0f} W {meaning[source]}" if watts is not None else "no power by its own meters"
+    click.echo(f"{server}: {reading}")
     for meter in meters:
         click.echo(f"  {meter.name}: {meter.watts:.0f} W, {meter.role} ({meter.why})")

@@ -149,7 +149,7 @@ def with_table(text: str) -> str:
 
 if __name__ == "__main__":
     PLACE.mkdir(parents=True, exist_ok=True)
-    for one in PowerClass:
-        (PLACE / f"{one.value}.svg").write_text(picture(one), encoding="utf-8")
+    for power_class in PowerClass:
+        (PLACE / f"{power_class.value}.svg").write_text(picture(power_class), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
     FORMULAS.write_text(with_table(FORMULAS.read_text(encoding="utf-8")), encoding="utf-8")

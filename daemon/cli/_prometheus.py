@@ -81,8 +81,8 @@ def _spans(since_s: float, until_s: float, step_s: float) -> Iterator[tuple[floa
 def _range(url: str, expression: str, start_s: float, end_s: float, step_s: float) -> list[Row]:
     import requests
 
-    asked = {"query": expression, "start": start_s, "end": end_s, "step": step_s}
-    answer = requests.post(f"{url}/api/v1/query_range", data=asked, timeout=MOST_S).json()
+    parameters = {"query": expression, "start": start_s, "end": end_s, "step": step_s}
+    answer = requests.post(f"{url}/api/v1/query_range", data=parameters, timeout=MOST_S).json()
     if answer["status"] != "success":
         raise DemoError(f"Prometheus refuses {expression}: {answer['error']}")
     rows: list[Row] = answer["data"]["result"]

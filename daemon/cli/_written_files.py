@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 
 
-def write_files(root: Path, texts: Mapping[str, str], kept: Collection[str]) -> None:
+def write_files(root: Path, texts: Mapping[str, str], preserved: Collection[str]) -> None:
     """Write texts to their places below a folder and print the paths.
 
-    Existing files in ``kept`` are not overwritten.
+    Existing files in ``preserved`` are not overwritten.
     """
     for place, text in texts.items():
         target = root / place
-        if place in kept and target.exists():
+        if place in preserved and target.exists():
             click.echo(f"kept     {target}")
             continue
         try:

@@ -102,7 +102,7 @@ def _wait_estimates(url: str, ca_file: str | None, filters: Mapping[str, Any]) -
 
 def _of_row(row: Row, estimates: list[Row]) -> Row | None:
     """Return the estimate of a recommendation's job; tasks of an array share that of the first."""
-    same = [one for one in estimates if one["submit_s"] == row["submit_s"]]
+    same = [estimate for estimate in estimates if estimate["submit_s"] == row["submit_s"]]
     return next(iter(same or (estimates if len(estimates) == 1 else ())), None)
 
 

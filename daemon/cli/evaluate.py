@@ -104,30 +104,30 @@ def _judge(models: ModelStore, model: StoredModel, order: TrainingJob, where: Jo
     from ._training import fidelity, judging, now_of, read, show_verdict, tell
 
     seen_s, trained = _seen_until(model, order), TrainingJob.read(model.folder)
-    own = seen_s > float("-inf")
+    learned_here = seen_s > float("-inf")
     if where.recorded:
         # The present of a simulated history is when its last job came: the training may have been told a later one.
-        now_s = max(now_of(where), (own and trained.until_s) or 0.0)
-        since_s = seen_s if own else now_s - TEST_MOST_S
+        now_s = max(now_of(where), (learned_here and trained.until_s) or 0.0)
+        since_s = seen_s if learned_here else now_s - TEST_MOST_S
         until_s = min(now_s, since_s + TRIAL_S)
-        if own and trained.until_s is not None and not _ended_later(where, seen_s, trained.until_s):
+        if learned_here and trained.until_s is not None and not _ended_later(where, seen_s, trained.until_s):
             until_s = trained.until_s
         # What jobs will take is foretold from all that came before them, as it was for the training.
-        begins_s = order.since_s if own and order.since_s is not None else float("inf")
+        begins_s = order.since_s if learned_here and order.since_s is not None else float("inf")
         order = replace(order, since_s=min(begins_s, since_s - WARM_UP_S), until_s=until_s)
     material = read(where, order)
     tell(material.notes)
-    windows = held_out(material, seen_s if own else _after_other_names(model, trained, material, where))
-    tell(_other_jobs(where, trained, windows, seen_s) if own else ())
+    windows = held_out(material, seen_s if learned_here else _after_other_names(model, trained, material, where))
+    tell(_other_jobs(where, trained, windows, seen_s) if learned_here else ())
     faithful = fidelity(where, order, windows[0].since_s)
     with judging():
-        verdict = examined(models, model, windows, order.incumbent, seed=order.seed, foreign=not own,
+        verdict = examined(models, model, windows, order.incumbent, seed=order.seed, foreign=not learned_here,
                            terms=terms, fidelity=faithful)
     show_verdict(verdict, style, stated(where.config_file))
-    if own and order.seed != trained.seed:
+    if learned_here and order.seed != trained.seed:
         click.echo(f"not written to its card: the best of several seeds is as many chances, and {trained.seed} is that "
                    "of its training", err=True)
-    elif own and model.card is not None and model.card.source == "history":
+    elif learned_here and model.card is not None and model.card.source == "history":
         _count(where.config_file, verdict)
 
 
@@ -154,8 +154,8 @@ def _after_other_names(model: StoredModel, trained: TrainingJob, material: Mater
     from ._training import tell
 
     card = model.card
-    own = () if card is None else (LearnedSpan(trained.source, card.history_from_s, card.history_until_s),)
-    spans = (*trained.lineage, *own)
+    card_spans = () if card is None else (LearnedSpan(trained.source, card.history_from_s, card.history_until_s),)
+    spans = (*trained.lineage, *card_spans)
     until_s, last_s = known_until(spans, where.same_as), float(material.workload.submit.max(initial=float("-inf")))
     tell(undated(spans, where.same_as) if where.recorded else ())
     if until_s is None or until_s <= last_s - TEST_MOST_S:

@@ -319,8 +319,8 @@ def _kept(run: TrainingRun, models: ModelStore, interrupted: Event) -> StoredMod
     metrics = {} if model.card is None else model.card.metrics
     ways = {name.removeprefix(WAY): worth for name, worth in metrics.items() if name.startswith(WAY)}
     if len(ways) > 1:
-        told = ", ".join(f"{name.replace('_', ' ')} {worth:.3f}" for name, worth in sorted(ways.items()))
-        click.echo(f"learned: {told} of {run.order.incumbent}; the better one serves")
+        comparison = ", ".join(f"{name.replace('_', ' ')} {worth:.3f}" for name, worth in sorted(ways.items()))
+        click.echo(f"learned: {comparison} of {run.order.incumbent}; the better one serves")
     if interrupted.is_set():
         click.echo(f"interrupted: the best so far is kept; `idlewatt train --agent {run.order.agent} --resume` goes "
                    f"on, `idlewatt evaluate {model.name}` judges what there is", err=True)

@@ -77,11 +77,13 @@ def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) 
     show(rows, columns, style, title=total.sentence if rows else "", empty="no power has been measured yet")
 
 
-def _row(by: str, name: str, own: Balance, total: float) -> Row:
+def _row(by: str, name: str, balance: Balance, total: float) -> Row:
     """Return a row; a partly unmeasured row does not show zero waste."""
-    return {by: name or "-", "power_watts": own.total, "wasted_power_watts": own.wasted if _told(own) else None,
-            "unused_power_watts": own.unused if own.unused or not own.dark_busy else None,
-            "unmeasured_power_watts": own.unmeasured, "share_percent": 100 * own.total / total if total else None}
+    return {by: name or "-", "power_watts": balance.total,
+            "wasted_power_watts": balance.wasted if _waste_is_known(balance) else None,
+            "unused_power_watts": balance.unused if balance.unused or not balance.dark_busy else None,
+            "unmeasured_power_watts": balance.unmeasured,
+            "share_percent": 100 * balance.total / total if total else None}
 
 
 def _recorded(url: str, ca_file: str | None, style: str, by: str, wide: bool, filters: dict[str, Any]) -> None:
@@ -126,5 +128,5 @@ def _figures(row: Row) -> Row:
             "carbon": None if carbon is None else carbon / 1000}
 
 
-def _told(own: Balance) -> bool:
-    return own.wasted > 0.0 or own.waste_complete
+def _waste_is_known(balance: Balance) -> bool:
+    return balance.wasted > 0.0 or balance.waste_complete
