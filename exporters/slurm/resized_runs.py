@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ...storage.records import Job
-from ...storage.resizes import submitted_after_start
+from ...storage.resizes import submitted_after_start, submitted_at_start
 
 MOST = 10_000
 """Records that are remembered: the accounts report the former ones of a long run only within their window of time."""
@@ -37,7 +37,7 @@ class ResizedRuns:
 
     def lacks(self, record: Job) -> bool:
         """Tell whether a run was resized and its former records are not known."""
-        return submitted_after_start(record) and _run(record) not in self._first
+        return _seems_resized(record) and _run(record) not in self._first
 
     def _remember(self, record: Job) -> None:
         known = self._first.get(_run(record))
@@ -47,7 +47,7 @@ class ResizedRuns:
             del self._first[next(iter(self._first))]
 
     def _with_submission(self, record: Job) -> Job:
-        first = self._first.get(_run(record)) if submitted_after_start(record) else None
+        first = self._first.get(_run(record)) if submitted_at_start(record) else None
         if first is None:
             return record
         return replace(record, submit_s=first.submit_s, eligible_s=first.eligible_s, cpu_seconds=None)
@@ -56,6 +56,16 @@ class ResizedRuns:
 def _was_resized(record: Job) -> bool:
     """Tell whether a record of the accounts ends though its job goes on; one that goes on itself has no end."""
     return record.state.active and record.end_s is not None and record.start_s is not None
+
+
+def _seems_resized(record: Job) -> bool:
+    """Tell whether a record shows by itself that it began with a change of size.
+
+    A run that was resized within the second of its start has that second as its submission, as many others have: it
+    holds fewer GPUs than it requests.
+    """
+    held = sum(part.gpus for part in record.allocations)
+    return submitted_after_start(record) or (submitted_at_start(record) and 0 < held < record.request.gpus)
 
 
 def _run(record: Job) -> tuple[str, float]:

@@ -1,5 +1,7 @@
 """A run whose record of the accounts begins with a change of size is the run that is known already."""
 
+from dataclasses import replace
+
 import pytest
 
 from idlewatt.storage.records import Allocation, JobState, SchedulerSnapshot
@@ -22,3 +24,16 @@ def test_the_record_after_a_change_of_size_completes_the_run_that_was_seen(histo
 def test_the_record_of_a_run_that_nobody_has_seen_is_kept_as_it_is_told(history, make):
     history.record_finished([make.ended(125.0, 160.0, submit_s=140.0)])
     assert [job.submit_s for job in history.jobs(0, 1e9)] == [140.0]
+
+
+def test_a_run_that_was_resized_in_the_second_of_its_start_is_the_run_that_was_seen(history, make):
+    history.record_snapshot(SchedulerSnapshot(130.0, jobs=(make.running(125.0, HELD, eligible_s=101.0),)))
+    history.record_finished([make.ended(125.0, 160.0, submit_s=125.0, eligible_s=125.0)])
+    assert [(job.submit_s, job.end_s) for job in history.jobs(0, 1e9)] == [(100.0, 160.0)]
+    assert history.open_jobs() == ()
+
+
+def test_a_run_of_another_partition_that_starts_in_that_second_is_another_clusters(history, make):
+    history.record_snapshot(SchedulerSnapshot(130.0, jobs=(make.running(125.0, HELD),)))
+    history.record_finished([replace(make.ended(125.0, 160.0, submit_s=125.0), partition="other")])
+    assert sorted(job.submit_s for job in history.jobs(0, 1e9)) == [100.0, 125.0]

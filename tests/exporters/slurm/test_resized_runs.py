@@ -53,3 +53,14 @@ def test_a_job_that_was_resized_twice_is_one_run_whatever_comes_first(records, o
 def test_another_run_of_the_same_job_is_another_run(records):
     again = replace(records[1], submit_s=ENDED, start_s=ENDED + 60, end_s=ENDED + 90)
     assert len(ResizedRuns().joined([*records, again])) == 2
+
+
+def test_a_job_that_was_resized_in_the_second_of_its_start_keeps_its_submission(records):
+    first, last = replace(records[0], end_s=STARTED), replace(records[1], submit_s=STARTED, eligible_s=STARTED)
+    assert [run.submit_s for run in ResizedRuns().joined([first, last])] == [SUBMITTED]
+
+
+def test_a_run_with_fewer_gpus_than_requested_that_began_with_its_submission_seems_resized(records):
+    last = replace(records[1], submit_s=STARTED)
+    assert ResizedRuns().lacks(last)
+    assert not ResizedRuns().lacks(replace(last, allocations=records[0].allocations))
