@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, func, or_, select
 
-from . import schema
+from . import releases, schema
 
 
 class Charge(NamedTuple):
@@ -28,13 +28,17 @@ class Charge(NamedTuple):
 
 
 def charges(connection: Connection, since_s: float, until_s: float) -> list[Charge]:
-    """Return the runs that overlap [since, until), each with what it held; one without a report has none."""
+    """Return the runs that overlap [since, until), each with what it held; one without a report has none.
+
+    A run that gave nodes back has a charge for what it held until then, and one for the rest.
+    """
     jobs, runs, parts = schema.jobs.c, schema.runs.c, schema.allocations.c
     sums = (func.coalesce(func.sum(column), 0) for column in (parts.cpus, parts.gpus, parts.memory_bytes))
-    query = select(jobs.account, jobs.user, jobs.qos, runs.start_s, runs.end_s, jobs.partition,
+    query = select(jobs.account, jobs.user, jobs.qos, runs.start_s, releases.UNTIL_S, jobs.partition,
                    jobs.request["gpu_model"].as_string(), func.count(parts.run), *sums).join_from(
         schema.runs, schema.jobs, runs.job == jobs.id).outerjoin(schema.allocations, parts.run == runs.id).where(
-        runs.start_s < until_s, or_(runs.end_s > since_s, runs.end_s.is_(None))).group_by(runs.id, jobs.id)
+        runs.start_s < until_s, or_(since_s < releases.UNTIL_S, releases.UNTIL_S.is_(None))).group_by(
+        runs.id, jobs.id, parts.until_s)
     return [Charge(account, user, qos, int(cpus), start_s, end_s, partition, nodes, int(gpus), model or "", int(memory))
             for account, user, qos, start_s, end_s, partition, model, nodes, cpus, gpus, memory
             in connection.execute(query)]

@@ -117,7 +117,7 @@ def placed(connection: Connection) -> tuple[Placed, ...]:
         .join(_VERDICTS, _VERDICTS.c.run == _RUNS.c.id)
         .join(jobs, jobs.c.id == _RUNS.c.job).join(parts, parts.c.run == _RUNS.c.id)
         .where(_VERDICTS.c.run.in_(going), _VERDICTS.c.action == "start", _VERDICTS.c.shadow.is_(False),
-               parts.c.gpus > 0)
+               parts.c.gpus > 0, parts.c.until_s.is_(None))
         .order_by(_RUNS.c.id, parts.c.node))
     rows_by_run: dict[int, list[TableRow]] = {}
     for row in rows:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from . import requeues, resizes, schema
+from . import releases, requeues, resizes, schema
 from .database import upsert
 from .gpu_parts import packed
 from .records import Job, JobState
@@ -38,6 +38,7 @@ def steady(job: Job) -> Job:
 def store_seen(connection: Connection, jobs: Sequence[Job], time_s: float, shared_ids: Sequence[str] = ()) -> None:
     """Record jobs as a scheduler showed them at ``time_s``; ``shared_ids`` are ids that several jobs have then."""
     fresh = _store(connection, jobs, lambda job: time_s, _seen_is_stale)
+    releases.note(connection, fresh, time_s)
     requeues.end_former(connection, fresh, time_s, shared_ids)
     _forget_array_rests(connection, jobs)
 
@@ -220,12 +221,13 @@ def _store_runs(connection: Connection, jobs: Sequence[Job], rows: dict[Key, Tab
     runs = _run_ids(connection, [rows[job.key].id for job in started])
     parts = [({"run": runs[rows[job.key].id, job.start_s], "node": words(part.node), "gpus": whole(part.gpus),
                "gpu_indexes": None if part.gpu_indexes is None else [whole(index) for index in part.gpu_indexes],
-               "cpus": whole(part.cpus), "memory_bytes": whole(part.memory_bytes), "parts": packed(part.parts)},
+               "cpus": whole(part.cpus), "memory_bytes": whole(part.memory_bytes), "parts": packed(part.parts),
+               "until_s": None},
               job.state.active)
              for job in started for part in job.allocations]
     # Only a running job's own page says what it holds; afterwards indexes and amounts vanish.
     upsert(connection, schema.allocations, [part for part, active in parts if active],
-           update=["gpus", "cpus", "memory_bytes"], keep_known=["gpu_indexes", "parts"])
+           update=["gpus", "cpus", "memory_bytes", "until_s"], keep_known=["gpu_indexes", "parts"])
     upsert(connection, schema.allocations, [part for part, active in parts if not active])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Engine, or_, select
 
-from . import schema
+from . import releases, schema
 from .columns import Codes, streamed
 
 Floats = NDArray[np.float64]
@@ -46,10 +46,10 @@ _WORDS = ("node", "user", "name")
 def load(engine: Engine, since_s: float, until_s: float) -> PlacementColumns:
     """Return what runs held that ran at some time within [since, until)."""
     jobs, runs, parts = schema.jobs.c, schema.runs.c, schema.allocations.c
-    query = select(jobs.job_id, jobs.submit_s, runs.start_s, runs.end_s, parts.gpus, parts.cpus, parts.memory_bytes,
-                   parts.node, jobs.user, jobs.name).select_from(schema.allocations.join(
+    query = select(jobs.job_id, jobs.submit_s, runs.start_s, releases.UNTIL_S, parts.gpus, parts.cpus,
+                   parts.memory_bytes, parts.node, jobs.user, jobs.name).select_from(schema.allocations.join(
                        schema.runs, runs.id == parts.run).join(schema.jobs, jobs.id == runs.job)).where(
-        runs.start_s < until_s, or_(runs.end_s > since_s, runs.end_s.is_(None)))
+        runs.start_s < until_s, or_(since_s < releases.UNTIL_S, releases.UNTIL_S.is_(None)))
     ids: list[str] = []
     numbers, codes = [np.empty((len(_NUMBERS), 0))], [np.empty((len(_WORDS), 0), np.int32)]
     known = [Codes() for _ in _WORDS]

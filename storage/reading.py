@@ -18,6 +18,7 @@ from . import (
     energy,
     flavours,
     following,
+    job_runs,
     nodes,
     placements,
     promotions,
@@ -36,7 +37,7 @@ from .charges import Charge
 from .energy_reading import EnergyReader
 from .flavours import FlavourCount
 from .following import Following
-from .gpu_parts import unpacked
+from .job_runs import JobRun
 from .notice_reading import NoticeReader
 from .owners import OwnerKind
 from .promotions import Abstention, Promotion, ShadowResult
@@ -47,7 +48,7 @@ from .simulated import Simulated
 from .speeds import RunSpeed
 from .underuse import CauseTally
 from .uses import Use
-from .values import Query, TableRow, chunks, words
+from .values import Query, TableRow, words
 from .waiting import WaitReason
 
 
@@ -59,20 +60,6 @@ class JobChange:
     state: JobState
     reason: WaitReason
     reason_text: str
-
-
-@dataclass(frozen=True, slots=True)
-class JobRun:
-    """One start of a job, and what it held."""
-
-    start_s: float
-    end_s: float | None
-    """None while it runs, or when nobody knows."""
-    state: JobState
-    """How it ended; UNKNOWN when that was not seen, and the end is then the latest it can have been."""
-    allocations: tuple[Allocation, ...]
-    verdicts: dict[str, str]
-    """``followed``, ``elsewhere``, ``earlier``, ``later`` or ``not advised`` by policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +140,10 @@ class HistoryReader(EnergyReader, NoticeReader):
             row = connection.execute(query).one_or_none()
             if row is None:
                 return None
-            runs = _runs(connection, row.id)
+            runs = job_runs.runs_of(connection, row.id)
             changes = connection.execute(select(schema.job_changes).where(
                 schema.job_changes.c.job == row.id).order_by(schema.job_changes.c.time_s)).all()
-        held = next((run.allocations for run in runs if run.start_s == row.start_s), ())
+        held = next((run.present for run in runs if run.start_s == row.start_s), ())
         return JobDetail(_job(row, held), tuple(JobChange(
             change.time_s, JobState(change.state), WaitReason(change.reason), change.reason_text)
             for change in changes), runs)
@@ -183,7 +170,8 @@ class HistoryReader(EnergyReader, NoticeReader):
         waits = (jobs.c.state == JobState.PENDING.value) & jobs.c.id.in_(select(runs.c.job))
         query = select(jobs).where(or_(jobs.c.id.in_(within) & jobs.c.id.in_(often), waits)).order_by(jobs.c.id)
         with self._reading() as connection:
-            return tuple((_job(row, ()), _runs(connection, row.id)) for row in connection.execute(query).all())
+            return tuple((_job(row, ()), job_runs.runs_of(connection, row.id))
+                         for row in connection.execute(query).all())
 
     def recommendations(self, since_s: float, until_s: float, *, job_id: str | None = None) -> tuple[IssuedAdvice, ...]:
         """Return advice that stood at some moment of [since, until), oldest first.
@@ -347,7 +335,7 @@ class HistoryReader(EnergyReader, NoticeReader):
     def _jobs(self, query: Query) -> tuple[Job, ...]:
         with self._reading() as connection:
             rows = connection.execute(query).all()
-            held = _held(connection, [row.id for row in rows])
+            held = job_runs.held(connection, [row.id for row in rows])
         return tuple(_job(row, tuple(held.get((row.id, row.start_s), ()))) for row in rows)
 
 
@@ -367,27 +355,3 @@ def _job(row: TableRow, allocations: tuple[Allocation, ...]) -> Job:
                exit_code=row.exit_code, tasks=row.tasks, raw_id=row.raw_id, allocations=allocations, array=row.array,
                owner_kind=OwnerKind(row.owner_kind), owner=row.owner, flavour=row.flavour,
                image=row.image, framework=row.framework, cuda=row.cuda)
-
-
-def _allocation(row: TableRow) -> Allocation:
-    indexes = None if row.gpu_indexes is None else tuple(row.gpu_indexes)
-    return Allocation(row.node, row.gpus, indexes, row.cpus, row.memory_bytes, parts=unpacked(row.parts))
-
-
-def _held(connection: Connection, jobs: Sequence[int]) -> dict[tuple[int, float], list[Allocation]]:
-    runs, parts = schema.runs, schema.allocations
-    held: dict[tuple[int, float], list[Allocation]] = {}
-    for some in chunks(jobs):
-        query = select(runs.c.job, runs.c.start_s, parts).join(parts, parts.c.run == runs.c.id).where(
-            runs.c.job.in_(some)).order_by(parts.c.node)
-        for row in connection.execute(query):
-            held.setdefault((row.job, row.start_s), []).append(_allocation(row))
-    return held
-
-
-def _runs(connection: Connection, job: int) -> tuple[JobRun, ...]:
-    held = _held(connection, [job])
-    table, verdicts = schema.runs, following.verdicts_on(connection, job)
-    rows = connection.execute(select(table).where(table.c.job == job).order_by(table.c.start_s))
-    return tuple(JobRun(row.start_s, row.end_s, JobState(row.state), tuple(held.get((job, row.start_s), ())),
-                        verdicts.get(row.id, {})) for row in rows)

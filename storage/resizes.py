@@ -11,6 +11,7 @@ from . import schema
 from .records import Job
 from .values import TableRow, chunks, words
 
+
 def with_submission(connection: Connection, jobs: Sequence[Job]) -> Sequence[Job]:
     """Return runs of accounts, those that seem to be submitted after their start with the submission that is known."""
     later = {words(job.job_id) for job in jobs if submitted_at_start(job)}

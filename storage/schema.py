@@ -114,6 +114,7 @@ allocations = Table(
     Column("cpus", BigInteger, nullable=False),
     Column("memory_bytes", BigInteger, nullable=False),
     Column("parts", _List),  # of GPUs, see gpu_parts.py
+    Column("until_s", Double),  # when a run that goes on gave the node back
     sqlite_with_rowid=False,
 )
 

@@ -104,7 +104,7 @@ class EnergyBook:
     def _report(self, detail: JobDetail, run: RunRow | None, *, drawn: bool) -> JobReport:
         job, row = detail.job, None if run is None else job_row(run, self._costing, WASTED)
         held = next((entry for entry in detail.runs if run is not None and entry.start_s == run.start_s), None)
-        allocations = held.allocations if held is not None else job.allocations
+        allocations = held.present if held is not None else job.allocations
         use = self._use(run)
         tallies = () if run is None else self._history.causes_of_run(run.job_id, run.submit_s, run.start_s)
         causes = _causes(tallies, 0.0 if row is None else row.gpus)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -44,8 +45,9 @@ class GpuTimelines:
         gpus = history.held_gpus(places)[:MOST_SERIES]
         ranges, why = self._from_prometheus(gpus, run)
         if ranges is not None:
-            return tuple(_series(f"{node}:{index}", ranges, ranges.gpus[uuid]) for uuid, node, index in gpus), why
-        series = _recorded(history, places, run)
+            return tuple(_series(f"{node}:{index}", ranges, ranges.gpus[uuid], held.released.get(node, math.inf))
+                         for uuid, node, index in gpus), why
+        series = _recorded(history, places, held.released, run)
         return series, (f"{RECORDED}{f' ({why})' if why else ''}" if series else why)
 
     def _from_prometheus(self, gpus: Sequence[GpuKey], run: RunRow) -> tuple[GpuRanges | None, str]:
@@ -68,13 +70,20 @@ class GpuTimelines:
         return ranges, f"Prometheus, by {ranges.step_s:.0f} s"
 
 
-def _series(name: str, ranges: GpuRanges, gpu: GpuRange) -> ChartSeries:
+def _series(name: str, ranges: GpuRanges, gpu: GpuRange, until_s: float) -> ChartSeries:
+    """Return a GPU over time; after the run has given it back it may be another's."""
     starts = tuple(ranges.start_s + step * ranges.step_s for step in range(ranges.steps))
-    return ChartSeries(name, starts, (ranges.step_s,) * ranges.steps, gpu.watts, gpu.activity)
+    held = [start_s + ranges.step_s <= until_s for start_s in starts]
+    return ChartSeries(name, starts, (ranges.step_s,) * ranges.steps, _while(held, gpu.watts),
+                       _while(held, gpu.activity))
 
 
-def _recorded(history: HistoryReader, places: Mapping[str, tuple[int, ...] | None], run: RunRow) -> tuple[ChartSeries,
-                                                                                                          ...]:
+def _while(held: Sequence[bool], values: Sequence[float | None]) -> tuple[float | None, ...]:
+    return tuple(value if own else None for own, value in zip(held, values, strict=True))
+
+
+def _recorded(history: HistoryReader, places: Mapping[str, tuple[int, ...] | None], released: Mapping[str, float],
+              run: RunRow) -> tuple[ChartSeries, ...]:
     """Return the GPUs at places from the windows of the history.
 
     A window in which the run started or ended covers other runs, too: it has no figures while there are other windows.
@@ -82,15 +91,14 @@ def _recorded(history: HistoryReader, places: Mapping[str, tuple[int, ...] | Non
     by_gpu: dict[tuple[str, int], list[GpuRollup]] = {}
     for rollup in history.gpus_of(places, run.start_s, run.last_s, MOST_POINTS):
         by_gpu.setdefault((rollup.node, rollup.index), []).append(rollup)
-    return tuple(_windows(f"{node}:{index}", some, run) for (node, index), some in sorted(by_gpu.items())[:MOST_SERIES])
+    return tuple(_windows(f"{node}:{index}", some, run, released.get(node, math.inf))
+                 for (node, index), some in sorted(by_gpu.items())[:MOST_SERIES])
 
 
-def _windows(name: str, some: Sequence[GpuRollup], run: RunRow) -> ChartSeries:
-    end_s = float("inf") if run.end_s is None else run.end_s
+def _windows(name: str, some: Sequence[GpuRollup], run: RunRow, released_s: float) -> ChartSeries:
+    end_s = min(released_s, math.inf if run.end_s is None else run.end_s)
     within = [run.start_s <= window.start_s and window.start_s + window.seconds <= end_s for window in some]
-    shown = within if any(within) else [True] * len(some)
+    shown = within if any(within) or released_s < math.inf else [True] * len(some)
     return ChartSeries(name, tuple(window.start_s for window in some), tuple(window.seconds for window in some),
-                       tuple(window.power_mean_watts if whole else None
-                             for window, whole in zip(some, shown, strict=True)),
-                       tuple(window.activity_mean if whole else None
-                             for window, whole in zip(some, shown, strict=True)))
+                       _while(shown, [window.power_mean_watts for window in some]),
+                       _while(shown, [window.activity_mean for window in some]))

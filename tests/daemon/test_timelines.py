@@ -1,5 +1,7 @@
 """A job's GPUs over time: from the Prometheus that is configured, else from the windows, and it is said from where."""
 
+from dataclasses import replace
+
 import pytest
 
 from idlewatt.daemon.config import parse
@@ -103,3 +105,21 @@ def test_the_client_is_that_of_the_configuration_in_force():
     other = ranges.of(parse("sources: [{kind: prometheus, url: 'http://127.0.0.1:10'}]"))
     assert other is not first
     ranges.close()
+
+
+def _shrunk(history):
+    history.record_rollups([GpuRollup(start_s, 300.0, "n2", "GPU-9", 0, 300.0, 30_000.0, 0.5, 0.6, 100.0, 120.0, 300.0)
+                            for start_s in (START, START + 300)])
+    second = Allocation("n2", 1, (0,), cpus=4)
+    wide = replace(JOB, allocations=(*JOB.allocations, second))
+    history.record_snapshot(SchedulerSnapshot(START + 1, (), (), (wide,)))
+    history.record_snapshot(SchedulerSnapshot(START + 310, (), (), (JOB,)))
+
+
+@pytest.mark.parametrize("server", [None, Server((100.0, 100.0))], ids=["windows", "prometheus"])
+def test_a_gpu_that_a_job_has_given_back_tells_nothing_of_it_afterwards(history, server):
+    _shrunk(history)
+    found = report(history, server and GpuTimelines(server, lambda: NOW))
+    assert {one.name: one.watts for one in found.series} == {
+        "n1:0": (100.0, 100.0), "n1:1": (100.0, 100.0), "n2:0": (100.0, None)}
+    assert [part.node for part in found.job.allocations] == ["n1"]

@@ -1,0 +1,45 @@
+"""Nodes that a run gave back while it went on: a run that shrinks holds them no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, and_, bindparam, case, select, update
+
+from . import schema
+from .records import Job, JobState
+from .values import chunks, words
+
+_PARTS = schema.allocations
+_SHOWN = (JobState.RUNNING, JobState.SUSPENDED)
+"""States in which a scheduler shows all that a job holds: of one that completes, nodes vanish one by one."""
+UNTIL_S = case((_PARTS.c.until_s < schema.runs.c.end_s, _PARTS.c.until_s),
+               (schema.runs.c.end_s.is_(None), _PARTS.c.until_s), else_=schema.runs.c.end_s)
+"""When a run ceased to hold a node: when it gave the node back, else at its end."""
+
+
+def note(connection: Connection, jobs: Iterable[Job], time_s: float) -> None:
+    """Record which nodes running jobs do not hold any more at a time, as a scheduler showed them then."""
+    held = {(words(job.job_id), job.submit_s, job.start_s): {words(part.node) for part in job.allocations}
+            for job in jobs if job.state in _SHOWN and job.allocations}
+    gone = []
+    for ids in chunks({job_id for job_id, _, _ in held}):
+        query = select(schema.jobs.c.job_id, schema.jobs.c.submit_s, schema.runs.c.start_s, _PARTS.c.run, _PARTS.c.node)
+        rows = connection.execute(query.select_from(_PARTS).join(schema.runs, schema.runs.c.id == _PARTS.c.run).join(
+            schema.jobs, schema.jobs.c.id == schema.runs.c.job).where(
+            schema.jobs.c.job_id.in_(ids), _PARTS.c.until_s.is_(None)))
+        gone += [{"of": row.run, "at": row.node, "since": max(row.start_s, time_s)} for row in rows
+                 if row.node not in held.get((row.job_id, row.submit_s, row.start_s), {row.node})]
+    if gone:
+        connection.execute(update(_PARTS).where(and_(_PARTS.c.run == bindparam("of"), _PARTS.c.node == bindparam("at")))
+                           .values(until_s=bindparam("since")), gone)
+
+
+def released(connection: Connection, job: int) -> dict[float, dict[str, float]]:
+    """Return by start of each run of a job when it gave which nodes back."""
+    query = select(schema.runs.c.start_s, _PARTS.c.node, _PARTS.c.until_s).join(
+        schema.runs, schema.runs.c.id == _PARTS.c.run).where(schema.runs.c.job == job, _PARTS.c.until_s.is_not(None))
+    found: dict[float, dict[str, float]] = {}
+    for start_s, node, until_s in connection.execute(query):
+        found.setdefault(start_s, {})[node] = until_s
+    return found
