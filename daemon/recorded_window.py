@@ -9,8 +9,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..storage.job_runs import JobRun
 from ..storage.power_classes import PowerClass
-from ..storage.reading import HistoryReader, JobRun
+from ..storage.reading import HistoryReader
 from ..storage.records import Job, JobState, Node, NodeState, Request
 from .recorded_scheduling import recorded_scheduling
 from .recorded_speeds import held_by

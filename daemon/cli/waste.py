@@ -63,17 +63,21 @@ def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) 
     waste_rows, key = ask(url, "waste", ca_file, **filters), _BY[by]
     parts = [HeadlineRow.of_json(row) for row in waste_rows]
     within, total = scope(parts), balance(parts)
-    groups: dict[tuple[str, str], list[HeadlineRow]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[HeadlineRow]] = defaultdict(list)
     for row, part in zip(waste_rows, parts, strict=True):
         # Several clusters may have a job of one number.
-        groups[row[key], row["user"] if by == "job" else ""].append(part)
+        holder = (row["partition"], row["user"]) if by == "job" and row[key] else ("", "")
+        groups[row[key], *holder].append(part)
     sums = {name: balance(class_rows, within) for name, class_rows in groups.items()}
-    rows = [_row(by, name, group_sums, total.total)
-            for (name, _), group_sums in sorted(sums.items(), key=lambda item: (-item[1].reported, -item[1].total))]
+    alike = len({name for name, _, _ in sums}) < len(sums)
+    rows = [_row(by, name, group_sums, total.total) | ({"partition": partition or "-"} if alike else {})
+            for (name, partition, _), group_sums in sorted(
+                sums.items(), key=lambda item: (-item[1].reported, -item[1].total))]
     if style == "table" and by == "class":
         rows = [{**row, "class": PowerClass(row["class"]).label} for row in rows]
-    columns = {by: by, "power_watts": "W", "wasted_power_watts": "wasted W", "unused_power_watts": "unused W",
-               "unmeasured_power_watts": "not measured W", "share_percent": "% of all"}
+    columns = {by: by} | ({"partition": "partition"} if alike else {}) | {
+        "power_watts": "W", "wasted_power_watts": "wasted W", "unused_power_watts": "unused W",
+        "unmeasured_power_watts": "not measured W", "share_percent": "% of all"}
     show(rows, columns, style, title=total.sentence if rows else "", empty="no power has been measured yet")
 
 

@@ -9,7 +9,8 @@ from typing import Protocol
 from ...exporters.gpu_ranges import GpuRange, GpuRanges
 from ...exporters.source import SourceError
 from ...storage.energy_queries import RunRow
-from ...storage.reading import HistoryReader, JobRun
+from ...storage.job_runs import JobRun
+from ...storage.reading import HistoryReader
 from ...storage.records import GpuRollup
 from ...storage.windows import GpuKey
 from .rows import ChartSeries

@@ -2,6 +2,8 @@ from collections import defaultdict
 
 import pytest
 
+from idlewatt.daemon.cli import waste
+from idlewatt.daemon.cli._client import ask
 from idlewatt.daemon.view import DaemonView
 
 
@@ -80,3 +82,21 @@ def test_what_nobody_could_read_any_more_is_unmeasured_and_its_waste_unknown(she
 
 def test_nothing_measured_is_said_so(shell):
     assert shell.text("waste", "--node", "nowhere") == "no power has been measured yet\n"
+
+
+def test_jobs_of_one_number_and_user_in_two_partitions_are_two_and_the_table_names_each(shell, monkeypatch):
+    """Two clusters number alike."""
+    assert "partition" not in shell.json("waste", "--by", "job")[0]
+
+    def renumbered(*given, **filters):
+        return [row | ({"job_id": "7", "user": "ada"} if row["job_id"] else {}) for row in ask(*given, **filters)]
+
+    monkeypatch.setattr(waste, "ask", renumbered)
+    watts = defaultdict(float)
+    for row in rows(shell):
+        if row.job_id:
+            watts[row.partition] += row.power_watts or 0.0
+    assert len(watts) > 1
+    found = [row for row in shell.json("waste", "--by", "job") if row["job"] == "7"]
+    assert {row["partition"]: row["power_watts"] for row in found} == pytest.approx(watts)
+    assert "partition" in shell.text("waste", "--by", "job")
