@@ -28,7 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from . import schema
+from . import releases, schema
 from .records import Job, JobState
 from .values import chunks, words
 
@@ -73,6 +73,7 @@ def _jobs(connection: Connection, shown: Sequence[Job], time_s: float, now_s: fl
     for ids in chunks(changed_s_of):
         connection.execute(update(schema.jobs).where(jobs.id.in_(ids)).values(changed_s=time_s))
         _end_runs(connection, ids, shown, time_s)
+        releases.bound(connection, ids, time_s)
         _move(connection, changes, (changes.c.job,), changes.c.job.in_(ids), not_(_timed_by_scheduler()),
               (time_s, max(changed_s_of.values())))
     return len(changed_s_of)

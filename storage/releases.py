@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, and_, bindparam, case, select, update
 
@@ -33,6 +33,12 @@ def note(connection: Connection, jobs: Iterable[Job], time_s: float) -> None:
     if gone:
         connection.execute(update(_PARTS).where(and_(_PARTS.c.run == bindparam("of"), _PARTS.c.node == bindparam("at")))
                            .values(until_s=bindparam("since")), gone)
+
+
+def bound(connection: Connection, jobs: Sequence[int], until_s: float) -> None:
+    """Let nodes that jobs gave back by a clock that was ahead be free from ``until_s`` on."""
+    runs = select(schema.runs.c.id).where(schema.runs.c.job.in_(jobs))
+    connection.execute(update(_PARTS).where(_PARTS.c.run.in_(runs), _PARTS.c.until_s > until_s).values(until_s=until_s))
 
 
 def released(connection: Connection, job: int) -> dict[float, dict[str, float]]:

@@ -70,7 +70,7 @@ def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) 
         groups[row[key], *holder].append(part)
     sums = {name: balance(class_rows, within) for name, class_rows in groups.items()}
     alike = len({name for name, _, _ in sums}) < len(sums)
-    rows = [_row(by, name, group_sums, total.total) | ({"partition": partition or "-"} if alike else {})
+    rows = [{**_row(by, name, group_sums, total.total), **({"partition": partition or "-"} if alike else {})}
             for (name, partition, _), group_sums in sorted(
                 sums.items(), key=lambda item: (-item[1].reported, -item[1].total))]
     if style == "table" and by == "class":

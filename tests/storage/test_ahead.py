@@ -159,3 +159,12 @@ def test_the_newest_that_the_recorder_has_dated_is_known(history, make):
     assert history.newest_s() == NOW, "a job's times are the scheduler's"
     history.record_waste([WasteReading(NOW + 300, 300.0, "p", PowerClass.STRANDED, 1.0, "a")])
     assert history.newest_s() == NOW + 300
+
+
+def test_a_node_that_was_given_back_while_the_clock_was_ahead_is_free_once_it_is_set(history, make):
+    see(history, AHEAD, make.running(NOW - 100, HELD, replace(HELD, node="b")))
+    see(history, AHEAD + 15, make.running(NOW - 100, HELD))
+    see(history, NOW, make.running(NOW - 100, HELD))
+    (run,) = history.job("1").runs
+    assert run.released == {"b": NOW}
+    assert [one.gpus for one in history.charges(NOW + 60, 1e9)] == [2]
