@@ -221,13 +221,12 @@ def _store_runs(connection: Connection, jobs: Sequence[Job], rows: dict[Key, Tab
     runs = _run_ids(connection, [rows[job.key].id for job in started])
     parts = [({"run": runs[rows[job.key].id, job.start_s], "node": words(part.node), "gpus": whole(part.gpus),
                "gpu_indexes": None if part.gpu_indexes is None else [whole(index) for index in part.gpu_indexes],
-               "cpus": whole(part.cpus), "memory_bytes": whole(part.memory_bytes), "parts": packed(part.parts),
-               "until_s": None},
+               "cpus": whole(part.cpus), "memory_bytes": whole(part.memory_bytes), "parts": packed(part.parts)},
               job.state.active)
              for job in started for part in job.allocations]
     # Only a running job's own page says what it holds; afterwards indexes and amounts vanish.
     upsert(connection, schema.allocations, [part for part, active in parts if active],
-           update=["gpus", "cpus", "memory_bytes", "until_s"], keep_known=["gpu_indexes", "parts"])
+           update=["gpus", "cpus", "memory_bytes"], keep_known=["gpu_indexes", "parts"])
     upsert(connection, schema.allocations, [part for part, active in parts if not active])
 
 

@@ -19,20 +19,23 @@ UNTIL_S = case((_PARTS.c.until_s < schema.runs.c.end_s, _PARTS.c.until_s),
 
 
 def note(connection: Connection, jobs: Iterable[Job], time_s: float) -> None:
-    """Record which nodes running jobs do not hold any more at a time, as a scheduler showed them then."""
+    """Record which nodes running jobs hold no longer, or again, at a time, as a scheduler showed them then."""
     held = {(words(job.job_id), job.submit_s, job.start_s): {words(part.node) for part in job.allocations}
             for job in jobs if job.state in _SHOWN and job.allocations}
-    gone = []
+    changed = []
     for ids in chunks({job_id for job_id, _, _ in held}):
-        query = select(schema.jobs.c.job_id, schema.jobs.c.submit_s, schema.runs.c.start_s, _PARTS.c.run, _PARTS.c.node)
+        query = select(schema.jobs.c.job_id, schema.jobs.c.submit_s, schema.runs.c.start_s, _PARTS.c.run, _PARTS.c.node,
+                       _PARTS.c.until_s)
         rows = connection.execute(query.select_from(_PARTS).join(schema.runs, schema.runs.c.id == _PARTS.c.run).join(
             schema.jobs, schema.jobs.c.id == schema.runs.c.job).where(
-            schema.jobs.c.job_id.in_(ids), _PARTS.c.until_s.is_(None)))
-        gone += [{"of": row.run, "at": row.node, "since": max(row.start_s, time_s)} for row in rows
-                 if row.node not in held.get((row.job_id, row.submit_s, row.start_s), {row.node})]
-    if gone:
+            schema.jobs.c.job_id.in_(ids)))
+        shown = [(row, row.node in nodes) for row in rows
+                 if (nodes := held.get((row.job_id, row.submit_s, row.start_s))) is not None]
+        changed += [{"of": row.run, "at": row.node, "since": None if held_now else max(row.start_s, time_s)}
+                    for row, held_now in shown if held_now is not (row.until_s is None)]
+    if changed:
         connection.execute(update(_PARTS).where(and_(_PARTS.c.run == bindparam("of"), _PARTS.c.node == bindparam("at")))
-                           .values(until_s=bindparam("since")), gone)
+                           .values(until_s=bindparam("since")), changed)
 
 
 def bound(connection: Connection, jobs: Sequence[int], until_s: float) -> None:

@@ -63,3 +63,9 @@ def test_an_older_look_gives_nothing_back(history, make):
     see(history, 150.0, make.running(125.0, FIRST, SECOND))
     see(history, 140.0, make.running(125.0, FIRST))
     assert history.job("1").runs[0].released == {}
+
+
+def test_a_late_page_takes_nothing_back(history, make):
+    shrunk(history, make)
+    see(history, 140.0, make.running(125.0, FIRST, SECOND))
+    assert history.job("1").runs[0].released == {"b": 150.0}
