@@ -133,10 +133,10 @@ def _preface(setting: Setting) -> Iterator[str]:
            f"agents: means of {setting.seeds} seeds; nothing else here is random. An oracle is an order that gets true "
            "run times, also as limits; the best of all oracle orders is shown beside the bound, which no policy "
            "without preemption can exceed.")
-    yield (f"*{GATE.name[0].upper()}{GATE.name[1:]}*: the daemon's own shortlist, evidence, bounds and demotion decide, "
-           "on the jobs that had ended by each night. Two conditions differ: whether the incumbent's replay is faithful "
-           "is not checked, as no trace was recorded under it, and energy is that with all nodes on, also where empty "
-           "nodes are powered down.")
+    yield (f"*{GATE.name[0].upper()}{GATE.name[1:]}*: the daemon's own shortlist, evidence, bounds and demotion "
+           "decide, on the jobs that had ended by each night. Two conditions differ: whether the incumbent's replay is "
+           "faithful is not checked, as no trace was recorded under it, and energy is that with all nodes on, also "
+           "where empty nodes are powered down.")
 
 
 def _outcomes(trace: TraceSite, outcomes_by_task: Mapping[ReplayTask, ReplayOutcome], setting: Setting,
