@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import pytest
 import requests
-from cost import patient
+from cost import patient, pause
 
 HERE = Path(__file__).parent
 LOCK = Path(tempfile.gettempdir()) / "idlewatt-stack.lock"
@@ -108,11 +108,11 @@ class Chain:
     @staticmethod
     def wait_for(condition: Callable[[], Found], seconds: float = 180) -> Found:
         """Return the first truthy answer of the condition, within seconds of a usual machine that does nothing else."""
-        deadline = time.monotonic() + patient(seconds)
+        began_s = time.monotonic()
         while not (found := condition()):
-            if time.monotonic() > deadline:
+            if time.monotonic() > began_s + patient(seconds):
                 raise AssertionError(f"not within {seconds:g} s: {condition}")
-            time.sleep(0.1)
+            pause(began_s)
         return found
 
 

@@ -19,6 +19,8 @@ MARGIN = 3.0
 """What is late by a hang is late by far more: cores lose half their speed to others from one second to the next."""
 PATIENCE = 20.0
 """Times the seconds that a wait takes on usual cores, after which it is given up: one that ends well costs no more."""
+SOONEST_S, LATEST_S = 0.1, 0.5
+"""Between two looks at what is waited for."""
 SHARING = {"stack", "systemd"}
 """Marks of tests on real parts: who ends a daemon that several shared is billed for its life, so nobody fails by it."""
 SHOWN = 10
@@ -47,6 +49,14 @@ def widened(seconds: float) -> float:
 def patient(seconds: float) -> float:
     """Return after how long to give up a wait that ends within seconds on usual cores with nothing else to do."""
     return PATIENCE * seconds
+
+
+def pause(began_s: float) -> None:
+    """Let a tenth of the time pass since a wait began, within bounds, until the next look at what is waited for.
+
+    Most looks start a process, which takes its share of few cores from whatever is waited for.
+    """
+    time.sleep(min(LATEST_S, max(SOONEST_S, (time.monotonic() - began_s) / 10)))
 
 
 _seen: list[float] = []

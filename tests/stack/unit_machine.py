@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import requests
 import yaml
-from cost import patient, widened
+from cost import patient, pause, widened
 from machine_code import taking
 
 from idlewatt.daemon.replay.compiled import cache_folder
@@ -159,8 +159,8 @@ class Machine:
     @staticmethod
     def wait_for(condition: Callable[[], Found], seconds: float = 180) -> Found:
         """Return the first truthy answer of the condition, within seconds of a usual machine that does nothing else."""
-        deadline = time.monotonic() + patient(seconds)
+        began_s = time.monotonic()
         while not (found := condition()):
-            assert time.monotonic() < deadline, f"not within {seconds:g} s"
-            time.sleep(0.1)
+            assert time.monotonic() < began_s + patient(seconds), f"not within {seconds:g} s"
+            pause(began_s)
         return found

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from cost import patient
+from cost import patient, pause
 
 REPOSITORY = Path(__file__).parents[2]
 SANDBOX = Path(__file__).parent / "sandbox.sh"
@@ -70,10 +70,10 @@ class Machine:
 
     @staticmethod
     def wait_for(condition, seconds: float = 300):
-        deadline = time.monotonic() + patient(seconds)
+        began_s = time.monotonic()
         while not (found := condition()):
-            assert time.monotonic() < deadline, f"not within {seconds:g} s"
-            time.sleep(0.2)
+            assert time.monotonic() < began_s + patient(seconds), f"not within {seconds:g} s"
+            pause(began_s)
         return found
 
 

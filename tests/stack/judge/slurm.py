@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cost import patient
+from cost import patient, pause
 
 from .clusters import ACCOUNTS, QOS, USERS, Cluster, write_templates
 
@@ -174,11 +174,11 @@ def _batch(options: Sequence[str], *how: str, seconds: int) -> list[str]:
 
 def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
     """Wait until a condition holds, within seconds of a usual machine with nothing else to do."""
-    deadline = time.monotonic() + patient(seconds)
+    began_s = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        if time.monotonic() > began_s + patient(seconds):
             raise AssertionError(f"not within {seconds:g} s: {condition}")
-        time.sleep(0.1)
+        pause(began_s)
 
 
 @contextmanager
