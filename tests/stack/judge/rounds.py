@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from idlewatt.daemon.advice.advisor import Advisor
+from idlewatt.daemon.advice.warm_up import warm_up
 from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.daemon.topology import AttachTopology
 from idlewatt.exporters.fabric import SlurmTopologyConfig
@@ -84,10 +85,7 @@ class Round:
 
 
 def play(slurm: Slurm, cluster: Cluster, seed: int, jobs: int) -> Round:
-    """Play one round of so many submissions, and again where advice was old or a node launched nothing.
-
-    Policies are compiled for the first advice, for minutes on a busy machine.
-    """
+    """Play one round of so many submissions, and again where advice was old or a node launched nothing."""
     for _ in range(MOST_PLAYS):
         played = _play(slurm, cluster, seed, jobs)
         if not played.late and not any(case.description.startswith("launch failed") for case in played.cases):
@@ -96,6 +94,8 @@ def play(slurm: Slurm, cluster: Cluster, seed: int, jobs: int) -> Round:
 
 
 def _play(slurm: Slurm, cluster: Cluster, seed: int, jobs: int) -> Round:
+    # Compiled for the first advice, a policy would take so long that the advice is old, and the round played in vain.
+    warm_up((policy_of(cluster),))
     chance = random.Random(seed)
     played = Round(cluster, seed)
     slurm.schedule(ACTING)
@@ -198,6 +198,11 @@ def snapshots(slurm: Slurm, cluster: Cluster) -> dict[str, SchedulerSnapshot]:
     return found
 
 
+def policy_of(cluster: Cluster) -> str:
+    """Return the policy that decides as the scheduler of a cluster does."""
+    return PLANNING if cluster.planning else HEEDLESS_POLICY
+
+
 def advice_of(snapshot: SchedulerSnapshot, now_s: float, policy: str) -> dict[str, Recommendation]:
     """Return the advice on each job of a snapshot."""
     settings = AdviceSettings(policy=policy, shadow=(), draws=0)
@@ -206,7 +211,7 @@ def advice_of(snapshot: SchedulerSnapshot, now_s: float, policy: str) -> dict[st
 
 def _advise(slurm: Slurm, played: Round) -> None:
     """Take advice from what the commands tell; note where slurmrestd's answer leads to another."""
-    policy = PLANNING if played.cluster.planning else HEEDLESS_POLICY
+    policy = policy_of(played.cluster)
     try:
         read = snapshots(slurm, played.cluster)
         played.taken_s = read["slurm_cli"].time_s

@@ -11,7 +11,7 @@ from idlewatt.daemon.advice.job_wait_estimate import JobWaitEstimates
 from idlewatt.daemon.advice.smaller_shapes import SmallerRequest
 from idlewatt.exporters.hostlist import expand
 
-from .rounds import HEEDLESS_POLICY, PLANNING, Case, Round, snapshots
+from .rounds import Case, Round, policy_of, snapshots
 from .slurm import Rejected, Slurm
 
 _GPUS = re.compile(r"--gres=gpu|--gpus|-N|--nodes")
@@ -66,7 +66,7 @@ def try_shapes(slurm: Slurm, played: Round, most: int) -> list[Tried]:
 
 
 def _tried(slurm: Slurm, played: Round, case: Case, place: int) -> Iterator[Tried]:
-    policy = PLANNING if played.cluster.planning else HEEDLESS_POLICY
+    policy = policy_of(played.cluster)
     read = snapshots(slurm, played.cluster)["slurm_cli"]
     estimates = JobWaitEstimates(read, time.time(), policy).of(case.number)
     able = [shape for estimate in estimates for shape in estimate.shapes if shape.verdict == "starts"]
