@@ -272,14 +272,17 @@ def test_the_timers_unit_trains_a_model_under_its_hardening(machine, site):
 
 
 def test_the_daemon_replays_closed_windows_and_trains_at_night_under_its_hardening(machine, site):
-    """The clock says when: once the daemon watches, on the recorded weeks."""
-    at = (datetime.now() + timedelta(seconds=widened(5))).strftime("%H:%M:%S")
-    settings = yaml.safe_load(machine.config) | {
-        "storage": {"url": "sqlite:////var/lib/idlewatt/site.db"},
-        "training": {"enabled": True, "at": at, "budget": "5s"}}
+    """The clock says when: as soon as the daemon watches, on the recorded weeks."""
+    settings = yaml.safe_load(machine.config) | {"storage": {"url": "sqlite:////var/lib/idlewatt/site.db"}}
     machine.write("/etc/idlewatt/config.yml", yaml.safe_dump(settings))
-    machine.run("systemctl", "start", "idlewatt")
+    machine.run("systemctl", "start", "idlewatt")  # it returns once the daemon watches
     restarts = machine.show("NRestarts")
+    at = datetime.now().replace(microsecond=0) + timedelta(seconds=1)
+    night = {"enabled": True, "at": f"{at:%H:%M:%S}", "budget": "5s"}
+    machine.write("/etc/idlewatt/config.yml", yaml.safe_dump(settings | {"training": night}))
+    # It looks whether it is time as soon as it is reloaded, and not again for a minute.
+    machine.wait_for(lambda: datetime.now() > at)
+    machine.run("systemctl", "reload", "idlewatt")
     machine.wait_for(lambda: machine.hurry() and machine.series("idlewatt_simulated_energy_joules_total"), 120)
     ended = machine.wait_for(lambda: machine.hurry() and [
         line for line in machine.series("idlewatt_training_runs_total") if not line.endswith(" 0.0")], 240)
