@@ -16,11 +16,9 @@ from ...storage.telemetry import NodeReading, Telemetry
 from ..settings.waste import WasteSettings
 from . import hardware
 from .assessment import CLASSES, COLUMN, Assessment, ClassWatts, GpuVerdict, NodeVerdict
-from .enclosures import Enclosures
 from .energy import Closed, Counters, Place, Windows
 from .hardware import FloorBook
 from .holders import GpuHolder, GpuSlot, NodeShares, Share, allocations_by_node, holders, slots
-from .last_walls import LastWalls
 from .nodes import (
     NodeJudge,
     Wall,
@@ -35,6 +33,7 @@ from .nodes import (
 from .readings import Fleet, WatchedGpu
 from .stranded import DemandMix, PendingQueue, fragmentation
 from .utilization import UtilizationWindow
+from .wall_meters import Enclosures, LastWalls
 
 
 class NodesAssessment:

@@ -16,8 +16,7 @@ from ..settings.waste import WasteSettings
 from . import hardware
 from .hardware import MOST_MODELS, configured_model
 from .identities import gone
-from .last_walls import MOST_METERS, LastWalls
-from .part_counts import FORGET_AFTER_S, REMOVED_AFTER_S, PartCount
+from .wall_meters import FORGET_AFTER_S, MOST_METERS, REMOVED_AFTER_S, LastWalls, PartCount
 
 SEEN = 0.9
 """Share of the time for which a GPU counts as idle that must have been observed."""

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idlewatt.daemon.waste import WasteSettings
-from idlewatt.daemon.waste.last_walls import MOST_METERS
-from idlewatt.daemon.waste.part_counts import FORGET_AFTER_S, REMOVED_AFTER_S
 from idlewatt.daemon.waste.readings import Fleet, SampleStreak
+from idlewatt.daemon.waste.wall_meters import FORGET_AFTER_S, MOST_METERS, REMOVED_AFTER_S
 
 LONGEST = 37.5
 

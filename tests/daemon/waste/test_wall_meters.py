@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.settings.waste import EnclosureSettings, WasteSettings
 from idlewatt.daemon.waste import WasteAccountant
-from idlewatt.daemon.waste.enclosures import Enclosures, rack_parts
-from idlewatt.daemon.waste.part_counts import FORGET_AFTER_S, REMOVED_AFTER_S
+from idlewatt.daemon.waste.wall_meters import FORGET_AFTER_S, REMOVED_AFTER_S, Enclosures, rack_parts
 from idlewatt.storage.records import Node, SchedulerSnapshot
 from idlewatt.storage.telemetry import EnclosureMeter, EnclosureReading, NodeReading, Telemetry
 

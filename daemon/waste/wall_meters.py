@@ -1,7 +1,12 @@
-"""Racks by the meters of their power shelves or PDUs: trays, switches, and the loss of converting."""
+"""Wall meters: how many parts each adds up, the last watts of servers whose meter is silent, and racks.
+
+A part that vanishes from a page makes the sum smaller, and nothing else tells it from one that draws less. A rack is
+known by the meters of its power shelves or PDUs: trays, switches, and the loss of converting.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
@@ -9,7 +14,122 @@ from dataclasses import dataclass, field
 from ...storage.telemetry import EnclosureMeter, EnclosureReading
 from ..settings.waste import EnclosureSettings
 from .assessment import EnclosureVerdict
-from .part_counts import FORGET_AFTER_S, PartCount
+
+log = logging.getLogger(__name__)
+
+REMOVED_AFTER_S = 86400.0
+"""How long a meter adds up fewer parts than before until the others are taken as removed."""
+FORGET_AFTER_S = 3600.0
+"""For how long a meter may be silent until nobody knows what was there meanwhile."""
+
+
+@dataclass(slots=True)
+class _Shortfall:
+    """How long a meter has added up fewer parts than before, and how many it did at most meanwhile."""
+
+    since_s: float
+    reported_s: float
+    parts: int
+
+    def lasts(self, parts: int, now_s: float) -> bool:
+        """Note how many are added up now; tell whether fewer than before have been for so long that they are gone."""
+        if now_s - self.reported_s > FORGET_AFTER_S:
+            self.since_s, self.parts = now_s, parts
+        self.reported_s, self.parts = now_s, max(parts, self.parts)
+        return now_s - self.since_s >= REMOVED_AFTER_S
+
+
+@dataclass(slots=True)
+class PartCount:
+    """How many parts a meter has to add up: as many as it ever did, without those that were removed."""
+
+    most: int = 1
+    reported_s: float = 0.0
+    """When it reported last, by our own clock."""
+    _short: _Shortfall | None = field(default=None)
+
+    def is_whole(self, parts: int, now_s: float, meter: str, kind: str) -> bool:
+        """Tell whether a reading adds up all parts; ``meter`` and ``kind`` are the words of the log."""
+        self.reported_s = now_s
+        if parts < self.most:
+            self._note_removed(parts, now_s, meter, kind)
+        if parts < self.most:
+            return False
+        self.most, self._short = parts, None
+        return True
+
+    def move(self, seconds: float) -> None:
+        """Move along when it reported, with a clock that was set."""
+        self.reported_s += seconds
+        if self._short is not None:
+            self._short.since_s += seconds
+            self._short.reported_s += seconds
+
+    def _note_removed(self, parts: int, now_s: float, meter: str, kind: str) -> None:
+        """Lower how many there have to be, once there have been fewer for so long that the others are gone."""
+        self._short = self._short or _Shortfall(now_s, now_s, parts)
+        if self._short.lasts(parts, now_s):
+            log.warning("%s adds up %d %s for a day, %d before: the others are taken as removed", meter,
+                        self._short.parts, kind, self.most)
+            self.most, self._short = self._short.parts, None
+
+
+MOST_METERS = 65_536
+"""Wall meters that are remembered, far more than any site has: a page may name what servers it likes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LastWall:
+    time_s: float
+    watts: float
+    gpus: Mapping[str, float]
+    """Watts of the measured GPUs at that time, by uuid."""
+
+
+class LastWalls:
+    """Remember the last metered wall watts of every node, for a bounded time.
+
+    A meter that falls silent switches no server off: for a while the node is taken to draw what it drew last beside
+    its GPUs.
+    """
+
+    def __init__(self, longest_s: float) -> None:
+        self._longest_s = longest_s
+        self._nodes: dict[str, _LastWall] = {}
+
+    def note(self, node: str, time_s: float, watts: float, gpus: Mapping[str, float]) -> None:
+        """Remember what a meter reported at ``time_s`` and what the measured GPUs drew when it was first seen."""
+        last = self._nodes.get(node)
+        if last is None and len(self._nodes) >= MOST_METERS:
+            return
+        if last is None or time_s > last.time_s:
+            self._nodes[node] = _LastWall(time_s, watts, gpus)
+
+    def beside(self, node: str, gpus: Mapping[str, float]) -> float | None:
+        """Return what the node drew last beside the GPUs that are measured now, None where nobody remembers.
+
+        A GPU that is measured now and was not then takes its present watts out of what was left then.
+        """
+        last = self._nodes.get(node)
+        if last is None:
+            return None
+        return max(0.0, last.watts - sum(last.gpus.get(uuid, watts) for uuid, watts in gpus.items()))
+
+    def forget(self, now_s: float, early_s: float) -> None:
+        """Drop what is too old, or more than ``early_s`` in the future: a clock that was set back."""
+        self._nodes = {node: last for node, last in self._nodes.items()
+                       if -early_s <= now_s - last.time_s <= self._longest_s}
+
+    def drop(self, nodes: Set[str]) -> None:
+        """Drop nodes that are not there any more."""
+        for node in nodes & self._nodes.keys():
+            del self._nodes[node]
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Return the nodes that are remembered."""
+        return frozenset(self._nodes)
+
 
 _LEAST_WATTS = 1.0
 """Of all trays together, below which nothing is split by their draw."""
