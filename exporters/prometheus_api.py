@@ -25,8 +25,7 @@ from .facts import NodeOf, TimeOf, is_nobody, measured, ratio, reported_name
 from .fetch import Client
 from .http_options import HttpOptions
 from .node import MeterBook, MeterRole
-from .page_checks import too_many_servers
-from .server_identity import GpuOwners
+from .page_checks import GpuOwners, too_many_servers
 from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
 from .text import clean, described, quoted
 from .text import decode as decode_text

@@ -26,8 +26,7 @@ from .deadline import DEADLINES
 from .exposition import Exposition, Look, Samples
 from .fetch import Client, Displaced, TimedOut
 from .http_options import HttpOptions
-from .page_checks import PageError, PageLimits, check_found
-from .server_identity import GpuOwners, ServerNames
+from .page_checks import GpuOwners, PageError, PageLimits, ServerNames, check_found
 from .source import FAULTS, Clock, Role, SourceConfig, SourceError, SourcePurpose, TargetHealth, joined
 from .targets import Discovery, Target, TargetOptions, page_url
 

@@ -3,8 +3,7 @@
 import pytest
 
 from idlewatt.exporters.dcgm import DcgmConfig
-from idlewatt.exporters.page_checks import PageError
-from idlewatt.exporters.server_identity import ServerNames
+from idlewatt.exporters.page_checks import PageError, ServerNames
 from idlewatt.storage.telemetry import NodeReading, Telemetry
 
 MOST = 4

@@ -6,8 +6,8 @@ import pytest
 import responses
 
 from idlewatt.exporters.dcgm import DcgmConfig
+from idlewatt.exporters.page_checks import GpuOwners
 from idlewatt.exporters.prometheus_api import PrometheusConfig
-from idlewatt.exporters.server_identity import GpuOwners
 from idlewatt.storage.telemetry import GpuReading, Telemetry
 
 ROW = 'DCGM_FI_DEV_POWER_USAGE{gpu="%d",UUID="%s",Hostname="%s"} %d\n'
