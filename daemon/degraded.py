@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ _CALLED = {"kubernetes": "Kubernetes"}
 ACCOUNTING = "accounting"
 """What a Slurm source calls the target that is read when runs are recorded, less often than its others."""
 AHEAD_S = 60.0
-"""By how much a fact may be younger than now: clocks of one site differ by seconds."""
+"""By how much a fact may be younger than now: clocks of one site differ by seconds. A smaller step of one is none."""
 BEATS = 4.0
 """A source or target that was read last more beats ago is slow, whatever its last read returned,"""
 QUIET_S = 60.0
@@ -280,6 +281,38 @@ def out_of_service(snapshot: SchedulerSnapshot | None) -> frozenset[str]:
     """Return the nodes that the scheduler does not use now."""
     nodes = snapshot.nodes if snapshot else ()
     return frozenset(node.name for node in nodes if node.state is not NodeState.UP)
+
+
+def latest_event_s(snapshot: SchedulerSnapshot | None) -> float | None:
+    """Return when a job was submitted or started last, by the scheduler's clock; None without jobs."""
+    jobs = snapshot.jobs if snapshot else ()
+    return max((job.start_s if job.start_s is not None and job.start_s > job.submit_s else job.submit_s
+                for job in jobs), default=None)
+
+
+class ClockWatch:
+    """Compares a clock that runs ``speed`` times as fast as time with one that cannot be set, nor goes on in sleep."""
+
+    def __init__(self, clock: Callable[[], float], speed: float = 1.0,
+                 timer: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._speed, self._timer = clock, speed, timer
+        self._lock = threading.Lock()
+        self._ahead_s = self._offset()
+        self.step_s, self.stepped_s = 0.0, float("-inf")
+
+    def look(self, now_s: float, lasts_s: float) -> tuple[float, float | None]:
+        """Return by how much the clock has jumped in the last ``lasts_s`` seconds, and when; None when it has not."""
+        with self._lock:
+            offset = self._offset()
+            step, self._ahead_s = offset - self._ahead_s, offset
+            if abs(step) > AHEAD_S * max(1.0, self._speed):
+                log.warning("the clock was set, or the machine slept", extra={"seconds": round(step)})
+                self.step_s, self.stepped_s = step, now_s
+            recent = 0 <= now_s - self.stepped_s <= lasts_s
+            return (self.step_s, self.stepped_s) if recent else (0.0, None)
+
+    def _offset(self) -> float:
+        return self._clock() - self._speed * self._timer()
 
 
 class Chronicle:

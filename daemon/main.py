@@ -11,17 +11,18 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 from ..exporters.source import Clock
 from ..storage.errors import StoreError
 from ..storage.history import History
-from .clock_steps import ClockWatch, await_clock
 from .config import load
+from .degraded import AHEAD_S, ClockWatch
 from .memory import give_back, save
 from .notify import notify, reloading, watchdog_period_s
 from .service import Service
@@ -40,6 +41,9 @@ GIVE_BACK_S = 60.0
 """How often it returns memory that is not in use."""
 DESCRIPTORS = 32768
 """How many descriptors are wanted: a connection to each page of some thousand nodes, and people's browsers."""
+WAIT_S = 120.0
+"""How long a clock that is behind is waited for: time is synchronised soon after a machine has started."""
+_CLOCK_GLANCE_S = 0.5
 
 
 class CannotServe(Exception):
@@ -58,6 +62,13 @@ class Options:
     systemd_socket: bool = False
     speed: float = 1.0
     start_s: float | None = None
+
+
+class Stop(Protocol):
+    """What tells a wait to end, as an event does."""
+
+    def wait(self, timeout: float) -> bool:
+        """Wait, and tell whether to stop."""
 
 
 @dataclass(slots=True)
@@ -133,6 +144,21 @@ def _clock(options: Options) -> Clock:
     from ..exporters.simulated.clock import SimulatedClock  # no site simulates: its daemon does not pay for it
 
     return SimulatedClock(options.speed, options.start_s if options.start_s is not None else time.time())
+
+
+def await_clock(newest_s: float | None, clock: Callable[[], float], stop: Stop,
+                timer: Callable[[], float] = time.monotonic) -> None:
+    """Wait for two minutes at most until the clock has come to what was recorded last, ``newest_s``.
+
+    What is still later than the clock after that was recorded by one that was ahead, as far as anybody can tell.
+    """
+    if newest_s is None or (behind_s := newest_s - clock()) <= AHEAD_S:
+        return
+    log.warning("the clock is behind what was recorded last; waiting for it to be set", extra={
+        "seconds": round(behind_s), "longest_s": round(WAIT_S)})
+    until = timer() + WAIT_S
+    while newest_s - clock() > AHEAD_S and timer() < until and not stop.wait(_CLOCK_GLANCE_S):
+        pass
 
 
 @contextmanager

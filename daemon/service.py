@@ -28,18 +28,17 @@ from ..storage.history import History
 from ..storage.reading import HistoryReader
 from ..storage.records import IdleFloor, SchedulerSnapshot
 from ..storage.topology import Fabric, NodeLinks
-from . import opening
+from . import degraded, opening
 from .advice.advisor import Advisor
 from .advice.model_roles import ModelRoles, roles
 from .advice.recommender import Recommender, RecommenderContext, RunListener
 from .advice.recommenders import subjects
 from .advice.topology_cost import TopologyCost, compared
-from .clock_steps import ClockWatch, latest_event_s
 from .config import ConfigError, Settings
 from .counterfactual import Counterfactual, ReplayedWindow, WindowReplayer, WindowRequest
 from .current import ages, current, may_advise, unadvised
 from .cycles import WITH_JOBS, Collection, Cycle, CycleScheduler
-from .degraded import Chronicle, Degradation, HealthFacts, out_of_service, sources_seen, unmeasured_share, unread
+from .degraded import Chronicle, ClockWatch, Degradation, HealthFacts
 from .facts import Known, Process
 from .flavours import FlavourBook
 from .held_parts import with_parts
@@ -331,7 +330,7 @@ class Service:
 
     def unread(self) -> tuple[Degradation, ...]:
         """Return the configured schedulers whose newest good read is too old to act upon."""
-        return tuple(unread(self._seen()))
+        return tuple(degraded.unread(self._seen()))
 
     def process(self) -> Process:
         """Return how the daemon itself fares."""
@@ -347,11 +346,12 @@ class Service:
         known, now_s, beats, settings = self.known, self._clock(), self.beat.health(), self.settings
         max_age_s = settings.waste.scheduler_max_age
         step_s, stepped_s = self._steps.look(now_s, max_age_s) if self._steps else (0.0, None)
-        return HealthFacts(now_s, sources_seen(self.sources, settings, beats, self._speed), beats,
-                           self._history.recording, unmeasured_share(known.assessment), out_of_service(known.snapshot),
-                           step_s, stepped_s, max_age_s, settings.degraded, self.desk.undelivered,
+        return HealthFacts(now_s, degraded.sources_seen(self.sources, settings, beats, self._speed), beats,
+                           self._history.recording, degraded.unmeasured_share(known.assessment),
+                           degraded.out_of_service(known.snapshot), step_s, stepped_s, max_age_s, settings.degraded,
+                           self.desk.undelivered,
                            # Clocks that run fast are not set together.
-                           latest_event_s(known.snapshot) if self._speed == 1.0 else None)
+                           degraded.latest_event_s(known.snapshot) if self._speed == 1.0 else None)
 
     def _cycles(self, settings: Settings) -> Iterable[Cycle]:
         periods = settings.cycles

@@ -1,6 +1,9 @@
+"""The clock was set, or the machine slept: the daemon notices it while it runs, and waits for it as it starts."""
+
 import pytest
 
-from idlewatt.daemon.clock_steps import WAIT_S, ClockWatch, await_clock
+from idlewatt.daemon.degraded import ClockWatch
+from idlewatt.daemon.main import WAIT_S, await_clock
 
 
 class Hands:

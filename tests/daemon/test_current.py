@@ -6,9 +6,9 @@ import pytest
 
 from idlewatt.daemon.advice.advisor import Advice
 from idlewatt.daemon.advice.recommender import Recommendations
-from idlewatt.daemon.clock_steps import ClockWatch
 from idlewatt.daemon.counterfactual import Counterfactual
 from idlewatt.daemon.current import Ages, current
+from idlewatt.daemon.degraded import ClockWatch
 from idlewatt.daemon.facts import Known
 from idlewatt.daemon.moments import moment
 from idlewatt.daemon.view import DaemonView
