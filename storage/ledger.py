@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
+from sqlalchemy.engine import URL
 
 from . import database, notices, promotions
+from .database import AdvisoryLock, FileLock, Lock
+from .errors import StoreLocked, place
 from .reading import HistoryReader
-from .training_lock import training_lock
+
+_TRAINING_KEY = 0x1D1E_0A78
 
 
 class Ledger(HistoryReader):
@@ -37,7 +41,7 @@ class Ledger(HistoryReader):
         What it yields takes the lock again where it was lost with its session, or raises ``StoreLocked``.
         """
         with database.translated(self._engine.url):
-            lock = training_lock(self._engine)
+            lock = _training_lock(self._engine)
 
         def check() -> None:
             with database.translated(self._engine.url):
@@ -63,3 +67,19 @@ class Ledger(HistoryReader):
         with (database.translated(self._engine.url),
               self._engine.connect().execution_options(writing=True) as connection, connection.begin()):
             yield connection
+
+
+def _training_lock(engine: Engine) -> Lock:
+    """Take the lock of trainings that decide; raises ``StoreLocked`` while another one holds it.
+
+    It is one in a database, whichever host and folder of models a training uses. It ends with its process, and on
+    PostgreSQL a minute after its host is gone.
+    """
+    if engine.dialect.name == "postgresql":
+        return AdvisoryLock(engine, _TRAINING_KEY, _trains)
+    return FileLock(engine.url, ".training.lock", _trains)
+
+
+def _trains(url: URL, holder: str) -> StoreLocked:
+    return StoreLocked(f"another nightly training decides in {place(url)} ({holder}): two at a time would take two "
+                       "chances for one; let one host train, or wait until that training ends")

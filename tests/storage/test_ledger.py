@@ -5,8 +5,7 @@ from sqlalchemy import text
 
 from idlewatt.storage.errors import StoreLocked
 from idlewatt.storage.history import History
-from idlewatt.storage.ledger import Ledger
-from idlewatt.storage.training_lock import _TRAINING_KEY
+from idlewatt.storage.ledger import _TRAINING_KEY, Ledger
 
 
 def test_one_training_at_a_time_decides_beside_the_daemon_and_the_next_one_when_it_ends(history, url):
