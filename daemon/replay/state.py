@@ -17,7 +17,7 @@ from . import arrays as a
 from . import ended_runs, live
 from .admission.gate import Gate, Hold
 from .cluster import Cluster
-from .entrance import Entrance
+from .compiled import Entrance
 from .feasibility import ReplayOptions, state_arrays
 from .moves import held_by, preempt, resize, start_shares, take
 from .priority.calculator import PriorityCalculator
