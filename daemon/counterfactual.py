@@ -137,7 +137,7 @@ def replayed(request: WindowRequest) -> ReplayedWindow:
     from .recorded_speeds import site_speeds
     from .recorded_watts import site_watts
     from .recorded_window import measured, past
-    from .replay.speed_coverage import coverage
+    from .replay.outcome import coverage
     from .simulator_error import WATCHED, error_of_waits, off
 
     begin, span = request.since_s - WARM_UP_S, (request.since_s, request.until_s)

@@ -16,8 +16,8 @@ from ..storage.power_classes import PowerClass
 from . import charts
 from .amounts import amount
 from .charts import Chart, Mark
+from .replay.outcome import SpeedCoverage
 from .replay.power import Watts
-from .replay.speed_coverage import SpeedCoverage
 from .replay.timeline import CLASSES
 from .stylesheet import class_colors
 from .sweep import PolicyOutcome, SweepPlan

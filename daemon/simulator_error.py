@@ -14,9 +14,9 @@ from .policies import named
 from .recorded_watts import SiteWatts, site_watts
 from .recorded_window import RecordedWindow, measured, past
 from .replay.engine import Run
+from .replay.outcome import NO_SPEEDS, SpeedCoverage, coverage
 from .replay.power import joules, joules_of_nodes
 from .replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
-from .replay.speed_coverage import NO_SPEEDS, SpeedCoverage, coverage
 from .replay.timeline import Floats, energies
 
 Progress = Callable[[float, float], object]

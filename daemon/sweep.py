@@ -121,8 +121,8 @@ def replay(plan: SweepPlan, policy: str) -> PolicyOutcome:
     """Replay one policy; ``SweepError`` when there is no such policy."""
     from .policies import named  # compiled code is loaded where it runs, not where the command is typed
     from .replay import outcome, tables, timeline
+    from .replay.outcome import coverage
     from .replay.power import occupation
-    from .replay.speed_coverage import coverage
 
     try:
         chosen = named(policy)

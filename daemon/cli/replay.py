@@ -233,7 +233,7 @@ def _in_watts_of(text: str, prepared: WorkloadBuilder, cluster: Cluster) -> Work
 def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
     """Show the finished replays, even if the sweep is incomplete."""
     from ..policies.limits import knowing
-    from ..replay.speed_coverage import SpeedCoverage
+    from ..replay.outcome import SpeedCoverage
     from ..sweep import json_row, rows
     from ._conclusion import conclusion, warnings
 

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from ..agents.kinds import TraceWindow
 from ..replay.engine import Policy, Run
-from ..replay.outcome import held_time, times
+from ..replay.outcome import SpeedCoverage, coverage, held_time, times
 from ..replay.power import Occupation, energy, occupation
-from ..replay.speed_coverage import SpeedCoverage, coverage
 from ..replay.state import ClusterState
 from ..replay.timeline import begun, proceed
 from ..replay.workload import Workload

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from ...storage.promotions import Decision
-from ..replay.speed_coverage import SpeedCoverage
+from ..replay.outcome import SpeedCoverage
 from ..simulator_error import Fidelity
 from .evidence import Comparison
 from .promotion_criteria import ASSUMED, PromotionCriteria
