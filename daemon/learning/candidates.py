@@ -10,12 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...storage.promotions import Decision, Promotion, states
-from .trials import COMBINATIONS, Prospect, trials
+from .trials import COMBINATIONS, LISTED, trials
 
 ACTIVE, ON_TRIAL, CANDIDATE, DEMOTED, UNFIT = "active", "on trial", "candidate", "demoted", "not a candidate"
 STATES = (ACTIVE, ON_TRIAL, CANDIDATE, DEMOTED, UNFIT)
-LISTED = "candidates"
-"""Figure of a decision: what was found that night of each combination of heuristics."""
 MOST_AGENTS = 20
 """Agents that are shown, those decided on last, beside the active one and those on trial."""
 NEVER = "not tried yet: heuristics are tried on the nights on which an agent is trained"
@@ -42,11 +40,6 @@ class Candidate:
     def learned(self) -> bool:
         """Tell whether it is an agent."""
         return "@" in self.name
-
-
-def listed(found: Iterable[Prospect]) -> dict[str, dict[str, object]]:
-    """Return what was found of combinations of heuristics as a decision's figures may hold it."""
-    return {one.name: {"fit": not one.unfit, "why": one.unfit or one.why} for one in found}
 
 
 def candidates(decisions: Sequence[Promotion], now_s: float) -> tuple[Candidate, ...]:

@@ -40,7 +40,6 @@ from ..replay.site_speeds import FLAT_SPEEDS, moved
 from ..settings.sections import Sections
 from ..simulator_error import Fidelity, check
 from .begun_trials import noted_as_begun, recall
-from .candidates import LISTED, listed
 from .models import ModelError, ModelStore, StoredModel, speeds_of
 from .night_records import recheck_active, record_decision, record_together, too_soon
 from .pairs import Exam, Pair, replayed
@@ -59,6 +58,7 @@ from .training import (
 )
 from .training_scheduler import NIGHT, NOTE, TASK, Night, TrainingTask
 from .trials import (
+    LISTED,
     TRIED,
     WEIGHTS,
     Prospect,
@@ -70,6 +70,7 @@ from .trials import (
     exchanged,
     fit,
     heuristics_on_trial,
+    listed,
     needed_since,
     no_turn,
     prospects,

@@ -37,6 +37,8 @@ COMBINATIONS = tuple(f"{order}+{placement}" for order in ORDERS for placement in
 """What is looked at on earlier history, to choose which are tried."""
 PROMISING = 0.99
 """A heuristic is tried where its mean JCT on earlier history is below so much of the incumbent's."""
+LISTED = "candidates"
+"""Figure of a decision: what was found that night of each combination of heuristics."""
 TRIED = "tried_since_s"
 """Figure of a decision: from when on the evidence of its trial counts."""
 WEIGHTS = "weights"
@@ -216,6 +218,11 @@ def shortlist(earlier: Sequence[TraceWindow], incumbent: str, most: int = SHORTL
 def shortlisted(found: Sequence[Prospect], most: int = SHORTLIST) -> tuple[str, ...]:
     """Return which of the prospects, the best first, are tried."""
     return tuple(one.name for one in found if one.promising)[:most]
+
+
+def listed(found: Iterable[Prospect]) -> dict[str, dict[str, object]]:
+    """Return what was found of combinations of heuristics as a decision's figures may hold it."""
+    return {one.name: {"fit": not one.unfit, "why": one.unfit or one.why} for one in found}
 
 
 def _jct(name: str, exam: Exam) -> float:

@@ -14,11 +14,10 @@ from idlewatt.daemon.agents.checkpoint import CARD, WEIGHTS, write_card
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, save
 from idlewatt.daemon.agents.scorer.network import SIZE
 from idlewatt.daemon.counterfactual import WindowRequest, replayed
-from idlewatt.daemon.learning.candidates import LISTED
 from idlewatt.daemon.learning.models import SPEEDS, ModelStore
 from idlewatt.daemon.learning.noted_demotions import DEMOTED
 from idlewatt.daemon.learning.regret import DAY_S
-from idlewatt.daemon.learning.trials import COMBINATIONS
+from idlewatt.daemon.learning.trials import COMBINATIONS, LISTED
 from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.daemon.view import DaemonView
 from idlewatt.storage import schema

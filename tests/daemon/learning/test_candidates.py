@@ -2,8 +2,8 @@
 
 import pytest
 
-from idlewatt.daemon.learning.candidates import LISTED, MOST_AGENTS, STATES, candidates, listed
-from idlewatt.daemon.learning.trials import COMBINATIONS, TRIED, Prospect
+from idlewatt.daemon.learning.candidates import MOST_AGENTS, STATES, candidates
+from idlewatt.daemon.learning.trials import COMBINATIONS, LISTED, TRIED, Prospect, listed
 from idlewatt.storage.promotions import Decision, Promotion
 
 DAY_S = 86400.0
