@@ -25,12 +25,11 @@ from ..replay.engine import Policy
 from ..replay.power import joules
 from ..simulator_error import Fidelity
 from ..sweep import ALWAYS
-from .earned import not_better, unbounded, why
 from .evidence import Comparison
 from .finite import not_finite
 from .pairs import POWER_DOWN_S, Exam, HeldOutRun, Pair, mean, p99, replayed
 from .promotion_criteria import ASSUMED, DOWN, ON, UTILIZATION, PromotionCriteria
-from .verdict import PolicyFigures, Verdict
+from .verdict import PolicyFigures, Verdict, not_better, unbounded, why
 
 Tell = Callable[[float, float], object]
 """Hears how many of how many replays are done."""

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from gate_trials import Looks
 
-from idlewatt.daemon.learning.earned import not_better, share, why
 from idlewatt.daemon.learning.evidence import FINE_RATES, NOTHING, USE_RATES, Comparison
 from idlewatt.daemon.learning.promotion_criteria import COMPLETION, DOWN, ENERGY, ON, UTILIZATION, PromotionCriteria
-from idlewatt.daemon.learning.verdict import Verdict
+from idlewatt.daemon.learning.verdict import Verdict, not_better, share, why
 from idlewatt.storage.promotions import Decision
 
 TERMS = PromotionCriteria(error=1 / 320)
