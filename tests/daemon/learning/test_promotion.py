@@ -9,7 +9,8 @@ import pytest
 from idlewatt.daemon.agents.kinds import TraceWindow
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, Scorer
 from idlewatt.daemon.agents.scorer.network import SIZE
-from idlewatt.daemon.learning import earned, promotion
+from idlewatt.daemon.learning import promotion
+from idlewatt.daemon.learning import verdict as judged
 from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, NOTHING, USE_RATES, compared
 from idlewatt.daemon.learning.promotion import judge
 from idlewatt.daemon.learning.promotion_criteria import DOWN, ON, PromotionCriteria
@@ -151,7 +152,7 @@ def test_better_in_most_blocks_and_worse_in_all_is_not_better():
     often = compared(np.array([0.8] * 30 + [90.0]), np.array([1.0] * 30 + [60.0]))
     assert often.evidence > np.log(1 / LAX.error)
     assert not often.below(LAX.error)
-    assert "not better" in earned.verdict(replace(often, high=0.95), LAX.error)
+    assert "not better" in judged.verdict(replace(often, high=0.95), LAX.error)
 
 
 def test_who_would_suffer_is_named(long_held_out):
@@ -216,14 +217,14 @@ def saving(spread, energy=0.9):
 
 
 def test_one_that_surely_takes_less_energy_and_is_surely_as_fast_is_promoted():
-    assert list(earned.not_better(saving(0.001))) == []
-    assert list(earned.not_better(saving(0.001, energy=0.985))), "less than a fiftieth is not worth it"
+    assert list(judged.not_better(saving(0.001))) == []
+    assert list(judged.not_better(saving(0.001, energy=0.985))), "less than a fiftieth is not worth it"
 
 
 def test_one_that_takes_less_energy_and_is_as_fast_at_this_look_only_stays_in_shadow_and_is_told_why():
     found = saving(0.029)
     assert found.against[INCUMBENT].high < LAX.alike
-    not_distinguishable, why = earned.not_better(found)
+    not_distinguishable, why = judged.not_better(found)
     assert "not distinguishable" in not_distinguishable
     assert why.startswith("its energy would earn it, but mean JCT is not yet surely less than 1.01 of it")
 
@@ -493,6 +494,6 @@ def test_one_that_is_after_utilisation_and_has_less_of_it_stays_in_shadow_for_th
 
 def test_one_that_is_after_utilisation_and_surely_has_more_is_promoted_though_it_is_no_faster():
     found = aiming(1.1)
-    assert list(earned.not_better(found)) == []
-    assert earned.why(found, INCUMBENT).startswith("utilisation is 1.100")
-    assert list(earned.not_better(replace(found, objective="jct_mean")))
+    assert list(judged.not_better(found)) == []
+    assert judged.why(found, INCUMBENT).startswith("utilisation is 1.100")
+    assert list(judged.not_better(replace(found, objective="jct_mean")))
