@@ -154,7 +154,8 @@ class GpuOwners:
         if not others:
             return telemetry, wrong
         own_gpus = tuple(gpu for gpu in telemetry.gpus if gpu.uuid not in others.get(gpu.node, ()))
-        return replace(telemetry, gpus=own_gpus), {**wrong, **{node: _complaint(shown) for node, shown in others.items()}}
+        complaints = {node: _complaint(shown) for node, shown in others.items()}
+        return replace(telemetry, gpus=own_gpus), {**wrong, **complaints}
 
     def forget(self, now_s: float, targets: Collection[str] | None = None) -> None:
         """Release the GPUs of who reported nothing for long, or is none of the targets any more."""
