@@ -14,9 +14,14 @@ _DEEPEST = 50
 _TOKEN = re.compile(r"[|&,()\[\]]|[^|&,()\[\]]+")
 
 
+def begins_later(job: Job, now_s: float) -> bool:
+    """Tell whether the begin time of a job has not come."""
+    return job.eligible_s is not None and job.eligible_s > now_s
+
+
 def eligible(job: Job, now_s: float) -> bool:
     """Tell whether a pending job could start now if only resources were free."""
-    if job.state is not JobState.PENDING or (job.eligible_s is not None and job.eligible_s > now_s):
+    if job.state is not JobState.PENDING or begins_later(job, now_s):
         return False
     return job.reason in ONLY_ROOM
 

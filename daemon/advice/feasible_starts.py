@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 
+from ...storage.eligibility import begins_later
 from ...storage.recommendations import Placement
 from ...storage.records import Job, JobState
 from ...storage.waiting import WaitReason
@@ -225,6 +226,8 @@ def _planned_only(state: ClusterState) -> list[tuple[float, QueueEntry]]:
     entries = list[tuple[float, QueueEntry]]()
     for row, hold in state.holds.items():
         job, priority = state.records[row], _priority(state, row)
+        if begins_later(job, state.gate.now_s) and not job.group:
+            continue  # whatever the scheduler said of it before, it does not look at it until then
         beyond = job.array_limit is not None and ARRAY_LIMIT in hold.reason
         reserved = job.reason is WaitReason.RESERVATION and not job.request.reservation
         if hold.cause == HELD and beyond:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ....storage.eligibility import eligible, named_reason
+from ....storage.eligibility import begins_later, eligible, named_reason
 from ....storage.recommendations import Placement
 from ....storage.records import Job, NodeState, SchedulerSnapshot
 from ....storage.waiting import WaitReason
@@ -97,8 +97,7 @@ class Gate:
 
     def bars(self, job: Job) -> Hold | None:
         """Return what keeps a job from starting even if everything were free; None when nothing does."""
-        later = job.eligible_s is not None and job.eligible_s > self.now_s
-        if later and job.reason not in (WaitReason.HELD, WaitReason.DEPENDENCY):
+        if begins_later(job, self.now_s) and job.reason not in (WaitReason.HELD, WaitReason.DEPENDENCY):
             return Hold(HELD, "not eligible yet: the scheduler says BeginTime: its begin time has not come")
         if job.request.details.unknown:
             return Hold(UNKNOWN, f"unknown: {'; '.join(job.request.details.unknown)}: not known here")

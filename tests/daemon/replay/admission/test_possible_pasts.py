@@ -395,6 +395,19 @@ def test_the_main_scheduler_withholds_nodes_that_are_named_in_vain_from_those_be
                       NodeState.DRAINED: {"1": "hold", "2": "start", "3": "hold"}}
 
 
+@pytest.mark.parametrize(("begin_s", "third"), [(NOW - 60, "start"), (NOW + 3600, "hold")])
+def test_who_begins_later_keeps_no_nodes_whatever_was_said_of_it(begin_s, third):
+    """As above, 1 names a and b, which is reserved; while its begin time has not come 2 starts on a and c."""
+    kept = Reservation("r", ("b",), NOW - 60, NOW + 86400, users=("root",))
+    nodes = [node("a"), node("b", state=NodeState.RESERVED, reservation="r"), node("c", partitions=("p", "q")),
+             node("d", gpus_allocated=8)]
+    first = waits("1", 1, nodes=2, required=("a", "b"), priority=9.0, reason=WaitReason.NODES_UNAVAILABLE,
+                  reason_text="ReqNodeNotAvail", eligible_s=begin_s)
+    behind = (waits("2", 1, nodes=2, required=("a", "c"), priority=5.0),
+              replace(waits("3", 8, required=("c",), priority=1.0), partition="q"))
+    assert advised(GREEDY, nodes, runs("9", "d", 8), first, *behind, reservations=(kept,))["3"].action == third
+
+
 def test_a_task_that_nobody_names_nodes_for_is_split_over_a_leaf_as_slurm_does_also_where_one_node_would_do():
     """Both tasks want 40 CPUs: the first has them on a, the second the last 4 of a and the rest of c, beside it."""
     nodes = [node("a", leaf="1", spine="s", cpus_allocated=20), node("b", leaf="2", spine="s"),
