@@ -120,8 +120,8 @@ class BackfillPass:
         """Start what the main scheduler starts, which goes before and knows no plans; tell if it will look otherwise.
 
         A job that finds no room stops all behind it in its partition, and on its partition's nodes; one that names its
-        nodes, only on these; one in a reservation, only those in it; and none where nothing is planned for jobs that
-        wait. Jobs of several components are left to the backfill and stop the others.
+        nodes, only on these; one in a reservation, only those in it. Where nothing is planned for jobs that wait, no
+        partition is stopped so. Jobs of several components are left to the backfill and stop the others.
         """
         resources, stopped, reserved = self.gate.resources, set[str](), set[str]()
         unavailable = set(self._unavailable)
@@ -146,13 +146,11 @@ class BackfillPass:
                 if not withheld or entry.row not in unavailable:
                     nodes = nodes | own  # nobody else has them then, in whatever partition they are
                 self._unavailable |= {entry.row} if withheld else set()
-            elif found.cause != ROOM or not (self._planning or job.group):
-                continue
-            elif job.group or not job.request.reservation:
+            elif found.cause == ROOM and job.request.reservation and not job.group:
+                reserved.add(job.request.reservation)
+            elif found.cause == ROOM and (self._planning or job.group):
                 stopped.add(job.partition)
                 nodes = nodes | resources.members(job.partition)
-            else:
-                reserved.add(job.request.reservation)
         return self._unavailable != unavailable
 
     def _tried(self, entry: QueueEntry, avoid: Mask) -> Placement | Hold:

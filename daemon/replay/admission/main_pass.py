@@ -28,15 +28,15 @@ Earliest = Callable[[PartitionNodes, Callable[[NodeResources], Placement | None]
 def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
     """Leave the weights behind that the main scheduler does, in all of the possible pasts.
 
-    It goes by what nodes have in all where a job does not start. Such a job stops its partition, where nodes are kept
-    for waiting jobs, or the nodes that it names; heterogeneous jobs always stop their own, with all partitions of no
-    other nodes.
+    It goes by what nodes have in all where a job does not start. Such a job stops its reservation or, where nodes are
+    kept for waiting jobs, its partition, or the nodes that it names; heterogeneous jobs always stop their own, with all
+    partitions of no other nodes.
     """
-    resources, failed = gate.resources, set[str]()
+    resources, failed, reserved = gate.resources, set[str](), set[str]()
     stopped = np.zeros(len(resources.nodes), bool)
     for job in jobs:
         demand, ways, required = gate.demand(job), gate.ways(job), job.request.required_nodes
-        if not ways or ways[0].partition in failed:
+        if not ways or ways[0].partition in failed or job.request.reservation in reserved:
             continue
         members = resources.members(ways[0].partition)
         if job.group or stopped[members].all() or too_few_available(gate, job, stopped):
@@ -57,6 +57,8 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
             continue
         if not starts and len(required) >= demand.least:
             stopped |= resources.named(required)
+        elif not starts and job.request.reservation:
+            reserved.add(job.request.reservation)
         elif not starts and planning:
             failed.add(ways[0].partition)
             stopped |= members

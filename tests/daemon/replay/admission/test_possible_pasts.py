@@ -408,6 +408,19 @@ def test_who_begins_later_keeps_no_nodes_whatever_was_said_of_it(begin_s, third)
     assert advised(GREEDY, nodes, runs("9", "d", 8), first, *behind, reservations=(kept,))["3"].action == third
 
 
+@pytest.mark.parametrize("policy", [GREEDY, PLANS])
+def test_who_finds_no_room_in_a_reservation_stops_the_main_scheduler_for_those_in_it(policy):
+    """1 finds no two nodes of 8 free GPUs, so 3 comes after 2, which is in no reservation and takes all of c."""
+    kept = Reservation("r", ("a", "b"), NOW - 60, NOW + 86400, users=("alice",), flags=("FLEX",))
+    nodes = [*(node(name, state=NodeState.RESERVED, reservation="r", gpus_allocated=8) for name in "ab"), node("c")]
+    jobs = [waits("1", 8, nodes=2, priority=9.0), waits("2", 8, required=("c",), priority=5.0),
+            waits("3", 8, required=("c",), priority=1.0)]
+    jobs = [replace(job, request=replace(job.request, reservation="r")) if job.job_id != "2" else job for job in jobs]
+    advice = advised(policy, nodes, runs("8", "a", 8), runs("9", "b", 8), *jobs, reservations=(kept,))
+    assert {number: said.action for number, said in advice.items() if number in "123"} == {
+        "1": "hold", "2": "start", "3": "hold"}
+
+
 def test_a_task_that_nobody_names_nodes_for_is_split_over_a_leaf_as_slurm_does_also_where_one_node_would_do():
     """Both tasks want 40 CPUs: the first has them on a, the second the last 4 of a and the rest of c, beside it."""
     nodes = [node("a", leaf="1", spine="s", cpus_allocated=20), node("b", leaf="2", spine="s"),
