@@ -163,12 +163,12 @@ def test_two_more_rounds_of_the_backfill_are_waited_for_however_long_it_sleeps(t
     assert slurm.asleep_s < clock[0] < slurm.asleep_s + 1
 
 
-def test_a_round_in_which_a_node_launched_nothing_is_played_again(monkeypatch):
-    fates = iter(["launch failed requeued held", ""])
-    monkeypatch.setattr(rounds, "_play", lambda *_: Round(
-        random_cluster(1), 1, cases=[case(advised(), description=next(fates))]))
+@pytest.mark.parametrize("changed", [{"description": "launch failed requeued held"}, {"state": "TIMEOUT"}])
+def test_a_round_in_which_a_node_launched_nothing_or_a_job_came_to_its_limit_is_played_again(monkeypatch, changed):
+    fates = iter([changed, {"state": "RUNNING"}])
+    monkeypatch.setattr(rounds, "_play", lambda *_: Round(random_cluster(1), 1, cases=[case(advised(), **next(fates))]))
 
-    assert rounds.play(None, random_cluster(1), 1, 1).cases[0].description == ""
+    assert rounds.play(None, random_cluster(1), 1, 1).cases[0].state == "RUNNING"
 
 
 def test_a_round_whose_advice_is_old_once_it_is_followed_is_played_again(monkeypatch):

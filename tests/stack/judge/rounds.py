@@ -85,12 +85,19 @@ class Round:
 
 
 def play(slurm: Slurm, cluster: Cluster, seed: int, jobs: int) -> Round:
-    """Play one round of so many submissions, and again where advice was old or a node launched nothing."""
+    """Play one round of so many submissions, and again where advice was old or time has changed what runs.
+
+    So it has where a node launched nothing, or a job came to its limit before the queue had settled.
+    """
     for _ in range(MOST_PLAYS):
         played = _play(slurm, cluster, seed, jobs)
-        if not played.late and not any(case.description.startswith("launch failed") for case in played.cases):
+        if not played.late and not any(map(_changed_by_time, played.cases)):
             break
     return played
+
+
+def _changed_by_time(case: Case) -> bool:
+    return case.state == "TIMEOUT" or case.description.startswith("launch failed")
 
 
 def _play(slurm: Slurm, cluster: Cluster, seed: int, jobs: int) -> Round:
