@@ -34,7 +34,7 @@ _CALLED = {"kubernetes": "Kubernetes"}
 ACCOUNTING = "accounting"
 """What a Slurm source calls the target that is read when runs are recorded, less often than its others."""
 AHEAD_S = 60.0
-"""By how much a fact may be younger than now: clocks of one site differ by seconds. A smaller step of one is none."""
+"""By how much a fact may be younger than now: clocks of one site differ by seconds. A clock steps by more than this."""
 BEATS = 4.0
 """A source or target that was read last more beats ago is slow, whatever its last read returned,"""
 QUIET_S = 60.0
