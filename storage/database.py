@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import ipaddress
 import itertools
+import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -101,13 +102,17 @@ def _host(name: str) -> str:
     return _HERE if name in {hostname, hostname.partition(".")[0], *_LOCAL} or name.endswith(f".{_HERE}") else name
 
 
+_compact = json.JSONEncoder(separators=(",", ":")).encode
+"""Writes JSON without spaces: every list of GPUs and nodes is stored once for each job or more."""
+
+
 def connect(url: URL, *, read_only: bool = False) -> Engine:
     """Return an engine; nothing is opened yet."""
     if url.get_backend_name() == "postgresql":
         options: dict[str, Any] = {name: value for name, value in _PATIENCE.items() if name not in url.query}
         if read_only:
             options["options"] = "-c default_transaction_read_only=on"
-        return create_engine(url, pool_pre_ping=True, connect_args=options)
+        return create_engine(url, pool_pre_ping=True, connect_args=options, json_serializer=_compact)
     return _sqlite_engine(url, read_only)
 
 
@@ -116,7 +121,7 @@ def _sqlite_engine(url: URL, read_only: bool) -> Engine:
     if read_only:
         url = url.set(database=f"file:{Path(url.database or '').absolute()}",
                       query={**url.query, "mode": "ro", "uri": "true"})
-    engine = create_engine(url, connect_args=options)
+    engine = create_engine(url, connect_args=options, json_serializer=_compact)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _record: object) -> None:

@@ -88,7 +88,7 @@ class BusySite:
         self._free -= set(taken)
         parts = tuple(Allocation(name_of(node), each, tuple(range(each)), 16 * each, each << 36) for node in taken)
         self.running.append(replace(job, state=JobState.RUNNING, start_s=float(int(self.now_s)),
-                                    allocations=parts))
+                                    reason=WaitReason.NONE, allocations=parts))
 
     def _end(self) -> None:
         job = self.running.popleft()

@@ -1,6 +1,6 @@
 """What a day writes at 1,000 nodes of eight GPUs, 2,000 jobs that wait and twenty that start a minute.
 
-An hour in accelerated time, after one in which the tables settle, scaled to a day: every round of advice names other
+An hour in accelerated time, after two in which the tables settle, scaled to a day: every round of advice names other
 nodes for what is held, with other figures and another expected start, and a tenth of the reasons change.
 """
 
@@ -10,13 +10,14 @@ from collections.abc import Iterator
 import pytest
 from site_in_time import PENDING_PER_NODE, BusySite, name_of
 
+from idlewatt.daemon.flavours import FlavourBook
 from idlewatt.storage import schema, space
 from idlewatt.storage.history import History
 from idlewatt.storage.recommendations import Alternative, Placement, Recommendation
 from idlewatt.storage.records import GpuRollup, Job, PowerClass, WasteReading
 
 NODES, ROUND_S, WINDOW_S, HOUR_S, DAY_S = 1000, 30.0, 300.0, 3600.0, 86400.0
-SETTLED_H, WATCHED_H = 1, 1
+SETTLED_H, WATCHED_H = 2, 1
 STARTS = 30
 """Jobs that could start now in each round, of each policy."""
 MOST_ADVICE_JOBS, MOST_FINE, MOST_KEPT = 50.0, 100.0, 20.0
@@ -86,10 +87,10 @@ def waste(draw: random.Random, start_s: float) -> list[WasteReading]:
 
 
 def hours(history: History, site: BusySite, advice: Flapping, count: int) -> None:
-    draw = random.Random(3)
+    draw, flavours = random.Random(3), FlavourBook()
     for turn in range(int(count * HOUR_S / ROUND_S)):
         site.step(ROUND_S)
-        history.record_snapshot(site.snapshot())
+        history.record_snapshot(flavours.with_flavours(site.snapshot()))
         history.record_recommendations(advice.on(site.pending, site.now_s))
         if turn % (WINDOW_S / ROUND_S) == 0:
             start_s = site.now_s // WINDOW_S * WINDOW_S

@@ -49,6 +49,13 @@ def test_gpu_indexes_once_seen_stay_when_the_job_has_ended(history, make):
     assert history.job("1").job.allocations == (HELD,)
 
 
+def test_lists_are_stored_without_spaces(history, make):
+    see(history, 130.0, make.running(125.0, HELD))
+    with history._reading() as connection:
+        stored = connection.execute(text("SELECT CAST(gpu_indexes AS TEXT) FROM allocations")).scalar_one()
+    assert stored == "[0,1]"
+
+
 def test_a_requeued_job_keeps_its_id_and_has_two_runs(history, make):
     see(history, 130.0, make.running(125.0, HELD))
     see(history, 150.0, make.job(restarts=1))
