@@ -169,6 +169,8 @@ class Partition:
     preempt_mode: tuple[str, ...] = ()
     """How its jobs are preempted, upper case; () as the cluster says."""
     reservation_required: bool = False
+    exclusive: bool = False
+    """Its jobs get whole nodes, whatever they ask for."""
     memory_per_gpu_bytes: int = 0
     """What a job that says nothing of memory gets with each GPU."""
     cpus_per_gpu: int = 0

@@ -197,12 +197,20 @@ def _line(state: ClusterState, rules: Rules, starts: Mapping[int, Placement]) ->
                or any(counts(entry.job.request.features) for _, entry in limited))
     if len(jobs) + len(limited) <= MOST_EXACT and matters:
         planned = _in_order(planned + limited)
+    line = list[QueueEntry]()
     for row in order:
         while planned and _place(*planned[0]) < _place(_priority(state, row), QueueEntry(row, state.records[row])):
-            yield planned.pop(0)[1]
-        yield from lines[row].get(0, ())
-        yield from behind.get(row, ())
-    yield from (entry for _, entry in planned)
+            line.append(planned.pop(0)[1])
+        line += [*lines[row].get(0, ()), *behind.get(row, ())]
+    yield from _arrays_by_partition([*line, *(entry for _, entry in planned)])
+
+
+def _arrays_by_partition(line: Iterable[QueueEntry]) -> Iterator[QueueEntry]:
+    """Yield the queue with all tasks of an array in one of its partitions before those in the next, as Slurm does."""
+    for array, entries in groupby(line, lambda entry: entry.job.array):
+        tasks = list(entries)
+        partitions = list(dict.fromkeys(entry.job.partition for entry in tasks))
+        yield from sorted(tasks, key=lambda entry: partitions.index(entry.job.partition)) if array else tasks
 
 
 def _by_number(state: ClusterState, order: Iterable[int]) -> Iterator[int]:
@@ -230,10 +238,8 @@ def _planned_only(state: ClusterState) -> list[tuple[float, QueueEntry]]:
             continue  # whatever the scheduler said of it before, it does not look at it until then
         beyond = job.array_limit is not None and ARRAY_LIMIT in hold.reason
         reserved = job.reason is WaitReason.RESERVATION and not job.request.reservation
-        if hold.cause == HELD and beyond:
-            entries.append((priority, QueueEntry(row, job, later=True)))
-        elif hold.cause == HELD and (reserved or job.reason is WaitReason.NODES_UNAVAILABLE):
-            stale = "," in job.partition and isinstance(state.gate.find(job), Placement)
+        if hold.cause == HELD and (beyond or reserved or job.reason is WaitReason.NODES_UNAVAILABLE):
+            stale = not beyond and "," in job.partition and isinstance(state.gate.find(job), Placement)
             entries += [(priority - TIER * lower, replace(entry, later=True, stale=stale))
                         for lower, tried in _in_line(state.gate, job, row, None).items() for entry in tried]
         elif job.group:

@@ -50,7 +50,7 @@ def _nested_partition(raw: Fields) -> Partition:
         accounts=accounts.texts("allowed"), accounts_denied=accounts.texts("deny"),
         qos_allowed=qos.texts("allowed"), qos_denied=qos.texts("deny"), qos=qos.text("assigned"),
         preempt_mode=_modes(raw.texts("preempt_mode")), reservation_required="req_resv" in flags,
-        billing_weights=_weights(raw.part("tres")))
+        exclusive=most.integer("shares") == 0, billing_weights=_weights(raw.part("tres")))
 
 
 def _weights(raw: Fields) -> Amounts | None:

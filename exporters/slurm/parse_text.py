@@ -215,6 +215,7 @@ class _PartitionRules(TypedDict):
     qos: str
     preempt_mode: tuple[str, ...]
     reservation_required: bool
+    exclusive: bool
     memory_per_gpu_bytes: int
     cpus_per_gpu: int
     billing_weights: Amounts | None
@@ -229,7 +230,7 @@ def _partition_rules(fields: dict[str, str]) -> _PartitionRules:
         "accounts": _names(fields.get("AllowAccounts")), "accounts_denied": _names(fields.get("DenyAccounts")),
         "qos_allowed": _names(fields.get("AllowQos")), "qos_denied": _names(fields.get("DenyQos")),
         "qos": "".join(_names(fields.get("QoS"))), "preempt_mode": _names(mode),
-        "reservation_required": fields.get("ReqResv") == "YES",
+        "reservation_required": fields.get("ReqResv") == "YES", "exclusive": fields.get("OverSubscribe") == "EXCLUSIVE",
         "memory_per_gpu_bytes": _default(fields, "DefMemPerGPU") * 2**20,
         "cpus_per_gpu": _default(fields, "DefCpuPerGPU"),
         "billing_weights": parse_weights(fields.get("TRESBillingWeights", ""))}

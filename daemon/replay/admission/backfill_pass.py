@@ -34,7 +34,7 @@ from .main_pass import (
 )
 from .node_resources import HISTORIES, Mask, NodeResources
 from .node_space import NodeSpace, whole_minutes
-from .queue_entry import Plan, QueueEntry, absent, in_queue, sooner, waits_for
+from .queue_entry import ArrayPlans, Plan, QueueEntry, absent, in_queue, sooner, waits_for
 from .releases import Releases
 from .resource_demand import choices, counts
 
@@ -101,17 +101,19 @@ class BackfillPass:
             jobs = (one.job for one in left
                     if out_of_reach(one.job) or names_out_of_reach(one.job) or not absent(self.gate, one))
             tried_by_main(self.gate, jobs, self._planning)
-        begins = dict[str, list[tuple[QueueEntry, float | None, Placement | Hold]]]()
+        arrays, begins = ArrayPlans(left), dict[str, list[tuple[QueueEntry, float | None, Placement | Hold]]]()
         for entry in left:
             if isinstance(outcomes.get(entry.row), Placement):
                 continue  # it started in another of its partitions
-            if self._plans >= MOST_PLANS:
-                outcomes[entry.row] = Hold(ROOM, "")
+            if self._plans >= MOST_PLANS or arrays.enough(entry.job):
+                outcomes[entry.row] = sooner(outcomes.get(entry.row), Hold(ROOM, ""))
             elif entry.job.group:
                 parts = begins.setdefault(entry.job.group, [])
                 parts.append(self._component(entry, [begin_s for _, begin_s, _ in parts]))
             else:
-                outcomes[entry.row] = sooner(outcomes.get(entry.row), self._take(entry))
+                plans, found = self._plans, self._take(entry)
+                outcomes[entry.row] = sooner(outcomes.get(entry.row), found)
+                arrays.note(entry.job, started=isinstance(found, Placement), planned=self._plans > plans)
         for parts in begins.values():
             outcomes |= self._join(parts)
         return sum(isinstance(found, Placement) for found in outcomes.values()) > before

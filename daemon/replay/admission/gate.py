@@ -247,7 +247,8 @@ class Gate:
 
     def sought(self, job: Job, way: PartitionNodes, resources: NodeResources | None = None) -> Placement | Hold | None:
         """Return where a job could start on some nodes, on what is free now or on what is free there otherwise."""
-        resources, demand, switches = resources or self.resources_of(way), self.demand(job), self.switches(job)
+        resources, switches = resources or self.resources_of(way), self.switches(job)
+        demand = self.demand(replace(job, partition=way.partition))
         if job.request.details.slices:
             way = replace(way, usable=way.usable & resources.with_slices(job))
         assumed_none = switches is None and self.assume_no_switches

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,9 @@ from ....storage.waiting import WaitReason
 from .gate import GROUP, HELD, ROOM, Gate, Hold
 from .main_pass import passed_over_by_main
 from .resource_demand import counts
+
+MOST_ARRAY_PLANS = 20
+"""Tasks of an array for which Slurm's backfill keeps nodes in a round (``bf_max_job_array_resv``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,33 @@ class QueueEntry:
         request = (replace(self.job.request, excluded_nodes=others) if excludes(self.job)
                    else replace(self.job.request, required_nodes=tuple(names)))
         return replace(self, job=replace(self.job, request=request))
+
+
+class ArrayPlans:
+    """Counts how often nodes are kept for tasks of an array: Slurm plans only so many of them in a round.
+
+    In the first partition it is as many as wait, at most 20 (``bf_max_job_array_resv``). Slurm goes on counting in the
+    array's other partitions, and so plans one task in each of them.
+    """
+
+    def __init__(self, left: Sequence[QueueEntry]) -> None:
+        self._waiting = Counter({entry.row: entry.job.array for entry in left}.values())
+        self._array, self._plans = "", 0
+        """The array of which a task was planned last, and how many were."""
+        self._enough = set[tuple[str, str]]()
+
+    def enough(self, job: Job) -> bool:
+        """Tell whether no more tasks of a job's array are looked at in its partition."""
+        return (job.array, job.partition) in self._enough
+
+    def note(self, job: Job, *, started: bool, planned: bool) -> None:
+        """Take note of what came of a job: of no array, it does not count."""
+        self._waiting[job.array] -= started
+        if job.array and planned:
+            self._plans = self._plans + 1 if job.array == self._array else 1
+            self._array = job.array
+            if self._plans >= min(self._waiting[job.array], MOST_ARRAY_PLANS):
+                self._enough.add((job.array, job.partition))
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,8 @@ def demand_of(job: Job, partition: Partition | None = None, sockets: int = 1, th
         memory=stated[0], memory_per_cpu=stated[1], memory_per_gpu=stated[2] or given,
         whole_memory=details.whole_memory and not given,
         memory_total=0 if any(stated) or details.whole_memory else request.memory_bytes,
-        one_thread=details.one_thread_per_core, exclusive=request.exclusive,
+        one_thread=details.one_thread_per_core,
+        exclusive=request.exclusive or (partition is not None and partition.exclusive),
         alone=job.user if details.exclusive_user else "", contiguous=details.contiguous)
 
 

@@ -286,6 +286,15 @@ def test_no_task_beyond_the_limit_of_an_array_is_planned_once_so_many_have_start
     assert (advice["1_0"], advice["2"]) == ("a:5", "a:2")
 
 
+def test_of_an_array_all_tasks_are_planned_in_its_first_partition_and_one_in_each_of_the_others():
+    """As a real Slurm 22.05 planned ``--array=0-3%2 -p v100,special``; job 2 has room beside one task in q."""
+    tasks = [waits(f"1_{number}", 8, 8, priority=9.0, array="1", partition="p,q", raw_id=1) for number in range(2)]
+    nodes = [node(name, partitions=(part,), gpus_allocated=4, cpus_allocated=2) for name, part in ("ap", "bq", "cq")]
+    behind = waits("2", 4, 4, priority=1.0, partition="q", limit_s=86_400.0)
+    advice = walked(nodes, *(runs(name, name, 4, partition="pqq"["abc".index(name)]) for name in "abc"), *tasks, behind)
+    assert advice == {"1_0": "room", "1_1": "room", "2": "c:4"}
+
+
 def test_who_is_told_all_the_memory_of_a_larger_node_is_planned_all_the_same():
     """Slurm tells that for who does not ask for memory, and takes what goes along with its GPUs."""
     first = waits("1", 8, 8, priority=9.0, details=Details(memory_per_gpu_bytes=1 << 34))

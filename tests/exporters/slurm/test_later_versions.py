@@ -60,6 +60,14 @@ def test_nodes_and_partitions_of_23_11_are_read(read):
     assert (partition.accounts, partition.qos_denied, partition.qos) == (("lab", "chem"), ("low",), "partq")
 
 
+def test_a_partition_without_shares_gives_whole_nodes(recorded):
+    page = json.loads(recorded("slurm/later/hand_written_23.11_partitions.json"))
+    for shares, exclusive in ((1, False), (0, True)):
+        page["partitions"][0]["maximums"]["shares"] = shares
+        (partition,) = parse_list(load(json.dumps(page)), "partitions", parse_partition).records
+        assert partition.exclusive is exclusive
+
+
 def test_jobs_of_25_05_are_read(read):
     running, waiting, ended = read("25.05", "jobs", parse_job)
     assert running.allocations == (Allocation("h1", 2, (1, 3), 24, 80 * GIB),)

@@ -133,6 +133,7 @@ def test_licences_partitions_and_reservations_read_the_same_both_ways(recorded, 
         assert {name: getattr(one, fact) for name, one in by_text.items()} == \
             {name: getattr(one, fact) for name, one in by_rest.items()}
     assert (by_text["low"].qos, by_text["excl"].most_nodes) == ("partq", 2)
+    assert [name for name, one in by_text.items() if one.exclusive] == ["excl"]  # v0.0.38 does not tell
     (later,) = parse_reservations(text("scontrol_reservation.txt")).records
     (same,) = rest("reservations", "reservations", parse_reservation)
     assert (later.nodes, later.users, later.flags) == (same.nodes, same.users, same.flags)

@@ -370,6 +370,16 @@ def test_licences_are_counted_and_taken(wanted, cause):
     assert where(gate([node("a")]).admit(asks(1, licenses=wanted), None)) == "unknown"
 
 
+def test_a_partition_that_gives_whole_nodes_gives_nothing_beside_others():
+    """Slurm says of a job with two partitions what holds in the one in which it was tried last."""
+    nodes = [node("a", gpus_allocated=8), node("b", partitions=("q",), gpus_allocated=1), node("c", partitions=("q",))]
+    known = Partition("p", ("a",)), Partition("q", ("b", "c"), exclusive=True)
+    jobs = runs("8", "a", 8), runs("9", "b", 1)
+    assert where(gate(nodes, *jobs, partitions=known).find(asks(1, partition="p,q"))) == "c:8"
+    known = known[0], replace(known[1], exclusive=False)
+    assert where(gate(nodes, *jobs, partitions=known).find(asks(1, partition="p,q"))) == "b:1"
+
+
 def test_an_array_starts_as_many_tasks_as_may_run_at_once():
     task = asks(1, array="7", array_limit=2)
     judge = gate([node("a")], runs("7_1", "a", 1, array="7"))
