@@ -370,6 +370,15 @@ def test_licences_are_counted_and_taken(wanted, cause):
     assert where(gate([node("a")]).admit(asks(1, licenses=wanted), None)) == "unknown"
 
 
+def test_memory_that_comes_with_gpus_takes_the_place_of_what_comes_with_cpus():
+    """As a real Slurm 22.05 filled a node to the last byte: 4 and 1 GPUs, 200 GB with each, ``DefMemPerCPU=1000``."""
+    judge = gate([node("a", memory_bytes=1000 * GIB)])
+    memory = {"memory_per_gpu_bytes": 200 * GIB, "memory_per_cpu_bytes": GIB}
+    assert where(judge.admit(asks(4, job_id="1", **memory), None)) == "a:4"
+    assert where(judge.admit(asks(1, job_id="2", **memory), None)) == "a:1"
+    assert where(judge.admit(asks(1, job_id="3", **memory), None)) == "room"
+
+
 def test_a_partition_that_gives_whole_nodes_gives_nothing_beside_others():
     """Slurm says of a job with two partitions what holds in the one in which it was tried last."""
     nodes = [node("a", gpus_allocated=8), node("b", partitions=("q",), gpus_allocated=1), node("c", partitions=("q",))]
