@@ -1,7 +1,8 @@
 """The trials that nights began, noted beside the models: a database that is restored from a backup forgets some.
 
-A night notes a trial before it records its first look in the database. What the note has and the database has not is
-recorded there anew as over: a chance that was taken is never taken again.
+A trial is noted before its first look is recorded in the database. What the note has and the database has not is
+recorded there anew as over: a chance that was taken is never taken again. A shortlist is recorded before anybody looks at
+it, and noted between the two: whatever a killed night leaves of it, the next night begins it or goes on with it.
 """
 
 from __future__ import annotations

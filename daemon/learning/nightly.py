@@ -39,7 +39,7 @@ from ..replay.engine import Policy
 from ..replay.site_speeds import FLAT_SPEEDS, moved
 from ..settings.sections import Sections
 from ..simulator_error import Fidelity, check
-from .begun_trials import noted_as_begun, recall
+from .begun_trials import note, noted_as_begun, recall
 from .models import ModelError, ModelStore, StoredModel, speeds_of
 from .night_records import recheck_active, record_decision, record_together, too_soon
 from .pairs import Exam, Pair, replayed
@@ -166,14 +166,17 @@ class NightDecisions:
             self.decide(verdict, windows, since_s, another)
 
     def _begin(self, shortlist: Sequence[tuple[str, float]]) -> None:
-        """Record the trials of a new shortlist, all or none: a fault half-way would cost the others their turn."""
+        """Record the trials of a new shortlist, all or none: a fault half-way would cost the others their turn.
+
+        They are noted afterwards: a night that is killed in between has not looked, and has taken no chance.
+        """
         if shortlist:
             terms = {"terms": asdict(self.task.terms), "incumbent": self.task.incumbent}
             self.alone()
-            with noted_as_begun(self.task.models, shortlist, self.task.now_s):
-                record_together(self.ledger, [
-                    Promotion(self.task.now_s, name, Decision.SHADOW, "nightly", "its trial begins",
-                              {TRIED: since_s, **terms}) for name, since_s in shortlist])
+            record_together(self.ledger, [
+                Promotion(self.task.now_s, name, Decision.SHADOW, "nightly", "its trial begins",
+                          {TRIED: since_s, **terms}) for name, since_s in shortlist])
+            note(self.task.models, shortlist, self.task.now_s)
 
     def decide(self, verdict: Verdict, test: Sequence[TraceWindow], since_s: float | None, waits: str,
                noted: Mapping[str, object] = MappingProxyType({})) -> Promotion:

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -557,6 +558,34 @@ def test_a_shortlist_begins_whole_or_not_at_all_wherever_the_database_fails(task
     assert nightly.carry_out(replace(task, now_s=NOW + 60)).result == "done"
     running = [one for one in trials(decisions(task), NOW + 60) if "@" not in one.name and not one.over]
     assert len(running) == 6
+
+
+@pytest.mark.parametrize("killed_before", [True, False])
+def test_a_night_that_is_killed_while_a_shortlist_begins_takes_no_chance_and_loses_no_trial(
+        task, monkeypatch, killed_before):
+    """By a real SIGKILL, right before or right after the transaction that records the shortlist."""
+    shortlist, decide = [(name, NOW - 14 * DAY_S) for name in COMBINATIONS[:3]], Ledger.decide
+
+    def killing(ledger, *taken):
+        if not killed_before:
+            decide(ledger, *taken)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(Ledger, "decide", killing)
+    child = os.fork()
+    if child == 0:
+        try:
+            with Ledger.open(task.url) as ledger:
+                NightDecisions(ledger, ModelStore(task.models), task, None, None)._begin(shortlist)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    monkeypatch.undo()
+    with Ledger.open(task.url) as ledger:
+        assert recall(ledger, task.models, NOW + DAY_S) == "", "nothing is over that nobody has looked at"
+        running = [(one.name, one.since_s) for one in trials(ledger.decisions(), NOW + DAY_S) if not one.over]
+    assert running == ([] if killed_before else shortlist)
+    assert set(noted(task.models)) == set(running)
 
 
 @pytest.mark.usefixtures("chooser")
