@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from . import batches
 from .batches import Batch, Damaged
+from .whole_files import sync
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ class Spool:
             self._tail_path = self.folder / f"{last + 1:08d}.jsonl"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             self._tail = os.fdopen(os.open(self._tail_path, flags, 0o600), "wb", buffering=0)
-            self._sync_folder()
+            sync(self.folder)
         return self._tail
 
     def _give_up_tail(self, length: int) -> None:
@@ -137,13 +138,6 @@ class Spool:
             os.truncate(self._tail.fileno(), length)
             self._tail.close()
             self._tail = None
-
-    def _sync_folder(self) -> None:
-        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
     def _next_line(self) -> bytes | None:
         while True:

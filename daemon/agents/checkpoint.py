@@ -8,7 +8,6 @@ import json
 import os
 import stat
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from safetensors.numpy import save as serialize
 
 from ...exporters.text import clean
 from ...storage.records import ModelCard
+from ...storage.whole_files import write
 
 FORMAT = 1
 """Raised when an older idlewatt could not read what we write."""
@@ -126,18 +126,6 @@ def _check_times(path: Path, card: ModelCard) -> None:
         time_s = getattr(card, name)
         if time_s is not None and not abs(time_s) < FURTHEST_S:  # NaN is no time either
             raise CheckpointError(f"{path}: {name} is {time_s}, which is no time; restore it together with {WEIGHTS}")
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, and leave no draft; OSError with its path where that fails."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_bytes(content)
-        draft.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            draft.unlink()  # a full disk must not stay full of drafts
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_unfinished(path: Path, state: Mapping[str, object], arrays: Arrays) -> None:

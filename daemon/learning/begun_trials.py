@@ -1,8 +1,8 @@
 """The trials that nights began, noted beside the models: a database that is restored from a backup forgets some.
 
 A trial is noted before its first look is recorded in the database. What the note has and the database has not is
-recorded there anew as over: a chance that was taken is never taken again. A shortlist is recorded before anybody looks at
-it, and noted between the two: whatever a killed night leaves of it, the next night begins it or goes on with it.
+recorded there anew as over: a chance that was taken is never taken again. A shortlist is recorded first, noted next and
+looked at last: the next night begins it, or goes on with it, whatever a killed night left of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from ...storage.errors import StoreError
 from ...storage.ledger import Ledger
 from ...storage.promotions import Decision, Promotion, states
-from ..agents.checkpoint import FURTHEST_S, CheckpointError, plain_content, write
+from ...storage.whole_files import write
+from ..agents.checkpoint import FURTHEST_S, CheckpointError, plain_content
 from .models import ModelError
 from .trials import TRIED, YEAR_S, trials
 

@@ -21,7 +21,8 @@ from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from ..agents.checkpoint import CARD, CheckpointError, read_card, write, write_card
+from ...storage.whole_files import write
+from ..agents.checkpoint import CARD, CheckpointError, read_card, write_card
 from ..agents.kinds import Progress, TrainingConfig, TrainingError, kinds
 from ..agents.training_loop import WAY
 

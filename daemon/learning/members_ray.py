@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ...storage.whole_files import write
 from ..agents.kinds import TrainingError
 from .members import BEST, LOOK_S, Member, MemberQueue, News, carry_out, ended, note
 
@@ -59,6 +60,6 @@ def _brought(member: Member, score: float | None, files: Mapping[str, bytes]) ->
     """Put a model where the member would have kept it here."""
     (member.folder / BEST).mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        (member.folder / BEST / name).write_bytes(content)
+        write(member.folder / BEST / name, content)
     note(member, score)
     return ended(member)

@@ -25,7 +25,8 @@ from ...storage.errors import StoreError, StoreLocked
 from ...storage.history import History
 from ...storage.ledger import Ledger
 from ...storage.promotions import Decision, Promotion, active_model, states
-from ..agents.checkpoint import verify, write
+from ...storage.whole_files import write
+from ..agents.checkpoint import verify
 from ..agents.histories import DAY_S, Material, Split, TooLittle, held_out, recorded, split
 from ..agents.kinds import FAILURES, TraceWindow, TrainingError
 from ..niceness import give_way

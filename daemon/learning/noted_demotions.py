@@ -14,7 +14,8 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from ...storage.promotions import Decision, Promotion, states
-from ..agents.checkpoint import FURTHEST_S, write
+from ...storage.whole_files import write
+from ..agents.checkpoint import FURTHEST_S
 from .begun_trials import read_note
 
 DEMOTED = ".training/demotions.json"

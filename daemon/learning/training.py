@@ -21,7 +21,8 @@ from pydantic import TypeAdapter, ValidationError
 from ...storage.ledger import Ledger
 from ...storage.promotions import Decision, Promotion, states
 from ...storage.records import ModelCard
-from ..agents.checkpoint import LARGEST_CARD_BYTES, CheckpointError, plain_content, verify, write, write_card
+from ...storage.whole_files import write
+from ..agents.checkpoint import LARGEST_CARD_BYTES, CheckpointError, plain_content, verify, write_card
 from ..agents.histories import Split
 from ..agents.kinds import ALIASES, AgentKind, Objective, Progress, TraceWindow, TrainingConfig, TrainingError, kinds
 from ..agents.tracking import TensorBoard

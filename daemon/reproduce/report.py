@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from ..agents.checkpoint import write
+from ...storage.whole_files import write
 from ..replay.outcome import Interval
 from .plots import Plot
 

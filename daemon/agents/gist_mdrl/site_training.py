@@ -13,11 +13,12 @@ from importlib.metadata import version
 import numpy as np
 
 from ....storage.records import ModelCard, Node
+from ....storage.whole_files import write
 from ...flavours import FlavourBook, FlavourKey, impossible
 from ...policies import named
 from ...replay.engine import Policy, run
 from ...replay.state import ClusterState
-from ..checkpoint import CheckpointError, write
+from ..checkpoint import CheckpointError
 from ..kinds import Figures, Progress, TraceWindow, TrainingConfig, TrainingError, figures
 from . import live
 from .agent import GistAgent, Hyperparameters

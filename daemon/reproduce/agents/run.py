@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from ...agents.checkpoint import write
+from ....storage.whole_files import write
 from ...agents.histories import split
 from ...agents.kinds import TrainingConfig, TrainingError
 from ...agents.training_loop import WAY

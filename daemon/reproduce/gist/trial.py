@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ....storage.records import ModelCard
-from ...agents.checkpoint import write
+from ....storage.whole_files import write
 from ...agents.gist_mdrl import environment
 from ...agents.gist_mdrl.agent import IMPROVED, LITERAL, UNNAMED, AgentChanges, GistAgent, Hyperparameters
 from ...agents.gist_mdrl.environment import (

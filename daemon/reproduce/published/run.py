@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ...agents.checkpoint import write
+from ....storage.whole_files import write
 from ..failures import ReproductionError, SettingError
 from ..progress import progress
 from .result import Row

@@ -20,7 +20,6 @@ from idlewatt.daemon.agents.checkpoint import (
     read_unfinished,
     save,
     verify,
-    write,
     write_card,
 )
 from idlewatt.storage.records import ModelCard
@@ -178,17 +177,3 @@ def test_of_a_card_with_many_faults_the_first_are_told_on_one_line(folder):
     message = refusal(folder)
     assert len(message) < 1000
     assert message.isprintable()
-
-
-def test_what_cannot_be_written_leaves_no_draft_and_names_its_path(tmp_path, monkeypatch):
-    """As a full disk does it, which would stay full of drafts: nothing says where in the error of a write."""
-    real = type(tmp_path).write_bytes
-
-    def full(path, content):
-        real(path, content[:3])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(type(tmp_path), "write_bytes", full)
-    with pytest.raises(OSError, match=r"No space left on device: .*night\.json"):
-        write(tmp_path / "night.json", b"what came of it")
-    assert list(tmp_path.iterdir()) == []
