@@ -170,6 +170,7 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
         raise click.BadParameter(f"{kind.name} does not train with torch but on the CPU", param_hint="--device")
     training_directory = TrainingDirectory(models, options["agent"])
     with training_directory.locked():
+        tell(filter(None, [models.remove_drafts()]))
         order = _resumed(training_directory, options) if resume else _ordered(config_file, options)
         # The order holds no password.
         source = options["source"] if HIDDEN in order.source else order.source

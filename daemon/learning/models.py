@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ...storage.records import ModelCard
+from ...storage.whole_files import remove_abandoned, sync
 from ..agents.checkpoint import CARD, CheckpointError, verify, write_card
 from ..agents.kinds import ALIASES, FAILURES, TrainedPolicy, kinds, names
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
@@ -24,6 +25,8 @@ from ..replay.speed_file import read
 SPEEDS = "speeds.yaml"
 """Beside the weights of a model: the speeds that it was trained with, unless they were flat."""
 _NAME = re.compile(r"[a-z][\w-]*@\w[\w.-]*")
+_DRAFT_OF_MODEL = re.compile(r"\.(best\.)?\d+")
+_DRAFT_OF_FILE = re.compile(r"\.[\w.-]+\.(json|safetensors|yaml)\.\d+")
 _HIDDEN = "."
 """Begins the names of folders that are no models: drafts, and what a training keeps of itself."""
 
@@ -99,7 +102,12 @@ class ModelStore:
             shutil.copytree(draft, copy)
             version = _version(card.trained_s, {folder.name for folder in _folders(kind)})
             write_card(copy, replace(card, version=version))
-            return self._stored(copy.rename(kind / version))
+            for path in (*copy.rglob("*"), copy):
+                sync(path)
+            model = self._stored(copy.rename(kind / version))
+            for path in (kind, self.folder):
+                sync(path)
+            return model
         except OSError:  # a full disk must not stay full of what was not taken in
             shutil.rmtree(copy, ignore_errors=True)
             raise
@@ -118,6 +126,22 @@ class ModelStore:
                     shutil.rmtree(model.folder)
                     removed.append(model.name)
         return tuple(removed)
+
+    def remove_drafts(self) -> str:
+        """Remove what ended processes have left half made, and return in words how much that was; '' for nothing.
+
+        Call it with the lock of trainings held, without which nobody makes the draft of a model. Drafts of files are
+        made without it, by daemons and commands; those of a process that still runs stay.
+        """
+        removed = 0
+        for place, folders, files in os.walk(self.folder):
+            removed += sum(remove_abandoned(Path(place, name)) for name in files if _DRAFT_OF_FILE.fullmatch(name))
+            for name in filter(_DRAFT_OF_MODEL.fullmatch, tuple(folders)):
+                folders.remove(name)
+                shutil.rmtree(Path(place, name), ignore_errors=True)
+                removed += not Path(place, name).exists()
+        drafts = "1 draft that an ended process had" if removed == 1 else f"{removed} drafts that ended processes had"
+        return f"{drafts} left among the models {'was' if removed == 1 else 'were'} removed" if removed else ""
 
     def training_directory(self, kind: str) -> Path:
         """Return where a training of this kind keeps itself until it is done."""

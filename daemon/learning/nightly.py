@@ -26,7 +26,6 @@ from ...storage.history import History
 from ...storage.ledger import Ledger
 from ...storage.promotions import Decision, Promotion, active_model, states
 from ...storage.whole_files import write
-from ..agents.checkpoint import verify
 from ..agents.histories import DAY_S, Material, Split, TooLittle, held_out, recorded, split
 from ..agents.kinds import FAILURES, TraceWindow, TrainingError
 from ..niceness import give_way
@@ -37,15 +36,15 @@ from ..recorded_speeds import site_speeds
 from ..recorded_watts import site_watts
 from ..replay.cluster import ClusterError
 from ..replay.engine import Policy
-from ..replay.site_speeds import FLAT_SPEEDS, moved
 from ..settings.sections import Sections
 from ..simulator_error import Fidelity, check
 from .begun_trials import note, noted_as_begun, recall
-from .models import ModelError, ModelStore, StoredModel, speeds_of
+from .models import ModelError, ModelStore, StoredModel
 from .night_records import recheck_active, record_decision, record_together, too_soon
 from .pairs import Exam, Pair, replayed
 from .promotion import judge
 from .promotion_criteria import TRIALS
+from .start_models import start_of
 from .training import (
     ModelLimit,
     TrainingDirectory,
@@ -53,7 +52,6 @@ from .training import (
     TrainingRun,
     TrainingUnderWay,
     examined,
-    gone_partitions,
     kind_of,
     make_room,
 )
@@ -296,7 +294,7 @@ def _noted(models: Path, night: Night) -> Night:
 
 def _night(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory) -> Night:
     """Look whether the active one still belongs there, also where nobody is trained afterwards; then train."""
-    told: list[str] = []
+    told = [store.remove_drafts()]
     try:
         with Ledger.open(task.url) as ledger, ledger.training() as alone:
             told.append(recheck_active(ledger, task))  # first: a damaged note of trials must not keep it from that
@@ -337,7 +335,7 @@ def _trained(task: TrainingTask, store: ModelStore, training_directory: Training
         material = recorded(reader, begun_s, until_s, "the history", speeds, site_watts(reader, until_s))
         parts = split(material.since(since_s), seed=order.seed)
         fidelity = check(reader, parts.until_s, until_s, task.incumbent, speeds)
-    start, anew = _start(store, task.agent, parts)
+    start, anew = start_of(store, task.agent, parts)
     order = order.after(start)
     training_directory.begin(order)
     training_run = TrainingRun(order, parts, training_directory, start=start)
@@ -351,36 +349,6 @@ def _trained(task: TrainingTask, store: ModelStore, training_directory: Training
     training_directory.clear()
     return Night(task.now_s, "done", f"{model.name}: {decision.decision}: {decision.reason}"
                  f"{anew}; {'; '.join((speeds.summary, *speeds.notes[:NOTES]))}", model.name)
-
-
-def _start(store: ModelStore, agent: str, parts: Split) -> tuple[Path | None, str]:
-    """Return the model to go on from, and why training starts over although there is one.
-
-    What was learned of distances on another network is not gone on from.
-    """
-    newest, speeds = _newest(store, agent, parts.until_s), parts.fit.speeds
-    gone = [] if newest is None else gone_partitions(verify(newest), parts)
-    if gone:
-        return None, f"; trained anew: partition {', '.join(gone)} is not there any more (renamed?)"
-    before = FLAT_SPEEDS if newest is None else speeds_of(newest)
-    elsewhere = moved(before.topology, speeds.topology) if before.identity else []
-    if not elsewhere:
-        return newest, ""
-    return None, (f"; trained anew: {len(set(elsewhere))} nodes hang together with others than when the last one "
-                  f"learned ({', '.join(elsewhere[:3])})")
-
-
-def _newest(store: ModelStore, agent: str, until_s: float) -> Path | None:
-    """Return the newest model of this kind that learned here and knows nothing later; None when there is none."""
-    for model in store.models():
-        card = model.card
-        if model.fault or card is None or card.kind != agent or (card.history_until_s or 0.0) > until_s:
-            continue
-        with suppress(TrainingError, ModelError):
-            if TrainingJob.read(model.folder).source == "history":
-                store.load(model.name)  # one of an older idlewatt may be whole and not fit
-                return model.folder
-    return None
 
 
 def main() -> None:

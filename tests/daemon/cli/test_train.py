@@ -92,6 +92,13 @@ def test_models_lists_cards_with_held_out_figures(trained):
     assert trained.run("models", "--format", "csv").stdout.startswith("model,trained,state,")
 
 
+def test_a_training_by_hand_tells_of_the_drafts_that_it_removes(desk):
+    draft = desk.folder / "models/chooser/.4711"
+    draft.mkdir(parents=True)
+    assert "note: 1 draft that an ended process had left among the models was removed" in desk.train("--resume").stderr
+    assert not draft.exists()
+
+
 def test_no_models_say_how_to_make_one(desk):
     assert "`idlewatt train` makes one" in desk.run("models").stdout
 

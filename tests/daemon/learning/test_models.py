@@ -1,8 +1,11 @@
 """The store of trained models: what is whole is listed and loaded, what is not is listed with the reason."""
 
+import fcntl
 import json
+import os
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -152,6 +155,48 @@ def test_an_interrupted_draft_is_no_model(store, tmp_path):
     shutil.copytree(store.models()[0].folder, tmp_path / "models" / "plain" / ".4711")
     store.training_directory("plain").mkdir(parents=True)
     assert len(store.models()) == 1
+
+
+def test_a_model_is_on_the_disk_before_it_has_its_name(store, tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: fsync(descriptor) or synced.append(
+        Path(os.readlink(f"/proc/self/fd/{descriptor}"))))
+    model = kept(store, tmp_path)
+    draft, kind = store.folder / "plain" / f".{os.getpid()}", model.folder.parent
+    last = max(number for number, path in enumerate(synced) if draft in (path, path.parent))
+    assert {draft, draft / WEIGHTS, draft / CARD} <= set(synced[:last + 1])
+    assert {kind, store.folder} <= set(synced[last:])
+
+
+def test_drafts_that_killed_processes_left_are_removed_and_told_and_nothing_else_is(store, tmp_path):
+    model, training = kept(store, tmp_path), store.training_directory("plain")
+    training.mkdir(parents=True)
+    spared = [model.folder / CARD, training / "order.json", training / ".of_mine.json", store.folder / "plain/.mine"]
+    spared[1].write_text("{}")
+    spared[2].write_text("{}")
+    spared[3].mkdir()
+    shutil.copytree(model.folder, store.folder / "plain/.4711")
+    shutil.copytree(model.folder, training / "course/.best.4711")
+    left = [model.folder / f".{CARD}.4711", training.parent / ".trials.json.4711"]
+    for path in left:
+        path.write_bytes(b"half")
+    assert store.remove_drafts() == "4 drafts that ended processes had left among the models were removed"
+    assert not any(path.exists() for path in left)
+    assert not list(store.folder.rglob(".*4711"))
+    assert all(path.exists() for path in spared)
+    assert store.remove_drafts() == ""
+    assert store.find(model.name) == model
+
+
+def test_a_file_that_another_process_is_writing_is_no_left_draft(store, tmp_path):
+    model = kept(store, tmp_path)
+    draft = model.folder / f".{CARD}.4711"
+    with draft.open("w") as file:  # of a daemon in another container: its number says nothing here
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert store.remove_drafts() == ""
+        assert draft.exists()
+    assert store.remove_drafts() == "1 draft that an ended process had left among the models was removed"
+    assert not draft.exists()
 
 
 def test_a_store_that_is_not_there_yet_is_empty(store):

@@ -34,6 +34,7 @@ from idlewatt.daemon.learning.models import ModelStore, speeds_of
 from idlewatt.daemon.learning.night_records import COOLING_S, recheck_active, too_soon
 from idlewatt.daemon.learning.nightly import NightDecisions
 from idlewatt.daemon.learning.promotion_criteria import TRIALS, PromotionCriteria
+from idlewatt.daemon.learning.start_models import newest
 from idlewatt.daemon.learning.training import ORDER, SHADOWS, TrainingDirectory, TrainingUnderWay
 from idlewatt.daemon.learning.training_scheduler import (
     NIGHT,
@@ -128,7 +129,7 @@ def test_the_next_night_goes_on_from_the_model_before_and_old_ones_make_room(tas
 def test_a_model_of_an_older_idlewatt_is_no_start(task, monkeypatch):
     first = nightly.carry_out(task)
     monkeypatch.setattr("chooser.SCHEMA", {"choices": ["others"]})
-    assert nightly._newest(ModelStore(task.models), "chooser", NOW) is None
+    assert newest(ModelStore(task.models), "chooser", NOW) is None
     assert nightly.carry_out(replace(task, now_s=NOW + 60)).result == "done"
     assert ModelStore(task.models).find(first.model).fault == ""
 
@@ -688,6 +689,18 @@ def test_only_one_trains(task):
         night = nightly.carry_out(task)
     assert night.result == "refused"
     assert "under way already" in night.message
+
+
+def test_a_night_removes_what_killed_ones_left_and_leaves_alone_what_a_training_is_making(task):
+    draft = task.models / "chooser/.4711"
+    draft.mkdir(parents=True)
+    with TrainingDirectory(ModelStore(task.models), "chooser").locked():
+        assert nightly.carry_out(task).result == "refused"
+        assert draft.exists(), "it may be of the training that is under way"
+    first, second = (nightly.carry_out(replace(task, forgets="too little is kept")) for _ in range(2))
+    assert first.message == "too little is kept; 1 draft that an ended process had left among the models was removed"
+    assert second.message == "too little is kept", "it is said once"
+    assert not draft.exists()
 
 
 @pytest.mark.usefixtures("chooser")
