@@ -376,6 +376,7 @@ class ModelCard:
     """SHA-256 of the safetensors file."""
     history_from_s: float | None = None
     history_until_s: float | None = None
+    """The weights tell both as well: a card that was changed afterwards is refused."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Held-out results by name, intervals as ``name_low`` and ``name_high``."""
     kind: str = ""

@@ -26,6 +26,8 @@ from ...storage.whole_files import write
 FORMAT = 1
 """Raised when an older idlewatt could not read what we write."""
 WEIGHTS, CARD = "weights.safetensors", "card.json"
+TRAINED_ON = "trained_on"
+"""Metadata of the weights, which their digest covers: [from, until] of the history that they were trained on, s."""
 LARGEST_BYTES = 1 << 30
 LARGEST_CARD_BYTES = 16 << 20
 MOST_FAULTS = 10
@@ -58,6 +60,17 @@ def save(folder: Path, card: ModelCard, weights: Arrays, schema: Mapping[str, ob
     return card
 
 
+def seal(folder: Path, card: ModelCard) -> None:
+    """Write the span of a model's history into its weights, and its card with their digest.
+
+    Who judges a model needs days that it has not learned from, and must not take the word of its card alone for that.
+    ``CheckpointError`` when the weights are not those of the card.
+    """
+    content = serialize(_sealed_arrays(folder, card), metadata={TRAINED_ON: _span(card)})
+    write(folder / WEIGHTS, content)
+    write_card(folder, replace(card, weights_digest=hashlib.sha256(content).hexdigest()))
+
+
 def write_card(folder: Path, card: ModelCard) -> None:
     """Write the card beside its weights; it replaces the former card."""
     write(folder / CARD, json.dumps({"format": FORMAT, **asdict(card)}, indent=2).encode())
@@ -66,7 +79,7 @@ def write_card(folder: Path, card: ModelCard) -> None:
 def verify(folder: Path) -> ModelCard:
     """Return the card of a model after checking its weights against it, without loading an agent.
 
-    ``CheckpointError`` when the weights are damaged or implausible.
+    ``CheckpointError`` when the weights are damaged or implausible, or the card tells another history than they do.
     """
     return verified(folder)[1]
 
@@ -74,9 +87,8 @@ def verify(folder: Path) -> ModelCard:
 def verified(folder: Path) -> tuple[dict[str, NDArray[Any]], ModelCard]:
     """Return all arrays of a model and its card; ``CheckpointError`` as of :func:`verify`."""
     card = read_card(folder / CARD)
-    path = folder / WEIGHTS
-    arrays = _parsed(path, _whole(path, card))
-    _credible(path, arrays)
+    arrays = _sealed_arrays(folder, card)
+    _credible(folder / WEIGHTS, arrays)
     return arrays, card
 
 
@@ -87,8 +99,33 @@ def load(folder: Path, schema: Mapping[str, object], *,
     if card.schema_hash != schema_hash(schema):
         raise CheckpointError(f"{folder}: trained for other inputs, actions or limits than this agent has; "
                               "train it anew")
+    return _checked(folder / WEIGHTS, _sealed_arrays(folder, card), like), card
+
+
+def _sealed_arrays(folder: Path, card: ModelCard) -> dict[str, NDArray[Any]]:
+    """Return the arrays of weights; ``CheckpointError`` unless they are what their card describes."""
     path = folder / WEIGHTS
-    return _checked(path, _parsed(path, _whole(path, card)), like), card
+    content = _whole(path, card)
+    arrays, told = _parsed(path, content), _metadata(path, content).get(TRAINED_ON)
+    if told not in (None, _span(card)):  # weights of an older idlewatt tell nothing
+        raise CheckpointError(f"{folder / CARD}: history_from_s and history_until_s are {_span(card)}, and the weights "
+                              f"were trained on {clean(str(told)[:80])}: the card was changed after the training; "
+                              f"restore it together with {WEIGHTS}, or train anew")
+    return arrays
+
+
+def _span(card: ModelCard) -> str:
+    return json.dumps([None if time_s is None else float(time_s)
+                       for time_s in (card.history_from_s, card.history_until_s)])
+
+
+def _metadata(path: Path, content: bytes) -> Mapping[str, str]:
+    """Return what a safetensors file says of itself: its header follows the eight bytes of the header's length."""
+    try:
+        header = json.loads(content[8:8 + int.from_bytes(content[:8], "little")])
+        return dict(header.get("__metadata__") or {})
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{path}: its header cannot be read ({error}); train it anew") from error
 
 
 def _whole(path: Path, card: ModelCard) -> bytes:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ...storage.records import ModelCard
 from ...storage.whole_files import remove_abandoned, sync
-from ..agents.checkpoint import CARD, CheckpointError, verify, write_card
+from ..agents.checkpoint import CARD, CheckpointError, seal, verify
 from ..agents.kinds import ALIASES, FAILURES, TrainedPolicy, kinds, names
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.speed import SpeedError
@@ -93,7 +93,10 @@ class ModelStore:
                              f"({type(error).__name__}: {error}); train it anew") from error
 
     def keep(self, draft: Path, card: ModelCard) -> StoredModel:
-        """Take in a copy of a freshly trained model, whole or not at all, and give it its version."""
+        """Take in a copy of a freshly trained model, whole or not at all, and give it its version.
+
+        From then on its weights tell which history it learned from, as its card does (``seal``).
+        """
         kind = self.folder / card.kind
         kind.mkdir(parents=True, exist_ok=True)
         copy = kind / f"{_HIDDEN}{os.getpid()}"
@@ -101,14 +104,14 @@ class ModelStore:
         try:
             shutil.copytree(draft, copy)
             version = _version(card.trained_s, {folder.name for folder in _folders(kind)})
-            write_card(copy, replace(card, version=version))
+            seal(copy, replace(card, version=version))
             for path in (*copy.rglob("*"), copy):
                 sync(path)
             model = self._stored(copy.rename(kind / version))
             for path in (kind, self.folder):
                 sync(path)
             return model
-        except OSError:  # a full disk must not stay full of what was not taken in
+        except (OSError, CheckpointError):  # a full disk must not stay full of what was not taken in
             shutil.rmtree(copy, ignore_errors=True)
             raise
 

@@ -115,6 +115,18 @@ def test_a_damaged_model_is_listed_as_such(trained):
         assert "Traceback" not in done.output
 
 
+def test_a_model_whose_card_was_changed_to_know_less_is_not_judged_by_days_that_it_knows(trained):
+    (row,) = trained.rows()
+    path = trained.folder / "models/chooser" / row["model"].partition("@")[2] / "card.json"
+    card = json.loads(path.read_text())
+    path.write_text(json.dumps(card | {"history_until_s": card["history_until_s"] - 3 * 86400}))
+    for command in (["evaluate", row["model"]], ["promote", row["model"], "--reason", "watched it"]):
+        done = trained.run(*command)
+        assert done.exit_code == 1
+        assert "the card was changed after the training; restore it together with weights.safetensors" in done.stderr
+    assert trained.rows()[0]["state"] == "damaged"
+
+
 def test_evaluation_judges_on_what_came_after_the_training(trained):
     done = trained.run("evaluate", "chooser", "--format", "json")
     assert done.exit_code == 0, done.output

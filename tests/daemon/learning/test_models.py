@@ -12,7 +12,7 @@ import pytest
 
 from idlewatt.daemon import config
 from idlewatt.daemon.agents import kinds
-from idlewatt.daemon.agents.checkpoint import CARD, FORMAT, WEIGHTS, read_card, save
+from idlewatt.daemon.agents.checkpoint import CARD, FORMAT, WEIGHTS, read_card, save, write_card
 from idlewatt.daemon.learning.models import SPEEDS, ModelError, ModelStore, speeds_of
 from idlewatt.daemon.replay.site_speeds import SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.speed_file import text
@@ -99,6 +99,31 @@ def test_a_damaged_model_is_listed_with_the_reason_and_never_loaded(store, tmp_p
     assert whole is None or not listed[whole.name].fault
 
 
+@pytest.mark.parametrize("change", [{"history_until_s": 1e9 - 86400.0}, {"history_until_s": None},
+                                    {"history_from_s": 9.9e8}], ids=lambda change: "".join(change))
+def test_a_card_whose_history_was_changed_by_hand_is_refused(store, tmp_path, change):
+    model = kept(store, tmp_path, history_from_s=9e8, history_until_s=1e9)
+    assert store.load(model.name).history_until_s == 1e9
+    card = json.loads((model.folder / CARD).read_text())
+    (model.folder / CARD).write_text(json.dumps(card | change))
+    with pytest.raises(ModelError, match=r"card\.json: history_from_s and history_until_s are \[.*\], and the weights "
+                                         r"were trained on \[900000000.0, 1000000000.0\]: the card was changed after "
+                                         r"the training; restore it together with weights.safetensors"):
+        store.load(model.name)
+
+
+def test_what_is_learned_of_a_model_later_may_be_written_on_its_card(store, tmp_path):
+    model = kept(store, tmp_path, history_from_s=9e8, history_until_s=1_000_000_000)
+    write_card(model.folder, replace(model.card, metrics={"earned": 1.0}))
+    assert store.load(model.name).metrics == {"earned": 1.0}
+
+
+def test_a_model_of_an_older_version_whose_weights_tell_no_history_is_used_as_before(store, tmp_path):
+    model = kept(store, tmp_path)
+    save(model.folder, replace(model.card, history_until_s=1e9), {"weights": np.ones(3, np.float32)}, {})
+    assert store.load(model.name).history_until_s == 1e9
+
+
 def test_a_model_that_its_kind_refuses_is_an_error_with_its_name(store, tmp_path):
     model = kept(store, tmp_path)
     del kinds._KINDS["plain"]
@@ -130,7 +155,7 @@ def test_what_cannot_be_taken_in_leaves_nothing_behind_that_fills_the_disk(store
     def full(folder, card):
         raise OSError(28, "No space left on device", str(folder))
 
-    monkeypatch.setattr("idlewatt.daemon.learning.models.write_card", full)
+    monkeypatch.setattr("idlewatt.daemon.learning.models.seal", full)
     with pytest.raises(OSError, match="No space left"):
         kept(store, tmp_path)
     assert list((store.folder / "plain").iterdir()) == []
