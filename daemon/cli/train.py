@@ -175,6 +175,8 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
         # The order holds no password.
         source = options["source"] if HIDDEN in order.source else order.source
         where = JobSource(source, config_file, order.trace_format, speeds=order.speeds)
+        if order.source == "history":
+            _claim(config_file, models)
         parts = split(read(where, order), seed=order.seed)
         tell(parts.notes)
         start = _start(models, parts, kind.name, options)
@@ -193,6 +195,19 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
             verdict = _judged(config_file, models, model, where, run)
             if order.source == "history":
                 _listened_to(config_file, models, verdict)
+
+
+def _claim(config_file: Path, models: ModelStore) -> None:
+    """Note that the models belong to the daemon's database; TrainingError if they belong to another one."""
+    from ..agents.kinds import TrainingError
+    from ..learning.models import ModelError
+    from ..learning.models_owner import claim
+
+    try:
+        with ledger(config_file) as (opened, _):
+            claim(models.folder, opened, settings(config_file).storage.url)
+    except (ModelError, OSError) as error:
+        raise TrainingError(str(error)) from error
 
 
 def _start(models: ModelStore, parts: Split, kind: str, options: dict[str, Any]) -> Path | None:

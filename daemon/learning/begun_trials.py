@@ -38,16 +38,19 @@ def noted(models: Path) -> tuple[tuple[str, float], ...]:
     return read_note(models / BEGUN, _BEGUN, "which trials have begun")
 
 
-def read_note(path: Path, kind: TypeAdapter[tuple[T, ...]], what: str) -> tuple[T, ...]:
-    """Return what a note beside the models lists, nothing where there is none; ModelError where it is damaged."""
+def read_note(path: Path, kind: TypeAdapter[tuple[T, ...]], what: str,
+              otherwise: str = "remove it where the database was never restored from a backup") -> tuple[T, ...]:
+    """Return what a note beside the models lists, nothing where there is none; ModelError where it is damaged.
+
+    ``otherwise`` says what to do with a damaged one that cannot be restored.
+    """
     try:
         return kind.validate_json(plain_content(path, LARGEST_BYTES))
     except FileNotFoundError:
         return ()
     except (CheckpointError, ValidationError) as error:
         why = str(error).removeprefix(f"{path}: ") if isinstance(error, CheckpointError) else type(error).__name__
-        raise ModelError(f"{path}: {what} cannot be read ({why}); restore the file, or remove it where the database "
-                         "was never restored from a backup") from error
+        raise ModelError(f"{path}: {what} cannot be read ({why}); restore the file, or {otherwise}") from error
 
 
 def note(models: Path, begun: Iterable[tuple[str, float]], now_s: float) -> None:

@@ -40,6 +40,7 @@ from ..settings.sections import Sections
 from ..simulator_error import Fidelity, check
 from .begun_trials import note, noted_as_begun, recall
 from .models import ModelError, ModelStore, StoredModel
+from .models_owner import ForeignModels, claim
 from .night_records import recheck_active, record_decision, record_together, too_soon
 from .pairs import Exam, Pair, replayed
 from .promotion import judge
@@ -276,7 +277,7 @@ def carry_out(task: TrainingTask) -> Night:
     training_directory = TrainingDirectory(store, task.agent)
     try:
         with training_directory.locked():
-            return _noted(task.models, _night(task, store, training_directory))
+            return _night(task, store, training_directory)
     except TrainingUnderWay as error:
         return Night(task.now_s, "refused", str(error))
     except TrainingError as error:
@@ -294,17 +295,21 @@ def _noted(models: Path, night: Night) -> Night:
 
 def _night(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory) -> Night:
     """Look whether the active one still belongs there, also where nobody is trained afterwards; then train."""
-    told = [store.remove_drafts()]
+    told, foreign = [store.remove_drafts()], False
     try:
         with Ledger.open(task.url) as ledger, ledger.training() as alone:
             told.append(recheck_active(ledger, task))  # first: a damaged note of trials must not keep it from that
+            claim(task.models, ledger, task.url)
             told.append(recall(ledger, task.models, task.now_s))
             night = _tried(task, store, training_directory, alone)
     except StoreLocked as error:  # another host trains
         night = Night(task.now_s, "refused", str(error))
+    except ForeignModels as error:
+        night, foreign = Night(task.now_s, "failed", str(error)), True
     except (StoreError, ModelError, OSError) as error:
         night = Night(task.now_s, "failed", str(error))
-    return replace(night, message="; ".join([night.message, *filter(None, told)]))
+    night = replace(night, message="; ".join([night.message, *filter(None, told)]))
+    return night if foreign else _noted(task.models, night)  # the note there is of the other database's nights
 
 
 def _tried(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory,

@@ -21,6 +21,7 @@ from idlewatt.daemon.agents import kinds
 from idlewatt.daemon.agents.kinds import AgentKind
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.cli._history import JobSource
+from idlewatt.daemon.learning.models_owner import OWNER
 from idlewatt.daemon.learning.training import TrainingJob
 from idlewatt.daemon.learning.trials import judged_by_hand
 from idlewatt.storage.history import History
@@ -97,6 +98,19 @@ def test_a_training_by_hand_tells_of_the_drafts_that_it_removes(desk):
     draft.mkdir(parents=True)
     assert "note: 1 draft that an ended process had left among the models was removed" in desk.train("--resume").stderr
     assert not draft.exists()
+
+
+def test_a_training_on_the_own_history_into_the_folder_of_another_database_is_refused_before_it_begins(desk):
+    record(f"sqlite:///{desk.folder}/idlewatt.db", site(days=2, jobs=50, dependency=-1))
+    note = desk.folder / "models" / OWNER
+    note.parent.mkdir(parents=True)
+    for content, told in (('[{"identity": "another", "place": "/elsewhere/idlewatt.db"}]', "/elsewhere/idlewatt.db"),
+                          ("{", "cannot be read")):
+        note.write_text(content)
+        done = desk.run("train", "--agent", "chooser")
+        assert done.exit_code == 1
+        assert told in done.stderr
+        assert str(note) in done.stderr
 
 
 def test_no_models_say_how_to_make_one(desk):

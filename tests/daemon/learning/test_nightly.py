@@ -31,6 +31,7 @@ from idlewatt.daemon.learning import nightly, training_scheduler
 from idlewatt.daemon.learning.begun_trials import BEGUN, note, noted, recall
 from idlewatt.daemon.learning.candidates import STATES, candidates
 from idlewatt.daemon.learning.models import ModelStore, speeds_of
+from idlewatt.daemon.learning.models_owner import OWNER
 from idlewatt.daemon.learning.night_records import COOLING_S, recheck_active, too_soon
 from idlewatt.daemon.learning.nightly import NightDecisions
 from idlewatt.daemon.learning.promotion_criteria import TRIALS, PromotionCriteria
@@ -701,6 +702,35 @@ def test_a_night_removes_what_killed_ones_left_and_leaves_alone_what_a_training_
     assert first.message == "too little is kept; 1 draft that an ended process had left among the models was removed"
     assert second.message == "too little is kept", "it is said once"
     assert not draft.exists()
+
+
+def test_two_databases_that_share_a_folder_of_models_end_no_trial_of_each_other(task, tmp_path):
+    task = replace(task, forgets="too little is kept")  # which recalls trials and trains nobody
+    url, tried = f"sqlite:///{tmp_path}/other.db", "fifo+best-fit+easy"
+    record(url, site(days=2, jobs=100, dependency=-1))
+    other = replace(task, url=url)
+    for one, since_s in ((task, NOW - 20 * DAY_S), (other, NOW - 19 * DAY_S)):
+        with Ledger.open(one.url) as ledger:
+            begun(ledger, [tried], since_s)
+    nights = [nightly.carry_out(replace(one, now_s=NOW + number)) for number, one in enumerate([task, other] * 2)]
+    for one in (task, other):
+        assert [trial.over for trial in trials(decisions(one), NOW)] == [False], "its own, which goes on"
+    assert [night.result for night in nights] == ["refused", "failed"] * 2
+    assert f"belong to the database {tmp_path}/idlewatt.db, and this one is {tmp_path}/other.db" in nights[1].message
+    assert last_night(task.models) == nights[2], "what is noted is of the nights of the database that has the folder"
+    apart = nightly.carry_out(replace(other, models=tmp_path / "apart"))
+    assert (apart.result, apart.message) == ("refused", "too little is kept")
+
+
+def test_a_night_in_the_folder_of_another_database_looks_all_the_same_who_is_active(task):
+    (task.models / OWNER).parent.mkdir(parents=True)
+    (task.models / OWNER).write_text('[{"identity": "another", "place": "/elsewhere/idlewatt.db"}]')
+    with Ledger.open(task.url) as ledger:
+        ledger.decide(Promotion(SINCE, "scorer@1", Decision.PROMOTE, "nightly", "", {"incumbent": "random-feasible"}))
+    night = nightly.carry_out(task)
+    assert night.result == "failed"
+    assert re.search(r"belong to the database /elsewhere/idlewatt\.db, .*; scorer@1 is active no more: ", night.message)
+    assert active_model(states(decisions(task))) is None
 
 
 @pytest.mark.usefixtures("chooser")
