@@ -232,14 +232,14 @@ class NodeResources:
         return np.asarray(-(-wanted // self.threads) * self.threads)
 
     def memory_for(self, demand: ResourceDemand, cpus: Counts, gpus: Counts, nodes: int) -> Counts:
-        """Return the bytes that a job gets on each node: with its GPUs where they come with any, else with its CPUs."""
+        """Return the bytes that go along with CPUs and GPUs on each node."""
         if self.site.memory_counts is False:
             return np.zeros_like(cpus)
         if demand.whole_memory:
             return self.memory
         if demand.exclusive:
             cpus, gpus = self.cpus, self.gpus  # memory goes along with all that a node has
-        each = demand.memory_per_gpu * gpus if demand.memory_per_gpu else demand.memory + demand.memory_per_cpu * cpus
+        each = demand.memory + demand.memory_per_cpu * cpus + demand.memory_per_gpu * gpus
         return np.asarray(each + -(-demand.memory_total // max(1, nodes)))
 
     def capacity(self, demand: ResourceDemand, usable: Mask, nodes: int) -> tuple[Mask, Counts, Counts]:

@@ -80,8 +80,7 @@ def demand_of(job: Job, partition: Partition | None = None, sockets: int = 1, th
         nodes = max(nodes, -(-request.gpus // per_node))
     tasks = max(details.tasks, nodes)
     per_task = max(1, -(-request.cpus // tasks)) if request.cpus else 1
-    stated = (details.memory_per_node_bytes, details.memory_per_cpu_bytes, details.memory_per_gpu_bytes)
-    given = partition.memory_per_gpu_bytes if partition and request.gpus and not details.memory_said else 0
+    memory, per_cpu, per_gpu = _memory(job, partition)
     cpus_per_gpu = details.cpus_per_gpu or (partition.cpus_per_gpu if partition else 0)
     if details.gpus_per_socket and not per_node:
         per_node = details.gpus_per_socket  # one socket will do, whatever sockets a node must have
@@ -93,12 +92,23 @@ def demand_of(job: Job, partition: Partition | None = None, sockets: int = 1, th
         most=max(details.most_nodes, nodes) if details.most_nodes else 0,
         tasks=tasks, cpus_per_task=per_task, tasks_per_node=details.tasks_per_node,
         cpus_per_node=max(1, details.cpus_per_node), cpus_per_gpu=cpus_per_gpu,
-        memory=stated[0], memory_per_cpu=stated[1], memory_per_gpu=stated[2] or given,
-        whole_memory=details.whole_memory and not given,
-        memory_total=0 if any(stated) or details.whole_memory else request.memory_bytes,
+        memory=memory, memory_per_cpu=per_cpu, memory_per_gpu=per_gpu,
+        whole_memory=details.whole_memory and not per_gpu,
+        memory_total=0 if memory or per_cpu or per_gpu or details.whole_memory else request.memory_bytes,
         one_thread=details.one_thread_per_core,
         exclusive=request.exclusive or (partition is not None and partition.exclusive),
         alone=job.user if details.exclusive_user else "", contiguous=details.contiguous)
+
+
+def _memory(job: Job, partition: Partition | None) -> tuple[int, int, int]:
+    """Return the bytes for each node, CPU and GPU; what comes with GPUs takes the place of a default by CPU or node.
+
+    A job that says how much it wants for a node or a CPU gets that and no more, whatever its partition gives with GPUs.
+    """
+    details, gpus = job.request.details, job.request.gpus
+    default = partition.memory_per_gpu_bytes if partition else 0
+    per_gpu = (details.memory_per_gpu_bytes or default) if gpus and not details.memory_said else 0
+    return (0, 0, per_gpu) if per_gpu else (details.memory_per_node_bytes, details.memory_per_cpu_bytes, 0)
 
 
 @lru_cache(maxsize=4096)

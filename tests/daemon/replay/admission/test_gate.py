@@ -379,6 +379,15 @@ def test_memory_that_comes_with_gpus_takes_the_place_of_what_comes_with_cpus():
     assert where(judge.admit(asks(1, job_id="3", **memory), None)) == "room"
 
 
+def test_who_says_how_much_memory_it_wants_on_a_node_gets_none_beside_it_with_its_gpus():
+    """As a real Slurm 22.05 charged ``--mem=600000 --gres=gpu:3`` in a partition with ``DefMemPerGPU=20000``."""
+    judge = gate([node("a", memory_bytes=1000 * GIB)])
+    memory = {"memory_per_node_bytes": 500 * GIB, "memory_per_gpu_bytes": 20 * GIB, "memory_said": True}
+    assert where(judge.admit(asks(3, job_id="1", **memory), None)) == "a:3"
+    assert where(judge.admit(asks(3, job_id="2", **memory), None)) == "a:3"
+    assert where(judge.admit(asks(1, job_id="3", **memory), None)) == "room"
+
+
 def test_a_partition_that_gives_whole_nodes_gives_nothing_beside_others():
     """Slurm says of a job with two partitions what holds in the one in which it was tried last."""
     nodes = [node("a", gpus_allocated=8), node("b", partitions=("q",), gpus_allocated=1), node("c", partitions=("q",))]
