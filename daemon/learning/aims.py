@@ -26,7 +26,7 @@ def aimed(text: str | None, settings: TrainingSettings, kind: AgentKind) -> Obje
 
 
 def parsed(text: str, longest_wait_s: float) -> ObjectiveSettings:
-    """Return the weights that a text names, all others 0; ``AimError`` for what is none."""
+    """Return the weights that a text names, all others 0; ``AimError`` where the text is no aim."""
     weights = dict.fromkeys(ObjectiveSettings().weights, 0.0)
     for part in text.split(","):
         name, given, value = (text.strip() for text in part.partition("="))

@@ -38,7 +38,7 @@ def noted(models: Path) -> tuple[tuple[str, float], ...]:
     return read_note(models / BEGUN, _BEGUN, "which trials have begun")
 
 
-def read_note(path: Path, kind: TypeAdapter[tuple[T, ...]], what: str,
+def read_note(path: Path, kind: TypeAdapter[tuple[T, ...]], subject: str,
               otherwise: str = "remove it where the database was never restored from a backup") -> tuple[T, ...]:
     """Return what a note beside the models lists, nothing where there is none; ModelError where it is damaged.
 
@@ -50,7 +50,7 @@ def read_note(path: Path, kind: TypeAdapter[tuple[T, ...]], what: str,
         return ()
     except (CheckpointError, ValidationError) as error:
         why = str(error).removeprefix(f"{path}: ") if isinstance(error, CheckpointError) else type(error).__name__
-        raise ModelError(f"{path}: {what} cannot be read ({why}); restore the file, or {otherwise}") from error
+        raise ModelError(f"{path}: {subject} cannot be read ({why}); restore the file, or {otherwise}") from error
 
 
 def note(models: Path, begun: Iterable[tuple[str, float]], now_s: float) -> None:
@@ -61,7 +61,7 @@ def note(models: Path, begun: Iterable[tuple[str, float]], now_s: float) -> None
     before = noted(models)
     known = dict.fromkeys((*before, *begun))
     horizon_s = min([now_s, max((since_s for _, since_s in known), default=now_s)]) - YEAR_S
-    kept = tuple(one for one in known if one[1] >= horizon_s)
+    kept = tuple(trial for trial in known if trial[1] >= horizon_s)
     if kept != before:
         (models / BEGUN).parent.mkdir(parents=True, exist_ok=True)
         _write(models, kept)
@@ -90,8 +90,8 @@ def recall(ledger: Ledger, models: Path, now_s: float) -> str:
     A policy that is active stays active, with what it has shown. ModelError where the note is damaged.
     """
     decisions = ledger.decisions()
-    known = {(one.name, one.since_s) for one in trials(decisions, now_s)}
-    forgotten = [one for one in noted(models) if one not in known and one[1] >= now_s - YEAR_S]
+    known = {(trial.name, trial.since_s) for trial in trials(decisions, now_s)}
+    forgotten = [trial for trial in noted(models) if trial not in known and trial[1] >= now_s - YEAR_S]
     in_force = states(decisions)
     for name, since_s in forgotten:
         last, why = in_force.get(name), _forgotten(since_s)

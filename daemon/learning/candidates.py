@@ -45,35 +45,36 @@ class Candidate:
 def candidates(decisions: Sequence[Promotion], now_s: float) -> tuple[Candidate, ...]:
     """Return all candidates, given all decisions in order of time: the active one first, then by state and name."""
     in_force = states(decisions)
-    running = {one.name for one in trials(decisions, now_s) if not one.over}
-    last = next((one for one in reversed(decisions) if isinstance(one.figures.get(LISTED), Mapping)), None)
-    found = {name: _of(decision, name in running) for name, decision in in_force.items()}
+    running = {trial.name for trial in trials(decisions, now_s) if not trial.over}
+    last = next((decision for decision in reversed(decisions)
+                 if isinstance(decision.figures.get(LISTED), Mapping)), None)
+    by_name = {name: _of(decision, name in running) for name, decision in in_force.items()}
     for name in COMBINATIONS:
-        found[name] = _as_listed(found.get(name) or Candidate(name, CANDIDATE, NEVER), last)
-    judged = {one.model: one for one in decisions if one.figures.get("against")}
-    kept = (replace(one, **_estimate(judged[one.name])) if one.name in judged else one
-            for one in _few(found.values()))
-    return tuple(sorted(kept, key=lambda one: (STATES.index(one.state), one.name)))
+        by_name[name] = _as_listed(by_name.get(name) or Candidate(name, CANDIDATE, NEVER), last)
+    judged = {decision.model: decision for decision in decisions if decision.figures.get("against")}
+    kept = (replace(candidate, **_estimate(judged[candidate.name])) if candidate.name in judged else candidate
+            for candidate in _few(by_name.values()))
+    return tuple(sorted(kept, key=lambda candidate: (STATES.index(candidate.state), candidate.name)))
 
 
 def _of(decision: Promotion, running: bool) -> Candidate:
-    """Return what the decision in force makes of one."""
+    """Return the candidate that the decision in force makes of a policy."""
     state = {Decision.PROMOTE: ACTIVE, Decision.DEMOTE: DEMOTED, Decision.REFUSE: UNFIT}.get(
         decision.decision, ON_TRIAL if running else CANDIDATE)
     return Candidate(decision.model, state, decision.reason, decision.time_s, decision.by)
 
 
-def _as_listed(one: Candidate, last: Promotion | None) -> Candidate:
+def _as_listed(candidate: Candidate, last: Promotion | None) -> Candidate:
     """Return a heuristic as the last night found it, where nothing that was decided since or is in force says more."""
-    found = {} if last is None else last.figures[LISTED].get(one.name)
-    if last is None or not isinstance(found, Mapping) or one.state in (ACTIVE, ON_TRIAL):
-        return one
-    listed_later = one.decided_s is None or one.decided_s < last.time_s
-    if not found.get("fit", True):
-        return replace(one, state=UNFIT, reason=str(found.get("why", "")))
-    if listed_later and one.state in (CANDIDATE, UNFIT):
-        return replace(one, state=CANDIDATE, reason=str(found.get("why") or one.reason))
-    return one
+    entry = {} if last is None else last.figures[LISTED].get(candidate.name)
+    if last is None or not isinstance(entry, Mapping) or candidate.state in (ACTIVE, ON_TRIAL):
+        return candidate
+    listed_later = candidate.decided_s is None or candidate.decided_s < last.time_s
+    if not entry.get("fit", True):
+        return replace(candidate, state=UNFIT, reason=str(entry.get("why", "")))
+    if listed_later and candidate.state in (CANDIDATE, UNFIT):
+        return replace(candidate, state=CANDIDATE, reason=str(entry.get("why") or candidate.reason))
+    return candidate
 
 
 def _estimate(decision: Promotion) -> dict[str, Any]:
@@ -83,12 +84,12 @@ def _estimate(decision: Promotion) -> dict[str, Any]:
     return {name: float(value) if isinstance(value, int | float) else None for name, value in numbers.items()}
 
 
-def _few(found: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield all heuristics, the agents that matter, and of the others those decided on last."""
-    rest = []
-    for one in found:
-        if one.learned and one.state not in (ACTIVE, ON_TRIAL):
-            rest.append(one)
+def _few(all_candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Yield all heuristics, the agents that are active or on trial, and the other agents that were decided on last."""
+    other_agents = []
+    for candidate in all_candidates:
+        if candidate.learned and candidate.state not in (ACTIVE, ON_TRIAL):
+            other_agents.append(candidate)
         else:
-            yield one
-    yield from sorted(rest, key=lambda one: -(one.decided_s or 0.0))[:MOST_AGENTS]
+            yield candidate
+    yield from sorted(other_agents, key=lambda candidate: -(candidate.decided_s or 0.0))[:MOST_AGENTS]

@@ -127,8 +127,10 @@ def compared(candidate: Floats, rival: Floats, rates: Sequence[float] = RATES, b
     if not len(candidate):
         return NOTHING
     logs = np.log(candidate / rival)
-    found = paired_ratio(candidate, rival) if len(candidate) >= FEWEST_BLOCKS else Interval(
+    interval = paired_ratio(candidate, rival) if len(candidate) >= FEWEST_BLOCKS else Interval(
         float(np.exp(logs.mean())), UNKNOWN, UNKNOWN)
-    evidence, against, within = (float(log_evidence(one, rates)[-1]) for one in (logs, -logs, logs - np.log(bound)))
+    evidence, against, within = (float(log_evidence(log_ratios, rates)[-1])
+                                 for log_ratios in (logs, -logs, logs - np.log(bound)))
     total = float(candidate.sum() / rival.sum())
-    return Comparison(found.estimate, found.low, found.high, len(candidate), total, evidence, against, within, bound)
+    return Comparison(interval.estimate, interval.low, interval.high, len(candidate), total,
+                      evidence, against, within, bound)

@@ -42,7 +42,7 @@ def _compiled(part: object) -> bool:
 
 
 def _wrong(part: object) -> bool:
-    """Tell whether a number, or an array of them, is none."""
+    """Tell whether a value is no finite number, or an array that holds one."""
     if isinstance(part, float | np.floating):
         return bool(np.isnan(part))
     if not isinstance(part, np.ndarray | np.void):

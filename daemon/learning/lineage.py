@@ -30,13 +30,13 @@ def joined(spans: Iterable[LearnedSpan]) -> tuple[LearnedSpan, ...]:
 
     A file may have been replaced by another one under its name: what has dates stays apart from what has none.
     """
-    found: dict[tuple[str, bool], LearnedSpan] = {}
+    by_source: dict[tuple[str, bool], LearnedSpan] = {}
     for span in spans:
         key = span.source, span.dated or not _told(span.since_s, span.until_s)
-        before = found.get(key, span)
-        found[key] = LearnedSpan(span.source, min(_told(before.since_s, span.since_s), default=None),
-                                 max(_told(before.until_s, span.until_s), default=None))
-    return tuple(found.values())
+        before = by_source.get(key, span)
+        by_source[key] = LearnedSpan(span.source, min(_told(before.since_s, span.since_s), default=None),
+                                      max(_told(before.until_s, span.until_s), default=None))
+    return tuple(by_source.values())
 
 
 def known_until(spans: Iterable[LearnedSpan], same: Callable[[str], bool]) -> float | None:

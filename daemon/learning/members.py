@@ -96,15 +96,16 @@ class MemberQueue:
 def train(members: Sequence[Member], engine: Engine, folder: Path) -> Iterator[Progress]:
     """Train members and yield how far they have come together; ``folder / "best"`` holds the best of them.
 
-    A member that ended before an interruption is not trained again. ``TrainingError`` as of the kind's own training.
+    A member that ended before an interruption is not trained again. ``TrainingError`` is raised where the kind's own
+    training raises it.
     """
     done, scores = dict.fromkeys((member.seed for member in members), 0.0), dict[int, float]()
     with closing(_news(members, engine)) as news:
-        for one in news:
+        for report in news:
             saved = False
-            if one is not None:
-                done[one.seed] = one.done
-                saved = _better(one, scores)
+            if report is not None:
+                done[report.seed] = report.done
+                saved = _better(report, scores)
             if saved:
                 _adopt(members, scores, folder)
             yield Progress(sum(done.values()) / len(done), min(scores.values(), default=None), saved)
@@ -120,11 +121,11 @@ def _news(members: Sequence[Member], engine: Engine) -> Generator[News | None, N
     """Yield the news of members, first of those that were through already."""
     left = []
     for member in members:
-        found = ended(member)
-        if found is None:
+        final_news = ended(member)
+        if final_news is None:
             left.append(member)
         else:
-            yield found
+            yield final_news
     if left:
         yield from engine(left)
 
@@ -164,9 +165,9 @@ def carry_out(member: Member) -> Generator[News, None, None]:
         score = progress.score
         yield News(member.seed, progress.done, score)
     note(member, score)
-    found = ended(member)
-    assert found is not None
-    yield found
+    final_news = ended(member)
+    assert final_news is not None
+    yield final_news
 
 
 def note(member: Member, score: float | None) -> None:
@@ -177,7 +178,7 @@ def note(member: Member, score: float | None) -> None:
 
 
 def ended(member: Member) -> News | None:
-    """Return how a member did that is through; None for one that is not. ``TrainingError`` says what it failed of."""
+    """Return the last news of a member that is through, None of another; ``TrainingError`` tells why it failed."""
     try:
         result = json.loads((member.folder / ENDED).read_bytes())
         failed, score = result.get("failed"), result.get("score")

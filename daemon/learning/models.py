@@ -56,22 +56,22 @@ class ModelStore:
 
     def models(self) -> tuple[StoredModel, ...]:
         """Return all models, the newest version first: versions are times."""
-        found = [self._stored(version) for kind in _folders(self.folder) for version in _folders(kind)]
-        return tuple(sorted(found, key=lambda model: model.folder.name, reverse=True))
+        stored = [self._stored(version) for kind in _folders(self.folder) for version in _folders(kind)]
+        return tuple(sorted(stored, key=lambda model: model.folder.name, reverse=True))
 
     def find(self, name: str) -> StoredModel:
         """Return the model ``kind@version``, or the newest whole one of ``kind``; ModelError when there is none."""
         name = ALIASES.get(name, name)
         if "@" not in name:
-            whole = (model for model in self.models() if model.name.startswith(f"{name}@") and not model.fault)
-            found = next(whole, None)
+            faultless = (model for model in self.models() if model.name.startswith(f"{name}@") and not model.fault)
+            stored = next(faultless, None)
         else:
             kind, _, version = name.partition("@")
             folder = self.folder / kind / version
-            found = self._stored(folder) if _NAME.fullmatch(name) and folder.is_dir() else None
-        if found is None:
+            stored = self._stored(folder) if _NAME.fullmatch(name) and folder.is_dir() else None
+        if stored is None:
             raise ModelError(f"there is no model {name!r} in {self.folder}; `idlewatt models` lists what there is")
-        return found
+        return stored
 
     def load(self, name: str) -> TrainedPolicy:
         """Return a model, ready to decide; ModelError when there is none of this name, or it must not be used."""
@@ -177,13 +177,13 @@ def speeds_of(folder: Path) -> SiteSpeeds:
 def _without_speeds(folder: Path, card: ModelCard) -> str:
     """Return why a model's speeds are not those that its card tells; '' when they are."""
     try:
-        found = speeds_of(folder).identity
+        identity = speeds_of(folder).identity
     except ModelError as error:
         return str(error)
-    if found == card.speeds:
+    if identity == card.speeds:
         return ""
     return (f"it was trained with speeds ({card.speeds or 'flat'}), and {folder / SPEEDS} holds "
-            f"{found or 'none'}: restore the file, or train anew")
+            f"{identity or 'none'}: restore the file, or train anew")
 
 
 def _folders(folder: Path) -> list[Path]:

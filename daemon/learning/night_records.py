@@ -45,16 +45,16 @@ def record_decision(ledger: Ledger, taken: Promotion) -> Promotion:
 
 
 def record_together(ledger: Ledger, taken: Iterable[Promotion]) -> None:
-    """Record decisions of a night, all or none, but for those on what others have decided on since the night began."""
+    """Record a night's decisions, all or none, except on policies that others decided on since the night began."""
     in_force = states(ledger.decisions())
-    ledger.decide(*(one for one in taken if (last := in_force.get(one.model)) is None or last.by == "nightly"
-                    or last.time_s <= one.time_s))
+    ledger.decide(*(decision for decision in taken if (last := in_force.get(decision.model)) is None
+                    or last.by == "nightly" or last.time_s <= decision.time_s))
 
 
 def too_soon(decisions: Iterable[Promotion], now_s: float) -> str:
     """Return why nothing should be promoted by itself now; '' when nothing speaks against it."""
-    last = max((one.time_s for one in decisions if one.decision is Decision.DEMOTE and one.by == "daemon"),
-               default=float("-inf"))
+    last = max((decision.time_s for decision in decisions
+                if decision.decision is Decision.DEMOTE and decision.by == "daemon"), default=float("-inf"))
     if abs(now_s - last) < COOLING_S:  # a night is as old as its beginning, and the demotion may have come since
         return (f"an agent was demoted {max(0.0, now_s - last) / DAY_S:.1f} days ago; {COOLING_S / DAY_S:.0f} must "
                 "pass")

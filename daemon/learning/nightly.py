@@ -100,28 +100,29 @@ class NightDecisions:
     def decide_all(self, model: StoredModel, parts: Split) -> Promotion:
         """Judge all policies on trial and tonight's model; return what was decided on that model."""
         tried = trials(self.ledger.decisions(), self.task.now_s)
-        on_trial = [(one.name, one.since_s) for one in heuristics_on_trial(tried)]
-        found = self._prospects(parts, tried)
-        self._heuristics(on_trial or [(name, parts.until_s) for name in shortlisted(found)], tried)
+        on_trial = [(trial.name, trial.since_s) for trial in heuristics_on_trial(tried)]
+        combinations = self._prospects(parts, tried)
+        self._heuristics(on_trial or [(name, parts.until_s) for name in shortlisted(combinations)], tried)
         running = agent_on_trial(tried, self.task.agent)
         if running is not None:
             self._go_on(running.name, running.since_s)
         # Its figures are shown, but only one whose turn it is may be promoted for them.
         verdict = examined(self.store, model, parts.test, self.task.incumbent, fidelity=self.fidelity,
                            terms=self.task.terms, seed=int(self.task.now_s // 86400.0))
-        return self.decide(verdict, parts.test, parts.until_s, "", {LISTED: listed(found), WEIGHTS: _digest(model)})
+        noted = {LISTED: listed(combinations), WEIGHTS: _digest(model)}
+        return self.decide(verdict, parts.test, parts.until_s, "", noted)
 
     def _prospects(self, parts: Split, tried: Sequence[Tried]) -> Sequence[Prospect]:
         """Return all combinations of heuristics; promising are those whose trial may begin tonight."""
         if heuristics_on_trial(tried):
             return fit((*parts.select, *parts.test))
         if not shortlists_left(tried):
-            return [replace(one, why=NONE_LEFT) for one in fit((*parts.select, *parts.test))]
+            return [replace(prospect, why=NONE_LEFT) for prospect in fit((*parts.select, *parts.test))]
         if begun_together(tried, parts.until_s):
-            return [replace(one, why=SAME_DAYS) for one in fit((*parts.select, *parts.test))]
+            return [replace(prospect, why=SAME_DAYS) for prospect in fit((*parts.select, *parts.test))]
         # The active one has earned its place: not to earn it anew on two weeks must not cost it that.
         active = active_model(states(self.ledger.decisions()))
-        return [one for one in prospects(parts.select, self.task.incumbent) if one.name != active]
+        return [prospect for prospect in prospects(parts.select, self.task.incumbent) if prospect.name != active]
 
     def _go_on(self, name: str, since_s: float) -> None:
         """Judge an agent on all that has come since its training."""
@@ -149,18 +150,18 @@ class NightDecisions:
                 windows = held_out(self.material, since_s)
             except TooLittle:
                 continue
-            if wrong := self._changed(name, since_s) or unfit(name, *(one.workload for one in windows)):
+            if wrong := self._changed(name, since_s) or unfit(name, *(window.workload for window in windows)):
                 self._record(Promotion(self.task.now_s, name, Decision.REFUSE, "nightly", wrong))
                 continue
             judged[name, since_s] = windows
-        self._begin([one for one in judged if one not in {(trial.name, trial.since_s) for trial in tried}])
+        self._begin([key for key in judged if key not in {(trial.name, trial.since_s) for trial in tried}])
         verdicts: list[tuple[Verdict, tuple[TraceWindow, ...], float]] = []
         for (name, since_s), windows in judged.items():
             together = max(len(on_trial), begun_together(tried, since_s))
             terms = replace(self.task.terms, error=error_of_each(TRIALS * together))
-            found = judge(named(name), self.task.incumbent, (), windows, fidelity=self.fidelity, terms=terms)
-            verdicts.append((found, windows, since_s))
-        verdicts.sort(key=lambda one: (one[0].decision is Decision.PROMOTE, -_estimate(one[0])))
+            verdict = judge(named(name), self.task.incumbent, (), windows, fidelity=self.fidelity, terms=terms)
+            verdicts.append((verdict, windows, since_s))
+        verdicts.sort(key=lambda entry: (entry[0].decision is Decision.PROMOTE, -_estimate(entry[0])))
         for number, (verdict, windows, since_s) in enumerate(verdicts):
             another = "another heuristic is better" if number + 1 < len(verdicts) else ""
             self.decide(verdict, windows, since_s, another)
@@ -200,7 +201,7 @@ class NightDecisions:
         """Return who is active now, and why a new trial of an agent since then may not begin; '' where it may."""
         decisions, now_s = self.ledger.decisions(), self.task.now_s
         tried, active = trials(decisions, now_s), active_model(states(decisions))
-        if since_s is None or "@" not in name or any((one.name, one.since_s) == (name, since_s) for one in tried):
+        if since_s is None or "@" not in name or any((trial.name, trial.since_s) == (name, since_s) for trial in tried):
             return active, ""
         return active, no_turn(tried, self.task.agent, spent_by_hand(decisions, now_s))
 
@@ -236,11 +237,11 @@ class NightDecisions:
             of_rival = replayed(self._named(rival), exam, verdict.seed)
         except (ModelError, *FAILURES):
             return ""
-        found = Pair.of(replayed(self._named(verdict.model), exam, verdict.seed), of_rival, exam).jct()
-        if found.below(verdict.terms.error):
+        jct_ratio = Pair.of(replayed(self._named(verdict.model), exam, verdict.seed), of_rival, exam).jct()
+        if jct_ratio.below(verdict.terms.error):
             return ""
-        words = "not surely better" if found.words == "better" else found.words
-        return f"mean JCT is {found.said} of that under {rival}, which is active: {words}"
+        words = "not surely better" if jct_ratio.words == "better" else jct_ratio.words
+        return f"mean JCT is {jct_ratio.said} of that under {rival}, which is active: {words}"
 
     def _named(self, name: str) -> Policy:
         return self.store.load(name) if "@" in name else named(name)
@@ -251,9 +252,9 @@ def _digest(model: StoredModel) -> str:
 
 
 def _estimate(verdict: Verdict) -> float:
-    """Return its mean JCT over the incumbent's."""
-    found = verdict.against.get(verdict.incumbent)
-    return float("inf") if found is None else found.estimate
+    """Return the candidate's mean JCT over the incumbent's, infinity where there is no comparison."""
+    comparison = verdict.against.get(verdict.incumbent)
+    return float("inf") if comparison is None else comparison.estimate
 
 
 NICENESS = 19

@@ -50,18 +50,19 @@ def recall(decide: Callable[[Promotion], object], decisions: Sequence[Promotion]
     ``database`` is its identity, which its backups share. What an operator made active after its demotion stays.
     ModelError where the note is damaged, OSError where it cannot be written.
     """
-    known = {(one.model, one.time_s) for one in decisions if one.decision is Decision.DEMOTE}
-    whole, in_force = noted(models), states(decisions)
-    before = [one for one in whole if one.database == database]
-    forgotten = [one for one in before if (one.model, one.time_s) not in known and _active_since(in_force, one)]
-    for one in forgotten:
-        decide(Promotion(one.time_s, one.model, Decision.DEMOTE, one.by,
-                         f"{one.reason} (decided once more: the database had forgotten it, restored from a backup?)"))
-    kept = (*(one for one in whole if one.database != database), *_kept(before, in_force, database))
-    if kept != whole:
+    known = {(decision.model, decision.time_s) for decision in decisions if decision.decision is Decision.DEMOTE}
+    all_noted, in_force = noted(models), states(decisions)
+    before = [demotion for demotion in all_noted if demotion.database == database]
+    forgotten = [demotion for demotion in before
+                 if (demotion.model, demotion.time_s) not in known and _active_since(in_force, demotion)]
+    for demotion in forgotten:
+        reason = f"{demotion.reason} (decided once more: the database had forgotten it, restored from a backup?)"
+        decide(Promotion(demotion.time_s, demotion.model, Decision.DEMOTE, demotion.by, reason))
+    kept = (*(demotion for demotion in all_noted if demotion.database != database), *_kept(before, in_force, database))
+    if kept != all_noted:
         (models / DEMOTED).parent.mkdir(parents=True, exist_ok=True)
         write(models / DEMOTED, _DEMOTED.dump_json(kept))
-    return tuple(one.model for one in forgotten)
+    return tuple(demotion.model for demotion in forgotten)
 
 
 def _active_since(in_force: dict[str, Promotion], demotion: NotedDemotion) -> bool:
@@ -75,5 +76,6 @@ def _kept(before: Sequence[NotedDemotion], in_force: dict[str, Promotion], datab
     now = {name: NotedDemotion(last.time_s, name, database, last.by, last.reason[:MOST_REASON])
            for name, last in in_force.items() if last.decision is Decision.DEMOTE}
     promoted = {name: last.time_s for name, last in in_force.items() if last.decision is Decision.PROMOTE}
-    kept = {one.model: one for one in before if promoted.get(one.model, float("-inf")) < one.time_s}
+    kept = {demotion.model: demotion for demotion in before
+            if promoted.get(demotion.model, float("-inf")) < demotion.time_s}
     yield from (kept | now).values()

@@ -152,9 +152,9 @@ def replayed(policy: Policy, exam: Exam, seed: int, power_down_s: float = POWER_
     for number, (window, counted) in enumerate(zip(exam.windows, exam.counted, strict=True)):
         done, marks, joules = _metered(window, policy, seed)
         down, _, joules_down = _metered(window, policy, seed, power_down_s)
-        found = times(done)
+        job_times = times(done)
         figures = np.full((3, len(window.workload)), np.nan)
-        figures[:, found.jobs] = found.jct, found.wait, found.slowdown
+        figures[:, job_times.jobs] = job_times.jct, job_times.wait, job_times.slowdown
         parts.append(np.vstack([np.full(int(counted.sum()), number), window.workload.submit[counted],
                                 figures[:, counted]]))
         edges = np.append(np.arange(window.since_s, _until(window), USE_MARK_S), _until(window))
@@ -163,8 +163,8 @@ def replayed(policy: Policy, exam: Exam, seed: int, power_down_s: float = POWER_
                                      edges, held,
                                      float(np.nanmax(done.end, initial=window.since_s))))
         covered.append(coverage(done, window.speeds))
-    which, submit, jct, wait, slowdown = np.hstack(parts) if parts else np.zeros((5, 0))
-    return HeldOutRun(which.astype(np.int64), submit, jct, wait, slowdown, tuple(replays), tuple(covered))
+    window_number, submit, jct, wait, slowdown = np.hstack(parts) if parts else np.zeros((5, 0))
+    return HeldOutRun(window_number.astype(np.int64), submit, jct, wait, slowdown, tuple(replays), tuple(covered))
 
 
 def _metered(window: TraceWindow, policy: Policy, seed: int,
@@ -236,14 +236,14 @@ class Pair:
         """Return the pair; jobs that did not end under both are left out."""
         edges, numbers, before = list[Floats](), [np.zeros(0, np.int64)], 0
         ended = np.isfinite(candidate.jct) & np.isfinite(rival.jct)
-        for window, mine, other in zip(exam.windows, candidate.replays, rival.replays, strict=True):
+        for window, candidate_replay, rival_replay in zip(exam.windows, candidate.replays, rival.replays, strict=True):
             submit, number = window.workload.submit, len(edges)
             # A long job that ends later would change a block that has been looked at: such a block is not there yet.
-            edges.append(cuts(submit, np.maximum(mine.start, other.start), window.since_s,
+            edges.append(cuts(submit, np.maximum(candidate_replay.start, rival_replay.start), window.since_s,
                               min(window.settled_s, float(submit.max(initial=window.since_s)))))
-            which = candidate.window == number
-            found = block_of(candidate.submit[which], edges[-1])
-            numbers.append(np.where((found != OUTSIDE) & ended[which], found + before, OUTSIDE))
+            in_window = candidate.window == number
+            blocks = block_of(candidate.submit[in_window], edges[-1])
+            numbers.append(np.where((blocks != OUTSIDE) & ended[in_window], blocks + before, OUTSIDE))
             before += len(edges[-1]) - 1
         return cls(candidate, rival, tuple(edges), np.concatenate(numbers), before)
 
@@ -276,16 +276,17 @@ def tails(candidate: Floats, rival: Floats, block: NDArray[np.int64], floor_s: f
     if not inside.any():
         return NOTHING
     jobs = [block == number for number in np.unique(block[inside])]
-    mine, other = (np.array([max(floor_s, p99(one[those])) for those in jobs]) for one in (candidate, rival))
-    whole = max(floor_s, p99(candidate[inside])) / max(floor_s, p99(rival[inside]))
-    return replace(compared(mine, other, bound=bound), total=whole)
+    candidate_p99, rival_p99 = (np.array([max(floor_s, p99(waits[members])) for members in jobs])
+                                for waits in (candidate, rival))
+    ratio_of_all = max(floor_s, p99(candidate[inside])) / max(floor_s, p99(rival[inside]))
+    return replace(compared(candidate_p99, rival_p99, bound=bound), total=ratio_of_all)
 
 
 def mean(values: Floats) -> float:
-    """Return the mean; NaN of nothing."""
+    """Return the mean; NaN where there is no value."""
     return float(values.mean()) if len(values) else float("nan")
 
 
 def p99(values: Floats) -> float:
-    """Return the 99th percentile; NaN of nothing."""
+    """Return the 99th percentile; NaN where there is no value."""
     return float(np.quantile(values, 0.99)) if len(values) else float("nan")

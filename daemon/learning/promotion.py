@@ -134,7 +134,7 @@ def raised(error: BaseException) -> str:
 
 def _fit(heuristics: Sequence[str], windows: Sequence[TraceWindow]) -> tuple[list[str], dict[str, str]]:
     """Return which heuristics are candidates on a history, and why the others are not."""
-    history = [one.workload for one in windows]
+    history = [window.workload for window in windows]
     why = {name: unfit(name, *history) for name in heuristics}
     return [name for name, wrong in why.items() if not wrong], {name: wrong for name, wrong in why.items() if wrong}
 
@@ -150,12 +150,12 @@ def _name(candidate: Policy) -> str:
 
 def _trials(names: Sequence[str], exam: Exam, terms: PromotionCriteria, seed: int) -> dict[str, HeldOutRun]:
     """Return what came of these policies; the listener hears how many of them and of the candidate are done."""
-    found: dict[str, HeldOutRun] = {}
+    runs: dict[str, HeldOutRun] = {}
     for name in names:
-        tell(len(found), len(names) + 1)
-        found[name] = _trial(named(name), exam, terms, seed)
-    tell(len(found), len(names) + 1)
-    return found
+        tell(len(runs), len(names) + 1)
+        runs[name] = _trial(named(name), exam, terms, seed)
+    tell(len(runs), len(names) + 1)
+    return runs
 
 
 def _trial(policy: Policy, exam: Exam, terms: PromotionCriteria, seed: int) -> HeldOutRun:
@@ -214,28 +214,28 @@ def _joules(trial: HeldOutRun, trials: Mapping[str, HeldOutRun], exam: Exam) -> 
     return on, down
 
 
-def weighed(found: Verdict, known: tuple[float | None, float | None], trials: Mapping[str, HeldOutRun]) -> Verdict:
+def weighed(verdict: Verdict, known: tuple[float | None, float | None], trials: Mapping[str, HeldOutRun]) -> Verdict:
     """Return the verdict with its decision: what is wrong with the agent itself refuses it, all else shadows it."""
-    if found.model == found.incumbent:
-        return replace(found, decision=Decision.SHADOW, reasons=("it is the scheduler's own policy",))
-    candidate, incumbent = trials[found.model], trials[found.incumbent]
+    if verdict.model == verdict.incumbent:
+        return replace(verdict, decision=Decision.SHADOW, reasons=("it is the scheduler's own policy",))
+    candidate, incumbent = trials[verdict.model], trials[verdict.incumbent]
     lost = int((~np.isfinite(candidate.jct) & np.isfinite(incumbent.jct)).sum())
     if lost:
-        return replace(found, reasons=(f"{lost} jobs never end under it that do under {found.incumbent}",))
-    against = (*_unfounded(found, known), *_harmful(found), *not_better(found))
+        return replace(verdict, reasons=(f"{lost} jobs never end under it that do under {verdict.incumbent}",))
+    against = (*_unfounded(verdict, known), *_harmful(verdict), *not_better(verdict))
     if against:
-        return replace(found, decision=Decision.SHADOW, reasons=against)
-    return replace(found, decision=Decision.PROMOTE,
-                   reasons=tuple(why(found, name) for name in found.against))
+        return replace(verdict, decision=Decision.SHADOW, reasons=against)
+    return replace(verdict, decision=Decision.PROMOTE,
+                   reasons=tuple(why(verdict, name) for name in verdict.against))
 
 
-def _unfounded(found: Verdict, known: tuple[float | None, float | None]) -> Iterator[str]:
+def _unfounded(verdict: Verdict, known: tuple[float | None, float | None]) -> Iterator[str]:
     """Yield why the replays say nothing, whatever they show."""
-    terms, fidelity = found.terms, found.fidelity
-    if found.days < terms.days - 0.01 or found.jobs < terms.jobs:
-        yield (f"not enough yet: only {found.days:.1f} held-out days with {found.jobs} jobs; {terms.days} days and "
+    terms, fidelity = verdict.terms, verdict.fidelity
+    if verdict.days < terms.days - 0.01 or verdict.jobs < terms.jobs:
+        yield (f"not enough yet: only {verdict.days:.1f} held-out days with {verdict.jobs} jobs; {terms.days} days and "
                f"{terms.jobs} jobs are needed")
-    if _overlap(known, (found.since_s, found.until_s)):
+    if _overlap(known, (verdict.since_s, verdict.until_s)):
         yield "it was trained on a part of this history, which is then no test"
     if fidelity is None:
         return
@@ -264,26 +264,27 @@ def _overlap(one: tuple[float | None, float | None], other: tuple[float | None, 
     return one[0] <= other[1] and other[0] < one[1]
 
 
-def _harmful(found: Verdict) -> Iterator[str]:
+def _harmful(verdict: Verdict) -> Iterator[str]:
     """Yield what it would harm: a figure that is not surely within its bound, at whichever of all looks, is harm."""
-    energies = found.energy.get(found.incumbent, {})
-    site, other = found.terms.counted
-    bounded = {**{f"{name}: mean JCT": group for name, group in found.groups.items()}, "p99 wait": found.tail,
+    energies = verdict.energy.get(verdict.incumbent, {})
+    site, other = verdict.terms.counted
+    bounded = {**{f"{name}: mean JCT": group for name, group in verdict.groups.items()}, "p99 wait": verdict.tail,
                f"energy at the wall, {site},": energies.get(site)}
-    for name, one in bounded.items():
-        if one is not None and one.blocks and not _within(one, found):
-            yield f"{name} is {one.said} of that under {found.incumbent}: {unbounded(one, found.terms)}"
+    for name, comparison in bounded.items():
+        if comparison is not None and comparison.blocks and not _within(comparison, verdict):
+            missing = unbounded(comparison, verdict.terms)
+            yield f"{name} is {comparison.said} of that under {verdict.incumbent}: {missing}"
     elsewhere = energies.get(other)
     if elsewhere is not None and elsewhere.low > elsewhere.bound:
-        yield f"energy at the wall, {other}, is {elsewhere.said} of that under {found.incumbent}: worse"
-    use = found.utilization.get(found.incumbent)
-    if UTILIZATION in found.ways and use is not None and use.known and use.high < 1.0:
-        yield f"utilisation, which it is after, is {use.said} of that under {found.incumbent}: worse"
+        yield f"energy at the wall, {other}, is {elsewhere.said} of that under {verdict.incumbent}: worse"
+    use = verdict.utilization.get(verdict.incumbent)
+    if UTILIZATION in verdict.ways and use is not None and use.known and use.high < 1.0:
+        yield f"utilisation, which it is after, is {use.said} of that under {verdict.incumbent}: worse"
 
 
-def _within(one: Comparison, found: Verdict) -> bool:
+def _within(comparison: Comparison, verdict: Verdict) -> bool:
     """Tell whether a ratio is surely within its bound; a group seldom there is held to the ratio itself."""
-    whole = found.against.get(found.incumbent)
-    if whole is not None and one.blocks < SELDOM * whole.blocks:
-        return one.total <= one.bound
-    return one.bounded(found.terms.error)
+    overall = verdict.against.get(verdict.incumbent)
+    if overall is not None and comparison.blocks < SELDOM * overall.blocks:
+        return comparison.total <= comparison.bound
+    return comparison.bounded(verdict.terms.error)

@@ -59,18 +59,18 @@ def regrets(standings: Iterable[ShadowResult], now_s: float, since_s: float = fl
     days: dict[tuple[str, float], list[ShadowResult]] = {}
     for standing in standings:
         days.setdefault((standing.policy, standing.since_s // DAY_S * DAY_S), []).append(standing)
-    found: dict[str, Regret] = {}
+    by_policy: dict[str, Regret] = {}
     ratios: dict[str, list[float]] = {}
     before: Counter[str] = Counter()
     for (policy, day_s), windows in sorted(days.items()):
         ratio = _ratio(windows)
         if ratio is not None and day_s + DAY_S <= now_s:
-            streak = found[policy].streak if policy in found else 0
+            streak = by_policy[policy].streak if policy in by_policy else 0
             ratios.setdefault(policy, []).append(ratio)
             before[policy] += day_s < since_s
             streak = streak + 1 if ratio > WORSE else 0 if ratio <= 0 else streak
-            found[policy] = Regret(day_s, ratio, streak, become_worse(ratios[policy], before[policy]))
-    return found
+            by_policy[policy] = Regret(day_s, ratio, streak, become_worse(ratios[policy], before[policy]))
+    return by_policy
 
 
 def measured_against(incumbent: str, standings: Iterable[ShadowResult]) -> tuple[ShadowResult, ...]:
@@ -81,7 +81,7 @@ def measured_against(incumbent: str, standings: Iterable[ShadowResult]) -> tuple
 def become_worse(ratios: Iterable[float], before: int = 0) -> float:
     """Return the logarithm of the evidence that regrets of days, in order, are worse from some day on.
 
-    Of the first ``before`` ones nothing is evidence.
+    The first ``before`` regrets are no evidence.
     """
     logs = np.log(np.maximum(1e-6, 1.0 + np.fromiter(ratios, np.float64)))
     if len(logs) <= before:
@@ -101,7 +101,7 @@ def _lost(logs: Floats, before: int) -> Floats:
     mean, square = np.cumsum(logs)[known - 1] / known, np.cumsum(logs**2)[known - 1] / known
     spread = np.sqrt(np.maximum(0.0, square - mean**2) * (known + 1) / (known - 1))
     far = np.clip((logs[days] - np.maximum(ENOUGH, KEPT * mean)) / np.maximum(spread, WORSE), -FARTHEST, FARTHEST)
-    won, lost = (np.cumsum(one[::-1])[::-1] for one in (BET * far - BET**2 / 2, logs[days]))
+    won, lost = (np.cumsum(daily[::-1])[::-1] for daily in (BET * far - BET**2 / 2, logs[days]))
     return np.asarray(np.where(lost > 0, won, -np.inf), np.float64)
 
 
@@ -114,9 +114,9 @@ def _ratio(windows: Iterable[ShadowResult]) -> float | None:
     return sum(window.system_s for window in windows) / incumbent_s - 1
 
 
-def demotion(model: str, found: Mapping[str, Regret], now_s: float) -> Promotion | None:
+def demotion(model: str, by_policy: Mapping[str, Regret], now_s: float) -> Promotion | None:
     """Return the decision that ends an agent's time as the active one; None while it keeps its place."""
-    regret = found.get(model)
+    regret = by_policy.get(model)
     if regret is None or regret.evidence < -np.log(ERROR):
         return None
     figures = {"regret_ratio": regret.ratio, "streak": regret.streak, "evidence": regret.evidence}

@@ -297,7 +297,7 @@ def _source_of(order: TrainingJob) -> str:
 def examined(store: ModelStore, model: StoredModel, windows: Sequence[TraceWindow], incumbent: str, *,
              fidelity: Fidelity | None = None, foreign: bool = False, terms: PromotionCriteria = ASSUMED,
              seed: int = 0) -> Verdict:
-    """Judge a model on history that it has not seen, and write on its card what came of it; ModelError as of load.
+    """Judge a model on history that it has not seen, and write the result on its card; ModelError where ``load`` does.
 
     What came of a ``foreign`` history, another than it was trained on, is not written down, nor what came of another
     seed than that of its training: the best of several seeds is as many chances.
@@ -315,20 +315,20 @@ def figures(verdict: Verdict) -> Mapping[str, float]:
 
     ``earned`` is 1 when it may be active; evidence is the logarithm of what ``evidence.py`` has of it.
     """
-    found = {"days": float(verdict.days), "jobs": float(verdict.jobs),
-             "earned": float(verdict.decision is Decision.PROMOTE)}
+    card_figures = {"days": float(verdict.days), "jobs": float(verdict.jobs),
+                    "earned": float(verdict.decision is Decision.PROMOTE)}
     for role, name in (("incumbent", verdict.incumbent), ("best_heuristic", verdict.best)):
         if name in verdict.against:
             interval = verdict.against[name]
-            found |= {f"jct_over_{role}": interval.estimate, f"jct_over_{role}_low": interval.low,
-                      f"jct_over_{role}_high": interval.high}
-            found[f"evidence_over_{role}"] = interval.evidence
-    found |= next((_columns(row) for row in verdict.rows if row.policy == verdict.model), {})
+            card_figures |= {f"jct_over_{role}": interval.estimate, f"jct_over_{role}_low": interval.low,
+                             f"jct_over_{role}_high": interval.high}
+            card_figures[f"evidence_over_{role}"] = interval.evidence
+    card_figures |= next((_columns(row) for row in verdict.rows if row.policy == verdict.model), {})
     if verdict.incumbent in verdict.utilization:
-        found["utilization_over_incumbent"] = verdict.utilization[verdict.incumbent].estimate
+        card_figures["utilization_over_incumbent"] = verdict.utilization[verdict.incumbent].estimate
     if verdict.tail is not None:
-        found["wait_p99_over_incumbent"] = verdict.tail.estimate
-    return {name: value for name, value in found.items() if not math.isnan(value)}
+        card_figures["wait_p99_over_incumbent"] = verdict.tail.estimate
+    return {name: value for name, value in card_figures.items() if not math.isnan(value)}
 
 
 def _columns(row: PolicyFigures) -> dict[str, float]:
@@ -346,7 +346,7 @@ class ModelLimit:
 
 
 def make_room(ledger: Ledger, store: ModelStore, room: ModelLimit, by: str, now_s: float) -> None:
-    """Let all but the newest models of a kind in shadow go, and remove those beyond ``keep`` that nobody asks.
+    """Release all but the newest models of a kind in the shadow; remove those beyond ``keep`` that nobody asks.
 
     The one on trial makes room for none: its evidence would be lost, and its trial spent.
     """

@@ -75,7 +75,7 @@ class TrainingTask:
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """What came of one."""
+    """The result of one night of training."""
 
     began_s: FiniteFloat
     result: Result
@@ -88,7 +88,7 @@ TASK, NIGHT = TypeAdapter(TrainingTask), TypeAdapter(Night)
 
 
 def last_night(models: Path) -> Night | None:
-    """Return what came of the last one; None when nobody knows."""
+    """Return the result of the last night; None when nobody knows it."""
     try:
         return NIGHT.validate_json(plain_content(models / NOTE, LARGEST_CARD_BYTES))
     except (OSError, CheckpointError, ValidationError):

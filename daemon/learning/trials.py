@@ -61,7 +61,7 @@ class Tried:
 def trials(decisions: Iterable[Promotion], now_s: float) -> tuple[Tried, ...]:
     """Return the trials that began within a year, the first one first; of one name all but the last are over."""
     decisions = tuple(decisions)
-    in_force, tried = states(decisions), ((one.model, one.figures.get(TRIED)) for one in decisions)
+    in_force, tried = states(decisions), ((decision.model, decision.figures.get(TRIED)) for decision in decisions)
     begun = tuple(dict.fromkeys((name, float(since_s)) for name, since_s in tried
                                 if isinstance(since_s, float | int) and since_s >= now_s - YEAR_S))
     last = dict(begun)
@@ -71,28 +71,28 @@ def trials(decisions: Iterable[Promotion], now_s: float) -> tuple[Tried, ...]:
 
 def agent_on_trial(tried: Iterable[Tried], kind: str) -> Tried | None:
     """Return the agent of a kind that is on trial; None when none is."""
-    return next((one for one in tried if one.name.startswith(f"{kind}@") and not one.over), None)
+    return next((trial for trial in tried if trial.name.startswith(f"{kind}@") and not trial.over), None)
 
 
 def heuristics_on_trial(tried: Iterable[Tried]) -> tuple[Tried, ...]:
     """Return the heuristics that are on trial."""
-    return tuple(one for one in tried if "@" not in one.name and not one.over)
+    return tuple(trial for trial in tried if "@" not in trial.name and not trial.over)
 
 
 def needed_since(tried: Sequence[Tried], agent: str, since_s: float) -> float:
     """Return from when on the history is needed: evidence of a trial is never dropped because it is old."""
     running = [*heuristics_on_trial(tried), *filter(None, [agent_on_trial(tried, agent)])]
-    return min([since_s, *(one.since_s - WARM_UP_S for one in running)])
+    return min([since_s, *(trial.since_s - WARM_UP_S for trial in running)])
 
 
 def begun_together(tried: Iterable[Tried], since_s: float) -> int:
     """Return how many heuristics one shortlist had: those that left it take their share of the error with them."""
-    return sum("@" not in one.name and one.since_s == since_s for one in tried)
+    return sum("@" not in trial.name and trial.since_s == since_s for trial in tried)
 
 
 def shortlists_left(tried: Iterable[Tried]) -> int:
     """Return how many shortlists of heuristics may yet begin."""
-    return max(0, TRIALS - len({one.since_s for one in tried if "@" not in one.name}))
+    return max(0, TRIALS - len({trial.since_s for trial in tried if "@" not in trial.name}))
 
 
 def uncounted(decisions: Iterable[Promotion], model: str) -> bool:
@@ -102,27 +102,28 @@ def uncounted(decisions: Iterable[Promotion], model: str) -> bool:
     """
     decisions = tuple(decisions)
     last = states(decisions).get(model)
-    return (not any(one.model == model and one.figures.get("against") for one in decisions)
+    return (not any(decision.model == model and decision.figures.get("against") for decision in decisions)
             and (last is None or last.decision is not Decision.PROMOTE))
 
 
 def judged_by_hand(decisions: Iterable[Promotion], now_s: float, cards: Iterable[str] = ()) -> frozenset[str]:
     """Return the agents of trainings by hand that were judged within a year, by decisions and by their ``cards``."""
     decisions = tuple(decisions)
-    by_operator = {one.model for one in decisions if "@" in one.model and one.by == "operator"
-                   and one.figures.get("against") and one.time_s >= now_s - YEAR_S}
-    return frozenset({*by_operator, *cards} - {one.model for one in decisions if one.by == "nightly"})
+    by_operator = {decision.model for decision in decisions if "@" in decision.model and decision.by == "operator"
+                   and decision.figures.get("against") and decision.time_s >= now_s - YEAR_S}
+    return frozenset({*by_operator, *cards} - {decision.model for decision in decisions if decision.by == "nightly"})
 
 
 def spent_by_hand(decisions: Iterable[Promotion], now_s: float) -> int:
     """Return how many of a year's trials trainings by hand took: all out of which one became active by its figures."""
-    counts = (one.figures.get(JUDGED) for one in decisions if one.time_s >= now_s - YEAR_S)
+    counts = (decision.figures.get(JUDGED) for decision in decisions if decision.time_s >= now_s - YEAR_S)
     return max((count for count in counts if isinstance(count, int)), default=0)
 
 
 def exchanged(decisions: Iterable[Promotion], model: str, digest: str) -> str:
     """Return why a trial cannot go on with weights of this digest; '' where they are those that it began with."""
-    digests = (one.figures.get(WEIGHTS) for one in decisions if one.model == model and TRIED in one.figures)
+    digests = (decision.figures.get(WEIGHTS) for decision in decisions
+               if decision.model == model and TRIED in decision.figures)
     if next(filter(None, digests), digest) == digest:
         return ""
     return "its weights are others than those that its trial began with: each is a chance to be wrong"
@@ -134,23 +135,24 @@ def changed(decisions: Iterable[Promotion], trial: tuple[str, float], terms: Map
 
     The error is left out: a night computes it, and nobody sets it.
     """
-    first = next((one.figures for one in decisions if (one.model, one.figures.get(TRIED)) == trial), {})
+    first = next((decision.figures for decision in decisions
+                  if (decision.model, decision.figures.get(TRIED)) == trial), {})
     known = first.get("terms")
     before = dict(known) if isinstance(known, Mapping) else {}
     before |= {"incumbent": first["incumbent"]} if first.get("incumbent") else {}
     now = {**terms, "incumbent": incumbent}
-    told = [f"{name} was {value} and is {now[name]}" for name, value in before.items()
-            if name != "error" and name in now and value != now[name]]
-    if not told:
+    differences = [f"{name} was {value} and is {now[name]}" for name, value in before.items()
+                   if name != "error" and name in now and value != now[name]]
+    if not differences:
         return ""
-    return (f"its trial ends, since the terms of promotion were changed after it began ({', '.join(told)}): to look by "
-            "other terms is another chance to be wrong")
+    return (f"its trial ends, since the terms of promotion were changed after it began ({', '.join(differences)}): "
+            "to look by other terms is another chance to be wrong")
 
 
 def never_tried(decisions: Iterable[Promotion], model: str) -> str:
     """Return what a night reported of a model of its own that it has not tried; '' of all others."""
-    nightly = [one for one in decisions if one.model == model and one.by == "nightly"]
-    return nightly[-1].reason if nightly and not any(TRIED in one.figures for one in nightly) else ""
+    nightly = [decision for decision in decisions if decision.model == model and decision.by == "nightly"]
+    return nightly[-1].reason if nightly and not any(TRIED in decision.figures for decision in nightly) else ""
 
 
 def no_turn(tried: Sequence[Tried], kind: str, by_hand: int = 0) -> str:
@@ -162,7 +164,7 @@ def no_turn(tried: Sequence[Tried], kind: str, by_hand: int = 0) -> str:
     running = agent_on_trial(tried, kind)
     if running is not None:
         return f"{running.name} is on trial, and one of a kind is at a time"
-    begun = by_hand + sum("@" in one.name for one in tried)
+    begun = by_hand + sum("@" in trial.name for trial in tried)
     if begun >= TRIALS:
         return f"{begun} agents were tried within a year, and {TRIALS} may be: each is a chance to be wrong"
     return ""
@@ -188,7 +190,7 @@ class Prospect:
 
 def fit(windows: Sequence[TraceWindow]) -> tuple[Prospect, ...]:
     """Return all combinations of heuristics with what speaks against them on this history, without any replay."""
-    history = [one.workload for one in windows]
+    history = [window.workload for window in windows]
     return tuple(Prospect(name, unfit(name, *history)) for name in COMBINATIONS)
 
 
@@ -196,18 +198,18 @@ def prospects(earlier: Sequence[TraceWindow], incumbent: str) -> tuple[Prospect,
     """Return all combinations of heuristics with how they did on earlier history, the best first."""
     exam = Exam.of(tuple(earlier))
     incumbent_jct = _jct(incumbent, exam)
-    found = [one if one.unfit or one.name == incumbent else _looked_at(one, exam, incumbent_jct, incumbent)
-             for one in fit(earlier)]
-    return tuple(sorted(found, key=lambda one: float("inf") if one.ratio is None else one.ratio))
+    rated = [prospect if prospect.unfit or prospect.name == incumbent else
+             _looked_at(prospect, exam, incumbent_jct, incumbent) for prospect in fit(earlier)]
+    return tuple(sorted(rated, key=lambda prospect: float("inf") if prospect.ratio is None else prospect.ratio))
 
 
-def _looked_at(one: Prospect, exam: Exam, incumbent_jct: float, incumbent: str) -> Prospect:
-    ratio = _jct(one.name, exam) / incumbent_jct
+def _looked_at(prospect: Prospect, exam: Exam, incumbent_jct: float, incumbent: str) -> Prospect:
+    ratio = _jct(prospect.name, exam) / incumbent_jct
     if not ratio < float("inf"):
-        return replace(one, why="on earlier history jobs never end under it")
+        return replace(prospect, why="on earlier history jobs never end under it")
     why = (f"{SHORTLIST} others did better on earlier history" if ratio < PROMISING else
            f"mean JCT on earlier history is {ratio:.3f} of that under {incumbent}, and below {PROMISING} it is tried")
-    return replace(one, ratio=ratio, why=why)
+    return replace(prospect, ratio=ratio, why=why)
 
 
 def shortlist(earlier: Sequence[TraceWindow], incumbent: str, most: int = SHORTLIST) -> tuple[str, ...]:
@@ -215,14 +217,15 @@ def shortlist(earlier: Sequence[TraceWindow], incumbent: str, most: int = SHORTL
     return shortlisted(prospects(earlier, incumbent), most)
 
 
-def shortlisted(found: Sequence[Prospect], most: int = SHORTLIST) -> tuple[str, ...]:
+def shortlisted(ranking: Sequence[Prospect], most: int = SHORTLIST) -> tuple[str, ...]:
     """Return which of the prospects, the best first, are tried."""
-    return tuple(one.name for one in found if one.promising)[:most]
+    return tuple(prospect.name for prospect in ranking if prospect.promising)[:most]
 
 
-def listed(found: Iterable[Prospect]) -> dict[str, dict[str, object]]:
+def listed(combinations: Iterable[Prospect]) -> dict[str, dict[str, object]]:
     """Return what was found of combinations of heuristics as a decision's figures may hold it."""
-    return {one.name: {"fit": not one.unfit, "why": one.unfit or one.why} for one in found}
+    return {prospect.name: {"fit": not prospect.unfit, "why": prospect.unfit or prospect.why}
+            for prospect in combinations}
 
 
 def _jct(name: str, exam: Exam) -> float:
@@ -230,10 +233,10 @@ def _jct(name: str, exam: Exam) -> float:
     total = 0.0
     for window, counted in zip(exam.windows, exam.counted, strict=True):
         try:
-            found = times(window.replayed(named(name)))
+            job_times = times(window.replayed(named(name)))
         except FAILURES:
             return float("inf")
-        if counted.sum() > counted[found.jobs].sum():
+        if counted.sum() > counted[job_times.jobs].sum():
             return float("inf")
-        total += float(found.jct[counted[found.jobs]].sum())
+        total += float(job_times.jct[counted[job_times.jobs]].sum())
     return total

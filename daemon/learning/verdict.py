@@ -51,7 +51,7 @@ class PolicyFigures:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of it, with every figure it rests on."""
+    """The result of judging a candidate, with every figure that it rests on."""
 
     model: str
     decision: Decision
@@ -99,22 +99,22 @@ class Verdict:
         return self.terms.ways(self.objective)
 
     def figures(self) -> dict[str, object]:
-        """Return all of it as JSON may hold it."""
+        """Return all figures of the verdict as JSON may hold them."""
         return {name: value for name, value in asdict(self).items() if name not in ("model", "decision")}
 
 
-def share(found: Verdict) -> float:
-    """Return the error of each way."""
-    return found.terms.error / len(found.ways)
+def share(judgement: Verdict) -> float:
+    """Return the error that each way of a verdict may have."""
+    return judgement.terms.error / len(judgement.ways)
 
 
-def not_better(found: Verdict) -> Iterator[str]:
-    """Yield why it does not beat a policy, for each that it does not beat."""
-    for name, jct in found.against.items():
-        if not (jct.below(share(found)) or _saves(found, name) or _fills(found, name)):
-            yield f"mean JCT is {jct.said} of that under {name}: {verdict(jct, share(found))}"
-            if _takes_less(found, name):
-                yield f"its energy would earn it, but mean JCT is {unbounded(jct, found.terms)}"
+def not_better(judgement: Verdict) -> Iterator[str]:
+    """Yield why a candidate does not beat a policy, for each policy that it does not beat."""
+    for name, jct in judgement.against.items():
+        if not (jct.below(share(judgement)) or _saves(judgement, name) or _fills(judgement, name)):
+            yield f"mean JCT is {jct.said} of that under {name}: {verdict(jct, share(judgement))}"
+            if _takes_less(judgement, name):
+                yield f"its energy would earn it, but mean JCT is {unbounded(jct, judgement.terms)}"
 
 
 def verdict(jct: Comparison, error: float) -> str:
@@ -127,40 +127,41 @@ def verdict(jct: Comparison, error: float) -> str:
             f"{1.0 / error:.0f} needed)")
 
 
-def unbounded(one: Comparison, terms: PromotionCriteria) -> str:
+def unbounded(comparison: Comparison, terms: PromotionCriteria) -> str:
     """Return why a ratio is not surely within its bound."""
-    if not one.total < one.bound:
-        return f"{one.total:.2f} of it in all, and less than {one.bound:.2f} is required"
-    return (f"not yet surely less than {one.bound:.2f} of it if one looks every night (evidence "
-            f"{np.exp(one.within):.3g}, {1.0 / terms.error:.0f} needed)")
+    if not comparison.total < comparison.bound:
+        return f"{comparison.total:.2f} of it in all, and less than {comparison.bound:.2f} is required"
+    return (f"not yet surely less than {comparison.bound:.2f} of it if one looks every night (evidence "
+            f"{np.exp(comparison.within):.3g}, {1.0 / terms.error:.0f} needed)")
 
 
-def why(found: Verdict, name: str) -> str:
-    """Return by what it has earned its place over another one."""
-    jct = found.against[name]
-    if jct.below(share(found)):
+def why(judgement: Verdict, name: str) -> str:
+    """Return by which figure a candidate has earned its place over another policy."""
+    jct = judgement.against[name]
+    if jct.below(share(judgement)):
         return f"mean JCT is {jct.said} of that under {name}: better"
-    if _fills(found, name):
-        return f"utilisation is {found.utilization[name].said} of that under {name}: better, and mean JCT is {jct.said}"
-    counted, _ = found.terms.counted
-    return (f"energy at the wall, {counted}, is {found.energy[name][counted].said} of that under {name}: better, and "
-            f"mean JCT is {jct.said} of it")
+    if _fills(judgement, name):
+        return (f"utilisation is {judgement.utilization[name].said} of that under {name}: better, "
+                f"and mean JCT is {jct.said}")
+    counted, _ = judgement.terms.counted
+    return (f"energy at the wall, {counted}, is {judgement.energy[name][counted].said} of that under {name}: better, "
+            f"and mean JCT is {jct.said} of it")
 
 
-def _saves(found: Verdict, name: str) -> bool:
-    """Tell whether it surely takes less energy at the wall and costs nobody time."""
-    return found.against[name].bounded(found.terms.error) and _takes_less(found, name)
+def _saves(judgement: Verdict, name: str) -> bool:
+    """Tell whether a candidate surely takes less energy at the wall and costs nobody time."""
+    return judgement.against[name].bounded(judgement.terms.error) and _takes_less(judgement, name)
 
 
-def _takes_less(found: Verdict, name: str) -> bool:
-    """Tell whether it surely takes less energy in the way that the site runs, and not surely more in the other."""
-    energy, terms = found.energy[name], found.terms
+def _takes_less(judgement: Verdict, name: str) -> bool:
+    """Tell whether a candidate surely takes less energy as the site counts it, and not surely more in the other way."""
+    energy, terms = judgement.energy[name], judgement.terms
     counted, other = terms.counted
-    return (ENERGY in found.ways and energy[counted].below(share(found)) and energy[counted].high <= terms.saving
-            and not energy[other].above(terms.error))
+    return (ENERGY in judgement.ways and energy[counted].below(share(judgement))
+            and energy[counted].high <= terms.saving and not energy[other].above(terms.error))
 
 
-def _fills(found: Verdict, name: str) -> bool:
-    """Tell whether one that is after utilisation surely has more of it, and costs nobody time."""
-    return (UTILIZATION in found.ways and found.against[name].bounded(found.terms.error)
-            and found.utilization[name].above(share(found)))
+def _fills(judgement: Verdict, name: str) -> bool:
+    """Tell whether a candidate that is after utilisation surely has more of it, and costs nobody time."""
+    return (UTILIZATION in judgement.ways and judgement.against[name].bounded(judgement.terms.error)
+            and judgement.utilization[name].above(share(judgement)))
