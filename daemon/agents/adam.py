@@ -20,11 +20,11 @@ class Adam:
 
     @classmethod
     def of(cls, size: int) -> Adam:
-        """Return one that has seen no gradient yet."""
+        """Return an optimiser that has seen no gradient yet."""
         return cls(np.zeros(size), np.zeros(size))
 
     def direction(self, gradient: Floats) -> Floats:
-        """Take a gradient in; return the direction to step against, of about unit size in every weight."""
+        """Add a gradient to the moments; return the direction to step against, of about unit size in every weight."""
         self.steps += 1
         self.first = 0.9 * self.first + 0.1 * gradient
         self.second = 0.99 * self.second + 0.01 * gradient**2

@@ -29,9 +29,9 @@ def members(switch: Longs) -> NDArray[np.intp]:
     order = np.argsort(switch, kind="stable")
     of = switch[order]
     place = np.arange(len(of)) - np.searchsorted(of, of)
-    found = np.full((int(switch.max(initial=0)) + 1, int(place.max(initial=-1)) + 1), len(switch), np.intp)
-    found[of, place] = order
-    return found
+    by_switch = np.full((int(switch.max(initial=0)) + 1, int(place.max(initial=-1)) + 1), len(switch), np.intp)
+    by_switch[of, place] = order
+    return by_switch
 
 
 def released(running: RunningJobs) -> tuple[Longs, Floats, Longs]:

@@ -85,7 +85,7 @@ def verify(folder: Path) -> ModelCard:
 
 
 def verified(folder: Path) -> tuple[dict[str, NDArray[Any]], ModelCard]:
-    """Return all arrays of a model and its card; ``CheckpointError`` as of :func:`verify`."""
+    """Return all arrays of a model and its card; ``CheckpointError`` where :func:`verify` raises it."""
     card = read_card(folder / CARD)
     arrays = _sealed_arrays(folder, card)
     _credible(folder / WEIGHTS, arrays)

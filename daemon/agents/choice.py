@@ -42,9 +42,9 @@ class Net:
 
     def scores(self, weights: Floats, rows: Floats) -> Floats:
         """Return the score of each candidate; compiled, since serving spends most of its time here."""
-        found = np.empty(len(rows))
-        _score(weights, np.ascontiguousarray(rows), np.empty(self.hidden), found)
-        return found
+        scores = np.empty(len(rows))
+        _score(weights, np.ascontiguousarray(rows), np.empty(self.hidden), scores)
+        return scores
 
     def gradient(self, weights: Floats, rows: Floats, by_score: Floats) -> Floats:
         """Return the gradient of a loss by the weights, from that by each score."""
@@ -62,7 +62,7 @@ class Net:
 
 
 @compiled_apart
-def _score(weights: Floats, rows: Floats, before: Floats, found: Floats) -> None:
+def _score(weights: Floats, rows: Floats, before: Floats, scores: Floats) -> None:
     """Fill in the score of each row; ``before`` is scratch, the hidden units of a row before the bend."""
     wide, deep = rows.shape[1], before.size
     bias, out = wide * (1 + deep), wide * (1 + deep) + deep
@@ -78,7 +78,7 @@ def _score(weights: Floats, rows: Floats, before: Floats, found: Floats) -> None
                     before[unit] += value * weights[wide + place * deep + unit]
         for unit in range(deep):
             score += before[unit] / (1.0 + abs(before[unit])) * weights[out + unit]
-        found[row] = score
+        scores[row] = score
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +128,11 @@ def imitate(net: Net, weights: Floats, choices: Choices, steps: int = 120) -> Fl
 
     equal_worth = np.ones(len(choices.first))
 
-    def wrong(found: Floats) -> tuple[float, Floats]:
-        value, gradient = loss(net, found, choices, equal_worth)
-        return value + DECAY * float(found @ found), gradient + 2 * DECAY * found
+    def objective(point: Floats) -> tuple[float, Floats]:
+        value, gradient = loss(net, point, choices, equal_worth)
+        return value + DECAY * float(point @ point), gradient + 2 * DECAY * point
 
-    return np.asarray(minimize(wrong, weights, jac=True, method="L-BFGS-B", options={"maxiter": steps}).x)
+    return np.asarray(minimize(objective, weights, jac=True, method="L-BFGS-B", options={"maxiter": steps}).x)
 
 
 def agreement(net: Net, weights: Floats, choices: Choices) -> float:

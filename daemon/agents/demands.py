@@ -26,8 +26,8 @@ def kinds_of(demands: Longs) -> tuple[Longs, NDArray[np.intp]]:
 def needs(kinds: Longs, gpus: int) -> Longs:
     """Return the GPUs, CPUs and bytes of each kind's chunk, or rest (column ``gpus``): its share, rounded up."""
     size, scale = kinds[:, gpus], np.maximum(1, kinds[:, CHUNK])
-    whole = (kinds[:, CHUNK] == size) | (kinds[:, CHUNK] == 0)
-    shares = [np.where(whole, kinds[:, column], -(-kinds[:, column] * size // scale)) for column in (CPUS, MEMORY)]
+    unscaled = (kinds[:, CHUNK] == size) | (kinds[:, CHUNK] == 0)
+    shares = [np.where(unscaled, kinds[:, column], -(-kinds[:, column] * size // scale)) for column in (CPUS, MEMORY)]
     return np.stack([size, *shares], axis=1)
 
 
@@ -39,6 +39,6 @@ def suffices(free: Longs, wanted: Longs) -> Masks:
     amounts, rank = np.unique(wanted, return_inverse=True)
     small: type[np.uint8 | np.uint16 | np.int64] = (
         np.uint8 if len(amounts) < 256 else np.uint16 if len(amounts) < 65536 else np.int64)
-    found: Ranks = amounts.searchsorted(free, side="right").astype(small)
-    ranks: Ranks = rank.astype(small)
-    return np.asarray(found > ranks[:, None])
+    free_rank: Ranks = amounts.searchsorted(free, side="right").astype(small)
+    wanted_rank: Ranks = rank.astype(small)
+    return np.asarray(free_rank > wanted_rank[:, None])

@@ -81,17 +81,17 @@ def outside(card: ModelCard, names: Sequence[str], rows: Floats) -> Masks:
     return np.asarray((rows < bounds[:, 0]) | (rows > bounds[:, 1]))
 
 
-def strange_share(found: Masks) -> float:
+def strange_share(outside: Masks) -> float:
     """Return the share of jobs, 0..1, that have an input outside its range in training; 0 when there are none."""
-    return float(found.any(axis=1).mean()) if len(found) else 0.0
+    return float(outside.any(axis=1).mean()) if len(outside) else 0.0
 
 
-def strange_jobs(found: Masks, names: Sequence[str]) -> str | None:
+def strange_jobs(outside: Masks, names: Sequence[str]) -> str | None:
     """Return the share of jobs outside the training range and their most frequent input there; None when few are."""
-    share = strange_share(found)
+    share = strange_share(outside)
     if share <= STRANGE:
         return None
-    worst = names[int(found.sum(axis=0).argmax())]
+    worst = names[int(outside.sum(axis=0).argmax())]
     return f"{share:.0%} of the waiting jobs are unlike those it was trained on, most by their {worst}"
 
 

@@ -29,8 +29,8 @@ class FreeResources:
         self._observation, self.free, self.busy = observation, nodes.free.copy(), nodes.busy.copy()
         self.kinds, self.kind = kinds_of(demands)
         self._allowed = observation.eligible[self.kinds[:, POOL]] & nodes.open
-        whole = self.kinds[:, WHOLE] == 1
-        self._whole = whole if whole.any() else None
+        whole_nodes = self.kinds[:, WHOLE] == 1
+        self._whole = whole_nodes if whole_nodes.any() else None
         self._full, self._last = needs(self.kinds, CHUNK), needs(self.kinds, REST)
         self._fits = self._everywhere(self._full)
         rests = bool((self.kinds[:, RESTS] > 0).any())
@@ -67,9 +67,9 @@ class FreeResources:
 
     def could_start(self, keys: Longs, left: Masks) -> Masks:
         """Tell which of the jobs that are left could start now."""
-        found = np.empty(len(keys), bool)
-        placing.look(self.arrays, keys, left, found)
-        return found
+        startable = np.empty(len(keys), bool)
+        placing.look(self.arrays, keys, left, startable)
+        return startable
 
     @property
     def summaries(self) -> Longs:
@@ -188,8 +188,8 @@ class FreeResources:
             inside = self._members[level]
             if needed > inside.shape[1]:
                 return np.inf
-            found = np.append(times, np.inf)[inside]  # a place without a node is never ready
-            return float(np.partition(found, needed - 1, axis=1)[:, needed - 1].min(initial=np.inf))
+            ready_times = np.append(times, np.inf)[inside]  # a place without a node is never ready
+            return float(np.partition(ready_times, needed - 1, axis=1)[:, needed - 1].min(initial=np.inf))
         return float(np.partition(times, needed - 1)[needed - 1]) if needed <= len(times) else np.inf
 
     def reserve(self, kind: int) -> float:
@@ -203,10 +203,10 @@ class FreeResources:
 
     def _everywhere(self, wanted: Longs) -> Masks:
         """Tell which kinds fit where, [kind, node]; nodes with too few GPUs for every kind are skipped."""
-        found = np.zeros((len(wanted), len(self.free)), bool)
+        fits = np.zeros((len(wanted), len(self.free)), bool)
         near = np.flatnonzero(self._observation.nodes.open & (self.free[:, 0] >= wanted[:, 0].min(initial=FAR)))
-        found[:, near] = self._fitting(wanted, near)
-        return found
+        fits[:, near] = self._fitting(wanted, near)
+        return fits
 
     def _fitting(self, wanted: Longs, nodes: NDArray[np.intp]) -> Masks:
         """Tell which kinds fit on which of these nodes, [kind, node]."""

@@ -181,8 +181,8 @@ def subset(work: Workload, rows: Rows, **columns: object) -> Workload:
     """Return some jobs of a workload in this order, which must be that of submission; ``columns`` replace columns."""
     place = np.full(len(work) + 1, -1, np.int32)  # the last one stands for "depends on none"
     place[rows] = np.arange(len(rows), dtype=np.int32)
-    found = {name: getattr(work, name)[rows] for name in COLUMNS} | {"dependency": place[work.dependency[rows]]}
-    return replace(work, ids=tuple(str(work.ids[row]) for row in rows.tolist()), **found | columns)
+    selected = {name: getattr(work, name)[rows] for name in COLUMNS} | {"dependency": place[work.dependency[rows]]}
+    return replace(work, ids=tuple(str(work.ids[row]) for row in rows.tolist()), **selected | columns)
 
 
 @dataclass(frozen=True)

@@ -208,9 +208,9 @@ def kinds() -> dict[str, AgentKind]:
 def _modules() -> Iterator[str]:
     """Yield the module of each folder that makes it a kind."""
     package = __name__.rpartition(".")[0]
-    for found in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        module = f"{package}.{found.name}.kind"
-        if found.ispkg and importlib.util.find_spec(module) is not None:
+    for module_info in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        module = f"{package}.{module_info.name}.kind"
+        if module_info.ispkg and importlib.util.find_spec(module) is not None:
             yield module
 
 

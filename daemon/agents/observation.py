@@ -135,9 +135,9 @@ def grants_known(known: SpeedTable, application: Longs) -> Masks:
 def guesses(state: ClusterState, rows: NDArray[np.intp]) -> Floats:
     """Return the expected run times of jobs, seconds: the prediction, else a share of the limit."""
     work, limit = state.workload, np.minimum(_plain(state.arrays.jobs)["limit"][rows], UNLIMITED_S)
-    use, found = work.use[rows], work.prediction[rows]
-    found = np.where(np.isnan(found), limit * np.where(np.isnan(use), USUAL_USE, use), found)
-    return np.asarray(np.maximum(1.0, np.minimum(found, limit)))
+    use, expected = work.use[rows], work.prediction[rows]
+    expected = np.where(np.isnan(expected), limit * np.where(np.isnan(use), USUAL_USE, use), expected)
+    return np.asarray(np.maximum(1.0, np.minimum(expected, limit)))
 
 
 def _nodes(state: ClusterState) -> ObservedNodes:
@@ -212,17 +212,17 @@ def _shares(state: ClusterState, jobs: Mapping[str, NDArray[Any]]) -> Longs:
     owner = np.repeat(np.arange(len(count)), count)
     place = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + jobs["held"][owner]
     held = _plain(state.arrays.held)
-    found = np.empty((len(owner), 5), np.int64)
-    found[:, 0], found[:, 1], found[:, 2] = owner, held["node"][place], held["gpus"][place]
+    shares = np.empty((len(owner), 5), np.int64)
+    shares[:, 0], shares[:, 1], shares[:, 2] = owner, held["node"][place], held["gpus"][place]
     size = jobs["chunk"][owner].astype(np.int64)
     chunk = np.maximum(1, size)
     for column, name in ((3, "cpus_held"), (4, "memory_held")):
         amount = jobs[name].astype(np.int64)[owner]
-        found[:, column] = np.where(size > 0, -(-amount * found[:, 2] // chunk), amount)
+        shares[:, column] = np.where(size > 0, -(-amount * shares[:, 2] // chunk), amount)
     whole_nodes = jobs["whole"][owner] == 1
     if whole_nodes.any():
-        found[whole_nodes, 3] = _plain(state.arrays.nodes)["cpus"][found[whole_nodes, 1]]
-    return found
+        shares[whole_nodes, 3] = _plain(state.arrays.nodes)["cpus"][shares[whole_nodes, 1]]
+    return shares
 
 
 def _plain(records: a.Records) -> a.Records:

@@ -67,15 +67,15 @@ class FreeResourceArrays(NamedTuple):
 
 
 @compiled_apart
-def look(resources: FreeResourceArrays, keys: Longs, left: Masks, found: Masks) -> None:
+def look(resources: FreeResourceArrays, keys: Longs, left: Masks, startable: Masks) -> None:
     """Fill in which of the jobs that are left could start now, by their keys."""
     for job in range(keys.size):
-        found[job] = False
+        startable[job] = False
         if left[job]:
             key = keys[job]
             if resources.stale[key]:
                 find(resources, key)
-            found[job] = resources.summaries[key, FOUND] == 1
+            startable[job] = resources.summaries[key, FOUND] == 1
 
 
 @compiled_apart

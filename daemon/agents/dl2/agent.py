@@ -89,19 +89,19 @@ class SizeLimits(NamedTuple):
 
 
 @compiled_apart
-def _changeable(limits: SizeLimits, free: Longs, given: Longs, direction: Longs, found: Longs) -> int:
+def _changeable(limits: SizeLimits, free: Longs, given: Longs, direction: Longs, changes: Longs) -> int:
     """Fill in the possible changes of jobs' sizes now, growing ones first; return the number of changes."""
     count = 0
     for job in range(given.size):
         least = limits.least[job]
         up = max(1, least) if given[job] == 0 else min(limits.most[job], 2 * given[job])
         if up > given[job] and up - given[job] <= free[limits.pool[job]] and direction[job] >= 0:
-            found[0, count], found[1, count] = job, up
+            changes[0, count], changes[1, count] = job, up
             count += 1
     for job in range(given.size):
         down = max(limits.least[job], given[job] // 2)
         if not limits.waits[job] and down < given[job] and direction[job] <= 0:
-            found[0, count], found[1, count] = job, down
+            changes[0, count], changes[1, count] = job, down
             count += 1
     return count
 
@@ -172,9 +172,9 @@ class SchedulingRound:
 
     def _possible(self) -> tuple[NDArray[np.intp], Longs]:
         """Return the jobs whose sizes could change now, and the new sizes."""
-        found = np.empty((2, 2 * len(self.given)), np.int64)
-        count = _changeable(self._limits, self._free, self.given, self._direction, found)
-        return found[0, :count], found[1, :count]
+        changes = np.empty((2, 2 * len(self.given)), np.int64)
+        count = _changeable(self._limits, self._free, self.given, self._direction, changes)
+        return changes[0, :count], changes[1, :count]
 
     def _give(self, job: int, gpus: int) -> None:
         more = gpus - int(self.given[job])

@@ -55,20 +55,21 @@ class Sizing:
     @classmethod
     def of(cls, observation: Observation, waiting: NDArray[np.intp], running: NDArray[np.intp]) -> Sizing:
         """Return some of the waiting and of the running jobs, by their index among them."""
-        one, two = observation.waiting, observation.running
-        known = has_size_speeds(observation, np.concatenate([one.application[waiting], two.application[running]]))
-        requested = np.concatenate([one.gpus[waiting], two.requested_gpus[running]])
-        columns = [np.concatenate([getattr(one, name)[waiting], getattr(two, name)[running]])
+        waiting_jobs, running_jobs = observation.waiting, observation.running
+        known = has_size_speeds(observation, np.concatenate([waiting_jobs.application[waiting],
+                                                             running_jobs.application[running]]))
+        requested = np.concatenate([waiting_jobs.gpus[waiting], running_jobs.requested_gpus[running]])
+        columns = [np.concatenate([getattr(waiting_jobs, name)[waiting], getattr(running_jobs, name)[running]])
                    for name in ("rows", "demands", "minimum", "maximum", "widest", "application")]
         rows, demands, least, most, widest, application = columns
-        held = np.concatenate([np.zeros(len(waiting), np.int64), two.gpus[running]])
-        left = np.concatenate([one.guess[waiting], two.left[running]])
-        wait = np.concatenate([np.maximum(0.0, observation.now - one.submit[waiting]), np.zeros(len(running))])
+        held = np.concatenate([np.zeros(len(waiting), np.int64), running_jobs.gpus[running]])
+        left = np.concatenate([waiting_jobs.guess[waiting], running_jobs.left[running]])
+        wait = np.concatenate([np.maximum(0.0, observation.now - waiting_jobs.submit[waiting]), np.zeros(len(running))])
         waits = np.arange(len(rows)) < len(waiting)
         # Without a known speed curve a job keeps the size that it requested.
         least, most = np.where(known, least, requested), np.where(known, most, requested)
-        found = cls(rows, waits, demands, requested, least, most, widest, application, held, left, wait)
-        speed = found.speeds(observation, np.where(waits, requested, held)) / found.speeds(observation, requested)
+        sizing = cls(rows, waits, demands, requested, least, most, widest, application, held, left, wait)
+        speed = sizing.speeds(observation, np.where(waits, requested, held)) / sizing.speeds(observation, requested)
         return cls(rows, waits, demands, requested, least, most, widest, application, held, left * speed, wait)
 
     def speeds(self, observation: Observation, gpus: Longs) -> Floats:
@@ -113,14 +114,14 @@ class Steps:
 
     def rows(self, jobs: NDArray[np.intp], before: Longs, after: Longs, free: int, given: Longs) -> Floats:
         """Return the inputs of changing the GPUs of some jobs, and in the last row of stopping."""
-        found = np.zeros((len(jobs) + 1, len(INPUTS)))
-        _fill(found, self._fixed, self._curves, jobs, before, after)
-        found[-1, STOPS] = 1.0
+        inputs = np.zeros((len(jobs) + 1, len(INPUTS)))
+        _fill(inputs, self._fixed, self._curves, jobs, before, after)
+        inputs[-1, STOPS] = 1.0
         waiting = self._sizing.waits & (given == 0)
         work, count = float(self._work[waiting].sum()), np.count_nonzero(waiting)
-        found[:, STOPS + 1:] = (max(0, free) / self._total, 0.3 * math.log1p(count),
-                                0.3 * math.log1p(work / self._total / HOUR_S), float(count > 0))
-        return found
+        inputs[:, STOPS + 1:] = (max(0, free) / self._total, 0.3 * math.log1p(count),
+                                 0.3 * math.log1p(work / self._total / HOUR_S), float(count > 0))
+        return inputs
 
 
 class KnownCurves(NamedTuple):

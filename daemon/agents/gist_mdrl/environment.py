@@ -44,7 +44,7 @@ class GpuPartition:
     def server(self) -> Resources:
         """Return what the largest server has: of equal ones, its share of the flavour that takes them all."""
         if self.sizes:
-            gpus, cpus, memory = (max(size[what] for size in self.sizes) for what in range(3))
+            gpus, cpus, memory = (max(size[resource] for size in self.sizes) for resource in range(3))
             return gpus, cpus, memory
         gpus, cpus, memory = demand(self.terminal)
         return gpus // self.servers, cpus // self.servers, memory // self.servers

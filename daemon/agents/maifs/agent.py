@@ -111,11 +111,11 @@ class Maifs:
 
 def _by_agent(assigned: Longs, agents: int) -> Longs:
     """Return the action of each agent, for the agent and level of each task."""
-    found = np.zeros(agents, np.int64)
+    actions = np.zeros(agents, np.int64)
     for task, (agent, level) in enumerate(assigned.tolist()):
         if agent >= 0:
-            found[agent] = 1 + task * len(LEVELS) + level
-    return found
+            actions[agent] = 1 + task * len(LEVELS) + level
+    return actions
 
 
 def _unknown_needs(state: ClusterState) -> str | None:

@@ -43,16 +43,16 @@ def edges(attention: Floats, able: Masks | Floats, side: Longs) -> Longs:
 
 def adjacency(attention: Floats, able: Masks) -> Masks:
     """Return the coordination graph as a matrix, [agent, other]; ``able`` is [agent, task and level]."""
-    found = np.zeros(attention.shape, bool)
+    matrix = np.zeros(attention.shape, bool)
     one, other = edges(attention, able.reshape(len(able), -1, LEVELS), np.zeros(len(able), np.int64)).T
-    found[one, other] = found[other, one] = True
-    return found
+    matrix[one, other] = matrix[other, one] = True
+    return matrix
 
 
 @compiled_with_arrays
 def _rivals(able: Masks | Floats) -> Masks:
     """Tell of each two agents whether they can take the same task."""
-    count, found = able.shape[0], np.zeros((able.shape[0], able.shape[0]), np.bool_)
+    count, rivals = able.shape[0], np.zeros((able.shape[0], able.shape[0]), np.bool_)
     for task in range(able.shape[1]):
         can = np.zeros(count, np.bool_)
         for agent in range(count):
@@ -60,8 +60,8 @@ def _rivals(able: Masks | Floats) -> Masks:
                 can[agent] |= able[agent, task, level] > 0
         for agent in range(count):
             if can[agent]:
-                found[agent] |= can
-    return found
+                rivals[agent] |= can
+    return rivals
 
 
 @compiled_with_arrays

@@ -58,7 +58,7 @@ def demands_at(demands: Longs, needs: Needs, application: Longs) -> tuple[Longs,
 
     A job without GPUs, or with whole nodes, only has its request.
     """
-    found = np.repeat(demands[:, None, :], len(LEVELS), axis=1)
+    at_levels = np.repeat(demands[:, None, :], len(LEVELS), axis=1)
     chunk = np.maximum(1, demands[:, CHUNK])
     used = [np.nan_to_num(amount) for amount in needs.of_applications(application)]
     fungible = (demands[:, CHUNK] > 0) & (demands[:, WHOLE] == 0)
@@ -67,13 +67,13 @@ def demands_at(demands: Longs, needs: Needs, application: Longs) -> tuple[Longs,
     cpus = np.where(by_cpus, _with_headroom(demands[:, CPUS], used[0], chunk, 1), demands[:, CPUS])
     bytes_ = np.where(by_memory, _with_headroom(demands[:, MEMORY], used[1], chunk, MIB), demands[:, MEMORY])
     lean = np.maximum(1, np.ceil(used[0] * LEAN_SHARE)).astype(np.int64) * chunk
-    found[:, AMPLE, CPUS], found[:, AMPLE, MEMORY] = cpus, bytes_
-    found[:, LEAN, CPUS] = np.where(by_cpus, np.minimum(lean, demands[:, CPUS]), demands[:, CPUS])
-    found[:, LEAN, MEMORY] = np.minimum(bytes_, demands[:, MEMORY])
+    at_levels[:, AMPLE, CPUS], at_levels[:, AMPLE, MEMORY] = cpus, bytes_
+    at_levels[:, LEAN, CPUS] = np.where(by_cpus, np.minimum(lean, demands[:, CPUS]), demands[:, CPUS])
+    at_levels[:, LEAN, MEMORY] = np.minimum(bytes_, demands[:, MEMORY])
     available = np.ones((len(demands), len(LEVELS)), bool)
-    available[:, AMPLE] = (found[:, AMPLE] != demands).any(axis=1)
-    available[:, LEAN] = found[:, LEAN, CPUS] < np.minimum(demands[:, CPUS], cpus)
-    return found, available
+    available[:, AMPLE] = (at_levels[:, AMPLE] != demands).any(axis=1)
+    available[:, LEAN] = at_levels[:, LEAN, CPUS] < np.minimum(demands[:, CPUS], cpus)
+    return at_levels, available
 
 
 def _with_headroom(requested: Longs, used: Floats, chunk: Longs, unit: int) -> Longs:

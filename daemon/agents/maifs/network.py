@@ -125,15 +125,15 @@ def rated(weights: NodeWeights, node_inputs: Floats, actions: Floats, able: Mask
         context[agent] = inner[agent]
     attention = _attended(weights, inner, context)
     utility, factors = np.full((count, wide + 1), -np.inf), np.zeros((count, wide + 1, RANK))
-    own, hidden = np.zeros(HIDDEN), np.zeros(HIDDEN)
+    agent_term, hidden = np.zeros(HIDDEN), np.zeros(HIDDEN)
     for agent in range(count):
         utility[agent, 0] = _product(context[agent], weights.reject) + weights.reject_bias[0]
         _add(context[agent], weights.factor_reject, factors[agent, 0])
-        own[:] = weights.action_bias
-        _add(context[agent], weights.from_agent, own)
+        agent_term[:] = weights.action_bias
+        _add(context[agent], weights.from_agent, agent_term)
         for action in range(wide):
             if able[agent, action]:
-                _layer(actions[agent, action], weights.from_action, own, hidden)
+                _layer(actions[agent, action], weights.from_action, agent_term, hidden)
                 utility[agent, action + 1] = _product(actions[agent, action], weights.direct) + _product(
                     hidden, weights.outer)
                 _add(hidden, weights.factor, factors[agent, action + 1])

@@ -157,10 +157,10 @@ class SchedulingRound:
         observation = self._observation
         if observation.known.company.size == 1:
             return np.zeros((0, 0)), np.zeros((len(observation.nodes.gpus), 0))
-        found = np.zeros((len(observation.nodes.gpus), len(observation.known.company)))
+        running_jobs = np.zeros((len(observation.nodes.gpus), len(observation.known.company)))
         shares = observation.running.shares
-        np.add.at(found, (shares[:, 1], observation.running.application[shares[:, 0]]), 1.0)
-        return -np.log(observation.known.company), found
+        np.add.at(running_jobs, (shares[:, 1], observation.running.application[shares[:, 0]]), 1.0)
+        return -np.log(observation.known.company), running_jobs
 
 
 def job_inputs(observation: Observation, jobs: NDArray[np.intp], needs: Needs) -> Floats:

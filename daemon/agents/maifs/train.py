@@ -164,10 +164,10 @@ def _batch(made: Sequence[tuple[Joint, Longs]]) -> Tensors:
         node_inputs[row, :agents], able[row, :agents, :wide] = joint.node_inputs, joint.able
         actions[row, :agents, :wide], chosen[row, :agents] = joint.actions, action
         present[row, :agents] = 1.0
-    found: dict[str, NDArray[np.generic]] = {
+    arrays: dict[str, NDArray[np.generic]] = {
         "node_inputs": node_inputs, "actions": actions, "able": able, "chosen": chosen, "present": present}
     return {name: torch.from_numpy(array).float() if array.dtype.kind == "f" else torch.from_numpy(array)
-            for name, array in found.items()}
+            for name, array in arrays.items()}
 
 
 _JOB = torch.cat([torch.tensor([-1]), torch.arange(ACTIONS) // len(LEVELS)])
@@ -195,9 +195,9 @@ def _edges(flat: torch.Tensor, batch: Tensors) -> torch.Tensor:
     """Return the edges of each decision's graph by the present attention, without a gradient."""
     with torch.no_grad():
         attention = forward(unpacked(flat), batch["node_inputs"], batch["actions"], batch["present"])[4].numpy()
-    found = np.stack([adjacency(one.astype(np.float64), able) for one, able in
-                      zip(attention, batch["able"].numpy(), strict=True)])
-    return torch.from_numpy(found).float()
+    graphs = np.stack([adjacency(scores.astype(np.float64), able) for scores, able in
+                       zip(attention, batch["able"].numpy(), strict=True)])
+    return torch.from_numpy(graphs).float()
 
 
 def _likelihood(odds: torch.Tensor, batch: Tensors) -> torch.Tensor:

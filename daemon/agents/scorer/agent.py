@@ -176,8 +176,10 @@ class Scorer:
         orders = np.array([_ranks(_scored(weights, state).keys[waiting]) for weights in self.members])
         if np.isnan(orders).any():
             return "it has no score for a job"
-        found = min(_correlation(one, other) for one, other in combinations(orders, 2))
-        return None if found >= AGREEMENT else f"its members disagree on the order (rank correlation {found:.2f})"
+        agreement = min(_correlation(one, other) for one, other in combinations(orders, 2))
+        if agreement >= AGREEMENT:
+            return None
+        return f"its members disagree on the order (rank correlation {agreement:.2f})"
 
 
 def _alike(inputs: Floats) -> str | None:

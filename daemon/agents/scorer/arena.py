@@ -45,14 +45,14 @@ def initial(random: np.random.Generator, patience_s: float) -> Floats:
 
 def plain(weights: Floats) -> Iterator[Floats]:
     """Yield weights that order exactly as FIFO, SJF by limit, SJF by prediction and QSSF do."""
-    found = weights.copy()
-    layer(found, "mood.base")[TRAITS] = 1.0
-    yield found
+    heuristic = weights.copy()
+    layer(heuristic, "mood.base")[TRAITS] = 1.0
+    yield heuristic
     for parts in ({"requested limit": 1.0}, {"predicted run time": 1.0}, {"predicted run time": 1.0, "GPUs": LOG_2}):
-        found = weights.copy()
+        heuristic = weights.copy()
         for name, value in parts.items():
-            layer(found, "order.linear")[INPUTS.index(name), 0] = value
-        yield found
+            layer(heuristic, "order.linear")[INPUTS.index(name), 0] = value
+        yield heuristic
 
 
 class Arena:

@@ -99,11 +99,12 @@ def _put(weights: Floats, parameters: Floats) -> Floats:
     scale = max(1e-9, float(np.abs(linear).max()), float(np.abs(out).max()))
     linear /= scale
     out /= scale
-    found, (linear, hidden, bias, out) = weights.copy(), _parts(parameters)
-    layer(found, "order.linear")[:, 0], layer(found, "mood.base")[TRAITS:] = linear[:len(INPUTS)], linear[len(INPUTS):]
-    layer(found, "order.hidden")[:], layer(found, "order.bias")[:] = hidden, bias
-    layer(found, "order.traits")[:, 0] = out
-    return found
+    updated, (linear, hidden, bias, out) = weights.copy(), _parts(parameters)
+    layer(updated, "order.linear")[:, 0] = linear[:len(INPUTS)]
+    layer(updated, "mood.base")[TRAITS:] = linear[len(INPUTS):]
+    layer(updated, "order.hidden")[:], layer(updated, "order.bias")[:] = hidden, bias
+    layer(updated, "order.traits")[:, 0] = out
+    return updated
 
 
 def _score(parameters: Floats, rows: Floats) -> tuple[Floats, Floats]:

@@ -77,12 +77,12 @@ def layer(weights: Floats, name: str) -> Floats:
 
 def traits(weights: Floats, inputs: Floats) -> Floats:
     """Return the traits of jobs, [job, trait], from their inputs: those of the first member, then the next one's."""
-    found = []
+    by_member = []
     for member in weights.reshape(-1, SIZE):
         before = inputs @ layer(member, "order.hidden") + layer(member, "order.bias")
         hidden = before / (1.0 + np.abs(before))
-        found.append(hidden @ layer(member, "order.traits") + inputs @ layer(member, "order.linear"))
-    return np.concatenate(found, axis=1)
+        by_member.append(hidden @ layer(member, "order.traits") + inputs @ layer(member, "order.linear"))
+    return np.concatenate(by_member, axis=1)
 
 
 def blocks(features: Floats) -> Floats:
@@ -249,7 +249,7 @@ def rate(weights: Floats, row: np.record, gpus: int, length: float) -> float:
 def best(site: PlacementView, ask: Ask) -> int:
     """Return the candidate of lowest score that holds one chunk, -1 if none: the fast path for one node."""
     lowest: int | np.int64 = FAR
-    found, least, rated = -1, FAR, 0
+    best_node, least, rated = -1, FAR, 0
     length = site.traits[ask.job, LENGTH]
     for node in range(site.nodes.size):
         free = site.nodes[node].free_gpus
@@ -259,8 +259,8 @@ def best(site: PlacementView, ask: Ask) -> int:
         least = min(least, free)
         score = np.int64(1e6 * rate(site.weights, site.nodes[node], ask.gpus, length))
         if score < lowest:
-            found, lowest = node, score
-    return found
+            best_node, lowest = node, score
+    return best_node
 
 
 def place(site: PlacementView, ask: Ask, chosen: Longs) -> int:

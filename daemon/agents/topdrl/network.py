@@ -114,16 +114,16 @@ class Candidates:
         run, wait = waiting.guess[jobs], np.maximum(0.0, now - waiting.submit[jobs])
         inputs = np.zeros((len(jobs) + 1, len(INPUTS)))
         inputs[-1, IDLE] = 1.0
-        found = inputs[:-1]
-        found[:, 0] = 0.5 * np.log((run + SHORT_S) / HOUR_S)
-        found[:, 1] = np.log2(np.maximum(1, waiting.gpus[jobs])) / 3
-        found[:, 2] = waiting.demands[jobs, 4] + waiting.demands[jobs, 6] > 1
+        job_inputs = inputs[:-1]
+        job_inputs[:, 0] = 0.5 * np.log((run + SHORT_S) / HOUR_S)
+        job_inputs[:, 1] = np.log2(np.maximum(1, waiting.gpus[jobs])) / 3
+        job_inputs[:, 2] = waiting.demands[jobs, 4] + waiting.demands[jobs, 6] > 1
         apart = self._spread[:, NODE:].min(axis=1)
-        found[:, 4] = np.where(waiting.gpus[jobs] > 1, -np.log(np.minimum(1.0, apart / self._best)), 0.0)
-        found[:, 5] = 0.25 * np.log1p(wait / SHORT_S)
-        found[:, 6] = 0.5 * np.log1p(wait / (run + SHORT_S))
-        found[:, 7] = np.minimum(8.0, wait / (wait.mean() + 900.0)) / 4
-        found[:, 8] = 0.3 * np.log(np.minimum(waiting.limit[jobs], 100 * run) / run)
+        job_inputs[:, 4] = np.where(waiting.gpus[jobs] > 1, -np.log(np.minimum(1.0, apart / self._best)), 0.0)
+        job_inputs[:, 5] = 0.25 * np.log1p(wait / SHORT_S)
+        job_inputs[:, 6] = 0.5 * np.log1p(wait / (run + SHORT_S))
+        job_inputs[:, 7] = np.minimum(8.0, wait / (wait.mean() + 900.0)) / 4
+        job_inputs[:, 8] = 0.3 * np.log(np.minimum(waiting.limit[jobs], 100 * run) / run)
         return inputs
 
     def _waiting_gain(self, rows: NDArray[np.intp], speed: Floats) -> Floats:
