@@ -163,22 +163,22 @@ def _folder(function: Callable[..., object]) -> Path:
 @functools.cache
 def _around(source: Path) -> str:
     """Return a digest of a file and of all that it imports from files around it; the engine's own are left out."""
-    found, left = set(), {source.resolve()}
+    files, left = set(), {source.resolve()}
     while left:
-        found.add(file := left.pop())
-        left |= _imports(file) - found
-    return _digest(found)
+        files.add(file := left.pop())
+        left |= _imports(file) - files
+    return _digest(files)
 
 
 @functools.cache
 def _imports(source: Path) -> set[Path]:
     """Return the files that a file imports relatively, at its top, outside the engine."""
-    found = set()
+    files = set()
     for dots, name, imported in _IMPORTED.findall(source.read_text(encoding="utf-8")):
         module = source.parents[len(dots) - 1].joinpath(*name.split("."))
         named = [module / f"{part}.py" for part in re.findall(r"\w+", imported)]
-        found |= {file for file in (module.with_suffix(".py"), module / "__init__.py", *named) if file.is_file()}
-    return {file for file in found if not file.is_relative_to(_HERE)}
+        files |= {file for file in (module.with_suffix(".py"), module / "__init__.py", *named) if file.is_file()}
+    return {file for file in files if not file.is_relative_to(_HERE)}
 
 
 def _digest(sources: Iterable[Path], version: str = "") -> str:

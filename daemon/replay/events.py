@@ -99,10 +99,10 @@ def fail_all(state: State, node: int) -> None:
 @compiled
 def holds(state: State, job: int, node: int) -> bool:
     """Tell whether a running job holds a part of the node."""
-    first, found = state.jobs[job].held, False
+    first, held_there = state.jobs[job].held, False
     for index in range(first, first + state.jobs[job].nodes_held):
-        found = found or state.held[index].node == node
-    return found
+        held_there = held_there or state.held[index].node == node
+    return held_there
 
 
 @compiled

@@ -134,10 +134,10 @@ def beside(state: State, job: int, node: int) -> float:
 @compiled
 def first_slot(state: State, node: int, slot: int) -> bool:
     """Tell whether the occupant of a slot has none of the slots before it."""
-    found = False
+    seen_before = False
     for earlier in range(slot):
-        found = found or state.occupant[node, earlier] == state.occupant[node, slot]
-    return not found
+        seen_before = seen_before or state.occupant[node, earlier] == state.occupant[node, slot]
+    return not seen_before
 
 
 @compiled

@@ -107,11 +107,11 @@ def shape(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix:
     chunks = np.where(nodes > 0, fuller, packed)
     rests = np.where(nodes > 0, nodes - chunks, gpus > chunk * chunks)
     rest = (gpus - chunk * chunks) // np.maximum(rests, 1)
-    part, whole = np.where(gpus > 0, chunk, 1), np.where(gpus > 0, gpus, np.maximum(chunks, 1))
+    part, total = np.where(gpus > 0, chunk, 1), np.where(gpus > 0, gpus, np.maximum(chunks, 1))
     widest = np.where(nodes > 0, chunk, np.minimum(workload.maximum, np.maximum(largest, 1)))
     small = {"chunk": chunk, "chunks": chunks, "rest": rest, "rests": rests, "widest": widest}
     return {**{name: column.astype(np.int32) for name, column in small.items()},
-            "cpus": -(-workload.cpus * part // whole), "memory": -(-workload.memory * part // whole)}
+            "cpus": -(-workload.cpus * part // total), "memory": -(-workload.memory * part // total)}
 
 
 def rejections(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix: NDArray[np.int8],
@@ -159,7 +159,7 @@ def _holds(cluster: Cluster, members: Masks, chunk: int, chunks: int, rest: int,
     return bool(full.sum() >= chunks and last.sum() >= chunks + rests)
 
 
-def _reject_dependents(dependency: NDArray[np.int32], found: dict[int, str]) -> None:
+def _reject_dependents(dependency: NDArray[np.int32], rejected: dict[int, str]) -> None:
     """Reject jobs that wait for themselves in a circle, or for a job that never runs."""
     settled = np.ones(dependency.size, bool)
     settled[dependency >= 0] = False
@@ -172,14 +172,14 @@ def _reject_dependents(dependency: NDArray[np.int32], found: dict[int, str]) -> 
             seen.add(step)
             step = int(dependency[step])
         if step in seen:
-            found.update({link: "its dependencies form a circle" for link in trail if link not in found})
-        elif step in found:
-            found.update({link: "depends on a job that can never run" for link in trail if link not in found})
+            rejected.update({link: "its dependencies form a circle" for link in trail if link not in rejected})
+        elif step in rejected:
+            rejected.update({link: "depends on a job that can never run" for link in trail if link not in rejected})
         for link in trail:
             settled[link] = True
     for job in np.flatnonzero(dependency >= 0):
-        if int(dependency[job]) in found:
-            found.setdefault(int(job), "depends on a job that can never run")
+        if int(dependency[job]) in rejected:
+            rejected.setdefault(int(job), "depends on a job that can never run")
 
 
 def state_arrays(cluster: Cluster, workload: Workload, seed: int, **terms: Unpack[ReplayOptions],

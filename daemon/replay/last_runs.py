@@ -72,7 +72,7 @@ def expect(job: int, runs: LastRuns, quantiles: Floats, medians: Floats, few: Fl
 
     Return the most specific level that has runs, and how many.
     """
-    found, evidence, ordered = -1, 0, np.empty(MEMORY)
+    narrowest, evidence, ordered = -1, 0, np.empty(MEMORY)
     for level in range(len(runs.groups) - 1, -1, -1):
         last, count = last_runs(job, level, runs), 0
         if not len(last):
@@ -81,27 +81,27 @@ def expect(job: int, runs: LastRuns, quantiles: Floats, medians: Floats, few: Fl
             while count < min(MEMORIES[place], len(last)):
                 _insert(last[count], count, ordered)
                 count += 1
-            own = count / (count + WEIGHT) if found >= 0 else 1.0
-            medians[place] = _pulled(medians[place], 0.5 * (ordered[(count - 1) // 2] + ordered[count // 2]), own)
+            weight = count / (count + WEIGHT) if narrowest >= 0 else 1.0
+            medians[place] = _pulled(medians[place], 0.5 * (ordered[(count - 1) // 2] + ordered[count // 2]), weight)
             if MEMORIES[place] == FEW:
-                _pull_quantiles(ordered[:count], own, quantiles, few)
-        _pull_quantiles(ordered[:count], count / (count + WEIGHT) if found >= 0 else 1.0, quantiles, many)
-        found, evidence = level, count
-    return found, evidence
+                _pull_quantiles(ordered[:count], weight, quantiles, few)
+        _pull_quantiles(ordered[:count], count / (count + WEIGHT) if narrowest >= 0 else 1.0, quantiles, many)
+        narrowest, evidence = level, count
+    return narrowest, evidence
 
 
 @compiled_with_arrays
 def expect_quantiles(job: int, runs: LastRuns, quantiles: Floats, out: Floats) -> bool:
     """Fill in quantiles for all runs that are remembered; return whether there are any."""
-    found, ordered = False, np.empty(MEMORY)
+    any_runs, ordered = False, np.empty(MEMORY)
     for level in range(len(runs.groups) - 1, -1, -1):
         last = last_runs(job, level, runs)
         for count in range(len(last)):
             _insert(last[count], count, ordered)
         if len(last):
-            _pull_quantiles(ordered[:len(last)], len(last) / (len(last) + WEIGHT) if found else 1.0, quantiles, out)
-            found = True
-    return found
+            _pull_quantiles(ordered[:len(last)], len(last) / (len(last) + WEIGHT) if any_runs else 1.0, quantiles, out)
+            any_runs = True
+    return any_runs
 
 
 @compiled_with_arrays
@@ -114,19 +114,19 @@ def _insert(value: float, count: int, ordered: Floats) -> None:
 
 
 @compiled_with_arrays
-def _pulled(wider: float, value: float, own: float) -> float:
+def _pulled(wider: float, value: float, weight: float) -> float:
     """Return a wider group's value, pulled towards a narrower group's ``value`` with weight ``own``."""
-    return own * value + (1.0 - own) * wider if own < 1.0 else value
+    return weight * value + (1.0 - weight) * wider if weight < 1.0 else value
 
 
 @compiled_with_arrays
-def _pull_quantiles(ordered: Floats, own: float, quantiles: Floats, out: Floats) -> None:
+def _pull_quantiles(ordered: Floats, weight: float, quantiles: Floats, out: Floats) -> None:
     """Pull quantiles so that as many of the next runs as should are below: the lowest of four is at 20 %, not at 0."""
     for index in range(len(quantiles)):
         place = min(max(quantiles[index] * (len(ordered) + 1) - 1.0, 0.0), len(ordered) - 1.0)
         below = int(place)
         above = min(below + 1, len(ordered) - 1)
-        out[index] = _pulled(out[index], ordered[below] + (place - below) * (ordered[above] - ordered[below]), own)
+        out[index] = _pulled(out[index], ordered[below] + (place - below) * (ordered[above] - ordered[below]), weight)
 
 
 PAUSE_S = 3600.0

@@ -22,10 +22,10 @@ def lowest(site: PlacementView, ask: Ask, gpus: int, taken: Longs, count: int) -
 @compiled
 def contains(taken: Longs, count: int, node: int) -> bool:
     """Tell whether a node is one of the ``count`` first of ``taken``."""
-    found = False
+    contained = False
     for index in range(count):
-        found = found or taken[index] == node
-    return found
+        contained = contained or taken[index] == node
+    return contained
 
 
 @compiled

@@ -211,8 +211,8 @@ def best_schedule(cluster: Cluster, workload: Workload, objective: Objective = "
     value = _value(search.best, workload, objective)
     proven = search.states < states
     bound = jct_mean_bound if objective == "jct_mean_s" else makespan_bound
-    found = [search.best_starts[index] for index in range(len(workload))]
-    return Optimum(value, tuple(start for start, _ in found), tuple(placement for _, placement in found), proven,
+    schedule = [search.best_starts[index] for index in range(len(workload))]
+    return Optimum(value, tuple(start for start, _ in schedule), tuple(placement for _, placement in schedule), proven,
                    value if proven else bound(workload, int(cluster.gpus.sum())), search.states)
 
 

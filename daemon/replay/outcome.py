@@ -67,10 +67,10 @@ def rates(run: Run) -> Floats:
     cluster, work, jobs = run.cluster, run.workload, run.state.arrays.jobs
     sizes = {name: float(cluster.gpus[nodes].sum()) for name, nodes in cluster.partitions.items()}
     sizes = {name: size for name, size in sizes.items() if size}
-    whole = float(cluster.gpus.sum()) or 1.0
+    all_gpus = float(cluster.gpus.sum()) or 1.0
     # A job that names several partitions, or none, counts against all GPUs; a code of -1 is the last one: none.
     known = [sizes.get(name) for name in (*work.partition_names, "")]
-    share = np.array([1.0 / whole if size is None else 1.0 / size / len(sizes) for size in known])
+    share = np.array([1.0 / all_gpus if size is None else 1.0 / size / len(sizes) for size in known])
     return np.asarray(jobs.gpus * share[work.partition], np.float64)
 
 

@@ -85,9 +85,9 @@ def following(state: State, partition: int, rank: int) -> int:
 def _search(leaves: Words, branches: Words, roots: Words, rank: int) -> int:
     if rank >> 6 >= leaves.size:
         return NONE
-    found = _from(leaves, rank)
-    if found != NONE:
-        return found
+    next_rank = _from(leaves, rank)
+    if next_rank != NONE:
+        return next_rank
     leaf = (rank >> 6) + 1
     if leaf >> 6 >= branches.size:
         return NONE
@@ -103,9 +103,9 @@ def _search(leaves: Words, branches: Words, roots: Words, rank: int) -> int:
 @compiled
 def _next_branch(roots: Words, branch: int) -> int:
     while branch >> 6 < roots.size:
-        found = _from(roots, branch)
-        if found != NONE:
-            return found
+        next_branch = _from(roots, branch)
+        if next_branch != NONE:
+            return next_branch
         branch = ((branch >> 6) + 1) << 6
     return NONE
 

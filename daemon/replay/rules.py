@@ -112,12 +112,12 @@ def signatures() -> Signatures:
     """Return the types of rules, taken from a small real state so that they cannot drift from it."""
     state = ClusterState.of(Cluster.from_spec("1x1"), Workload.of([0.0], [1.0], [1])).arrays
     site = PlacementView(state.nodes, state.eligible, state.demand, state.words, state.weights, state.traits)
-    whole, where, chosen = (typeof(part) for part in (state, site, state.chosen))
+    state_type, site_type, chosen_type = (typeof(part) for part in (state, site, state.chosen))
     ask = types.NamedUniTuple(types.int64, len(Ask._fields), Ask)
-    key = types.float64(whole, types.int64)
-    place = types.int64(where, ask, chosen)
-    walk = types.void(whole, types.FunctionType(key), types.FunctionType(place))
-    return Signatures(key, place, walk, types.float64(whole))
+    key = types.float64(state_type, types.int64)
+    place = types.int64(site_type, ask, chosen_type)
+    walk = types.void(state_type, types.FunctionType(key), types.FunctionType(place))
+    return Signatures(key, place, walk, types.float64(state_type))
 
 
 @functools.cache

@@ -109,15 +109,15 @@ class SpeedGroup:
 
     def contradictions(self) -> list[str]:
         """Return where it was surely faster on GPUs further apart: both figures are kept and reported."""
-        found, nearer = list[str](), SpeedCell(1.0, 1.0, 1.0, "measured")
+        messages, nearer = list[str](), SpeedCell(1.0, 1.0, 1.0, "measured")
         for level in LEVELS:
             cell = self.spread.get(level)
             if cell is not None and cell.low > nearer.high:
-                found.append(f"{self.label} was faster on GPUs further apart ({level}: {cell.factor:.2f}, "
-                             f"{cell.low:.2f} to {cell.high:.2f}) than on closer ones ({nearer.factor:.2f}); both are "
-                             "kept as they are")
+                messages.append(f"{self.label} was faster on GPUs further apart ({level}: {cell.factor:.2f}, "
+                                f"{cell.low:.2f} to {cell.high:.2f}) than on closer ones ({nearer.factor:.2f}); "
+                                "both are kept as they are")
             nearer = cell or nearer
-        return found
+        return messages
 
     def fits(self, user: str, name: str) -> bool:
         """Tell whether a job belongs here."""

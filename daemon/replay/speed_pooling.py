@@ -140,7 +140,7 @@ def pooled(runs: Sequence[Observed], published: Profile = NONE) -> Pooled:
     reference = _Reference.of(placed, published)
     effects = list(dict.fromkeys(effect for run in placed for effect, _ in reference.features(run)))
     expected = [_expected(effect, reference, published) for effect in effects]
-    mean, deviation = (np.array([getattr(one, part) for one in expected]) for part in ("mean", "deviation"))
+    mean, deviation = (np.array([getattr(prior, part) for prior in expected]) for part in ("mean", "deviation"))
     design = np.zeros((len(placed), len(effects)))
     for row, run in enumerate(placed):
         for effect, amount in reference.features(run):
@@ -249,9 +249,10 @@ def _posterior(design: Floats, speed: Floats, mean: Floats, deviation: Floats,
     for _ in range(2):
         variance: Floats = np.linalg.inv(design.T @ design / off**2 + np.diag(deviation**-2.0)).astype(np.float64)
         effects = mean + variance @ design.T @ (speed - design @ mean) / off**2
-        rest = speed - design @ effects
+        residual = speed - design @ effects
         used = float(np.trace(variance @ design.T @ design)) / off**2 + models
-        off = math.sqrt((SPREAD_RUNS * SPREAD**2 + float(rest @ rest)) / (SPREAD_RUNS + max(0.0, len(speed) - used)))
+        freedom = SPREAD_RUNS + max(0.0, len(speed) - used)
+        off = math.sqrt((SPREAD_RUNS * SPREAD**2 + float(residual @ residual)) / freedom)
     return effects, variance, off
 
 
@@ -278,11 +279,11 @@ def _sizes(cells: Mapping[Effect, SpeedCell | None], reference: _Reference, runs
            published: Profile) -> dict[int, SpeedCell]:
     """Return speeds by size over that of the usual one; published ones in between, and all of them without runs."""
     usual = published.size.get(reference.gpus)
-    found = {gpus: _prior(speed / usual, BETWEEN_SITES) for gpus, speed in published.size.items()} if usual else {}
-    found |= {key: cell for (kind, key), cell in cells.items() if kind == "size" and cell is not None}
-    if found or runs:
-        found[reference.gpus] = SpeedCell(1.0, 1.0, 1.0, "measured" if runs >= ENOUGH else "prior", runs)
-    return {gpus: found[gpus] for gpus in sorted(found)} if len(found) > 1 else {}
+    by_gpus = {gpus: _prior(speed / usual, BETWEEN_SITES) for gpus, speed in published.size.items()} if usual else {}
+    by_gpus |= {key: cell for (kind, key), cell in cells.items() if kind == "size" and cell is not None}
+    if by_gpus or runs:
+        by_gpus[reference.gpus] = SpeedCell(1.0, 1.0, 1.0, "measured" if runs >= ENOUGH else "prior", runs)
+    return {gpus: by_gpus[gpus] for gpus in sorted(by_gpus)} if len(by_gpus) > 1 else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +306,7 @@ class _LevelCosts:
 def _spreads(cells: Mapping[Effect, SpeedCell | None], levels: _LevelCosts, runs: Sequence[Observed],
              published: Profile) -> dict[str, SpeedCell]:
     """Return speeds by level over that on one node; a level that nobody knows is left out."""
-    found = {level: _prior(math.exp(known.mean), known.deviation) for level, known in published.spread.items()}
+    by_level = {level: _prior(math.exp(known.mean), known.deviation) for level, known in published.spread.items()}
     crossed, sources = list[int](), list[Source]()
     for level in _CROSSED:
         here = [run for run in runs if (run.level or 0) >= level]
@@ -321,8 +322,8 @@ def _spreads(cells: Mapping[Effect, SpeedCell | None], levels: _LevelCosts, runs
         else:
             continue
         worst = max(sources, key=SOURCES.index)
-        found[LEVELS[level]] = levels.cell(crossed, worst, sum(run.level == level for run in here))
-    return {level: found[level] for level in LEVELS if level in found}
+        by_level[LEVELS[level]] = levels.cell(crossed, worst, sum(run.level == level for run in here))
+    return {level: by_level[level] for level in LEVELS if level in by_level}
 
 
 def _on_both_sides(runs: Sequence[Observed], level: int) -> bool:
@@ -336,12 +337,12 @@ def _cpus(cells: Mapping[Effect, SpeedCell | None], reference: _Reference, runs:
           published: Profile) -> dict[float, SpeedCell]:
     """Return speeds by CPUs per GPU over that with the usual number."""
     usual = _read(published.cpus, reference.cpus) if published.cpus and reference.cpus is not None else 1.0
-    found = {cpus: _prior(speed / usual, BETWEEN_SITES) for cpus, speed in published.cpus.items()}
+    by_cpus = {cpus: _prior(speed / usual, BETWEEN_SITES) for cpus, speed in published.cpus.items()}
     measured = {float(key): cell for (kind, key), cell in cells.items() if kind == "cpus" and cell is not None}
     if measured and reference.cpus is not None:
         measured[float(reference.cpus)] = SpeedCell(1.0, 1.0, 1.0, "measured", runs)
-    found |= measured
-    return {cpus: found[cpus] for cpus in sorted(found)}
+    by_cpus |= measured
+    return {cpus: by_cpus[cpus] for cpus in sorted(by_cpus)}
 
 
 def _prior(factor: float, deviation: float) -> SpeedCell:

@@ -123,10 +123,10 @@ def filled(cpus: Floats, memory: Floats, speed: Floats) -> Sensitivity:
     columns = np.flatnonzero(known.any(axis=0))
     if not columns.size:
         raise SpeedError("nothing was measured: a job without a sensitivity stays at its fair share")
-    whole = np.stack([np.interp(cpus, cpus[known[:, column]], speed[known[:, column], column])
-                      for column in columns], axis=1)
+    interpolated = np.stack([np.interp(cpus, cpus[known[:, column]], speed[known[:, column], column])
+                             for column in columns], axis=1)
     nearest = np.maximum(np.searchsorted(columns, np.arange(memory.size), side="right") - 1, 0)
-    never_falling = np.maximum.accumulate(np.maximum.accumulate(whole[:, nearest], axis=0), axis=1)
+    never_falling = np.maximum.accumulate(np.maximum.accumulate(interpolated[:, nearest], axis=0), axis=1)
     return Sensitivity(cpus, memory, never_falling)
 
 

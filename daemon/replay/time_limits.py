@@ -111,8 +111,8 @@ def leaking(limit_s: Floats, run_s: Floats, user: NDArray[np.generic] | None = N
         return None
     ratio = _multiple(limit, run)
     if ratio is not None:
-        found = Leak(0.0, ratio)
-        return found._replace(share=float(made_of(limit_s[usable], run_s[usable], found).sum() / len(limit_s)))
+        leak = Leak(0.0, ratio)
+        return leak._replace(share=float(made_of(limit_s[usable], run_s[usable], leak).sum() / len(limit_s)))
     everybody = np.zeros(len(rows), np.int64)
     who = everybody if user is None else np.unique(np.asarray(user)[rows], return_inverse=True)[1]
     in_order = max(_in_order(limit, run, everybody), _in_order(limit, run, who))

@@ -192,30 +192,30 @@ def bars(run: Run) -> NDArray[np.void]:
     first = jobs.held[rows] + np.arange(len(rows)) - np.repeat(
         np.cumsum(jobs.nodes_held[ended]) - jobs.nodes_held[ended], jobs.nodes_held[ended])
     parts = run.state.arrays.held[first]
-    found = np.zeros(len(rows), BAR)
-    found["node"], found["gpus"], found["job"] = parts.node, parts.gpus, rows
-    found["start"], found["end"] = jobs.since[rows], run.end[rows]
-    found = found[(found["node"] < ROWS) & (found["gpus"] > 0) & (found["end"] > found["start"])]
-    found = found[np.argsort(found["start"], kind="stable")]
-    return _slotted(_middle(found) if len(found) > BARS else found, run.cluster)
+    run_bars = np.zeros(len(rows), BAR)
+    run_bars["node"], run_bars["gpus"], run_bars["job"] = parts.node, parts.gpus, rows
+    run_bars["start"], run_bars["end"] = jobs.since[rows], run.end[rows]
+    run_bars = run_bars[(run_bars["node"] < ROWS) & (run_bars["gpus"] > 0) & (run_bars["end"] > run_bars["start"])]
+    run_bars = run_bars[np.argsort(run_bars["start"], kind="stable")]
+    return _slotted(_middle(run_bars) if len(run_bars) > BARS else run_bars, run.cluster)
 
 
-def _middle(found: NDArray[np.void]) -> NDArray[np.void]:
+def _middle(run_bars: NDArray[np.void]) -> NDArray[np.void]:
     """Return the bars of the stretch in the middle of the run that can be drawn, cut off at its ends."""
-    begin = (len(found) - BARS) // 2
-    first, last = found["start"][begin], found["start"][begin + BARS - 1]
-    reaching = np.flatnonzero(found["end"][:begin] > first)
-    shown = found[np.concatenate([reaching, np.arange(begin, begin + BARS - len(reaching))])]
+    begin = (len(run_bars) - BARS) // 2
+    first, last = run_bars["start"][begin], run_bars["start"][begin + BARS - 1]
+    reaching = np.flatnonzero(run_bars["end"][:begin] > first)
+    shown = run_bars[np.concatenate([reaching, np.arange(begin, begin + BARS - len(reaching))])]
     last = min(last, shown["start"].max(initial=first))
     shown["start"], shown["end"] = np.maximum(shown["start"], first), np.minimum(shown["end"], last)
     return np.asarray(shown[shown["end"] > shown["start"]])
 
 
-def _slotted(found: NDArray[np.void], cluster: Cluster) -> NDArray[np.void]:
+def _slotted(run_bars: NDArray[np.void], cluster: Cluster) -> NDArray[np.void]:
     """Give each bar GPUs of its node that nobody else holds: the lowest free ones, a bar for each run of neighbours."""
     free_from = np.full((min(ROWS, len(cluster)), int(cluster.gpus.max(initial=1))), -np.inf)
     placed = []
-    for bar in found:
+    for bar in run_bars:
         slots = free_from[bar["node"]]
         chosen = np.flatnonzero(slots <= bar["start"])[:bar["gpus"]]
         slots[chosen] = bar["end"]

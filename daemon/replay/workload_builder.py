@@ -164,23 +164,23 @@ def fitted(prepared: WorkloadBuilder, cluster: Cluster) -> WorkloadBuilder:
 
 def digest(cluster: Cluster, workload: Workload) -> str:
     """Return the digest of everything that a replay depends on but the policy and its options."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for column in COLUMNS:
-        found.update(_bytes(getattr(workload, column)))
+        hasher.update(_bytes(getattr(workload, column)))
     for array in (cluster.gpus, cluster.cpus, cluster.memory, cluster.leaf, cluster.spine, cluster.up):
-        found.update(array.tobytes())
+        hasher.update(array.tobytes())
     if cluster.joined.max() > 1:
-        found.update(cluster.joined.tobytes())
+        hasher.update(cluster.joined.tobytes())
     for member in cluster.partitions.values():
-        found.update(member.tobytes())
-    found.update(repr((workload.partition_names, workload.model_names, workload.constraints,
-                       cluster.names, cluster.model, tuple(cluster.partitions), cluster.events,
-                       tuple(cluster.islands.items()))).encode())
+        hasher.update(member.tobytes())
+    hasher.update(repr((workload.partition_names, workload.model_names, workload.constraints,
+                        cluster.names, cluster.model, tuple(cluster.partitions), cluster.events,
+                        tuple(cluster.islands.items()))).encode())
     if isinstance(workload.ids, np.ndarray):
-        found.update(_bytes(workload.ids))
+        hasher.update(_bytes(workload.ids))
     else:
-        found.update("\n".join(map(str, workload.ids)).encode(errors="surrogatepass"))
-    return found.hexdigest()[:16]
+        hasher.update("\n".join(map(str, workload.ids)).encode(errors="surrogatepass"))
+    return hasher.hexdigest()[:16]
 
 
 def _bytes(column: NDArray[np.generic]) -> memoryview:

@@ -98,13 +98,13 @@ def _members(cluster: Cluster, workload: Workload) -> list[NDArray[np.bool_]]:
 
 def requested_and_available(cluster: Cluster, workload: Workload, claims: Claims) -> dict[str, tuple[Floats, Floats]]:
     """Return what jobs ask for and what their partitions have, by the name that PriorityWeightTRES has for it."""
-    requested, there = _requested(workload, claims), _there(cluster, workload)
+    requested, available = _requested(workload, claims), _there(cluster, workload)
     names, scheduling = workload.partition_names, cluster.scheduling
     code = np.arange(len(names))
     # Slurm counts whole units of what is charged.
     billing = np.trunc(_by_partition(scheduling, names, workload.partition, requested))
-    most = np.trunc(_by_partition(scheduling, names, code, there))
-    return {**{f"gres/{name}" if is_gpu(name) else name: (amount, there[name][workload.partition])
+    most = np.trunc(_by_partition(scheduling, names, code, available))
+    return {**{f"gres/{name}" if is_gpu(name) else name: (amount, available[name][workload.partition])
                for name, amount in requested.items()}, "billing": (billing, most[workload.partition])}
 
 

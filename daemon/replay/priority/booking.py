@@ -42,14 +42,14 @@ def note_runs(jobs: Records, rows: Longs, then: float, now: float, ends_count: b
 
 
 @compiled
-def book(chains: tuple[Longs, Longs], seats: Longs, spent: Floats, own: Floats, total: Floats) -> None:
+def book(chains: tuple[Longs, Longs], seats: Longs, spent: Floats, own_usage: Floats, total: Floats) -> None:
     """Add up what jobs spent by association, first what each spent itself, then with all below it."""
     begins, above = chains
     for index in range(seats.size):
-        own[seats[index]] += spent[index]
-    for row in range(own.size):
+        own_usage[seats[index]] += spent[index]
+    for row in range(own_usage.size):
         for index in range(begins[row], begins[row + 1]):
-            total[above[index]] += own[row]
+            total[above[index]] += own_usage[row]
 
 
 @compiled

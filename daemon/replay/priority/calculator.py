@@ -117,8 +117,8 @@ class PriorityCalculator:
         count = only_version(note_runs)(jobs, self._active, self._ran, now, self._scheduling.books_ends, who, ran)
         who, ran = who[:count], ran[:count]
         spent = ran * self._settings.decay ** ran * self._bill[who]
-        own, total = np.zeros((2, len(self._tree)))
-        only_version(book)(self._tree.chains, self._row[who], spent, own, total)
+        own_usage, total = np.zeros((2, len(self._tree)))
+        only_version(book)(self._tree.chains, self._row[who], spent, own_usage, total)
         self._usage = decayed(self._settings, self._usage, now - self._ran) + total
 
 
