@@ -49,7 +49,7 @@ class Advice:
     snapshot_s: float | None = None
     """When the cluster was seen that this advice rests on."""
     policies: tuple[str, ...] = ()
-    """All that advised, the active one first."""
+    """All policies that advised, the active one first."""
     came: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Forecast starts, by policy and by whether they came within their interval, earlier or later."""
     withdrawn: bool = False

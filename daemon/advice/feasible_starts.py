@@ -43,7 +43,7 @@ class FeasibleStarts:
     """What starts where, and why the rest does not."""
 
     state: ClusterState
-    """In which those that may not start are held."""
+    """The state in which jobs that may not start are held."""
     actions: Actions
     starts: Mapping[int, Placement]
     """By row, in the policy's order."""

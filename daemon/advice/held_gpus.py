@@ -18,7 +18,7 @@ class HeldGpus:
             self._gpus.setdefault(gpu.node, []).append(gpu)
         self._nodes = {node.name: node for node in nodes}
         self._places: dict[str, list[GpuReading | None]] = {}
-        """Of the requested nodes."""
+        """The GPUs of the requested nodes, by place."""
 
     def of(self, part: Allocation) -> list[GpuReading | None]:
         """Return the GPUs of a job on a node, None for each that is not known.

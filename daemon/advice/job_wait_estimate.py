@@ -98,13 +98,13 @@ class JobWaitEstimates:
 
     def _rows(self, job_id: str) -> list[int]:
         """Return the first row of each job: those of two partitions or users, or of one id, are of two clusters."""
-        found: dict[tuple[str, str], dict[float, int]] = {}
+        by_owner: dict[tuple[str, str], dict[float, int]] = {}
         for row, job in enumerate(self._state.records):
             if job.state is JobState.PENDING and job_id in (job.job_id, job.array):
-                same = found.setdefault((job.partition, job.user), {})
+                same = by_owner.setdefault((job.partition, job.user), {})
                 if not same or job.job_id == self._state.records[next(iter(same.values()))].job_id:
                     same.setdefault(job.submit_s, row)
-        rows = [row for same in found.values() for row in same.values()]
+        rows = [row for same in by_owner.values() for row in same.values()]
         return sorted(rows, key=lambda row: -self._state.records[row].submit_s)
 
     def _estimate(self, row: int) -> JobWaitEstimate:

@@ -33,9 +33,9 @@ MOST_PLACES = 32
 MOST_BESIDE = 12
 """Jobs of a node that are considered, the smallest of them."""
 MOST_MOVES = 4
-"""For one job."""
+"""The most moves for one job."""
 MOST = PLENTY >> 2
-"""Of anything that a job is taken to ask for: what leaves a node where there is plenty still fits an array."""
+"""The most CPUs or bytes that a job is taken to ask for: what it leaves on a node with plenty still fits an array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class MigrationPlanner:
         if anywhere is None or not (anywhere.moves or wanted.switches):
             return None
         together = self._together(wanted, usable)
-        if any(self._tried(wanted, some, 0) for some in together):
+        if any(self._tried(wanted, closest_nodes, 0) for closest_nodes in together):
             return None
         place = self._closest(wanted, usable, most)
         if wanted.switches and not self._suits(self._tried(wanted, place, most), wanted):
@@ -138,8 +138,8 @@ class MigrationPlanner:
         names, fits = self._hung[0], usable & (self.free >= _amounts(wanted, parts[0])).all(axis=1)
         room = {name: int((fits & (names == name)).sum()) for name in names[usable & (names != "")].tolist()}
         places = sorted(room, key=lambda name: -room[name])
-        some = combinations(places, min(wanted.switches, len(places)))
-        return [usable & np.isin(names, each) for each in islice(some, MOST_PLACES)]
+        place_sets = combinations(places, min(wanted.switches, len(places)))
+        return [usable & np.isin(names, place_set) for place_set in islice(place_sets, MOST_PLACES)]
 
     def _tried(self, wanted: Need, usable: Masks, most: int) -> MigrationPlan | None:
         """Return a plan that is not carried out."""
@@ -153,9 +153,10 @@ class MigrationPlanner:
         parts, left = len(self._parts(wanted)), MOST_PLACES
         for names in self._hung if parts > 1 else ():
             domains, counts = np.unique(names[usable & (names != "")], return_counts=True)
-            some = [usable & (names == name) for name, count in zip(domains, counts, strict=True) if count >= parts]
-            yield some[:left]
-            left -= len(some[:left])
+            domain_nodes = [usable & (names == name)
+                            for name, count in zip(domains, counts, strict=True) if count >= parts]
+            yield domain_nodes[:left]
+            left -= len(domain_nodes[:left])
             if names is self._hung[0]:
                 yield self._together(wanted, usable)
 
@@ -186,8 +187,8 @@ class MigrationPlanner:
         if not wanted.splits:
             return [wanted.gpus] * wanted.sets if wanted.sets <= len(self.nodes) else []
         chunk = min(wanted.total_gpus, max(self.nodes[row].gpus for row in np.flatnonzero(allowed)))
-        full, rest = divmod(wanted.total_gpus, chunk)
-        return [chunk] * full + [rest] * (rest > 0)
+        full, remainder = divmod(wanted.total_gpus, chunk)
+        return [chunk] * full + [remainder] * (remainder > 0)
 
     def _cleared(self, needs: Amounts, usable: Masks, closed: Masks, most: int,
                  ) -> tuple[int, list[tuple[MovableJob, int]]] | None:
@@ -211,13 +212,13 @@ class MigrationPlanner:
                  ) -> list[tuple[MovableJob, int]] | None:
         """Return which jobs leave a node for where, so that a part fits, for less than a price; None when none can."""
         lacks = [wants - free for wants, free in zip(needs, self.free[node].tolist(), strict=True)]
-        for some in self._groups(node, closed, most):
-            if _price(some) >= below:
+        for leaving in self._groups(node, closed, most):
+            if _price(leaving) >= below:
                 return None
-            if all(sum(movable.holds[kind] for movable in some) >= lack for kind, lack in enumerate(lacks)):
-                homes = self._homes(some, closed)
+            if all(sum(movable.holds[kind] for movable in leaving) >= lack for kind, lack in enumerate(lacks)):
+                homes = self._homes(leaving, closed)
                 if homes is not None:
-                    return list(zip(some, homes, strict=True))
+                    return list(zip(leaving, homes, strict=True))
         return None
 
     def _groups(self, node: int, closed: Masks, most: int) -> list[tuple[MovableJob, ...]]:
@@ -225,8 +226,8 @@ class MigrationPlanner:
         held = (self._movable_job(job, node) for job in self._beside[node] if job.key not in self._moved)
         able = sorted((movable for movable in held if self._candidates(movable, closed)),
                       key=lambda movable: _price([movable]))
-        some = sorted(able[:MOST_BESIDE], key=lambda movable: -movable.holds[0])
-        return sorted((group for size in range(1, most + 1) for group in combinations(some, size)
+        considered = sorted(able[:MOST_BESIDE], key=lambda movable: -movable.holds[0])
+        return sorted((group for size in range(1, most + 1) for group in combinations(considered, size)
                        if self._within_budgets(group)), key=_price)
 
     def _within_budgets(self, jobs_to_move: Sequence[MovableJob]) -> bool:

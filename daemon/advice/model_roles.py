@@ -55,7 +55,7 @@ class ModelStatus:
     called: tuple[str, ...] = ()
     """The agents of the last round."""
     cards: Mapping[str, ModelCard] = field(default_factory=dict)
-    """Of those that could be loaded."""
+    """The cards of the agents that could be loaded."""
     silent: Mapping[str, Abstention] = field(default_factory=dict)
     """Agents that abstain now."""
     abstained: Mapping[tuple[str, str], int] = field(default_factory=dict)

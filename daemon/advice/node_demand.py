@@ -17,7 +17,7 @@ from ...storage.placements import PlacementColumns
 
 DAY_S, STEP_S = 86400.0, 300.0
 STEPS = int(DAY_S / STEP_S)
-"""Of a day: a node is in use in a step if a job ran on it at any time within."""
+"""The steps of a day: a node is in use in a step if a job ran on it at any time within the step."""
 HORIZON = 2 * STEPS
 """Steps that are looked ahead from a moment."""
 BESIDE_S = (-7200.0, -3600.0, 0.0, 3600.0, 7200.0)
@@ -36,23 +36,23 @@ class NodeDemand:
     """When so many more nodes are needed."""
 
     after_s: tuple[float, float, float]
-    """From now: the ends of an interval that holds in nine of ten, between them its middle; infinite for later than two
-    days."""
+    """Seconds from now: the ends of an interval that holds in nine of ten cases, between them its middle; infinite for
+    later than two days."""
     days: int
-    """From which the moments are."""
+    """The number of recorded days from which the moments are."""
 
 
 def in_use(held: PlacementColumns, rows: Mapping[str, int], since_s: float) -> InUse:
     """Return which nodes ran jobs in which steps of a day, [node, step]; a run without an end goes on."""
     known = np.array([rows.get(name, -1) for name in held.vocabularies["node"]], np.intp)
     node = known[held.node] if len(held) else np.empty(0, np.intp)
-    ours = node >= 0
-    first = np.clip(np.floor((held.start_s[ours] - since_s) / STEP_S), 0, STEPS).astype(np.intp)
-    end = np.nan_to_num(held.end_s[ours], nan=np.inf)
+    known_node = node >= 0
+    first = np.clip(np.floor((held.start_s[known_node] - since_s) / STEP_S), 0, STEPS).astype(np.intp)
+    end = np.nan_to_num(held.end_s[known_node], nan=np.inf)
     last = np.ceil(np.clip((end - since_s) / STEP_S, 0, STEPS)).astype(np.intp)
     change = np.zeros((len(rows), STEPS + 1), np.int32)
-    np.add.at(change, (node[ours], first), 1)
-    np.add.at(change, (node[ours], np.maximum(first, last)), -1)
+    np.add.at(change, (node[known_node], first), 1)
+    np.add.at(change, (node[known_node], np.maximum(first, last)), -1)
     return np.asarray(change.cumsum(axis=1)[:, :-1] > 0)
 
 

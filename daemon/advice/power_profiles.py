@@ -48,13 +48,13 @@ def called(profile: PowerProfileSettings) -> str:
     return f"{profile.profile} {profile.name}".strip()
 
 
-def commands(gpus: Iterable[GpuReading], what: str) -> Iterator[str]:
-    """Yield a command for each node that does ``what`` there; ``{gpus}`` in it stands for the node's GPUs."""
+def commands(gpus: Iterable[GpuReading], command: str) -> Iterator[str]:
+    """Yield for each node what runs ``command`` there; ``{gpus}`` in the command stands for the node's GPUs."""
     nodes: dict[str, list[int]] = {}
     for gpu in gpus:
         nodes.setdefault(gpu.node, []).append(gpu.index)
     for node, indexes in nodes.items():
-        yield f"ssh {shlex.quote(node)} {what.format(gpus=','.join(map(str, sorted(indexes))))}"
+        yield f"ssh {shlex.quote(node)} {command.format(gpus=','.join(map(str, sorted(indexes))))}"
 
 
 def setting(profile: PowerProfileSettings) -> str:

@@ -46,11 +46,11 @@ class RecommendationRow(Protocol):
 
     @property
     def submit_s(self) -> float:
-        """Return when it was submitted: ids come again."""
+        """Return when that job was submitted: ids come again."""
 
     @property
     def partition(self) -> str:
-        """Return its partition."""
+        """Return the partition of that job."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -125,9 +125,9 @@ class RecommenderKind:
     """A kind of recommendation."""
 
     name: str
-    """As its file is called."""
+    """The name of the recommender's file."""
     row: type
-    """Of its rows; pydantic makes JSON of it."""
+    """The type of its rows, of which pydantic makes JSON."""
     open: Callable[[Any, History], Recommender]
     """Makes the recommender of these settings; ValueError when they cannot be."""
     columns: Mapping[str, str]

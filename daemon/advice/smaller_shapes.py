@@ -57,7 +57,7 @@ class ShapeTrial:
     now_s: float
     policy: Policy
     left: Gate
-    """After all that waits and may start has started."""
+    """The gate after the start of all waiting jobs that may start."""
     runs: int
     """Times that the queue may yet be walked."""
 

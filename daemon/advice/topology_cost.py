@@ -15,7 +15,7 @@ from ..replay import speed_priors
 from ..replay.communication import PREDECESSOR, Weights, cost_in_tree, pairs_apart
 
 Indexes = tuple[tuple[int, ...], ...]
-"""On each node of a placement."""
+"""The indexes of the GPUs on each node of a placement."""
 
 
 class FreeIndexes:
@@ -58,7 +58,8 @@ def close_together(free: Sequence[int], gpus: int, islands: Islands) -> tuple[in
     taken: list[int] = []
     while len(taken) < gpus:
         wanted = gpus - len(taken)
-        best = min(left, key=lambda some: (len(some) < wanted, len(some) if len(some) >= wanted else -len(some)))
+        best = min(left, key=lambda gpus_left: (len(gpus_left) < wanted,
+                                                len(gpus_left) if len(gpus_left) >= wanted else -len(gpus_left)))
         left.remove(best)
         taken += best[:wanted]
     return tuple(sorted(taken))
@@ -98,7 +99,7 @@ class TopologyCost:
             return None
         held = dict(zip(placement.nodes, placement.gpus, strict=True))
         named = zip(placement.nodes, indexes, strict=False)
-        pairs = sum(pairs_apart(some, self._islands[node]) for node, some in named)
+        pairs = sum(pairs_apart(gpu_indexes, self._islands[node]) for node, gpu_indexes in named)
         return cost_in_tree(held, self._above, self._domain, self._weights, apart=pairs)
 
     def domains(self, names: Iterable[str]) -> int | None:

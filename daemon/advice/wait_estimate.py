@@ -40,7 +40,7 @@ class WaitChange:
 
     mean_s: float
     interval_s: tuple[float, float] | None
-    """Of ``LEVEL``, over the futures; None where there are too few of them, or all say the same."""
+    """The interval of ``LEVEL`` over the futures; None where there are too few of them, or all say the same."""
 
 
 def futures(state: ClusterState, most: int) -> int:
@@ -70,7 +70,8 @@ def _interval(low: float, high: float, draws: int) -> tuple[float, float] | None
 
 def _difference(future: ClusterState, policy: Policy, other: Policy, waiting: NDArray[np.intp]) -> Floats:
     latest = future.now + HORIZON_S
-    of_policy, of_other = (followed(future, each, HORIZON_S).arrays.jobs.start[waiting] for each in (policy, other))
+    of_policy, of_other = (followed(future, decider, HORIZON_S).arrays.jobs.start[waiting]
+                           for decider in (policy, other))
     return np.asarray(np.nan_to_num(of_policy, nan=latest) - np.nan_to_num(of_other, nan=latest))
 
 
@@ -81,9 +82,9 @@ EVERY_S = 300.0
 LEAST_S = 60.0
 """no sooner than this: each takes as long as a round of advice."""
 NEAR_S = 60.0
-"""Within so much of an interval's end a start counts as within: schedulers do not look more often."""
+"""The distance from an interval's end at which a start counts as within: schedulers do not look more often."""
 MOST_OPEN = 20_000
-"""So many forecasts wait for their jobs to start; beyond that the oldest are forgotten."""
+"""The most forecasts that wait for their jobs to start; beyond that the oldest are forgotten."""
 WITHIN, EARLIER, LATER = "within", "earlier", "later"
 
 Key = tuple[str, float]

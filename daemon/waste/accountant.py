@@ -55,7 +55,7 @@ class NodesAssessment:
         self.watts: dict[Place, list[float]] = {}
         """Watts by node and partition, a column per class."""
         self.shares: list[Share] = []
-        """The same watts by node and run, or by node and partition where nobody holds them."""
+        """Watts by node and run, or by node and partition where nobody holds them; their sum is that of ``watts``."""
 
     def judge(self, fleet: Fleet, floors: FloorBook) -> None:
         """Judge every node that the scheduler or telemetry knows."""
@@ -63,10 +63,10 @@ class NodesAssessment:
         for name in sorted(self._inventory.keys() | gpus.keys() | walls.keys() | fleet.last_walls.nodes):
             self._judge_node(name, gpus.get(name, []), walls.get(name), fleet, floors)
 
-    def _judge_node(self, name: str, found: list[WatchedGpu], reading: NodeReading | None, fleet: Fleet,
+    def _judge_node(self, name: str, gpus: list[WatchedGpu], reading: NodeReading | None, fleet: Fleet,
                     floors: FloorBook) -> None:
         node = self._inventory.get(name)
-        places = slots(found, node)
+        places = slots(gpus, node)
         taken = holders(places, self._held.get(name, []), node)
         judge = NodeJudge(self._settings, floors, node, home_partition(node, self._defaults), self.queue.cause(name),
                           is_unavailable(node, taken), self._longest_s, self._scheduler_read_s,

@@ -28,8 +28,8 @@ class Domain:
 def domains(nodes: Iterable[Node]) -> list[Domain]:
     """Return the NVLink domains by name."""
     members_by_domain = sorted(_members(nodes).items())
-    return [Domain(name, len(some), sum(node.gpus for node in some), free, state)
-            for name, some in members_by_domain for state, free in (_state(some),)]
+    return [Domain(name, len(members), sum(node.gpus for node in members), free, state)
+            for name, members in members_by_domain for state, free in (_state(members),)]
 
 
 def domain_states(nodes: Iterable[Node]) -> tuple[dict[tuple[str, str], int], dict[str, int]]:

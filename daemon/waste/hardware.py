@@ -178,8 +178,8 @@ class _LowQuantile:
 
     def add(self, watts: float, quantile: float, time_s: float) -> None:
         self._floor = None
-        whole = round(watts)
-        self.counts[whole] = self.counts.get(whole, 0) + 1
+        rounded = round(watts)
+        self.counts[rounded] = self.counts.get(rounded, 0) + 1
         self.samples += 1
         self.updated_s = time_s
         if self.samples >= FULL:
@@ -188,15 +188,15 @@ class _LowQuantile:
             self.watts = self._at(quantile)
 
     def _forget_half(self) -> None:
-        self.counts = {whole: count // 2 for whole, count in self.counts.items() if count > 1}
+        self.counts = {rounded: count // 2 for rounded, count in self.counts.items() if count > 1}
         self.samples = sum(self.counts.values())
 
     def _at(self, quantile: float) -> float:
         wanted, seen = quantile * self.samples, 0
-        for whole in sorted(self.counts):
-            seen += self.counts[whole]
+        for rounded in sorted(self.counts):
+            seen += self.counts[rounded]
             if seen >= wanted:
-                return float(whole)
+                return float(rounded)
         return self.watts
 
 

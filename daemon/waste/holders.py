@@ -219,7 +219,7 @@ def parts(jobs: Sequence[Job], instances: Sequence[GpuInstance], watts: float | 
     slices = sum(instance.slices for instance in instances)
     if not instances or not all(held) or not watts or idle is None or slices <= 0:
         return equal
-    if len({instance.number for some in held for instance in some}) < sum(map(len, held)):
+    if len({instance.number for own_instances in held for instance in own_instances}) < sum(map(len, held)):
         return equal  # two jobs in one instance
     floor = min(idle, watts)
     weights = {instance.number: (instance.activity or 0.0) * instance.slices for instance in instances}
@@ -227,7 +227,7 @@ def parts(jobs: Sequence[Job], instances: Sequence[GpuInstance], watts: float | 
     instance_share = {instance.number: (floor * instance.slices / slices + (watts - floor) * (
         weights[instance.number] / active if active > 0 else instance.slices / slices)) / watts
         for instance in instances}
-    return [sum(instance_share[instance.number] for instance in some) for some in held]
+    return [sum(instance_share[instance.number] for instance in own_instances) for own_instances in held]
 
 
 def _by_share(shares: Sequence[float | None], watts: float | None, idle: float | None) -> list[float]:

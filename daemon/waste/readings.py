@@ -113,7 +113,7 @@ class Unheld:
 ABSURD = 3.0
 """Times the power limit above which a reading is a lie of the sensor."""
 GPU_CEILING_WATTS = 3000.0
-"""The same for GPUs whose limit nobody knows."""
+"""Watts above which a reading is a lie of the sensor where nobody knows the GPU's limit."""
 SPREAD = 50.0
 """Times the mean that a moment's power may be: from idle to full it grows tenfold, in a wrong unit a thousandfold."""
 LEAST_SHARE = 1 / 200
@@ -230,7 +230,7 @@ class Fleet:
         return False
 
     def _settled(self, readings: list[GpuReading], since_s: float) -> list[GpuReading]:
-        """Of a GPU that several nodes show, leave that of the node that has it, else of the first; fresh ones win."""
+        """Keep a GPU that several nodes show on the node that has it, else on the first; fresh readings win."""
         if len({reading.uuid for reading in readings}) == len(readings):  # as in nearly every cycle
             return readings
         claims: dict[str, list[GpuReading]] = {}

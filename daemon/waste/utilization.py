@@ -26,7 +26,7 @@ REFRESH_S = 60.0
 CHECKPOINTS = 288
 """Points of the capacity curve that are kept over one window."""
 MOST_GPUS = 2 ** 32 - 1
-"""Of a run that is remembered."""
+"""The most GPUs of a run that is remembered."""
 SETTLED_S = 3600.0
 """A run that has ended and was not listed for so long does not change any more."""
 
@@ -158,8 +158,8 @@ def _gpu_seconds(rows: Rows, basis: str, now_s: float, since_s: float) -> float:
     return float(np.maximum(lasted, 0.0) @ rows["gpus"])
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole > 0.0 else 0.0
+def _share(part: float, total: float) -> float:
+    return part / total if total > 0.0 else 0.0
 
 
 def _available(nodes: Iterable[Node]) -> dict[str, list[Node]]:

@@ -132,7 +132,7 @@ class LastWalls:
 
 
 _LEAST_WATTS = 1.0
-"""Of all trays together, below which nothing is split by their draw."""
+"""The least draw of all trays together by which an enclosure's watts are split."""
 
 
 @dataclass(slots=True)
@@ -155,7 +155,7 @@ class _Meter:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """Return what its watts are added up with."""
+        """Return the enclosure and the source of power, whose meters' watts are added up."""
         return self.reading.enclosure, self.reading.power_source
 
     @property
@@ -298,12 +298,13 @@ def rack_parts(name: str, meter: float, trays: Mapping[str, float | None], switc
     """Return the parts of an enclosure."""
     known = {node: watts for node, watts in trays.items() if watts is not None}
     drawn = sum(known.values())
-    whole = max(meter, drawn)
-    switched = min(switches, whole - drawn)
-    rest = whole - drawn - switched
+    total = max(meter, drawn)
+    switched = min(switches, total - drawn)
+    remainder = total - drawn - switched
     dark = len(known) < len(trays)
-    parts = {"trays": drawn, "switches": switched, "loss": 0.0 if dark else rest, "unmeasured": rest if dark else 0.0}
-    shared = whole / drawn if drawn >= _LEAST_WATTS and not dark else 0.0
+    parts = {"trays": drawn, "switches": switched, "loss": 0.0 if dark else remainder,
+             "unmeasured": remainder if dark else 0.0}
+    shared = total / drawn if drawn >= _LEAST_WATTS and not dark else 0.0
     nodes = {node: watts * shared for node, watts in known.items()} if shared else {}
     return EnclosureVerdict(name, meter, parts, nodes, max(0.0, drawn - meter))
 

@@ -134,16 +134,16 @@ class PowerCapRecommender:
         slower, slower_interval = lost([run.rate for run in tried], [run.rate for run in now])
         throttled = [run.throttled for run in now if run.throttled is not None]
         profile = enforcing(self._settings.profiles, held.gpus, cap)
-        what = setting(profile) if profile else f"nvidia-smi -i {{gpus}} -pl {cap:.0f}"
+        command = setting(profile) if profile else f"nvidia-smi -i {{gpus}} -pl {cap:.0f}"
         return PowerCap(
             job.job_id, job.submit_s, job.partition, job.user, now_s, tuple(part.node for part in job.allocations),
             len(held.gpus), held.limit_watts, cap, saves, saves_interval, slower, slower_interval,
             (len(tried), len(now)), sum(throttled) / len(throttled) if throttled else None,
-            tuple(commands(held.gpus, what)), profile=called(profile) if profile else "")
+            tuple(commands(held.gpus, command)), profile=called(profile) if profile else "")
 
 
 def _better(one: PowerCap | None, other: PowerCap | None) -> PowerCap | None:
-    """Return what saves more for sure of two that may not be there."""
+    """Return the power limit that surely saves more of two, either of which may be None."""
     return max((row for row in (one, other) if row), key=lambda row: row.saves_interval[0], default=None)
 
 

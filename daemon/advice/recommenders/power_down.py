@@ -86,8 +86,9 @@ class PowerDownRecommender:
     def _demands(self, nodes: Sequence[Node], more: np.ndarray[tuple[int], np.dtype[np.intp]],
                  now_s: float) -> Sequence[NodeDemand | None]:
         days = _recorded({day: bool(used.any()) for day, used in self._used.items()})
-        ours = np.isin(self._names, [node.name for node in nodes])
-        counts = [np.unpackbits(self._used[day][ours], axis=1, count=STEPS).sum(axis=0, dtype=np.intp) for day in days]
+        in_pool = np.isin(self._names, [node.name for node in nodes])
+        counts = [np.unpackbits(self._used[day][in_pool], axis=1, count=STEPS).sum(axis=0, dtype=np.intp)
+                  for day in days]
         if counts:  # what is still to come of today is no past
             counts[-1] = counts[-1][:max(0, int((now_s - days[-1] * DAY_S) // STEP_S))]
         return demands(counts, days[0] * DAY_S if days else now_s, now_s, len(nodes), more)

@@ -23,7 +23,7 @@ from .tune import Key, Tenant, TunedNode
 from .usage_meter import Run, UsageWindow
 
 MOST_RUNS = 20
-"""Of a template: people change what their jobs do."""
+"""The most runs of a template that are kept: people change what their jobs do."""
 MOST_KINDS = 5_000
 """Users' templates that are remembered; those learned of last."""
 MOST_WAITING = 200
@@ -33,7 +33,7 @@ MOST_WAITING = 200
 _USED = np.dtype([("run", np.int64), ("updated_s", np.float64), ("gpus", np.int64), ("cpus", np.int64),
                   ("cpus_p95", np.float64), ("at_limit_ratio", np.float64), ("memory_peak_bytes", np.float64),
                   ("activity", np.float64)])
-"""Of a run only the hash of what identifies it is kept, to know it again. NaN stands for what is not known."""
+"""A run is known again by the hash of what identifies it; nothing else of its identity is kept. NaN means unknown."""
 
 
 class Past:
@@ -99,7 +99,7 @@ class WaitingJob:
     expected_start_s: float | None
     """If the active policy is followed."""
     place: int
-    """In the queue."""
+    """The job's place in the queue."""
 
 
 class Reservations:
@@ -126,7 +126,7 @@ class NodeView:
 
     nodes: dict[str, TunedNode] = field(default_factory=dict)
     jobs: dict[Key, Job] = field(default_factory=dict)
-    """Those that run."""
+    """The jobs that run."""
     waiting: dict[Key, WaitingJob] = field(default_factory=dict)
     reservations: Reservations = field(default_factory=Reservations)
 
@@ -152,16 +152,16 @@ def fair_share(fair: NodeShare, gpus: int) -> NodeShare:
     return NodeShare(fair.cpus * gpus, fair.memory_bytes * gpus)
 
 
-def candidates(node: records.Node, found: NodeView, insight: Insight, now_s: float) -> Iterator[Tenant]:
+def candidates(node: records.Node, view: NodeView, insight: Insight, now_s: float) -> Iterator[Tenant]:
     """Yield the jobs that may go to a node and, as in EASY backfilling, delay no earlier job there."""
-    here, partitions = found.nodes[node.name], frozenset(node.partitions)
+    here, partitions = view.nodes[node.name], frozenset(node.partitions)
     known = insight.tenants.setdefault(here.fair, {})
-    for key, waiting in found.waiting.items() if here.free_gpus else ():
+    for key, waiting in view.waiting.items() if here.free_gpus else ():
         request = waiting.job.request
         if request.gpus > here.free_gpus or partitions.isdisjoint(waiting.need.partitions):
             continue
         ends_s = now_s + (float("inf") if waiting.job.limit_s is None else waiting.job.limit_s)
-        if ends_s <= found.reservations.before(waiting.place, node.name) and satisfies(node, waiting.need):
+        if ends_s <= view.reservations.before(waiting.place, node.name) and satisfies(node, waiting.need):
             if key not in known:
                 has = NodeShare(request.cpus, request.memory_bytes)
                 known[key] = Tenant(key, request.gpus,
@@ -205,7 +205,7 @@ def _move_in(job: Job, nodes: Mapping[str, TunedNode], insight: Insight) -> None
                                                   takes=alone and place.gpus > 0)]
 
 
-def _line_up(found: NodeView, pending: Mapping[Key, Job], advice: Iterable[Recommendation]) -> None:
+def _line_up(view: NodeView, pending: Mapping[Key, Job], advice: Iterable[Recommendation]) -> None:
     """Take in held jobs that one node may serve, in the order of the active policy, and the nodes kept for jobs."""
     for place, row in enumerate(advice):
         job = pending.get((row.job_id, row.submit_s))
@@ -213,8 +213,8 @@ def _line_up(found: NodeView, pending: Mapping[Key, Job], advice: Iterable[Recom
             continue
         wanted = need(job)
         alone = job.request.nodes == 1 and not job.request.exclusive
-        if wanted is not None and alone and len(found.waiting) < MOST_WAITING:
-            found.waiting[job.key] = WaitingJob(job, wanted, row.expected_start_s, place)
+        if wanted is not None and alone and len(view.waiting) < MOST_WAITING:
+            view.waiting[job.key] = WaitingJob(job, wanted, row.expected_start_s, place)
         if row.placement is not None and row.expected_start_s is not None:
             for name in row.placement.nodes:
-                found.reservations.add(place, name, row.expected_start_s)
+                view.reservations.add(place, name, row.expected_start_s)

@@ -83,15 +83,15 @@ class ShareRecommender:
             self._read_from(since_s)
             log.error("what runs used cannot be recorded or read now", extra={"error": str(error)})
 
-    def _rows(self, found: NodeView, context: RecommenderContext, insight: Insight) -> Iterator[ShareAdvice]:
+    def _rows(self, view: NodeView, context: RecommenderContext, insight: Insight) -> Iterator[ShareAdvice]:
         seen: set[Key] = set()
         # The fullest nodes first: what fits there leaves whole nodes to jobs that need them.
         for node in sorted(context.snapshot.nodes, key=lambda node: (node.gpus - node.gpus_allocated, node.name)):
-            if node.name not in found.nodes:
+            if node.name not in view.nodes:
                 continue
-            here = found.nodes[node.name]
-            waiting = [tenant for tenant in candidates(node, found, insight, context.now_s) if tenant.key not in seen]
-            shares = ShareRows(node.name, here, waiting, tune(here, waiting), found, context.now_s)
+            here = view.nodes[node.name]
+            waiting = [tenant for tenant in candidates(node, view, insight, context.now_s) if tenant.key not in seen]
+            shares = ShareRows(node.name, here, waiting, tune(here, waiting), view, context.now_s)
             for row in shares.rows(self._settings.window):
                 if (row.job_id, row.submit_s) not in seen:  # of a job on several nodes: the row of the first
                     seen.add((row.job_id, row.submit_s))
@@ -103,14 +103,14 @@ def _urgency(row: ShareAdvice) -> tuple[bool, bool, float, str, float]:
     return not row.gains, row.state != "pending", -(row.sooner_ratio or 0.0), row.job_id, row.submit_s
 
 
-def _metrics(rows: Sequence[ShareAdvice], found: NodeView) -> dict[str, Mapping[Any, float | None]]:
+def _metrics(rows: Sequence[ShareAdvice], view: NodeView) -> dict[str, Mapping[Any, float | None]]:
     """Return metrics of the rows that gain, and sums over all."""
     top = [row for row in rows if row.gains][:ADVICE]
     unused: Counter[tuple[str, str]] = Counter()
-    for node in found.nodes.values():
+    for node in view.nodes.values():
         for tenant in node.tenants:
             if tenant.gives:
-                partition, known = found.jobs[tenant.key].partition, tenant.speed_estimate
+                partition, known = view.jobs[tenant.key].partition, tenant.speed_estimate
                 has, least = known.has, known.least
                 unused[partition, "cpus"] += has.cpus - least.cpus
                 unused[partition, "memory"] += has.memory_bytes - least.memory_bytes
@@ -128,7 +128,8 @@ def _metrics(rows: Sequence[ShareAdvice], found: NodeView) -> dict[str, Mapping[
                             for row in top},
         "allocation_jobs": {basis: float(sum(row.basis == basis for row in rows))
                             for basis in ("measured", "prior", "fair-share")},
-        "unused_cpus": {partition: float(amount) for (partition, what), amount in unused.items() if what == "cpus"},
-        "unused_memory_bytes": {partition: float(amount) for (partition, what), amount in unused.items()
-                                if what == "memory"},
+        "unused_cpus": {partition: float(amount) for (partition, resource), amount in unused.items()
+                        if resource == "cpus"},
+        "unused_memory_bytes": {partition: float(amount) for (partition, resource), amount in unused.items()
+                                if resource == "memory"},
     }

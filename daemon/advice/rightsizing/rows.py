@@ -18,11 +18,11 @@ POLICY = "synergy-tune"
 class ShareRows:
     """Puts a plan into rows; of jobs that wait only those that it starts."""
 
-    def __init__(self, name: str, node: TunedNode, waiting: Iterable[Tenant], plan: TunedShares, found: NodeView,
+    def __init__(self, name: str, node: TunedNode, waiting: Iterable[Tenant], plan: TunedShares, view: NodeView,
                  now_s: float) -> None:
         self._name, self._plan, self._now_s = name, plan, now_s
-        self._running = {tenant.key: (tenant, found.jobs[tenant.key]) for tenant in node.tenants}
-        self._starting = [(tenant, found.waiting[tenant.key]) for tenant in waiting if tenant.key in plan.parts]
+        self._running = {tenant.key: (tenant, view.jobs[tenant.key]) for tenant in node.tenants}
+        self._starting = [(tenant, view.waiting[tenant.key]) for tenant in waiting if tenant.key in plan.parts]
         self._gifts = by_pair(plan.gifts)
 
     def rows(self, window_s: float) -> Iterator[ShareAdvice]:

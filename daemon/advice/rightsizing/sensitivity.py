@@ -112,24 +112,24 @@ class LikeRun(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What there is to go by."""
+    """The evidence from which a job's needs are estimated."""
 
     has: NodeShare
     gpus: int
-    """On the node."""
+    """The job's GPUs on the node."""
     fair: NodeShare
     """The node's CPUs and memory in proportion to these GPUs."""
     window: UsageWindow | None = None
-    """Of a job that runs."""
+    """The usage window of a job that runs."""
     runs: Sequence[LikeRun | Use] = ()
-    """Of like jobs, the newest first."""
+    """The runs of like jobs, the newest first."""
     model: str = ""
     """One of ``PRIORS``, one of their tasks, or '' where the name tells nothing."""
     waits: bool = False
 
 
 def speed_estimate(evidence: Evidence, margin: float, starved: float) -> SpeedEstimate:
-    """Return the best of what can be known."""
+    """Return the best estimate that the evidence allows."""
     evidence = replace(evidence, runs=[run for run in evidence.runs if run.gpus > 0 and run.cpus > 0])
     if evidence.window is None and not (evidence.waits and evidence.runs and evidence.gpus):
         return _by_prior(evidence) if evidence.model and evidence.gpus else _unknown(evidence)
@@ -146,7 +146,7 @@ def recognized(name: str, patterns: Mapping[str, str]) -> str:
 
 
 def matrix(model: str) -> Sensitivity:
-    """Return the prior of a model or of a task; KeyError for what is neither."""
+    """Return the prior of a model or of a task; KeyError for any other name."""
     return PRIORS[model] if model in PRIORS else prior(model)
 
 
@@ -183,9 +183,10 @@ def _siblings(model: str) -> list[Sensitivity]:
     return [PRIORS[name] for name in TASKS[task]]
 
 
-def _spread(own: Sensitivity, siblings: Sequence[Sensitivity], gpus: int, has: NodeShare, part: NodeShare) -> Speed:
+def _spread(sensitivity: Sensitivity, siblings: Sequence[Sensitivity], gpus: int, has: NodeShare,
+            part: NodeShare) -> Speed:
     """Return the speed of a model, between those of the least and the most sensitive one of its task."""
-    ratios = [_ratio(known, gpus, has, part) for known in (own, *siblings)]
+    ratios = [_ratio(known, gpus, has, part) for known in (sensitivity, *siblings)]
     return Speed(ratios[0], min(ratios), max(ratios))
 
 
@@ -252,7 +253,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _optimistic(times: float, top: float, limited: float, own: Sensitivity | None, gpus: int,
+def _optimistic(times: float, top: float, limited: float, sensitivity: Sensitivity | None, gpus: int,
                 known: SpeedEstimate) -> Speed:
     """Return the speed with ``times`` the CPUs of a job whose GPUs allow ``top`` times its speed.
 
@@ -262,7 +263,7 @@ def _optimistic(times: float, top: float, limited: float, own: Sensitivity | Non
     most = min(times, top)
     estimate = 1 / (limited / most + 1 - limited)
     cpus = round(known.has.cpus * times)
-    worst = _ratio(own, gpus, known.has, NodeShare(cpus, known.has.memory_bytes)) if own else 1.0
+    worst = _ratio(sensitivity, gpus, known.has, NodeShare(cpus, known.has.memory_bytes)) if sensitivity else 1.0
     return Speed(estimate, min(estimate, max(worst, 1.0)), max(estimate, most))
 
 
@@ -281,7 +282,7 @@ class _Curve:
     """The activity of like jobs' GPUs by CPUs per GPU, as it was measured and as resamples of the runs have it."""
 
     points: Floats
-    """Of each run its CPUs per GPU and its activity."""
+    """The CPUs per GPU and the activity of each run."""
 
     @cached_property
     def whole(self) -> Sensitivity:
@@ -338,5 +339,5 @@ def _curve_of(points: bytes) -> _Curve:
 def _profile(points: Floats) -> Sensitivity:
     """Return the mean activity by CPUs per GPU; memory plays no part in it."""
     cpus = np.unique(points[:, 0])
-    speed = np.array([[points[points[:, 0] == some, 1].mean()] for some in cpus])
+    speed = np.array([[points[points[:, 0] == count, 1].mean()] for count in cpus])
     return filled(cpus, _ANY_MEMORY, speed)

@@ -54,10 +54,10 @@ class TunedNode:
 
 @dataclass
 class TunedShares:
-    """What each job has in the end."""
+    """The shares that the plan gives each job."""
 
     parts: dict[Key, NodeShare] = field(default_factory=dict)
-    """Of every job on the node, and of those that may start there."""
+    """The shares of every job on the node, and of the jobs that may start there."""
     gifts: list[Gift] = field(default_factory=list)
 
 

@@ -45,7 +45,7 @@ class Sample:
     time_s: float
     seconds: float
     cores: float
-    """In use, on the node where it uses most."""
+    """The cores in use on the node where the job uses most."""
     activity: float | None
 
 
@@ -59,7 +59,7 @@ class _Samples:
         """Time, seconds, cores and activity of one after the other, NaN where that is not known."""
 
     def add(self, sample: Sample, since_s: float) -> None:
-        """Add one, and forget those up to a moment."""
+        """Add a sample, and forget the samples up to a moment."""
         activity = math.nan if sample.activity is None else sample.activity
         self._values.extend((sample.time_s, sample.seconds, sample.cores, activity))
         late = bisect_right(self._values[::4], since_s)
@@ -67,17 +67,17 @@ class _Samples:
 
     @property
     def seconds(self) -> float:
-        """Return for how long it was measured."""
+        """Return for how long the job was measured."""
         return sum(self._values[1::4])
 
     @property
     def cores(self) -> array[float]:
-        """Return the cores in use of each."""
+        """Return the cores in use in each sample."""
         return self._values[2::4]
 
     @property
     def activity(self) -> float | None:
-        """Return the mean activity; None unless that of most is known."""
+        """Return the mean activity; None unless the activity of most samples is known."""
         known = [value for value in self._values[3::4] if not math.isnan(value)]
         return float(np.mean(known)) if known and 2 * len(known) > len(self.cores) else None
 
@@ -90,13 +90,13 @@ class UsageWindow:
     seconds: float
     """Measured."""
     memory_peak_bytes: float | None
-    """Of the whole run: memory that was needed once may be needed again."""
+    """The peak of the whole run: memory that was needed once may be needed again."""
     activity: float | None
     source: str
 
     @property
     def p95(self) -> float:
-        """Return the cores that it needs nearly always."""
+        """Return the cores that suffice the job nearly always."""
         return float(np.percentile(self.cores, QUANTILE, method="higher"))
 
     def at_limit(self, limit: float) -> float:
@@ -122,9 +122,9 @@ class _Track:
     source: str = "cgroup"
     memory_peak: float | None = None
     busiest: float = 0.0
-    """Of whole windows."""
+    """The highest use of cores over whole windows."""
     first_peak: float = 0.0
-    """In what was recorded of less than a window; it counts until one was measured."""
+    """The peak in a record of less than a window; it counts until a whole window was measured."""
     measured_s: float = 0.0
     core_s: float = 0.0
     at_limit_s: float = 0.0
@@ -149,7 +149,7 @@ class _RoundByJob:
         self._gpus = HeldGpus(fresh, snapshot.nodes)
 
     def of_job(self, job: Job, node: str) -> JobReading | None:
-        """Return what its cgroup says; cgroups go by Slurm's own number, which an array task is not known by."""
+        """Return what a job's cgroup says; cgroups go by Slurm's own number, which an array task is not known by."""
         number = str(job.raw_id) if job.raw_id is not None else job.job_id
         return self._jobs.get((number, node)) or self._jobs.get((job.job_id, node))
 
@@ -237,13 +237,13 @@ class UsageMeter:
 
     def _between(self, track: _Track, name: str, seen: _RoundByJob) -> tuple[float, float] | None:
         """Return seconds and mean cores in use on a node since it was read last; None where that is unknown."""
-        reading, whole = seen.of_job(track.job, name), seen.of_node(name)
+        reading, node_usage = seen.of_job(track.job, name), seen.of_node(name)
         if reading is not None and reading.memory_used_bytes is not None:
             _learn_memory(track, reading.memory_used_bytes, seen.nodes.get(name))
         if reading is not None and reading.cpu_seconds is not None:
             now, bound = _Counter(reading.time_s, reading.cpu_seconds), None
-        elif whole is not None:
-            now, bound = _Counter(whole[0], None), whole[1]
+        elif node_usage is not None:
+            now, bound = _Counter(node_usage[0], None), node_usage[1]
         else:
             return None
         before = track.counters.get(name)

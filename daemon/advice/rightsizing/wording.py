@@ -64,7 +64,7 @@ def kept(speed_estimate: SpeedEstimate) -> str:
 
 
 def ask(part: NodeShare, has: NodeShare, gpus: int) -> str:
-    """Return what its owner would ask of Slurm to have this part; '' where it has it already."""
+    """Return what a job's owner would ask of Slurm for this part; '' where the job has it already."""
     if gpus <= 0 or part == has:
         return ""
     # A giver must keep all that it needs, a taker must not take more than there is.

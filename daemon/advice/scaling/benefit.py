@@ -20,7 +20,7 @@ class Case:
 
     job: Job
     gpus: int
-    """It has, or asks for."""
+    """The GPUs that the job has, or asks for."""
     curve: Learned
     basis: str
     remaining_s: float | None
@@ -55,7 +55,7 @@ def _resized(case: Case, change: int, helps: tuple[str, ...] = ()) -> ResizeEffe
 
 
 def _pause_s(case: Case, change: int) -> float:
-    """Return what it costs a running job to go on from its checkpoint; nothing where it does not stop."""
+    """Return the seconds that a running job loses when it goes on from its checkpoint; 0 where it does not stop."""
     stops = case.job.state is JobState.RUNNING and (change > 0 or bool(case.job.owner) or _nodes(case.job) == 1)
     return RESTART_S if stops else 0.0
 
@@ -78,7 +78,7 @@ def _time(gain: float) -> float:
 
 
 def _how(case: Case, change: int) -> str:
-    """Return what it takes, in Slurm: a running job can give up whole nodes, its last ones, and no more."""
+    """Return in words what Slurm needs for another size: a running job can only give up whole nodes, its last ones."""
     nodes, target = _nodes(case.job), counted(case.gpus + change)
     if case.job.state is not JobState.RUNNING:
         return f"submit it again with {target}"

@@ -31,7 +31,7 @@ TWO_SIZES = ((0, 1), (0, 2), (1, 2))
 """With two sizes nobody can tell a fixed cost (b) from one that grows with the workers (d): each curve of two terms
 that meets both points may be true, and every other lies between them."""
 MOST_GPUS, MOST_APART = 100_000, 1e6
-"""Beyond them something upstream is lying."""
+"""The most GPUs and the highest ratio of rates that are believed: beyond them something upstream is lying."""
 AS_GOOD = 1e-6
 """Fits whose squared residuals differ by no more are equally good."""
 
@@ -148,8 +148,8 @@ def _nearest(columns: Floats, target: Floats) -> tuple[Floats, Floats]:
     for used in _CHOICES[columns.shape[2]]:
         part = columns[:, :, used]
         coefficients = _least_squares(part, target)
-        rest = target - (part @ coefficients[:, :, None])[:, :, 0]
-        off = (rest * rest).sum(axis=1)
+        residual = target - (part @ coefficients[:, :, None])[:, :, 0]
+        off = (residual * residual).sum(axis=1)
         better = (coefficients >= 0).all(axis=1) & (off < least)
         best[better] = 0.0
         best[np.ix_(better, used)] = coefficients[better]

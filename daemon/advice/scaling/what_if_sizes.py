@@ -17,7 +17,7 @@ from ..migration import MOST, Amounts, Masks, MigrationPlanner
 MOST_TESTED = 50
 """Waiting jobs that are tested for whether they would have room."""
 MOST_HELPED = 5
-"""Of those that would, so many are named."""
+"""The most jobs that are named as helped."""
 
 Returned = Sequence[tuple[str, Amounts]]
 """What is given back by node."""
@@ -125,7 +125,8 @@ def nodes_left(nodes: int) -> int:
 def given_up(job: Job) -> Returned:
     """Return what a running job gives back when it gives up half.
 
-    Of a single node that is half its GPUs with their share of the rest; of several Slurm takes whole ones, the last.
+    A job on one node gives back half its GPUs with their share of the rest; from a job on several nodes Slurm takes
+    whole nodes, the last ones.
     """
     if len(job.allocations) != 1:
         return [(part.node, _amounts(part)) for part in job.allocations[nodes_left(len(job.allocations)):]]
