@@ -12,7 +12,7 @@ Ranks = NDArray[np.uint8 | np.uint16 | np.int64]
 POOL, CHUNK, CPUS, MEMORY, CHUNKS, REST, RESTS, WHOLE = range(8)
 """Columns of ``WaitingJobs.demands``."""
 MANY = 64
-"""From so many nodes on, comparing ranks is faster than comparing amounts."""
+"""The number of nodes from which comparing ranks is faster than comparing amounts."""
 
 
 def kinds_of(demands: Longs) -> tuple[Longs, NDArray[np.intp]]:

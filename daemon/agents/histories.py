@@ -55,7 +55,7 @@ JITTER = 0.2
 COPY_S = 3600.0
 """The jobs of a user who is drawn twice are shifted by up to so much."""
 OUTSTANDING_S = 7 * DAY_S
-"""So long a job that has not ended holds back what its history proves; one that takes longer is waited for no more."""
+"""The time for which a job that has not ended holds back what its history proves; a longer job is not waited for."""
 FEWEST_USERS = 4
 OUTAGE_EVERY_S, OUTAGE_S, OUTAGE_SPREAD = 30 * DAY_S, 4 * 3600.0, 1.0
 """A node fails once a month, for four hours or so (median of a log-normal, and the deviation of its logarithm)."""

@@ -69,7 +69,7 @@ class TraceWindow:
     power: PowerModel = PowerModel()
     """The power of its nodes; what its jobs add is in the workload."""
     settled_s: float = float("inf")
-    """Of the jobs that were submitted earlier none is to come any more; evidence counts until then."""
+    """The time before which no further submission is to come; evidence counts until then."""
 
     def replayed(self, policy: Policy) -> Run:
         """Replay it at its speeds."""
@@ -231,7 +231,7 @@ class Figures:
     utilization: float = float("nan")
     """The mean over partitions, from the first counted time to the last submission: Eq. (5) of the GIST AI-X paper."""
     makespan_s: float = float("nan")
-    """From the first counted time to the last end of a job."""
+    """The time from the first counted moment to the last end of a job."""
     joules: float | None = None
     """Including power supplies; None where energy was not counted."""
 

@@ -22,7 +22,7 @@ class Transition(NamedTuple):
     reward: float
     """Summed and discounted over the steps taken."""
     discount: float
-    """Of the next state's value; 0 when the episode is over."""
+    """The discount of the next state's value; 0 when the episode is over."""
     next_state: Floats
     next_allowed: NDArray[np.bool_]
     """The actions that are open in the next state."""

@@ -77,7 +77,7 @@ class RunningJobs:
 
     rows: NDArray[np.intp]
     demands: Longs
-    """As of waiting jobs: the original request."""
+    """The original requests, as of waiting jobs."""
     gpus: Longs
     """GPUs held now."""
     requested_gpus: Longs

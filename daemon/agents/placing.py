@@ -35,13 +35,13 @@ class FreeResourceArrays(NamedTuple):
     full: Longs
     """[kind, GPUs, CPUs and bytes] of a chunk."""
     last: Longs
-    """Of the rest."""
+    """[kind, GPUs, CPUs and bytes] of the rest."""
     allowed: Masks
     """[kind, node]."""
     fits: Masks
     """[kind, node] where there is room for a chunk now."""
     rest_fits: Masks
-    """For the rest."""
+    """[kind, node] where there is room for the rest now."""
     reserved: Masks
     near: Longs
     """Nodes on which at least one kind fits, in rising order."""

@@ -46,7 +46,7 @@ class PolicyGradientSpec:
     net: Net
     schema: Mapping[str, object]
     candidate_inputs: tuple[str, ...]
-    """As of :class:`.training_loop.LearnerSpec`, and so are ``save`` and ``refuse``."""
+    """A candidate's inputs; like ``save`` and ``refuse``, this is a field of :class:`.training_loop.LearnerSpec`."""
     rules: Mapping[str, Callable[[Floats], int]]
     """Known rules by name; each chooses among rows of inputs."""
     policy: Callable[[Floats, ModelCard, float, Choose | None], TrainedPolicy]
@@ -103,11 +103,11 @@ class EpisodeReplay:
 
     @property
     def cost(self) -> float:
-        """Return its cost, relative to the incumbent's."""
+        """Return the replay's cost, relative to the incumbent's."""
         return self.episode.cost(self.done)
 
     def later(self, times: Floats) -> Floats:
-        """Return its cost after these times."""
+        """Return the replay's cost after these times."""
         return self.episode.later(self.done, times)
 
 

@@ -38,7 +38,7 @@ class Candidate:
 
     @property
     def learned(self) -> bool:
-        """Tell whether it is an agent."""
+        """Tell whether the candidate is an agent."""
         return "@" in self.name
 
 

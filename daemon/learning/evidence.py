@@ -28,7 +28,7 @@ FINE_RATES = tuple(20.0 * rate for rate in RATES)
 USE_RATES = tuple(4.0 * rate for rate in RATES)
 """Bets on utilisation, of which hundredths differ."""
 FEWEST_BLOCKS = 6
-"""From fewer pairs nothing is concluded."""
+"""The fewest pairs of blocks from which anything is concluded."""
 UNKNOWN = float("nan")
 
 
@@ -72,7 +72,7 @@ class Comparison:
     within: float = 0.0
     """and that it is below ``bound``."""
     bound: float = 1.0
-    """So much it may be at most where it is not required to be better."""
+    """The most that the ratio may be where it is not required to be better."""
 
     @property
     def known(self) -> bool:
@@ -85,15 +85,15 @@ class Comparison:
         return self.known and self.low == self.high
 
     def below(self, error: float) -> bool:
-        """Tell whether it is surely below 1, at whichever of any number of looks, with so small an error."""
+        """Tell whether the ratio is surely below 1, at any of any number of looks, with so small an error."""
         return self.known and self.high < 1.0 and self.total < 1.0 and self.evidence >= np.log(1.0 / error)
 
     def above(self, error: float) -> bool:
-        """Tell whether it is surely above 1, at whichever of any number of looks, with so small an error."""
+        """Tell whether the ratio is surely above 1, at any of any number of looks, with so small an error."""
         return self.known and self.low > 1.0 and self.against >= np.log(1.0 / error)
 
     def bounded(self, error: float) -> bool:
-        """Tell whether it is surely below its bound, in the same way."""
+        """Tell whether the ratio is surely below its bound, at any of any number of looks, with so small an error."""
         return (self.known and self.high < self.bound and self.total < self.bound
                 and self.within >= np.log(1.0 / error))
 

@@ -13,7 +13,7 @@ MOST_PARTS = 100_000
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 """What holds no weights; to walk a function's globals would be to walk the program."""
 _COMPILERS = ("numba", "llvmlite")
-"""So are their functions called, by the package of their class: objects that hold the compiler itself."""
+"""Packages of compiled functions, which are objects that hold the compiler itself."""
 _PLAIN = (str, bytes, bytearray, bool, int, np.dtype, type(None))
 
 

@@ -21,7 +21,7 @@ class LearnedSpan:
 
     @property
     def dated(self) -> bool:
-        """Tell whether its times are dates, which mean the same days under every name of a source."""
+        """Tell whether the span's times are dates, which mean the same days under every name of a source."""
         return max(_told(self.since_s, self.until_s), default=0.0) >= EPOCH_S
 
 

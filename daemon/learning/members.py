@@ -41,7 +41,7 @@ class Member:
 
     agent: str
     config: TrainingConfig
-    """With a seed and a folder of its own."""
+    """The config of the training, with a seed and a folder of the member's own."""
 
     @property
     def seed(self) -> int:
@@ -62,7 +62,7 @@ class News:
     done: float
     """0..1."""
     score: float | None
-    """Of the best that it has saved; None before it has."""
+    """The score of the best model that the member has saved; None before it has saved one."""
     ended: bool = False
 
 

@@ -12,7 +12,7 @@ from .trials import TRIED
 
 DAY_S = 86400.0
 COOLING_S = 7 * DAY_S
-"""For so long after a demotion nothing is promoted but by an operator: the next agent learned from the same days."""
+"""The time after a demotion in which only an operator promotes: the next agent learned from the same days."""
 
 
 def recheck_active(ledger: Ledger, task: TrainingTask) -> str:

@@ -259,7 +259,7 @@ def _estimate(verdict: Verdict) -> float:
 
 NICENESS = 19
 NOTES = 3
-"""So much is shown of what is odd about the site's speeds."""
+"""The most notes on the site's speeds that a night shows."""
 
 
 def by_hand(settings: Sections) -> Night:
@@ -296,12 +296,12 @@ def _noted(models: Path, night: Night) -> Night:
 
 def _night(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory) -> Night:
     """Look whether the active one still belongs there, also where nobody is trained afterwards; then train."""
-    told, foreign = [store.remove_drafts()], False
+    messages, foreign = [store.remove_drafts()], False
     try:
         with Ledger.open(task.url) as ledger, ledger.training() as alone:
-            told.append(recheck_active(ledger, task))  # first: a damaged note of trials must not keep it from that
+            messages.append(recheck_active(ledger, task))  # first: a damaged note of trials must not keep it from that
             claim(task.models, ledger, task.url)
-            told.append(recall(ledger, task.models, task.now_s))
+            messages.append(recall(ledger, task.models, task.now_s))
             night = _tried(task, store, training_directory, alone)
     except StoreLocked as error:  # another host trains
         night = Night(task.now_s, "refused", str(error))
@@ -309,7 +309,7 @@ def _night(task: TrainingTask, store: ModelStore, training_directory: TrainingDi
         night, foreign = Night(task.now_s, "failed", str(error)), True
     except (StoreError, ModelError, OSError) as error:
         night = Night(task.now_s, "failed", str(error))
-    night = replace(night, message="; ".join([night.message, *filter(None, told)]))
+    night = replace(night, message="; ".join([night.message, *filter(None, messages)]))
     return night if foreign else _noted(task.models, night)  # the note there is of the other database's nights
 
 

@@ -20,7 +20,7 @@ from .begun_trials import read_note
 
 DEMOTED = ".training/demotions.json"
 MOST_REASON = 300
-"""So much of a reason is noted."""
+"""The most characters of a reason that are noted."""
 
 
 @dataclass(frozen=True, slots=True)

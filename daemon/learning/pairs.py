@@ -94,7 +94,7 @@ class WindowReplay:
     """What one replay of one window leaves for comparisons."""
 
     start: Floats
-    """Of every job, those that only fill the cluster included; NaN for one that never started."""
+    """The start of every job, also of jobs that only fill the cluster; NaN for a job that never started."""
     marks: Floats
     """Moments,"""
     joules: Floats
@@ -131,7 +131,7 @@ class HeldOutRun:
     replays: tuple[WindowReplay, ...]
     """By window."""
     speeds: tuple[SpeedCoverage, ...] = ()
-    """On what the speeds of its jobs rest, by window."""
+    """The speeds that the replays used, and on what these rest, by window."""
 
     @property
     def utilization(self) -> float:
@@ -228,7 +228,7 @@ class Pair:
     edges: tuple[Floats, ...]
     """By window."""
     block: NDArray[np.int64]
-    """Of each job, over all windows; ``OUTSIDE`` of all."""
+    """The block of each job, over all windows; ``OUTSIDE`` for a job in no block."""
     blocks: int
 
     @classmethod

@@ -113,7 +113,7 @@ def _looked_at(candidate: Policy) -> tuple[ModelCard, str]:
 _NO_CARD = ModelCard("", "", 0.0, 0, "", "", "")
 _MOMENT = (float, int, NoneType)
 _READ = {"objective": (str,), "speeds": (str,), "history_from_s": _MOMENT, "history_until_s": _MOMENT}
-"""Of a card, what is gone by here."""
+"""The fields of a card that a judgement reads, with the types of their values."""
 
 
 def _damaged(card: object) -> str:
@@ -165,8 +165,8 @@ def _trial(policy: Policy, exam: Exam, terms: PromotionCriteria, seed: int) -> H
 
 def _measured(empty: Verdict, trials: Mapping[str, HeldOutRun], exam: Exam) -> Verdict:
     """Return the verdict with all figures, and no decision yet."""
-    ours = trials[empty.model]
-    pairs = {name: Pair.of(ours, trials[name], exam) for name in dict.fromkeys((empty.incumbent, empty.best))
+    candidate_run = trials[empty.model]
+    pairs = {name: Pair.of(candidate_run, trials[name], exam) for name in dict.fromkeys((empty.incumbent, empty.best))
              if name in trials}
     rows = tuple(_row(name, trial, trials, empty, exam) for name, trial in trials.items())
     return replace(measured(empty, pairs, exam), rows=rows,
@@ -265,7 +265,7 @@ def _overlap(one: tuple[float | None, float | None], other: tuple[float | None, 
 
 
 def _harmful(verdict: Verdict) -> Iterator[str]:
-    """Yield what it would harm: a figure that is not surely within its bound, at whichever of all looks, is harm."""
+    """Yield what a candidate would harm: a figure that is not surely within its bound, at any of all looks, is harm."""
     energies = verdict.energy.get(verdict.incumbent, {})
     site, other = verdict.terms.counted
     bounded = {**{f"{name}: mean JCT": group for name, group in verdict.groups.items()}, "p99 wait": verdict.tail,

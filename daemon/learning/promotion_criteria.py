@@ -13,14 +13,14 @@ _SET = TermsSettings()
 ON, DOWN = "all nodes on", "empty nodes powered down"
 """How energy is counted."""
 COMPLETION, ENERGY, UTILIZATION = "completion time", "energy", "utilization"
-"""By what a candidate may earn its place."""
+"""The figures by which a candidate may earn its place."""
 AFTER_ENERGY = frozenset({"energy", "energy_wasted"})
 """Weights of an objective that make energy count."""
 
 ERROR = 0.025
 """Probability, in a year of nights, that anything at all is promoted which is no better than the incumbent."""
 TRIALS = 4
-"""So many agents of a kind are tried in a year, one after the other, and so many shortlists of heuristics."""
+"""The most agents of a kind that are tried in a year, one after the other, and the most shortlists of heuristics."""
 SHORTLIST = 10
 """Most heuristics that are tried at a time."""
 
@@ -53,7 +53,7 @@ class PromotionCriteria:
     missed: float = _SET.missed
     """misses at most this share of those that did."""
     power_down_s: float | None = None
-    """After so long the site powers an empty node down; None where it does not."""
+    """The time after which the site powers an empty node down; None where it does not."""
 
     @property
     def counted(self) -> tuple[str, str]:

@@ -61,7 +61,7 @@ class TrainingJob:
     """A trace, ``history``, or the URL of a database."""
     budget_s: float
     cluster: str | None = None
-    """As the command line describes it; None where the history knows its own."""
+    """The cluster as the command line describes it; None where the history has its own."""
     trace_format: str | None = None
     since_s: float | None = None
     until_s: float | None = None
@@ -76,9 +76,9 @@ class TrainingJob:
     steps: int | None = None
     """Trained for so many steps in place of the budget; None trains for the budget."""
     flavours: tuple[FlavourSettings, ...] = ()
-    """Those that are configured; without any, sizes are flavours."""
+    """The configured flavours; without any, sizes of jobs are flavours."""
     seeds: int = 1
-    """So many trainings, by ``seed`` and those that follow; the best of them serves."""
+    """The number of trainings, by ``seed`` and the seeds that follow it; the best of them serves."""
     known_until_s: float | None = None
     """Until when the model that it goes on from has seen this history; None where it goes on from none of it."""
     lineage: tuple[LearnedSpan, ...] = ()

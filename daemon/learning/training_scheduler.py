@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 Result = Literal["done", "refused", "failed", "interrupted"]
 PATIENCE_S = 2 * 3600.0
-"""So long after its budget a training is ended: reading a history and judging take minutes."""
+"""The time after its budget at which a training is ended: reading a history and judging take minutes."""
 STEPPED_S = 3600.0
 """A night that began further ahead than this began by a clock that has been set back since."""
 NOTE = ".training/night.json"

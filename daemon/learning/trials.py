@@ -53,9 +53,9 @@ class Tried:
 
     name: str
     since_s: float
-    """From when on evidence counts."""
+    """The time from which evidence counts."""
     over: bool
-    """It was promoted, refused, has taken as long as one may, or begins so far ahead by a clock that was wrong."""
+    """The trial was promoted, refused, has taken as long as a trial may, or begins ahead by a wrong clock."""
 
 
 def trials(decisions: Iterable[Promotion], now_s: float) -> tuple[Tried, ...]:
@@ -184,7 +184,7 @@ class Prospect:
 
     @property
     def promising(self) -> bool:
-        """Tell whether it is worth a trial."""
+        """Tell whether the combination is worth a trial."""
         return self.ratio is not None and self.ratio < PROMISING
 
 

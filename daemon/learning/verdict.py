@@ -33,9 +33,9 @@ class PolicyFigures:
     wait_p99_s: float
     slowdown_mean: float
     energy_joules: float
-    """At the wall, all nodes on."""
+    """The energy at the wall, all nodes on."""
     energy_down_joules: float
-    """The same with empty nodes powered down."""
+    """The energy at the wall with empty nodes powered down."""
     jct_ratio: Comparison
     """Mean JCT over the incumbent's."""
     energy_ratio: Comparison
@@ -44,9 +44,9 @@ class PolicyFigures:
     utilization: float
     """Mean over partitions of the share of GPU time that jobs held while jobs came, Eq. (5) of the GIST AI-X paper."""
     makespan_s: float
-    """From when jobs count to the last end, summed over windows."""
+    """The time from when jobs count to the last end, summed over windows."""
     utilization_ratio: Comparison
-    """Over the incumbent's: above 1 is better."""
+    """Utilisation over the incumbent's: above 1 is better."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Verdict:
     """What the candidate is after; '' where unknown."""
     since_s: float | None = None
     until_s: float | None = None
-    """From the first held-out submission to the last."""
+    """The last held-out submission; ``since_s`` is the first."""
     days: float = 0.0
     jobs: int = 0
     seed: int = 0
@@ -95,7 +95,7 @@ class Verdict:
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """Return by what it may be promoted, each with its share of the error."""
+        """Return the figures by which a candidate may be promoted, each with its share of the error."""
         return self.terms.ways(self.objective)
 
     def figures(self) -> dict[str, object]:

@@ -113,7 +113,7 @@ class PlacementView(NamedTuple):
     words: Words
     weights: Floats
     traits: Floats
-    """As in :class:`State`."""
+    """Traits of jobs, as in :class:`State`."""
 
 
 class Ask(NamedTuple):
@@ -134,7 +134,7 @@ class Ask(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything, at one moment."""
+    """The complete state of a replay at one moment."""
 
     nodes: Records
     """[node] of NODE"""

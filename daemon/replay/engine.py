@@ -46,7 +46,7 @@ from .workload import Workload
 
 
 class Policy(Protocol):
-    """Whatever decides. One that also has compiled ``rules`` is run without leaving compiled code."""
+    """An object that decides. A policy with compiled ``rules`` is run without leaving compiled code."""
 
     name: str
 
@@ -275,7 +275,7 @@ class Run:
     cluster: Cluster
     workload: Workload
     state: ClusterState
-    """As it was at the end."""
+    """The state at the end of the run."""
 
     @property
     def start(self) -> Floats:

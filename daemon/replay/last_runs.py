@@ -17,7 +17,7 @@ MEMORIES = np.array([1, 2, 3, 5, 8, 16, 32])
 """Numbers of last runs of a group that may count; the one that would have been right of late is used."""
 MEMORY, FEW = int(MEMORIES[-1]), 8
 WEIGHT = 1.0
-"""With this many runs of its own a group weighs as much as the wider group."""
+"""The number of runs with which a group weighs as much as the wider group."""
 
 
 class LastRuns(NamedTuple):
@@ -115,7 +115,7 @@ def _insert(value: float, count: int, ordered: Floats) -> None:
 
 @compiled_with_arrays
 def _pulled(wider: float, value: float, weight: float) -> float:
-    """Return a wider group's value, pulled towards a narrower group's ``value`` with weight ``own``."""
+    """Return a wider group's value, pulled towards a narrower group's ``value`` with that group's ``weight``."""
     return weight * value + (1.0 - weight) * wider if weight < 1.0 else value
 
 
@@ -132,7 +132,7 @@ def _pull_quantiles(ordered: Floats, weight: float, quantiles: Floats, out: Floa
 PAUSE_S = 3600.0
 """A burst is over when no like job has been submitted for so long."""
 FIRST = 4
-"""So many first jobs stand for a burst where each burst counts alike, whatever its size."""
+"""The number of first jobs that stand for a burst where each burst counts alike, whatever its size."""
 SEEING, BLIND = 0, 1
 """Whether any job of the burst had ended when a job was submitted."""
 

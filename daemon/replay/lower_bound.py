@@ -15,7 +15,7 @@ from .optimum import OptimumError, best_schedule, jct_mean_bound
 from .workload import COLUMNS, Workload
 
 FEW = 10
-"""So many jobs are scheduled in the best way there is; for more there is a bound."""
+"""The most jobs whose best schedule is searched for; for more jobs there is a bound."""
 STATES = 100_000
 """Looked at for that, some three seconds."""
 MANY = 3_000_000

@@ -13,7 +13,7 @@ from .workload import UNLIMITED_S, Workload
 Floats = NDArray[np.float64]
 
 ODDS = float(np.log(0.75 / 0.25))
-"""Of the quantiles that the columns ``prediction_low`` and ``prediction_high`` stand for, the quartiles."""
+"""The log-odds of the quartiles, which the columns ``prediction_low`` and ``prediction_high`` stand for."""
 ALIKE = 0.85
 """Share of a user's jobs in one future that are equally far from what was predicted: like jobs share an error.
 Drawn each for itself, 65 % of starts came within nine in ten futures (``tests/benchmarks/start_coverage.py``)."""

@@ -21,7 +21,7 @@ SHORT_S = 10.0
 """Bound of the bounded slowdown: shorter jobs count as this long (Feitelson & Rudolph 1998)."""
 
 FEWEST_PAIRS = 10
-"""With fewer of them an interval is not to be called a finding."""
+"""The fewest pairs whose interval may be called a finding."""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
@@ -219,9 +219,9 @@ class SpeedCoverage:
     """The speeds that a replay used."""
 
     speeds: str
-    """In words, as ``SiteSpeeds.summary``."""
+    """The speeds in words, as ``SiteSpeeds.summary`` says them."""
     shares: dict[str, float]
-    """Of GPU time, by source; all of it is unknown where speeds are flat. Empty where no GPU was held."""
+    """Shares of GPU time by source; all of it is unknown where speeds are flat. Empty where no GPU was held."""
     unplaced: int = 0
     """Jobs whose run times could not be turned into work, as where they ran is not recorded."""
 
@@ -238,7 +238,7 @@ class SpeedCoverage:
                                    share == share}, row["jobs_unplaced"])
 
     def __str__(self) -> str:
-        """Return it in one sentence."""
+        """Return the coverage in one sentence."""
         parts = ", ".join(f"{share:.0%} {source}" for source, share in self.shares.items() if share)
         sentence = f"speeds are {self.speeds}" + (f"; GPU time by what they rest on: {parts}" if parts else "")
         return sentence + (f"; {self.unplaced} jobs keep their run times, as where they ran is not recorded"

@@ -45,11 +45,11 @@ class PowerModel:
     standby: Watts = 20.0
     """Node that is powered down, all in."""
     load: float = 0.9
-    """Of an allocated GPU, 0..1."""
+    """The load of an allocated GPU, 0..1."""
     curve: tuple[tuple[float, float], ...] = LINEAR
     """(load, share of the way from ``context`` to ``limit``) by rising load, linear in between."""
     host_busy: Watts | None = None
-    """Of a node with a job; None where that is ``host``."""
+    """The host's watts on a node with a job; None where these are ``host``."""
 
     def at_load(self, load: float) -> Watts:
         """Return the watts of an allocated GPU at a load of 0..1."""
@@ -62,7 +62,7 @@ class PowerModel:
 
     @property
     def as_numbers(self) -> tuple[object, ...]:
-        """Return all of it as plain numbers."""
+        """Return the model's watts as plain numbers."""
         return tuple(value.tolist() if isinstance(value, np.ndarray) else value for value in astuple(self))
 
 
@@ -101,9 +101,9 @@ class Occupation:
 
     until: float
     busy: Floats
-    """With at least one job."""
+    """Seconds with at least one job."""
     empty: Floats
-    """On, with none."""
+    """Seconds on without a job."""
     down: Floats
     """Powered down."""
     gpu: Floats
@@ -113,7 +113,7 @@ class Occupation:
     delay: Floats | float
     """Seconds after which an empty node is powered down, or was."""
     known: Floats | float = 0.0
-    """Of ``gpu``, by jobs whose own watts are known,"""
+    """GPU-seconds held by jobs whose own watts are known,"""
     load: Floats | float = 0.0
     """these times their activity,"""
     draw: Floats | float = 0.0

@@ -64,7 +64,7 @@ class Rules(NamedTuple):
     resizing: bool = False
     """The walk resizes running jobs, so it is called although no job waits."""
     lines: str = PARTITION
-    """Which jobs stand in line together, as in :mod:`.queue_groups`."""
+    """The rule by which jobs stand in line together, as in :mod:`.queue_groups`."""
     turns: bool | None = None
     """A live queue is walked job by job as the scheduler does it, with plans for waiting jobs or without; None leaves
     it to the engine."""

@@ -50,7 +50,7 @@ BY_ERRORS, BY_FEW, BY_MANY, BY_BURSTS, WAYS = 0, 1, 2, 3, 4
 
 
 class Runs(NamedTuple):
-    """What became of the jobs."""
+    """The outcomes of the jobs, a column each."""
 
     submit_s: Floats
     started_s: Floats
@@ -59,7 +59,7 @@ class Runs(NamedTuple):
     value: Floats
     """Logarithm of the run time, in units; NaN where there is none."""
     unit_s: Floats
-    """Of each job: a second, or its limit."""
+    """The unit of each job's run time: a second, or the job's limit."""
 
 
 class _Errors(NamedTuple):
@@ -88,7 +88,7 @@ class SweepMemory(NamedTuple):
     """One number: how many ends were learnt."""
     last: LastRuns
     first: LastRuns
-    """Of each burst."""
+    """The first runs of each burst."""
     bursts: Bursts
     errors: _Errors
     mixture: Mixture
@@ -247,12 +247,12 @@ def known_codes(vocabulary: Sequence[str]) -> Codes:
 
 @dataclass(frozen=True, slots=True)
 class JobFeatures:
-    """What makes jobs alike, a column each: codes, negative where unknown."""
+    """The features by which jobs are alike, a column each: codes, negative where unknown."""
 
     gpus: Column
     user: Column | None = None
     template: Column | None = None
-    """Of the name."""
+    """The template of the job's name."""
     image: Column | None = None
     """Container image."""
     partition: Column | None = None
@@ -270,7 +270,7 @@ def predict(*, submit_s: Column, run_s: Column, ended_s: Column, features: JobFe
 
 def _runs(submit_s: Column, run_s: Column, ended_s: Column, started_s: Column | None,
           unit_s: Floats | None = None) -> Runs:
-    """Return what became of the jobs; a run of no time counts as one of a second."""
+    """Return the outcomes of the jobs; a run of no time counts as a run of one second."""
     submit, run, ended = (np.asarray(column, np.float64) for column in (submit_s, run_s, ended_s))
     started = np.full(len(run), np.nan) if started_s is None else np.asarray(started_s, np.float64)
     unit = np.ones(len(run)) if unit_s is None else unit_s
@@ -355,7 +355,7 @@ def _finest(groups: Groups) -> Codes:
 
 
 def _renumbered(codes: Codes) -> Codes:
-    """Return the same numbers without gaps, in their order."""
+    """Renumber codes without gaps, in their order."""
     low, high = int(codes.min(initial=0)), int(codes.max(initial=0))
     if high - low > 4 * len(codes):  # too many gaps to count through
         return np.unique(codes, return_inverse=True)[1]

@@ -45,16 +45,16 @@ Rows = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class SpeedCell:
-    """One figure; SpeedError for what is none."""
+    """One figure with its interval and its source; SpeedError for figures that are wrong."""
 
     factor: float
     """Relative speed."""
     low: float
     high: float
-    """Of its 95 % interval."""
+    """The upper end of the 95 % interval; ``low`` is its lower end."""
     source: Source
     runs: int = 0
-    """Of this site, that it rests on."""
+    """The number of this site's runs on which the figure rests."""
 
     def __post_init__(self) -> None:
         """Refuse what no job can run at."""
@@ -72,7 +72,7 @@ class SpeedGroup:
     """Pattern, as is ``name``."""
     name: str
     runs: int = 0
-    """Of this site, that were watched."""
+    """The number of this site's runs that were watched."""
     follows: str = ""
     """The published application whose profile is its prior; '' where there is none."""
     size: Mapping[int, SpeedCell] = field(default_factory=dict)
@@ -99,16 +99,16 @@ class SpeedGroup:
 
     @property
     def label(self) -> str:
-        """Return what other groups call it."""
+        """Return the label by which other groups name this group."""
         return f"{self.user}/{self.name}"
 
     @property
     def only_used(self) -> bool:
-        """Tell whether no speed of it is known, but what CPUs and memory it uses."""
+        """Tell whether none of the group's speeds is known, but only the CPUs and memory that it uses."""
         return not (self.runs or self.follows or self.size or self.spread or self.company)
 
     def contradictions(self) -> list[str]:
-        """Return where it was surely faster on GPUs further apart: both figures are kept and reported."""
+        """Return where the group was surely faster on GPUs further apart: both figures are kept and reported."""
         messages, nearer = list[str](), SpeedCell(1.0, 1.0, 1.0, "measured")
         for level in LEVELS:
             cell = self.spread.get(level)
@@ -202,7 +202,7 @@ class SiteSpeeds:
 
     @property
     def flat(self) -> bool:
-        """Tell whether nothing depends on anything."""
+        """Tell whether no speed depends on anything."""
         return self._rigid and not any(group.cpus or group.memory for group in self.groups)
 
     @cached_property

@@ -1,6 +1,6 @@
 """How fast a job runs: by its number of GPUs, how far apart they are, what runs beside it, its CPUs and memory.
 
-Of the number of GPUs there are measured tables.
+The speeds by the number of GPUs are measured tables.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class SpeedError(ValueError):
 ALONE = np.ones((1, 1))
 """Neighbours do not matter."""
 ANY_GRANT = np.ones((1, 1, 1))
-"""Neither do CPUs and memory."""
+"""CPUs and memory do not matter."""
 
 
 @dataclass(frozen=True)
 class SpeedTable:
-    """Relative speeds by application; row ``m`` serves jobs with ``application == m``. SpeedError for what is none."""
+    """Relative speeds by application; row ``m`` serves jobs with ``application == m``. SpeedError for a wrong table."""
 
     size: Floats
     """[application, GPUs] throughput; the last column serves all larger sizes."""

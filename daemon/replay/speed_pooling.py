@@ -93,7 +93,7 @@ SPREAD, SPREAD_RUNS = 0.08, 4.0
 MEASURED_SHARE = 0.5
 """Share of what is known of an effect that must come from the site's own runs before it is called measured."""
 SIZE_DEVIATION, COMPANY_DEVIATION = 0.7, 0.2
-"""Of logarithms, where nothing was published: perfect scaling, and neighbours that do not matter, are expected."""
+"""Deviations of logarithms where nothing was published: perfect scaling and harmless neighbours are expected."""
 BESIDE = 0.1
 """Mean number of such neighbours over a run from which on it ran beside them."""
 _CROSSED = tuple(range(2, len(LEVELS)))
@@ -111,7 +111,7 @@ class Observed:
     """How fast one run was, and what it ran on."""
 
     rate: float
-    """In any unit; comparable within a group and GPU model."""
+    """The rate in any unit; rates are comparable within a group and GPU model."""
     gpu_model: str
     gpus: int
     level: int | None = None
@@ -119,19 +119,19 @@ class Observed:
     company: Mapping[int, float] = field(default_factory=dict)
     """Mean number of neighbours while it ran, by number of their group."""
     cpus: float | None = None
-    """Per GPU."""
+    """CPUs per GPU."""
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """What came of a group's runs."""
+    """The speeds of a group, pooled from its own runs and from what was published."""
 
     size: Mapping[int, SpeedCell]
     spread: Mapping[str, SpeedCell]
     company: Mapping[int, SpeedCell]
     cpus: Mapping[float, SpeedCell]
     deviation: float
-    """Of the logarithm of speed from run to run."""
+    """The deviation of the logarithm of speed from run to run."""
 
 
 def pooled(runs: Sequence[Observed], published: Profile = NONE) -> Pooled:
@@ -164,14 +164,14 @@ def pooled(runs: Sequence[Observed], published: Profile = NONE) -> Pooled:
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """What most runs had: others are compared with it. Of spread it is a single node."""
+    """The size, spread and CPUs that most runs had: other runs are compared with them. Its spread is a single node."""
 
     gpus: int
     cpus: int | None
     groups: frozenset[int]
     """Neighbours that enough runs had, and enough had not."""
     levels: frozenset[int]
-    """That are known to matter, or that some size ran on both sides of."""
+    """Levels that are known to matter, or on both sides of which some size ran."""
 
     @classmethod
     def of(cls, runs: Sequence[Observed], published: Profile) -> _Reference:
@@ -291,7 +291,7 @@ class _LevelCosts:
     """What it costs to cross levels, as far as it is known."""
 
     column: Mapping[int, int]
-    """In the posterior, by level."""
+    """The column of each level in the posterior."""
     mean: Floats
     variance: Floats
 

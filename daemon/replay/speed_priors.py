@@ -23,7 +23,7 @@ from .arrays import Floats
 from .speed import SpeedError
 
 NODE_GPUS = 4
-"""Of a node, as on the machines that were measured."""
+"""The number of GPUs of a node, as on the machines that were measured."""
 PER_CROSSING = 0.2
 """Share by which each leaf switch beyond the first prolongs what communication costs: our choice, for nobody measured
 across leaf switches on these machines. The predecessor has so much for each further machine."""
@@ -46,7 +46,7 @@ batch of a GPU that was measured on each of them. Three nodes are faster than tw
 APPLICATIONS = tuple(_MEASURED)
 GB = 1e9
 FAIR_CPUS, FAIR_MEMORY = 3.0, 62.5 * GB
-"""Of Synergy's servers, per GPU."""
+"""The CPUs and bytes per GPU of Synergy's servers."""
 CPUS = np.array([1, 2, 3, 4, 5, 6, 9, 12, 24], np.float64)
 """Per GPU, where Synergy profiles."""
 MEMORY = FAIR_MEMORY * np.array([1 / 3, 1, 2, 3, 4])
@@ -62,7 +62,7 @@ def slow() -> Floats:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Speed by CPUs and memory, each per GPU; SpeedError for what is no such table.
+    """Speed by CPUs and memory, each per GPU; SpeedError for a table of other shape or values.
 
     Between the points it is interpolated; beyond the last it stays; below the first it falls to 0 at nothing.
     """

@@ -81,11 +81,11 @@ class ClusterState:
     arrays: a.State
     rejected: list[Rejection] = field(default_factory=list)
     records: tuple[Job, ...] = ()
-    """Of a live state, the job behind each row; tasks of an array that wait together share one."""
+    """The job behind each row of a live state; tasks of an array that wait together share one."""
     gate: Gate | None = None
-    """Of a live state, what the scheduler would let start."""
+    """What the scheduler would let start in a live state."""
     holds: dict[int, Hold] = field(default_factory=dict)
-    """Of a live state, why some waiting jobs may not start now, by row."""
+    """Why some waiting jobs of a live state may not start now, by row."""
     known: SpeedTable = FLAT
     """What is known of speeds, which policies go by; what they really are is the engine's."""
     calculator: PriorityCalculator | None = None

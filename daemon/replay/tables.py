@@ -19,7 +19,7 @@ _MEASURES = ("jct_s", "wait_s", "bounded_slowdown")
 GROUPS = ("group", "name", "jobs", "gpu_hours", *(f"{measure}_{figure}" for measure in _MEASURES
                                                   for figure in ("mean", *QUANTILES)))
 ROWS = 100_000
-"""Of a Parquet file that are in memory at a time."""
+"""The rows of a Parquet file that are in memory at a time."""
 _STATUS = {a.WAITING: "waiting", a.RUNNING: "running", a.ENDED: "ended", a.FUTURE: "not submitted", a.HELD: "held",
            a.REJECTED: "rejected"}
 

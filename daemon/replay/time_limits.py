@@ -50,7 +50,7 @@ class LimitFault:
     kind: str
     """``missing``, ``alike`` or ``leaking``."""
     share: float
-    """Of the jobs; of pairs of jobs where limits put them in order."""
+    """The share of jobs with the fault; of pairs of jobs where limits put them in order."""
     text: str
     """Description without a full stop."""
 

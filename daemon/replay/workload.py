@@ -43,7 +43,7 @@ class Workload:
     """Jobs as a structure of arrays, sorted by (submit, id). Build it with :meth:`of` or :meth:`from_records`."""
 
     ids: tuple[str, ...] | range | NDArray[np.generic]
-    """As texts; of a long trace as it came, plain numbers or fixed-width text."""
+    """The ids as texts; those of a long trace stay as they came, plain numbers or fixed-width text."""
     submit: NDArray[np.float64]
     """Seconds."""
     run: NDArray[np.float64]
@@ -63,7 +63,7 @@ class Workload:
     model: NDArray[np.int32]
     """GPU model requested, index into ``model_names``; -1 for any."""
     application: NDArray[np.int32]
-    """Which row of the speed tables the job follows."""
+    """The row of the speed tables that the job follows."""
     user: NDArray[np.int32]
     priority: NDArray[np.float64]
     prediction: NDArray[np.float64]
@@ -97,7 +97,7 @@ class Workload:
     model_names: tuple[str, ...] = ()
     user_names: tuple[str, ...] = ("",)
     application_names: tuple[str, ...] = ()
-    """Of the rows of the speed tables, in words; empty where nobody named them."""
+    """The names of the rows of the speed tables; empty where nobody named them."""
     constraints: tuple[Constraint, ...] = ()
     charged: Charged | None = None
     """Account, QOS and nice value of each job, where they are known."""

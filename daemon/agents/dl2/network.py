@@ -22,9 +22,10 @@ from ..placing import LEAF
 
 INPUTS = ("left", "GPUs", "least", "gain", "gain beside asked", "below asked", "waited", "waited over left", "starts",
           "grows", "shrinks", "stops", "free", "waiting", "work", "in need")
-"""Of a step: how long the job would still run at the size it requested, GPUs after it, the fewest it can use; by how
-much it runs faster by it, and then beside its speed at the size it asked for; whether it has less than that; its wait,
-also over what is left; what kind of step it is. Of all: free share, jobs and work that wait, jobs without a GPU."""
+"""The inputs of a step are: how long the job would still run at its requested size, its GPUs after the step, the fewest
+it can use, its speed-up by the step and its speed over that at its requested size, whether it has less than that, its
+wait, also over what is left, and the kind of step. All steps share: free share, jobs and work that wait, jobs without
+a GPU."""
 NET = Net(len(INPUTS))
 LEFT, GAIN, BELOW, WAITED, STARTS, GROWS, SHRINKS, STOPS, NEED = (INPUTS.index(name) for name in (
     "left", "gain", "below asked", "waited", "starts", "grows", "shrinks", "stops", "in need"))
@@ -38,7 +39,7 @@ class Sizing:
     """The jobs whose size is considered, waiting ones first; row ``j`` of every array is one of them."""
 
     rows: NDArray[np.intp]
-    """Of the state."""
+    """The jobs' rows in the state."""
     waits: Masks
     demands: Longs
     requested: Longs

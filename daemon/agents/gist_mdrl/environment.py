@@ -34,7 +34,7 @@ class GpuPartition:
     terminal: Flavor
     servers: int
     kilowatts: float
-    """Of one server (§6.2)."""
+    """The power of one server (§6.2)."""
     sizes: tuple[Resources, ...] = ()
     """What each server has, smallest first; empty where they are equal, as the paper's are."""
     among: int = 0
@@ -131,7 +131,7 @@ class Bar:
     start_s: float
     end_s: float
     limit_s: float = 0.0
-    """Of the run."""
+    """The time limit of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,7 @@ MOST_SEQUENCES = 243
 
 
 HALVES = (slice(0, None, 2), slice(1, None, 2))
-"""Of the sequences: weights that did best on one half are judged on the other."""
+"""The halves of the sequences: weights that did best on one half are judged on the other."""
 
 
 def sequences(partition: GpuPartition) -> list[tuple[int, ...]]:

@@ -75,7 +75,7 @@ class GistPolicy:
         return starts
 
     def doubt(self, state: ClusterState) -> str | None:
-        """Return why it should abstain: a partition has changed, or most jobs wait in partitions without an agent."""
+        """Return why the policy should abstain: a partition has changed, or most jobs wait where no agent decides."""
         for name, agent in self.agents.items():
             reason = unlike(state, name, agent.partition)
             if reason is not None:

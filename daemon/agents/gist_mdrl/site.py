@@ -28,7 +28,7 @@ MOST_SERVERS = 16
 MOST_FLAVOURS = 15
 FEWEST_JOBS = 50
 TERMINAL_LIMIT = 1.5
-"""Of the longest flavour's limit, as in Table 2."""
+"""The terminal flavour's limit over that of the longest flavour, as in Table 2."""
 NEARLY_ALL = 0.95
 """Share of a size's jobs that keep within its limit."""
 

@@ -48,7 +48,7 @@ class SiteTraining:
     config: TrainingConfig
     trainings: Mapping[str, PartitionTraining]
     incumbent: Sequence[Figures]
-    """On each window of ``select``."""
+    """The incumbent's figures on each window of ``select``."""
     spent_s: float = 0.0
     best: float | None = None
     first_fit_utilization: float | None = None

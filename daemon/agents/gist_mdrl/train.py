@@ -135,7 +135,7 @@ class GistEpisode:
     """One episode of training."""
 
     number: int
-    """From 0."""
+    """The number of the episode, counted from 0."""
     outcome: EpisodeOutcome
     reward: float
     """Sum of §5.2's rewards for all decisions, the terminal job's U included."""

@@ -19,9 +19,9 @@ from ..observation import of_application
 LEVELS = ("lean", "asked", "ample")
 LEAN, REQUESTED, AMPLE = range(len(LEVELS))
 LEAN_SHARE = 0.5
-"""Of the CPUs that a job uses, at the first level."""
+"""The share of the CPUs in use by a job that it gets at the first level."""
 HEADROOM = 0.2
-"""Beyond what it uses, at the last one."""
+"""The share beyond the CPUs and memory in use that a job gets at the last level."""
 MIB = 1 << 20
 NEARLY = 0.97
 """Share of the greatest speed that counts as all of it."""

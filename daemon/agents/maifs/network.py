@@ -23,11 +23,11 @@ TASKS, NOMINATED = 4, 4
 """Jobs of one joint decision, and nodes that are nominated for each."""
 HIDDEN, HEADS, RANK = 8, 2, 4
 NODE_INPUTS = ("free GPUs", "free CPUs", "free memory", "jobs", "empty", "reserved")
-"""Of a node: shares of its own GPUs and CPUs, and of the site's largest free memory; whether somebody waits for it."""
+"""The inputs of a node: shares of its GPUs and CPUs, and of the site's largest free memory; whether a job awaits it."""
 ACTION_INPUTS = ("run", "GPUs", "waited", "CPUs over use", "GPUs left over", "fills", "opens", "CPUs left over",
                  "memory left over", "strands", "beside", "beside it", "speed", "CPUs saved", *LEVELS)
-"""Of taking a job at a level: its run time as guessed, its GPUs, its wait, by how much more CPUs it asks for than it
-uses; what stays free of the node, whether that is nothing, whether the node was empty; GPUs that stay without CPUs or
+"""The inputs of taking a job at a level: its guessed run time, its GPUs, its wait, by how many more CPUs it asks for
+than it uses; what stays free of the node, if anything, whether the node was empty; GPUs that stay without CPUs or
 memory; what its neighbours cost it and it costs them; its speed beside that with what it requested; the CPUs that it
 leaves to others; the level."""
 OF_JOB = ACTION_INPUTS.index("GPUs left over")
@@ -43,7 +43,7 @@ SHAPES: Mapping[str, tuple[int, ...]] = {
     "from_action": (len(ACTION_INPUTS), HIDDEN), "action_bias": (HIDDEN,), "direct": (len(ACTION_INPUTS),),
     "outer": (HIDDEN,), "factor": (HIDDEN, RANK), "factor_reject": (HIDDEN, RANK), "critic": (HIDDEN,),
     "critic_bias": (1,)}
-"""Of the weights, by name."""
+"""The shapes of the weights, by name."""
 SIZE = sum(math.prod(shape) for shape in SHAPES.values())
 SILENT = frozenset({"order", "embed_bias", "value", "reject", "reject_bias", "action_bias", "direct", "outer", "factor",
                     "factor_reject", "critic", "critic_bias"})

@@ -13,7 +13,7 @@ from .scheduling_round import Decide, Joint
 
 ORDERS = {"fifo": np.array([0.0, 0.0, -1.0]), "sjf": np.array([1.0, 0.0, 0.0]),
           "smallest-area": np.array([1.0, 1.0, 0.0])}
-"""Of the queue, as weights of ``network.ORDER``; the lowest goes first."""
+"""Orders of the queue, as weights of ``network.ORDER``; the lowest goes first."""
 
 
 def best_fit(joint: Joint, levels: Sequence[int]) -> Longs:

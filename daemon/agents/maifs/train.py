@@ -49,7 +49,7 @@ EPOCHS, CLIP, STEP, ENTROPY, EXPECTED = 3, 0.2, (0.004, 0.001), 0.003, 0.5
 """Gradients of a step, the bound on the change of a joint action's odds, the step size, first and last; weights of the
 entropy in nats and of the critic's error."""
 PAIRS, EVOLUTION_EPISODES, NOISE, EVOLUTION_STEP = 2, 2, 0.05, 0.02
-"""Of the evolution strategy: antithetic pairs, episodes on which all are tried, noise and step size."""
+"""The parameters of the evolution strategy: antithetic pairs, episodes on which all are tried, noise and step size."""
 ACTOR, EVOLUTION = "actor_critic", "evolution"
 
 

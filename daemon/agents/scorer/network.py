@@ -37,13 +37,13 @@ LENGTH, MEAN_WAIT, FIRST = 0, 0, 1
 """Places in ``State.traits``, before the traits of all members, of the expected run time in seconds; and in
 ``State.scratch``, before a block for each member, of the mean wait."""
 PLACE_INPUTS, PLACE_HIDDEN = 6, 6
-"""Of a node: GPUs left over, none left over, empty before, size of the job, and by how much (logarithms) the job is
-expected to end after the last one there, or before it."""
+"""The inputs of a node: GPUs left over, none left over, empty before, size of the job, and by how much (logarithms) the
+job is expected to end after the last one there, or before it."""
 SURROUNDINGS = ("free GPUs", "empty nodes", "waiting GPUs", "waiting work", "mean wait", "waiting jobs",
                 *(f"mean trait {number}" for number in range(TRAITS)))
 """What the shared state is made of: shares of the cluster and logarithms, none of them the size of anything."""
 ALIKE = len(SURROUNDINGS) - TRAITS
-"""So many of them are the same for all members."""
+"""The number of surroundings that are the same for all members."""
 CANDIDATES = 32
 """Nodes that are scored for one job at most, besides any that is fuller than all of them."""
 SHORT_S, HOUR_S = 900.0, 3600.0

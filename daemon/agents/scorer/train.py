@@ -137,7 +137,7 @@ class ScorerEnvironment:
         return float(np.exp(bar + self.losses([candidate], self.select)[0]))
 
     def later(self, candidate: Floats) -> Floats:
-        """Return its regrets on later history."""
+        """Return the candidate's regrets on later history."""
         regrets = self.regrets([candidate], self.select)[0]
         if not np.isfinite(regrets).all():
             raise TrainingError("the objective is no number; what was kept before stays")

@@ -19,11 +19,11 @@ from ..placing import LEFTOVER, LEVEL, NODE, OPENS
 INPUTS = ("run", "GPUs", "several nodes", "slower now", "slower apart", "waited", "waited over run",
           "waited beside others", "limit over run", "fits", "waiting pays", "soon", "fills a node", "opens a node",
           "is waiting", "free", "empty nodes", "freest leaf", "jobs", "work", "split")
-"""Of a job: run time as guessed, GPUs, by how much it runs slower on the nearest free ones, and far apart; its wait,
-also relative to its run and to others' waits; whether it fits; what it gains if it waits until its GPUs are free
-together, and when that is; whether it takes all that is left of a node, or part of an empty one. Of letting none go: a
-1, else zeros. Of all: free share, empty nodes, the freest leaf, jobs and work in the queue, jobs that would be slower
-now."""
+"""The inputs of a job: guessed run time, GPUs, by how much it runs slower on the nearest free ones, and far apart; its
+wait, also relative to its run and to others' waits; whether it fits; what it gains if it waits until its GPUs are free
+together, and when that is; whether it takes all that is left of a node, or part of an empty one. To start no job is a
+1, else zeros. All share: free share, empty nodes, the freest leaf, jobs and work in the queue, jobs that would be
+slower now."""
 NET = Net(len(INPUTS))
 SLOWER, FITS, FILLS, IDLE, SPLIT = (INPUTS.index(name) for name in (
     "slower now", "fits", "fills a node", "is waiting", "split"))

@@ -50,13 +50,13 @@ class PriorityCalculator:
         self.until = -np.inf
         """When priorities are calculated again."""
         self.priority = np.zeros(len(workload))
-        """As calculated last."""
+        """The priorities that were calculated last."""
         self._reported_priority = workload.priority if self._scheduling.current else np.zeros(len(workload))
         self._lead = np.zeros(len(workload))
         """What the scheduler's own priorities are above ours, where it reported them: it knows what had been used."""
 
     def copy(self) -> PriorityCalculator:
-        """Return one that can go on without changing this one."""
+        """Return a calculator that can go on without changing this one."""
         other = object.__new__(PriorityCalculator)
         other.__dict__.update(self.__dict__)
         other._usage, other.priority = self._usage.copy(), self.priority.copy()

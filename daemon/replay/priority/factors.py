@@ -28,7 +28,7 @@ class Claims:
     """What jobs bring to the formula; every array is [job]."""
 
     since: Floats
-    """From when on a job gains age, in seconds."""
+    """The time from which a job gains age, in seconds."""
     fair_share: Floats
     """0 to 1, of its association."""
     nodes: Floats

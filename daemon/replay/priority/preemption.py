@@ -51,7 +51,7 @@ class SchedulerPreemption:
     exempt_s: Mapping[str, float] = field(default_factory=dict)
     """By quality of service how long a job runs before it may be preempted."""
     usual_exempt_s: float = 0.0
-    """Of all others."""
+    """How long a job of any other quality of service runs before it may be preempted."""
     youngest_first: bool = False
     strict_order: bool = False
     reorders: int = 1
