@@ -28,7 +28,7 @@ ReadRuns = Callable[[float, float], Parsed[Job]]
 
 @dataclass(frozen=True, slots=True)
 class HistoryChunk:
-    """Some of the past."""
+    """A part of the past of a cluster, as its accounts tell it."""
 
     number: float
     runs: tuple[Job, ...]
@@ -42,13 +42,13 @@ class HistoryChunk:
 
 @dataclass(slots=True)
 class Brought:
-    """What has come in so far."""
+    """What an import has brought in so far."""
 
     done: float = 0
     total: float = 0
     runs: int = 0
     jobs: int = 0
-    """Of them not known before."""
+    """The number of these runs that were not known before."""
     skipped: int = 0
     examples: list[str] = field(default_factory=list)
 

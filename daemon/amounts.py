@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _LEAST = 0.005
-"""Of a currency, what is shown as a hundredth of it."""
+"""The least amount of a currency that is shown as a hundredth of it."""
 
 
 def amount(cost: Mapping[str, Any] | None, part: str = "energy") -> str:
@@ -51,5 +51,5 @@ def counted(gpus: int) -> str:
 
 
 def _of(known: float) -> str:
-    """Return of which part of the energy a figure is; '' of all of it."""
+    """Return the part of the energy that a figure covers, in words; '' where it covers all."""
     return "" if known >= 0.9995 else f" for {math.floor(1000 * known) / 10:g} %"

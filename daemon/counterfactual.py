@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WARM_UP_S = 86400.0
-"""So long before the window the replays begin, from what really ran then: queues of different policies need time."""
+"""The time before the window at which replays begin, from what really ran then: queues of policies need it."""
 NICENESS = 10
 CLOSED_S = 900.0
 """Older windows are written down for good: the recorder has had its turn, accounting too."""
@@ -170,13 +170,13 @@ class _Trial(NamedTuple):
     system_s: float
 
 
-def _trial(found: RecordedWindow, policy: Policy, span: tuple[float, float], seed: int) -> _Trial:
+def _trial(window: RecordedWindow, policy: Policy, span: tuple[float, float], seed: int) -> _Trial:
     from .agents.kinds import RESTART_S  # as above
     from .replay.timeline import energies
     from .simulator_error import waited
 
-    run, drawn = energies(found.cluster, found.workload, policy, (found.since_s, *span), found.power, seed,
-                          speed=found.speeds.table_for(policy), resize_s=RESTART_S)
+    run, drawn = energies(window.cluster, window.workload, policy, (window.since_s, *span), window.power, seed,
+                          speed=window.speeds.table_for(policy), resize_s=RESTART_S)
     return _Trial(run, float(drawn[2] - drawn[1]), waited(run, run.start, *span), waited(run, run.end, *span))
 
 

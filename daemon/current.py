@@ -64,8 +64,8 @@ def current(known: Known, now_s: float, ages: Ages) -> Known:
     snapshot_s = known.snapshot.time_s if known.snapshot else None
     seen = believed(snapshot_s, now_s, ages.scheduler_s)
 
-    def stands(one: Advice | Recommendations, every_s: float) -> bool:
-        rests_s = one.snapshot_s if one.snapshot_s is not None else snapshot_s
+    def stands(statement: Advice | Recommendations, every_s: float) -> bool:
+        rests_s = statement.snapshot_s if statement.snapshot_s is not None else snapshot_s
         return seen and believed(rests_s, now_s, ages.most(every_s))
 
     advice = known.advice

@@ -80,7 +80,7 @@ class SourceSeen:
 
     @property
     def called(self) -> str:
-        """Return what people call it."""
+        """Return the name by which people know the source."""
         return "Slurm" if self.kind.startswith("slurm") else _CALLED.get(self.kind, self.status.name)
 
 
@@ -97,7 +97,7 @@ class HealthFacts:
     away: frozenset[str] = frozenset()
     """Nodes out of service: their exporters may be silent."""
     step_s: float = 0.0
-    """By how much the clock has jumped lately, negative where it was set back."""
+    """The seconds by which the clock has jumped lately, negative where it was set back."""
     stepped_s: float | None = None
     """When."""
     scheduler_max_age_s: float = float("inf")
@@ -177,10 +177,10 @@ def _with_dates(wrong: tuple[list[Degradation], list[Degradation]], now_s: float
     return tuple(sorted((*known, *dated), key=lambda condition: (DEGRADED.index(condition.cause), condition.subject)))
 
 
-def _dated(one: Degradation, now_s: float, never: str = "") -> Degradation:
-    """Return it with its date in its words."""
-    date = never if one.since_s is None else f"since {moment(one.since_s, now_s)}"
-    return replace(one, words=f"{one.words} {date}".rstrip())
+def _dated(degradation: Degradation, now_s: float, never: str = "") -> Degradation:
+    """Return a degradation with its date in its words."""
+    date = never if degradation.since_s is None else f"since {moment(degradation.since_s, now_s)}"
+    return replace(degradation, words=f"{degradation.words} {date}".rstrip())
 
 
 def _source(source: SourceSeen, now_s: float) -> Iterator[Degradation]:
@@ -326,7 +326,7 @@ class Chronicle:
         """Return all that is wrong now, each with its date."""
         with self._lock:
             wrong = _wrong(seen)
-            now = {(condition.cause, condition.subject) for some in wrong for condition in some}
+            now = {(condition.cause, condition.subject) for conditions in wrong for condition in conditions}
             over = self._since.keys() - now
             new = now - self._since.keys()
             self._since = {key: min(self._since.get(key, seen.now_s), seen.now_s) for key in now}

@@ -131,31 +131,31 @@ def _scheduled(snapshot: SchedulerSnapshot) -> dict[str, Any]:
     return {"pending_jobs": _pending(snapshot), "node_info": nodes} | queues(snapshot) | _domains(snapshot)
 
 
-def _watts(found: Assessment, energy_joules: Mapping[tuple[str, PowerClass], float],
+def _watts(assessment: Assessment, energy_joules: Mapping[tuple[str, PowerClass], float],
            unmeasured_seconds: Mapping[str, float]) -> dict[str, object]:
-    power = {(partition, power_class.value): watts for partition, classes in found.totals.items()
+    power = {(partition, power_class.value): watts for partition, classes in assessment.totals.items()
              for power_class, watts in classes.items()}
     wasted = {reason.value for reason in WASTED}
     energy = {(partition, power_class.value): joules
               for (partition, power_class), joules in energy_joules.items()}
     return {
-        "partitions": found.partitions,
+        "partitions": assessment.partitions,
         "power_watts": power,
         "wasted_power_watts": {key: watts for key, watts in power.items() if key[1] in wasted},
         "energy_joules_total": energy,
         "wasted_energy_joules_total": {key: joules for key, joules in energy.items() if key[1] in wasted},
-        "node_power_watts": {(node.node, node.source): node.wall_watts for node in found.nodes},
-        "unaccounted_power_watts": found.unaccounted_watts,
-        "host_unused_watts": found.unused_overhead_watts,
-        "power_source_disagreement_watts": found.disagreement_watts,
-        "gpu_idle_floor_watts": {(model, floor.source): floor.watts for model, floor in found.floors.items()},
+        "node_power_watts": {(node.node, node.source): node.wall_watts for node in assessment.nodes},
+        "unaccounted_power_watts": assessment.unaccounted_watts,
+        "host_unused_watts": assessment.unused_overhead_watts,
+        "power_source_disagreement_watts": assessment.disagreement_watts,
+        "gpu_idle_floor_watts": {(model, floor.source): floor.watts for model, floor in assessment.floors.items()},
         "unmeasured_seconds_total": dict(unmeasured_seconds),
-        **_enclosures(found),
+        **_enclosures(assessment),
     }
 
 
-def _enclosures(found: Assessment) -> dict[str, object]:
-    racks = found.enclosures
+def _enclosures(assessment: Assessment) -> dict[str, object]:
+    racks = assessment.enclosures
     return {
         "enclosure_power_watts": {(rack.name, part): watts for rack in racks for part, watts in rack.parts.items()},
         "enclosure_node_power_watts": {(rack.name, node): watts for rack in racks
@@ -170,15 +170,15 @@ def _domains(snapshot: SchedulerSnapshot) -> dict[str, object]:
             "nvlink_domain_broken_gpus": {partition: float(count) for partition, count in lost.items()}}
 
 
-def _wasters(found: Assessment) -> dict[str, object]:
+def _wasters(assessment: Assessment) -> dict[str, object]:
     """Return wasted watts by node and, of what jobs hold, by user."""
-    nodes = {node.node: node.host_watts * (node.host_class in WASTED) for node in found.nodes}
-    dark = {node.node for node in found.nodes if node.host_class is PowerClass.UNMEASURED}
-    for gpu in found.gpu_verdicts:
+    nodes = {node.node: node.host_watts * (node.host_class in WASTED) for node in assessment.nodes}
+    dark = {node.node for node in assessment.nodes if node.host_class is PowerClass.UNMEASURED}
+    for gpu in assessment.gpu_verdicts:
         nodes[gpu.node] = nodes.get(gpu.node, 0.0) + gpu.wasted_watts
         if gpu.state is PowerClass.UNMEASURED:
             dark.add(gpu.node)
-    held, users = power_and_waste(((gpu.user, gpu.partition), gpu) for gpu in found.gpu_verdicts if gpu.user)
+    held, users = power_and_waste(((gpu.user, gpu.partition), gpu) for gpu in assessment.gpu_verdicts if gpu.user)
     largest = sorted(users.items(), key=lambda row: (-row[1], row[0]))
     # Of a node that is not wholly measured the waste may be known in part; that it wastes nothing is not known.
     known = {node: watts if watts or node not in dark else None for node, watts in nodes.items()}
@@ -195,25 +195,26 @@ def _pending(snapshot: SchedulerSnapshot) -> dict[tuple[str, str], float]:
     return {key: float(count) for key, count in waiting.items()}
 
 
-def _gpus(found: Assessment) -> dict[str, object]:
+def _gpus(assessment: Assessment) -> dict[str, object]:
     bases = ("limit", "actual")
-    places = _gpu_places(found.gpu_verdicts)
+    places = _gpu_places(assessment.gpu_verdicts)
     return {
-        "gpus": _flat(found.gpus),
-        "node_gpus": _flat(found.node_gpus),
+        "gpus": _flat(assessment.gpus),
+        "node_gpus": _flat(assessment.node_gpus),
         "gpu_state": {place: float(GPU_CODES[gpu.state])
-                      for gpu, place in zip(found.gpu_verdicts, places, strict=True)},
-        "stranded_gpus": _flat(found.stranded),
-        "fragmentation_ratio": dict(found.fragmentation),
+                      for gpu, place in zip(assessment.gpu_verdicts, places, strict=True)},
+        "stranded_gpus": _flat(assessment.stranded),
+        "fragmentation_ratio": dict(assessment.fragmentation),
         "utilization_ratio": {(partition, basis): getattr(used, basis)
-                              for partition, used in found.utilization.items() for basis in bases},
+                              for partition, used in assessment.utilization.items() for basis in bases},
         "paper_inefficient_power_watts": {(partition, basis): used.inefficient_watts(basis)
-                                          for partition, used in found.utilization.items() for basis in bases},
-        "unmeasured_gpus": {partition: float(count) for partition, count in found.unmeasured_gpus.items()},
-        "unmeasured_hosts": {partition: float(count) for partition, count in found.unmeasured_hosts.items()},
-        "unmeasured_busy_hosts": {partition: float(count) for partition, count in found.unmeasured_busy_hosts.items()},
+                                          for partition, used in assessment.utilization.items() for basis in bases},
+        "unmeasured_gpus": {partition: float(count) for partition, count in assessment.unmeasured_gpus.items()},
+        "unmeasured_hosts": {partition: float(count) for partition, count in assessment.unmeasured_hosts.items()},
+        "unmeasured_busy_hosts": {partition: float(count)
+                                  for partition, count in assessment.unmeasured_busy_hosts.items()},
         "outside_scheduler_since_timestamp_seconds": {
-            place: gpu.since_s for gpu, place in zip(found.gpu_verdicts, places, strict=True)
+            place: gpu.since_s for gpu, place in zip(assessment.gpu_verdicts, places, strict=True)
             if gpu.state is PowerClass.OUTSIDE_SCHEDULER},
     }
 
@@ -276,26 +277,28 @@ def _placements(rows: Iterable[Recommendation]) -> list[tuple[str, ...]]:
     return labels[:ADVICE]
 
 
-def _simulated(found: Counterfactual) -> dict[str, object]:
-    return {"simulated_energy_joules_total": dict(found.joules), "simulation_energy_error_ratio": found.error_ratio,
-            "simulated_wait_seconds_total": dict(found.wait_s), "simulation_wait_error_ratio": found.wait_error_ratio}
+def _simulated(counterfactual: Counterfactual) -> dict[str, object]:
+    return {"simulated_energy_joules_total": dict(counterfactual.joules),
+            "simulation_energy_error_ratio": counterfactual.error_ratio,
+            "simulated_wait_seconds_total": dict(counterfactual.wait_s),
+            "simulation_wait_error_ratio": counterfactual.wait_error_ratio}
 
 
-def _learned(found: ModelStatus) -> dict[str, object]:
-    decided = Counter(decision.decision.value for decision in found.decisions)
+def _learned(status: ModelStatus) -> dict[str, object]:
+    decided = Counter(decision.decision.value for decision in status.decisions)
     return {
         "promotions_total": {kind.value: float(decided[kind.value]) for kind in Decision},
-        "abstaining": {model: float(model in found.silent) for model in found.called},
-        "abstentions_total": {key: float(rounds) for key, rounds in found.abstained.items()},
-        "candidate_info": {(candidate.name, candidate.state, candidate.reason): 1.0 for candidate in found.candidates},
-        "candidate_jct_ratio": {(candidate.name, bound): getattr(candidate, bound) for candidate in found.candidates
+        "abstaining": {model: float(model in status.silent) for model in status.called},
+        "abstentions_total": {key: float(rounds) for key, rounds in status.abstained.items()},
+        "candidate_info": {(candidate.name, candidate.state, candidate.reason): 1.0 for candidate in status.candidates},
+        "candidate_jct_ratio": {(candidate.name, bound): getattr(candidate, bound) for candidate in status.candidates
                                 for bound in BOUNDS},
-        "drift_ratio": dict(found.drift),
-        "regret_ratio": {policy: regret.ratio for policy, regret in found.regrets.items()},
-        "regret_streak": {policy: float(regret.streak) for policy, regret in found.regrets.items()},
-        "model_info": {(model, card.version): 1.0 for model, card in found.cards.items()},
-        "model_trained_timestamp_seconds": {model: card.trained_s for model, card in found.cards.items()},
-        "training_score_ratio": {(model, f"{done:.2f}"): score for model, card in found.cards.items()
+        "drift_ratio": dict(status.drift),
+        "regret_ratio": {policy: regret.ratio for policy, regret in status.regrets.items()},
+        "regret_streak": {policy: float(regret.streak) for policy, regret in status.regrets.items()},
+        "model_info": {(model, card.version): 1.0 for model, card in status.cards.items()},
+        "model_trained_timestamp_seconds": {model: card.trained_s for model, card in status.cards.items()},
+        "training_score_ratio": {(model, f"{done:.2f}"): score for model, card in status.cards.items()
                                  for done, score in card.curve},
     }
 
@@ -324,11 +327,11 @@ def _held_out(judged: Promotion | None) -> dict[str, object]:
     }
 
 
-def _training(found: TrainingStatus) -> dict[str, object]:
+def _training(status: TrainingStatus) -> dict[str, object]:
     return {
-        "training_running": float(found.running),
-        "training_runs_total": {result: float(count) for result, count in found.runs.items()},
-        "training_last_success_timestamp_seconds": found.last_success_s,
+        "training_running": float(status.running),
+        "training_runs_total": {result: float(count) for result, count in status.runs.items()},
+        "training_last_success_timestamp_seconds": status.last_success_s,
     }
 
 
@@ -359,12 +362,12 @@ def _daemon(known: Known, process: Process) -> dict[str, Any]:
     }
 
 
-def _degraded(found: tuple[Degradation, ...]) -> dict[str, object]:
+def _degraded(degradations: tuple[Degradation, ...]) -> dict[str, object]:
     """Return how many things are wrong by cause, and since when the first of them is."""
     since: dict[str, float] = {}
-    for condition in found:
+    for condition in degradations:
         if condition.since_s is not None:
             since[condition.cause] = min(since.get(condition.cause, condition.since_s), condition.since_s)
-    counts = Counter(condition.cause for condition in found)
+    counts = Counter(condition.cause for condition in degradations)
     return {"degraded": {cause: float(counts[cause]) for cause in DEGRADED},
             "degraded_since_timestamp_seconds": since}

@@ -86,13 +86,13 @@ class FlavourBook:
             return ""
         if request.gpus < 1:
             return "it asks for no GPU"
-        there = [flavour for flavour in self.configured if self._meant(flavour, request)]
-        if not there:
+        eligible = [flavour for flavour in self.configured if self._meant(flavour, request)]
+        if not eligible:
             return f"no flavour is for partition {request.partition}: add one, or leave out the partition of another"
-        wide = [flavour for flavour in there if flavour.gpus >= request.gpus]
+        wide = [flavour for flavour in eligible if flavour.gpus >= request.gpus]
         if not wide:
-            return (f"it asks for {request.gpus} GPUs, and the largest flavour there, {there[-1].name}, has "
-                    f"{there[-1].gpus}: add a larger one")
+            return (f"it asks for {request.gpus} GPUs, and the largest flavour there, {eligible[-1].name}, has "
+                    f"{eligible[-1].gpus}: add a larger one")
         longest = max(wide, key=lambda flavour: _limit(flavour.limit))
         wanted = "no time limit" if request.limit_s is None else f"{request.limit_s / HOUR_S:g} h"
         return (f"it asks for {wanted}, and the longest flavour of its size, {longest.name}, allows "
@@ -118,8 +118,8 @@ class FlavourBook:
         if request.gpu_model:
             return same_model(request.gpu_model, flavour.gpu_model)
         # A job that names no type gets what its partition has: where that has several, nobody knows which.
-        there = frozenset[str]().union(*(self.models.get(name, frozenset()) for name in partitions))
-        return there == {flavour.gpu_model.lower()}
+        models = frozenset[str]().union(*(self.models.get(name, frozenset()) for name in partitions))
+        return models == {flavour.gpu_model.lower()}
 
 
 HOUR_S = 3600.0

@@ -41,9 +41,9 @@ class HeadlineRow:
     watts: float | None
     is_gpu: bool
     source: str = ""
-    """Of the rest of a node: where the power of the node was read."""
+    """Where the power of the node was read, in a row on the rest of a node."""
     unused: float | None = None
-    """Of the rest of a busy node: its unused part, contained in ``watts``; None where that is not known."""
+    """The unused part of the rest of a busy node, contained in ``watts``; None where that is not known."""
 
     @classmethod
     def of_json(cls, row: Mapping[str, Any]) -> HeadlineRow:
@@ -100,7 +100,7 @@ class Balance:
 
     @property
     def reported_share(self) -> float:
-        """Return them as a share of all watts, 0..1."""
+        """Return the reported watts as a share of all watts, 0..1."""
         return self.reported / self.total if self.total else 0.0
 
     @property
@@ -183,8 +183,8 @@ class Balance:
         return f"{watts(self.total)} {self.basis}, {self.waste} ({within})"
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' if count != 1 else ''}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"
 
 
 @dataclass(frozen=True, slots=True)

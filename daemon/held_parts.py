@@ -65,11 +65,12 @@ def _completed(held: Allocation, names: set[str], gpus: Sequence[GpuReading], co
     return replace(held, gpu_indexes=indexes) if indexes else held
 
 
-def _indexes(held: Allocation, own: Sequence[GpuReading], gpus: Sequence[GpuReading]) -> tuple[int, ...]:
+def _indexes(held: Allocation, own_gpus: Sequence[GpuReading], gpus: Sequence[GpuReading]) -> tuple[int, ...]:
     """Return the numbers of the GPUs on which a job is named; () where these are others than it holds."""
-    numbers = {gpu.index for gpu in own}
+    numbers = {gpu.index for gpu in own_gpus}
     # Of GPUs of two vendors each is counted from 0: a number says nothing.
-    alone = len(numbers) == len(own) == held.gpus and not any(gpu.index in numbers for gpu in gpus if gpu not in own)
+    others = (gpu for gpu in gpus if gpu not in own_gpus)
+    alone = len(numbers) == len(own_gpus) == held.gpus and not any(gpu.index in numbers for gpu in others)
     return tuple(sorted(numbers)) if alone else ()
 
 

@@ -34,11 +34,11 @@ def power_and_waste(gpus: Iterable[tuple[Holder, GpuVerdict]]) -> tuple[dict[Hol
     return power, {holder: watts for holder, watts in wasted.items() if watts or holder not in dark}
 
 
-def job_facts(found: Assessment, snapshot: SchedulerSnapshot | None, most: int) -> dict[str, object]:
+def job_facts(assessment: Assessment, snapshot: SchedulerSnapshot | None, most: int) -> dict[str, object]:
     """Return power, wasted power and start of the jobs that waste most; nothing of one without a measured GPU."""
     if not most or snapshot is None:
         return {}
-    power, wasted = power_and_waste((gpu.job_id, gpu) for gpu in found.gpu_verdicts if gpu.job_id)
+    power, wasted = power_and_waste((gpu.job_id, gpu) for gpu in assessment.gpu_verdicts if gpu.job_id)
     jobs = {job.job_id: job for job in snapshot.jobs if job.state.active and job.job_id in power}
     chosen = sorted(jobs.values(), key=lambda job: (-wasted.get(job.job_id, 0.0), job.job_id))[:most]
     labels = {job.job_id: (job.job_id, job.partition, job.user, job.account, job.flavour or "") for job in chosen}
@@ -71,12 +71,13 @@ def fared(windows: Mapping[str, Sequence[Finished]]) -> dict[str, object]:
                "job_completion_mean_seconds": "completion_mean_s", "job_slowdown_mean_ratio": "slowdown_mean",
                "job_makespan_seconds": "makespan_s"}
     return {metric: {(window.partition, window.flavour, name): float(getattr(window, column))
-                     for name, some in windows.items() for window in some} for metric, column in columns.items()}
+                     for name, finished in windows.items() for window in finished}
+            for metric, column in columns.items()}
 
 
-def flavour_facts(found: Assessment, snapshot: SchedulerSnapshot | None) -> dict[str, object]:
+def flavour_facts(assessment: Assessment, snapshot: SchedulerSnapshot | None) -> dict[str, object]:
     """Return power and wasted power of the GPUs that jobs hold, by partition and flavour, as far as it is measured."""
     flavours = {job.job_id: job.flavour for job in snapshot.jobs if job.state.active} if snapshot is not None else {}
-    power, wasted = power_and_waste(((gpu.partition, flavour), gpu) for gpu in found.gpu_verdicts
+    power, wasted = power_and_waste(((gpu.partition, flavour), gpu) for gpu in assessment.gpu_verdicts
                                     if (flavour := flavours.get(gpu.job_id)) is not None)
     return {"flavour_power_watts": power, "flavour_wasted_power_watts": wasted}

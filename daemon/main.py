@@ -52,7 +52,7 @@ class CannotServe(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says."""
+    """The options of the command line."""
 
     config_file: Path
     addresses: tuple[str, ...]
@@ -65,7 +65,7 @@ class Options:
 
 
 class Stop(Protocol):
-    """What tells a wait to end, as an event does."""
+    """A signal that ends a wait, as an event does."""
 
     def wait(self, timeout: float) -> bool:
         """Wait, and tell whether to stop."""

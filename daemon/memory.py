@@ -82,8 +82,8 @@ def give_back_compiler() -> None:
 def _unwritten(smaps: str) -> Iterator[tuple[int, int]]:
     """Yield start and length of the compiler's code and constants; its data, relocated when loaded, is left alone."""
     for mapping in _MAPPING.split(smaps):
-        span, mode, *rest = mapping.partition("\n")[0].split(maxsplit=5)
-        if mode in ("r-xp", "r--p") and len(rest) == 4 and Path(rest[-1]).name.startswith(_COMPILER) \
+        span, mode, *fields = mapping.partition("\n")[0].split(maxsplit=5)
+        if mode in ("r-xp", "r--p") and len(fields) == 4 and Path(fields[-1]).name.startswith(_COMPILER) \
                 and _UNTOUCHED.search(mapping):
             start, end = (int(bound, 16) for bound in span.split("-"))
             yield start, end - start

@@ -22,7 +22,7 @@ LEFT_S = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class MappedWorkload:
-    """Where the columns are."""
+    """The files that hold the columns of a workload."""
 
     folder: Path
     rest: Workload

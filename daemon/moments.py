@@ -35,5 +35,5 @@ def moment_of(text: str, now_s: float) -> float:
 
 def _timestamp(text: str) -> float:
     """Return the seconds of an ISO date, which is UTC unless it says otherwise; ValueError."""
-    found = datetime.fromisoformat(text)
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    parsed = datetime.fromisoformat(text)
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def kept_for(settings: Settings) -> Retention:
-    """Return how long the history keeps what."""
+    """Return how long the history keeps each kind of record."""
     ages = settings.storage.retention
     return Retention(ages.rollups, ages.hourly_rollups, ages.waste, ages.hourly_waste, ages.jobs, ages.recommendations,
                      ages.speeds, ages.uses, ages.notices)

@@ -111,8 +111,8 @@ def _each(usual: PowerModel, models: Mapping[str, Mapping[str, float]], cluster:
     here = {name.lower() for name in cluster.model}
     unknown = sorted(name for name in models if name.lower() not in here)
     if unknown:
-        there = ", ".join(sorted(filter(None, here))) or "no models"
-        raise PowerError(f"no node has GPUs of {unknown[0]!r}; there are {there}")
+        model_names = ", ".join(sorted(filter(None, here))) or "no models"
+        raise PowerError(f"no node has GPUs of {unknown[0]!r}; there are {model_names}")
     by_name = {name.lower(): watts for name, watts in models.items()}
     columns = {key: np.array([by_name.get(name.lower(), {}).get(key, getattr(usual, key)) for name in cluster.model])
                for key in {key for watts in models.values() for key in watts}}

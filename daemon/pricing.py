@@ -65,7 +65,7 @@ class Cost:
 
     currency: str
     energy: float | None
-    """Of its electricity as far as its price is known, with the site's PUE where that is set."""
+    """The money for the electricity as far as its price is known, with the site's PUE where that is set."""
     wasted: float | None
     gpu_hours: float | None
     carbon_grams: float | None

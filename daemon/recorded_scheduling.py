@@ -18,7 +18,7 @@ from .settings.sections import Sections
 Configured = TypeVar("Configured", bound=Sections)
 
 HALF_LIVES = 10
-"""Of usage that is looked back at: a thousandth of what is older still counts."""
+"""The half-lives for which usage is looked back at: a thousandth of what is older still counts."""
 
 
 def with_recorded_scheduler(settings: Configured, history: HistoryReader) -> Configured:

@@ -82,20 +82,20 @@ def site_speeds(history: HistoryReader, until_s: float | None = None,
 
 
 def _sound(runs: Sequence[RunSpeed], until_s: float, notes: list[str]) -> list[RunSpeed]:
-    """Return the runs whose speed is one."""
+    """Return the runs whose speed is a positive number and near to that of like runs; note how many are left out."""
     within = [run for run in runs if run.basis == THROUGHPUT and until_s - PAST_S <= run.last_s <= until_s
               and run.samples >= LEAST_SAMPLES]
     sound = [run for run in within if math.isfinite(run.rate) and run.rate > 0 and run.gpus > 0]
     rates: dict[tuple[str, str, str], list[float]] = {}
     for run in sound:
         rates.setdefault((run.user, run.template, run.gpu_model), []).append(run.rate / run.gpus)
-    usual = {kind: float(np.median(some)) for kind, some in rates.items()}
+    usual = {kind: float(np.median(kind_rates)) for kind, kind_rates in rates.items()}
     like = [run for run in sound if 1 / MOST_RATIO <= run.rate / run.gpus / usual[run.user, run.template, run.gpu_model]
             <= MOST_RATIO]
-    for some, why in ((len(within) - len(sound), "is no positive number"),
-                      (len(sound) - len(like), f"is more than {MOST_RATIO:.0f} times that of their like, or less")):
-        if some:
-            notes.append(f"{some} runs are left out, as their speed {why}")
+    for left_out, why in ((len(within) - len(sound), "is no positive number"),
+                          (len(sound) - len(like), f"is more than {MOST_RATIO:.0f} times that of their like, or less")):
+        if left_out:
+            notes.append(f"{left_out} runs are left out, as their speed {why}")
     return like
 
 
@@ -151,24 +151,25 @@ class _WatchedPlacements:
         most: dict[int, float] = {}
         for row in rows:
             lasted = float(self._held.end[row] - self._held.begin[row])
-            here = Counter[int]()
+            neighbours = Counter[int]()
             for other, begin, end in self._neighbours.beside(row):
-                here[int(self._held.application[other])] += (end - begin) / lasted  # type: ignore[assignment]
-            most |= {group: max(mean, most.get(group, 0.0)) for group, mean in here.items()}
+                neighbours[int(self._held.application[other])] += (end - begin) / lasted  # type: ignore[assignment]
+            most |= {group: max(mean, most.get(group, 0.0)) for group, mean in neighbours.items()}
         return most
 
 
-def _held_of(found: PlacementColumns, until_s: float, number: Mapping[Kind, int],
+def _held_of(placements: PlacementColumns, until_s: float, number: Mapping[Kind, int],
              rows: Mapping[Run, Sequence[int]]) -> HeldNodes:
     """Return all placements, each run a job of its own."""
-    job = np.zeros(len(found), np.int64)
-    for key, some in enumerate(rows.values()):
-        job[list(some)] = key
-    users, names = found.vocabularies["user"], [template(name) for name in found.vocabularies["name"]]
+    job = np.zeros(len(placements), np.int64)
+    for key, run_rows in enumerate(rows.values()):
+        job[list(run_rows)] = key
+    users, names = placements.vocabularies["user"], [template(name) for name in placements.vocabularies["name"]]
     group = np.array([number.get((users[user], names[name]), 0)
-                      for user, name in zip(found.user.tolist(), found.name.tolist(), strict=True)], np.int64)
-    end = np.where(np.isnan(found.end_s), until_s, found.end_s)
-    return HeldNodes(job, found.node.astype(np.int64), found.gpus.astype(np.int64), found.start_s, end, group)
+                      for user, name in zip(placements.user.tolist(), placements.name.tolist(), strict=True)], np.int64)
+    end = np.where(np.isnan(placements.end_s), until_s, placements.end_s)
+    node, gpus = placements.node.astype(np.int64), placements.gpus.astype(np.int64)
+    return HeldNodes(job, node, gpus, placements.start_s, end, group)
 
 
 Hung = dict[str, tuple[list[float], list[tuple[str, str]]]]
@@ -211,7 +212,7 @@ def _needs(history: HistoryReader, until_s: float) -> dict[Kind, _Need]:
         if use.gpus > 0 and use.updated_s <= until_s and use.cpus_p95 > 0 and use.memory_peak_bytes:
             amounts.setdefault((use.user, use.template), []).append(
                 (use.cpus_p95 / use.gpus, use.memory_peak_bytes / use.gpus))
-    middle = {kind: np.median(some, axis=0) for kind, some in amounts.items() if len(some) >= ENOUGH}
+    middle = {kind: np.median(kind_uses, axis=0) for kind, kind_uses in amounts.items() if len(kind_uses) >= ENOUGH}
     return {kind: _Need(float(cpus), float(memory), len(amounts[kind])) for kind, (cpus, memory) in middle.items()}
 
 
@@ -249,8 +250,8 @@ def _follows(name: str, patterns: Mapping[str, str]) -> str:
                  if fnmatchcase(name.lower(), pattern.lower())), "")
 
 
-def _counted(some: Sequence[str], one: str, many: str) -> str:
-    return f"{len(some)} {one if len(some) == 1 else many}"
+def _counted(items: Sequence[str], singular: str, plural: str) -> str:
+    return f"{len(items)} {singular if len(items) == 1 else plural}"
 
 
 def _some(names: Sequence[str]) -> str:

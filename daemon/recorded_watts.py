@@ -93,8 +93,8 @@ class SiteWatts:
                 for name, model in zip(cluster.names, cluster.model, strict=True)]
         columns: dict[str, Watts] = {name: _plain(np.array(column)) for name, column in
                                      zip(NodeWatts._fields, zip(*rows, strict=True), strict=True)}
-        whole = self.kinds.get(EVERYBODY)
-        return PowerModel(**columns) if whole is None else PowerModel(**columns, load=whole.load)  # type: ignore[arg-type]
+        usual = self.kinds.get(EVERYBODY)
+        return PowerModel(**columns) if usual is None else PowerModel(**columns, load=usual.load)  # type: ignore[arg-type]
 
     def with_watts(self, work: Workload, users: Iterable[str], names: Iterable[str]) -> Workload:
         """Return a workload with what is known of each job's watts; ``users`` and ``names`` are those of its rows."""
@@ -197,20 +197,20 @@ def _watched(spans: Sequence[tuple[float, float]]) -> Callable[[Floats], Floats]
     return lambda times: np.interp(times, edges[1:], seconds[1:]) if len(edges) > 1 else np.zeros(len(times))
 
 
-def _occupied(found: PlacementColumns, row: Mapping[str, int], watched: Callable[[Floats], Floats]) \
+def _occupied(placements: PlacementColumns, row: Mapping[str, int], watched: Callable[[Floats], Floats]) \
         -> tuple[Floats, Floats]:
     """Return GPU-seconds held and seconds with a job of each node, within what was watched."""
-    node = np.array([row.get(name, -1) for name in found.vocabularies["node"]], np.int64)[found.node] \
-        if len(found) else np.zeros(0, np.int64)
-    begin, end = watched(found.start_s), watched(np.nan_to_num(found.end_s, nan=np.inf))
+    node = np.array([row.get(name, -1) for name in placements.vocabularies["node"]], np.int64)[placements.node] \
+        if len(placements) else np.zeros(0, np.int64)
+    begin, end = watched(placements.start_s), watched(np.nan_to_num(placements.end_s, nan=np.inf))
     kept = (node >= 0) & (end > begin)
-    node, begin, end, gpus = node[kept], begin[kept], end[kept], found.gpus[kept]
+    node, begin, end, gpus = node[kept], begin[kept], end[kept], placements.gpus[kept]
     (held,) = by_node(node, len(row), gpus * (end - begin))
     busy = np.zeros(len(row))
     for number in np.unique(node).tolist():
-        mine = node == number
-        order = np.argsort(begin[mine])
-        starts, ends = begin[mine][order], end[mine][order]
+        on_node = node == number
+        order = np.argsort(begin[on_node])
+        starts, ends = begin[on_node][order], end[on_node][order]
         reached = np.concatenate([[-np.inf], np.maximum.accumulate(ends)[:-1]])
         busy[number] = np.maximum(0.0, ends - np.maximum(starts, reached)).sum()
     return held, busy
@@ -226,7 +226,7 @@ class _WatchedRun:
     gpu_s: float
     seen_s: float
     watts: float
-    """Of each GPU."""
+    """The mean watts of each GPU."""
     load: float
     """NaN where no activity was measured."""
 
@@ -307,7 +307,7 @@ def _line(runs: Sequence[_WatchedRun]) -> tuple[float, float] | None:
 
 def _of_classes(spent: _Spent, rows: Sequence[int], usual: NodeWatts, runs: Sequence[_WatchedRun]) -> tuple[float,
                                                                                                             float]:
-    """Return the same by the classes of the energy of GPUs that were held, which work as much as GPUs usually do."""
+    """Return context and full-load watts by the classes of held GPUs' energy, which work as much as GPUs usually do."""
     known = np.array([(run.load * run.gpu_s, run.gpu_s) for run in runs if run.load == run.load]).reshape(-1, 2).sum(0)
     load = float(known[0] / known[1]) if known[1] else PowerModel().load
     held = float(spent.held[rows].sum())
@@ -334,9 +334,9 @@ def _kinds(runs: Sequence[_WatchedRun], types: Mapping[str, NodeWatts]) -> dict[
         for kind in (EVERYBODY, (run.kind[0], ""), run.kind):
             groups.setdefault(kind, []).append(run)
     watts: dict[Kind, JobWatts] = {}
-    for kind, some in sorted(groups.items(), key=lambda item: (item[0] != EVERYBODY, item[0][1] != "")):
+    for kind, kind_runs in sorted(groups.items(), key=lambda item: (item[0] != EVERYBODY, item[0][1] != "")):
         parent = watts.get((kind[0], ""), watts.get(EVERYBODY))
-        watts[kind] = _pooled(some, types, parent)
+        watts[kind] = _pooled(kind_runs, types, parent)
     return watts
 
 
@@ -354,9 +354,9 @@ def _pooled(runs: Sequence[_WatchedRun], types: Mapping[str, NodeWatts], parent:
     return mean if parent is None else _between(mean, parent, effective, LIKE_RUNS)
 
 
-def _between(own: JobWatts, usual: JobWatts, weight: float, other: float) -> JobWatts:
-    return JobWatts(*((weight * of_site + other * of_usual) / (weight + other)
-                      for of_site, of_usual in zip(own, usual, strict=True)))
+def _between(own_watts: JobWatts, usual: JobWatts, weight: float, usual_weight: float) -> JobWatts:
+    return JobWatts(*((weight * of_site + usual_weight * of_usual) / (weight + usual_weight)
+                      for of_site, of_usual in zip(own_watts, usual, strict=True)))
 
 
 def _draw(run: _WatchedRun, types: Mapping[str, NodeWatts]) -> float:
@@ -371,11 +371,11 @@ def _jobs(runs: Sequence[_WatchedRun], types: Mapping[str, NodeWatts], kinds: Ma
     for run in runs:
         by_job.setdefault(run.job_id, []).append(run)
     watts = {}
-    for job, some in by_job.items():
-        user, name = some[0].kind
+    for job, watched in by_job.items():
+        user, name = watched[0].kind
         usual = kinds.get((user, name)) or kinds.get((user, "")) or kinds.get(EVERYBODY)
-        job_watts = _pooled(some, types, None)
-        watts[job] = job_watts if usual is None else _between(job_watts, usual, sum(run.seen_s for run in some), OWN_S)
+        job_watts, seen_s = _pooled(watched, types, None), sum(run.seen_s for run in watched)
+        watts[job] = job_watts if usual is None else _between(job_watts, usual, seen_s, OWN_S)
     return watts
 
 

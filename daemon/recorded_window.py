@@ -30,7 +30,7 @@ Kind = Literal["down", "drain", "up"]
 EVER_S = 1e12
 """Later than any time that is recorded."""
 BEFORE_S = 1.0
-"""So much before the window the jobs start that run into it, so that nobody else takes their nodes."""
+"""The time before the window at which the jobs that run into it start, so that nobody else takes their nodes."""
 _USABLE = {NodeState.UP, NodeState.PLANNED, NodeState.POWERED_DOWN, NodeState.POWERING_UP}
 """A job may start there, if need be after a boot."""
 _DRAINED = {NodeState.DRAINING, NodeState.DRAINED, NodeState.RESERVED, NodeState.MAINTENANCE}
@@ -140,10 +140,10 @@ class RecordedWindow:
         node, gpu_s, job_row = np.array(parts, np.float64).reshape(-1, 3).T
         load, draw = (column[job_row.astype(np.int64)] for column in (self.workload.load, self.workload.draw))
         known_s = np.where(np.isnan(draw), 0.0, gpu_s)
-        gpu, known, *rest = by_node(node.astype(np.int64), len(row), gpu_s, known_s, known_s * np.nan_to_num(load),
-                                    known_s * np.nan_to_num(draw))
+        gpu, known, *load_and_draw = by_node(node.astype(np.int64), len(row), gpu_s, known_s,
+                                             known_s * np.nan_to_num(load), known_s * np.nan_to_num(draw))
         return Occupation(until_s, busy, until_s - since_s - busy, np.zeros(len(row)), gpu,
-                          np.full(len(row), until_s), float("inf"), known, *rest)
+                          np.full(len(row), until_s), float("inf"), known, *load_and_draw)
 
 
 def _covered(intervals: Iterable[tuple[float, float]]) -> float:
@@ -162,12 +162,12 @@ def past(history: HistoryReader, since_s: float, until_s: float, speeds: SiteSpe
     A job that was put back into the queue is there once for each run, and each waits for the one before it. Run times
     become the work that it was by these speeds, and nodes and jobs draw these watts.
     """
-    known = {job.key: job for some in (history.jobs(since_s, until_s, overlap=True), history.jobs(since_s, until_s),
-                                       history.unfinished_jobs()) for job in some}
+    known = {job.key: job for jobs in (history.jobs(since_s, until_s, overlap=True), history.jobs(since_s, until_s),
+                                       history.unfinished_jobs()) for job in jobs}
     again = {job.key: (job, runs) for job, runs in history.requeued(since_s, until_s)}
     pieces = [[job] for key, job in known.items() if key not in again]
     pieces += [list(_runs_of(job, runs)) for job, runs in again.values()]
-    jobs = in_order([part for some in pieces for part in _within(some, since_s, until_s)])
+    jobs = in_order([part for piece in pieces for part in _within(piece, since_s, until_s)])
     workload = Workload.from_records(jobs, run={job.key: _run_s(job, until_s) for job in jobs},
                                      predictor=RuntimeHistory(history.load_columns(until_s=until_s, last=RECENT)))
     workload = watts.with_watts(workload, [job.user for job in jobs], [job.name for job in jobs])

@@ -21,7 +21,7 @@ from .replay.workload import PREDICTED_COLUMNS, waits_from
 Floats = NDArray[np.float64]
 
 RECENT = 5_000
-"""So many jobs are remembered: of like jobs only the last few dozen count."""
+"""The most jobs that are remembered: of like jobs only the last few dozen count."""
 
 
 class RuntimeHistory:

@@ -115,8 +115,8 @@ class Service:
             hung = self.flavours.with_flavours(self._hanging.hang(merged, topologies, self.known.telemetry.gpus))
             self._learn(snapshot=hung, waits=self._waits.noted(hung.jobs))
             if any(watched.snapshot.fresh for watched in read if watched.role == "scheduler"):
-                whole = with_parts(hung, self.known.telemetry.gpus)
-                self._keep(partial(self._history.record_snapshot, whole, self._clock()))
+                snapshot = with_parts(hung, self.known.telemetry.gpus)
+                self._keep(partial(self._history.record_snapshot, snapshot, self._clock()))
             site = hung.rules.site
             self._compare_with(self.settings.with_scheduler_lines(dict(site.priority), site.power_down_s))
 
@@ -304,7 +304,7 @@ class Service:
 
     @property
     def database(self) -> str:
-        """Return a digest of what it records into."""
+        """Return a digest of the address of the database into which the daemon records."""
         return fingerprint(self.settings.storage.url)
 
     @property

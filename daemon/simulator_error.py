@@ -33,7 +33,7 @@ WATCHED = 0.95
 MOMENT_S = 60.0
 """A job that starts within this did not wait: that it starts at once in the replay too says nothing."""
 FEWEST_WAITED = 10
-"""Of fewer jobs that waited the daemon tells no error of waits hour by hour: one job would be all of it."""
+"""The fewest jobs that waited of which the daemon tells an error of waits: one job alone would be all of it."""
 DAY_S, FEWEST_DAYS = 86400.0, 6
 """The error of waits is no surer than its days are many; of fewer on which jobs waited no limit is given."""
 QUANTILES = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -53,7 +53,7 @@ class WattsPart:
     gpu_model: str
     modelled: float
     known: float
-    """As modelled, were it known what each job drew."""
+    """The modelled joules, were it known what each job drew."""
     measured: float
 
 
@@ -75,9 +75,9 @@ class Fidelity:
     energy_error_ratio: float | None
     """(Simulated - measured) / measured."""
     schedule_energy_error_ratio: float | None
-    """The same with the jobs where and when they really ran: the part of the error that is the power model's."""
+    """The energy error with the jobs where and when they really ran, which is the power model's part of the error."""
     jobs_waited: int = 0
-    """Of ``jobs``, those that waited longer than a moment, really or in the simulation."""
+    """The number of ``jobs`` that waited longer than a moment, really or in the simulation."""
     wait_error_ratio: float | None = None
     """Mean absolute start error of those over their mean real wait; None when nobody waited."""
     wait_error_limit: float | None = None
@@ -87,15 +87,15 @@ class Fidelity:
     watts: str = ""
     """What the watts rest on, in words; nothing that was recorded in the second half."""
     watts_part_error_ratio: float | None = None
-    """As ``schedule_energy_error_ratio``, but the mean absolute error over a few dozen parts of the second half."""
+    """The mean absolute energy error over a few dozen parts of the second half, with jobs where they really ran."""
 
     watts_node_error_ratio: float | None = None
-    """The same over nodes: what one draws too much another may draw too little."""
+    """The mean absolute energy error over nodes: what one draws too much another may draw too little."""
     watts_steps: tuple[float, ...] = ()
     """The error of each of some parts, one after the other, by what was known when it began; + is too much."""
 
     watts_known_error_ratio: float | None = None
-    """The same as ``schedule``'s, were it known what each job drew: the rest is what new jobs were taken for."""
+    """The error of ``schedule``, were it known what each job drew; the remaining error is the guess for new jobs."""
     watts_parts: tuple[WattsPart, ...] = ()
     """What it consists of; empty where energy is not recorded by node."""
 
@@ -108,8 +108,8 @@ class Fidelity:
     def part_error(self, part: str) -> float | None:
         """Return the error of a part of ``OF_REPLAYS`` over the energy of all parts; None where it is unknown."""
         measured = sum(part.measured for part in self.watts_parts)
-        return sum(one.modelled - one.measured for one in self.watts_parts if one.part == part) / measured \
-            if measured > 0 else None
+        errors = (watts.modelled - watts.measured for watts in self.watts_parts if watts.part == part)
+        return sum(errors) / measured if measured > 0 else None
 
     def row(self) -> dict[str, float | int | str | None]:
         """Return the figures flat."""
@@ -231,7 +231,7 @@ def _part_error(history: HistoryReader, window: RecordedWindow, since_s: float, 
 
 
 def _node_error(history: HistoryReader, window: RecordedWindow, since_s: float, until_s: float) -> float | None:
-    """Return the same over nodes, as far back from the end as is read at once."""
+    """Return the mean absolute error over nodes, as far back from the end as is read at once; None where unmeasured."""
     measured_joules = _of_nodes(history, window, since_s, until_s)
     if measured_joules is None:
         return None
@@ -250,13 +250,13 @@ def wait_error(submit: Floats, real: Floats, simulated: Floats) -> tuple[int, fl
     Most jobs of most clusters start at once whatever the policy, so that errors over all jobs flatter every policy.
     Only jobs that started both times are counted; NaN is never. A mean wait of less than a moment counts as a moment.
     """
-    waits, others = real - submit, simulated - submit
-    those = np.isfinite(waits) & np.isfinite(others) & (np.fmax(waits, others) > MOMENT_S)
-    if not those.any():
+    waits, simulated_waits = real - submit, simulated - submit
+    waited_jobs = np.isfinite(waits) & np.isfinite(simulated_waits) & (np.fmax(waits, simulated_waits) > MOMENT_S)
+    if not waited_jobs.any():
         return 0, None, None
-    error, wait = np.abs(simulated - real)[those], waits[those]
+    error, wait = np.abs(simulated - real)[waited_jobs], waits[waited_jobs]
     ratio = float(error.mean() / max(MOMENT_S, wait.mean()))
-    return int(those.sum()), ratio, _upper_limit(submit[those], error, wait)
+    return int(waited_jobs.sum()), ratio, _upper_limit(submit[waited_jobs], error, wait)
 
 
 def error_of_waits(run: Run, started: Floats, since_s: float) -> float | None:
@@ -285,10 +285,10 @@ def _upper_limit(submit: Floats, error: Floats, wait: Floats) -> float | None:
     days = int(day.max()) + 1
     if days < FEWEST_DAYS:
         return None
-    whole = max(MOMENT_S * len(wait), float(wait.sum()))
-    ratio = float(error.sum()) / whole
+    total_wait_s = max(MOMENT_S * len(wait), float(wait.sum()))
+    ratio = float(error.sum()) / total_wait_s
     beyond = np.bincount(day, weights=error - ratio * wait)
-    return ratio + float(stdtrit(days - 1, 0.975) * np.sqrt(days / (days - 1) * (beyond**2).sum())) / whole
+    return ratio + float(stdtrit(days - 1, 0.975) * np.sqrt(days / (days - 1) * (beyond**2).sum())) / total_wait_s
 
 
 def waited(run: Run, start: Floats, since_s: float, until_s: float) -> float:

@@ -43,9 +43,9 @@ ALWAYS = ("random-feasible", ORACLES[0])
 """Rows of every judgement: chance, and one order that knows true run times."""
 DAY_S = 86400.0
 NAMED = 20
-"""So many rejected jobs are named."""
+"""The most rejected jobs that are named."""
 KEPT = 256
-"""So many outcomes are kept; older ones make room."""
+"""The most outcomes that are kept; older ones make room."""
 ENGINES = {"processes": "idlewatt.daemon.sweep", "ray": "idlewatt.daemon.sweep_ray"}
 
 _SPENT = ("busy", "empty", "down", "gpu", "since", "known", "load", "draw")
@@ -71,7 +71,7 @@ class SweepPlan:
     jobs_out: Path | None = None
     """Where tables of jobs go; with the policy's name before the suffix."""
     groups_out: Path | None = None
-    """Likewise tables of users and partitions."""
+    """Where tables of users and partitions go; with the policy's name before the suffix."""
     spool: MappedWorkload | None = None
     """Where the workload's columns are on disk, so that workers need no copy of them."""
     speeds: SiteSpeeds = FLAT_SPEEDS
@@ -104,7 +104,7 @@ class PolicyOutcome:
 
     policy: str
     figures: dict[str, Any]
-    """As of :func:`.replay.outcome.row`."""
+    """The figures that :func:`.replay.outcome.row` returns."""
     rejected: dict[str, dict[str, Any]]
     """By reason: ``count`` and the first ``jobs``."""
     arrays: Arrays
@@ -152,9 +152,9 @@ def table_path(path: Path, policy: str) -> Path:
 def _rejections(rejected: Sequence[Any], plan: SweepPlan) -> dict[str, dict[str, object]]:
     counts, named = Counter(rejection.reason for rejection in rejected), dict[str, list[str]]()
     for rejection in rejected:
-        some = named.setdefault(rejection.reason, [])
-        if len(some) < NAMED:
-            some.append(str(plan.workload.ids[rejection.job]))
+        job_ids = named.setdefault(rejection.reason, [])
+        if len(job_ids) < NAMED:
+            job_ids.append(str(plan.workload.ids[rejection.job]))
     return {reason: {"count": count, "jobs": named[reason]} for reason, count in counts.items()}
 
 
@@ -217,7 +217,7 @@ class Sweep:
         """Replay what is not done yet, and call ``progress`` with how many are; done ones survive an interrupt."""
         keys = {policy: self.plan.key(policy) for policy in self.policies}
         if not self.plan.writes:
-            self.done = {policy: found for policy, key in keys.items() if (found := self.shelf.get(key)) is not None}
+            self.done = {policy: stored for policy, key in keys.items() if (stored := self.shelf.get(key)) is not None}
         left = [policy for policy in self.policies if policy not in self.done]
         progress(len(self.done), len(self.policies))
         if not left:
@@ -300,10 +300,10 @@ def _compared(outcome: PolicyOutcome, baseline: PolicyOutcome | None, plan: Swee
     if baseline is None:
         return {}
     ends, baseline_ends, submit = outcome.arrays["end"], baseline.arrays["end"], plan.workload.submit
-    both = ~np.isnan(ends) & ~np.isnan(baseline_ends)
-    interval = ratio_interval(submit[both], ends[both] - submit[both], baseline_ends[both] - submit[both],
+    shared = ~np.isnan(ends) & ~np.isnan(baseline_ends)
+    interval = ratio_interval(submit[shared], ends[shared] - submit[shared], baseline_ends[shared] - submit[shared],
                               seed=plan.seed)
-    if outcome.policy != baseline.policy and both.any() and submit[both].max() - submit[both].min() < DAY_S:
+    if outcome.policy != baseline.policy and shared.any() and submit[shared].max() - submit[shared].min() < DAY_S:
         # Whole days are drawn, and one day has no spread.
         interval = replace(interval, low=float("nan"), high=float("nan"))
     return {"baseline": baseline.policy, "jct_ratio": interval.estimate, "jct_ratio_low": interval.low,

@@ -63,9 +63,9 @@ class AttachTopology:
                 merged = fabric
         return within_one_tree(merged)
 
-    def _log_once(self, message: str, found: Iterable[str]) -> None:
+    def _log_once(self, message: str, subjects: Iterable[str]) -> None:
         """Log the names that are found, unless they are those found last time."""
-        names = tuple(sorted(set(found)))
+        names = tuple(sorted(set(subjects)))
         if names and names != self._logged.get(message):
             log.warning(message, len(names), ", ".join(names[:SHOWN]))
         self._logged[message] = names

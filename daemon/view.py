@@ -230,12 +230,12 @@ def _host_row(node: NodeVerdict) -> WasteRow:
                     node.host_class in WASTED, power_source=node.source, unused_power_watts=node.unused_watts)
 
 
-def _wasted_by_node(found: Assessment) -> dict[str, float]:
+def _wasted_by_node(assessment: Assessment) -> dict[str, float]:
     """Return the wasted watts of each node, its host's included."""
     wasted: dict[str, float] = {}
-    for gpu in found.gpu_verdicts:
+    for gpu in assessment.gpu_verdicts:
         wasted[gpu.node] = wasted.get(gpu.node, 0.0) + gpu.wasted_watts
-    for node in found.nodes:
+    for node in assessment.nodes:
         if node.host_class in WASTED:
             wasted[node.node] = wasted.get(node.node, 0.0) + node.host_watts
     return wasted

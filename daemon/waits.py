@@ -27,7 +27,7 @@ SIZES = ((0, "0"), (1, "1"), (4, "2-4"), (8, "5-8"), (32, "9-32"))
 LARGEST = "33+"
 
 WINDOWS = {"1d": 86400.0, "7d": 7 * 86400.0}
-"""Over which it is shown how jobs fared."""
+"""The windows over which it is shown how jobs fared."""
 
 log = logging.getLogger(__name__)
 Labels = tuple[str, str, str]
