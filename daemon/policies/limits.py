@@ -38,9 +38,9 @@ def doubts(policies: Sequence[str], work: Workload) -> Iterator[str]:
         spoilt = [policy for policy, order in orders.items() if _spoils(fault, order, work)]
         if fault.kind == "missing" and looking:
             yield f"{fault.text}, which {', '.join(looking)} go{'es' if len(looking) == 1 else ''} by"
-        rest = [policy for policy in looking if policy in orders and policy not in spoilt]
-        if fault.kind == "leaking" and rest:
-            yield f"{fault.text}: the backfill of {', '.join(rest)} knows when jobs end"
+        unspoilt = [policy for policy in looking if policy in orders and policy not in spoilt]
+        if fault.kind == "leaking" and unspoilt:
+            yield f"{fault.text}: the backfill of {', '.join(unspoilt)} knows when jobs end"
         for policy in spoilt:
             yield f"{fault.text}: {_becomes(policy, fault)}, and no candidate"
 

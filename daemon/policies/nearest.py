@@ -94,7 +94,7 @@ def tightest_leaf(ask: Ask, room: Longs, leaves: int) -> int:
 def lowest_part(nodes: Records, ask: Ask, spines: int) -> tuple[int, int]:
     """Return the spines, from the first to before the last, of the lowest place above spines that suffices.
 
-    Of several on that level, the one with the least room; all spines where there is none.
+    Of several places on that level it is the one with the least room; where none suffices, all spines are returned.
     """
     level, highest, least, first, last = 1, 1, 1 << 62, 0, spines
     while least == 1 << 62 and level <= highest:

@@ -26,7 +26,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Which job goes first."""
+    """A rule that decides which job goes first."""
 
     name: str
     key: Key
@@ -44,7 +44,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """Where a job goes."""
+    """A rule that decides where a job goes."""
 
     name: str
     place: Place
@@ -54,7 +54,7 @@ class Placing:
 
 @dataclass(frozen=True, slots=True)
 class Walking:
-    """What happens when the first job of a queue does not fit."""
+    """A rule that decides what happens when the first job of a queue does not fit."""
 
     name: str
     walk: Walk
@@ -209,7 +209,7 @@ class Heuristic:
 
     @property
     def oracle(self) -> bool:
-        """Tell whether it uses true run times, so that it cannot run in a live daemon."""
+        """Tell whether the policy uses true run times, so that it cannot run in a live daemon."""
         return self.recipe.order.oracle
 
     def decide(self, state: ClusterState) -> Actions:
@@ -219,7 +219,7 @@ class Heuristic:
         return engine.act(state.copy(), self.rules)
 
     def __repr__(self) -> str:
-        """Return how to build it again."""
+        """Return the expression that builds the policy again."""
         return f"named({self.name!r})"
 
 

@@ -50,10 +50,10 @@ def log_run_time(neighbour: Records, now: float, prior: float) -> float:
 def neighbours(state: State, job: int, step: int, prior: float) -> tuple[float, float]:
     """Return the weighted sum of log run times of similar jobs on one side of a job, and the sum of weights."""
     now, kin, first = state.clock[NOW], state.kin, state.jobs.size
-    own = int(kin[job])
-    total, weight, share, like, other = 0.0, 0.0, 1.0, 0, own + step * FACTS
+    own_facts = int(kin[job])
+    total, weight, share, like, other = 0.0, 0.0, 1.0, 0, own_facts + step * FACTS
     while first <= other < kin.size and like < LIKE:
-        if kin[other + KIND] != kin[own + KIND] or abs(kin[other + PLACE] - kin[own + PLACE]) > REACH:
+        if kin[other + KIND] != kin[own_facts + KIND] or abs(kin[other + PLACE] - kin[own_facts + PLACE]) > REACH:
             break
         estimate, row = kin[other + LENGTH], int(kin[other + ROW])
         if row >= 0:

@@ -203,11 +203,11 @@ def walk_all(state: State, place: Place) -> None:
 @compiled
 def takes_room(state: State, tables: BackfillTables, gpus: int, count: int, begin: float) -> bool:
     """Tell whether a plan is the first on any chosen node on which so many GPUs are free now."""
-    found = False
+    takes = False
     for index in range(count):
         node = state.chosen[index]
-        found = found or (state.nodes[node].free_gpus >= gpus and tables.first[node] > begin)
-    return found
+        takes = takes or (state.nodes[node].free_gpus >= gpus and tables.first[node] > begin)
+    return takes
 
 
 @compiled

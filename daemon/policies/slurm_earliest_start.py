@@ -306,10 +306,10 @@ def touches(state: State, tables: BackfillTables, place: int) -> bool:
     if nodes >= 0:
         one, other = _at(nodes & FIRST_NODE), _at(nodes >> NODE_BITS)
         return bool(min(tables.blockers[one], tables.blockers[other]) == 0)
-    row, found = state.jobs[state.estimates[place]], False
+    row, touched = state.jobs[state.estimates[place]], False
     for index in range(row.held, row.held + row.nodes_held):
-        found = found or tables.blockers[state.held[index].node] == 0
-    return found
+        touched = touched or tables.blockers[state.held[index].node] == 0
+    return touched
 
 
 @compiled

@@ -35,14 +35,14 @@ def by_runs(site: PlacementView, ask: Ask, chosen: Longs) -> int:
     parts = ask.chunks + ask.rests
     for node in range(site.nodes.size):
         site.nodes[node].score = ENDLESS
-    found, turn = 0, 0
-    while found < parts:
-        first, size = best_run(site, ask, parts - found)
+    placed, turn = 0, 0
+    while placed < parts:
+        first, size = best_run(site, ask, parts - placed)
         if size == 0:
             return 0
         for node in range(first, first + size):
             site.nodes[node].score = turn * TAKEN + node
-        found, turn = found + size, turn + 1
+        placed, turn = placed + size, turn + 1
     return pick(site, ask, chosen)
 
 

@@ -240,12 +240,12 @@ def reorder(state: State, last: int, count: int, nodes: int) -> None:
 @compiled
 def nodes_shared(state: State, job: int, nodes: int) -> float:
     """Return how many of the chosen nodes a running job holds a part of."""
-    row, found = state.jobs[job], 0.0
+    row, shared = state.jobs[job], 0.0
     for index in range(row.held, row.held + row.nodes_held):
         for place in range(nodes):
             if state.held[index].node == state.chosen[place]:
-                found += 1.0
-    return found
+                shared += 1.0
+    return shared
 
 
 @compiled
@@ -313,9 +313,9 @@ def start_or_make_room(state: State, place: Place, job: int, nodes: int, count: 
     for index in range(nodes):
         state.shares[index] = state.chosen[index]
     copy_free(state)
-    found = place(site_with(state, state.imagined[0]), ask, state.chosen)
-    if found > 0:
-        start(state, job, found)
+    node_count = place(site_with(state, state.imagined[0]), ask, state.chosen)
+    if node_count > 0:
+        start(state, job, node_count)
         list_returns(state)
         return False
     made = make_room(state, place, job, ask, count) == ROOM_MADE
@@ -330,10 +330,10 @@ def start_or_make_room(state: State, place: Place, job: int, nodes: int, count: 
 @compiled
 def being_cleared(state: State, nodes: int) -> bool:
     """Tell whether a job was preempted on a chosen node in this round."""
-    found = False
+    cleared = False
     for index in range(nodes):
-        found = found or state.imagined[WORK, state.chosen[index]].ends >= state.clock[NOW]
-    return found
+        cleared = cleared or state.imagined[WORK, state.chosen[index]].ends >= state.clock[NOW]
+    return cleared
 
 
 @compiled

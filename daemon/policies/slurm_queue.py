@@ -61,9 +61,9 @@ def merge(state: State, low: int, middle: int, high: int) -> None:
     for index in range(low, middle):
         state.scratch[copy + index] = state.listed[index]
     while left < middle:
-        one = int(state.scratch[copy + left])
-        if right == high or goes_first(state, one, state.listed[right]):
-            state.listed[at] = one
+        left_job = int(state.scratch[copy + left])
+        if right == high or goes_first(state, left_job, state.listed[right]):
+            state.listed[at] = left_job
             left += 1
         else:
             state.listed[at] = state.listed[right]

@@ -10,9 +10,9 @@ alias("tetris", "qssf+alignment+greedy")
 
 
 @compiled
-def part(wanted: int, free: int, whole: int) -> float:
+def part(wanted: int, free: int, total: int) -> float:
     """Return the product of what is wanted and what is free of a resource, both as parts of the node's."""
-    return (wanted / whole) * (free / whole) if whole > 0 else 0.0  # bytes times bytes would not fit in 64 bits
+    return (wanted / total) * (free / total) if total > 0 else 0.0  # bytes times bytes would not fit in 64 bits
 
 
 @placement("alignment")
