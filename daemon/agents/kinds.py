@@ -69,7 +69,7 @@ class TraceWindow:
     power: PowerModel = PowerModel()
     """The power of its nodes; what its jobs add is in the workload."""
     settled_s: float = float("inf")
-    """The time before which no further submission is to come; evidence counts until then."""
+    """The history is complete for jobs submitted before this time; evidence counts until then."""
 
     def replayed(self, policy: Policy) -> Run:
         """Replay it at its speeds."""
