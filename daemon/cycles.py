@@ -152,7 +152,7 @@ class Accounts:
     """The accounts of one scheduler, read on a thread of their own: they may take their time, or hang."""
 
     def __init__(self, name: str, source: Accounting, clock: Clock) -> None:
-        self._name, self._source, self._clock = name, source, clock
+        self.name, self._source, self._clock = name, source, clock
         self._since_s = 0.0
         self._answer: Accounted | None = None
         self._errand = Errand(f"accounts-{name}", self._ask)
@@ -171,9 +171,9 @@ class Accounts:
         try:
             self._answer = Accounted(requested_s, tuple(self._source.completed(self._since_s)))
         except SourceError as error:
-            log.warning("accounting cannot be read", extra={"target": self._name, "error": str(error)})
+            log.warning("accounting cannot be read", extra={"target": self.name, "error": str(error)})
         except FAULTS:
-            log.exception("a fault in idlewatt itself while reading accounting", extra={"target": self._name})
+            log.exception("a fault in idlewatt itself while reading accounting", extra={"target": self.name})
 
 
 @dataclass(frozen=True, slots=True)

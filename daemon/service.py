@@ -82,7 +82,8 @@ class Service:
                            learned=self._model_roles.learned)
         self.settings = settings
         self._reloaded, self._loaded_s = True, clock()
-        self._accounted_s: float | None = None
+        self._accounted_s: dict[str, float] = {}
+        """When each scheduler's accounts were asked that answered last."""
         self._collection = Collection(opening.sources(settings, clock, {}))
         self._accounts = self._collection.accounts(self._clock)
         self._recommenders = opening.recommenders(settings, history, {})
@@ -383,11 +384,11 @@ class Service:
         for accounts in self._accounts:
             now_s = self._clock()
             # A clock that was set back must not ask for the future.
-            since = min(self._accounted_s or now_s - ACCOUNTING_FIRST_S, now_s) - ACCOUNTING_OVERLAP_S
+            since = min(self._accounted_s.get(accounts.name, now_s - ACCOUNTING_FIRST_S), now_s) - ACCOUNTING_OVERLAP_S
             accounted = accounts.finished(since, PATIENCE * self.settings.cycles.record)
             if accounted is None:
                 continue
-            self._accounted_s = accounted.requested_s
+            self._accounted_s[accounts.name] = accounted.requested_s
             self._learn(waits=self._waits.noted(accounted.jobs))
             self._keep(partial(self._history.record_finished, self.flavours.named(accounted.jobs)))
             for recommender in self._recommenders.values():

@@ -4,6 +4,7 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
+from functools import partial
 
 import pytest
 from cost import widened
@@ -15,6 +16,7 @@ from idlewatt.daemon.config import ConfigError
 from idlewatt.daemon.settings.priority import MULTIFACTOR, PRIORITY_LINES
 from idlewatt.daemon.settings.sections import FIRST_COME
 from idlewatt.daemon.view import DaemonView
+from idlewatt.exporters.source import SourceError
 from idlewatt.storage.errors import StoreLocked, StoreUnavailable
 from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
@@ -421,3 +423,27 @@ class Idle:
 
     def end(self) -> None:
         pass
+
+
+def test_accounts_that_were_away_are_asked_from_their_own_last_answer_on(rig, monkeypatch):
+    """Whatever the accounts of another scheduler have answered meanwhile."""
+    url, asked, away = rig.server.url, {"north": [], "south": []}, set()
+    service = rig.service(sources=f"[{', '.join(f'{{kind: slurm_rest, name: {name}, url: {url!r}}}' for name in asked)}]")
+
+    def completed(name, since_s):
+        if name in away:
+            raise SourceError(f"{name} is away")
+        asked[name].append(since_s)
+        return ()
+
+    for watched in service.sources:
+        monkeypatch.setattr(watched.source, "completed", partial(completed, watched.name))
+    service.record()
+    away.add("south")
+    for _ in range(3):
+        rig.now_s += 3600.0
+        service.record()
+    away.clear()
+    service.record()
+    assert [asked["south"][number] - asked["north"][number] for number in (0, 1)] == [0.0, 0.0]
+    assert asked["south"][1] < asked["north"][-1]
