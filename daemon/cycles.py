@@ -24,6 +24,7 @@ from ..exporters.source import FAULTS, Accounting, Clock, Facts, Role, SourceErr
 from ..storage.records import Job, SchedulerSnapshot
 from ..storage.telemetry import Telemetry
 from .merged_schedulers import merged
+from .submission_keys import SubmissionKeys
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,11 @@ class Collection:
         for reader in self._readers:
             reader.errand.then = self._notify
         self._closed = False
+
+    @property
+    def schedulers(self) -> tuple[str, ...]:
+        """Return the names of the schedulers' sources."""
+        return tuple(watched.name for watched in self.of("scheduler"))
 
     def of(self, role: str) -> list[Watched]:
         """Return the sources of a role."""
@@ -106,9 +112,10 @@ class Collection:
                          tuple(name for facts in telemetries for name in facts.left),
                          tuple(meter for facts in telemetries for meter in facts.meters))
 
-    def snapshot(self, now_s: float, max_age_s: float) -> SchedulerSnapshot | None:
+    def snapshot(self, now_s: float, max_age_s: float, keys: SubmissionKeys) -> SchedulerSnapshot | None:
         """Return what the schedulers say, as one; None before the first has answered."""
-        snapshots = [facts for facts in self.facts("scheduler") if isinstance(facts, SchedulerSnapshot)]
+        snapshots = [keys.snapshot(watched.name, facts) for watched in self.of("scheduler")
+                     if isinstance(facts := watched.facts(), SchedulerSnapshot)]
         return merged(snapshots, now_s, max_age_s)
 
     def accounts(self, clock: Clock) -> list[Accounts]:

@@ -48,6 +48,7 @@ from .memory import settle
 from .notices.desk import Notifier
 from .pricing import in_force, priced
 from .runtime_history import RuntimeHistory
+from .submission_keys import SubmissionKeys
 from .topology import AttachTopology
 from .waits import WaitHistogram, fared
 from .waste import Closed, WasteAccountant
@@ -86,6 +87,7 @@ class Service:
         """When each scheduler's accounts were asked that answered last."""
         self._collection = Collection(opening.sources(settings, clock, {}))
         self._accounts = self._collection.accounts(self._clock)
+        self._keys = SubmissionKeys(self._collection.schedulers, history.sources_of)
         self._recommenders = opening.recommenders(settings, history, {})
         self.accountant = WasteAccountant(settings.waste, settings.cycles.scrape * speed)
         self.accountant.floors.restore(history.load_floors())
@@ -108,7 +110,7 @@ class Service:
     def jobs(self) -> None:
         """Read the schedulers and what is known of switches, and record what changed."""
         for read in self._collection.read(*WITH_JOBS, within_s=PATIENCE * self.settings.cycles.jobs):
-            merged = self._collection.snapshot(self._clock(), self.settings.waste.scheduler_max_age)
+            merged = self._collection.snapshot(self._clock(), self.settings.waste.scheduler_max_age, self._keys)
             if merged is None or all(watched.role == "grid" for watched in read):
                 continue
             topologies = [known for known in self._collection.facts("topology")
@@ -275,6 +277,7 @@ class Service:
             self._model_roles = ModelRoles(settings, self._history, self._speed, self._clock())
         self._collection = Collection(sources, self._collection)
         self._accounts = self._collection.accounts(self._clock)
+        self._keys = self._keys.renewed(self._collection.schedulers)
         self._recommenders = recommenders
         self._learn(recommended={name: recommendation for name, recommendation in self.known.recommended.items()
                                  if name in recommenders})
@@ -389,8 +392,9 @@ class Service:
             if accounted is None:
                 continue
             self._accounted_s[accounts.name] = accounted.requested_s
-            self._learn(waits=self._waits.noted(accounted.jobs))
-            self._keep(partial(self._history.record_finished, self.flavours.named(accounted.jobs)))
+            jobs = self._keys.jobs(accounts.name, accounted.jobs)
+            self._learn(waits=self._waits.noted(jobs))
+            self._keep(partial(self._history.record_finished, self.flavours.named(jobs)))
             for recommender in self._recommenders.values():
                 if isinstance(recommender, RunListener):
-                    self._keep(partial(recommender.finished, accounted.jobs))
+                    self._keep(partial(recommender.finished, jobs))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, and_, func, literal, or_, select, true, tuple_
 
-from . import schema
+from . import schema, sources
 from .energy_schema import CLASS_COLUMNS, COST_COLUMNS, SUMS
 from .power_classes import WASTED, PowerClass
 from .records import JobState
@@ -163,21 +163,26 @@ def sums_by_job(connection: Connection, wanted: RunFilter, limit: int | None = N
         -> tuple[tuple[str, str, dict[str, int]], ...]:
     """Return id, partition and sums over whole runs of each job, the most wasteful first.
 
-    No cluster is recorded beside a job: one of another partition or user is another cluster's.
+    One of another partition, user or source is another cluster's.
     """
-    table = schema.run_energy
-    key = table.c.job_id, table.c.partition, table.c.user
+    table, jobs = schema.run_energy, schema.jobs
+    key: tuple[ColumnElement[Any], ...] = table.c.job_id, table.c.partition, table.c.user
+    held: FromClause = table
+    if sources.any_recorded(connection):  # to look a million jobs up takes seconds
+        held = table.outerjoin(jobs, and_(jobs.c.job_id == table.c.job_id, jobs.c.submit_s == table.c.submit_s))
+        key += (func.coalesce(jobs.c.source, "").label("source"),)
     sums = [func.sum(table.c[column]).label(column) for column in SUMS]
     where, most = _within(wanted), func.sum(_wasted(table.c, wanted.wasted)).desc()
     shown = None
     if limit is not None:
         # A million sums of one column, and of all columns only those that are shown.
-        rows = connection.execute(select(*key).where(where).group_by(*key).order_by(most, *key).limit(limit))
+        rows = connection.execute(select(*key).select_from(held).where(where).group_by(*key).order_by(
+            most, *key).limit(limit))
         shown = {tuple(row) for row in rows}
-        where = and_(where, table.c.job_id.in_({job_id for job_id, _, _ in shown}))
-    query = select(*key, *sums).where(where).group_by(*key).order_by(most, *key)
+        where = and_(where, table.c.job_id.in_({job_id for job_id, *_ in shown}))
+    query = select(*key, *sums).select_from(held).where(where).group_by(*key).order_by(most, *key)
     return tuple((row.job_id, row.partition, _sums(row)) for row in connection.execute(query)
-                 if shown is None or (row.job_id, row.partition, row.user) in shown)
+                 if shown is None or tuple(row)[:len(key)] in shown)
 
 
 def _sums(row: TableRow) -> dict[str, int]:

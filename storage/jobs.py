@@ -21,7 +21,7 @@ Key = tuple[str, float]
 _RARE = ("gpus_per_node", "gpu_model", "features", "required_nodes", "excluded_nodes", "reservation", "exclusive")
 _KEPT = ("eligible_s", "start_s", "end_s", "limit_s", "priority", "nice", "exit_code", "raw_id",
          "partition", "user", "account", "name", "qos", "dependency", "array", "owner", "flavour",
-         "image", "framework", "cuda", "request")
+         "image", "framework", "cuda", "source", "request")
 """Facts that a source without them never erases."""
 
 
@@ -146,7 +146,8 @@ def _row(job: Job, time_s: float) -> dict[str, object]:
         "array": words(job.array), "owner_kind": job.owner_kind.value, "owner": words(job.owner),
         "flavour": None if job.flavour is None else words(job.flavour),
         "image": words(job.image), "framework": words(job.framework), "cuda": words(job.cuda),
-        "request": _rare_wishes(job), "changed_s": time_s, "open": not job.state.finished,
+        "source": words(job.source) or None, "request": _rare_wishes(job), "changed_s": time_s,
+        "open": not job.state.finished,
     }
 
 

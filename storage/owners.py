@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+SourceName = Annotated[str, Field(exclude=True)]
+"""Name of the source that lists something, which answers of the API leave out."""
 
 
 class OwnerKind(StrEnum):

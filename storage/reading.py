@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from . import (
     scheduler_configuration,
     schema,
     simulated,
+    sources,
     space,
     speeds,
     underuse,
@@ -125,6 +126,11 @@ class HistoryReader(EnergyReader, NoticeReader):
                   if overlap else (table.submit_s >= since_s) & (table.submit_s < until_s))
         query = select(schema.jobs).where(window).order_by(table.submit_s.desc(), table.id.desc()).limit(limit)
         return self._jobs(query)
+
+    def sources_of(self, job_ids: Collection[str]) -> dict[tuple[str, float], str]:
+        """Return by id and submission the source of each job of some ids that was recorded with one."""
+        with self._reading() as connection:
+            return sources.sources_of(connection, job_ids)
 
     def unfinished_jobs(self) -> tuple[Job, ...]:
         """Return jobs of which no end is known."""
@@ -354,4 +360,4 @@ def _job(row: TableRow, allocations: tuple[Allocation, ...]) -> Job:
                priority=row.priority, nice=row.nice, dependency=row.dependency, restarts=row.restarts,
                exit_code=row.exit_code, tasks=row.tasks, raw_id=row.raw_id, allocations=allocations, array=row.array,
                owner_kind=OwnerKind(row.owner_kind), owner=row.owner, flavour=row.flavour,
-               image=row.image, framework=row.framework, cuda=row.cuda)
+               image=row.image, framework=row.framework, cuda=row.cuda, source=row.source or "")

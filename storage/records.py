@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from .details import Details
 from .gpu_parts import GpuPart
-from .owners import Holder, OwnerKind
+from .owners import Holder, OwnerKind, SourceName
 from .power_classes import PowerClass
 from .rules import Amounts, SchedulerRules
 from .steering import Steering
@@ -222,9 +222,8 @@ class Allocation:
 class Job:
     """One submission to the scheduler, at one moment.
 
-    A submission is identified by ``(job_id, submit_s)``: job ids are reused after a database reset. Some schedulers
-    give a requeued job a new submit time, so that it is a new submission of the same id; others keep the time, and each
-    run is then identified by ``start_s``.
+    A submission is identified by ``(job_id, submit_s)``: job ids are reused. Some schedulers give a requeued job a new
+    submit time, so that it is a new submission; others keep the time, and ``start_s`` tells each run.
     """
 
     job_id: str
@@ -289,6 +288,8 @@ class Job:
     framework: str = ""
     cuda: str = ""
     """Version of CUDA, as 12.1."""
+    source: SourceName = ""
+    """Name of the source that lists it, where several schedulers are read; recorded, in no answer."""
 
     @property
     def holder(self) -> Holder:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, select, update
 from . import schema
 from .database import upsert
 from .records import Job, JobState
+from .sources import of_one_source
 from .values import TableRow, chunks, words
 
 
@@ -32,7 +33,7 @@ def _put_back(former: TableRow, job: Job) -> bool:
     """Tell whether a job is a former submission that was put back, and not one of another cluster."""
     partitions = set(former.partition.split(",")).intersection(words(job.partition).split(","))
     return bool(job.submit_s > former.submit_s and job.restarts >= former.restarts and partitions
-                and words(job.user) == former.user)
+                and words(job.user) == former.user and of_one_source(former, job))
 
 
 def _end(connection: Connection, ends: Sequence[dict[str, object]]) -> None:

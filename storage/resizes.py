@@ -9,6 +9,7 @@ from sqlalchemy import Connection, select
 
 from . import schema
 from .records import Job
+from .sources import of_one_source
 from .values import TableRow, chunks, words
 
 
@@ -18,17 +19,18 @@ def with_submission(connection: Connection, jobs: Sequence[Job]) -> Sequence[Job
     if not later:
         return jobs
     table, runs = schema.jobs.c, schema.runs.c
-    query = select(table.job_id, runs.start_s, table.partition, table.submit_s).join_from(
-        schema.jobs, schema.runs, runs.job == table.id).order_by(table.submit_s.desc())
-    known: dict[tuple[str, float], TableRow] = {}
+    query = select(table.job_id, runs.start_s, table.partition, table.submit_s, table.source).join_from(
+        schema.jobs, schema.runs, runs.job == table.id).order_by(table.submit_s)
+    known: dict[tuple[str, float], list[TableRow]] = {}
     for some in chunks(later):
-        for row in connection.execute(query.where(table.job_id.in_(some), table.submit_s <= runs.start_s)):
-            known[row.job_id, row.start_s] = row  # the earliest submission comes last
+        for row in connection.execute(query.where(table.job_id.in_(some), table.submit_s < runs.start_s + 1.0)):
+            known.setdefault((row.job_id, row.start_s), []).append(row)  # the earliest submission comes first
     return [_completed(job, known) for job in jobs]
 
 
-def _completed(job: Job, known: Mapping[tuple[str, float], TableRow]) -> Job:
-    row = known.get((words(job.job_id), job.start_s or 0.0)) if submitted_at_start(job) else None
+def _completed(job: Job, known: Mapping[tuple[str, float], Sequence[TableRow]]) -> Job:
+    rows = known.get((words(job.job_id), job.start_s or 0.0), ()) if submitted_at_start(job) else ()
+    row = next((row for row in rows if of_one_source(row, job)), None)
     if row is None or row.submit_s == job.submit_s:
         return job
     # Another cluster may start a job of the same id within the same second.

@@ -70,6 +70,7 @@ jobs = Table(
     Column("image", Text, nullable=False, server_default=""),
     Column("framework", Text, nullable=False, server_default=""),
     Column("cuda", Text, nullable=False, server_default=""),
+    Column("source", Text),  # of the job, where several schedulers are read; NULL: of the only one, or not known
     Column("gpus", BigInteger, nullable=False),
     Column("nodes", BigInteger, nullable=False),
     Column("cpus", BigInteger, nullable=False),
@@ -84,6 +85,8 @@ Index("ix_jobs_end_s", jobs.c.end_s)
 Index("ix_jobs_open", jobs.c.id, sqlite_where=jobs.c.open, postgresql_where=jobs.c.open)
 _WITHOUT_FLAVOUR = jobs.c.flavour.is_(None)
 Index("ix_jobs_flavour_untold", jobs.c.id, sqlite_where=_WITHOUT_FLAVOUR, postgresql_where=_WITHOUT_FLAVOUR)
+_WITH_SOURCE = jobs.c.source.is_not(None)
+Index("ix_jobs_with_source", jobs.c.id, sqlite_where=_WITH_SOURCE, postgresql_where=_WITH_SOURCE)
 
 job_changes = Table(
     "job_changes", metadata,

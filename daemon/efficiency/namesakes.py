@@ -21,15 +21,21 @@ def holds(job: Job, wanted: RunFilter) -> bool:
 def of_several_clusters(jobs: Iterable[Job]) -> tuple[Job, ...]:
     """Return of jobs of one id, the last submission first, that one and those that other clusters have.
 
-    No cluster is recorded beside a job. One scheduler never has two jobs of one id at the same time, and one that
-    takes the id again later puts it where it was: a job of another partition, or of the same time, is another
-    cluster's.
+    Where two sources are recorded, they tell. Where they are not, one scheduler never has two jobs of one id at the
+    same time, and one that takes the id again later puts it where it was: a job of another partition, or of the same
+    time, is another cluster's.
     """
     others: list[Job] = []
     for job in jobs:
-        if not others or all(other.partition != job.partition or _at_one_time(other, job) for other in others):
+        if all(_of_two_clusters(other, job) for other in others):
             others.append(job)
     return tuple(others)
+
+
+def _of_two_clusters(later: Job, earlier: Job) -> bool:
+    if later.source and earlier.source:
+        return later.source != earlier.source
+    return later.partition != earlier.partition or _at_one_time(later, earlier)
 
 
 def _at_one_time(later: Job, earlier: Job) -> bool:

@@ -428,7 +428,7 @@ class Idle:
 def test_accounts_that_were_away_are_asked_from_their_own_last_answer_on(rig, monkeypatch):
     """Whatever the accounts of another scheduler have answered meanwhile."""
     url, asked, away = rig.server.url, {"north": [], "south": []}, set()
-    service = rig.service(sources=f"[{', '.join(f'{{kind: slurm_rest, name: {name}, url: {url!r}}}' for name in asked)}]")
+    service = rig.service(sources=f"[{', '.join(f'{{kind: slurm_rest, name: {name}, url: {url}}}' for name in asked)}]")
 
     def completed(name, since_s):
         if name in away:

@@ -402,3 +402,9 @@ def test_the_nice_value_is_recorded_and_not_erased_by_accounts_that_do_not_tell(
     assert [known.nice for known in history.jobs(0.0, 1e9)] == [-50]
     see(history, 210.0, replace(job, nice=0))
     assert [known.nice for known in history.jobs(0.0, 1e9)] == [0]
+
+
+def test_the_source_of_a_job_is_recorded_and_kept_where_another_fact_lacks_it(history, make):
+    history.record_snapshot(SchedulerSnapshot(130.0, jobs=(make.job(source="north"), make.job("2"))))
+    history.record_snapshot(SchedulerSnapshot(150.0, jobs=(make.job(reason_text="other"),)))
+    assert history.sources_of(["1", "2", "3"]) == {("1", 100.0): "north"}

@@ -68,3 +68,11 @@ def test_a_job_that_is_shown_beside_the_later_one_is_another_cluster_s_and_goes_
 def test_ids_that_several_jobs_have_wait_on_disk_too():
     batch = Batch("seen", SnapshotChanges((), (), 5.0, shared_ids=("1",)), 1)
     assert decode(encode(batch)).facts.shared_ids == ("1",)
+
+
+def test_a_job_of_another_cluster_that_is_away_goes_on_though_user_and_partition_are_the_same(history, make):
+    see(history, 130.0, make.running(125.0, HELD, source="north"))
+    see(history, 150.0, make.job(submit_s=145.0, restarts=1, source="south"))
+    assert former(history) == (JobState.RUNNING, None, [(125.0, None, "running")])
+    see(history, 160.0, make.job(submit_s=146.0, restarts=1, source="north"))
+    assert former(history)[:2] == (JobState.PREEMPTED, 146.0)

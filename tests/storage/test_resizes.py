@@ -37,3 +37,18 @@ def test_a_run_of_another_partition_that_starts_in_that_second_is_another_cluste
     history.record_snapshot(SchedulerSnapshot(130.0, jobs=(make.running(125.0, HELD),)))
     history.record_finished([replace(make.ended(125.0, 160.0, submit_s=125.0), partition="other")])
     assert sorted(job.submit_s for job in history.jobs(0, 1e9)) == [100.0, 125.0]
+
+
+@pytest.mark.parametrize("submit_s", [125.0, 125.015625], ids=["as told", "moved beside the other"])
+def test_a_run_of_another_source_that_starts_in_that_second_is_another_clusters(history, make, submit_s):
+    history.record_snapshot(SchedulerSnapshot(130.0, jobs=(make.running(125.0, HELD, source="north"),)))
+    history.record_finished([make.ended(125.0, 160.0, submit_s=submit_s, source="south")])
+    assert sorted(job.submit_s for job in history.jobs(0, 1e9)) == [100.0, submit_s]
+
+
+def test_a_resized_run_is_the_one_of_its_source(history, make):
+    for submit_s, source in ((100.0, "north"), (100.015625, "south")):
+        history.record_snapshot(SchedulerSnapshot(130.0, jobs=(make.running(
+            125.0, HELD, submit_s=submit_s, source=source),)))
+    history.record_finished([make.ended(125.0, 160.0, submit_s=140.0, source="south")])
+    assert {job.submit_s: job.end_s for job in history.jobs(0, 1e9)} == {100.0: None, 100.015625: 160.0}

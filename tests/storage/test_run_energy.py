@@ -249,3 +249,12 @@ def test_a_class_of_which_a_run_took_nothing_takes_no_room_and_counts_as_none(hi
     assert (first["allocated_idle_mj"], first["priced_mj"], second["productive_mj"]) == (None, None, None)
     found, _ = history.runs(RunFilter(wasted=(IDLE, UNDERUSED)), "wasted", 10)
     assert [(row.job_id, row.sums["allocated_idle_mj"]) for row in found] == [("2", 5000), ("1", 0)]
+
+
+def test_jobs_of_two_sources_that_share_id_partition_and_user_are_two_sums(history, make):
+    for submit_s, source in ((10.0, "north"), (10.015625, "south")):
+        history.record_snapshot(SchedulerSnapshot(20.0, jobs=(make.running(20.0, submit_s=submit_s, source=source),)))
+    history.record_shares([share(), share(submit_s=10.015625, joules={IDLE: 7.0}), share(job_id="2")])
+    wanted = [("1", 7_000), ("1", 1_000_000), ("2", 1_000_000)]
+    assert [(job_id, sums["energy_mj"]) for job_id, _, sums in history.energy_by_job(RunFilter())] == wanted
+    assert [sums["energy_mj"] for *_, sums in history.energy_by_job(RunFilter(), 1)] == [7_000]

@@ -107,6 +107,17 @@ def test_sums_by_job_are_of_one_cluster_each(numbered_alike):
     assert {row["partition"] for row in rows(client, "waste?since=7d&by=user")} == {""}
 
 
+def test_a_number_that_each_of_two_sources_gave_one_after_the_other_is_two_jobs(view, tmp_path):
+    jobs = [replace(job("7", "alice"), source="north"),
+            replace(job("7", "alice"), source="south", submit_s=START + 7200, start_s=START + 7200, end_s=START + 9000)]
+    with History.open(f"sqlite:///{tmp_path}/two.db") as history:
+        history.record_finished(jobs)
+        view.ledger = EnergyBook(history, Costing(), view.now)
+        found = rows(Client(WebApp(view)), "jobs/7")
+    assert sorted(report["job"]["submit_s"] for report in found) == [one.submit_s for one in jobs]
+    assert all("source" not in report["job"] for report in found)
+
+
 def test_who_wastes_now_has_the_energy_of_the_own_cluster_s_job(numbered_alike):
     first, second = (replace(job("7", user, ended=False), partition=partition, submit_s=submit_s,
                              allocations=(Allocation(node, 4, (0, 1, 2, 3)),))
