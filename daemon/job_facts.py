@@ -10,7 +10,7 @@ from ..exporters.metrics.declared import FLAVOURS, QUEUES
 from ..storage.finished import Finished
 from ..storage.power_classes import PowerClass
 from ..storage.records import JobState, SchedulerSnapshot
-from .waste import Assessment, GpuVerdict
+from .waste import Assessment, GpuVerdict, run_of
 
 Holder = TypeVar("Holder", bound=Hashable)
 
@@ -38,14 +38,19 @@ def job_facts(assessment: Assessment, snapshot: SchedulerSnapshot | None, most: 
     """Return power, wasted power and start of the jobs that waste most; nothing of one without a measured GPU."""
     if not most or snapshot is None:
         return {}
-    power, wasted = power_and_waste((gpu.job_id, gpu) for gpu in assessment.gpu_verdicts if gpu.job_id)
-    jobs = {job.job_id: job for job in snapshot.jobs if job.state.active and job.job_id in power}
-    chosen = sorted(jobs.values(), key=lambda job: (-wasted.get(job.job_id, 0.0), job.job_id))[:most]
-    labels = {job.job_id: (job.job_id, job.partition, job.user, job.account, job.flavour or "") for job in chosen}
-    return {"job_power_watts": {labels[job.job_id]: power[job.job_id] for job in chosen},
-            "job_wasted_power_watts": {labels[job.job_id]: wasted[job.job_id] for job in chosen
-                                       if job.job_id in wasted},
-            "job_start_timestamp_seconds": {labels[job.job_id]: job.start_s for job in chosen}}
+    power, wasted = power_and_waste((gpu.run, gpu) for gpu in assessment.gpu_verdicts if gpu.run is not None)
+    jobs = [job for job in snapshot.jobs if job.state.active and run_of(job) in power]
+    chosen = sorted(jobs, key=lambda job: (-wasted.get(run_of(job), 0.0), job.job_id, job.submit_s))[:most]
+    facts: dict[str, dict[tuple[str, ...], float | None]] = {
+        "job_power_watts": {}, "job_wasted_power_watts": {}, "job_start_timestamp_seconds": {}}
+    for job in chosen:
+        # Two clusters may have jobs that labels do not tell apart: their watts are one series.
+        labels, run = (job.job_id, job.partition, job.user, job.account, job.flavour or ""), run_of(job)
+        for name, watts in (("job_power_watts", power.get(run)), ("job_wasted_power_watts", wasted.get(run))):
+            if watts is not None:
+                facts[name][labels] = (facts[name].get(labels) or 0.0) + watts
+        facts["job_start_timestamp_seconds"].setdefault(labels, job.start_s)
+    return dict(facts)
 
 
 def queues(snapshot: SchedulerSnapshot) -> dict[str, object]:
@@ -77,7 +82,8 @@ def fared(windows: Mapping[str, Sequence[Finished]]) -> dict[str, object]:
 
 def flavour_facts(assessment: Assessment, snapshot: SchedulerSnapshot | None) -> dict[str, object]:
     """Return power and wasted power of the GPUs that jobs hold, by partition and flavour, as far as it is measured."""
-    flavours = {job.job_id: job.flavour for job in snapshot.jobs if job.state.active} if snapshot is not None else {}
+    jobs = snapshot.jobs if snapshot is not None else ()
+    flavours = {run_of(job): job.flavour for job in jobs if job.state.active}
     power, wasted = power_and_waste(((gpu.partition, flavour), gpu) for gpu in assessment.gpu_verdicts
-                                    if (flavour := flavours.get(gpu.job_id)) is not None)
+                                    if gpu.run is not None and (flavour := flavours.get(gpu.run)) is not None)
     return {"flavour_power_watts": power, "flavour_wasted_power_watts": wasted}

@@ -31,7 +31,7 @@ from .pseudonyms import pseudonymised
 from .range_clients import RangesOfSettings
 from .recall import Recall
 from .service import Service
-from .waste import Assessment, GpuVerdict, NodeVerdict
+from .waste import Assessment, GpuVerdict, NodeVerdict, run_of
 from .waste.assessment import EnclosureVerdict
 from .web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, View, WasteRow
 
@@ -74,11 +74,9 @@ class DaemonView(View):
         assessment = self._service.known.assessment
         if assessment is None:
             return ()
-        # A number may be another job's on another cluster: its nodes tell which is meant.
-        flavours = {(job.job_id, part.node): job.flavour or "" for job in self.jobs() if job.state.active
-                    for part in job.allocations}
+        flavours = {run_of(job): job.flavour or "" for job in self.jobs() if job.state.active}
         gpus = [row for gpu in assessment.gpu_verdicts
-                for row in _gpu_rows(gpu, flavours.get((gpu.job_id, gpu.node), ""))]
+                for row in _gpu_rows(gpu, flavours.get(gpu.run, "") if gpu.run is not None else "")]
         hosts = [_host_row(node) for node in assessment.nodes]
         return gpus + hosts
 
@@ -221,7 +219,8 @@ def _gpu_rows(gpu: GpuVerdict, flavour: str) -> list[WasteRow]:
     shares: list[tuple[PowerClass, float | None]] = [*gpu.shares()] or [(gpu.state, None)]
     return [WasteRow(gpu.partition, gpu.node, power_class, watts, power_class in WASTED, gpu.index, gpu.uuid,
                      gpu.user, gpu.account, gpu.job_id, gpu.activity, floor.watts if floor else None,
-                     floor.source if floor else "", since_s=gpu.since_s, flavour=flavour)
+                     floor.source if floor else "", since_s=gpu.since_s, flavour=flavour,
+                     run=gpu.run)
             for power_class, watts in shares]
 
 

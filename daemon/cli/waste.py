@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ...storage.power_classes import WASTED, PowerClass
+from ...storage.records import JobState
 from ..amounts import amount
 from ..headline import Balance, HeadlineRow, balance, scope
 from ._client import Since, ask, asks_daemon
@@ -63,15 +64,17 @@ def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) 
     waste_rows, key = ask(url, "waste", ca_file, **filters), _BY[by]
     parts = [HeadlineRow.of_json(row) for row in waste_rows]
     within, total = scope(parts), balance(parts)
-    groups: dict[tuple[str, str, str], list[HeadlineRow]] = defaultdict(list)
+    groups: dict[tuple[str, str, str, float], list[HeadlineRow]] = defaultdict(list)
+    submitted = _submissions(url, ca_file) if by == "job" else {}
     for row, part in zip(waste_rows, parts, strict=True):
         # Several clusters may have a job of one number.
-        holder = (row["partition"], row["user"]) if by == "job" and row[key] else ("", "")
+        held = by == "job" and row[key]
+        holder = (row["partition"], row["user"], submitted.get((row[key], row["node"]), 0.0)) if held else ("", "", 0.0)
         groups[row[key], *holder].append(part)
     sums = {name: balance(class_rows, within) for name, class_rows in groups.items()}
-    alike = len({name for name, _, _ in sums}) < len(sums)
+    alike = len({name for name, *_ in sums}) < len(sums)
     rows = [{**_row(by, name, group_sums, total.total), **({"partition": partition or "-"} if alike else {})}
-            for (name, partition, _), group_sums in sorted(
+            for (name, partition, *_), group_sums in sorted(
                 sums.items(), key=lambda item: (-item[1].reported, -item[1].total))]
     if style == "table" and by == "class":
         rows = [{**row, "class": PowerClass(row["class"]).label} for row in rows]
@@ -79,6 +82,14 @@ def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) 
         "power_watts": "W", "wasted_power_watts": "wasted W", "unused_power_watts": "unused W",
         "unmeasured_power_watts": "not measured W", "share_percent": "% of all"}
     show(rows, columns, style, title=total.sentence if rows else "", empty="no power has been measured yet")
+
+
+def _submissions(url: str, ca_file: str | None) -> dict[tuple[str, str], float]:
+    """Return when each job on a node was submitted, by id and node; {} where one scheduler gives the ids."""
+    if sum(source["role"] == "scheduler" for source in ask(url, "sources", ca_file)) <= 1:
+        return {}
+    return {(job["job_id"], part["node"]): job["submit_s"] for job in ask(url, "jobs", ca_file)
+            if JobState(job["state"]).active for part in job["allocations"]}
 
 
 def _row(by: str, name: str, balance: Balance, total: float) -> Row:

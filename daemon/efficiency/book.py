@@ -64,11 +64,11 @@ class EnergyBook:
     def wasters(self, parts: Iterable[WastePart], jobs: Sequence[Job], most: int) -> tuple[tuple[HolderRow, ...], int]:
         """Return the running jobs that waste most power now with what they took so far, and how many waste any."""
         rows = wasters(parts, jobs)
-        # A number may be another job's on another cluster.
-        known = {_identity(job): (job.job_id, job.submit_s, job.submit_s if job.start_s is None else job.start_s)
-                 for job in jobs if job.state.active}
-        runs = self._history.energy_of({known[_identity(row)] for row in rows[:most]})
-        return tuple(self._with_energy(row, runs.get(known[_identity(row)])) for row in rows[:most]), len(rows)
+        known = {row.run: (job_id, submit_s, submit_s if start_s is None else start_s)
+                 for row in rows[:most] if row.run is not None for job_id, submit_s, start_s in (row.run,)}
+        runs = self._history.energy_of(set(known.values()))
+        return tuple(self._with_energy(row, None if row.run is None else runs.get(known[row.run]))
+                     for row in rows[:most]), len(rows)
 
     def _with_energy(self, row: HolderRow, run: RunRow | None) -> HolderRow:
         if run is None:
@@ -139,10 +139,6 @@ class EnergyBook:
         if run is None:
             return None
         return self._history.use_of_run(run.job_id, run.submit_s, run.start_s)
-
-
-def _identity(job: Job | HolderRow) -> tuple[str, str, str, str]:
-    return job.job_id, job.partition, job.user, job.account
 
 
 def _causes(tallies: Sequence[CauseTally], gpus: float) -> tuple[CauseRow, ...]:

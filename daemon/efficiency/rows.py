@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
 
 from ...storage.energy_queries import RunRow
 from ...storage.energy_schema import CLASS_COLUMNS
@@ -11,6 +14,7 @@ from ...storage.power_classes import PowerClass
 from ...storage.records import Job, JobState
 from ...storage.underuse import Cause
 from ..pricing import Cost, Costing
+from ..waste import HeldRun
 
 Classes = Mapping[PowerClass, float]
 """Joules by class, those with energy only."""
@@ -160,6 +164,8 @@ class HolderRow:
     """Since when; for GPUs that are used too little, since the start."""
     action: str = ""
     command: str = ""
+    run: Annotated[HeldRun | None, Field(exclude=True)] = None
+    """What identifies its run; in no answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ...storage.power_classes import PowerClass
 from ...storage.records import Job
+from ..waste import HeldRun, run_of
 from .rows import HolderRow
 
 LEAST_WATTS = 0.5
@@ -26,8 +27,8 @@ class WastePart(Protocol):
         """Return the GPU; None for the rest of the node."""
 
     @property
-    def job_id(self) -> str:
-        """Return the id of the job that holds it."""
+    def run(self) -> HeldRun | None:
+        """Return the run that holds it."""
 
     @property
     def power_class(self) -> PowerClass:
@@ -67,11 +68,10 @@ class _Held:
 
 def wasters(parts: Iterable[WastePart], jobs: Sequence[Job]) -> list[HolderRow]:
     """Return the running jobs that waste power now, the most wasteful first."""
-    # An id may be another job's on another cluster: its nodes tell which is meant.
-    known = {(job.job_id, part.node): job for job in jobs if job.state.active for part in job.allocations}
+    known = {run_of(job): job for job in jobs if job.state.active}
     held: dict[tuple[str, float], tuple[Job, _Held]] = {}
     for part in parts:
-        job = known.get((part.job_id, part.node)) if part.job_id and part.gpu is not None else None
+        job = known.get(part.run) if part.run is not None and part.gpu is not None else None
         if job is not None:
             held.setdefault(job.key, (job, _Held()))[1].add(part)
     rows = [_row(job, gpus) for job, gpus in held.values() if sum(gpus.wasted.values()) >= LEAST_WATTS]
@@ -84,7 +84,8 @@ def _row(job: Job, held: _Held) -> HolderRow:
     action, command = remedy(job, worst, wasting, len(held.gpus))
     since_s = held.since_s if worst is not PowerClass.ALLOCATED_UNDERUSED else job.start_s
     return HolderRow(job.job_id, job.user, job.account, job.partition, job.name, worst, wasting, len(held.gpus),
-                     held.watts, sum(held.wasted.values()), since_s=since_s, action=action, command=command)
+                     held.watts, sum(held.wasted.values()), since_s=since_s, action=action, command=command,
+                     run=run_of(job))
 
 SCALED = frozenset(("Deployment", "StatefulSet", "ReplicaSet", "LeaderWorkerSet", "ReplicationController"))
 """Kinds whose pods are made again when they are deleted."""

@@ -12,7 +12,7 @@ from ...storage.records import Job, SchedulerSnapshot
 from ..efficiency.findings import RunFacts
 from ..efficiency.rows import job_row
 from ..pricing import Costing
-from ..waste import Assessment, GpuVerdict, gpus_of
+from ..waste import Assessment, GpuVerdict, gpus_by_run, run_of
 
 STALE_S = 120.0
 """An assessment that is older says nothing of the present."""
@@ -42,24 +42,17 @@ def facts(snapshot: SchedulerSnapshot, assessment: Assessment | None, history: H
     jobs = [job for job in snapshot.jobs if job.start_s is not None and (job.state.active or job.state.finished)]
     runs: dict[Run, Job] = {(job.job_id, job.submit_s, job.start_s or 0.0): job for job in jobs}
     rows, uses = history.energy_of(set(runs)), history.uses_of(set(runs))
-    verdicts = _by_job(assessment) if assessment is not None and now_s - assessment.time_s <= STALE_S else {}
+    fresh = assessment is not None and now_s - assessment.time_s <= STALE_S
+    verdicts = gpus_by_run(assessment.gpu_verdicts) if assessment is not None and fresh else {}
     largest = _largest(snapshot)
     facts = []
     for run, job in runs.items():
-        row, now = rows.get(run), _Gpus.of(gpus_of(job, verdicts.get(job.job_id, ())))
+        row, now = rows.get(run), _Gpus.of(verdicts.get(run_of(job), ()))
         most_gpus, most_cpus = _of(job, largest)
         known = RunFacts(job, None if row is None else job_row(row, costing, WASTED), now_s, idle=now.idle,
                          hung=now.hung, node_gpus=most_gpus, node_cpus=most_cpus)
         facts.append(known.using(uses.get(run)))
     return tuple(facts)
-
-
-def _by_job(assessment: Assessment) -> dict[str, list[GpuVerdict]]:
-    by_job: dict[str, list[GpuVerdict]] = {}
-    for gpu in assessment.gpu_verdicts:
-        if gpu.job_id:
-            by_job.setdefault(gpu.job_id, []).append(gpu)
-    return by_job
 
 
 def _largest(snapshot: SchedulerSnapshot) -> dict[str, tuple[int, int]]:

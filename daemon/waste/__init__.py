@@ -6,8 +6,8 @@ demand mix and utilization outlive the cycle. ``WasteAccountant`` is the door.
 
 from ..settings.waste import WasteSettings
 from .accountant import WasteAccountant
-from .assessment import NO_PARTITION, Assessment, GpuVerdict, NodeVerdict, Utilization, gpus_of
+from .assessment import NO_PARTITION, Assessment, GpuVerdict, HeldRun, NodeVerdict, Utilization, gpus_by_run, run_of
 from .energy import Closed
 
-__all__ = ["NO_PARTITION", "Assessment", "GpuVerdict", "Closed", "NodeVerdict", "Utilization", "WasteAccountant",
-           "WasteSettings", "gpus_of"]
+__all__ = ["NO_PARTITION", "Assessment", "GpuVerdict", "Closed", "HeldRun", "NodeVerdict", "Utilization",
+           "WasteAccountant", "WasteSettings", "gpus_by_run", "run_of"]

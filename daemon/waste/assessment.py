@@ -12,9 +12,8 @@ from ...storage.records import IdleFloor, Job, NodeState, StrandedCause
 NO_PARTITION = "(none)"
 """Where nodes go that belong to no partition, or that the scheduler does not know."""
 
-OLDER_S = 300.0
-"""By how much a GPU's sample may be older than the start of the job that was found to hold it."""
-
+HeldRun = tuple[str, float, float | None]
+"""Id, submission and start of a run: ids alone may be those of several jobs."""
 ClassWatts = dict[PowerClass, float]
 
 CLASSES = tuple(PowerClass)
@@ -52,6 +51,8 @@ class GpuVerdict:
     """Why it is stranded."""
     since_s: float | None = None
     """Since when it has been busy although nobody holds it, or idle or hung in the hands of a job."""
+    run: HeldRun | None = None
+    """The run that holds it."""
 
     def shares(self) -> Iterator[tuple[PowerClass, float]]:
         """Yield the classes its watts go to: one, or underused and productive."""
@@ -64,11 +65,18 @@ class GpuVerdict:
             yield self.state, self.watts
 
 
-def gpus_of(job: Job, verdicts: Iterable[GpuVerdict]) -> list[GpuVerdict]:
-    """Return those verdicts that are of the present run of a job: its id may be another's on another cluster, too."""
-    nodes, start_s = {part.node for part in job.allocations}, (job.start_s or 0.0) - OLDER_S
-    return [gpu for gpu in verdicts if gpu.job_id == job.job_id and gpu.node in nodes
-            and (gpu.since_s is None or gpu.since_s >= start_s)]
+def run_of(job: Job) -> HeldRun:
+    """Return what identifies the present or last run of a job."""
+    return *job.key, job.start_s
+
+
+def gpus_by_run(verdicts: Iterable[GpuVerdict]) -> dict[HeldRun, list[GpuVerdict]]:
+    """Return the GPUs that jobs hold by the run that holds them."""
+    gpus: dict[HeldRun, list[GpuVerdict]] = {}
+    for gpu in verdicts:
+        if gpu.run is not None:
+            gpus.setdefault(gpu.run, []).append(gpu)
+    return gpus
 
 
 @dataclass(frozen=True, slots=True)

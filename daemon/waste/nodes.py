@@ -10,7 +10,7 @@ from ...storage.power_classes import ALLOCATED, NODE_STATES, PowerClass
 from ...storage.records import IdleFloor, Job, Node, NodeState, StrandedCause
 from ...storage.telemetry import NO_DETAIL, GpuDetail, NodeReading
 from ..settings.waste import WasteSettings
-from .assessment import NO_PARTITION, GpuVerdict
+from .assessment import NO_PARTITION, GpuVerdict, run_of
 from .hardware import FloorBook
 from .holders import GpuHolder, GpuSlot
 from .readings import WatchedGpu
@@ -231,7 +231,8 @@ class NodeJudge:
             activity_source=fresh.reading.activity_source if fresh is not None else "",
             partition=job.partition if job is not None else self.home,
             job_id=job.job_id if job is not None else "", user=job.user if job is not None else "",
-            account=job.account if job is not None else "", allocated=holder is not None,
+            account=job.account if job is not None else "", run=run_of(job) if job is not None else None,
+            allocated=holder is not None,
             guessed=holder is not None and holder.guessed, cause=self.cause if state is PowerClass.STRANDED else None,
             since_s=None if fresh is None else fresh.unheld.since_s if holder is None else fresh.trail.since_s)
 

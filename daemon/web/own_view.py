@@ -87,7 +87,7 @@ class OwnView(View):
 
     def waste(self) -> Sequence[WasteRow]:
         """Return where every watt goes, without the names of other holders: the rows still add up."""
-        return [row if row.user == self._user else replace(row, user="", account="", job_id="")
+        return [row if row.user == self._user else replace(row, user="", account="", job_id="", run=None)
                 for row in self._view.waste()]
 
     def nodes(self) -> Sequence[NodeRow]:

@@ -246,9 +246,9 @@ def _wasters(view: View, rows: Sequence[WasteRow]) -> tuple[Sequence[HolderRow],
         return holders[:MOST_WASTERS], len(holders)
 
 
-def _causes(view: View) -> dict[str, Underuse]:
-    """Return why GPUs of running jobs are underused, by job."""
-    return {row.job_id: row for row in view.recommended("causes") if isinstance(row, Underuse)}
+def _causes(view: View) -> dict[tuple[str, float], Underuse]:
+    """Return why GPUs of running jobs are underused, by id and submission."""
+    return {(row.job_id, row.submit_s): row for row in view.recommended("causes") if isinstance(row, Underuse)}
 
 
 def _only(status: Status) -> list[str]:

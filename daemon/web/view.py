@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+from pydantic import Field
 
 from ...exporters.metrics import Published
 from ...exporters.source import TargetHealth
@@ -17,7 +19,7 @@ from ..advice.recommender import RecommendationRow
 from ..degraded import Degradation
 from ..efficiency import EnergyBook
 from ..flavour_rows import FlavourRow
-from ..waste.assessment import EnclosureVerdict
+from ..waste.assessment import EnclosureVerdict, HeldRun
 
 if TYPE_CHECKING:
     from ...exporters.kubernetes.extender import PodQuestion
@@ -53,6 +55,8 @@ class WasteRow:
     unused_power_watts: float | None = None
     """Of the rest of a node: its unused part, contained in power_watts: what a busy node draws for GPUs that nobody
     uses. None where that is not measured, and for a GPU."""
+    run: Annotated[HeldRun | None, Field(exclude=True)] = None
+    """The run that holds the GPU; in no answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import pytest
 from idlewatt.daemon.efficiency.notes import Used, notes
 from idlewatt.daemon.efficiency.rows import CauseRow, JobRow
 from idlewatt.daemon.efficiency.wasters import remedy, wasters
+from idlewatt.daemon.waste import run_of
 from idlewatt.daemon.web.view import WasteRow
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import Allocation, Job, JobState, Request
@@ -95,8 +96,9 @@ def test_trays_of_four_gpus_are_no_more_nodes_than_a_job_needs_and_nodes_of_unkn
 RUNNING = replace(JOB, state=JobState.RUNNING, end_s=None)
 
 
-def row(gpu, power_class, watts=100.0, job_id="1", since_s=None):
-    return WasteRow("gpu", "a", power_class, watts, power_class.wasted, gpu, job_id=job_id, since_s=since_s)
+def row(gpu, power_class, watts=100.0, job_id="1", since_s=None, held_by=RUNNING):
+    run = run_of(replace(held_by, job_id=job_id)) if job_id else None
+    return WasteRow("gpu", "a", power_class, watts, power_class.wasted, gpu, job_id=job_id, since_s=since_s, run=run)
 
 
 def test_who_wastes_is_told_with_how_much_since_when_and_what_to_do():
@@ -114,6 +116,15 @@ def test_nobody_is_blamed_for_another_clusters_job_of_the_same_number():
         (found,) = wasters([row(0, PowerClass.ALLOCATED_IDLE, since_s=500.0)], jobs)
         assert found.user == RUNNING.user
     assert wasters([row(0, PowerClass.ALLOCATED_IDLE, since_s=500.0)], [other]) == []
+
+
+def test_nobody_is_blamed_for_a_job_that_had_the_same_number_on_the_same_node():
+    former = replace(RUNNING, submit_s=RUNNING.submit_s - 86400.0, user="bob", state=JobState.COMPLETING)
+    for jobs in ([RUNNING, former], [former, RUNNING]):
+        (found,) = wasters([row(0, PowerClass.ALLOCATED_IDLE, since_s=500.0)], jobs)
+        assert (found.user, found.run) == (RUNNING.user, run_of(RUNNING))
+        (found,) = wasters([row(0, PowerClass.ALLOCATED_IDLE, since_s=500.0, held_by=former)], jobs)
+        assert found.user == "bob"
 
 
 def test_nobody_is_blamed_for_what_is_not_measured_or_not_held():

@@ -47,9 +47,9 @@ def test_jobs_are_published_one_by_one_only_as_many_as_are_asked_for():
     assert published(known(), Process()).job_power_watts == {}
 
 
-def verdict(job_id, watts, wasted_watts, state=PowerClass.ALLOCATED_IDLE):
-    return SimpleNamespace(job_id=job_id, partition="a100", user="carol", node="dgx01", watts=watts,
-                           wasted_watts=wasted_watts, state=state)
+def verdict(job_id, watts, wasted_watts, state=PowerClass.ALLOCATED_IDLE, submit_s=0.0):
+    return SimpleNamespace(run=(job_id, submit_s, 0.0) if job_id else None, job_id=job_id, partition="a100",
+                           user="carol", node="dgx01", watts=watts, wasted_watts=wasted_watts, state=state)
 
 
 def test_of_jobs_users_and_flavours_whose_gpus_do_nobody_knows_what_nobody_says_that_they_waste_nothing():
@@ -66,6 +66,26 @@ def test_of_jobs_users_and_flavours_whose_gpus_do_nobody_knows_what_nobody_says_
     assert by_flavour["flavour_power_watts"]["a100", "f0"] == 300.0
     power, wasted = power_and_waste((gpu.user, gpu) for gpu in gpus[:3])
     assert (power, wasted) == ({"carol": 900.0}, {}), "1 GPU of 3 does something, of the others nobody knows"
+
+
+def test_the_watts_of_two_clusters_jobs_of_one_number_are_not_one_jobs():
+    jobs = tuple(Job("7", submit_s, JobState.RUNNING, partition, Request(1), start_s=0.0, flavour=partition)
+                 for submit_s, partition in ((-1.0, "a100"), (-2.0, "v100")))
+    gpus = [verdict("7", 300.0, 100.0, submit_s=-1.0), verdict("7", 50.0, 20.0, submit_s=-2.0)]
+    found, snapshot = SimpleNamespace(gpu_verdicts=gpus), SchedulerSnapshot(0.0, jobs=jobs)
+    by_job = job_facts(found, snapshot, 10)
+    assert {labels[1]: watts for labels, watts in by_job["job_power_watts"].items()} == {"a100": 300.0, "v100": 50.0}
+    assert {labels[1]: watts for labels, watts in by_job["job_wasted_power_watts"].items()} == {
+        "a100": 100.0, "v100": 20.0}
+    assert {labels[1]: watts for labels, watts in flavour_facts(found, snapshot)["flavour_power_watts"].items()} == {
+        "a100": 300.0, "v100": 50.0}
+
+
+def test_what_labels_do_not_tell_apart_is_one_series_with_the_watts_of_both():
+    jobs = tuple(Job("7", submit_s, JobState.RUNNING, "a100", Request(1), start_s=0.0) for submit_s in (-1.0, -2.0))
+    gpus = [verdict("7", 300.0, 100.0, submit_s=-1.0), verdict("7", 50.0, 20.0, submit_s=-2.0)]
+    by_job = job_facts(SimpleNamespace(gpu_verdicts=gpus), SchedulerSnapshot(0.0, jobs=jobs), 10)
+    assert [*by_job["job_power_watts"].values()] == [350.0]
 
 
 def test_of_many_jobs_those_that_waste_most_are_published():

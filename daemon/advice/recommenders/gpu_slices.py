@@ -20,6 +20,7 @@ from ....storage.records import Job, JobState, Node, NodeState
 from ....storage.telemetry import GpuReading
 from ...durations import span
 from ...settings.recommenders import GpuSlicesSettings
+from ...waste import HeldRun, run_of
 from ..kubectl import slice_command
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
 
@@ -128,12 +129,12 @@ class _GpuSizes:
         self._gpus = {(gpu.node, gpu.uuid): gpu for gpu in fresh}
         self._nodes = [node for node in context.snapshot.nodes if node.slices and node.state is NodeState.UP]
         self._memory = {gpu.node: gpu.memory_total_bytes for gpu in fresh if gpu.memory_total_bytes}
-        self._held: dict[str, list[GpuReading | None]] = {}
+        self._held: dict[HeldRun, list[GpuReading | None]] = {}
         verdicts = context.assessment.gpu_verdicts if context.assessment is not None else ()
         for verdict in verdicts:
-            if verdict.job_id and verdict.allocated:
+            if verdict.run is not None and verdict.allocated:
                 reading = None if verdict.guessed else self._gpus.get((verdict.node, verdict.uuid))
-                self._held.setdefault(verdict.job_id, []).append(reading)
+                self._held.setdefault(verdict.run, []).append(reading)
         self._instances = {name: (instance.slices * instance.activity if instance.activity is not None else None,
                                   instance.memory_used_bytes)
                            for gpu in fresh for instance in gpu.instances
@@ -145,7 +146,7 @@ class _GpuSizes:
             names = [name for part in job.allocations for name in part.members]
             measured = [self._instances.get(name, (None, None)) for name in names]
         else:
-            readings = self._held.get(job.job_id, [])
+            readings = self._held.get(run_of(job), [])
             measured = [(gpu.activity, gpu.memory_used_bytes) if gpu is not None else (None, None) for gpu in readings]
         uses = [GpuUse(activity, memory)
                 for activity, memory in measured if activity is not None and memory is not None]

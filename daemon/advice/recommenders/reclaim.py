@@ -19,7 +19,7 @@ from ...policies import named
 from ...replay.engine import Policy
 from ...replay.state import ClusterState
 from ...settings.recommenders import ReclaimSettings
-from ...waste import GpuVerdict, gpus_of
+from ...waste import GpuVerdict, gpus_by_run, run_of
 from ..feasible_starts import feasible_starts
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
 
@@ -43,14 +43,10 @@ class ReclaimRecommender:
         assessment = context.assessment
         if assessment is None or context.now_s - assessment.time_s > STALE_S:
             return Recommendations(context.now_s)
-        verdicts: dict[str, list[GpuVerdict]] = {}
-        for gpu in assessment.gpu_verdicts:
-            if gpu.job_id and gpu.state is PowerClass.ALLOCATED_IDLE and gpu.since_s is not None \
-                    and context.now_s - gpu.since_s >= self._settings.window:
-                verdicts.setdefault(gpu.job_id, []).append(gpu)
-        jobs = {job.key: job for job in context.snapshot.jobs
-                if job.state is JobState.RUNNING and job.job_id in verdicts}
-        rows = [_row(job, idle, context.now_s) for job in jobs.values() if (idle := gpus_of(job, verdicts[job.job_id]))]
+        idle = gpus_by_run(gpu for gpu in assessment.gpu_verdicts if gpu.state is PowerClass.ALLOCATED_IDLE
+                           and gpu.since_s is not None and context.now_s - gpu.since_s >= self._settings.window)
+        jobs = {job.key: job for job in context.snapshot.jobs if job.state is JobState.RUNNING and run_of(job) in idle}
+        rows = [_row(job, idle[run_of(job)], context.now_s) for job in jobs.values()]
         rows.sort(key=lambda row: (-row.gpus_idle, row.since_s, row.job_id))
         advised = tuple(self._with_starts(rows, jobs, context))
         return Recommendations(context.now_s, advised, _metrics(advised))

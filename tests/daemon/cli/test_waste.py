@@ -89,7 +89,7 @@ def test_jobs_of_one_number_and_user_in_two_partitions_are_two_and_the_table_nam
     assert "partition" not in shell.json("waste", "--by", "job")[0]
 
     def renumbered(*given, **filters):
-        return [row | ({"job_id": "7", "user": "ada"} if row["job_id"] else {}) for row in ask(*given, **filters)]
+        return [row | ({"job_id": "7", "user": "ada"} if row.get("job_id") else {}) for row in ask(*given, **filters)]
 
     monkeypatch.setattr(waste, "ask", renumbered)
     watts = defaultdict(float)
@@ -100,3 +100,26 @@ def test_jobs_of_one_number_and_user_in_two_partitions_are_two_and_the_table_nam
     found = [row for row in shell.json("waste", "--by", "job") if row["job"] == "7"]
     assert {row["partition"]: row["power_watts"] for row in found} == pytest.approx(watts)
     assert "partition" in shell.text("waste", "--by", "job")
+
+
+def test_jobs_of_two_schedulers_that_share_number_user_and_partition_are_two(shell, monkeypatch):
+    """Of what each node holds, as if each were a job that its own scheduler gave the number 7."""
+    nodes = {part.node for job in shell.service.known.snapshot.jobs if job.state.active for part in job.allocations}
+
+    def renumbered(url, path, *given, **filters):
+        if path == "sources":
+            return [{"role": "scheduler"}] * 2
+        if path == "jobs":
+            return [{"job_id": "7", "submit_s": 1e9 + number / 64, "state": "running", "allocations": [{"node": node}]}
+                    for number, node in enumerate(nodes)]
+        return [row | ({"job_id": "7", "user": "ada", "partition": "gpu"} if row["job_id"] else {})
+                for row in ask(url, path, *given, **filters)]
+
+    monkeypatch.setattr(waste, "ask", renumbered)
+    watts = defaultdict(float)
+    for row in rows(shell):
+        if row.job_id:
+            watts[row.node] += row.power_watts or 0.0
+    found = [row["power_watts"] for row in shell.json("waste", "--by", "job") if row["job"] == "7"]
+    assert sorted(found) == pytest.approx(sorted(watts.values()))
+    assert len(found) > 1

@@ -17,7 +17,7 @@ from aiosmtpd.smtp import AuthResult, Session
 from idlewatt.daemon import config
 from idlewatt.daemon.facts import Known
 from idlewatt.daemon.notices.desk import Notifier
-from idlewatt.daemon.waste import Assessment, GpuVerdict
+from idlewatt.daemon.waste import Assessment, GpuVerdict, run_of
 from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
@@ -129,7 +129,8 @@ JOB = Job("4711", NOON - 30 * HOUR, JobState.RUNNING, "a100", Request(4), user="
 
 def idle(job: Job, since_s: float, gpus: int = 4, state: PowerClass = PowerClass.ALLOCATED_IDLE) -> list[GpuVerdict]:
     return [GpuVerdict(job.allocations[0].node, index, f"GPU-{job.job_id}-{index}", "NVIDIA A100-SXM4-40GB", "a100",
-                         state, 60.0, 60.0, job_id=job.job_id, user=job.user, allocated=True, since_s=since_s)
+                         state, 60.0, 60.0, job_id=job.job_id, user=job.user, allocated=True, since_s=since_s,
+                         run=run_of(job))
             for index in range(gpus)]
 
 

@@ -13,7 +13,7 @@ from idlewatt.daemon.advice.job_wait_worker import NotYet
 from idlewatt.daemon.advice.smaller_shapes import SmallerRequest
 from idlewatt.daemon.efficiency import EnergyBook
 from idlewatt.daemon.pricing import Costing
-from idlewatt.daemon.waste.assessment import EnclosureVerdict
+from idlewatt.daemon.waste.assessment import EnclosureVerdict, run_of
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.gate import WebConfigFile
 from idlewatt.daemon.web.server import WebServer, listen
@@ -260,7 +260,9 @@ def energies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
 def view(energies: History) -> ToyView:
     facts = Published(partitions=("a100", "v100"), unmeasured_gpus={"a100": 0.0, "v100": 1.0},
                       up={"slurm": 1.0, "ipmi": 0.0}, node_power_watts={("dgx01", "ipmi"): 2746.0})
-    return ToyView(waste_rows(), node_rows(), jobs(), advice(), sources(), groups(), facts,
+    runs = {job.job_id: run_of(job) for job in jobs()}
+    wasted = tuple(dataclasses.replace(row, run=runs.get(row.job_id)) for row in waste_rows())
+    return ToyView(wasted, node_rows(), jobs(), advice(), sources(), groups(), facts,
                    model_rows=models(), decision_rows=decisions(), by_subject=recommended(),
                    notice_rows=(Notice("idle_gpus", "first", "mail", "4712", 0.0, 0.0, "idle_gpus", "bob", "", "a100",
                                        "sent", NOW, NOW),),

@@ -11,6 +11,7 @@ from werkzeug.test import Client
 from idlewatt.daemon.efficiency import EnergyBook
 from idlewatt.daemon.pricing import Costing
 from idlewatt.daemon.settings.costs import CostSettings
+from idlewatt.daemon.waste import run_of
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.own_view import OwnView
 from idlewatt.storage.history import History
@@ -123,8 +124,8 @@ def test_who_wastes_now_has_the_energy_of_the_own_cluster_s_job(numbered_alike):
                              allocations=(Allocation(node, 4, (0, 1, 2, 3)),))
                      for user, partition, node, submit_s in (("alice", "a100", "dgx01", START - 600),
                                                              ("bob", "v100", "n1", START - 300)))
-    parts = [SimpleNamespace(node=node, gpu=0, job_id="7", power_class=PowerClass.ALLOCATED_IDLE, power_watts=60.0,
-                             since_s=None) for node in ("dgx01", "n1")]
+    parts = [SimpleNamespace(node=held.allocations[0].node, gpu=0, run=run_of(held), power_watts=60.0, since_s=None,
+                             power_class=PowerClass.ALLOCATED_IDLE) for held in (first, second)]
     found, _ = numbered_alike.ledger.wasters(parts, (first, second), 10)
     assert {row.user: row.energy_joules for row in found} == {"alice": 2_400_000.0, "bob": 1_200_000.0}
 

@@ -231,7 +231,8 @@ def test_a_thousand_nodes_and_two_thousand_pending_jobs_are_rendered_in_300_ms(c
     states = (PowerClass.ALLOCATED_IDLE, PowerClass.PRODUCTIVE, PowerClass.ALLOCATED_UNDERUSED)
     view.node_rows = tuple(NodeRow(Node(f"n{number}", ("gpu",), 8), 3000.0, "ipmi", 100.0) for number in range(1000))
     view.waste_rows = tuple(WasteRow("gpu", f"n{node}", states[node % 3], 300.0, node % 3 != 1, gpu,
-                                     user=f"u{node % 50}", job_id=f"r{node}") for node in range(1000)
+                                     user=f"u{node % 50}", job_id=f"r{node}",
+                                     run=(f"r{node}", NOW - 9000, NOW - 8000)) for node in range(1000)
                             for gpu in range(8))
     running = tuple(Job(f"r{node}", NOW - 9000, JobState.RUNNING, "gpu", Request(8), start_s=NOW - 8000,
                         user=f"u{node % 50}", allocations=(Allocation(f"n{node}", 8, tuple(range(8))),))

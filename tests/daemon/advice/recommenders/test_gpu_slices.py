@@ -8,7 +8,7 @@ from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders import subjects
 from idlewatt.daemon.advice.recommenders.gpu_slices import GpuSliceRecommender
 from idlewatt.daemon.settings.recommenders import GpuSlicesSettings
-from idlewatt.daemon.waste import Assessment, GpuVerdict
+from idlewatt.daemon.waste import Assessment, GpuVerdict, run_of
 from idlewatt.storage.details import Details
 from idlewatt.storage.owners import OwnerKind
 from idlewatt.storage.power_classes import PowerClass
@@ -39,7 +39,7 @@ def gpu(index, activity, memory, node="n0", **more):
 
 def verdict(reading, job, *, guessed=False):
     return GpuVerdict(reading.node, reading.index, reading.uuid, "h100", "p", PowerClass.ALLOCATED_UNDERUSED, 90.0,
-                      job_id=job.job_id, allocated=True, guessed=guessed)
+                      job_id=job.job_id, allocated=True, guessed=guessed, run=run_of(job))
 
 
 def watched(job, *uses, ground=None, every=60.0, minutes=61, guessed=False, instances=(), recommender=None):

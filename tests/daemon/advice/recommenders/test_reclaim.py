@@ -27,7 +27,8 @@ WAITING = Job("9", NOW - 60, JobState.PENDING, "p", Request(2, 1, 2, 4), user="c
 
 
 def gpu(index, job_id, since_s=NOW - HOUR, state=PowerClass.ALLOCATED_IDLE):
-    return GpuVerdict("n0", index, f"GPU-{index}", "A100", "p", state, 60.0, job_id=job_id, since_s=since_s)
+    return GpuVerdict("n0", index, f"GPU-{index}", "A100", "p", state, 60.0, job_id=job_id, since_s=since_s,
+                      run=(job_id, NOW - 9 * HOUR, NOW - 8 * HOUR) if job_id else None)
 
 
 def considered(*gpus, policies=(), waiting=(WAITING,), age_s=0.0):
@@ -64,6 +65,12 @@ def test_a_job_of_another_cluster_with_the_same_number_is_not_listed_for_it():
     other = replace(RUNNING[0], submit_s=NOW - 10 * HOUR, user="dan", allocations=(Allocation("n9", 2, (0, 1), 10),))
     found = considered(gpu(0, "a"), gpu(1, "a"), waiting=(other, WAITING), policies=["fifo+first-fit+easy"])
     assert [(row.user, row.gpus_idle, row.starts) for row in found.rows] == [("ann", 2, (Started("9", "cat", 2),))]
+
+
+def test_a_job_that_had_the_same_number_on_the_same_node_is_not_listed_for_it():
+    former = replace(RUNNING[0], submit_s=NOW - 10 * HOUR, user="dan")
+    found = considered(gpu(0, "a"), gpu(1, "a"), waiting=(former,))
+    assert [(row.user, row.gpus_idle) for row in found.rows] == [("ann", 2)]
 
 
 def test_a_job_of_which_something_works_is_not_whole_and_unmeasured_watts_are_unknown():
