@@ -22,7 +22,7 @@ STEP_S = 1 / 64
 """Exact as a float and in six decimals; schedulers tell whole seconds."""
 FEDERATED = 1 << 26
 """Slurm gives such numbers to jobs of federations alone, whose clusters list one job under one number."""
-MOST_FORGOTTEN = 100_000
+MOST_FORGOTTEN = 10_000
 """Jobs of the accounts that are remembered beside those that schedulers list; the history knows the others."""
 
 Key = tuple[str, float]
@@ -69,7 +69,9 @@ class SubmissionKeys:
             return told
         with self._turn:
             self._find(source, told)
-            return tuple(self._known(source, job) for job in told)
+            known = tuple(self._known(source, job) for job in told)
+            self._forget()
+        return known
 
     def _known(self, source: str, job: Job) -> Job:
         if _federated(job):

@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -208,6 +208,15 @@ class History(HistoryReader):
             with database.translated(self._engine.url), self._writing() as connection:
                 flavours.store(connection, missing)
         return len(missing)
+
+    def sources_of(self, job_ids: Collection[str]) -> dict[tuple[str, float], str]:
+        """Return by id and submission the source of each job of some ids, after what waited has been written."""
+        with self._turn:
+            try:
+                self._flush()
+            finally:
+                self.recording = self._state_of_recording()
+        return super().sources_of(job_ids)
 
     def open_jobs(self) -> tuple[Job, ...]:
         """Return jobs that left the scheduler's view without being seen finished: accounting knows how they ended."""

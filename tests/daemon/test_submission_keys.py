@@ -144,6 +144,30 @@ def test_records_and_runs_of_both_are_apart(history, keys):
     assert found == {"north": (NOW, JobState.COMPLETED), "south": (NOW + STEP_S, JobState.FAILED)}
 
 
+def test_a_third_scheduler_is_another_again_over_a_restart(history):
+    three = (*BOTH, "west")
+    keys = SubmissionKeys(three, history.sources_of)
+    for source in three:
+        record(history, keys, source, job())
+    again = SubmissionKeys(three, history.sources_of)
+    assert [submissions(again, source, job()) for source in reversed(three)] == [[2 * STEP_S], [STEP_S], [0.0]]
+
+
+def test_after_a_restart_what_waited_for_the_database_is_known_too(tmp_path, monkeypatch):
+    def away(*given):
+        raise StoreUnavailable("away")
+
+    url = f"sqlite:///{tmp_path}/history.db"
+    with History.open(url) as history, monkeypatch.context() as patched:
+        patched.setattr(History, "_write", away)
+        keys = SubmissionKeys(BOTH, history.sources_of)
+        with pytest.raises(StoreUnavailable):
+            record(history, keys, "north", job())
+        history.close()
+    with History.open(url) as history:
+        assert submissions(SubmissionKeys(BOTH, history.sources_of), "south", job()) == [STEP_S]
+
+
 class Controller:
     """One of two controllers that number alike: what it lists, what its accounts know, and whether it is there."""
 
