@@ -36,7 +36,7 @@ class SubmissionKeys:
     def __init__(self, schedulers: Collection[str], recorded: SourcesOf) -> None:
         self._schedulers, self._recorded = frozenset(schedulers), recorded
         self._steps: dict[Key, dict[str, int]] = {}
-        """By how many steps the jobs of a submission are moved, by source."""
+        """By how many steps jobs are moved, by source."""
         self._listed: dict[str, dict[Key, tuple[Job, Job]]] = {}
         """Jobs of the last snapshot of each source, as it told them and as they are known."""
         self._turn = threading.Lock()
@@ -76,27 +76,21 @@ class SubmissionKeys:
     def _known(self, source: str, job: Job) -> Job:
         if _federated(job):
             return job
-        return replace(job, source=source, submit_s=job.submit_s + STEP_S * self._steps[_submission(job)][source])
+        return replace(job, source=source, submit_s=job.submit_s + STEP_S * self._steps[job.key][source])
 
     def _find(self, source: str, jobs: Iterable[Job]) -> None:
         """Find out how far the jobs are moved of which that is not known yet."""
-        fresh: dict[Key, set[str]] = {}
-        for job in jobs:
-            submission = _submission(job)
-            if source not in self._steps.get(submission, ()) and not _federated(job):
-                fresh.setdefault(submission, {submission[0]}).add(job.job_id)
+        fresh = {job.key for job in jobs if source not in self._steps.get(job.key, ()) and not _federated(job)}
         recorded: dict[str, list[tuple[float, str]]] = {}
-        for (job_id, submit_s), recorded_source in self._recorded_of(fresh.values()).items():
+        for (job_id, submit_s), recorded_source in self._recorded_of({job_id for job_id, _ in fresh}).items():
             recorded.setdefault(job_id, []).append((submit_s, recorded_source))
-        for submission, names in fresh.items():
-            steps = self._steps.setdefault(submission, {})
-            steps[source] = self._step(source, submission[1], steps, [row for name in names
-                                                                      for row in recorded.get(name, ())])
+        for job_id, submit_s in fresh:
+            steps = self._steps.setdefault((job_id, submit_s), {})
+            steps[source] = self._step(source, submit_s, steps, recorded.get(job_id, ()))
 
-    def _recorded_of(self, names: Iterable[set[str]]) -> Mapping[Key, str]:
-        wanted = set().union(*names)
+    def _recorded_of(self, job_ids: Collection[str]) -> Mapping[Key, str]:
         try:
-            return self._recorded(wanted) if wanted else {}
+            return self._recorded(job_ids) if job_ids else {}
         except StoreError as error:
             log.warning("recorded jobs cannot be compared with those of several schedulers", extra={
                 "error": str(error)})
@@ -104,7 +98,7 @@ class SubmissionKeys:
 
     def _step(self, source: str, submit_s: float, known: Mapping[str, int],
               recorded: Iterable[tuple[float, str]]) -> int:
-        """Return the step at which jobs of a source are recorded, else the first that is no other scheduler's."""
+        """Return the step at which a job of a source is recorded, else the first that is no other scheduler's."""
         taken, own = set(known.values()), set[int]()
         for recorded_s, recorded_source in recorded:
             steps = (recorded_s - submit_s) / STEP_S
@@ -117,16 +111,11 @@ class SubmissionKeys:
         return min(free) if free else next(step for step in count() if step not in taken)
 
     def _forget(self) -> None:
-        listed = {_submission(job) for jobs in self._listed.values() for job, _ in jobs.values()}
+        listed = {key for jobs in self._listed.values() for key in jobs}
         if len(self._steps) > len(listed) + MOST_FORGOTTEN:
-            self._steps = {submission: self._steps[submission] for submission in listed if submission in self._steps}
-
-
-def _submission(job: Job) -> Key:
-    """Return what tasks of an array, and components of a heterogeneous job, have in common: all are moved alike."""
-    return job.array or job.job_id.partition("+")[0], job.submit_s
+            self._steps = {key: steps for key, steps in self._steps.items() if key in listed}
 
 
 def _federated(job: Job) -> bool:
-    number = _submission(job)[0]
-    return number.isascii() and number.isdecimal() and int(number[:12]) >= FEDERATED
+    number = (job.array or job.job_id.partition("+")[0])[:12]
+    return number.isascii() and number.isdecimal() and int(number) >= FEDERATED

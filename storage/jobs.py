@@ -6,6 +6,7 @@ and however often, the same rows come out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from . import releases, requeues, resizes, schema
 from .database import upsert
 from .gpu_parts import packed
 from .records import Job, JobState
+from .sources import of_one_source
 from .values import TableRow, chunks, number, whole, words
 
 Key = tuple[str, float]
@@ -270,9 +272,15 @@ def _forget_array_rests(connection: Connection, jobs: Sequence[Job]) -> None:
     """Drop the last waiting task of an array, kept under the array's own id, once it goes by a task's id."""
     table = schema.jobs
     seen = {job.key for job in jobs}
-    rests = {(job.array, job.submit_s) for job in jobs if job.array and job.array != job.job_id} - seen
-    for some in chunks({base for base, _ in rests}):
-        waiting = connection.execute(select(table.c.id, table.c.job_id, table.c.submit_s).where(
+    rests: dict[tuple[str, int], dict[str, Job]] = {}
+    """A task by source, by id and second of its array: of several schedulers one of the two may be moved within it."""
+    for job in jobs:
+        if job.array and job.array != job.job_id and number(job.submit_s) is not None:
+            rests.setdefault((words(job.array), math.floor(job.submit_s)), {})[job.source] = job
+    for some in chunks({array for array, _ in rests}):
+        waiting = connection.execute(select(table.c.id, table.c.job_id, table.c.submit_s, table.c.source).where(
             table.c.job_id.in_(some), table.c.open, table.c.start_s.is_(None))).all()
-        gone = [row.id for row in waiting if (row.job_id, row.submit_s) in rests]
+        gone = [row.id for row in waiting if (row.job_id, row.submit_s) not in seen
+                and any(of_one_source(row, job)
+                        for job in rests.get((row.job_id, math.floor(row.submit_s)), {}).values())]
         connection.execute(delete(table).where(table.c.id.in_(gone)))

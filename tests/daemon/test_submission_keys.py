@@ -100,13 +100,13 @@ def test_jobs_recorded_before_there_were_two_schedulers_stay_what_they_are(histo
     assert submissions(keys, "south", job()) == [STEP_S]
 
 
-def test_tasks_of_one_array_are_moved_alike(keys):
-    def tasks(*numbers):
-        return [job(f"7_{number}", array="7") for number in numbers]
-
-    assert submissions(keys, "north", *tasks(1)) == [0.0]
-    assert submissions(keys, "south", *tasks(1, 2), job("7", array="7")) == [STEP_S] * 3
-    assert submissions(keys, "south", *tasks(3)) == [STEP_S]
+def test_what_waits_of_an_array_is_gone_once_it_goes_by_its_task_though_that_alone_is_moved(history, keys):
+    task = job("7_1", array="7")
+    record(history, keys, "south", job("7", array="7"))
+    record(history, keys, "north", task)
+    assert submissions(keys, "south", task) == [STEP_S]
+    record(history, keys, "south", task)
+    assert {(one.job_id, one.source) for one in history.jobs(0, 1e10)} == {("7_1", "north"), ("7_1", "south")}
 
 
 def test_one_job_of_a_federation_that_two_clusters_list_stays_one(keys):
@@ -256,3 +256,14 @@ def test_one_that_is_away_for_an_hour_loses_no_job_and_takes_none_over_a_restart
     site.north.run(state=JobState.COMPLETED, end_s=NOW + 90.0)
     site.look()
     assert site.records() == [("north1", NOW + 90.0, JobState.COMPLETED), ("south1", None, JobState.RUNNING)]
+
+
+def test_advice_on_two_waiting_jobs_that_share_all_is_two(site):
+    for controller in (site.north, site.south):
+        controller.listed = [job()]
+    site.look()
+    site.service.advise()
+    advised = {row.submit_s for row in site.service.known.advice.recommendations if not row.shadow}
+    assert advised == {NOW, NOW + STEP_S}
+    issued = site.service.history.recommendations(0, 1e10)
+    assert {row.recommendation.submit_s for row in issued} == advised
