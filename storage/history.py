@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -210,12 +210,11 @@ class History(HistoryReader):
         return len(missing)
 
     def sources_of(self, job_ids: Collection[str]) -> dict[tuple[str, float], str]:
-        """Return by id and submission the source of each job of some ids, after what waited has been written."""
+        """Return by id and submission the source of each job of some ids, after what waited is written if it can be."""
         with self._turn:
-            try:
+            with suppress(StoreError):
                 self._flush()
-            finally:
-                self.recording = self._state_of_recording()
+            self.recording = self._state_of_recording()
         return super().sources_of(job_ids)
 
     def open_jobs(self) -> tuple[Job, ...]:

@@ -1,10 +1,12 @@
 """Jobs of two schedulers that share id and submission are two, whichever of them is away and whoever is restarted."""
 
+import random
 from dataclasses import replace
 
 import pytest
 
 from idlewatt.daemon import opening
+from idlewatt.daemon.merged_schedulers import merged
 from idlewatt.daemon.submission_keys import FEDERATED, STEP_S, SubmissionKeys
 from idlewatt.exporters.source import SourceError, Watched
 from idlewatt.storage.errors import StoreUnavailable
@@ -166,6 +168,79 @@ def test_after_a_restart_what_waited_for_the_database_is_known_too(tmp_path, mon
         history.close()
     with History.open(url) as history:
         assert submissions(SubmissionKeys(BOTH, history.sources_of), "south", job()) == [STEP_S]
+
+
+def test_a_database_that_can_only_be_read_tells_who_is_recorded(history, keys, monkeypatch):
+    def full(*given):
+        raise StoreUnavailable("the disk is full")
+
+    record(history, keys, "north", job())
+    monkeypatch.setattr(History, "_write", full)
+    with pytest.raises(StoreUnavailable):
+        record(history, keys, "north", job("8"))
+    assert submissions(SubmissionKeys(BOTH, history.sources_of), "south", job()) == [STEP_S]
+
+
+class Clusters:
+    """Clusters that number alike: jobs of few ids come, run and end, and schedulers go away and come back."""
+
+    def __init__(self, chance):
+        self._chance, self.now_s = chance, NOW
+        self.jobs = {source: {} for source in (*BOTH, "west")}
+        self.told, self.here = {}, dict.fromkeys(self.jobs, True)
+
+    def go_on(self):
+        self.now_s += self._chance.choice((30.0, 3600.0))
+        number, task = str(self._chance.randint(1, 3)), self._chance.random() < 0.2
+        for source, jobs in self.jobs.items():
+            self.here[source] ^= self._chance.random() < 0.25
+            active = [one for one in jobs.values() if not one.state.finished]
+            for one in active:
+                jobs[one.job_id, one.submit_s] = self._later(source, one)
+            if self._chance.random() < 0.6 and number not in {one.array or one.job_id for one in active}:
+                come = job(f"{number}_1" if task else number, self.now_s - 5.0, array=number if task else "")
+                jobs[come.key] = come
+
+    def _later(self, source, one):
+        if one.state is JobState.PENDING and self._chance.random() < 0.5:
+            return replace(one, state=JobState.RUNNING, start_s=self._chance.choice((one.submit_s, self.now_s - 4.0)),
+                           allocations=(Allocation(f"{source}1", 1, (0,)),))
+        if one.state is JobState.RUNNING and self._chance.random() < 0.4:
+            return replace(one, state=JobState.COMPLETED, end_s=self.now_s - 1.0)
+        return one
+
+    def record(self, history, keys):
+        for source, jobs in self.jobs.items():
+            if self.here[source]:
+                listed = tuple(one for one in jobs.values() if not one.state.finished)
+                self.told[source] = SchedulerSnapshot(self.now_s, jobs=listed)
+        snapshot = merged([keys.snapshot(*told) for told in self.told.items()], self.now_s, 600.0)
+        if snapshot is not None:
+            history.record_snapshot(snapshot, self.now_s)
+        for source, jobs in self.jobs.items():
+            if self.here[source]:
+                history.record_finished(keys.jobs(source, [one for one in jobs.values() if one.state.finished]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whoever_is_away_or_restarted_each_job_has_its_own_record(tmp_path, seed):
+    chance = random.Random(seed)
+    clusters, url = Clusters(chance), f"sqlite:///{tmp_path}/history.db"
+    for _ in range(6):
+        with History.open(url) as history:
+            keys = SubmissionKeys(clusters.jobs, history.sources_of)
+            clusters.told = {}
+            for _ in range(4):
+                clusters.go_on()
+                clusters.record(history, keys)
+    with History.open(url) as history:
+        clusters.here = dict.fromkeys(clusters.jobs, True)
+        clusters.record(history, SubmissionKeys(clusters.jobs, history.sources_of))
+        found = {(one.source, one.job_id, one.submit_s // 1): one for one in history.jobs(0, 1e10)}
+        assert len(found) == len(history.jobs(0, 1e10))
+    wanted = {(source, *key): one for source, jobs in clusters.jobs.items() for key, one in jobs.items()}
+    assert {key: (one.state, one.start_s, one.end_s, one.allocations) for key, one in found.items()} == {
+        key: (one.state, one.start_s, one.end_s, one.allocations) for key, one in wanted.items()}
 
 
 class Controller:
