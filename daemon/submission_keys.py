@@ -55,13 +55,11 @@ class SubmissionKeys:
         with self._turn:
             self._find(source, told.jobs)
             before = self._listed.get(source, {})
-            listed = {}
-            for job in told.jobs:
-                known = before.get(job.key)
-                listed[job.key] = known if known is not None and known[0] is job else (job, self._known(source, job))
-            self._listed[source] = listed
+            known = [listed if (listed := before.get(job.key)) is not None and listed[0] is job
+                     else (job, self._known(source, job)) for job in told.jobs]
+            self._listed[source] = {job.key: (job, known_job) for job, known_job in known}
             self._forget()
-        return replace(told, jobs=tuple(listed[job.key][1] for job in told.jobs))
+        return replace(told, jobs=tuple(known_job for _, known_job in known))
 
     def jobs(self, source: str, told: Sequence[Job]) -> Sequence[Job]:
         """Return jobs of the accounts of a source as they are known."""

@@ -66,6 +66,11 @@ def test_a_job_that_is_told_as_before_is_the_same_object(keys):
     assert all(one is other for one, other in zip(first, second, strict=True))
 
 
+def test_two_entries_of_one_job_in_a_snapshot_both_stay(keys):
+    entries = (job(tasks=3), job(state=JobState.RUNNING, start_s=NOW))
+    assert [one.tasks for one in keys.snapshot("north", listing(*entries)).jobs] == [3, 1]
+
+
 def test_after_a_restart_with_the_first_away_the_other_is_still_another(history, keys):
     record(history, keys, "north", job())
     anew = SubmissionKeys(BOTH, history.sources_of)
