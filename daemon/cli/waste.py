@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from ...storage.power_classes import WASTED, PowerClass
-from ...storage.records import JobState
 from ..amounts import amount
 from ..headline import Balance, HeadlineRow, balance, scope
 from ._client import Since, ask, asks_daemon
@@ -88,6 +87,8 @@ def _submissions(url: str, ca_file: str | None) -> dict[tuple[str, str], float]:
     """Return when each job on a node was submitted, by id and node; {} where one scheduler gives the ids."""
     if sum(source["role"] == "scheduler" for source in ask(url, "sources", ca_file)) <= 1:
         return {}
+    from ...storage.records import JobState  # so late, as it brings numpy, which no help text needs
+
     return {(job["job_id"], part["node"]): job["submit_s"] for job in ask(url, "jobs", ca_file)
             if JobState(job["state"]).active for part in job["allocations"]}
 
