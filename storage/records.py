@@ -156,7 +156,6 @@ class Partition:
     priority_factor: int = 1
     """What its jobs' priority gains, in relation to that of other partitions."""
     least_nodes: int = 0
-    """Fewest nodes of a job."""
     most_nodes: int | None = None
     most_cpus_per_node: int | None = None
     accounts: tuple[str, ...] = ()
@@ -169,14 +168,12 @@ class Partition:
     preempt_mode: tuple[str, ...] = ()
     """How its jobs are preempted, upper case; () as the cluster says."""
     reservation_required: bool = False
-    exclusive: bool = False
-    """Its jobs get whole nodes, whatever they ask for."""
+    exclusive: bool = False  # its jobs get whole nodes, whatever they ask for
     memory_per_gpu_bytes: int = 0
     """What a job that says nothing of memory gets with each GPU."""
     cpus_per_gpu: int = 0
     billing_weights: Amounts | None = None
-    """What a job is charged for each resource that it holds, by name, of memory for a byte; () where its CPUs count,
-    None where nobody tells."""
+    """What a job is charged for a unit of each resource (of memory, a byte); () where its CPUs count, None unknown."""
 
 
 @dataclass(frozen=True, slots=True)
