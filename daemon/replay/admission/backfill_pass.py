@@ -46,6 +46,7 @@ MOST_PLANS = 200
 """Jobs for which nodes are kept; a job behind them all waits, as behind the last that Slurm looks at."""
 MOST_EXACT = 100
 """Jobs in a queue up to which each is looked for from now on, as in Slurm; in longer ones from where its like ended."""
+TURN_S = 1.0  # at least; what the backfill starts ends after what the main scheduler started before it
 MOST_ROUNDS = 5
 """Times that the queue is walked, as long as somebody starts: plans go otherwise around what runs than what waits."""
 
@@ -59,9 +60,8 @@ class BackfillPass:
         self._by_terms = by_terms
         """Whether a job that counts features has nodes kept from now on where each term finds some, as in Slurm."""
         self._pins = pins
-        """Nodes that are named for jobs that start, by row; None where each is put where the policy wants it."""
-        self._unavailable = set[int]()
-        """Rows of jobs whose named nodes the main scheduler withheld: it looks at them no more as long as it does."""
+        """Nodes that are named for jobs that start, by row; None where each goes where the policy wants it."""
+        self._unavailable = set[int]()  # rows of jobs whose named nodes are withheld: the main scheduler skips them
         self._arrays = set[str]()
         """Arrays of which a task has started: no command names the nodes of the others."""
         self._space = NodeSpace(len(gate.resources.nodes), gate.now_s, gate.now_s + WINDOW_S)
@@ -79,23 +79,25 @@ class BackfillPass:
         outcomes = dict[int, Placement | Hold]()
         line = [entry.on((self._pins or {}).get(entry.row), self.gate) for entry in line]
         self._weights_matter = any(self.gate.demand(entry.job).gpus == 0 for entry in line)
+        began_s = self.gate.now_s
         for number in range(MOST_ROUNDS):
             again = self._round(line, outcomes)
             if not self._exact or not (again or (self._weights_matter and number == 0)):
                 break
+        self.gate.now_s = began_s
         return outcomes
 
     def _round(self, line: Sequence[QueueEntry], outcomes: dict[int, Placement | Hold]) -> bool:
         """Walk the queue once; tell whether somebody has started, so that the next round may find more.
 
-        The main scheduler looks first: it does so whenever a job comes or ends, the backfill every half a minute.
+        The main scheduler looks first, and the backfill a ``TURN_S`` later.
         """
-        now_s = self.gate.now_s
-        self._space = NodeSpace(len(self.gate.resources.nodes), now_s, now_s + WINDOW_S)
         self._plans, self._soonest, self._exact = 0, {}, len(line) <= MOST_EXACT
         before = sum(isinstance(found, Placement) for found in outcomes.values())
         while self._main(line, outcomes):
             pass
+        self.gate.now_s += TURN_S
+        self._space = NodeSpace(len(self.gate.resources.nodes), self.gate.now_s, self.gate.now_s + WINDOW_S)
         left = [entry for entry in line if not isinstance(outcomes.get(entry.row), Placement)]
         if self._weights_matter:
             jobs = (one.job for one in left
@@ -116,6 +118,7 @@ class BackfillPass:
                 arrays.note(entry.job, started=isinstance(found, Placement), planned=self._plans > plans)
         for parts in begins.values():
             outcomes |= self._join(parts)
+        self.gate.now_s += TURN_S
         return sum(isinstance(found, Placement) for found in outcomes.values()) > before
 
     def _main(self, line: Sequence[QueueEntry], outcomes: dict[int, Placement | Hold]) -> bool:
@@ -253,10 +256,7 @@ class BackfillPass:
         self._plans += 1
 
     def _otherwise(self, entry: QueueEntry, begin_s: float) -> Mask:
-        """Return the nodes that a job without GPUs may have as well, by what Slurm did before, which nobody tells.
-
-        Shorter queues are walked for each past by itself.
-        """
+        """Return the nodes that a job without GPUs may have as well; short queues are walked for each past instead."""
         resources, known, past = self.gate.resources, dict(self._soonest), self.gate.resources.history
         nodes = np.zeros(len(resources.nodes), bool)
         try:

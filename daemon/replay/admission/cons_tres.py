@@ -123,8 +123,8 @@ class _NodeSearch:
 
 
 def available(resources: NodeResources, demand: ResourceDemand) -> Counts:
-    """Return the CPUs that count as available to a job on each node."""
-    cpus = resources.free_cpus
+    """Return the CPUs that count as available to a job on each node: those of whole tasks."""
+    cpus = resources.free_cpus // demand.cpus_per_task * demand.cpus_per_task
     if demand.per_task:
         most = 1 if demand.tasks == 1 else demand.tasks_per_node or MOST_NODES
         tasks = np.minimum(resources.free_gpus // demand.per_task, most)

@@ -1,7 +1,7 @@
 """What starts where nodes are named for who was advised to start."""
 
 
-from idlewatt.daemon.replay.admission.backfill_pass import BackfillPass
+from idlewatt.daemon.replay.admission.backfill_pass import TURN_S, BackfillPass
 from idlewatt.daemon.replay.admission.gate import Gate, Hold
 from idlewatt.daemon.replay.admission.main_pass import tried_by_main
 from idlewatt.daemon.replay.admission.node_resources import LOOKED_AT
@@ -96,3 +96,16 @@ def test_nodes_with_too_little_memory_stay_preferred_as_they_were():
 def test_who_finds_fewer_nodes_than_it_needs_makes_none_of_them_preferred():
     """Slurm gives up before it weighs two nodes for a job of three."""
     assert after_the_main_scheduler(Request(24, 3, 8)) == [LOOKED_AT] * 3
+
+
+def test_what_the_backfill_starts_ends_after_what_the_main_scheduler_started_before():
+    """Slurm tries the ends of jobs in turn to plan a waiting one; it starts job 2 some seconds after job 0."""
+    nodes = (Node("a", partitions=("p",), gpus=8, cpus=64, memory_bytes=1 << 40),)
+    jobs = tuple(Job(str(number), NOW - 60, JobState.PENDING, "p", Request(gpus, 1, gpus), limit_s=limit_s,
+                     user="alice") for number, (gpus, limit_s) in enumerate(((4, 3600.0), (8, 600.0), (2, 600.0))))
+    gate = Gate(SchedulerSnapshot(NOW, nodes, (), jobs, SchedulerRules(site=SITE)), NOW)
+    backfill = BackfillPass(gate, True)
+    found = backfill.walk([QueueEntry(row, job) for row, job in enumerate(jobs)])
+    assert [one.cause if isinstance(one, Hold) else str(one) for one in found.values()] == ["a:4", "room", "a:2"]
+    assert (backfill._releases._ends - NOW).tolist() == [600 + TURN_S, 3600]
+    assert backfill.gate.now_s == NOW

@@ -52,6 +52,16 @@ def test_nodes_with_more_of_the_wanted_gpus_free_come_first_and_of_these_the_tig
     assert planned(cluster(), job) == nodes
 
 
+def test_of_nodes_alike_the_first_is_taken_where_as_many_whole_tasks_have_room():
+    """As for ``--gres=gpu:2 -c8`` with 126 and 122 CPUs free: 120 count on each node."""
+    known = tuple(Node(name, ("all",), 8, "a100", 128, 500_000 * MIB, gpus_allocated=4, cpus_allocated=used,
+                       threads_per_core=2, sockets=2) for name, used in (("a", 2), ("b", 6)))
+    site = SchedulerSettings("none", (), enforced=(), memory_counts=True, cores_whole=True, tree=False)
+    snapshot = SchedulerSnapshot(0.0, known, (Partition("all", ("a", "b")),), (), SchedulerRules(site=site))
+    assert planned(Gate(snapshot, 0.0), asks(2, 1, 2, cpus=8)) == "a"
+    assert planned(Gate(snapshot, 0.0), asks(2, 1, 2, cpus=1)) == "b"
+
+
 def test_a_job_without_gpus_comes_first_to_nodes_that_nobody_looked_at_or_to_those_the_last_job_left_behind():
     gate = cluster()
     assert planned(gate, asks(2, 2, 1, "a100", 8, tasks=2, most_nodes=2)) == "a100-1,a100-2"
