@@ -36,8 +36,8 @@ def test_a_real_slurm_and_ours_preempt_the_same_jobs_for_the_same(capsys, name, 
     found = alike(capsys, name, preempting, submissions(4, 50, 2.0, 8, qos=(5, 3, 2)))
 
     assert found.decisions >= 2
-    # Whoever ends while a decision is taken may be gone for one of them only.
-    assert found.alike >= found.decisions - max(1, found.decisions // 5)
+    # Whoever ends while a decision is taken may be gone for one of them only: six of 83 decisions were others so far.
+    assert found.alike >= found.decisions - -(-found.decisions // 5)
     # From then on each goes its own way: more victims are the same than chance would take (a quarter), waits are alike.
     assert found.same >= 0.35
     assert 0.4 * found.victims <= found.replayed <= 2.5 * found.victims
