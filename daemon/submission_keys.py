@@ -22,7 +22,7 @@ STEP_S = 1 / 64
 """Exact as a float and in six decimals; schedulers tell whole seconds."""
 FEDERATED = 1 << 26
 """Slurm gives such numbers to jobs of federations alone, whose clusters list one job under one number."""
-MOST_FORGOTTEN = 10_000
+MOST_UNLISTED = 10_000
 """Jobs of the accounts that are remembered beside those that schedulers list; the history knows the others."""
 
 Key = tuple[str, float]
@@ -110,7 +110,7 @@ class SubmissionKeys:
 
     def _forget(self) -> None:
         listed = {key for jobs in self._listed.values() for key in jobs}
-        if len(self._steps) > len(listed) + MOST_FORGOTTEN:
+        if len(self._steps) > len(listed) + MOST_UNLISTED:
             self._steps = {key: steps for key, steps in self._steps.items() if key in listed}
 
 

@@ -132,7 +132,7 @@ def test_a_database_that_cannot_be_read_costs_no_job(caplog):
 
 
 def test_what_is_forgotten_is_looked_up_again(history, keys, monkeypatch):
-    monkeypatch.setattr("idlewatt.daemon.submission_keys.MOST_FORGOTTEN", 0)
+    monkeypatch.setattr("idlewatt.daemon.submission_keys.MOST_UNLISTED", 0)
     record(history, keys, "north", job())
     record(history, keys, "south", job())
     keys.snapshot("north", listing())

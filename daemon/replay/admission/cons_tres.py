@@ -123,8 +123,9 @@ class _NodeSearch:
 
 
 def available(resources: NodeResources, demand: ResourceDemand) -> Counts:
-    """Return the CPUs that count as available to a job on each node: those of whole tasks."""
-    cpus = resources.free_cpus // demand.cpus_per_task * demand.cpus_per_task
+    """Return the CPUs that count as available to a job on each node: those of whole tasks, in whole cores."""
+    whole = resources.free_cpus // demand.cpus_per_task * demand.cpus_per_task
+    cpus = np.asarray(-(-whole // resources.threads) * resources.threads)
     if demand.per_task:
         most = 1 if demand.tasks == 1 else demand.tasks_per_node or MOST_NODES
         tasks = np.minimum(resources.free_gpus // demand.per_task, most)

@@ -61,7 +61,7 @@ class ArrayPlans:
         return (job.array, job.partition) in self._enough
 
     def note(self, job: Job, *, started: bool, planned: bool) -> None:
-        """Take note of what came of a job: of no array, it does not count."""
+        """Take note of what came of a job; one that belongs to no array does not count."""
         self._waiting[job.array] -= started
         if job.array and planned:
             self._plans = self._plans + 1 if job.array == self._array else 1

@@ -1,5 +1,7 @@
 """Nodes that Slurm 22.05 itself took for jobs that were alone in the queue, as ``sbatch --test-only`` told them."""
 
+from dataclasses import replace
+
 import pytest
 
 from idlewatt.daemon.replay.admission.gate import Gate
@@ -60,6 +62,8 @@ def test_of_nodes_alike_the_first_is_taken_where_as_many_whole_tasks_have_room()
     snapshot = SchedulerSnapshot(0.0, known, (Partition("all", ("a", "b")),), (), SchedulerRules(site=site))
     assert planned(Gate(snapshot, 0.0), asks(2, 1, 2, cpus=8)) == "a"
     assert planned(Gate(snapshot, 0.0), asks(2, 1, 2, cpus=1)) == "b"
+    tight = replace(snapshot, nodes=(replace(known[0], cpus_allocated=124), known[1]))
+    assert planned(Gate(tight, 0.0), asks(2, 1, 2, cpus=3)) == "a"  # three CPUs are two whole cores, and these are free
 
 
 def test_a_job_without_gpus_comes_first_to_nodes_that_nobody_looked_at_or_to_those_the_last_job_left_behind():
